@@ -1,0 +1,1 @@
+"""Small asyncio bricks that know nothing of Kubernetes."""

@@ -1,0 +1,164 @@
+"""Protocols of the door to the API server: what callers may ask for, and which errors they see.
+
+The real implementation is `kube.client.Client`; a simulated world stands behind the same Protocols.
+Every method raises the classes of `model.errors` and nothing else of the network.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
+
+from rollout_operator.model.names import Uid
+
+JsonObject = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind of namespaced object, as the API's paths name it."""
+
+    group: str
+    """Empty for the core group."""
+    version: str
+    plural: str
+    kind: str
+
+    def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
+        """Return the path of a collection, an object or its subresource."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        parts = (root, "namespaces", namespace, self.plural, name, subresource)
+        return "/".join(part for part in parts if part)
+
+
+PODS: Final = Resource("", "v1", "pods", "Pod")
+STATEFULSETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A part of a list: undecoded objects, the version of the whole list, the token of the next part."""
+
+    items: Sequence[msgspec.Raw]
+    resource_version: str
+    next_token: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchEvent:
+    """One line of a watch: ADDED, MODIFIED, DELETED or BOOKMARK with the undecoded object.
+
+    An ERROR line never arrives as an event: it is raised as an error of `model.errors`.
+    """
+
+    type: str
+    object: msgspec.Raw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precondition:
+    """What must still hold for a delete to be carried out (`DeleteOptions.preconditions`)."""
+
+    uid: Uid
+    resource_version: str
+
+
+class Reader(Protocol):
+    """Reads that leave no trace."""
+
+    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
+        """Return one object as JSON, read from the store and not from a cache.
+
+        Raises NotFound, Denied, Unreachable, TooManyRequests, Throttled.
+        """
+        ...
+
+    async def fetch_page(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        selector: str = "",
+        limit: int = 500,
+        token: str = "",
+        resource_version: str | None = None,
+    ) -> Page:
+        """Return one page of a list.
+
+        `resource_version` None asks the store for the newest state; "0" takes what the server has
+        cached. Raises Gone where `token` has expired, and what `fetch` raises.
+        """
+        ...
+
+
+class Watcher(Protocol):
+    """Streams of changes."""
+
+    def watch(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        resource_version: str,
+        selector: str = "",
+        lasts: timedelta,
+        send_initial_events: bool = False,
+    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
+        """Open a watch with bookmarks, asked to end after `lasts`.
+
+        Entering waits for the response's head. The iterator ends when the server closes the stream
+        in order; it raises Gone (HTTP 410 or an ERROR line with code 410), Unreachable (cut, garbage,
+        or silence beyond `lasts`), TooManyRequests and what `fetch` raises.
+        """
+        ...
+
+
+class Writer(Protocol):
+    """Writes. A write without an answer raises UnknownOutcome, never Unreachable."""
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, *, precondition: Precondition
+    ) -> None:
+        """Delete one object if it is still what `precondition` says.
+
+        Raises NotFound, Conflict (precondition failed), Refused (admission), Denied (role),
+        TooManyRequests, Throttled (nothing was sent), UnknownOutcome.
+        """
+        ...
+
+    async def replace_status(
+        self, resource: Resource, namespace: str, name: str, body: JsonObject
+    ) -> None:
+        """PUT a whole, freshly read object on its `status` subresource.
+
+        Raises as `delete`; Conflict where the object changed since it was read.
+        """
+        ...
+
+
+class Api(Reader, Watcher, Writer, Protocol):
+    """All of the door."""
+
+
+View = TypeVar("View", covariant=True)
+
+
+class Lister(Protocol, Generic[View]):
+    """Read side of a cache that a watch keeps up to date."""
+
+    @property
+    def has_synced(self) -> bool:
+        """Tell whether the first list is in."""
+        ...
+
+    @property
+    def age(self) -> timedelta:
+        """Return the time since the newest proof that the cache is live: list, event or bookmark."""
+        ...
+
+    def list_all(self) -> Sequence[View]:
+        """Return all views in no particular order."""
+        ...

@@ -1,0 +1,1 @@
+"""The words of the domain: frozen data, no behaviour that touches the world."""

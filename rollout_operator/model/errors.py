@@ -1,0 +1,79 @@
+"""The error tree: a class says what the caller should do."""
+
+from datetime import timedelta
+
+
+class OperatorError(Exception):
+    """Root of all errors that we raise on purpose."""
+
+
+class InvalidInput(OperatorError):
+    """A person must change something: report it, do not retry."""
+
+
+class ConfigError(InvalidInput):
+    """Flags or files do not make a configuration. The process ends with `exit_code`."""
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class DecodeError(InvalidInput):
+    """An API object does not have the shape that its kind promises. Names the field."""
+
+
+class ApiError(OperatorError):
+    """A call to the API server did not succeed.
+
+    `call` reads like `list pods in namespace prod`; `status` is the HTTP status, 0 where none came.
+    """
+
+    def __init__(self, message: str, *, call: str = "", status: int = 0, reason: str = "") -> None:
+        super().__init__(message)
+        self.call = call
+        self.status = status
+        self.reason = reason
+
+
+class NotFound(ApiError):
+    """The object does not exist: look again, it may have been replaced."""
+
+
+class Conflict(ApiError):
+    """Someone wrote first, or a precondition failed: read again, plan again."""
+
+
+class Gone(ApiError):
+    """The version or list token is too old: list again."""
+
+
+class Denied(ApiError):
+    """Authorisation failed (401, 403 by RBAC): a person must change the role. Names verb and resource."""
+
+
+class Refused(ApiError):
+    """The API server understood and will not do it (admission, validation): try another object."""
+
+
+class TooManyRequests(ApiError):
+    """The server asks to come back later, after `retry_after` where it says so."""
+
+    def __init__(
+        self, message: str, *, call: str = "", status: int = 429, reason: str = "",
+        retry_after: timedelta | None = None,
+    ) -> None:
+        super().__init__(message, call=call, status=status, reason=reason)
+        self.retry_after = retry_after
+
+
+class Throttled(ApiError):
+    """Our own rate limiter would not send the request before its deadline: nothing was sent."""
+
+
+class Unreachable(ApiError):
+    """No useful answer (connection refused, 5xx, time-out of a read): back off."""
+
+
+class UnknownOutcome(ApiError):
+    """A write was sent and no answer came: it may be committed now, later or never. Read back first."""

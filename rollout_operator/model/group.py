@@ -1,0 +1,44 @@
+"""The frozen picture of one rollout group that one decision works on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum, unique
+
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+
+
+@unique
+class Deletion(StrEnum):
+    """What we know of our own delete of a pod that still looks untouched."""
+
+    ACCEPTED = "accepted"
+    """The API server said yes; the cache does not show it yet."""
+    UNKNOWN = "unknown"
+    """No answer came: it may be committed now, later or never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zone:
+    """One StatefulSet of the group with the pods that it controls, by owner UID."""
+
+    sts: StatefulSet
+    pods: tuple[Pod, ...] = ()
+    unreadable_pods: tuple[Unreadable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Everything that `plan_group` reads.
+
+    `zones` are in any order. `deletions` are our own deletes that `zones` may not show yet, by pod
+    UID. `view_age` is the age of the oldest proof that the caches behind `zones` are live.
+    """
+
+    name: GroupName
+    zones: tuple[Zone, ...]
+    now: datetime
+    unreadable: tuple[Unreadable, ...] = ()
+    deletions: Mapping[Uid, Deletion]
+    view_age: timedelta = timedelta(0)
