@@ -49,7 +49,7 @@ class Gone(ApiError):
 
 
 class Denied(ApiError):
-    """Authorisation failed (401, 403 by RBAC): a person must change the role. Names verb and resource."""
+    """Not authorised (401, or 403 by RBAC): a person must change the role it names."""
 
 
 class Refused(ApiError):
@@ -60,7 +60,12 @@ class TooManyRequests(ApiError):
     """The server asks to come back later, after `retry_after` where it says so."""
 
     def __init__(
-        self, message: str, *, call: str = "", status: int = 429, reason: str = "",
+        self,
+        message: str,
+        *,
+        call: str = "",
+        status: int = 429,
+        reason: str = "",
         retry_after: timedelta | None = None,
     ) -> None:
         super().__init__(message, call=call, status=status, reason=reason)
@@ -76,4 +81,4 @@ class Unreachable(ApiError):
 
 
 class UnknownOutcome(ApiError):
-    """A write was sent and no answer came: it may be committed now, later or never. Read back first."""
+    """A write was sent and not answered: it may be committed now, later or never. Read back."""

@@ -28,7 +28,9 @@ class Code(StrEnum):
     SEVERAL_ZONES_NOT_READY = "several_zones_not_ready"
     PAUSED = "paused"
     PAUSED_ZONE_NOT_READY = "paused_zone_not_ready"
+    ANOTHER_ZONE_FIRST = "another_zone_first"
     STATUS_BEHIND = "status_behind"
+    SET_TERMINATING = "set_terminating"
     VIEW_STALE = "view_stale"
     VIEW_CHANGED = "view_changed"
     WRITE_UNRESOLVED = "write_unresolved"
@@ -94,7 +96,7 @@ class ReplacePods:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRevision:
-    """Set `status.currentRevision` to the update revision of a zone that is rolled out and whole."""
+    """Set `status.currentRevision` to the update revision: the zone is rolled out and whole."""
 
     zone: StatefulSet
     revision: Revision
@@ -108,10 +110,10 @@ Action = ReplacePods | RecordRevision
 class Plan:
     """All that one look at a group leads to.
 
-    `waits` holds why nothing (more) is done, in the order in which it was found; `problems` hold what
-    is odd with the input but changes no decision beyond what they say. `failed` counts the look as a
-    failed reconcile: a person must act. `look_again` is the time after which a deadline falls due
-    that no event announces.
+    `waits` holds why nothing (more) is done, in the order in which it was found; `problems` hold
+    what is odd with the input but changes no decision beyond what they say. `failed` counts the
+    look as a failed reconcile: a person must act. `look_again` is the time after which a deadline
+    falls due that no event announces.
     """
 
     group: GroupName

@@ -1,0 +1,80 @@
+"""Long-lived tasks with a parent: started in order, watched together, stopped in reverse."""
+
+import asyncio
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any, NoReturn, Self
+
+# A task that does not end this long after its cancellation is left to the end of the process.
+STOP_LIMIT = timedelta(seconds=5)
+
+
+class TaskDied(Exception):
+    """A task that should run for ever has ended; the cause is chained."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} has ended")
+        self.name = name
+
+
+async def race(**works: Coroutine[Any, Any, object]) -> str:
+    """Run all until the first ends; return its name, or raise its error. The others are cancelled.
+
+    Of several that end at once the first named counts.
+    """
+    tasks = {name: asyncio.create_task(work, name=name) for name, work in works.items()}
+    try:
+        await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ended = [name for name, task in tasks.items() if task.done()]
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+    tasks[ended[0]].result()
+    return ended[0]
+
+
+class TaskStack:
+    """Parent of long-lived tasks. Leaving the context stops them one by one, last first."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+        self._dead: asyncio.Future[asyncio.Task[None]] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._dead = asyncio.get_running_loop().create_future()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` under `name` until `stop`."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.append(task)
+        task.add_done_callback(self._note_end)
+
+    def list_dead(self) -> tuple[str, ...]:
+        """Return the names of tasks that ended by themselves."""
+        return tuple(task.get_name() for task in self._tasks if task.done())
+
+    async def watch(self) -> NoReturn:
+        """Wait until a task ends by itself, then raise TaskDied from its error."""
+        assert self._dead is not None, "enter the context first"
+        task = await asyncio.shield(self._dead)
+        error = None if task.cancelled() else task.exception()
+        raise TaskDied(task.get_name()) from error
+
+    async def stop(self) -> None:
+        """Cancel the tasks, last started first, and wait for each for a bounded time."""
+        while self._tasks:
+            task = self._tasks.pop()
+            task.remove_done_callback(self._note_end)
+            task.cancel()
+            await asyncio.wait([task], timeout=STOP_LIMIT.total_seconds())
+            if task.done() and not task.cancelled():
+                task.exception()  # seen: it died before we stopped it, and `watch` told so
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        if self._dead is not None and not self._dead.done():
+            self._dead.set_result(task)

@@ -1,0 +1,78 @@
+"""Workers: take a key, reconcile it, look again when told to, back off after a bug.
+
+One worker per key at a time (the queue sees to it), many keys at once. Errors of the API are the
+reconciler's own business; what arrives here as an exception is a bug, and it must not take other
+groups down: it is logged with its traceback and the key backs off.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Generic, TypeVar
+
+from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.queue import QueueClosed, WorkQueue
+from rollout_operator.telemetry.logs import log
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How one look at a key ended. `again`: when to look again at the latest."""
+
+    again: timedelta | None = None
+
+
+class Workers(Generic[K]):
+    """A bounded number of concurrent reconciles over one queue."""
+
+    def __init__(
+        self,
+        queue: WorkQueue[K],
+        reconcile: Callable[[K], Awaitable[Result]],
+        *,
+        count: int,
+        backoff: Backoff,
+        chance: Callable[[], float],
+    ) -> None:
+        self._queue = queue
+        self._reconcile = reconcile
+        self._count = count
+        self._backoff = backoff
+        self._chance = chance
+        self._bugs: dict[K, int] = {}  # in a row, per key
+        self.busy = 0
+
+    async def run(self) -> None:
+        """Work until the queue is closed; every key that was taken is finished."""
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(self._count):
+                tasks.create_task(self._work(), name=f"worker-{number}")
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                key = await self._queue.take()
+            except QueueClosed:
+                return
+            self.busy += 1
+            try:
+                await self._look(key)
+            finally:
+                self.busy -= 1
+                self._queue.done(key)
+
+    async def _look(self, key: K) -> None:
+        try:
+            result = await self._reconcile(key)
+        except Exception as error:  # the door: one broken group never delays another
+            self._bugs[key] = self._bugs.get(key, 0) + 1
+            delay = self._backoff.delay(self._bugs[key], self._chance())
+            log.error("Reconcile failed by a bug", key=key, again_in=delay, err=error)
+            self._queue.add_after(key, delay)
+            return
+        self._bugs.pop(key, None)
+        if result.again is not None:
+            self._queue.add_after(key, result.again)

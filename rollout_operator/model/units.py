@@ -1,0 +1,209 @@
+"""Texts with a unit: durations, integers, booleans, int-or-percent, timestamps, natural order.
+
+Decides which spellings are accepted, exactly as Go's standard library does, because users' labels,
+annotations and flags were written for it. Python's own `int`, `float` and `fromisoformat` are laxer
+(blanks, underscores, digits of other scripts). Parsers raise InvalidInput, which names the value;
+which object and field it came from is added by the caller.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from rollout_operator.model.errors import InvalidInput
+
+_NANOSECONDS: Final = {
+    "ns": 1,
+    "us": 1_000,
+    "\u00b5s": 1_000,  # micro sign
+    "\u03bcs": 1_000,  # Greek mu
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+# Go counts durations in 64 bits; the negative range holds one nanosecond more.
+_LARGEST: Final = 2**63 - 1
+_SMALLEST: Final = -(2**63)
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+_DURATION_PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_RFC3339: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})(?:[.,]([0-9]+))?"
+    r"(Z|[+-][0-9]{2}:[0-9]{2})"
+)
+_DIGIT_RUN: Final = re.compile(r"([0-9]+)")
+
+# More digits than any 64-bit number has; texts of tenants may have a hundred thousand of them.
+_MOST_DIGITS: Final = 20
+
+_LONGEST_QUOTE: Final = 200
+
+NaturalKey = tuple[tuple[tuple[int, str], ...], str]
+
+
+def quote(text: str) -> str:
+    """Return `text` in double quotes for an error message, cut where it is very long."""
+    shown = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def parse_duration(text: str) -> timedelta:
+    """Return a Go duration such as `1h30m`, `1.5h`, `-300ms` or `0`.
+
+    What lies below a microsecond is rounded away from zero, so that a positive text never becomes
+    zero. Raises InvalidInput; days, blanks and missing units are errors.
+    """
+    negative = text.startswith("-")
+    rest = text[1:] if text.startswith(("-", "+")) else text
+    if rest == "0":
+        return timedelta(0)
+    total, place = 0, 0
+    while place < len(rest) or not rest:
+        span, place = _duration_part(text, rest, place)
+        total += span
+        if not _SMALLEST <= (-total if negative else total) <= _LARGEST:
+            raise InvalidInput(f"time: invalid duration {quote(text)}")
+    microseconds = -(-total // 1000)
+    return (-microseconds if negative else microseconds) * _MICROSECOND
+
+
+def _duration_part(text: str, rest: str, place: int) -> tuple[int, int]:
+    """Return the nanoseconds of one number with unit, and where the next one starts."""
+    found = _DURATION_PART.match(rest, place)
+    assert found is not None  # every part of the expression may be empty
+    whole, fraction, unit = found[1], found[2] or "", found[3]
+    if not whole and not fraction:
+        raise InvalidInput(f"time: invalid duration {quote(text)}")
+    if not unit:
+        raise InvalidInput(f"time: missing unit in duration {quote(text)}")
+    if unit not in _NANOSECONDS:
+        raise InvalidInput(f"time: unknown unit {quote(unit)} in duration {quote(text)}")
+    digits = whole.lstrip("0")
+    if len(digits) > _MOST_DIGITS:
+        raise InvalidInput(f"time: invalid duration {quote(text)}")
+    fraction = fraction[:_MOST_DIGITS]
+    scale = 10 ** len(fraction)
+    return _NANOSECONDS[unit] * int(f"0{digits}{fraction}") // scale, found.end()
+
+
+def format_duration(span: timedelta) -> str:
+    """Return a duration as Go writes it: `12h0m0s`, `1.5s`, `100ms`, `0s`."""
+    microseconds = span // _MICROSECOND
+    if microseconds < 0:
+        return f"-{format_duration(-span)}"
+    if microseconds == 0:
+        return "0s"
+    if microseconds < 1000:
+        return f"{microseconds}\u00b5s"
+    if microseconds < 1_000_000:
+        return f"{_decimal(microseconds, 3)}ms"
+    minutes, rest = divmod(microseconds, 60_000_000)
+    hours, minutes = divmod(minutes, 60)
+    seconds = f"{_decimal(rest, 6)}s"
+    if hours:
+        return f"{hours}h{minutes}m{seconds}"
+    return f"{minutes}m{seconds}" if minutes else seconds
+
+
+def _decimal(number: int, places: int) -> str:
+    """Return `number` divided by ten to the power of `places`, without trailing zeros."""
+    whole, fraction = divmod(number, 10**places)
+    return f"{whole}.{fraction:0{places}d}".rstrip("0").rstrip(".") if fraction else str(whole)
+
+
+def parse_go_int(text: str, bits: int = 64) -> int:
+    """Return a base-10 integer: optional sign, ASCII digits, within `bits` with sign.
+
+    Raises InvalidInput.
+    """
+    if not _INTEGER.fullmatch(text):
+        raise InvalidInput(f"{quote(text)} is not an integer")
+    digits = text.lstrip("+-").lstrip("0")
+    value = int(f"0{digits[: _MOST_DIGITS + 1]}")
+    value = -value if text.startswith("-") else value
+    if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        raise InvalidInput(f"{quote(text)} does not fit into {bits} bits")
+    return value
+
+
+def parse_go_bool(text: str) -> bool:
+    """Return a boolean in one of Go's twelve spellings. Raises InvalidInput."""
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise InvalidInput(f"{quote(text)} is not a boolean")
+
+
+@dataclass(frozen=True, slots=True)
+class IntOrPercent:
+    """A number of pods, given as such or as a share of the replicas."""
+
+    number: int
+    is_percent: bool = False
+
+    def of(self, replicas: int) -> int:
+        """Return the number of pods, at least 1, shares rounded down."""
+        return max(1, self.number * replicas // 100) if self.is_percent else self.number
+
+    def __str__(self) -> str:
+        return f"{self.number}%" if self.is_percent else str(self.number)
+
+
+def parse_max_unavailable(text: str) -> IntOrPercent:
+    """Return the value of `rollout-max-unavailable`: an integer from 1, or 1% to 100%.
+
+    Blanks around the whole are ignored. Raises InvalidInput for everything else.
+    """
+    trimmed = text.strip()
+    is_percent = trimmed.endswith("%")
+    try:
+        number = parse_go_int(trimmed.removesuffix("%"), bits=32 if is_percent else 64)
+    except InvalidInput:
+        number = 0
+    if number < 1 or (is_percent and number > 100):
+        raise InvalidInput(
+            f"{quote(text)} is neither an integer from 1 nor a share from 1% to 100%"
+        )
+    return IntOrPercent(number, is_percent)
+
+
+def natural_key(text: str) -> NaturalKey:
+    """Return a sort key that puts `x-2` before `x-10`: runs of digits count as integers.
+
+    Different texts never have the same key.
+    """
+    # Splitting alternates text and digits. Without leading zeros, the longer number is the larger.
+    parts = _DIGIT_RUN.split(text)
+    numbers = [part.lstrip("0") for part in parts[1::2]]
+    key = [(0, part) for part in parts]
+    key[1::2] = [(len(number), number) for number in numbers]
+    return tuple(key), text
+
+
+def parse_rfc3339(text: str) -> datetime:
+    """Return a timestamp, in UTC: `T` and `Z` in upper case or an offset such as `+02:00`.
+
+    Digits below a microsecond are dropped. Raises InvalidInput.
+    """
+    found = _RFC3339.fullmatch(text)
+    if not found:
+        raise InvalidInput(f"{quote(text)} is not an RFC 3339 time")
+    fraction = f".{found[2][:6]:0<6}" if found[2] else ""
+    try:
+        return datetime.fromisoformat(f"{found[1]}{fraction}{found[3]}").astimezone(UTC)
+    except (ValueError, OverflowError) as error:  # month 13; year 1 moved by an offset
+        raise InvalidInput(f"{quote(text)} is not an RFC 3339 time") from error
+
+
+def format_rfc3339(time: datetime) -> str:
+    """Return an aware timestamp as UTC: `2006-01-02T15:04:05Z`, its fraction only where not 0."""
+    text = time.astimezone(UTC).replace(tzinfo=None).isoformat()
+    return f"{text.rstrip('0') if '.' in text else text}Z"

@@ -1,0 +1,219 @@
+"""What is up in one zone, what is down and why.
+
+A zone is judged by its pods and by the status of its StatefulSet, and the more pessimistic of both
+counts: a cache that lags may show a pod that is gone, a controller that lags may count one. Whether
+a single container is ready is settled in `model.decode`; what follows from a short zone, in
+`group` and `pods`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum, unique
+from itertools import islice
+from typing import Final
+
+from rollout_operator.model.group import Deletion, Zone
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.planning.wording import NAMES_SHOWN, join_some
+
+# Ordinals are 32-bit numbers: longer digits cannot be one, and need not be read.
+_ORDINAL_DIGITS: Final = 10
+
+
+@unique
+class Why(StrEnum):
+    """Why a pod counts as down. The value says it where the pod has no trouble of its own."""
+
+    TERMINATING = "terminating"
+    DELETED = "delete accepted"
+    UNANSWERED = "delete not answered"
+    UNREADY = "not ready"
+    SETTLING = "not ready long enough"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Down:
+    """A pod in one of the desired ordinals that does not count as up."""
+
+    pod: Pod
+    why: Why
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """One zone as far as its pods are concerned. All pods are owned and in the desired ordinals."""
+
+    sts: StatefulSet
+    standing: tuple[Pod, ...]
+    """Ready pods that nobody has deleted, by ordinal; those settling are in `down`, too."""
+    down: tuple[Down, ...]
+    """Pods that exist and do not count, by ordinal."""
+    unreadable: tuple[str, ...]
+    """Names of pods that exist and of which nothing more is known: they count as down."""
+    missing: int
+    """Number of desired ordinals without any pod."""
+    first_missing: tuple[str, ...]
+    """The names of the first few of them."""
+    has_pods: bool
+    """Whether any pod at all names this set as its controlling owner."""
+    available_in: timedelta | None = None
+    """Time until the next settling pod becomes available by time alone."""
+
+    @property
+    def desired(self) -> int:
+        """Return the number of pods that `spec` asks for."""
+        return self.sts.replicas
+
+    @property
+    def status_short(self) -> int:
+        """Return how many pods the StatefulSet's own status counts as not up."""
+        return max(self.desired - _counted_up(self.sts), 0)
+
+    @property
+    def unavailable(self) -> int:
+        """Return how many desired pods are not proven up, the more pessimistic of both views."""
+        return max(self.seen_down, self.status_short)
+
+    @property
+    def seen_down(self) -> int:
+        """Return how many desired pods are not up as far as the pods themselves show."""
+        return len(self.down) + len(self.unreadable) + self.missing
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether nothing is missing."""
+        return self.unavailable == 0
+
+
+def assess_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: datetime) -> Readiness:
+    """Return what is up and down in a zone.
+
+    Pods of other owners and outside the desired ordinals (being scaled away) do not exist here.
+    """
+    seats, has_pods = _seat_pods(zone)
+    patience = timedelta(seconds=zone.sts.min_ready_seconds)
+    standing: list[Pod] = []
+    down: list[Down] = []
+    unreadable: list[str] = []
+    for pod in (seats[ordinal] for ordinal in sorted(seats)):
+        if isinstance(pod, Unreadable):
+            unreadable.append(pod.name)
+        elif not pod.is_ready or pod.is_terminating or pod.uid in deletions:
+            down.append(_assess_down(pod, deletions))
+        else:
+            standing.append(pod)
+            if patience and _is_settling(pod, patience, now):
+                down.append(_settling(pod, patience))
+    return Readiness(
+        sts=zone.sts,
+        standing=tuple(standing),
+        down=tuple(down),
+        unreadable=tuple(unreadable),
+        missing=zone.sts.replicas - len(seats),
+        first_missing=_first_missing(zone.sts, seats),
+        has_pods=has_pods,
+        available_in=_next_available(down, patience, now),
+    )
+
+
+def render_readiness(look: Readiness) -> str:
+    """Return a text such as `zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff)`."""
+    up, word = look.desired - look.unavailable, _word(look.sts)
+    return f"{look.sts.name} has {up} of {look.desired} pods {word}{render_trouble(look)}"
+
+
+def render_trouble(look: Readiness) -> str:
+    """Return what is down and why, in brackets after a blank; empty where nothing is."""
+    first = tuple(islice(_troubles(look), NAMES_SHOWN))
+    seen = join_some(first, total=look.seen_down)
+    if look.seen_down < look.unavailable:
+        known = f"status counts {_counted_up(look.sts)} {_word(look.sts)}"
+        seen = f"{known}; {seen}" if seen else known
+    return f" ({seen})" if seen else ""
+
+
+def _seat_pods(zone: Zone) -> tuple[dict[int, Pod | Unreadable], bool]:
+    """Return the owned pods by desired ordinal, and whether there is any owned pod.
+
+    Work goes with the pods that exist, not with `spec.replicas`, which may be two thousand million.
+    """
+    owner, prefix, desired = zone.sts.uid, f"{zone.sts.name}-", zone.sts.ordinals
+    cut = len(prefix)
+    seats: dict[int, Pod | Unreadable] = {}
+    has_pods = False
+    handed_in: tuple[Pod | Unreadable, ...] = (*zone.pods, *zone.unreadable_pods)
+    for pod in handed_in:
+        if pod.owner_uid != owner and not (isinstance(pod, Unreadable) and pod.owner_uid is None):
+            continue
+        has_pods = True
+        if not pod.name.startswith(prefix):
+            continue
+        ordinal = _ordinal(pod.name[cut:])
+        if ordinal is not None and ordinal in desired:
+            known = seats.get(ordinal)
+            seats[ordinal] = pod if known is None else min(pod, known, key=_proof)
+    return seats, has_pods
+
+
+def _ordinal(digits: str) -> int | None:
+    """Return the ordinal that a controller writes like this; `01` is none."""
+    if not digits.isdecimal() or not digits.isascii() or len(digits) > _ORDINAL_DIGITS:
+        return None
+    return None if digits[0] == "0" and digits != "0" else int(digits)
+
+
+def _proof(pod: Pod | Unreadable) -> tuple[int, str]:
+    """Order two pods of one name, as a cache that missed an event may hold: the worse counts."""
+    return (0, pod.uid) if isinstance(pod, Unreadable) else (1 + pod.is_ready, pod.uid)
+
+
+def _assess_down(pod: Pod, deletions: Mapping[Uid, Deletion]) -> Down:
+    if pod.is_terminating:
+        why = Why.TERMINATING
+    elif pod.uid in deletions:
+        accepted = deletions[pod.uid] is Deletion.ACCEPTED
+        why = Why.DELETED if accepted else Why.UNANSWERED
+    else:
+        return Down(pod=pod, why=Why.UNREADY, trouble=pod.trouble or Why.UNREADY)
+    return Down(pod=pod, why=why, trouble=why)
+
+
+def _is_settling(pod: Pod, patience: timedelta, now: datetime) -> bool:
+    return pod.ready_since is None or now - pod.ready_since < patience
+
+
+def _settling(pod: Pod, patience: timedelta) -> Down:
+    trouble = f"ready for less than {patience.total_seconds():.0f}s"
+    return Down(pod=pod, why=Why.SETTLING, trouble=trouble)
+
+
+def _next_available(down: Iterable[Down], patience: timedelta, now: datetime) -> timedelta | None:
+    waits = (
+        one.pod.ready_since + patience - now
+        for one in down
+        if one.why is Why.SETTLING and one.pod.ready_since is not None
+    )
+    return min(waits, default=None)
+
+
+def _counted_up(sts: StatefulSet) -> int:
+    return sts.available_replicas if sts.min_ready_seconds > 0 else sts.ready_replicas
+
+
+def _word(sts: StatefulSet) -> str:
+    return "available" if sts.min_ready_seconds > 0 else "ready"
+
+
+def _troubles(look: Readiness) -> Iterator[str]:
+    yield from (f"{one.pod.name}: {one.trouble}" for one in look.down)
+    yield from (f"{name}: unreadable" for name in look.unreadable)
+    yield from (f"{name}: no pod" for name in look.first_missing)
+
+
+def _first_missing(sts: StatefulSet, seats: Mapping[int, Pod | Unreadable]) -> tuple[str, ...]:
+    gaps = (ordinal for ordinal in sts.ordinals if ordinal not in seats)
+    shown = min(sts.replicas - len(seats), NAMES_SHOWN)
+    return tuple(f"{sts.name}-{ordinal}" for ordinal in islice(gaps, shown))

@@ -1,0 +1,29 @@
+"""How the texts of reasons list and count things, so that all of them read alike."""
+
+from collections.abc import Sequence
+from typing import Final
+
+# A line of a log or a page holds three names with their troubles; the rest is a number.
+NAMES_SHOWN: Final = 3
+
+
+def join_names(names: Sequence[str], *, shown: int = NAMES_SHOWN) -> str:
+    """Return `a`, `a and b`, `a, b and c` or `a, b, c and 4 more`; empty for no names."""
+    return join_some(names[:shown], total=len(names))
+
+
+def join_some(names: Sequence[str], *, total: int) -> str:
+    """Return the names as `join_names` does, where there are `total` and only these are known."""
+    hidden = total - len(names)
+    parts = [*names, f"{hidden} more"] if hidden > 0 else [*names]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
+
+
+def count(number: int, noun: str) -> str:
+    """Return `1 pod`, `2 pods`, `0 pods`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def verb(number: int, singular: str, plural: str) -> str:
+    """Return the form of a verb that fits to so many subjects."""
+    return singular if number == 1 else plural

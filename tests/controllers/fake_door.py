@@ -1,0 +1,212 @@
+"""An API server of a few dictionaries, for tests of the shell: objects as JSON, scripted failures.
+
+It keeps versions, preconditions and label selectors; pods that are deleted are gone at once, unless
+a test scripts an error for the call.
+"""
+
+import copy
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from rollout_operator.kube.api import PODS, JsonObject, Page, Precondition, Resource
+from rollout_operator.model.errors import ApiError, Conflict, NotFound
+
+Json = dict[str, object]
+
+
+def set_json(
+    name: str,
+    *,
+    replicas: int = 3,
+    ready: int | None = None,
+    current: str = "old",
+    update: str = "new",
+    max_unavailable: str | None = None,
+    labels: dict[str, str] | None = None,
+    selector: dict[str, str] | None = None,
+    generation: int = 1,
+    observed: int = 1,
+) -> Json:
+    """Return a StatefulSet whose status is settled."""
+    ready = replicas if ready is None else ready
+    annotations = {} if max_unavailable is None else {"rollout-max-unavailable": max_unavailable}
+    match = selector or {"rollout-group": "ingester", "name": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {
+            "namespace": "test",
+            "name": name,
+            "uid": f"uid-{name}",
+            "resourceVersion": "1",
+            "generation": generation,
+            "labels": labels or {"rollout-group": "ingester"},
+            "annotations": annotations,
+        },
+        "spec": {
+            "replicas": replicas,
+            "serviceName": name,
+            "selector": {"matchLabels": match},
+            "template": {"metadata": {"labels": match}},
+            "updateStrategy": {"type": "OnDelete"},
+        },
+        "status": {
+            "observedGeneration": observed,
+            "replicas": replicas,
+            "readyReplicas": ready,
+            "availableReplicas": ready,
+            "currentRevision": current,
+            "updateRevision": update,
+            "collisionCount": 0,
+        },
+    }
+
+
+def pod_json(
+    zone: str, ordinal: int, *, revision: str = "old", ready: bool = True, owner: str | None = None
+) -> Json:
+    """Return a pod of a zone, ready or crash-looping."""
+    name = f"{zone}-{ordinal}"
+    state: Json = {"running": {}} if ready else {"waiting": {"reason": "CrashLoopBackOff"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "namespace": "test",
+            "name": name,
+            "uid": f"uid-{name}-{revision}",
+            "resourceVersion": "1",
+            "labels": {
+                "rollout-group": "ingester",
+                "name": zone,
+                "controller-revision-hash": revision,
+            },
+            "ownerReferences": [
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "StatefulSet",
+                    "name": zone,
+                    "uid": owner or f"uid-{zone}",
+                    "controller": True,
+                }
+            ],
+        },
+        "status": {
+            "phase": "Running",
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True" if ready else "False",
+                    "lastTransitionTime": "2026-01-02T03:04:05Z",
+                }
+            ],
+            "containerStatuses": [{"name": "main", "ready": ready, "state": state}],
+        },
+    }
+
+
+class FakeDoor:
+    """Reader and Writer over dictionaries."""
+
+    def __init__(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
+        self.objects: dict[tuple[str, str], Json] = {}
+        for one in sets:
+            self.objects["statefulsets", _name(one)] = copy.deepcopy(one)
+        for one in pods:
+            self.objects["pods", _name(one)] = copy.deepcopy(one)
+        self.deleted: list[str] = []
+        self.status_writes: list[Json] = []
+        self.calls: list[str] = []
+        self.fail_delete: dict[str, deque[ApiError]] = {}
+        """Errors of the next deletes of a pod, by name; the pod stays."""
+        self.before: Callable[[str], None] = lambda call: None
+        """Called with every call before it is served: a test changes the world here."""
+
+    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
+        self._note(f"get {resource.plural}/{name}")
+        found = self.objects.get((resource.plural, name))
+        if found is None:
+            raise NotFound(f"{resource.plural} {name} not found", status=404)
+        return msgspec.json.encode(found)
+
+    async def fetch_page(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        selector: str = "",
+        limit: int = 500,
+        token: str = "",
+        resource_version: str | None = None,
+    ) -> Page:
+        self._note(f"list {resource.plural} {selector}")
+        found = [
+            msgspec.Raw(msgspec.json.encode(one))
+            for (plural, _), one in self.objects.items()
+            if plural == resource.plural and _matches(one, selector)
+        ]
+        start = int(token or 0)
+        rest = str(start + limit) if start + limit < len(found) else ""
+        return Page(items=found[start : start + limit], resource_version="9", next_token=rest)
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, *, precondition: Precondition
+    ) -> None:
+        self._note(f"delete {resource.plural}/{name}")
+        errors = self.fail_delete.get(name)
+        if errors:
+            raise errors.popleft()
+        found = self.objects.get((resource.plural, name))
+        if found is None:
+            raise NotFound(f"pods {name} not found", status=404)
+        held = _meta(found)
+        if (held["uid"], held["resourceVersion"]) != (
+            precondition.uid,
+            precondition.resource_version,
+        ):
+            raise Conflict("precondition failed", status=409)
+        del self.objects[PODS.plural, name]
+        self.deleted.append(name)
+
+    async def replace_status(
+        self, resource: Resource, namespace: str, name: str, body: JsonObject
+    ) -> None:
+        self._note(f"put {resource.plural}/{name}/status")
+        held = self.objects[resource.plural, name]
+        if _meta(held)["resourceVersion"] != _meta(body)["resourceVersion"]:
+            raise Conflict("the object has changed", status=409)
+        self.status_writes.append(copy.deepcopy(body))
+        held["status"] = body["status"]
+
+    def put(self, plural: str, one: Json) -> None:
+        """Replace an object behind everyone's back."""
+        self.objects[plural, _name(one)] = copy.deepcopy(one)
+
+    def _note(self, call: str) -> None:
+        self.calls.append(call)
+        self.before(call)
+
+
+def _meta(one: Json) -> Json:
+    meta = one["metadata"]
+    assert isinstance(meta, dict)
+    return meta
+
+
+def _name(one: Json) -> str:
+    return str(_meta(one)["name"])
+
+
+def _matches(one: Json, selector: str) -> bool:
+    labels = _meta(one).get("labels")
+    assert isinstance(labels, dict)
+    return all(_meets(labels, part) for part in selector.split(",") if part)
+
+
+def _meets(labels: Json, part: str) -> bool:
+    if part.startswith("!"):
+        return part[1:] not in labels
+    key, _, value = part.partition("=")
+    return labels.get(key) == value

@@ -1,0 +1,294 @@
+"""The executor deletes what two looks agree on, and remembers what it did (D-15, D-17)."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from rollout_operator.controllers.executor import Executor, Report
+from rollout_operator.controllers.memory import OwnDeletes
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.kube.store import PodStore, StatefulSetStore
+from rollout_operator.model.decode import decode_pod, decode_statefulset
+from rollout_operator.model.errors import (
+    ApiError,
+    Conflict,
+    Denied,
+    Refused,
+    TooManyRequests,
+    UnknownOutcome,
+)
+from rollout_operator.model.group import Deletion
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.outcome import Code
+from rollout_operator.planning.group import plan_group
+from rollout_operator.telemetry.metrics import Metrics
+from tests.controllers.fake_door import FakeDoor, Json, pod_json, set_json
+from tests.fakes_clock import FakeClock
+
+GROUP = GroupName("ingester")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """An executor on a fake API server, with caches that show what a test put in."""
+
+    door: FakeDoor
+    clock: FakeClock
+    sets: StatefulSetStore
+    pods: PodStore
+    deletes: OwnDeletes
+    observer: Observer
+    executor: Executor
+
+    def show(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
+        """Make the caches show these objects and no others."""
+        self.sets.replace_all([decode_statefulset(_raw(one)) for one in sets])
+        self.pods.replace_all([decode_pod(_raw(one)) for one in pods])
+
+    async def step(self) -> Report:
+        """Observe, plan and carry out once."""
+        group = self.observer.observe(GROUP)
+        return await self.executor.carry_out(group, plan_group(group))
+
+
+def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
+    door, clock = FakeDoor(sets, pods), FakeClock()
+    set_store, pod_store = StatefulSetStore(), PodStore()
+    deletes = OwnDeletes(pod_store.get, clock)
+    observer = Observer(
+        namespace="test",
+        reader=door,
+        sets=set_store,
+        pods=pod_store,
+        watches=(),
+        deletes=deletes,
+        clock=clock,
+    )
+    executor = Executor(door, observer, deletes, clock=clock, metrics=Metrics())
+    made = Bench(door, clock, set_store, pod_store, deletes, observer, executor)
+    made.show(sets, pods)
+    return made
+
+
+def two_zones(*, limit: str = "2") -> tuple[list[Json], list[Json]]:
+    """Zone a is rolled out, zone b is not: T-01 row 6."""
+    sets = [set_json("a", current="new"), set_json("b", max_unavailable=limit)]
+    pods = [pod_json("a", n, revision="new") for n in range(3)]
+    pods += [pod_json("b", n) for n in range(3)]
+    return sets, pods
+
+
+async def test_t01_6_deletes_as_many_as_the_limit_allows() -> None:
+    """T-01 row 6: b-0 and b-1 go."""
+    made = bench(*two_zones())
+    report = await made.step()
+    assert made.door.deleted == ["b-0", "b-1"]
+    assert report.deleted == 2
+    assert report.errors == []
+
+
+@pytest.mark.parametrize(
+    ("refused", "deleted"),
+    [
+        pytest.param({"b-1"}, ["b-0", "b-2"], id="T-01 #7 with D-15: b-1 refused, b-2 goes"),
+        pytest.param({"b-0"}, ["b-1", "b-2"], id="T-01 #8 with D-15: b-0 refused, b-2 goes too"),
+        pytest.param({"b-0", "b-1", "b-2"}, [], id="T-01 #9: all refused, nothing goes"),
+    ],
+)
+async def test_a_refused_pod_does_not_hide_the_next(refused: set[str], deleted: list[str]) -> None:
+    """D-15, W-08."""
+    made = bench(*two_zones())
+    for name in refused:
+        made.door.fail_delete[name] = deque([Refused("not now", status=403)])
+    report = await made.step()
+    assert made.door.deleted == deleted
+    assert {note.code for note in report.notes} == {Code.DELETE_REFUSED}
+    assert {note.text.split()[0] for note in report.notes} == refused
+    assert report.errors == []
+
+
+async def test_an_own_delete_counts_until_the_cache_shows_it() -> None:
+    """D-17, FP-01, W-33: the cache still shows all pods; nothing more may go."""
+    made = bench(*two_zones(limit="1"))
+    await made.step()
+    assert made.door.deleted == ["b-0"]
+    made.door.put("pods", pod_json("b", 0))  # the store lags as well: only memory can tell
+    await made.step()
+    assert made.door.deleted == ["b-0"]
+    assert list(made.deletes.list_group(GROUP).values()) == [Deletion.ACCEPTED]
+
+
+async def test_memory_ends_when_the_cache_shows_the_pod_gone() -> None:
+    sets, pods = two_zones(limit="1")
+    made = bench(sets, pods)
+    await made.step()
+    made.show(sets, [one for one in pods if one is not pods[3]])
+    assert not made.deletes.list_group(GROUP)
+    assert len(made.deletes) == 0
+
+
+async def test_nothing_goes_when_the_store_shows_another_zone_short() -> None:
+    """FP-02, FP-04: the cache is behind; the live look sees that zone a has lost a pod."""
+    made = bench(*two_zones())
+    made.door.put("pods", pod_json("a", 1, revision="new", ready=False))
+    report = await made.step()
+    assert made.door.deleted == []
+    assert [note.code for note in report.notes] == [Code.VIEW_CHANGED]
+
+
+async def test_nothing_goes_when_the_template_moved_in_the_store() -> None:
+    """FP-03: the newest generation is not observed yet."""
+    made = bench(*two_zones())
+    made.door.put("statefulsets", set_json("b", max_unavailable="2", generation=2, observed=1))
+    await made.step()
+    assert made.door.deleted == []
+
+
+async def test_a_pod_that_was_replaced_meanwhile_is_not_touched() -> None:
+    """SI-07, FP-07: the pod of that name is already at the update revision; the next one goes."""
+    made = bench(*two_zones(limit="1"))
+    made.door.put("pods", pod_json("b", 0, revision="new"))
+    await made.step()
+    assert made.door.deleted == ["b-1"]
+
+
+async def test_a_pod_that_changes_between_look_and_delete_is_kept() -> None:
+    """SI-07: the version is a precondition; the next candidate goes instead."""
+    made = bench(*two_zones(limit="1"))
+    changed = pod_json("b", 0)
+    changed["metadata"] = {**_meta(changed), "resourceVersion": "2"}
+
+    def change_late(call: str) -> None:
+        if call == "delete pods/b-0":
+            made.door.put("pods", changed)
+
+    made.door.before = change_late
+    report = await made.step()
+    assert made.door.deleted == ["b-1"]
+    assert [note.code for note in report.notes] == [Code.VIEW_CHANGED]
+
+
+async def test_the_look_expires_after_five_seconds() -> None:
+    """SI-09: a throttled delete must not rest on an old look."""
+    made = bench(*two_zones())
+
+    def be_slow(call: str) -> None:
+        if call.startswith("delete"):
+            made.clock.jump(timedelta(seconds=6))
+
+    made.door.before = be_slow
+    await made.step()
+    assert made.door.deleted == ["b-0"]
+
+
+async def test_a_delete_without_an_answer_is_kept_as_unknown() -> None:
+    """SI-18, FP-14: no second pod goes, though the first may still be there."""
+    made = bench(*two_zones(limit="1"))
+    made.door.fail_delete["b-0"] = deque([UnknownOutcome("no answer")])
+    report = await made.step()
+    assert [type(error) for error in report.errors] == [UnknownOutcome]
+    assert list(made.deletes.list_group(GROUP).values()) == [Deletion.UNKNOWN]
+    await made.executor.read_back(GROUP)
+    assert list(made.deletes.list_group(GROUP).values()) == [Deletion.UNKNOWN], "may still commit"
+    await made.step()
+    assert made.door.deleted == ["b-0"], "the same pod is tried again, and no other"
+
+
+async def test_read_back_finds_the_delete_carried_out() -> None:
+    made = bench(*two_zones(limit="1"))
+    made.door.fail_delete["b-0"] = deque([UnknownOutcome("no answer")])
+    await made.step()
+    del made.door.objects["pods", "b-0"]
+    await made.executor.read_back(GROUP)
+    assert list(made.deletes.list_group(GROUP).values()) == [Deletion.ACCEPTED]
+
+
+async def test_read_back_gives_up_when_the_delete_can_not_commit_any_more() -> None:
+    made = bench(*two_zones(limit="1"))
+    made.door.fail_delete["b-0"] = deque([UnknownOutcome("no answer")])
+    await made.step()
+    made.clock.jump(timedelta(seconds=91))
+    await made.executor.read_back(GROUP)
+    assert not made.deletes.list_group(GROUP)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(TooManyRequests("later", retry_after=timedelta(seconds=3)), id="429"),
+        pytest.param(Denied("cannot delete pods", status=403), id="403 by RBAC"),
+    ],
+)
+async def test_errors_that_concern_all_pods_stop_the_zone(error: ApiError) -> None:
+    made = bench(*two_zones())
+    made.door.fail_delete["b-0"] = deque([error])
+    report = await made.step()
+    assert made.door.deleted == []
+    assert report.errors == [error]
+    assert not made.deletes.list_group(GROUP), "it was turned away: nothing is under way"
+
+
+async def test_a_retry_that_is_turned_away_keeps_the_first_request_in_mind() -> None:
+    """SI-18: the first request may still be committed, whatever becomes of the second."""
+    made = bench(*two_zones(limit="1"))
+    made.door.fail_delete["b-0"] = deque([UnknownOutcome("no answer"), TooManyRequests("later")])
+    await made.step()
+    await made.step()
+    assert list(made.deletes.list_group(GROUP).values()) == [Deletion.UNKNOWN]
+
+
+async def test_t01_17_the_revision_is_recorded_by_a_put_of_the_whole_object() -> None:
+    """T-01 row 17, RBAC-03, ROLL-39."""
+    made = bench([set_json("a")], [pod_json("a", n, revision="new") for n in range(3)])
+    await made.step()
+    (body,) = made.door.status_writes
+    status = body["status"]
+    assert isinstance(status, dict)
+    assert status["currentRevision"] == "new"
+    assert status["collisionCount"] == 0, "fields we do not know are kept"
+    assert body["spec"] == set_json("a")["spec"]
+
+
+async def test_the_revision_is_not_recorded_twice() -> None:
+    made = bench([set_json("a")], [pod_json("a", n, revision="new") for n in range(3)])
+    await made.step()
+    await made.step()  # the cache still shows the old status
+    assert len(made.door.status_writes) == 1
+
+
+async def test_the_revision_is_not_recorded_once_the_template_has_moved_on() -> None:
+    made = bench([set_json("a")], [pod_json("a", n, revision="new") for n in range(3)])
+    made.door.put("statefulsets", set_json("a", update="newest"))
+    report = await made.step()
+    assert made.door.status_writes == []
+    assert [note.code for note in report.notes] == [Code.VIEW_CHANGED]
+
+
+async def test_an_error_of_one_zone_does_not_stop_the_next() -> None:
+    """D-18, W-42: zone a's status cannot be written, zone b is rolled all the same."""
+    sets, pods = two_zones()
+    sets[0] = set_json("a", current="old")
+    made = bench(sets, pods)
+
+    def break_status(call: str) -> None:
+        if call.endswith("/status"):
+            raise Conflict("the object has changed", status=409)
+
+    made.door.before = break_status
+    report = await made.step()
+    assert made.door.deleted == ["b-0", "b-1"]
+    assert [type(error) for error in report.errors] == [Conflict]
+
+
+def _raw(one: Json) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(one))
+
+
+def _meta(one: Json) -> Json:
+    meta = one["metadata"]
+    assert isinstance(meta, dict)
+    return meta
