@@ -44,12 +44,18 @@ class Workers(Generic[K]):
         self._chance = chance
         self._bugs: dict[K, int] = {}  # in a row, per key
         self.busy = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def run(self) -> None:
         """Work until the queue is closed; every key that was taken is finished."""
         async with asyncio.TaskGroup() as tasks:
             for number in range(self._count):
                 tasks.create_task(self._work(), name=f"worker-{number}")
+
+    async def wait_idle(self) -> None:
+        """Wait until no key is being looked at."""
+        await self._idle.wait()
 
     async def _work(self) -> None:
         while True:
@@ -58,10 +64,13 @@ class Workers(Generic[K]):
             except QueueClosed:
                 return
             self.busy += 1
+            self._idle.clear()
             try:
                 await self._look(key)
             finally:
                 self.busy -= 1
+                if self.busy == 0:
+                    self._idle.set()
                 self._queue.done(key)
 
     async def _look(self, key: K) -> None:

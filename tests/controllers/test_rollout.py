@@ -1,0 +1,284 @@
+"""One look at a group: what it does, what it counts, and when it looks again."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from rollout_operator.controllers.attempts import Attempts
+from rollout_operator.controllers.executor import Executor
+from rollout_operator.controllers.memory import OwnDeletes
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.rollout import LAG_LIMIT, RESYNC, Parts, RolloutController
+from rollout_operator.kube.store import PodStore, StatefulSetStore
+from rollout_operator.model.decode import decode_pod, decode_statefulset
+from rollout_operator.model.errors import ApiError, Denied, TooManyRequests, UnknownOutcome
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.outcome import Code
+from rollout_operator.telemetry.board import Board
+from rollout_operator.telemetry.metrics import Metrics
+from tests.controllers.fake_door import FakeDoor, Json, pod_json, set_json
+from tests.fakes_clock import FakeClock
+
+GROUP = GroupName("ingester")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A whole controller on a fake API server; caches show the store when told to."""
+
+    door: FakeDoor
+    clock: FakeClock
+    sets: StatefulSetStore
+    pods: PodStore
+    metrics: Metrics
+    board: Board
+    controller: RolloutController
+    refreshed: list[str]
+
+    def show_store(self) -> None:
+        """Bring the caches up to date."""
+        objects = self.door.objects
+        self.sets.replace_all(
+            [
+                decode_statefulset(_raw(one))
+                for (plural, _), one in objects.items()
+                if plural == "statefulsets"
+            ]
+        )
+        self.pods.replace_all(
+            [decode_pod(_raw(one)) for (plural, _), one in objects.items() if plural == "pods"]
+        )
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(
+            f"rollout_operator_{name}", {"rollout_group": GROUP, **labels}
+        )
+
+    def waits(self) -> list[Code]:
+        (entry,) = self.board.entries()
+        return [reason.code for reason in entry.plan.waits]
+
+
+def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
+    door, clock, metrics = FakeDoor(sets, pods), FakeClock(), Metrics()
+    set_store, pod_store = StatefulSetStore(), PodStore()
+    deletes, board = OwnDeletes(pod_store.get, clock), Board(metrics, clock)
+    observer = Observer(
+        namespace="test",
+        reader=door,
+        sets=set_store,
+        pods=pod_store,
+        watches=(),
+        deletes=deletes,
+        clock=clock,
+    )
+    refreshed: list[str] = []
+    parts = Parts(
+        observer=observer,
+        executor=Executor(door, observer, deletes, clock=clock, metrics=metrics),
+        deletes=deletes,
+        attempts=Attempts(clock, longest=timedelta(seconds=5)),
+        board=board,
+        metrics=metrics,
+        clock=clock,
+        refresh=refreshed.append,
+    )
+    controller = RolloutController(parts)
+    made = Bench(door, clock, set_store, pod_store, metrics, board, controller, refreshed)
+    made.show_store()
+    return made
+
+
+def rollable(limit: str = "1") -> Bench:
+    """Zone a is done, zone b has three outdated pods."""
+    return bench(
+        [set_json("a", current="new"), set_json("b", max_unavailable=limit)],
+        [pod_json("a", n, revision="new") for n in range(3)] + [pod_json("b", n) for n in range(3)],
+    )
+
+
+async def test_a_look_counts_and_succeeds() -> None:
+    """METR-01..04, ROLL-10."""
+    made = rollable()
+    await made.controller.reconcile(GROUP)
+    assert made.value("group_reconciles_total") == 1
+    assert made.value("group_reconciles_failed_total") == 0
+    assert made.value("group_reconcile_duration_seconds_count") == 1
+    stamp = made.value("last_successful_group_reconcile_timestamp_seconds")
+    assert stamp == made.clock.now().timestamp()
+    assert made.value("pods_deleted_total", outcome="accepted") == 1
+
+
+async def test_t01_1_a_wrong_strategy_is_a_failed_look_and_no_call() -> None:
+    """T-01 row 1, SEED-012, SEED-058."""
+    made = rollable()
+    wrong = set_json("b")
+    spec = wrong["spec"]
+    assert isinstance(spec, dict)
+    spec["updateStrategy"] = {"type": "RollingUpdate"}
+    made.door.put("statefulsets", wrong)
+    made.show_store()
+    await made.controller.reconcile(GROUP)
+    assert made.value("group_reconciles_failed_total") == 1
+    assert made.value("last_successful_group_reconcile_timestamp_seconds") == 0
+    assert made.value("group_waiting", reason="wrong_strategy") == 1
+    assert made.door.calls == []
+
+
+async def test_an_idle_group_costs_no_call_and_is_looked_at_every_four_minutes() -> None:
+    """LI-11, DEP-09."""
+    made = bench(
+        [set_json("a", current="new")], [pod_json("a", n, revision="new") for n in range(3)]
+    )
+    result = await made.controller.reconcile(GROUP)
+    assert made.door.calls == []
+    assert result.again == RESYNC
+    assert made.waits() == [Code.UP_TO_DATE]
+
+
+async def test_a_group_without_members_is_forgotten() -> None:
+    """ROLL-06, DEP-67."""
+    made = rollable()
+    await made.controller.reconcile(GROUP)
+    made.door.objects.clear()
+    made.show_store()
+    result = await made.controller.reconcile(GROUP)
+    assert result.again is None
+    assert made.value("group_reconciles_total") is None
+    assert made.board.entries() == ()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(Denied("cannot delete pods: role lacks delete", status=403), id="role"),
+        pytest.param(TooManyRequests("busy", retry_after=timedelta(seconds=7)), id="429"),
+    ],
+)
+async def test_an_error_is_counted_named_and_backed_off(error: ApiError) -> None:
+    made = rollable()
+    made.door.fail_delete["b-0"] = deque([error])
+    result = await made.controller.reconcile(GROUP)
+    assert made.value("group_reconciles_failed_total") == 1
+    assert made.waits()[0] is Code.BACKING_OFF
+    (entry,) = made.board.entries()
+    assert str(error) in entry.plan.waits[0].text
+    expected = timedelta(seconds=7) if error.status == 429 else timedelta(seconds=0.1)
+    assert result.again == expected
+
+
+async def test_events_during_the_back_off_cost_no_call() -> None:
+    """W-46, LI-11: a crash-looping pod may wake the group each second."""
+    made = rollable()
+    made.door.fail_delete["b-0"] = deque([Denied("no", status=403)])
+    await made.controller.reconcile(GROUP)
+    calls = len(made.door.calls)
+    result = await made.controller.reconcile(GROUP)
+    assert len(made.door.calls) == calls
+    assert result.again == timedelta(seconds=0.1)
+    assert made.value("group_reconciles_failed_total") == 1
+    made.clock.jump(timedelta(seconds=0.1))
+    await made.controller.reconcile(GROUP)
+    assert made.door.deleted == ["b-0"]
+    assert made.waits() != [Code.BACKING_OFF]
+
+
+async def test_an_unknown_outcome_is_read_back_before_anything_else() -> None:
+    """D-17, SI-18."""
+    made = rollable()
+    made.door.fail_delete["b-0"] = deque([UnknownOutcome("no answer")])
+    await made.controller.reconcile(GROUP)
+    made.door.calls.clear()
+    made.clock.jump(timedelta(seconds=1))
+    await made.controller.reconcile(GROUP)
+    assert made.door.calls[0] == "get pods/b-0"
+    assert made.door.deleted == ["b-0"]
+
+
+async def test_a_cache_that_does_not_show_an_own_delete_is_listed_again() -> None:
+    made = rollable()
+    result = await made.controller.reconcile(GROUP)
+    assert result.again is not None
+    assert LAG_LIMIT < result.again < LAG_LIMIT + timedelta(seconds=1)
+    made.clock.jump(result.again)
+    await made.controller.reconcile(GROUP)
+    assert made.refreshed == ["own delete not seen"]
+
+
+async def test_a_cache_that_the_store_contradicts_is_listed_again() -> None:
+    """FP-02, FP-09: a frozen watch; looks become rarer, then the cache is filled anew."""
+    made = rollable()
+    made.door.put("pods", pod_json("a", 0, revision="new", ready=False))
+    waits: list[timedelta] = []
+    while not made.refreshed:
+        result = await made.controller.reconcile(GROUP)
+        assert result.again is not None
+        waits.append(result.again)
+        assert len(waits) < 20
+    assert made.door.deleted == []
+    assert waits == sorted(waits)
+    assert waits[0] == timedelta(seconds=0.05)
+    assert sum(waits, timedelta(0)) < timedelta(seconds=15)
+
+
+async def test_a_group_that_spells_its_label_long_is_rolled() -> None:
+    """SEED-011: members with either spelling are one group, live look included."""
+    long = {"grafana.com/rollout-group": "ingester"}
+    made = bench(
+        [set_json("a", current="new"), set_json("b", labels=long)],
+        [pod_json("a", n, revision="new") for n in range(3)] + [pod_json("b", n) for n in range(3)],
+    )
+    await made.controller.reconcile(GROUP)
+    assert made.door.deleted == ["b-0"]
+    assert "list statefulsets grafana.com/rollout-group=ingester,!rollout-group" in made.door.calls
+
+
+async def test_pods_without_a_common_label_are_listed_zone_by_zone() -> None:
+    made = bench(
+        [
+            set_json("a", current="new", selector={"name": "a"}),
+            set_json("b", selector={"name": "b"}),
+        ],
+        [pod_json("a", n, revision="new") for n in range(3)] + [pod_json("b", n) for n in range(3)],
+    )
+    await made.controller.reconcile(GROUP)
+    assert made.door.deleted == ["b-0"]
+    lists = [call for call in made.door.calls if call.startswith("list pods")]
+    assert sorted(lists) == ["list pods name=a", "list pods name=b"]
+
+
+async def test_a_stray_pod_with_the_same_labels_is_never_touched() -> None:
+    """FP-32, SI-06, SEED-113."""
+    made = rollable(limit="3")
+    stray = pod_json("b", 7, owner="uid-someone-else")
+    made.door.put("pods", stray)
+    made.show_store()
+    await made.controller.reconcile(GROUP)
+    assert made.door.deleted == ["b-0", "b-1", "b-2"]
+
+
+async def test_a_whole_rollout_ends_with_both_revisions_recorded() -> None:
+    """LI-01, SEED-001, SEED-002: zone by zone, one pod at a time, then quiet."""
+    made = bench(
+        [set_json(zone) for zone in ("a", "b", "c")],
+        [pod_json(zone, n) for zone in ("a", "b", "c") for n in range(3)],
+    )
+    for _ in range(40):
+        before = len(made.door.deleted)
+        await made.controller.reconcile(GROUP)
+        for name in made.door.deleted[before:]:
+            zone, _, ordinal = name.partition("-")
+            made.door.put("pods", pod_json(zone, int(ordinal), revision="new"))
+        made.show_store()
+    assert made.door.deleted == [f"{zone}-{n}" for zone in ("a", "b", "c") for n in range(3)]
+    names = [body["metadata"] for body in made.door.status_writes]
+    assert [meta["name"] for meta in names if isinstance(meta, dict)] == ["a", "b", "c"]
+    assert made.waits() == [Code.UP_TO_DATE]
+
+
+def _raw(one: Json) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(one))
