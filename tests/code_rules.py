@@ -1,0 +1,88 @@
+"""The package's source as data, and what stands in it: imports, definitions, lines.
+
+The rules themselves are in `test_layers.py` and `test_house_rules.py`.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "rollout_operator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """One source file. `path` is relative to the folder that holds the top folder."""
+
+    path: Path
+    tree: ast.Module
+    lines: int
+
+    @property
+    def layer(self) -> str:
+        """Return the package or top-level module that it belongs to; empty for the top itself."""
+        if len(self.path.parts) > 2:
+            return self.path.parts[1]
+        return "" if self.path.name == "__init__.py" else self.path.stem
+
+    def at(self, node: ast.stmt | ast.expr | ast.excepthandler | ast.arg, what: str) -> str:
+        """Return a finding that names file and line."""
+        return f"{self.path.as_posix()}:{node.lineno}: {what}"
+
+
+def load_modules(top: Path) -> list[Module]:
+    """Return all modules below the folder `top`, in the order of their paths."""
+    return [_load(path, top.parent) for path in sorted(top.rglob("*.py"))]
+
+
+def _load(path: Path, base: Path) -> Module:
+    source = path.read_text()
+    return Module(
+        path=path.relative_to(base),
+        tree=ast.parse(source, filename=str(path)),
+        lines=len(source.splitlines()),
+    )
+
+
+def list_imports(module: Module) -> Iterator[tuple[ast.stmt, str]]:
+    """Yield each import with the full dotted name of what it brings; relative ones start with `.`.
+
+    Imports inside functions and for type checkers count like all others.
+    """
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            source = "." * node.level + (node.module or "")
+            for alias in node.names:
+                yield node, f"{source}.{alias.name}"
+
+
+def list_definitions(module: Module) -> Iterator[tuple[ast.stmt | ast.expr | ast.arg, str]]:
+    """Yield each name that the module gives: functions, classes, arguments, variables, fields."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node, node.name
+        elif isinstance(node, ast.arg):
+            yield node, node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node, node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node, node.attr
+
+
+def list_calls(module: Module) -> Iterator[tuple[ast.Call, str]]:
+    """Yield each call with the dotted name of what is called, as far as it is one."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call):
+            yield node, dotted(node.func)
+
+
+def dotted(node: ast.expr) -> str:
+    """Return `a.b.c` for such an expression; a part that is no name is left empty."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""

@@ -1,0 +1,9 @@
+"""What holds for every test. Warnings are errors: see `filterwarnings` in pyproject.toml."""
+
+from importlib.util import find_spec
+
+# `pytester` runs small test files of its own, to prove the guards. The control plane's fixtures
+# are there for every test that asks for them, and start nothing before.
+pytest_plugins = ["pytester", "tests.guards"]
+if find_spec("tests.world.fixtures") is not None:
+    pytest_plugins.append("tests.world.fixtures")

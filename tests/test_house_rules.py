@@ -1,0 +1,182 @@
+"""Rules of the house that no linter knows: sizes, words, and the few doors for broad catches."""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.code_rules import (
+    PACKAGE,
+    ROOT,
+    Module,
+    dotted,
+    list_calls,
+    list_definitions,
+    load_modules,
+)
+
+MOST_LINES = 400
+# Words that say nothing about what a thing does.
+EMPTY_WORDS = re.compile(r"^_*(handle|process|do|manage)_|Manager|Helper")
+EMPTY_MODULES = {"utils", "common", "helpers", "misc"}
+# The two places where anything may arrive and the show must go on: the worker of a queue, and the
+# answer to a review.
+CATCH_ALL = {"controllers/worker.py", "web/webhooks.py"}
+TASK_MAKERS = {"aio/tasks.py"}
+
+
+def find_broad_catches(module: Module) -> Iterator[str]:
+    """Yield catches of Exception outside its doors, and of BaseException anywhere."""
+    is_door = _below_top(module) in CATCH_ALL
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ExceptHandler):
+            names = _caught(node.type)
+        elif isinstance(node, ast.Call) and dotted(node.func).endswith("suppress"):
+            names = [dotted(argument) for argument in node.args]
+        else:
+            continue
+        if "BaseException" in names or ("Exception" in names and not is_door):
+            yield module.at(node, f"catches {', '.join(names)}")
+
+
+def _caught(kind: ast.expr | None) -> list[str]:
+    if kind is None:
+        return ["BaseException"]
+    kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
+    return [dotted(each).removeprefix("builtins.") for each in kinds]
+
+
+def find_orphan_tasks(module: Module) -> Iterator[str]:
+    """Yield tasks without a parent: started neither in a task group nor where parents are made."""
+    if _below_top(module) in TASK_MAKERS:
+        return
+    groups = _task_groups(module)
+    for call, name in list_calls(module):
+        owner, _, what = name.rpartition(".")
+        if what in {"create_task", "ensure_future"} and owner not in groups:
+            yield module.at(call, f"{name}()")
+
+
+def _task_groups(module: Module) -> set[str]:
+    """Return the names that `async with asyncio.TaskGroup()` gives."""
+    return {
+        dotted(item.optional_vars)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.AsyncWith)
+        for item in node.items
+        if item.optional_vars is not None
+        and isinstance(item.context_expr, ast.Call)
+        and dotted(item.context_expr.func) == "asyncio.TaskGroup"
+    }
+
+
+def find_empty_words(module: Module) -> Iterator[str]:
+    """Yield names of our own that say nothing."""
+    if module.path.stem in EMPTY_MODULES:
+        yield f"{module.path}: module name"
+    for node, name in list_definitions(module):
+        if EMPTY_WORDS.search(name):
+            yield module.at(node, name)
+
+
+def find_oversize(module: Module) -> Iterator[str]:
+    """Yield a module that is too long to be one subject."""
+    if module.lines > MOST_LINES:
+        yield f"{module.path}: {module.lines} lines"
+
+
+def find_missing_subject(module: Module) -> Iterator[str]:
+    """Yield a module that does not say what it is about."""
+    if module.tree.body and ast.get_docstring(module.tree) is None:
+        yield f"{module.path}: no docstring"
+
+
+def _below_top(module: Module) -> str:
+    return Path(*module.path.parts[1:]).as_posix()
+
+
+Rule = Callable[[Module], Iterator[str]]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        find_broad_catches,
+        find_orphan_tasks,
+        find_empty_words,
+        find_oversize,
+        find_missing_subject,
+    ],
+)
+def test_the_package_keeps_the_rule(rule: Rule) -> None:
+    assert [finding for module in load_modules(PACKAGE) for finding in rule(module)] == []
+
+
+@pytest.mark.parametrize("rule", [find_oversize, find_missing_subject])
+def test_the_tests_keep_the_rule(rule: Rule) -> None:
+    modules = load_modules(ROOT / "tests")
+
+    assert [finding for module in modules for finding in rule(module)] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "file", "source", "finding"),
+    [
+        (find_broad_catches, "a.py", "try: b\nexcept: c", "p/a.py:2: catches BaseException"),
+        (
+            find_broad_catches,
+            "controllers/worker.py",
+            "try: b\nexcept BaseException: c",
+            "p/controllers/worker.py:2: catches BaseException",
+        ),
+        (
+            find_broad_catches,
+            "a.py",
+            "try: b\nexcept (OSError, Exception): c",
+            "p/a.py:2: catches OSError, Exception",
+        ),
+        (find_broad_catches, "a.py", "with suppress(Exception): b", "p/a.py:1: catches Exception"),
+        (find_orphan_tasks, "a.py", "asyncio.create_task(b())", "p/a.py:1: asyncio.create_task()"),
+        (find_orphan_tasks, "a.py", "f().create_task(b())", "p/a.py:1: .create_task()"),
+        (find_empty_words, "a.py", "def handle_it(): ...", "p/a.py:1: handle_it"),
+        (find_empty_words, "a.py", "class PodManager: ...", "p/a.py:1: PodManager"),
+        (find_empty_words, "a.py", "self._do_it = 1", "p/a.py:1: _do_it"),
+        (find_empty_words, "utils.py", "", "p/utils.py: module name"),
+        (find_oversize, "a.py", "a = 1\n" * 401, "p/a.py: 401 lines"),
+        (find_missing_subject, "a.py", "a = 1", "p/a.py: no docstring"),
+    ],
+)
+def test_a_breach_is_found(
+    tmp_path: Path, rule: Rule, file: str, source: str, finding: str
+) -> None:
+    """The checks themselves work, each on a file made for it."""
+    path = tmp_path / "p" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(source)
+
+    assert [found for module in load_modules(tmp_path / "p") for found in rule(module)] == [finding]
+
+
+@pytest.mark.parametrize(
+    ("rule", "file", "source"),
+    [
+        (find_broad_catches, "controllers/worker.py", "try: b\nexcept Exception: c"),
+        (find_broad_catches, "a.py", "try: b\nexcept (OSError, ValueError): c"),
+        (find_orphan_tasks, "aio/tasks.py", "asyncio.create_task(b())"),
+        (
+            find_orphan_tasks,
+            "a.py",
+            "async def b():\n async with asyncio.TaskGroup() as c: c.create_task(d())",
+        ),
+        (find_empty_words, "a.py", "done = thread.handle_it()\ndocument = redo_it"),
+        (find_oversize, "a.py", "a = 1\n" * 400),
+    ],
+)
+def test_what_is_allowed_is_left_alone(tmp_path: Path, rule: Rule, file: str, source: str) -> None:
+    path = tmp_path / "p" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(source)
+
+    assert [found for module in load_modules(tmp_path / "p") for found in rule(module)] == []

@@ -1,0 +1,127 @@
+"""The image's own file system: for any user, nothing to write to, the same bytes each time."""
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import image_tree
+from tests.image_tree import LAUNCHER, LIBRARY
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="chroot and ldd as on Linux"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root may change root and user"),
+]
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the Dockerfile takes from the checkout."""
+    folder = tmp_path_factory.mktemp("context")
+    image_tree.copy_context(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def added(context: Path) -> Iterator[Path]:
+    """What the Dockerfile puts into the final stage."""
+    # Not below the folder of pytest: other users may not enter that.
+    with tempfile.TemporaryDirectory(prefix="image-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        image_tree.assemble(context, folder)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def tree(added: Path) -> Path:
+    """The whole file system of a container."""
+    root = added / "root"
+    shutil.copytree(added / "usr", root / "usr")
+    image_tree.add_interpreter(root)
+    return root
+
+
+def test_help_is_printed_to_anyone(tree: Path) -> None:
+    """DEP-22, DEP-23, DEP-24, PROC-04: any user id, no home, no writable path."""
+    ended = image_tree.run(tree, LAUNCHER, "-h")
+
+    assert ended.returncode == 0, ended.stderr
+    assert "-kubernetes.namespace" in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("flag", "code", "said"),
+    [
+        pytest.param("-no.such.flag", 2, "no.such.flag", id="PROC-04 unknown flag"),
+        pytest.param("-log.level=info", 1, "-kubernetes.namespace", id="PROC-03 no namespace"),
+        pytest.param("-kubernetes.namespace=x", 1, "KUBERNETES_SERVICE", id="not in a cluster"),
+    ],
+)
+def test_a_start_that_cannot_succeed_says_why(tree: Path, flag: str, code: int, said: str) -> None:
+    ended = image_tree.run(tree, LAUNCHER, flag)
+
+    assert (ended.returncode, said in ended.stderr) == (code, True), ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_every_library_finds_what_it_needs(tree: Path) -> None:
+    """Shared libraries are all there; the whole operator can be imported."""
+    modules = "rollout_operator.app, aiohttp, msgspec, prometheus_client, re2, uvloop, yaml"
+    code = f"import sys; sys.path.insert(0, '{LIBRARY}'); import {modules}"
+    interpreter = LAUNCHER.with_name("python3.13")
+
+    ended = image_tree.run(tree, interpreter, "-IBc", code)
+
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_run_writes_nothing(tree: Path) -> None:
+    """DEP-24: no byte code, no cache. Run as root: whoever else could not write if it tried."""
+    before = image_tree.digests(tree)
+
+    for flag in ("-h", "-kubernetes.namespace=x"):
+        image_tree.run(tree, LAUNCHER, flag, user="0:0")
+
+    assert image_tree.digests(tree) == before
+
+
+def test_nothing_is_writable_or_privileged_and_there_is_no_shell(added: Path) -> None:
+    """SEC-28, SEED-023."""
+    paths = [path for path in (added / "usr").rglob("*") if not path.is_symlink()]
+
+    assert [p for p in paths if p.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)] == []
+    assert [p for p in paths if p.stat().st_mode & (stat.S_ISUID | stat.S_ISGID)] == []
+    # DEP-23: and whoever runs it may read all.
+    assert [p for p in paths if not p.stat().st_mode & stat.S_IROTH] == []
+    assert [p.name for p in (added / "usr" / "bin").iterdir()] == [LAUNCHER.name]
+    assert not {"pip", "setuptools", "bin"} & {p.name for p in _library(added).iterdir()}
+
+
+def test_byte_code_is_compiled_and_believed(added: Path) -> None:
+    """DEP-26, DEP-27: by hash, unchecked: the date of a file is not looked at."""
+    ours = list((_library(added) / "rollout_operator").rglob("*.py"))
+    compiled = list((_library(added) / "rollout_operator").rglob("*.pyc"))
+
+    assert len(ours) == len(compiled) > 20
+    for path in compiled:
+        content = path.read_bytes()
+        assert int.from_bytes(content[4:8], "little") == 0b01, path
+        assert bytes(added) not in content, path
+
+
+def test_two_builds_give_the_same_bytes(context: Path, added: Path, tmp_path: Path) -> None:
+    """DEP-27, SEC-28."""
+    image_tree.assemble(context, tmp_path)
+
+    assert image_tree.digests(tmp_path / "usr") == image_tree.digests(added / "usr")
+
+
+def _library(root: Path) -> Path:
+    return root / LIBRARY.relative_to("/")

@@ -1,0 +1,219 @@
+"""Locks, Makefile and Dockerfile: what is installed was chosen, and the image is as said."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.code_rules import ROOT
+
+RUNTIME: Final = ROOT / "requirements.lock"
+DEVELOPMENT: Final = ROOT / "requirements-dev.lock"
+TOOLCHAIN: Final = ROOT / "requirements-go.lock"
+LOCKS: Final = (RUNTIME, DEVELOPMENT, TOOLCHAIN)
+PINNED: Final = re.compile(r"^([a-z0-9-]+)==(\S+)( ; [^\\]+)? \\$")
+HASH: Final = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
+PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+DOCKERFILE: Final = (ROOT / "Dockerfile").read_text()
+
+
+def versions(lock: Path) -> dict[str, str]:
+    """Return the locked version of each package."""
+    matches = (PINNED.match(line) for line in lock.read_text().splitlines())
+    return {match[1]: match[2] for match in matches if match}
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_a_lock_holds_exact_versions_and_hashes_and_no_address(lock: Path) -> None:
+    """D-62, SEC-27: each line is a pin, a hash or a comment."""
+    lines = lock.read_text().splitlines()
+    pins = [number for number, line in enumerate(lines) if PINNED.match(line)]
+
+    assert pins
+    assert all(HASH.match(lines[number + 1]) for number in pins)
+    assert [
+        line
+        for line in lines
+        if not (PINNED.match(line) or HASH.match(line) or line.lstrip().startswith("#"))
+    ] == []
+    assert not re.search(r"://|--index|--find-links|file:", lock.read_text())
+
+
+@pytest.mark.parametrize(
+    ("lock", "wanted"),
+    [
+        (RUNTIME, PROJECT["project"]["dependencies"]),
+        (DEVELOPMENT, PROJECT["project"]["dependencies"] + PROJECT["dependency-groups"]["dev"]),
+        (TOOLCHAIN, PROJECT["dependency-groups"]["go"]),
+    ],
+    ids=["runtime", "development", "toolchain"],
+)
+def test_a_lock_answers_pyproject(lock: Path, wanted: list[str]) -> None:
+    """D-62: what is asked for is locked, at a version that is asked for."""
+    locked = versions(lock)
+
+    for requirement in map(Requirement, wanted):
+        version = locked.get(canonicalize_name(requirement.name))
+        assert version is not None, f"{requirement}: not in {lock.name}, run `make lock`"
+        assert requirement.specifier.contains(version), f"{requirement}: {version} in {lock.name}"
+
+
+def test_what_is_tested_is_what_runs() -> None:
+    """D-62: the development lock holds all of the run-time lock, at the same versions."""
+    assert versions(RUNTIME).items() <= versions(DEVELOPMENT).items()
+
+
+def test_few_packages_at_run_time() -> None:
+    """D-62, reliability 3.10."""
+    assert len(PROJECT["project"]["dependencies"]) <= 8
+
+
+def test_the_gate_is_what_a_developer_types() -> None:
+    """D-61: formatting, rules and types before the tests, whose summary ends the output."""
+    gate = ROOT / ".ci" / "run"
+    commands = [line.strip() for line in make("--dry-run", "test").stdout.splitlines()]
+    checks = [line for line in commands if re.match(r"\S+/bin/python -m (?!pip)", line)]
+
+    assert os.access(gate, os.X_OK)
+    assert gate.read_text().endswith("\nmake test\n")
+    assert [" ".join(line.split()[2:4]) for line in checks] == [
+        "ruff format",
+        "ruff check",
+        "mypy --strict",
+        "tests.world.assets",
+        "pytest",
+    ]
+    assert commands[-1] == checks[-1]
+
+
+def test_everything_is_installed_by_hash() -> None:
+    """SEC-27: and nothing is built but this checkout, from what is there."""
+    commands = make("--always-make", "--dry-run", "venv").stdout.splitlines()
+    installs = [line for line in commands if "pip" in line and " install " in line]
+
+    assert len(installs) == 2
+    assert "--require-hashes --only-binary :all: -r requirements-dev.lock" in installs[0]
+    assert "--no-deps --no-index --no-build-isolation" in installs[1]
+    assert PROJECT["build-system"]["requires"] == ["setuptools>=80"]
+    assert "setuptools" in versions(DEVELOPMENT)
+
+
+def test_an_old_python_is_refused_in_words(tmp_path: Path) -> None:
+    """D-61: the first thing that can go wrong on a fresh machine."""
+    old = tmp_path / "python"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+
+    ended = make("venv", f"PYTHON={old}", f"VENV={tmp_path / 'venv'}")
+
+    assert ended.returncode != 0
+    assert "Python 3.11 or newer is needed" in ended.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def test_make_finds_a_python_by_itself() -> None:
+    script = make("--dry-run", "--always-make", "venv").stdout
+    (creates,) = (line for line in script.splitlines() if line.endswith("-m venv .venv"))
+
+    assert re.fullmatch(r"python3(\.\d+)? -m venv \.venv", creates)
+
+
+def make(*arguments: str) -> subprocess.CompletedProcess[str]:
+    # Variables of a `make` around this one would change what is looked at.
+    left_out = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "VENV", "PYTHON", "ARGS"}
+    return subprocess.run(
+        ["make", *arguments],
+        cwd=ROOT,
+        env={key: value for key, value in os.environ.items() if key not in left_out},
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+
+
+def final_stage() -> list[str]:
+    """Return the instructions of the Dockerfile's last stage, joined over line ends."""
+    _, _, stage = DOCKERFILE.rpartition("\nFROM ")
+    joined = stage.replace("\\\n", " ")
+    return [line for line in joined.splitlines()[1:] if line and not line.startswith("#")]
+
+
+def test_the_image_runs_as_a_number_and_starts_the_operator() -> None:
+    """SEED-022, DEPLOY-01, DEP-22: flags are its arguments, no shell is between."""
+    stage = final_stage()
+
+    assert "USER 65532:65532" in stage
+    assert 'ENTRYPOINT ["/usr/bin/rollout-operator"]' in stage
+    assert "CMD []" in stage
+    assert "EXPOSE 8001" in stage
+
+
+def test_the_final_stage_runs_nothing() -> None:
+    """SEED-023, SEC-28: it needs no shell, and no secret or scratch file can stay in a layer."""
+    assert [line for line in final_stage() if line.startswith(("RUN", "ADD", "SHELL"))] == []
+    assert [line for line in final_stage() if line.startswith("COPY")] == [
+        "COPY --from=build /image/ /"
+    ]
+
+
+def test_the_image_says_what_it_is() -> None:
+    """DEP-22."""
+    (labels,) = (line for line in final_stage() if line.startswith("LABEL"))
+
+    assert set(re.findall(r"org\.opencontainers\.image\.([a-z.]+)=", labels)) == {
+        "title",
+        "description",
+        "source",
+        "revision",
+        "version",
+        "created",
+        "licenses",
+        "base.name",
+        "base.digest",
+    }
+
+
+def test_both_stages_have_the_python_that_the_launcher_names() -> None:
+    """D-03: byte code and wheels are made for one minor version. Debian 13 has 3.13."""
+    first = (ROOT / "image" / "rollout-operator").read_text().splitlines()[0]
+
+    assert first == "#!/usr/bin/python3.13 -IB"
+    assert re.search(r"^ARG BUILD=\S+/python:3\.13-slim-trixie$", DOCKERFILE, re.MULTILINE)
+    assert re.search(r"^ARG RUNTIME=\S+/python3-debian13:nonroot$", DOCKERFILE, re.MULTILINE)
+
+
+def test_the_image_is_made_of_little() -> None:
+    """Only what is named gets into the build."""
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+
+    assert [line for line in lines if line and not line.startswith("#")] == [
+        "*",
+        "!requirements.lock",
+        "!image",
+        "!rollout_operator",
+        "**/__pycache__",
+    ]
+
+
+def test_the_console_script_is_the_operator() -> None:
+    """D-61: `.venv/bin/rollout-operator`, and the same entry that the image starts."""
+    assert PROJECT["project"]["scripts"] == {"rollout-operator": "rollout_operator.cli.main:main"}
+    launcher = (ROOT / "image" / "rollout-operator").read_text()
+    assert "from rollout_operator.cli.main import main" in launcher
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="shell scripts")
+@pytest.mark.parametrize(("shell", "script"), [("bash", ".ci/run"), ("sh", "image/assemble")])
+def test_a_script_can_be_read_by_its_shell(shell: str, script: str) -> None:
+    checked = subprocess.run(
+        [shell, "-n", ROOT / script], capture_output=True, check=False, text=True
+    )
+
+    assert (checked.returncode, checked.stderr) == (0, "")
