@@ -4,7 +4,7 @@ The real implementation is `kube.client.Client`; a simulated world stands behind
 Every method raises the classes of `model.errors` and nothing else of the network.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -40,7 +40,7 @@ STATEFULSETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A part of a list: undecoded objects, the version of the whole list, the token of the next part."""
+    """A part of a list: undecoded objects, version of the whole list, token of the next part."""
 
     items: Sequence[msgspec.Raw]
     resource_version: str
@@ -110,8 +110,8 @@ class Watcher(Protocol):
         """Open a watch with bookmarks, asked to end after `lasts`.
 
         Entering waits for the response's head. The iterator ends when the server closes the stream
-        in order; it raises Gone (HTTP 410 or an ERROR line with code 410), Unreachable (cut, garbage,
-        or silence beyond `lasts`), TooManyRequests and what `fetch` raises.
+        in order; it raises Gone (HTTP 410 or an ERROR line with code 410), Unreachable (cut,
+        garbage, or silence beyond `lasts`), TooManyRequests and what `fetch` raises.
         """
         ...
 
@@ -156,7 +156,7 @@ class Lister(Protocol, Generic[View]):
 
     @property
     def age(self) -> timedelta:
-        """Return the time since the newest proof that the cache is live: list, event or bookmark."""
+        """Return the time since the newest proof of life: list, event or bookmark."""
         ...
 
     def list_all(self) -> Sequence[View]:

@@ -1,8 +1,8 @@
 """JSON objects of the API server → slim views; what cannot be read → `Unreadable`.
 
-Decides when a pod is ready (D-11) and, where it is not, which few words say why. Reads only the
-fields that views hold; everything else is skipped without being built. Which objects matter is left
-to the caches, what follows from them to the planner.
+Decides what an absent field means and how much of a broken object is still told. Which fields are
+read is written in `wire`, when a pod is ready in `trouble`. Which objects matter is left to the
+caches, what follows from them to the planner.
 """
 
 import json
@@ -12,176 +12,48 @@ from datetime import datetime
 from typing import Annotated, Final, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.names import (
-    REVISION_LABEL,
     STATEFULSET_ANNOTATIONS,
     STATEFULSET_LABELS,
     Revision,
     Uid,
 )
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.trouble import one_line, trouble_of
+from rollout_operator.model.wire import (
+    Owner,
+    PodStatus,
+    SetStatus,
+    WireBookmark,
+    WirePod,
+    WireStatefulSet,
+)
 
 JsonBytes = bytes | msgspec.Raw
 
-# Long enough for every reason that Kubernetes knows, short enough for one line of a page.
-TROUBLE_LIMIT: Final = 80
 # Of an offending value so much is shown that a person recognises it.
 VALUE_LIMIT: Final = 80
 
-_Required = Annotated[str, Meta(min_length=1)]
-_Int32 = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-_Generation = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-_Strings = dict[str, str] | None
 _Instant = Annotated[datetime, Meta(tz=True)]
 
-
-class _Wire(Struct, rename="camel", gc=False):
-    """A part of an object on the wire. Lives for microseconds and holds no cycles: no GC."""
-
-
-class _Owner(_Wire):
-    uid: str = ""
-    name: str = ""
-    controller: bool | None = None
-
-
-class _Head(_Wire):
-    name: _Required
-    namespace: _Required
-    uid: _Required
-    resource_version: _Required
-    deletion_timestamp: str | None = None
-
-
-class _PodLabels(Struct, gc=False):
-    revision: str | None = msgspec.field(default=None, name=REVISION_LABEL)
-
-
-class _PodHead(_Head):
-    labels: _PodLabels | None = None
-    owner_references: list[_Owner] | None = None
-
-
-class _Running(_Wire):
-    pass
-
-
-class _Halted(_Wire):
-    reason: str | None = None
-    exit_code: int = 0
-
-
-class _State(_Wire):
-    running: _Running | None = None
-    waiting: _Halted | None = None
-    terminated: _Halted | None = None
-
-
-class _Container(_Wire):
-    name: str = ""
-    ready: bool = False
-    state: _State | None = None
-
-
-class _Condition(_Wire):
-    type: str = ""
-    status: str = ""
-    reason: str | None = None
-    last_transition_time: str | None = None
-
-
-class _PodStatus(_Wire):
-    phase: str = ""
-    reason: str | None = None
-    conditions: list[_Condition] | None = None
-    init_container_statuses: list[_Container] | None = None
-    container_statuses: list[_Container] | None = None
-
-
-class _Pod(_Wire):
-    metadata: _PodHead
-    status: _PodStatus | None = None
-    kind: str | None = None
-
-
-class _SetHead(_Head):
-    generation: _Generation = 0
-    labels: _Strings = None
-    annotations: _Strings = None
-
-
-class _Selector(_Wire):
-    match_labels: _Strings = None
-
-
-class _Strategy(_Wire):
-    type: str = ""
-
-
-class _Ordinals(_Wire):
-    start: _Int32 = 0
-
-
-class _TemplateHead(_Wire):
-    labels: _Strings = None
-
-
-class _Template(_Wire):
-    metadata: _TemplateHead | None = None
-
-
-class _SetSpec(_Wire):
-    # The API server fills in 1; a body under admission may still leave it out or null.
-    replicas: _Int32 | None = None
-    selector: _Selector | None = None
-    template: _Template | None = None
-    update_strategy: _Strategy | None = None
-    ordinals: _Ordinals | None = None
-    min_ready_seconds: _Int32 = 0
-
-
-class _SetStatus(_Wire):
-    observed_generation: _Generation = 0
-    replicas: _Int32 = 0
-    ready_replicas: _Int32 = 0
-    available_replicas: _Int32 = 0
-    current_revision: str = ""
-    update_revision: str = ""
-
-
-class _StatefulSet(_Wire):
-    metadata: _SetHead
-    spec: _SetSpec
-    status: _SetStatus | None = None
-    kind: str | None = None
-
-
-class _BookmarkHead(_Wire):
-    resource_version: _Required
-
-
-class _Bookmark(_Wire):
-    metadata: _BookmarkHead
-
-
-_BOOKMARK: Final = msgspec.json.Decoder(_Bookmark)
-_POD: Final = msgspec.json.Decoder(_Pod)
-_STATEFULSET: Final = msgspec.json.Decoder(_StatefulSet)
-_Wired = TypeVar("_Wired", _Pod, _StatefulSet)
+_BOOKMARK: Final = msgspec.json.Decoder(WireBookmark)
+_POD: Final = msgspec.json.Decoder(WirePod)
+_STATEFULSET: Final = msgspec.json.Decoder(WireStatefulSet)
+_Wired = TypeVar("_Wired", WirePod, WireStatefulSet)
 
 
 def decode_pod(raw: JsonBytes) -> Pod:
     """Return the view of a pod. Raises DecodeError naming pod, field and value."""
     wire = _read("Pod", raw, _POD)
-    head, status = wire.metadata, wire.status or _PodStatus()
+    head, status = wire.metadata, wire.status or PodStatus()
     owner = _controller(head.owner_references)
     terminating = head.deletion_timestamp is not None
-    trouble = _trouble(status, terminating=terminating)
+    trouble = trouble_of(status, terminating=terminating)
     revision = head.labels.revision if head.labels is not None else None
-    # What repeats from pod to pod is kept once: that is half of what 5,000 pods would cost.
+    # What repeats from pod to pod is kept once: that is nearly half of what pods would cost.
     return Pod(
         namespace=sys.intern(head.namespace),
         name=head.name,
@@ -201,7 +73,7 @@ def decode_pod(raw: JsonBytes) -> Pod:
 def decode_statefulset(raw: JsonBytes) -> StatefulSet:
     """Return the view of a StatefulSet. Raises DecodeError naming set, field and value."""
     wire = _read("StatefulSet", raw, _STATEFULSET)
-    head, spec, status = wire.metadata, wire.spec, wire.status or _SetStatus()
+    head, spec, status = wire.metadata, wire.spec, wire.status or SetStatus()
     template = spec.template.metadata if spec.template is not None else None
     strategy = spec.update_strategy.type if spec.update_strategy is not None else ""
     return StatefulSet(
@@ -274,76 +146,7 @@ def _read(kind: str, raw: JsonBytes, decoder: "msgspec.json.Decoder[_Wired]") ->
     return wire
 
 
-def _trouble(status: _PodStatus, *, terminating: bool) -> str:
-    """Say in a few words why a pod is not ready; empty means that it is (D-11)."""
-    if terminating:
-        return "terminating"
-    containers = status.container_statuses or ()
-    if status.phase == "Running" and containers and all(map(_is_up, containers)):
-        return _condition_trouble(status)
-    found = _scheduling_trouble(status) or _init_trouble(status) or _halt(containers)
-    if found:
-        return _plain(found)
-    if status.phase != "Running":
-        why = f": {status.reason}" if status.reason else ""
-        return _plain(f"phase {status.phase}{why}" if status.phase else "no phase")
-    if not containers:
-        return "no container statuses"
-    down = next(container for container in containers if not _is_up(container))
-    return _plain(f"container {down.name} {'not ready' if _runs(down) else 'not running'}")
-
-
-def _condition_trouble(status: _PodStatus) -> str:
-    ready = [condition for condition in status.conditions or () if condition.type == "Ready"]
-    if not ready:
-        return "no readiness condition"
-    for condition in ready:
-        if condition.status != "True":
-            why = f" ({condition.reason})" if condition.reason else ""
-            return _plain(f"readiness condition {condition.status.lower() or 'unset'}{why}")
-    return ""
-
-
-def _scheduling_trouble(status: _PodStatus) -> str:
-    for condition in status.conditions or ():
-        if condition.type == "PodScheduled" and condition.status == "False":
-            return condition.reason or "not scheduled"
-    return ""
-
-
-def _init_trouble(status: _PodStatus) -> str:
-    for container in status.init_container_statuses or ():
-        if container.ready or container.state is None:
-            continue
-        waiting, ended = container.state.waiting, container.state.terminated
-        # `PodInitializing` only says that an init container before this one has not ended.
-        if waiting is not None and waiting.reason and waiting.reason != "PodInitializing":
-            return f"init: {waiting.reason}"
-        if ended is not None and ended.exit_code != 0:
-            return f"init terminated: {ended.reason or ended.exit_code}"
-    return ""
-
-
-def _halt(containers: "list[_Container] | tuple[()]") -> str:
-    for container in containers:
-        if container.state is not None and container.state.waiting is not None:
-            return container.state.waiting.reason or "waiting"
-    for container in containers:
-        if container.state is not None and container.state.terminated is not None:
-            ended = container.state.terminated
-            return f"terminated: {ended.reason or ended.exit_code}"
-    return ""
-
-
-def _runs(container: _Container) -> bool:
-    return container.state is not None and container.state.running is not None
-
-
-def _is_up(container: _Container) -> bool:
-    return container.ready and _runs(container)
-
-
-def _ready_since(wire: _Pod) -> datetime | None:
+def _ready_since(wire: WirePod) -> datetime | None:
     conditions = (wire.status.conditions if wire.status is not None else None) or ()
     texts = [one.last_transition_time for one in conditions if one.type == "Ready"]
     if not texts or texts[-1] is None:
@@ -352,11 +155,11 @@ def _ready_since(wire: _Pod) -> datetime | None:
         return msgspec.convert(texts[-1], _Instant)
     except msgspec.ValidationError as error:
         where = "status.conditions[type=Ready].lastTransitionTime"
-        who = f"Pod {_plain(wire.metadata.namespace)}/{_plain(wire.metadata.name)}"
+        who = f"Pod {one_line(wire.metadata.namespace)}/{one_line(wire.metadata.name)}"
         raise DecodeError(f"{who}: {where}: no instant: {_shown(texts[-1])}") from error
 
 
-def _controller(owners: list[_Owner] | None) -> _Owner | None:
+def _controller(owners: list[Owner] | None) -> Owner | None:
     return next((owner for owner in owners or () if owner.controller and owner.uid), None)
 
 
@@ -364,15 +167,8 @@ def _only(keys: frozenset[str], values: Mapping[str, str] | None) -> Mapping[str
     return {key: values[key] for key in sorted(keys) if key in values} if values else {}
 
 
-def _plain(text: str) -> str:
-    """Make a text fit for one line of a log or page."""
-    if len(text) <= TROUBLE_LIMIT and text.isascii() and text.isprintable():
-        return text
-    return text[:TROUBLE_LIMIT].encode("unicode_escape").decode("ascii")[:TROUBLE_LIMIT]
-
-
 def _shown(value: object) -> str:
-    text = json.dumps(value).replace("\x7f", "\\u007f")
+    text = json.dumps(value)
     return text if len(text) <= VALUE_LIMIT else f"{text[:VALUE_LIMIT]}..."
 
 
@@ -380,12 +176,12 @@ def _decode_error(kind: str, raw: JsonBytes, problem: str) -> DecodeError:
     """Return an error that names object, field and value; slow, but objects rarely break."""
     tree = _loads(raw)
     metadata = _fields(_fields(tree).get("metadata"))
-    who = "/".join(_plain(_text(metadata.get(key))) or "?" for key in ("namespace", "name"))
+    who = "/".join(one_line(_text(metadata.get(key))) or "?" for key in ("namespace", "name"))
     what, _, where = problem.partition(" - at `$")
     text = what[:1].lower() + what[1:].replace("`", "")
     path = where.rstrip("`").lstrip(".")
     found = _at(tree, path) if path else None
-    field = f"{_plain(path)}: " if path else ""
+    field = f"{one_line(path)}: " if path else ""
     value = f": {_shown(found)}" if isinstance(found, str | int | float) else ""
     return DecodeError(f"{kind} {who}: {field}{text}{value}")
 

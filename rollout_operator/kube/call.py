@@ -1,0 +1,70 @@
+"""What is asked of the API server, in the words of its authoriser: verb, resource, object."""
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from rollout_operator.kube.api import Resource
+from rollout_operator.model.errors import InvalidInput
+
+_METHODS: Final = {
+    "get": "GET",
+    "list": "GET",
+    "watch": "GET",
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+}
+_OF_COLLECTIONS: Final = frozenset({"list", "watch", "create"})
+# Segments that a URL drops together with the one before them.
+_DOTS: Final = frozenset({".", ".."})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call. Raises InvalidInput where a name is missing or would change the path.
+
+    A delete without a name would be a delete of the whole collection, one of `..` of the namespace.
+    """
+
+    verb: str
+    resource: Resource
+    namespace: str
+    name: str = ""
+    subresource: str = ""
+
+    def __post_init__(self) -> None:
+        needed = {"namespace": self.namespace}
+        if self.verb not in _OF_COLLECTIONS:
+            needed["name"] = self.name
+        for field, value in needed.items():
+            if not value or value in _DOTS or "/" in value:
+                raise InvalidInput(f"cannot {self.text}: {field}: {value!r} names nothing")
+
+    @property
+    def is_write(self) -> bool:
+        """Tell whether the call changes something where it succeeds."""
+        return self.method != "GET"
+
+    @property
+    def is_stream(self) -> bool:
+        """Tell whether the answer goes on for as long as both sides want."""
+        return self.verb == "watch"
+
+    @property
+    def method(self) -> str:
+        """Return the HTTP method."""
+        return _METHODS[self.verb]
+
+    @property
+    def path(self) -> str:
+        """Return the path of the URL, quoted."""
+        return self.resource.path(quote(self.namespace), quote(self.name), self.subresource)
+
+    @property
+    def text(self) -> str:
+        """Return the call as people read it: `delete pods/a-0 in namespace prod`."""
+        parts = (self.resource.plural, self.name, self.subresource)
+        target = "/".join(part for part in parts if part)
+        return f"{self.verb} {target} in namespace {self.namespace}"

@@ -1,0 +1,219 @@
+"""Call the API server on behalf of one component: reads, watches, writes.
+
+Decides what each call looks like and how long it may take. How it is sent, measured and translated
+is `exchange`'s part; what a line of a watch means is decided in `stream`.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+import aiohttp
+import msgspec
+
+from rollout_operator.kube.api import JsonObject, Page, Precondition, Resource, WatchEvent
+from rollout_operator.kube.call import Call
+from rollout_operator.kube.exchange import Exchange, Request, translated
+from rollout_operator.kube.limits import Limits
+from rollout_operator.kube.stream import Splitter, decode_event
+from rollout_operator.kube.transport import Transport
+from rollout_operator.model.errors import Unreachable
+from rollout_operator.telemetry.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How long a call may take, answer included; none of them bounds a living watch."""
+
+    read: timedelta = timedelta(seconds=30)
+    """Also of the head of a watch."""
+    write: timedelta = timedelta(seconds=30)
+    page: timedelta = timedelta(seconds=60)
+    watch: timedelta = timedelta(minutes=5)
+    """The longest watch that is asked for."""
+    silence: timedelta = timedelta(seconds=5)
+    """How much longer than it was asked to last a watch may say nothing."""
+
+    def at_most(self, limit: timedelta) -> "Timeouts":
+        """Return these with no call and no watch longer than `limit`."""
+        return replace(
+            self,
+            read=min(self.read, limit),
+            write=min(self.write, limit),
+            page=min(self.page, limit),
+            watch=min(self.watch, limit),
+        )
+
+
+DEFAULT_TIMEOUTS: Final = Timeouts()
+
+
+class _ListMeta(msgspec.Struct):
+    resource_version: str = msgspec.field(name="resourceVersion")
+    next_token: str = msgspec.field(name="continue", default="")
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+_LIST: Final = msgspec.json.Decoder(_List)
+
+
+class Client:
+    """The API of one component: its own rate limits over the transport that all share.
+
+    Implements `api.Api`. Cheap to make; the transport is closed by who opened it.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        limits: Limits,
+        metrics: Metrics,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    ) -> None:
+        self._exchange = Exchange(transport, limits, metrics)
+        self._timeouts = timeouts
+
+    @property
+    def server_offset(self) -> timedelta:
+        """Return how far the API server's clock is ahead of ours, up to a second too little.
+
+        Taken from the last answer; zero before the first.
+        """
+        return self._exchange.server_offset
+
+    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
+        """Return one object as JSON; see `api.Reader`."""
+        call = Call(verb="get", resource=resource, namespace=namespace, name=name)
+        return await self._exchange.ask(Request(call=call, within=self._timeouts.read))
+
+    async def fetch_page(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        selector: str = "",
+        limit: int = 500,
+        token: str = "",
+        resource_version: str | None = None,
+    ) -> Page:
+        """Return one page of a list; see `api.Reader`.
+
+        Each item shares the memory of the whole page: decode it and let it go.
+        """
+        query = {
+            "limit": f"{limit}",
+            "labelSelector": selector,
+            "continue": token,
+            # The token stands for a version: the server refuses both together.
+            "resourceVersion": "" if token else resource_version or "",
+        }
+        call = Call(verb="list", resource=resource, namespace=namespace)
+        request = Request(call=call, query=_given(query), within=self._timeouts.page)
+        return _decode_page(call, await self._exchange.ask(request))
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        resource_version: str,
+        selector: str = "",
+        lasts: timedelta,
+        send_initial_events: bool = False,
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """Open a watch; see `api.Watcher`. Leaving the context closes the connection."""
+        lasts = min(lasts, self._timeouts.watch)
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": f"{max(round(lasts.total_seconds()), 1)}",
+            "labelSelector": selector,
+            "sendInitialEvents": "true" if send_initial_events else "",
+            "resourceVersionMatch": "NotOlderThan" if send_initial_events else "",
+        }
+        call = Call(verb="watch", resource=resource, namespace=namespace)
+        silence = lasts + self._timeouts.silence
+        request = Request(
+            call=call, query=_given(query), within=self._timeouts.read, silence=silence
+        )
+        response = await self._exchange.open(request)
+        try:
+            async with aclosing(_events(call, response, silence)) as events:
+                yield events
+        finally:
+            response.close()
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, *, precondition: Precondition
+    ) -> None:
+        """Delete one object; see `api.Writer`."""
+        call = Call(verb="delete", resource=resource, namespace=namespace, name=name)
+        body: JsonObject = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {
+                "uid": precondition.uid,
+                "resourceVersion": precondition.resource_version,
+            },
+        }
+        await self._exchange.ask(Request(call=call, body=body, within=self._timeouts.write))
+
+    async def replace_status(
+        self, resource: Resource, namespace: str, name: str, body: JsonObject
+    ) -> None:
+        """PUT an object on its `status` subresource; see `api.Writer`."""
+        call = Call(
+            verb="update", resource=resource, namespace=namespace, name=name, subresource="status"
+        )
+        await self._exchange.ask(Request(call=call, body=body, within=self._timeouts.write))
+
+
+def _given(query: dict[str, str]) -> list[tuple[str, str]]:
+    return [(key, value) for key, value in query.items() if value]
+
+
+def _decode_page(call: Call, body: bytes) -> Page:
+    try:
+        page = _LIST.decode(body)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        text = f"cannot {call.text}: the answer is no list: {error}"
+        raise Unreachable(text, call=call.text) from error
+    return Page(
+        items=page.items or (),
+        resource_version=page.metadata.resource_version,
+        next_token=page.metadata.next_token,
+    )
+
+
+async def _events(
+    call: Call, response: aiohttp.ClientResponse, silence: timedelta
+) -> AsyncGenerator[WatchEvent, None]:
+    splitter = Splitter()
+    while chunk := await _read(call, response, silence):
+        try:
+            lines = splitter.feed(chunk)
+        except ValueError as error:
+            raise Unreachable(f"cannot {call.text}: {error}", call=call.text) from error
+        for line in lines:
+            yield decode_event(line, call)
+    for line in splitter.finish():
+        yield decode_event(line, call)
+
+
+async def _read(call: Call, response: aiohttp.ClientResponse, silence: timedelta) -> bytes:
+    """Return what has arrived, empty at the end that the server made."""
+    with translated(call):
+        try:
+            return await response.content.readany()
+        except aiohttp.SocketTimeoutError as error:
+            seconds = silence.total_seconds()
+            text = f"cannot {call.text}: silent for {seconds:g}s"
+            raise Unreachable(text, call=call.text) from error

@@ -1,0 +1,253 @@
+"""Send one request and get its answer: limited in rate and time, measured, failures translated.
+
+Nothing is repeated here except once after a refused credential (a 401: nothing was done); backing
+off is up to the callers. What an answer means is decided in `responses`, which requests there are
+in `client`.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Final, cast
+
+import aiohttp
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.kube.call import Call
+from rollout_operator.kube.limits import Limits
+from rollout_operator.kube.paths import bucket_key, describe_path
+from rollout_operator.kube.responses import (
+    CLUSTER_MISMATCH,
+    MAX_ERROR_BODY,
+    error_of,
+    excerpt,
+    mismatch_error,
+    read_mismatch,
+    read_status,
+)
+from rollout_operator.kube.transport import Transport
+from rollout_operator.model.errors import ApiError, Throttled, UnknownOutcome, Unreachable
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+
+# The API server is in the same cluster or not reachable: waiting longer does not bring it nearer.
+CONNECT_LIMIT: Final = timedelta(seconds=5)
+# 500 pods of 10 kB are 5 MB; an answer of many times that is not for us to keep in memory.
+MAX_BODY: Final = 64 * 1024 * 1024
+
+# Raised before the first byte of a request is sent: no connection, no TLS, no way through a proxy.
+_NOTHING_SENT: Final = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ClientHttpProxyError,
+)
+_LOST: Final = (aiohttp.ClientError, TimeoutError, OSError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One HTTP request."""
+
+    call: Call
+    query: Sequence[tuple[str, str]] = ()
+    body: JsonObject | None = None
+    within: timedelta
+    """How long it may take, answer included (of a stream: its head); as long again for a token."""
+    silence: timedelta | None = None
+    """How long a stream may say nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    status: int
+    content_type: str
+    retry_after: str
+    body: bytes = b""
+    stream: aiohttp.ClientResponse | None = None
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+
+class Exchange:
+    """Requests of one component. Every method raises classes of `model.errors` only."""
+
+    def __init__(self, transport: Transport, limits: Limits, metrics: Metrics) -> None:
+        self._transport = transport
+        self._limits = limits
+        self._metrics = metrics
+        self._date: tuple[str, datetime] | None = None
+
+    @property
+    def server_offset(self) -> timedelta:
+        """Return how far the server's clock is ahead of ours, by the last answer; else zero.
+
+        The header has whole seconds: the truth is up to a second more.
+        """
+        if self._date is None:
+            return timedelta(0)
+        text, received = self._date
+        try:
+            return parsedate_to_datetime(text).astimezone(UTC) - received
+        except ValueError:
+            return timedelta(0)
+
+    async def ask(self, request: Request) -> bytes:
+        """Return the body of a successful answer; of a write it may be cut."""
+        return (await self._succeed(request)).body
+
+    async def open(self, request: Request) -> aiohttp.ClientResponse:
+        """Return the answer to a watch, its head read; the caller closes it."""
+        stream = (await self._succeed(request)).stream
+        if stream is None:
+            raise TypeError(f"{request.call.text} is no stream")
+        return stream
+
+    async def _succeed(self, request: Request) -> _Answer:
+        credential = self._transport.credential
+        shown = credential.value if credential else ""
+        answer = await self._attempt(request)
+        if answer.status == 401 and credential is not None:
+            await credential.renew(shown)
+            answer = await self._attempt(request)
+        if not answer.is_success:
+            raise self._failure(request.call, answer)
+        if not request.call.is_write and answer.content_type != "application/json":
+            if answer.stream is not None:
+                answer.stream.close()
+            raise _useless(request.call, f"content type {excerpt(answer.content_type)!r}")
+        return answer
+
+    async def _attempt(self, request: Request) -> _Answer:
+        """Send once. Raises Throttled, and Unreachable or UnknownOutcome for a lost answer."""
+        call = request.call
+        await self._admit(call, request.within)
+        limit = request.within.total_seconds()
+        with self._measured(call) as statuses, translated(call, f"timed out after {limit:g}s"):
+            async with asyncio.timeout(limit):
+                response = await self._send(request)
+                self._note_date(response)
+                answer = await _receive(call, response)
+            statuses.append(f"{answer.status}")
+        return answer
+
+    async def _admit(self, call: Call, within: timedelta) -> None:
+        group = bucket_key(call.path)
+        try:
+            await self._limits.take(group, within)
+        except Throttled as error:
+            self._metrics.api_rate_limited.labels(group).inc()
+            error.call = call.text
+            raise
+
+    @contextmanager
+    def _measured(self, call: Call) -> Iterator[list[str]]:
+        """Observe the duration with the status that is put into the list, else as an error."""
+        clock = self._transport.clock
+        start = clock.elapsed()
+        statuses: list[str] = []
+        try:
+            yield statuses
+        finally:
+            labels = (describe_path(call.path), call.method, *(statuses or ["error"]))
+            duration = (clock.elapsed() - start).total_seconds()
+            self._metrics.api_request_duration.labels(*labels).observe(duration)
+
+    async def _send(self, request: Request) -> aiohttp.ClientResponse:
+        connect = CONNECT_LIMIT.total_seconds()
+        silence = request.silence.total_seconds() if request.silence else None
+        response = await self._transport.api.call_api(
+            request.call.path,
+            request.call.method,
+            query_params=list(request.query),
+            body=request.body,
+            auth_settings=["BearerToken"],
+            _preload_content=False,
+            _request_timeout=aiohttp.ClientTimeout(
+                total=None, connect=connect, sock_connect=connect, sock_read=silence
+            ),
+        )
+        return cast(aiohttp.ClientResponse, response)
+
+    def _note_date(self, response: aiohttp.ClientResponse) -> None:
+        date = response.headers.get("Date")
+        if date is not None:
+            self._date = (date, self._transport.clock.now())
+
+    def _failure(self, call: Call, answer: _Answer) -> ApiError:
+        if answer.status == CLUSTER_MISMATCH:
+            mismatch = read_mismatch(answer.content_type, answer.body)
+            if mismatch is not None:
+                return self._mismatch(call, mismatch.route, mismatch_error(call, mismatch))
+        return error_of(call, answer.status, read_status(answer.body), answer.retry_after)
+
+    def _mismatch(self, call: Call, route: str, error: ApiError) -> ApiError:
+        namespace = self._transport.namespace
+        self._metrics.client_invalid_cluster.labels(route, "http", namespace).inc()
+        log.warn("Server belongs to another cluster", call=call.text, route=route, err=error)
+        return error
+
+
+@contextmanager
+def translated(call: Call, timed_out: str = "timed out") -> Iterator[None]:
+    """Turn a lost connection or answer into Unreachable or UnknownOutcome, for what it surrounds.
+
+    Must surround nothing of a caller's: a time-out of its own would be taken for ours.
+    """
+    try:
+        yield
+    except _LOST as error:
+        told = excerpt(f"{error}") or (
+            timed_out if isinstance(error, TimeoutError) else type(error).__name__
+        )
+        if call.is_write and not isinstance(error, _NOTHING_SENT):
+            text = f"cannot tell whether {call.text} succeeded: no answer: {told}"
+            raise UnknownOutcome(text, call=call.text) from error
+        raise Unreachable(f"cannot {call.text}: no answer: {told}", call=call.text) from error
+
+
+def _useless(call: Call, problem: str) -> Unreachable:
+    return Unreachable(f"cannot {call.text}: not an answer of an API server: {problem}")
+
+
+async def _receive(call: Call, response: aiohttp.ClientResponse) -> _Answer:
+    """Return the answer with its body, or with the open stream of a successful watch."""
+    status = response.status
+    retry_after = response.headers.get("Retry-After", "")
+    if call.is_stream and response.ok:
+        return _Answer(
+            status=status,
+            content_type=response.content_type,
+            retry_after=retry_after,
+            stream=response,
+        )
+    body = b""
+    try:
+        body = await _read(call, response)
+    except _LOST:
+        # What was done is told by the status; of a read only the body is of use.
+        if response.ok and not call.is_write:
+            raise
+    finally:
+        response.release()
+    return _Answer(
+        status=status, content_type=response.content_type, retry_after=retry_after, body=body
+    )
+
+
+async def _read(call: Call, response: aiohttp.ClientResponse) -> bytes:
+    limit = MAX_BODY if response.ok else MAX_ERROR_BODY
+    chunks: list[bytes] = []
+    length = 0
+    async for chunk in response.content.iter_any():
+        chunks.append(chunk)
+        length += len(chunk)
+        if length > limit:
+            if response.ok and not call.is_write:
+                raise _useless(call, f"longer than {limit} bytes")
+            break
+    return b"".join(chunks)[:limit]

@@ -1,0 +1,369 @@
+"""Keep one store up to date: list a collection, follow its watch, list again when in doubt.
+
+Decides when the view may be trusted (`has_synced`, `age`) and how often the API server is asked.
+Which view of an object is the newer one is left to the store, what a change means to the callbacks,
+what follows a failure to `retries`, time-outs and HTTP to the client behind the Protocols.
+
+An idle watch proves itself by the bookmark that an API server sends two seconds before the end that
+it was asked for. So the end is asked for early and often; resuming costs one request, no list.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Generic, NoReturn, Protocol
+
+import msgspec
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.kube.api import Reader, Resource, Watcher, WatchEvent
+from rollout_operator.kube.retries import Cause, Failures, WentBack
+from rollout_operator.kube.store import Change, Store, is_older
+from rollout_operator.model.decode import decode_version, salvage
+from rollout_operator.model.errors import ApiError, DecodeError, Unreachable
+from rollout_operator.model.objects import Viewed, decides
+from rollout_operator.model.outcome import Code
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+
+# A page is held in memory as a whole: about 5 MB of pods.
+PAGE_LIMIT: Final = 500
+# At 10 µs a pod a step stays near 1 ms, so that reviews and probes are answered in between.
+STEP: Final = 100
+# Idle streams prove themselves every 40 s or so; in step with nobody else.
+WATCH_LASTS: Final = timedelta(seconds=40)
+WATCH_JITTER: Final = 0.1
+# No proof for longer than this is to be the exception: what resumes later asks for an earlier end.
+PROOF_DUE: Final = timedelta(seconds=45)
+SHORTEST_WATCH: Final = timedelta(seconds=10)
+# The bookmark comes two seconds before the end; clocks and networks may take a little.
+BOOKMARK_LEEWAY: Final = timedelta(seconds=5)
+# The client cuts a silent stream five seconds after its end. This is for a client that fails to.
+STREAM_GRACE: Final = timedelta(seconds=15)
+# A stream that ends sooner is a failure, however orderly: the next would end alike.
+SHORT_STREAM: Final = timedelta(seconds=1)
+# A lagging server catches up within seconds; one restored from a backup never does.
+OLDER_LISTS: Final = 3
+REFRESH_PAUSE: Final = timedelta(seconds=10)
+
+_EVENT_TYPES: Final = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
+
+
+class Source(Reader, Watcher, Protocol):
+    """What an informer asks of the API server."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collection(Generic[Viewed]):
+    """What is followed, how it is read and where it is kept."""
+
+    resource: Resource
+    namespace: str
+    decode: Callable[[bytes | msgspec.Raw], Viewed]
+    store: Store[Viewed]
+    selector: str = ""
+
+
+class Informer(Generic[Viewed]):
+    """A store that follows the API server for as long as `run` runs."""
+
+    def __init__(
+        self,
+        api: Source,
+        of: Collection[Viewed],
+        metrics: Metrics,
+        clock: Clock,
+        chance: Callable[[], float],
+    ) -> None:
+        """Make an informer that is not running. `chance` returns numbers in 0..1."""
+        self._api = api
+        self._of: Collection[Viewed] = of
+        self._clock = clock
+        self._chance = chance
+        self._meters = _Meters(metrics, of.resource.kind, self._age_seconds)
+        self._callbacks: list[Callable[[Viewed | None, Viewed | None], None]] = []
+        self._synced = asyncio.Event()
+        # The newest version of the collection that was seen, by list, event or bookmark.
+        self._version = ""
+        self._needs_list = True
+        self._stream: asyncio.Timeout | None = None
+        self._opened_at = timedelta(0)
+        self._proven_at: timedelta | None = None
+        self._proofs = 0
+        self._failures = Failures()
+        self._older_lists = 0
+        self._refreshes = 0
+        self._refreshed_at: timedelta | None = None
+        self._broken_since: timedelta | None = None
+        self._last_error: ApiError | None = None
+
+    @property
+    def store(self) -> Store[Viewed]:
+        """Return the cache."""
+        return self._of.store
+
+    @property
+    def has_synced(self) -> bool:
+        """Tell whether the first list is in."""
+        return self._synced.is_set()
+
+    @property
+    def age(self) -> timedelta:
+        """Return the time since the newest proof of life: list, event or bookmark.
+
+        The longest span there is where there was none. A list counts from when it was asked for.
+        """
+        if self._proven_at is None:
+            return timedelta.max
+        return self._clock.elapsed() - self._proven_at
+
+    @property
+    def last_error(self) -> ApiError | None:
+        """Return why the newest call failed, None where it worked."""
+        return self._last_error
+
+    @property
+    def broken_for(self) -> timedelta | None:
+        """Return for how long every call has failed, None where the newest one worked."""
+        if self._broken_since is None:
+            return None
+        return self._clock.elapsed() - self._broken_since
+
+    def list_all(self) -> Sequence[Viewed]:
+        """Return all views in no particular order."""
+        return self._of.store.list_all()
+
+    def on_change(self, callback: Callable[[Viewed | None, Viewed | None], None]) -> None:
+        """Call back with (old, new) after each stored change that decides; None is absence.
+
+        Must not block; what it raises ends `run`.
+        """
+        self._callbacks.append(callback)
+
+    async def wait_synced(self) -> None:
+        """Wait until the first list is in."""
+        await self._synced.wait()
+
+    def refresh(self, cause: str) -> bool:
+        """Drop the stream and list again, for callers who can prove that the cache lags.
+
+        Returns False where that was asked for less than `REFRESH_PAUSE` ago: nothing is done then.
+        """
+        now = self._clock.elapsed()
+        if self._refreshed_at is not None and now - self._refreshed_at < REFRESH_PAUSE:
+            return False
+        log.warn("Listing again on request", **self._keys(), cause=cause, age=self.age)
+        self._refreshed_at = now
+        self._refreshes += 1
+        self._needs_list = True
+        self._meters.restarts[Cause.REFRESH].inc()
+        if self._stream is not None and not self._stream.expired():
+            self._stream.reschedule(asyncio.get_running_loop().time())
+        return True
+
+    async def run(self) -> NoReturn:
+        """List and watch until cancelled. Errors of the API server are retried for ever."""
+        while True:
+            try:
+                if self._needs_list:
+                    await self._list()
+                else:
+                    await self._follow()
+            except ApiError as error:
+                await self._wait_after(error)
+
+    async def _list(self) -> None:
+        asked_at, refreshes = self._clock.elapsed(), self._refreshes
+        views: list[Viewed] = []
+        version, token = await self._fetch_views(views, "")
+        self._check_version(version)
+        while token:
+            _, token = await self._fetch_views(views, token)
+        changes = self._of.store.replace_all(views)
+        self._version, self._proven_at = version, asked_at
+        # A refresh that was asked for meanwhile may know of something newer.
+        self._needs_list = self._refreshes != refreshes
+        self._failures.note_list()
+        self._older_lists = 0
+        self._note_success()
+        self._meters.measure(self._of.store)
+        log.info("Listed", **self._keys(), objects=len(views), changes=len(changes))
+        for start in range(0, len(changes), STEP):
+            self._tell(changes[start : start + STEP])
+            await asyncio.sleep(0)
+        self._synced.set()
+
+    async def _fetch_views(self, views: list[Viewed], token: str) -> tuple[str, str]:
+        """Add the views of one page; return the version of the list and the next token."""
+        page = await self._api.fetch_page(
+            self._of.resource,
+            self._of.namespace,
+            selector=self._of.selector,
+            limit=PAGE_LIMIT,
+            token=token,
+        )
+        for start in range(0, len(page.items), STEP):
+            views += [self._decode(raw) for raw in page.items[start : start + STEP]]
+            await asyncio.sleep(0)
+        return page.resource_version, page.next_token
+
+    def _check_version(self, version: str) -> None:
+        if not version:
+            raise Unreachable(f"{self._call('list')}: metadata.resourceVersion is empty")
+        if not is_older(version, self._version):
+            return
+        text = f"{self._call('list')}: metadata.resourceVersion {version} < {self._version}"
+        self._older_lists += 1
+        if self._older_lists <= OLDER_LISTS:
+            raise WentBack(f"{text} seen before")
+        log.warn("Accepting an older list", **self._keys(), err=text)
+
+    async def _follow(self) -> None:
+        lasts = self._choose_span()
+        proofs = self._proofs
+        self._opened_at = self._clock.elapsed()
+        limit = asyncio.timeout((lasts + STREAM_GRACE).total_seconds())
+        try:
+            async with limit:
+                self._stream = limit
+                await self._consume(lasts)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            if self._needs_list:
+                return
+            raise Unreachable(f"{self._call('watch')}: no end {STREAM_GRACE} late") from error
+        finally:
+            self._stream = None
+        self._judge_end(lasts, has_proof=self._proofs > proofs)
+
+    def _choose_span(self) -> timedelta:
+        jitter = 1 + WATCH_JITTER * (2 * self._chance() - 1)
+        span = min(WATCH_LASTS * jitter, max(PROOF_DUE - self.age, SHORTEST_WATCH))
+        # The API takes whole seconds.
+        return timedelta(seconds=round(span.total_seconds()))
+
+    async def _consume(self, lasts: timedelta) -> None:
+        async with self._api.watch(
+            self._of.resource,
+            self._of.namespace,
+            resource_version=self._version,
+            selector=self._of.selector,
+            lasts=lasts,
+        ) as events:
+            self._note_success()
+            taken = 0
+            async for event in events:
+                self._take(event)
+                taken += 1
+                if taken % STEP == 0:
+                    await asyncio.sleep(0)
+
+    def _judge_end(self, lasts: timedelta, *, has_proof: bool) -> None:
+        lasted = self._clock.elapsed() - self._opened_at
+        if lasted < SHORT_STREAM:
+            raise Unreachable(f"{self._call('watch')}: ended after {lasted}")
+        self._failures = Failures()
+        if has_proof or self.age < lasts - BOOKMARK_LEEWAY:
+            self._meters.restarts[Cause.CLOSED].inc()
+            return
+        log.warn("Watch ended without a bookmark", **self._keys(), age=self.age)
+        self._meters.restarts[Cause.NO_BOOKMARK].inc()
+        self._needs_list = True
+
+    def _take(self, event: WatchEvent) -> None:
+        if event.type not in _EVENT_TYPES:
+            raise Unreachable(f"{self._call('watch')}: type: unknown event {event.type[:40]!r}")
+        self._meters.events[event.type].inc()
+        if event.type == "BOOKMARK":
+            self._advance(self._read_bookmark(event))
+            return
+        view = self._decode(event.object)
+        store = self._of.store
+        changes = store.remove(view) if event.type == "DELETED" else store.upsert(view)
+        self._advance(view.resource_version)
+        self._meters.measure(store)
+        self._tell(changes)
+
+    def _read_bookmark(self, event: WatchEvent) -> str:
+        try:
+            return decode_version("bookmark", event.object)
+        except DecodeError as error:
+            raise Unreachable(f"{self._call('watch')}: {error}") from error
+
+    def _advance(self, version: str) -> None:
+        """Note a version of the stream; one that is not older proves that the view is live."""
+        if not version or is_older(version, self._version):
+            return
+        self._version = version
+        self._proven_at = self._clock.elapsed()
+        self._proofs += 1
+        if self._failures.in_row and self._proven_at - self._opened_at >= SHORT_STREAM:
+            self._failures = Failures()
+
+    def _decode(self, raw: msgspec.Raw) -> Viewed:
+        try:
+            return self._of.decode(raw)
+        except DecodeError as error:
+            lost = salvage(self._of.resource.kind, raw, error)
+            known = self._of.store.get(lost.namespace, lost.name)
+            if known != lost:
+                log.error("Unreadable object", reason=Code.OBJECT_UNREADABLE, err=error)
+            return lost
+
+    def _tell(self, changes: Sequence[Change[Viewed]]) -> None:
+        for old, new in changes:
+            if old is not None and new is not None and not decides(old, new):
+                continue
+            for callback in self._callbacks:
+                callback(old, new)
+
+    async def _wait_after(self, error: ApiError) -> None:
+        retry = self._failures.next(error, self._chance(), has_list=not self._needs_list)
+        self._needs_list = retry.needs_list
+        self._meters.restarts[retry.cause].inc()
+        self._last_error = error
+        if self._broken_since is None:
+            self._broken_since = self._clock.elapsed()
+        if retry.is_news:
+            log.at(retry.severity)(
+                "Watch interrupted",
+                **self._keys(),
+                cause=retry.cause,
+                retry_in=retry.delay,
+                err=error,
+            )
+        await self._clock.sleep(retry.delay)
+
+    def _note_success(self) -> None:
+        self._last_error = None
+        self._broken_since = None
+
+    def _call(self, verb: str) -> str:
+        return f"{verb} {self._of.resource.plural} in namespace {self._of.namespace}"
+
+    def _keys(self) -> dict[str, object]:
+        return {"kind": self._of.resource.kind, "namespace": self._of.namespace}
+
+    def _age_seconds(self) -> float:
+        return float("inf") if self._proven_at is None else self.age.total_seconds()
+
+
+class _Meters:
+    """The metrics of one kind, bound once: every known outcome exists at zero."""
+
+    def __init__(self, metrics: Metrics, kind: str, age: Callable[[], float]) -> None:
+        self.restarts = {
+            cause: metrics.watch_restarts.labels(kind=kind, cause=cause) for cause in Cause
+        }
+        self.events = {
+            type: metrics.watch_events.labels(kind=kind, type=type) for type in _EVENT_TYPES
+        }
+        self._cached = metrics.cached_objects.labels(kind=kind)
+        self._unreadable = metrics.unreadable_objects.labels(kind=kind)
+        metrics.watch_age(kind, age)
+
+    def measure(self, store: Store[Viewed]) -> None:
+        self._cached.set(len(store))
+        self._unreadable.set(store.unreadable_count)

@@ -1,0 +1,232 @@
+"""The cache behind a watch: newest known view of each object, and where to find it.
+
+Decides which of two views of an object is the newer one, and tells each change once. Where views
+come from is left to the informer, which changes matter to whom to its callers. Every step costs
+what it changes, not what is stored; only `replace_all` looks at everything.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, Viewed
+
+Key: TypeAlias = tuple[str, str]
+"""Namespace and name."""
+
+Change: TypeAlias = tuple[Viewed | None, Viewed | None]
+"""What was stored and what is stored now; None where there is nothing. Always the same UID."""
+
+# Late events come within seconds of the deletion that they missed: this holds far more than that.
+_REMEMBERED_DELETIONS: Final = 4096
+
+_Tag = TypeVar("_Tag", GroupName, Uid)
+
+
+def is_older(version: str, than: str) -> bool:
+    """Tell whether a resourceVersion is certainly older than another of the same collection.
+
+    Only decimal numbers compare; of anything else nothing is known.
+    """
+    if not (_is_decimal(version) and _is_decimal(than)):
+        return False
+    # As numbers of any length, without int(): that is limited to 4,300 digits and slow before.
+    left, right = version.lstrip("0"), than.lstrip("0")
+    return (len(left), left) < (len(right), right)
+
+
+class Store(Generic[Viewed]):
+    """Views by namespace and name. Not for use by several threads."""
+
+    def __init__(self) -> None:
+        self._views: dict[Key, Viewed] = {}
+        self._unreadable: dict[Key, Unreadable] = {}
+        self._deleted: dict[Uid, str] = {}
+        self._indexes: list[_Index[Viewed, GroupName] | _Index[Viewed, Uid]] = []
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    @property
+    def unreadable_count(self) -> int:
+        """Return how many objects are known and could not be decoded."""
+        return len(self._unreadable)
+
+    def get(self, namespace: str, name: str) -> Viewed | None:
+        """Return the view of an object, None where it is not known."""
+        return self._views.get((namespace, name))
+
+    def list_all(self) -> Sequence[Viewed]:
+        """Return all views in no particular order."""
+        return tuple(self._views.values())
+
+    def list_unreadable(self) -> Sequence[Unreadable]:
+        """Return the objects that exist and could not be decoded."""
+        return tuple(self._unreadable.values())
+
+    def upsert(self, view: Viewed) -> Sequence[Change[Viewed]]:
+        """Store a view unless a newer one is known. Return what changed.
+
+        Another UID under the same name is two changes: the old object went, a new one came.
+        """
+        old = self._views.get(_key(view))
+        died = self._deleted.get(view.uid)
+        if died is not None and _is_known(view.resource_version, died):
+            return ()
+        if old is None:
+            self._put(view)
+            return ((None, view),)
+        # One name is one key of the API's store, so versions compare even across UIDs: a pod that
+        # was recreated at 9 is not replaced by a late event of its predecessor at 6.
+        if _is_known(view.resource_version, old.resource_version):
+            return ()
+        if old.uid != view.uid:
+            return self._supersede(old, view)
+        self._put(view)
+        return ((old, view),)
+
+    def remove(self, last: Viewed) -> Sequence[Change[Viewed]]:
+        """Forget an object, given its last state. Return what changed.
+
+        What was stored later under the same name stays: a successor, or the object itself, come
+        back into the selection.
+        """
+        version = last.resource_version
+        old = self._views.get(_key(last))
+        is_same = old is not None and old.uid == last.uid
+        if is_same and old is not None and is_older(version, old.resource_version):
+            return ()
+        self._remember_deletion(last.uid, version)
+        if old is None or not (is_same or is_older(old.resource_version, version)):
+            return ()
+        # Another UID, but older: its own deletion and the birth of `last` were missed.
+        self._drop(old)
+        return ((old, None),)
+
+    def replace_all(self, views: Iterable[Viewed]) -> Sequence[Change[Viewed]]:
+        """Make `views` the whole content. Return what changed, removals first.
+
+        A list is the truth even where it holds older versions: an API server restored from a backup
+        has forgotten the newer ones.
+        """
+        found = {_key(view): view for view in views}
+        self._deleted.clear()
+        changes: list[Change[Viewed]] = []
+        for old in [old for key, old in self._views.items() if not _lives_on(old, found.get(key))]:
+            self._drop(old)
+            changes.append((old, None))
+        for key, view in found.items():
+            before = self._views.get(key)
+            if before is None or before != view:
+                self._put(view)
+                changes.append((before, view))
+        return changes
+
+    def _supersede(self, old: Viewed, view: Viewed) -> Sequence[Change[Viewed]]:
+        self._drop(old)
+        self._remember_deletion(old.uid, view.resource_version)
+        self._put(view)
+        return ((old, None), (None, view))
+
+    def _put(self, view: Viewed) -> None:
+        key = _key(view)
+        old = self._views.get(key)
+        self._views[key] = view
+        if isinstance(view, Unreadable):
+            self._unreadable[key] = view
+        else:
+            self._unreadable.pop(key, None)
+        for index in self._indexes:
+            index.move(key, old, view)
+
+    def _drop(self, old: Viewed) -> None:
+        key = _key(old)
+        del self._views[key]
+        self._unreadable.pop(key, None)
+        for index in self._indexes:
+            index.move(key, old, None)
+
+    def _remember_deletion(self, uid: Uid, version: str) -> None:
+        if not uid:
+            return
+        self._deleted.pop(uid, None)
+        self._deleted[uid] = version
+        if len(self._deleted) > _REMEMBERED_DELETIONS:
+            del self._deleted[next(iter(self._deleted))]
+
+
+class PodStore(Store[Pod | Unreadable]):
+    """Pods, found by the UID of their controlling owner."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_owner: _Index[Pod | Unreadable, Uid] = _Index(lambda view: view.owner_uid)
+        self._indexes.append(self._by_owner)
+
+    def list_by_owner(self, uid: Uid) -> Sequence[Pod | Unreadable]:
+        """Return the pods that the object with this UID controls."""
+        return self._by_owner.tagged(uid)
+
+
+class StatefulSetStore(Store[StatefulSet | Unreadable]):
+    """StatefulSets, found by rollout group and by their own UID."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_group: _Index[StatefulSet | Unreadable, GroupName] = _Index(lambda one: one.group)
+        self._by_uid: _Index[StatefulSet | Unreadable, Uid] = _Index(lambda one: one.uid or None)
+        self._indexes += [self._by_group, self._by_uid]
+
+    def list_groups(self) -> Collection[GroupName]:
+        """Return the names of the groups that have members."""
+        return self._by_group.tags()
+
+    def list_group(self, name: GroupName) -> Sequence[StatefulSet | Unreadable]:
+        """Return the members of a group."""
+        return self._by_group.tagged(name)
+
+    def get_by_uid(self, uid: Uid) -> StatefulSet | Unreadable | None:
+        """Return the set with this UID: that is how a pod finds the group of its owner."""
+        return next(iter(self._by_uid.tagged(uid)), None)
+
+
+class _Index(Generic[Viewed, _Tag]):
+    """Views by a tag that each carries at most one of."""
+
+    def __init__(self, tag: Callable[[Viewed], _Tag | None]) -> None:
+        self._tag: Callable[[Viewed], _Tag | None] = tag
+        self._views: dict[_Tag, dict[Key, Viewed]] = {}
+
+    def tags(self) -> Collection[_Tag]:
+        return tuple(self._views)
+
+    def tagged(self, tag: _Tag) -> Sequence[Viewed]:
+        return tuple(self._views.get(tag, {}).values())
+
+    def move(self, key: Key, old: Viewed | None, new: Viewed | None) -> None:
+        before = None if old is None else self._tag(old)
+        after = None if new is None else self._tag(new)
+        if before is not None and before != after:
+            members = self._views[before]
+            del members[key]
+            if not members:
+                del self._views[before]
+        if new is not None and after is not None:
+            self._views.setdefault(after, {})[key] = new
+
+
+def _key(view: StatefulSet | Pod | Unreadable) -> Key:
+    return (view.namespace, view.name)
+
+
+def _is_known(version: str, newest: str) -> bool:
+    """Tell whether a version says nothing new to one who has seen `newest`."""
+    return (version == newest and version != "") or is_older(version, newest)
+
+
+def _lives_on(old: Viewed, new: Viewed | None) -> bool:
+    return new is not None and new.uid == old.uid
+
+
+def _is_decimal(version: str) -> bool:
+    return version.isascii() and version.isdigit()

@@ -1,0 +1,128 @@
+"""A client on a scripted server: set-up and calls that several tests make."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from rollout_operator.aio.clock import Clock, LoopClock
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Precondition, WatchEvent
+from rollout_operator.kube.client import DEFAULT_TIMEOUTS, Client, Timeouts
+from rollout_operator.kube.credential import Credential
+from rollout_operator.kube.lean import new_configuration
+from rollout_operator.kube.limits import Limits
+from rollout_operator.kube.transport import Transport, open_transport
+from rollout_operator.model.names import Uid
+from rollout_operator.telemetry.metrics import Metrics
+from tests.kube.fake_api import FakeApi
+
+POD = "/api/v1/namespaces/prod/pods/a-0"
+POD_LIST = "/api/v1/namespaces/prod/pods"
+SET_STATUS = "/apis/apps/v1/namespaces/prod/statefulsets/a/status"
+THIS = Precondition(uid=Uid("u-1"), resource_version="7")
+# A watch of one second may be silent for 0.2 s.
+SHORT = Timeouts(
+    read=timedelta(milliseconds=200),
+    write=timedelta(milliseconds=200),
+    page=timedelta(milliseconds=200),
+    silence=timedelta(milliseconds=-800),
+)
+
+
+@dataclass
+class Bench:
+    """A server, one transport to it, and clients over that."""
+
+    server: FakeApi
+    transport: Transport
+    metrics: Metrics = field(default_factory=Metrics)
+
+    def client(self, limits: Limits | None = None, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Client:
+        unlimited = Limits(0, 0, self.transport.clock)
+        return Client(self.transport, limits or unlimited, self.metrics, timeouts)
+
+    def measured(self) -> dict[tuple[str, str, str], float]:
+        """Return how many requests were measured, by path, method and status."""
+        return {
+            (sample.labels["path"], sample.labels["method"], sample.labels["status_code"]): (
+                sample.value
+            )
+            for family in self.metrics.api_request_duration.collect()
+            for sample in family.samples
+            if sample.name.endswith("_count")
+        }
+
+
+@asynccontextmanager
+async def open_bench(
+    server: FakeApi,
+    url: str = "",
+    credential: Credential | None = None,
+    clock: Clock | None = None,
+) -> AsyncIterator[Bench]:
+    """Open a transport to `url`, the server's own where it is empty."""
+    configuration = new_configuration()
+    configuration.host = url or server.url
+    transport = open_transport(configuration, credential, "ops", clock or LoopClock(), {})
+    try:
+        yield Bench(server, transport)
+    finally:
+        await transport.close()
+
+
+@dataclass(frozen=True)
+class Use:
+    """One call of the client and the request that it makes."""
+
+    name: str
+    method: str
+    path: str
+    run: Callable[[Client], Awaitable[object]]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+async def _fetch(client: Client) -> None:
+    await client.fetch(PODS, "prod", "a-0")
+
+
+async def _fetch_page(client: Client) -> None:
+    await client.fetch_page(PODS, "prod")
+
+
+async def read_watch(client: Client) -> list[WatchEvent]:
+    lasts = timedelta(seconds=1)
+    async with client.watch(PODS, "prod", resource_version="5", lasts=lasts) as events:
+        return [event async for event in events]
+
+
+async def _delete(client: Client) -> None:
+    await client.delete(PODS, "prod", "a-0", precondition=THIS)
+
+
+async def _update(client: Client) -> None:
+    await client.replace_status(STATEFULSETS, "prod", "a", {"status": {"replicas": 1}})
+
+
+FETCH = Use("fetch", "GET", POD, _fetch)
+FETCH_PAGE = Use("fetch page", "GET", POD_LIST, _fetch_page)
+WATCH = Use("watch", "GET", POD_LIST, read_watch)
+DELETE = Use("delete", "DELETE", POD, _delete)
+UPDATE = Use("update", "PUT", SET_STATUS, _update)
+READS = (FETCH, FETCH_PAGE, WATCH)
+WRITES = (DELETE, UPDATE)
+
+
+def pods(count: int, version: str = "100", token: str = "") -> JsonObject:
+    """Return a page of a pod list."""
+    metadata = {"resourceVersion": version, "continue": token}
+    items = [{"metadata": {"name": f"a-{number}"}} for number in range(count)]
+    return {"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items}
+
+
+def event(kind: str, version: int) -> bytes:
+    """Return a line of a watch."""
+    item = {"metadata": {"resourceVersion": f"{version}"}}
+    return json.dumps({"type": kind, "object": item}).encode() + b"\n"

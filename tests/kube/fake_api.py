@@ -1,0 +1,156 @@
+"""An HTTP server on a loopback port that answers what a test scripted for each path.
+
+    async with FakeApi() as api:
+        api.on("GET", "/api/v1/namespaces/prod/pods", reply({"items": []}))
+        ...
+        assert api.requests[0].query["limit"] == "500"
+
+A path may have several answers: they are given in order, and the last one again and again. An
+answer is a function of the request, so that a test can hold it back, cut it or stream it.
+"""
+
+import json
+import ssl
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+
+from rollout_operator.kube.api import JsonObject
+
+Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """One request as it arrived."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> object:
+        return json.loads(self.body)
+
+
+@dataclass
+class FakeApi:
+    """The server. `requests` are all that arrived, in order."""
+
+    tls: ssl.SSLContext | None = None
+    requests: list[Seen] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._answers: dict[tuple[str, str], list[Answer]] = defaultdict(list)
+        self._runner = web.ServerRunner(
+            web.Server(self._answer, access_log=None), handle_signals=False, shutdown_timeout=0.1
+        )
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        scheme = "https" if self.tls else "http"
+        return f"{scheme}://127.0.0.1:{self._port}"
+
+    def on(self, method: str, path: str, *answers: Answer) -> None:
+        """Add answers for a path; asked again after the last one, that one is repeated."""
+        self._answers[method, path].extend(answers)
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self.tls)
+        await site.start()
+        self._port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        await self._runner.cleanup()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.requests.append(
+            Seen(
+                method=request.method,
+                path=request.path,
+                query=dict(request.query),
+                headers={name.lower(): value for name, value in request.headers.items()},
+                body=await request.read(),
+            )
+        )
+        answers = self._answers.get((request.method, request.path))
+        if not answers:
+            return web.json_response(status_body(404, "NotFound", "nothing scripted"), status=404)
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        return await answer(request)
+
+
+def reply(body: JsonObject | bytes, status: int = 200, **headers: str) -> Answer:
+    """Answer with JSON; underscores in header names stand for dashes."""
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    named.setdefault("Content-Type", "application/json")
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=raw, status=status, headers=named)
+
+    return answer
+
+
+def refuse(code: int, reason: str, message: str, **headers: str) -> Answer:
+    """Answer with a Status of failure."""
+    return reply(status_body(code, reason, message), code, **headers)
+
+
+def status_body(code: int, reason: str, message: str, **details: object) -> JsonObject:
+    """Return a Status as the API server writes it."""
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+        "details": details,
+    }
+
+
+def stream(chunks: AsyncIterator[bytes] | Sequence[bytes]) -> Answer:
+    """Answer with a body in these chunks, ended in order."""
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        if isinstance(chunks, Sequence):
+            for chunk in chunks:
+                await response.write(chunk)
+        else:
+            async for chunk in chunks:
+                await response.write(chunk)
+        await response.write_eof()
+        return response
+
+    return answer
+
+
+def cut(head: bytes = b"") -> Answer:
+    """Write raw bytes, if any, and break the connection."""
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        if head:
+            request.transport.write(head)
+        request.transport.close()
+        return web.Response()
+
+    return answer

@@ -1,0 +1,106 @@
+"""An informer of pods that runs on a script, and what it told."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import msgspec
+
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.kube.api import PODS
+from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.store import PodStore
+from rollout_operator.model.decode import decode_pod
+from rollout_operator.model.errors import ApiError
+from rollout_operator.model.objects import Pod, Unreadable
+from rollout_operator.telemetry import logs
+from rollout_operator.telemetry.metrics import Metrics
+from tests.kube.scripted_watch import NAMESPACE, Listing, ScriptedApi, Step
+
+PodInformer = Informer[Pod | Unreadable]
+
+
+@dataclass
+class Rig:
+    """An informer that runs on a script, and what it told."""
+
+    api: ScriptedApi
+    informer: PodInformer
+    store: PodStore
+    metrics: Metrics
+    told: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def names(self) -> set[str]:
+        return {view.name for view in self.informer.list_all()}
+
+    def has_synced(self) -> bool:
+        return self.informer.has_synced
+
+    def broken_for(self) -> timedelta | None:
+        return self.informer.broken_for
+
+    def last_error(self) -> ApiError | None:
+        return self.informer.last_error
+
+    def version(self, name: str) -> str:
+        view = self.store.get(NAMESPACE, name)
+        return view.resource_version if view is not None else ""
+
+    def sample(self, metric: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(
+            f"rollout_operator_{metric}", {"kind": "Pod", **labels}
+        )
+
+    def note(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+        self.told.append((_label(old), _label(new)))
+
+
+def _label(view: Pod | Unreadable | None) -> str:
+    return f"{view.name}@{view.resource_version}" if view is not None else ""
+
+
+def make(
+    lists: Sequence[Listing],
+    watches: Sequence[Sequence[Step]] = (),
+    *,
+    chance: float = 0.5,
+    decode: Callable[[bytes | msgspec.Raw], Pod | Unreadable] = decode_pod,
+) -> Rig:
+    store, metrics = PodStore(), Metrics()
+    api = ScriptedApi(lists, watches)
+    of: Collection[Pod | Unreadable] = Collection(
+        resource=PODS, namespace=NAMESPACE, decode=decode, store=store
+    )
+    informer: PodInformer = Informer(api, of, metrics, LoopClock(), lambda: chance)
+    rig = Rig(api, informer, store, metrics)
+    informer.on_change(rig.note)
+    return rig
+
+
+@asynccontextmanager
+async def running(rig: Rig) -> AsyncIterator[None]:
+    """Run the informer from first list to the end of the block."""
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(rig.informer.run(), name="informer")
+        yield
+        task.cancel()
+    assert rig.api.open_watches == 0, "a stream was left open"
+
+
+async def after(seconds: float) -> None:
+    """Let virtual time pass, up to this moment of the loop."""
+    await asyncio.sleep(seconds - asyncio.get_running_loop().time())
+
+
+@contextmanager
+def captured_log() -> Iterator[list[str]]:
+    """Collect the lines of the log."""
+    caught: list[str] = []
+    logs.configure(write=lambda line: caught.append(line.decode()))
+    try:
+        yield caught
+    finally:
+        logs.configure()

@@ -1,0 +1,263 @@
+"""A scripted API server for whoever lists and watches, on a loop whose time jumps.
+
+`ScriptedApi` plays lists and streams in the order of its script. `virtual` runs a test on a loop on
+which an hour takes a millisecond, and on which it is an error that everyone waits for ever.
+"""
+
+import asyncio
+import functools
+import json
+import selectors
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ParamSpec
+
+import msgspec
+
+from rollout_operator.kube.api import Page, Resource, WatchEvent
+from rollout_operator.model.errors import ApiError, NotFound
+
+NAMESPACE = "prod"
+
+P = ParamSpec("P")
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop that jumps to the next timer instead of waiting for it."""
+
+    def __init__(self) -> None:
+        self.virtual_time = 0.0
+        super().__init__(_JumpingSelector(self))
+
+    def time(self) -> float:
+        return self.virtual_time
+
+
+class _JumpingSelector(selectors.SelectSelector):
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise RuntimeError("everyone waits for ever")
+        self._loop.virtual_time += timeout
+        return super().select(0)
+
+
+def virtual(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
+    """Run an async test on a `VirtualLoop`."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        async def main() -> None:
+            await test(*args, **kwargs)
+
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(main())
+
+    return run
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A step of a stream: nothing comes for so many seconds."""
+
+    seconds: float
+
+
+Step = WatchEvent | Wait | ApiError
+"""An error ends the stream with it; the end of the steps ends the stream in order."""
+
+SILENCE: Sequence[Step] = (Wait(10_000_000),)
+"""A stream that neither says anything nor ends."""
+
+Listing = Sequence[Page | ApiError]
+"""The pages of one list. An error ends it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A list page or a watch that was asked for, and when."""
+
+    verb: str
+    at: float
+    selector: str = ""
+    limit: int = 0
+    token: str = ""
+    version: str | None = None
+    lasts: timedelta = timedelta(0)
+
+
+class ScriptedApi:
+    """`Reader` and `Watcher` of `kube.api` that play a script.
+
+    Past the end of its script a list fails the test, and a watch stays silent. A watch that starts
+    with an error fails before its head.
+    """
+
+    def __init__(
+        self, lists: Iterable[Listing] = (), watches: Iterable[Sequence[Step]] = ()
+    ) -> None:
+        self._pages: deque[Page | ApiError] = deque(page for pages in lists for page in pages)
+        self._watches = deque(watches)
+        self.calls: list[Call] = []
+        self.open_watches = 0
+
+    @property
+    def lists(self) -> list[Call]:
+        """Return the calls for first pages."""
+        return [call for call in self.calls if call.verb == "list" and not call.token]
+
+    @property
+    def watches(self) -> list[Call]:
+        """Return the calls for streams."""
+        return [call for call in self.calls if call.verb == "watch"]
+
+    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
+        raise NotFound(f"get {resource.path(namespace, name)}: not in this script")
+
+    async def fetch_page(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        selector: str = "",
+        limit: int = 500,
+        token: str = "",
+        resource_version: str | None = None,
+    ) -> Page:
+        assert namespace == NAMESPACE
+        self._note("list", selector=selector, limit=limit, token=token, version=resource_version)
+        await asyncio.sleep(0)
+        assert self._pages, "a list more than the script has"
+        page = self._pages.popleft()
+        if isinstance(page, ApiError):
+            raise page
+        return page
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        resource_version: str,
+        selector: str = "",
+        lasts: timedelta,
+        send_initial_events: bool = False,
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        assert namespace == NAMESPACE
+        assert not send_initial_events
+        self._note("watch", selector=selector, version=resource_version, lasts=lasts)
+        await asyncio.sleep(0)
+        steps = deque(self._watches.popleft() if self._watches else SILENCE)
+        if steps and isinstance(steps[0], ApiError):
+            raise steps[0]
+        self.open_watches += 1
+        try:
+            yield _play(steps)
+        finally:
+            self.open_watches -= 1
+
+    def _note(
+        self,
+        verb: str,
+        *,
+        selector: str,
+        version: str | None,
+        limit: int = 0,
+        token: str = "",
+        lasts: timedelta = timedelta(0),
+    ) -> None:
+        at = asyncio.get_running_loop().time()
+        self.calls.append(
+            Call(
+                verb=verb,
+                at=at,
+                selector=selector,
+                limit=limit,
+                token=token,
+                version=version,
+                lasts=lasts,
+            )
+        )
+
+
+async def _play(steps: Iterable[Step]) -> AsyncIterator[WatchEvent]:
+    for step in steps:
+        match step:
+            case Wait(seconds=seconds):
+                await asyncio.sleep(seconds)
+            case WatchEvent():
+                yield step
+            case ApiError():
+                raise step
+
+
+def pod(
+    name: str, version: object, *, uid: str = "", owner: str = "", ready: bool = True
+) -> msgspec.Raw:
+    """Return a pod as JSON; its UID is `uid-<name>` unless told."""
+    return as_raw(pod_tree(name, version, uid=uid, owner=owner, ready=ready))
+
+
+def pod_tree(
+    name: str, version: object, *, uid: str = "", owner: str = "", ready: bool = True
+) -> dict[str, object]:
+    """Return a pod as a tree of JSON values."""
+    owners = [{"kind": "StatefulSet", "name": "a", "uid": owner, "controller": True}]
+    return {
+        "metadata": {
+            "namespace": NAMESPACE,
+            "name": name,
+            "uid": uid or f"uid-{name}",
+            "resourceVersion": str(version),
+            "labels": {"controller-revision-hash": "a-1"},
+            "ownerReferences": owners if owner else [],
+        },
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+            "containerStatuses": [{"name": "c", "ready": ready, "state": {"running": {}}}],
+        },
+    }
+
+
+def broken_pod(name: str, version: object, *, uid: str = "") -> msgspec.Raw:
+    """Return a pod whose phase is a number."""
+    return as_raw({**pod_tree(name, version, uid=uid), "status": {"phase": 7}})
+
+
+def as_raw(tree: Mapping[str, object]) -> msgspec.Raw:
+    """Return a tree as JSON."""
+    return msgspec.Raw(json.dumps(tree).encode())
+
+
+def page(version: object, *items: msgspec.Raw, next_token: str = "") -> Page:
+    """Return a page of a list."""
+    return Page(items=items, resource_version=str(version), next_token=next_token)
+
+
+def added(item: msgspec.Raw) -> WatchEvent:
+    """Return an ADDED event."""
+    return WatchEvent(type="ADDED", object=item)
+
+
+def modified(item: msgspec.Raw) -> WatchEvent:
+    """Return a MODIFIED event."""
+    return WatchEvent(type="MODIFIED", object=item)
+
+
+def deleted(item: msgspec.Raw) -> WatchEvent:
+    """Return a DELETED event."""
+    return WatchEvent(type="DELETED", object=item)
+
+
+def bookmark(version: object) -> WatchEvent:
+    """Return a BOOKMARK event."""
+    tree = {"kind": "Pod", "metadata": {"resourceVersion": str(version)}}
+    return WatchEvent(type="BOOKMARK", object=as_raw(tree))

@@ -1,0 +1,254 @@
+"""What the client asks of an HTTP server and what it makes of the answers, failures apart."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from rollout_operator import __version__
+from rollout_operator.kube.api import PODS, Api
+from rollout_operator.kube.client import Timeouts
+from rollout_operator.model.errors import Gone, NotFound, Unreachable
+from tests.kube.client_bench import (
+    DELETE,
+    FETCH,
+    POD,
+    POD_LIST,
+    READS,
+    SET_STATUS,
+    SHORT,
+    UPDATE,
+    WRITES,
+    Bench,
+    event,
+    open_bench,
+    pods,
+    read_watch,
+)
+from tests.kube.fake_api import Answer, FakeApi, cut, refuse, reply, stream
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    async with FakeApi() as server, open_bench(server) as bench:
+        yield bench
+
+
+async def test_the_client_is_what_others_ask_for(bench: Bench) -> None:
+    api: Api = bench.client()  # checked by mypy
+    assert api is not None
+
+
+async def test_fetch_returns_the_object_as_it_came(bench: Bench) -> None:
+    body = '{"kind": "Pod",  "metadata": {"name": "zürich"}}'.encode()
+    bench.server.on("GET", POD, reply(body))
+    assert await bench.client().fetch(PODS, "prod", "a-0") == body
+    assert bench.server.requests[0].query == {}
+
+
+async def test_rate_07_every_request_says_who_we_are(bench: Bench) -> None:
+    bench.server.on("GET", POD, reply({}))
+    bench.server.on("GET", POD_LIST, reply(pods(1)), stream([]))
+    bench.server.on("DELETE", POD, reply({}))
+    bench.server.on("PUT", SET_STATUS, reply({}))
+    for use in (*READS, *WRITES):
+        await use.run(bench.client())
+    assert len(bench.server.requests) == 5
+    for request in bench.server.requests:
+        assert request.headers["x-cluster"] == "ops"
+        assert request.headers["user-agent"] == f"rollout-operator/{__version__}"
+        assert request.headers["accept"] == "application/json"
+        assert request.headers["accept-encoding"] == "identity"
+
+
+async def test_pages_carry_items_version_and_token(bench: Bench) -> None:
+    bench.server.on("GET", POD_LIST, reply(pods(2, "100", "next+/=")), reply(pods(1, "100")))
+    client = bench.client()
+    first = await client.fetch_page(PODS, "prod", selector="a in (b,c),!d", limit=2)
+    assert [msgspec.json.decode(item) for item in first.items] == pods(2)["items"]
+    assert (first.resource_version, first.next_token) == ("100", "next+/=")
+    last = await client.fetch_page(
+        PODS, "prod", limit=2, token=first.next_token, resource_version="0"
+    )
+    assert (len(last.items), last.next_token) == (1, "")
+    assert [request.query for request in bench.server.requests] == [
+        {"limit": "2", "labelSelector": "a in (b,c),!d"},
+        # A token stands for a version: the server refuses both together.
+        {"limit": "2", "continue": "next+/="},
+    ]
+
+
+async def test_a_page_without_items_is_empty(bench: Bench) -> None:
+    bench.server.on("GET", POD_LIST, reply({"metadata": {"resourceVersion": "3"}, "items": None}))
+    page = await bench.client().fetch_page(PODS, "prod", resource_version="0")
+    assert (list(page.items), page.resource_version) == ([], "3")
+    assert bench.server.requests[0].query["resourceVersion"] == "0"
+
+
+async def test_si_07_a_delete_carries_its_precondition(bench: Bench) -> None:
+    bench.server.on("DELETE", POD, reply({}))
+    await DELETE.run(bench.client())
+    assert bench.server.requests[0].json == {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": "u-1", "resourceVersion": "7"},
+    }
+
+
+async def test_a_status_is_replaced_as_given(bench: Bench) -> None:
+    bench.server.on("PUT", SET_STATUS, reply({}))
+    await UPDATE.run(bench.client())
+    assert bench.server.requests[0].json == {"status": {"replicas": 1}}
+    assert bench.server.requests[0].headers["content-type"] == "application/json"
+
+
+async def test_the_offset_of_the_servers_clock_is_known_from_any_answer(bench: Bench) -> None:
+    ahead = datetime.now(UTC) + timedelta(hours=2)
+    date = ahead.strftime("%a, %d %b %Y %H:%M:%S GMT")
+    bench.server.on("GET", POD, reply({}, Date=date), refuse(404, "NotFound", "", Date="nonsense"))
+    client = bench.client()
+    assert client.server_offset == timedelta(0)
+    await FETCH.run(client)
+    assert abs(client.server_offset - timedelta(hours=2)) < timedelta(seconds=2)
+    with pytest.raises(NotFound):
+        await FETCH.run(client)
+    assert client.server_offset == timedelta(0)
+
+
+async def test_a_watch_yields_events_until_the_server_ends_it(bench: Bench) -> None:
+    body = event("ADDED", 6) + event("BOOKMARK", 9)
+    bench.server.on("GET", POD_LIST, stream([body[:20], body[20:21], body[21:]]))
+    events = await read_watch(bench.client())
+    assert [item.type for item in events] == ["ADDED", "BOOKMARK"]
+    assert msgspec.json.decode(events[1].object) == {"metadata": {"resourceVersion": "9"}}
+    assert bench.server.requests[0].query == {
+        "watch": "1",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": "5",
+        "timeoutSeconds": "1",
+    }
+
+
+async def test_a_watch_may_ask_for_the_list_first(bench: Bench) -> None:
+    bench.server.on("GET", POD_LIST, stream([]))
+    lasts = timedelta(seconds=40.4)
+    async with bench.client().watch(
+        PODS, "prod", resource_version="", selector="a=b", lasts=lasts, send_initial_events=True
+    ):
+        pass
+    assert bench.server.requests[0].query == {
+        "watch": "1",
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": "40",
+        "labelSelector": "a=b",
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+    }
+
+
+async def test_flag_15_no_watch_is_asked_to_last_longer_than_any_call(bench: Bench) -> None:
+    bench.server.on("GET", POD_LIST, stream([]))
+    timeouts = Timeouts().at_most(timedelta(seconds=7))
+    lasts = timedelta(minutes=10)
+    async with bench.client(timeouts=timeouts).watch(
+        PODS, "prod", resource_version="5", lasts=lasts
+    ):
+        pass
+    assert bench.server.requests[0].query["timeoutSeconds"] == "7"
+    assert (timeouts.read, timeouts.page) == (timedelta(seconds=7), timedelta(seconds=7))
+
+
+async def test_entering_a_watch_waits_for_its_head_only(bench: Bench) -> None:
+    more = asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield event("ADDED", 6)
+        await more.wait()
+        yield event("ADDED", 7)
+
+    bench.server.on("GET", POD_LIST, stream(slowly()))
+    client = bench.client()
+    lasts = timedelta(seconds=5)
+    async with client.watch(PODS, "prod", resource_version="5", lasts=lasts) as events:
+        assert bench.measured() == {("core/v1/pods collection", "GET", "200"): 1}
+        assert (await anext(events)).type == "ADDED"
+        more.set()
+        assert (await anext(events)).type == "ADDED"
+        with pytest.raises(StopAsyncIteration):
+            await anext(events)
+
+
+async def test_leaving_a_watch_closes_its_connection(bench: Bench) -> None:
+    is_left = asyncio.Event()
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(event("BOOKMARK", 6))
+                await asyncio.sleep(0)
+        except OSError:
+            is_left.set()
+            raise
+
+    bench.server.on("GET", POD_LIST, answer)
+    lasts = timedelta(seconds=60)
+    async with bench.client().watch(PODS, "prod", resource_version="5", lasts=lasts) as events:
+        await anext(events)
+    async with asyncio.timeout(5):
+        await is_left.wait()
+
+
+async def test_an_error_of_the_reader_passes_through_a_watch(bench: Bench) -> None:
+    bench.server.on("GET", POD_LIST, stream([event("ADDED", 6)]))
+    lasts = timedelta(seconds=5)
+    with pytest.raises(TimeoutError, match="of the reader"):
+        async with bench.client().watch(PODS, "prod", resource_version="5", lasts=lasts):
+            raise TimeoutError("of the reader")
+
+
+async def test_fp_09_a_silent_stream_is_unreachable(bench: Bench) -> None:
+    never = asyncio.Event()
+
+    async def silent() -> AsyncIterator[bytes]:
+        yield event("ADDED", 6)
+        await never.wait()
+
+    bench.server.on("GET", POD_LIST, stream(silent()))
+    lasts = timedelta(seconds=1)
+    client = bench.client(timeouts=SHORT)
+    async with client.watch(PODS, "prod", resource_version="5", lasts=lasts) as events:
+        assert (await anext(events)).type == "ADDED"
+        with pytest.raises(Unreachable, match=r"watch pods in namespace prod: silent for 0\.2s"):
+            await anext(events)
+    never.set()
+
+
+async def test_fp_10_an_error_line_ends_the_watch(bench: Bench) -> None:
+    line = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n'
+    bench.server.on("GET", POD_LIST, stream([event("ADDED", 6), line]))
+    with pytest.raises(Gone):
+        await read_watch(bench.client())
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(cut(HEAD + b'20\r\n{"type":"ADD'), id="FP-13 cut within a chunk"),
+        pytest.param(cut(HEAD), id="FP-13 cut after the head"),
+        pytest.param(stream([event("ADDED", 6)[:-9]]), id="FP-13 ended within a line"),
+        pytest.param(stream([b"not json\n"]), id="FP-13 garbage"),
+        pytest.param(stream([b"x" * 9_000_000, b"y" * 9_000_000]), id="FP-13 line of 18 MB"),
+    ],
+)
+async def test_a_broken_stream_is_unreachable(bench: Bench, answer: Answer) -> None:
+    bench.server.on("GET", POD_LIST, answer)
+    with pytest.raises(Unreachable, match="cannot watch pods in namespace prod"):
+        await read_watch(bench.client())

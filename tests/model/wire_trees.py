@@ -1,0 +1,95 @@
+"""Pods and StatefulSets as trees of JSON, for tests to bend."""
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from datetime import UTC, datetime
+from typing import Any
+
+# Trees of JSON, as tests bend them: typing them would hide what they show.
+Tree = dict[str, Any]
+
+RUNNING = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+DELETED = "2026-01-01T00:10:00Z"
+SINCE = "2026-01-01T00:00:30Z"
+SINCE_READ = datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC)
+
+
+def container(name: str = "app", *, ready: Any = True, state: Any = None) -> Tree:
+    return {"name": name, "ready": ready, "state": RUNNING if state is None else state}
+
+
+def waiting(reason: str) -> Tree:
+    return container(ready=False, state={"waiting": {"reason": reason}})
+
+
+def terminated(**state: Any) -> Tree:
+    return container(ready=False, state={"terminated": state})
+
+
+def condition(status: str, *, type: str = "Ready", **more: Any) -> Tree:
+    return {"type": type, "status": status, "lastTransitionTime": SINCE, **more}
+
+
+def pod_tree(**status: Any) -> Tree:
+    """Return a ready pod; keywords replace parts of its status, None removes them."""
+    whole: Tree = {
+        "phase": "Running",
+        "conditions": [condition("True", type="PodScheduled"), condition("True")],
+        "containerStatuses": [container()],
+    }
+    return {
+        "metadata": {
+            "name": "zone-a-0",
+            "namespace": "prod",
+            "uid": "pod-uid",
+            "resourceVersion": "42",
+            "labels": {"controller-revision-hash": "zone-a-7", "name": "zone-a"},
+            "ownerReferences": [
+                {"kind": "Other", "name": "other", "uid": "other-uid"},
+                {"kind": "StatefulSet", "name": "zone-a", "uid": "set-uid", "controller": True},
+            ],
+        },
+        "spec": {"containers": [{"name": "app", "image": "x"}]},
+        "status": {key: value for key, value in (whole | status).items() if value is not None},
+    }
+
+
+def set_tree(**spec: Any) -> Tree:
+    return {
+        "kind": "StatefulSet",
+        "metadata": {
+            "name": "zone-a",
+            "namespace": "prod",
+            "uid": "set-uid",
+            "resourceVersion": "77",
+            "generation": 3,
+            "labels": {"rollout-group": "g", "team": "x"},
+            "annotations": {"rollout-max-unavailable": "2", "kubectl/last-applied": "{}"},
+        },
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": {"name": "zone-a"}},
+            "template": {"metadata": {"labels": {"name": "zone-a", "x": "y"}}},
+            "updateStrategy": {"type": "OnDelete"},
+            **spec,
+        },
+        "status": {
+            "observedGeneration": 2,
+            "replicas": 3,
+            "readyReplicas": 2,
+            "availableReplicas": 1,
+            "currentRevision": "zone-a-7",
+            "updateRevision": "zone-a-8",
+        },
+    }
+
+
+def as_json(tree: Mapping[str, Any]) -> bytes:
+    return json.dumps(tree).encode()
+
+
+def with_metadata(tree: Tree, **changes: Any) -> Tree:
+    bent = deepcopy(tree)
+    bent["metadata"] |= changes
+    return bent
