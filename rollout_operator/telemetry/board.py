@@ -1,0 +1,141 @@
+"""The last plan of each group: remembered for pages, shown as a gauge, logged when it changes.
+
+A reason is written to the log when it is new for its zone or its text is another, so that a group
+which waits for an hour says so once, and the last line about a zone is always what holds it now.
+"""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.outcome import Code, Plan, Reason
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import WAIT_CODES, Metrics
+
+# A reason whose numbers change with each event is told at most this often per zone.
+QUIET: Final = timedelta(seconds=1)
+
+_FAULT: Final = "Group is held by a fault"
+_MESSAGES: Final = {
+    Code.UP_TO_DATE: "Group is up to date",
+    Code.BACKING_OFF: "Group waits after an error",
+    Code.WRONG_STRATEGY: _FAULT,
+    Code.REVISION_EMPTY: _FAULT,
+    Code.OBJECT_UNREADABLE: _FAULT,
+    Code.PODS_MISSING: _FAULT,
+}
+
+_Key = tuple[Code, str]
+
+
+class Clock(Protocol):
+    """The part of `aio.clock.Clock` that a board reads."""
+
+    def now(self) -> datetime: ...
+
+    def elapsed(self) -> timedelta: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What is known of one group now."""
+
+    plan: Plan
+    since: datetime
+    """Since when the leading reason, the first of `plan.waits`, is the same for the same zone."""
+    looked: datetime
+    """When the plan was made."""
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the log says about one group: the text that stands, and when each was written."""
+
+    texts: dict[_Key, str] = field(default_factory=dict)
+    times: dict[_Key, timedelta] = field(default_factory=dict)
+
+
+class Board:
+    """The last plan per group. Must be used from one event loop."""
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._entries: dict[GroupName, Entry] = {}
+        self._told: dict[GroupName, _Told] = {}
+
+    def post(self, plan: Plan) -> timedelta | None:
+        """Take `plan` as what is known of its group now.
+
+        Returns after how long to post again where the log still owes a reason, which changed too
+        soon after it was last told; else None.
+        """
+        now = self._clock.now()
+        before = self._entries.get(plan.group)
+        holds_still = before is not None and _leading(before.plan) == _leading(plan)
+        since = before.since if before is not None and holds_still else now
+        self._entries[plan.group] = Entry(plan=plan, since=since, looked=now)
+        self._metrics.hold_group(plan.group, (reason.code for reason in plan.waits))
+        return QUIET if self._tell(plan) else None
+
+    def forget(self, group: GroupName) -> None:
+        """Drop what is known of a group that no longer exists; an unknown name is fine."""
+        self._entries.pop(group, None)
+        self._told.pop(group, None)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return all groups in the order of their names."""
+        return tuple(entry for _, entry in sorted(self._entries.items()))
+
+    def _tell(self, plan: Plan) -> bool:
+        """Write what is new; tell whether something that is new was held back."""
+        is_owing = False
+        told = self._told.setdefault(plan.group, _Told())
+        now = self._clock.elapsed()
+        told.times = {key: at for key, at in told.times.items() if now - at < QUIET}
+        current = _gather(plan)
+        # What no longer holds is new when it comes back.
+        told.texts = {key: text for key, text in told.texts.items() if key in current}
+        for key, reason in current.items():
+            if told.texts.get(key) == reason.text:
+                continue
+            if key in told.times:
+                is_owing = True
+                continue
+            told.texts[key] = reason.text
+            told.times[key] = now
+            _write(plan.group, reason)
+        return is_owing
+
+
+def _gather(plan: Plan) -> dict[_Key, Reason]:
+    """Return one reason per code and zone, the texts of several joined."""
+    found: dict[_Key, list[Reason]] = {}
+    for reason in (*plan.waits, *plan.problems):
+        found.setdefault(_key(reason), []).append(reason)
+    return {key: _join(same) for key, same in found.items()}
+
+
+def _join(same: list[Reason]) -> Reason:
+    if len(same) == 1:
+        return same[0]
+    return replace(same[0], text="; ".join(dict.fromkeys(reason.text for reason in same)))
+
+
+def _leading(plan: Plan) -> _Key | None:
+    return _key(plan.waits[0]) if plan.waits else None
+
+
+def _key(reason: Reason) -> _Key:
+    return (reason.code, reason.zone)
+
+
+def _write(group: GroupName, reason: Reason) -> None:
+    zone = {"zone": reason.zone} if reason.zone else {}
+    write = log.at(reason.severity)
+    write(_message(reason.code), group=group, **zone, reason=reason.code, why=reason.text)
+
+
+def _message(code: Code) -> str:
+    return _MESSAGES.get(code, "Group waits" if code in WAIT_CODES else "Group has an odd setting")

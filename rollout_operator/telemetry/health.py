@@ -1,0 +1,157 @@
+"""What makes /ready and /livez red.
+
+Each part says in words what it lacks or what is broken; here it is only collected. Whether a loss
+is worth a restart is decided by the part: not ready means no traffic, not alive means a restart.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, NoReturn, Protocol
+
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+
+Ask = Callable[[], str | None]
+"""Returns what is missing or broken in a few words, None where all is well."""
+
+# Four beats a second cost nothing, and a stall is measured to a quarter of a second.
+BEAT: Final = timedelta(seconds=0.25)
+# What the loop did is judged over this span.
+WINDOW: Final = timedelta(seconds=30)
+# A stall this long makes a probe with a time-out of some seconds fail by itself.
+STALL: Final = timedelta(seconds=5)
+# One long stall is over when we can tell of it (a frozen node, a starved container), and a restart
+# would cost more. The second one within WINDOW shows that it will go on.
+STALLS: Final = 2
+
+
+class Clock(Protocol):
+    """The part of `aio.clock.Clock` that is read here."""
+
+    def elapsed(self) -> timedelta: ...
+
+    async def sleep(self, span: timedelta) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    name: str
+    is_ready: Ask
+    is_alive: Ask
+
+
+def _fine() -> str | None:
+    return None
+
+
+class Health:
+    """Readiness and liveness of the whole process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._parts: list[_Part] = []
+        self._is_stopping = False
+        self._was_ready = False
+        self._was_faulty = False
+        self._turned: timedelta | None = None
+
+    def part(self, name: str, *, is_ready: Ask = _fine, is_alive: Ask = _fine) -> None:
+        """Ask one more part from now on."""
+        self._parts.append(_Part(name=name, is_ready=is_ready, is_alive=is_alive))
+
+    def stopping(self) -> None:
+        """Be unready from now on. May be called twice."""
+        self._is_stopping = True
+
+    def list_missing(self) -> tuple[str, ...]:
+        """Return what is missing to be ready, one line per part; empty means ready.
+
+        Logs when the answer turns to the other side.
+        """
+        missing = self._ask_for_missing()
+        self._note(missing)
+        return missing
+
+    def list_faults(self) -> tuple[str, ...]:
+        """Return what is broken beyond repair from inside, one line per part; empty means alive.
+
+        While stopping, tasks end on purpose, and a restart is under way already: no faults.
+        """
+        if self._is_stopping:
+            return ()
+        faults = _ask((part.name, part.is_alive) for part in self._parts)
+        # The kubelet's event tells only the status code: the cause of the restart must be here.
+        if faults and not self._was_faulty:
+            log.error("Liveness lost", why="; ".join(faults))
+        self._was_faulty = bool(faults)
+        return faults
+
+    def _ask_for_missing(self) -> tuple[str, ...]:
+        if self._is_stopping:
+            return ("operator: stopping",)
+        # The admin server answers before any other part exists.
+        if not self._parts:
+            return ("operator: starting",)
+        return _ask((part.name, part.is_ready) for part in self._parts)
+
+    def _note(self, missing: tuple[str, ...]) -> None:
+        is_ready = not missing
+        if is_ready is self._was_ready:
+            return
+        now = self._clock.elapsed()
+        after = now - (now if self._turned is None else self._turned)
+        self._was_ready, self._turned = is_ready, now
+        if is_ready:
+            log.info("Readiness gained", after=after)
+        else:
+            log.warn("Readiness lost", after=after, why="; ".join(missing))
+
+
+def _ask(questions: Iterable[tuple[str, Ask]]) -> tuple[str, ...]:
+    answers = ((name, ask()) for name, ask in questions)
+    return tuple(f"{name}: {answer}" for name, answer in answers if answer is not None)
+
+
+class Heartbeat:
+    """Measures how late the event loop lets a sleeping task run."""
+
+    def __init__(self, clock: Clock, metrics: Metrics) -> None:
+        self._clock = clock
+        self._lag = metrics.loop_lag_seconds
+        self._last: timedelta | None = None
+        self._lags: deque[tuple[timedelta, timedelta]] = deque()
+
+    async def run(self) -> NoReturn:
+        """Beat until cancelled."""
+        self._last = self._clock.elapsed()
+        while True:
+            await self._clock.sleep(BEAT)
+            self._beat()
+
+    def find_stall(self) -> str | None:
+        """Return what is wrong with the loop, None where it runs or has not begun to beat."""
+        if self._last is None:
+            return None
+        overdue = self._clock.elapsed() - self._last - BEAT
+        if overdue > WINDOW:
+            return f"no beat for {overdue.total_seconds():.1f}s"
+        stalls = [lag for lag in (*self._recent(), overdue) if lag > STALL]
+        if len(stalls) < STALLS:
+            return None
+        spans = ", ".join(f"{lag.total_seconds():.1f}s" for lag in stalls)
+        return f"the event loop stood still {len(stalls)} times in {WINDOW.seconds}s: {spans}"
+
+    def _beat(self) -> None:
+        assert self._last is not None, "only run() beats"
+        now = self._clock.elapsed()
+        self._lags.append((now, now - self._last - BEAT))
+        self._last = now
+        self._lag.set(max(max(self._recent()).total_seconds(), 0))
+
+    def _recent(self) -> list[timedelta]:
+        horizon = self._clock.elapsed() - WINDOW
+        while self._lags and self._lags[0][0] <= horizon:
+            self._lags.popleft()
+        return [lag for _, lag in self._lags]

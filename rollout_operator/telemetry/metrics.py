@@ -1,0 +1,218 @@
+"""All metrics: names, labels and buckets, and when their series exist.
+
+Names and labels that the specs fix are listed first and never change; ours follow. What is counted
+is decided by the callers, how it reads on the wire in `exposition`.
+"""
+
+import platform
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+from rollout_operator import __version__
+from rollout_operator.model.outcome import Code
+from rollout_operator.telemetry.exposition import CONTENT_TYPE, render
+
+GROUP_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+REQUEST_BUCKETS: Final = (*GROUP_BUCKETS, 25, 50, 100)
+# 4 bytes to 1 GiB: sizes of messages differ by magnitudes.
+SIZE_BUCKETS: Final = tuple(float(4**power) for power in range(1, 16))
+# The promise is 50 ms from event to delete; a wait of seconds means too few workers.
+WAIT_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 10, 60)
+
+# Codes that move a group, or that are odd and change nothing, never hold it.
+_NEVER_HOLD: Final = frozenset(
+    {
+        Code.POD_OUTDATED,
+        Code.POD_BROKEN_AND_OUTDATED,
+        Code.ROLLED_OUT,
+        Code.BAD_MAX_UNAVAILABLE,
+        Code.BAD_PAUSED,
+        Code.GROUP_LABELS_DIFFER,
+        Code.PODS_SHARE_LABELS,
+    }
+)
+WAIT_CODES: Final = tuple(code for code in Code if code not in _NEVER_HOLD)
+DELETE_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "gone")
+
+
+class Metrics:
+    """The metrics of one process, on a registry of their own."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = CollectorRegistry() if registry is None else registry
+        self._known: set[str] = set()
+        self._define_group()
+        self._define_http()
+        self._define_client()
+        self._define_watch()
+        self._define_process()
+
+    def begin_group(self, name: str) -> None:
+        """Make all series of a group exist, at zero where they are new. Counts nothing."""
+        if name in self._known:
+            return
+        self._known.add(name)
+        self.group_reconciles.labels(name)
+        self.group_reconciles_failed.labels(name)
+        self.group_reconcile_duration.labels(name)
+        self.group_last_success.labels(name)
+        for code in WAIT_CODES:
+            self.group_waiting.labels(name, code)
+        for outcome in DELETE_OUTCOMES:
+            self.pods_deleted.labels(name, outcome)
+
+    def forget_group(self, name: str) -> None:
+        """Remove all series of a group that no longer exists; an unknown name is fine."""
+        self._known.discard(name)
+        for metric in self._of_groups:
+            metric.remove_by_labels({"rollout_group": name})
+
+    def hold_group(self, name: str, codes: Iterable[Code]) -> None:
+        """Show `codes` as what holds the group now, and nothing else."""
+        held = frozenset(codes)
+        for code in WAIT_CODES:
+            self.group_waiting.labels(name, code).set(code in held)
+
+    def watch_age(self, kind: str, read: Callable[[], float]) -> None:
+        """Show `read()`, the seconds since the watch last proved to be alive, at each scrape."""
+        self._watch_age.labels(kind).set_function(read)
+
+    def render(self) -> tuple[bytes, str]:
+        """Return all metrics in the Prometheus text format, and its content type."""
+        return render(self.registry), CONTENT_TYPE
+
+    def _define_group(self) -> None:
+        group = ("rollout_group",)
+        self.group_reconciles = self._counter(
+            "group_reconciles_total", "Reconciles of a rollout group that were started.", *group
+        )
+        self.group_reconciles_failed = self._counter(
+            "group_reconciles_failed_total", "Reconciles of a rollout group that failed.", *group
+        )
+        self.group_reconcile_duration = self._histogram(
+            "group_reconcile_duration_seconds",
+            "How long a reconcile of a rollout group took.",
+            GROUP_BUCKETS,
+            *group,
+        )
+        self.group_last_success = self._gauge(
+            "last_successful_group_reconcile_timestamp_seconds",
+            "Unix time of the last reconcile of a rollout group that did not fail; 0 before.",
+            *group,
+        )
+        self.group_waiting = self._gauge(
+            "group_waiting",
+            "1 for each reason that holds a rollout group where it is, else 0; "
+            "reason up_to_date means that there is nothing to do.",
+            "rollout_group",
+            "reason",
+        )
+        self.pods_deleted = self._counter(
+            "pods_deleted_total",
+            "Deletes of outdated pods, by what the API server answered: accepted, conflict "
+            "(changed meanwhile), refused, unknown (no answer), gone (already deleted).",
+            "rollout_group",
+            "outcome",
+        )
+        self._of_groups: tuple[Counter | Gauge | Histogram, ...] = (
+            self.group_reconciles,
+            self.group_reconciles_failed,
+            self.group_reconcile_duration,
+            self.group_last_success,
+            self.group_waiting,
+            self.pods_deleted,
+        )
+
+    def _define_http(self) -> None:
+        self.http_request_duration = self._histogram(
+            "request_duration_seconds",
+            "Time spent on answering HTTP requests.",
+            REQUEST_BUCKETS,
+            "method", "route", "status_code", "ws",
+        )  # fmt: skip
+        self.http_request_bytes = self._histogram(
+            "request_message_bytes",
+            "Size of the bodies of HTTP requests received.",
+            SIZE_BUCKETS,
+            "method", "route",
+        )  # fmt: skip
+        self.http_response_bytes = self._histogram(
+            "response_message_bytes",
+            "Size of the bodies of HTTP responses sent.",
+            SIZE_BUCKETS,
+            "method", "route",
+        )  # fmt: skip
+        self.http_inflight = self._gauge(
+            "inflight_requests", "HTTP requests being answered now.", "method", "route"
+        )
+        self.server_invalid_cluster = self._counter(
+            "server_invalid_cluster_validation_label_requests_total",
+            "HTTP requests received with a missing or wrong cluster validation label; "
+            "method holds the route.",
+            "protocol", "method", "cluster_validation_label", "request_cluster_validation_label",
+        )  # fmt: skip
+
+    def _define_client(self) -> None:
+        self.api_request_duration = self._histogram(
+            "kubernetes_api_client_request_duration_seconds",
+            "Time spent on requests to the Kubernetes API server, rate limiting not included; "
+            "status_code is error where no answer came.",
+            REQUEST_BUCKETS,
+            "path", "method", "status_code",
+        )  # fmt: skip
+        self.api_rate_limited = self._counter(
+            "kubernetes_api_client_rate_limited_requests_total",
+            "Requests to the Kubernetes API server that our own rate limiter did not let pass.",
+            "api_group",
+        )
+        self.client_invalid_cluster = self._counter(
+            "client_invalid_cluster_validation_label_requests_total",
+            "Requests that the server rejected for their cluster validation label; "
+            "method holds the route that the server named.",
+            "method", "protocol", "request_cluster",
+        )  # fmt: skip
+
+    def _define_watch(self) -> None:
+        self.watch_restarts = self._counter(
+            "watch_restarts_total", "Watches opened again, by cause.", "kind", "cause"
+        )
+        self.watch_events = self._counter(
+            "watch_events_total", "Watch events received, by type.", "kind", "type"
+        )
+        self._watch_age = self._gauge(
+            "watch_age_seconds", "Time since a watch last proved to be alive.", "kind"
+        )
+        self.cached_objects = self._gauge("cached_objects", "Objects in a cache.", "kind")
+        self.unreadable_objects = self._gauge(
+            "unreadable_objects", "Objects in a cache that could not be decoded.", "kind"
+        )
+
+    def _define_process(self) -> None:
+        self.queue_depth = self._gauge("queue_depth", "Rollout groups waiting for a worker.")
+        self.queue_wait_seconds = self._histogram(
+            "queue_wait_seconds", "How long a due rollout group waited for a worker.", WAIT_BUCKETS
+        )
+        self.workers_busy = self._gauge("workers_busy", "Workers that reconcile a group now.")
+        self.loop_lag_seconds = self._gauge(
+            "event_loop_lag_seconds", "Longest delay of the event loop in the last 30 seconds."
+        )
+        build = self._gauge(
+            "build_info", "Always 1; the labels tell the build.", "version", "python"
+        )
+        build.labels(__version__, platform.python_version()).set(1)
+        ProcessCollector(registry=self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"rollout_operator_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"rollout_operator_{name}", text, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, text: str, buckets: tuple[float, ...], *labels: str
+    ) -> Histogram:
+        return Histogram(
+            f"rollout_operator_{name}", text, labels, registry=self.registry, buckets=buckets
+        )

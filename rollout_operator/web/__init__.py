@@ -1,0 +1,1 @@
+"""HTTP servers of the operator: health, metrics and status for people and probes."""

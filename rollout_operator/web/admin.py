@@ -1,0 +1,147 @@
+"""The admin server on -server.port: probes, metrics, status page.
+
+Plain HTTP on all addresses, read-only, and it tells nothing that a reader of the namespace could
+not see. It is started first and stopped last, so that probes and scrapes always get an answer.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+from datetime import timedelta
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from rollout_operator.model.errors import ConfigError
+from rollout_operator.telemetry.board import Board
+from rollout_operator.telemetry.health import Health
+from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.web.cluster import ClusterRules, validate_cluster
+from rollout_operator.web.connection import WRITE_LIMIT, Connection, note_request
+from rollout_operator.web.measure import measure
+from rollout_operator.web.status import one_line, render_status
+
+# As many connections may wait for being accepted; the operating system's own limit comes first.
+BACKLOG: Final = 128
+MAX_PORT: Final = 65535
+# Nobody sends a body here.
+MAX_BODY: Final = 1024
+# Answers are made from memory: one that takes longer waits for a client.
+STOP_LIMIT: Final = timedelta(seconds=1)
+
+_NO_PROFILER: Final = """\
+There is no Go profiler here: this operator runs on Python, and it has no profiling endpoint.
+
+/metrics  time, memory and file descriptors of the process, lag of the event loop, queue
+/livez    why the process should be restarted
+/ready    what is missing
+/status   what each rollout group waits for
+"""
+
+
+class AdminServer:
+    """The HTTP server of one operator."""
+
+    def __init__(
+        self, port: int, metrics: Metrics, health: Health, cluster: ClusterRules, board: Board
+    ) -> None:
+        """Build the server; port 0 takes a free one.
+
+        Raises ConfigError where `cluster` holds a bad pattern.
+        """
+        self._wanted_port = port
+        self._metrics = metrics
+        self._health = health
+        self._board = board
+        self._runner = web.AppRunner(
+            self._build(cluster), shutdown_timeout=STOP_LIMIT.total_seconds()
+        )
+        self._listener: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """Return the port that is listened on. Only between `start` and `stop`."""
+        assert self._listener is not None, "start first"
+        port: int = self._listener.sockets[0].getsockname()[1]
+        return port
+
+    async def start(self) -> None:
+        """Listen; when this returns, requests are answered. Raises ConfigError for a bad port."""
+        await self._runner.setup()
+        server = self._runner.server
+        assert server is not None, "set up just now"
+        self._listener = await asyncio.get_running_loop().create_server(
+            lambda: Connection(server), sock=_bind(self._wanted_port), backlog=BACKLOG
+        )
+
+    async def stop(self) -> None:
+        """Stop listening, give requests under way a second, close all connections."""
+        if self._listener is not None:
+            self._listener.close()
+        await self._runner.cleanup()
+        if self._listener is not None:
+            await self._listener.wait_closed()
+            self._listener = None
+
+    def _build(self, cluster: ClusterRules) -> web.Application:
+        app = web.Application(
+            client_max_size=MAX_BODY,
+            middlewares=[
+                note_request,
+                measure(self._metrics, write_limit=WRITE_LIMIT),
+                validate_cluster(cluster, self._metrics),
+            ],
+        )
+        app.on_response_prepare.append(_add_headers)
+        app.router.add_get("/metrics", self._answer_metrics)
+        app.router.add_get("/ready", self._answer_ready)
+        app.router.add_get("/livez", self._answer_livez)
+        for path in ("/", "/status"):
+            app.router.add_get(path, self._answer_status)
+        for path in ("/debug/pprof", "/debug/pprof/{name:.*}"):
+            app.router.add_get(path, _answer_profiler)
+        return app
+
+    async def _answer_metrics(self, request: web.Request) -> web.Response:
+        body, content_type = self._metrics.render()
+        return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type})
+
+    async def _answer_ready(self, request: web.Request) -> web.Response:
+        return _answer_health("ready", self._health.list_missing())
+
+    async def _answer_livez(self, request: web.Request) -> web.Response:
+        return _answer_health("alive", self._health.list_faults())
+
+    async def _answer_status(self, request: web.Request) -> web.Response:
+        return web.Response(text=render_status(self._health, self._board))
+
+
+async def _answer_profiler(request: web.Request) -> web.Response:
+    return web.Response(text=_NO_PROFILER)
+
+
+async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers[hdrs.CACHE_CONTROL] = "no-store"
+    response.headers[hdrs.SERVER] = "rollout-operator"
+
+
+def _answer_health(fine: str, complaints: tuple[str, ...]) -> web.Response:
+    lines = [one_line(complaint) for complaint in complaints] or [fine]
+    return web.Response(status=500 if complaints else 200, text="\n".join([*lines, ""]))
+
+
+def _bind(port: int) -> socket.socket:
+    """Return a socket on all addresses of both families, of IPv4 alone where IPv6 is off."""
+    if not 0 <= port <= MAX_PORT:
+        raise ConfigError(f"-server.port: {port} is not within 0 and {MAX_PORT}")
+    try:
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        return socket.create_server(("", port))
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(f"-server.port: port {port} is in use") from error
+        cause = os.strerror(error.errno or 0).lower()
+        raise ConfigError(f"-server.port: cannot listen on port {port}: {cause}") from error

@@ -1,0 +1,52 @@
+"""The status page: what holds each group, as text.
+
+The sentences are those of `planning.explain`. Text, not HTML: nothing in it can be mark-up, and
+what could steer a terminal is escaped.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from rollout_operator import __version__
+from rollout_operator.planning.explain import explain
+from rollout_operator.telemetry.board import Board, Entry
+from rollout_operator.telemetry.health import Health
+
+# Reasons may quote annotations, which may hold 256 KiB.
+MAX_LINE: Final = 1000
+
+
+def render_status(health: Health, board: Board) -> str:
+    """Return the page."""
+    return "".join(f"{one_line(line)}\n" for line in _list_lines(health, board))
+
+
+def one_line(text: str) -> str:
+    """Return `text` cut to a readable length, with escapes for what is not printable."""
+    cut = text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]}…"
+    if cut.isprintable():
+        return cut
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in cut)
+
+
+def _list_lines(health: Health, board: Board) -> Iterator[str]:
+    yield f"rollout-operator {__version__}"
+    missing = health.list_missing()
+    yield "ready" if not missing else "not ready"
+    yield from (f"  {line}" for line in missing)
+    entries = board.entries()
+    yield f"{len(entries)} rollout group{'' if len(entries) == 1 else 's'}"
+    for entry in entries:
+        yield ""
+        yield from _list_group(entry)
+
+
+def _list_group(entry: Entry) -> Iterator[str]:
+    yield f'group "{entry.plan.group}"{" (failed)" if entry.plan.failed else ""}'
+    yield f"  looked at {_second(entry.looked)}, in this state since {_second(entry.since)}"
+    yield from (f"  {sentence}" for sentence in explain(entry.plan))
+
+
+def _second(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

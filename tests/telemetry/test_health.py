@@ -1,0 +1,212 @@
+"""What makes /ready and /livez red."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from rollout_operator.telemetry import logs
+from rollout_operator.telemetry.health import BEAT, STALL, WINDOW, Health, Heartbeat
+from rollout_operator.telemetry.metrics import Metrics
+from tests.fakes_clock import FakeClock
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    written: list[str] = []
+    logs.configure(write=lambda line: written.append(line.decode()))
+    yield written
+    logs.configure()
+
+
+class Switch:
+    """A part that complains while a text is set."""
+
+    def __init__(self, complaint: str | None = None) -> None:
+        self.complaint = complaint
+
+    def ask(self) -> str | None:
+        return self.complaint
+
+
+def test_not_ready_before_any_part_is_there() -> None:
+    """DEP-08: the admin server answers first, and must not say ready then."""
+    assert Health(FakeClock()).list_missing() == ("operator: starting",)
+
+
+def test_ready_when_no_part_complains() -> None:
+    """SEED-062: not ready before the caches are filled, ready afterwards."""
+    health = Health(FakeClock())
+    pods, sets = Switch("first list not in: cannot list pods in namespace x"), Switch("no answer")
+    health.part("pods", is_ready=pods.ask)
+    health.part("statefulsets", is_ready=sets.ask)
+
+    assert health.list_missing() == (
+        "pods: first list not in: cannot list pods in namespace x",
+        "statefulsets: no answer",
+    )
+    pods.complaint = sets.complaint = None
+    assert health.list_missing() == ()
+
+
+def test_readiness_and_liveness_are_apart() -> None:
+    health = Health(FakeClock())
+    health.part("a", is_ready=lambda: "not yet")
+    health.part("b", is_alive=lambda: "task died")
+
+    assert health.list_missing() == ("a: not yet",)
+    assert health.list_faults() == ("b: task died",)
+
+
+def test_stopping_is_not_ready_and_not_dead() -> None:
+    health = Health(FakeClock())
+    health.part("tasks", is_alive=lambda: "ended: pod informer")
+    health.stopping()
+    health.stopping()
+
+    assert health.list_missing() == ("operator: stopping",)
+    assert health.list_faults() == ()
+
+
+def test_turns_are_logged_once(lines: list[str]) -> None:
+    """W-22: the log says what was missing, not each probe."""
+    clock = FakeClock()
+    health = Health(clock)
+    pods = Switch()
+    health.part("pods", is_ready=pods.ask)
+    for complaint in (None, None, "relisting", "relisting", None):
+        pods.complaint = complaint
+        health.list_missing()
+        clock.jump(SECOND)
+
+    texts = [line.split("msg=")[1].rstrip() for line in lines]
+    assert texts == [
+        '"Readiness gained" after=0s',
+        '"Readiness lost" after=2s why="pods: relisting"',
+        '"Readiness gained" after=2s',
+    ]
+
+
+def test_the_cause_of_a_restart_is_logged_once(lines: list[str]) -> None:
+    """LI-14: the kubelet tells only a status code."""
+    health = Health(FakeClock())
+    task = Switch("ended: workers")
+    health.part("tasks", is_alive=task.ask)
+    health.list_faults()
+    health.list_faults()
+
+    assert [line.split("msg=")[1].rstrip() for line in lines] == [
+        '"Liveness lost" why="tasks: ended: workers"'
+    ]
+
+
+class Loop:
+    """A heartbeat on a clock that a test stops and moves."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.metrics = Metrics()
+        self.heart = Heartbeat(self.clock, self.metrics)
+
+    @asynccontextmanager
+    async def beating(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(self.heart.run())
+            await self.clock.advance(SECOND)
+            yield
+            task.cancel()
+
+    async def stall(self, span: timedelta) -> None:
+        """Let time pass in which nobody runs; the next beat comes late by about `span`."""
+        self.clock.jump(span)
+        await self.clock.advance(BEAT)
+
+    def lag(self) -> float:
+        body, _ = self.metrics.render()
+        prefix = "rollout_operator_event_loop_lag_seconds "
+        (line,) = [text for text in body.decode().splitlines() if text.startswith(prefix)]
+        return float(line.removeprefix(prefix))
+
+
+async def test_a_loop_that_runs_has_no_lag() -> None:
+    loop = Loop()
+    async with loop.beating():
+        await loop.clock.advance(WINDOW)
+
+        assert loop.lag() == 0
+        assert loop.heart.find_stall() is None
+
+
+async def test_the_longest_lag_is_shown_for_the_window() -> None:
+    loop = Loop()
+    async with loop.beating():
+        await loop.stall(0.4 * SECOND)
+        await loop.stall(0.1 * SECOND)
+        assert loop.lag() == pytest.approx(0.4, abs=BEAT.total_seconds())
+        assert loop.lag() > 0.1
+
+        await loop.clock.advance(WINDOW + SECOND)
+        assert loop.lag() == 0
+
+
+async def test_one_long_stall_is_forgiven() -> None:
+    """A frozen node or a starved container: it is over when we can tell of it."""
+    loop = Loop()
+    async with loop.beating():
+        await loop.stall(2 * STALL)
+
+        assert loop.lag() > STALL.total_seconds()
+        assert loop.heart.find_stall() is None
+
+
+async def test_a_second_long_stall_is_a_fault_until_the_first_is_old() -> None:
+    """LI-14: a loop that keeps getting stuck turns liveness red."""
+    loop = Loop()
+    async with loop.beating():
+        await loop.stall(STALL + SECOND)
+        await loop.stall(STALL + SECOND)
+        found = loop.heart.find_stall()
+        assert found is not None
+        assert found.startswith("the event loop stood still 2 times in 30s: ")
+
+        await loop.clock.advance(WINDOW)
+        assert loop.heart.find_stall() is None
+
+
+async def test_short_stalls_are_no_fault() -> None:
+    loop = Loop()
+    async with loop.beating():
+        for _ in range(5):
+            await loop.stall(STALL - SECOND)
+
+        assert loop.heart.find_stall() is None
+
+
+async def test_a_stall_that_goes_on_counts() -> None:
+    """A probe may be answered before the late beat is."""
+    loop = Loop()
+    async with loop.beating():
+        await loop.stall(STALL + SECOND)
+        loop.clock.jump(STALL + SECOND)
+
+        assert loop.heart.find_stall() is not None
+
+
+async def test_a_heart_that_no_longer_beats_is_a_fault() -> None:
+    loop = Loop()
+    async with loop.beating():
+        pass
+    loop.clock.jump(WINDOW + SECOND)
+
+    assert loop.heart.find_stall() == "no beat for 30.8s"
+
+
+def test_a_heart_that_has_not_begun_is_no_fault() -> None:
+    loop = Loop()
+    loop.clock.jump(WINDOW)
+
+    assert loop.heart.find_stall() is None

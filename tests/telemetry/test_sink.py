@@ -1,0 +1,150 @@
+"""Nobody reads the log: decisions go on (SEC-26)."""
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+
+from rollout_operator.telemetry.sink import Sink
+
+# More than any pipe takes.
+MANY = 100_000
+
+
+@dataclass
+class Pipe:
+    """A pipe, read by the test."""
+
+    reader: int
+    writer: int
+
+    def read(self) -> bytes:
+        """Return everything that is in the pipe now."""
+        os.set_blocking(self.reader, False)
+        parts: list[bytes] = []
+        try:
+            while part := os.read(self.reader, 1 << 20):
+                parts.append(part)
+        except BlockingIOError:
+            pass
+        return b"".join(parts)
+
+
+@pytest.fixture(params=["blocking", "not blocking"])
+def pipe(request: pytest.FixtureRequest) -> Iterator[Pipe]:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, request.param == "blocking")
+    yield Pipe(reader, writer)
+    os.close(reader)
+    os.close(writer)
+
+
+def describe_loss(lines: int) -> bytes:
+    return b"lost %d\n" % lines
+
+
+def test_lines_arrive_whole_and_in_order(pipe: Pipe) -> None:
+    sink = Sink(pipe.writer, describe_loss)
+
+    sink.write(b"one\n")
+    sink.write(b"x" * 20_000 + b"\n")
+    sink.write(b"three\n")
+
+    assert pipe.read() == b"one\n" + b"x" * 20_000 + b"\nthree\n"
+    assert sink.lost == 0
+
+
+def test_a_full_pipe_loses_lines_without_waiting(pipe: Pipe) -> None:
+    """SEC-26: also a pipe whose writes block must not stop the event loop."""
+    sink = Sink(pipe.writer, describe_loss)
+    begin = time.monotonic()
+
+    for _ in range(1000):
+        sink.write(b"x" * 999 + b"\n")
+
+    assert time.monotonic() - begin < 2
+    assert sink.lost > 800
+    lines = pipe.read().splitlines()
+    assert len(lines) + sink.lost in {1000, 1001}, "of one line a part may wait to be finished"
+
+
+def test_the_loss_is_told_once_there_is_room(pipe: Pipe) -> None:
+    sink = Sink(pipe.writer, describe_loss)
+    for _ in range(1000):
+        sink.write(b"x" * 999 + b"\n")
+    lost = sink.lost
+    pipe.read()
+
+    sink.write(b"after\n")
+
+    assert pipe.read().endswith(b"lost %d\nafter\n" % lost)
+    assert sink.lost == 0
+
+
+def test_records_are_never_mixed(pipe: Pipe) -> None:
+    """A line of which only a part was taken is finished before the next begins."""
+    sink = Sink(pipe.writer, describe_loss)
+    long = b"y" * MANY + b"\n"
+
+    sink.write(long)
+    sink.write(b"no room\n")
+    first = pipe.read()
+    sink.write(b"next\n")
+    second = pipe.read()
+    sink.write(b"last\n")
+
+    assert 0 < len(first) < len(long)
+    whole = first + second + pipe.read()
+    assert whole.startswith(long)
+    assert set(whole.removeprefix(long).splitlines()) <= {b"next", b"last", b"lost 1", b"lost 2"}
+    assert whole.endswith(b"last\n")
+
+
+def test_threads_may_write_at_the_same_time(pipe: Pipe) -> None:
+    sink = Sink(pipe.writer, describe_loss)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda number: sink.write(b"%04d" % number * 10 + b"\n"), range(500)))
+
+    lines = pipe.read().splitlines()
+    assert sorted(lines) == [b"%04d" % number * 10 for number in range(500)]
+
+
+def test_a_closed_pipe_does_not_raise(pipe: Pipe) -> None:
+    """EPIPE."""
+    gone, writer = os.pipe()
+    os.close(gone)
+    sink = Sink(writer, describe_loss)
+
+    for _ in range(3):
+        sink.write(b"x\n")
+    os.close(writer)
+
+    assert sink.lost == 3
+
+
+def test_a_closed_descriptor_does_not_raise() -> None:
+    """EBADF: the process was started without stderr."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    os.close(writer)
+    sink = Sink(writer, describe_loss)
+
+    sink.write(b"x\n")
+
+    assert sink.lost == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_disk_does_not_raise() -> None:
+    """ENOSPC."""
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    sink = Sink(descriptor, describe_loss)
+
+    sink.write(b"x\n")
+    os.close(descriptor)
+
+    assert sink.lost == 1

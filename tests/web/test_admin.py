@@ -1,0 +1,187 @@
+"""The admin server over a real socket."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rollout_operator.model.errors import ConfigError
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.outcome import Code, Plan, Reason
+from rollout_operator.web.admin import AdminServer
+from rollout_operator.web.cluster import ClusterRules
+from tests.web.admin_world import World, serving
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with serving() as made:
+        yield made
+
+
+def show(world: World, text: str, group: str = "ingester", *, failed: bool = False) -> None:
+    reason = Reason(code=Code.PAUSED, text=text)
+    world.board.post(Plan(group=GroupName(group), waits=(reason,), failed=failed))
+
+
+async def test_ready_follows_health(world: World) -> None:
+    """DEP-13, SEED-062, W-22: 500 with what is missing, then 200, then 500 at once on stop."""
+    missing = ["first list not in: cannot list pods in namespace x"]
+    assert await world.get("/ready") == (500, "operator: starting\n")
+
+    world.health.part("pods", is_ready=lambda: missing[0] if missing else None)
+    assert await world.get("/ready") == (500, f"pods: {missing[0]}\n")
+
+    missing.clear()
+    assert await world.get("/ready") == (200, "ready\n")
+
+    world.health.stopping()
+    assert await world.get("/ready") == (500, "operator: stopping\n")
+
+
+async def test_livez_tells_faults(world: World) -> None:
+    """LI-14: a died task turns liveness red, and the body says which."""
+    assert await world.get("/livez") == (200, "alive\n")
+
+    world.health.part("tasks", is_alive=lambda: "ended: pod informer")
+    world.health.part("loop", is_alive=lambda: "two\nlines")
+    assert await world.get("/livez") == (500, "tasks: ended: pod informer\nloop: two\\nlines\n")
+
+
+async def test_metrics(world: World) -> None:
+    """SEED-063, DEP-13."""
+    world.metrics.begin_group("ingester")
+    async with world.client.get(world.url("/metrics")) as response:
+        text = await response.text()
+
+    assert response.status == 200
+    assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert 'rollout_operator_group_reconciles_total{rollout_group="ingester"} 0\n' in text
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/debug/pprof", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/profile?seconds=5"],
+)
+async def test_profiler_paths_answer_with_words(world: World, path: str) -> None:
+    """DEP-13: not 404, readable, names what there is instead. SEC-15: no heap contents."""
+    status, text = await world.get(path)
+
+    assert status == 200
+    assert text.startswith("There is no Go profiler here")
+    assert "/metrics" in text
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/metrics/", "/readyz", "/admission/no-downscale"])
+async def test_other_paths_do_not_exist(world: World, path: str) -> None:
+    """DEP-13, HTTP-01."""
+    assert await world.get(path) == (404, "not found\n")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+async def test_the_server_is_read_only(world: World, method: str) -> None:
+    async with world.client.request(method, world.url("/ready"), data=b"x" * 100) as response:
+        assert response.status == 405
+        assert response.headers["Allow"] == "GET,HEAD"
+
+
+async def test_head_is_a_get_without_body(world: World) -> None:
+    async with world.client.head(world.url("/metrics")) as response:
+        assert response.status == 200
+        assert await response.read() == b""
+
+
+@pytest.mark.parametrize("path", ["/", "/status", "/ready", "/nothing"])
+async def test_answers_are_neither_guessed_nor_kept(world: World, path: str) -> None:
+    """Status text may quote what tenants wrote: no browser may take it for a page."""
+    async with world.client.get(world.url(path)) as response:
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert response.headers["Cache-Control"] == "no-store"
+        assert response.headers["Server"] == "rollout-operator"
+        assert response.headers["Content-Type"].startswith("text/plain")
+
+
+@pytest.mark.parametrize("path", ["/", "/status"])
+async def test_status_tells_what_holds_each_group(world: World, path: str) -> None:
+    show(world, "zone-a is paused", "store", failed=True)
+    show(world, "zone-b has 2 of 3 pods ready")
+    world.health.part("pods", is_ready=lambda: "first list not in")
+
+    _, text = await world.get(path)
+
+    assert text.splitlines()[1:] == [
+        "not ready",
+        "  pods: first list not in",
+        "2 rollout groups",
+        "",
+        'group "ingester"',
+        "  looked at 2026-01-02T03:04:05Z, in this state since 2026-01-02T03:04:05Z",
+        "  zone-b has 2 of 3 pods ready",
+        "",
+        'group "store" (failed)',
+        "  looked at 2026-01-02T03:04:05Z, in this state since 2026-01-02T03:04:05Z",
+        "  zone-a is paused",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("a\nb", "a\\nb", id="SEC-13 line feed"),
+        pytest.param("\x1b[31mred", "\\x1b[31mred", id="SEC-13 terminal colours"),
+        pytest.param("\u202edlrow", "\\u202edlrow", id="SEC-13 turned text"),
+        pytest.param("\udcff", "\\udcff", id="SEC-13 lone surrogate"),
+        pytest.param("<script>", "<script>", id="SEC-13 mark-up is text"),
+        pytest.param("zürich", "zürich", id="letters stay"),
+        pytest.param("x" * 262144, "x" * 998 + "…", id="SEC-13 a whole annotation"),
+    ],
+)
+async def test_status_page_is_harmless(world: World, text: str, shown: str) -> None:
+    show(world, text)
+    _, page = await world.get("/status")
+
+    assert page.splitlines()[-1] == f"  {shown}"
+
+
+async def test_both_address_families_are_served(world: World) -> None:
+    """DEP-13: all addresses."""
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    async with world.client.get(f"http://[::1]:{world.server.port}/livez") as response:
+        assert response.status == 200
+
+
+async def test_a_port_in_use_is_a_configuration_error(world: World) -> None:
+    """HTTP-04, DEP-08: fatal at start, and the text names flag and port."""
+    other = AdminServer(
+        world.server.port,
+        world.metrics,
+        world.health,
+        ClusterRules(namespace="prod"),
+        world.board,
+    )
+    with pytest.raises(ConfigError, match=f"^-server.port: port {world.server.port} is in use$"):
+        await other.start()
+    await other.stop()
+
+
+async def test_an_impossible_port_is_a_configuration_error(world: World) -> None:
+    other = AdminServer(
+        65536, world.metrics, world.health, ClusterRules(namespace="prod"), world.board
+    )
+    with pytest.raises(ConfigError, match=r"^-server.port: 65536 is not within 0 and 65535$"):
+        await other.start()
+    await other.stop()
+
+
+async def test_stop_frees_the_port_and_closes_idle_connections() -> None:
+    async with serving() as world:
+        port = world.server.port
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await world.server.stop()
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+        writer.close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
