@@ -67,8 +67,8 @@ class Observer:
     async def observe_live(self, cached: Group) -> Group:
         """Return the group as the store has it now. Raises what `Reader.fetch_page` raises.
 
-        Pods are found by the labels that the selectors of all members have in common, in one list;
-        where they have none, in one list per member. Whatever else matches is left out by owner.
+        Pods are found in one list, by the labels that the selectors of all members have; where they
+        have none in common, in one list per member. Whatever else matches is left out by owner.
         """
         members = await self._list_members(cached)
         sets = [member for member in members if isinstance(member, StatefulSet)]
@@ -148,17 +148,23 @@ def _group_selectors(cached: Group) -> tuple[str, ...]:
 
 
 def _choose_selectors(sets: Sequence[StatefulSet]) -> tuple[str, ...]:
-    """Return selectors that together match all pods of the sets.
+    """Return selectors that together match all pods of the sets: one where they share any key.
 
-    A pod that a set controls carries the set's selector labels, else the controller lets it go.
+    A pod that a set controls carries the set's selector labels, else the controller lets it go. So
+    `name in (zone-a,zone-b)` finds the pods of both.
     """
     if not sets:
         return ()
-    shared = set(sets[0].selector.items()).intersection(*(one.selector.items() for one in sets))
+    shared = set(sets[0].selector).intersection(*(one.selector for one in sets))
     if shared:
-        return (_join(shared),)
-    return tuple(dict.fromkeys(_join(one.selector.items()) for one in sets))
+        return (",".join(_choose_values(key, sets) for key in sorted(shared)),)
+    return tuple(dict.fromkeys(_join(one.selector) for one in sets))
 
 
-def _join(labels: Iterable[tuple[str, str]]) -> str:
-    return ",".join(f"{key}={value}" for key, value in sorted(labels))
+def _choose_values(key: str, sets: Sequence[StatefulSet]) -> str:
+    values = sorted({one.selector[key] for one in sets})
+    return f"{key}={values[0]}" if len(values) == 1 else f"{key} in ({','.join(values)})"
+
+
+def _join(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))

@@ -63,12 +63,12 @@ class RolloutController:
         parts.metrics.group_reconciles.labels(name).inc()
         with parts.metrics.group_reconcile_duration.labels(name).time():
             plan, again = await self._look(name)
-        parts.board.post(plan)
+        owed = parts.board.post(plan)
         if plan.failed:
             parts.metrics.group_reconciles_failed.labels(name).inc()
         elif not any(reason.code is Code.BACKING_OFF for reason in plan.waits):
             parts.metrics.group_last_success.labels(name).set(parts.clock.now().timestamp())
-        return Result(again=min(again, plan.look_again or RESYNC, RESYNC))
+        return Result(again=min(again, plan.look_again or RESYNC, owed or RESYNC))
 
     async def _look(self, name: GroupName) -> tuple[Plan, timedelta]:
         """Return the plan with all that came of it, and when to look again."""

@@ -1,0 +1,1 @@
+"""What one types: the commands of the program."""

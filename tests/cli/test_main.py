@@ -1,0 +1,205 @@
+"""Commands, help and exit codes (DEP-01, DEP-02, DEP-04, PROC-03, PROC-04)."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from rollout_operator import __version__
+from rollout_operator.aio.tasks import TaskDied
+from rollout_operator.cli.main import main, operate
+from rollout_operator.cli.usage import render_usage
+from rollout_operator.config import FLAGS, Config, render_flag_table
+from rollout_operator.flags import BOOL
+from rollout_operator.model.errors import ConfigError, Unreachable
+
+Captured = pytest.CaptureFixture[str]
+
+CONFIG: Final = Config(namespace="prod")
+NO_NAMESPACE: Final = "rollout-operator: -kubernetes.namespace has not been specified\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param([], id="DEP-01 no word"),
+        pytest.param(["-log.level=info"], id="DEP-01 a flag first"),
+        pytest.param(["--log.level=info"], id="DEP-01 two dashes"),
+        pytest.param(["-"], id="a dash alone"),
+        pytest.param(["run"], id="the command"),
+        pytest.param(["run", "-log.level=info"], id="the command with flags"),
+    ],
+)
+def test_the_operator_is_run(words: list[str], capsys: Captured) -> None:
+    """Seen by its first complaint: one line on stderr, exit code 1 (DEP-04)."""
+    assert main(words) == 1
+
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", NO_NAMESPACE)
+
+
+def test_the_words_of_the_process_count(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.setattr(sys, "argv", ["rollout-operator", "version"])
+
+    assert main() == 0
+    assert capsys.readouterr().out == f"rollout-operator {__version__}\n"
+
+
+@pytest.mark.parametrize("words", [["-h"], ["--help"], ["run", "-h"], ["help"]])
+def test_help_goes_to_stdout(words: list[str], capsys: Captured) -> None:
+    assert main(words) == 0
+
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == (render_usage(), "")
+
+
+@pytest.mark.parametrize("word", ["start", "Run", "", "true"])
+def test_an_unknown_command_is_answered_with_the_commands(word: str, capsys: Captured) -> None:
+    assert main([word]) == 2
+
+    shown = capsys.readouterr().err
+    assert shown == (
+        f'rollout-operator: unknown command "{word}"; commands are run, version, help;'
+        " flags start with -\n"
+    )
+
+
+def test_a_bad_command_line_is_told_before_and_after_the_usage(capsys: Captured) -> None:
+    """DEP-02; the last line is what one sees first of a container that does not start."""
+    assert main(["-server.prt=1"]) == 2
+
+    lines = capsys.readouterr().err.splitlines()
+    complaint = "rollout-operator: flag provided but not defined: -server.prt"
+    assert lines[0] == complaint
+    assert lines[-1] == f"{complaint}; did you mean -server.port?"
+    assert render_usage().splitlines() == lines[2:-2]
+
+
+def test_a_name_like_no_other_is_not_guessed(capsys: Captured) -> None:
+    assert main(["-zzzzzz"]) == 2
+
+    assert capsys.readouterr().err.endswith("flag provided but not defined: -zzzzzz\n")
+
+
+def test_a_message_stays_on_one_line(capsys: Captured) -> None:
+    """PROC-03, SEC-13."""
+    assert main(["-kubernetes.namespace=prod", "-log.format=a\nb\rc"]) == 1
+
+    assert capsys.readouterr().err == "rollout-operator: unknown log format: a b c\n"
+
+
+def test_a_failure_to_start_is_one_line_and_1(capsys: Captured) -> None:
+    """PROC-03, through the whole program: there is no such kubeconfig."""
+    words = [
+        "-kubernetes.namespace=prod",
+        "-kubernetes.api-url=https://127.0.0.1:1",
+        "-kubernetes.config-file=no-such-file",
+        "-server.port=0",
+    ]
+    ended = subprocess.run(
+        [sys.executable, "-m", "rollout_operator", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.returncode == 1
+    plain = [line for line in ended.stderr.splitlines() if not line.startswith("level=")]
+    assert len(plain) == 1
+    assert plain[0].startswith("rollout-operator: ")
+    assert "no-such-file" in plain[0]
+
+
+def raising(error: Exception, cause: Exception | None = None) -> Callable[[Config], int]:
+    """Return an operator that ends with this error."""
+
+    def run(config: Config) -> int:
+        raise error from cause
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "code", "line"),
+    [
+        (ConfigError("-server.port: taken"), None, 1, "-server.port: taken"),
+        (Unreachable("no answer"), None, 1, "no answer"),
+        (Unreachable("no answer"), OSError("refused"), 1, "no answer: OSError: refused"),
+        (Unreachable("no answer: refused"), OSError("refused"), 1, "no answer: refused"),
+    ],
+)
+def test_an_operator_that_cannot_go_on_says_why_on_one_line(
+    error: Exception, cause: Exception | None, code: int, line: str, capfd: Captured
+) -> None:
+    """PROC-03, DEP-04."""
+    assert operate(CONFIG, raising(error, cause)) == code
+
+    assert capfd.readouterr().err == f"rollout-operator: {line}\n"
+
+
+def test_a_part_that_dies_is_told_with_its_traceback(capfd: Captured) -> None:
+    assert operate(CONFIG, raising(TaskDied("pod informer"), KeyError("x"))) == 1
+
+    record, line = capfd.readouterr().err.splitlines()
+    assert 'msg="A part of the operator died"' in record
+    assert "KeyError: 'x'" in record
+    assert "Traceback" in record
+    assert line == "rollout-operator: pod informer has ended: KeyError: 'x'"
+
+
+def test_the_exit_code_of_the_operator_is_that_of_the_program(capfd: Captured) -> None:
+    """PROC-05: 0 after a clean stop."""
+    assert operate(CONFIG, lambda config: 0) == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_help_loads_nothing_of_the_operator() -> None:
+    """Help, version and refusals are quick: no server, no client, no event loop."""
+    script = (
+        "import sys; from rollout_operator.cli.main import main; main(['-h']);"
+        "print([name for name in ('asyncio', 'aiohttp', 'prometheus_client', 're2')"
+        " if name in sys.modules])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert ended.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_usage_fits_a_terminal() -> None:
+    lines = render_usage().splitlines()
+
+    assert max(map(len, lines)) <= 100
+    assert all(line == line.rstrip() for line in lines)
+    assert lines[0] == "Usage: rollout-operator [flags]"
+
+
+@pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.name)
+def test_the_usage_shows_every_flag_with_type_and_default(flag: object) -> None:
+    known = next(each for each in FLAGS if each is flag)
+    default = known.kind.show(known.default)
+    word = "" if known.kind is BOOL else f" {known.kind.word}"
+
+    usage = render_usage()
+    _, _, after = usage.partition(f"\n  -{known.name}{word}\n")
+    entry = " ".join(after.partition("\n  -")[0].split("\n\n")[0].split())
+    assert entry.startswith(known.help)
+    assert ("Not part of this version" in entry) == bool(known.feature)
+    assert entry.endswith(f"(default {default})") == bool(default)
+
+
+def test_usage_and_table_speak_of_the_same_flags() -> None:
+    named = {line.split()[0] for line in render_usage().splitlines() if line.startswith("  -")}
+
+    assert named == {line.split("`")[1] for line in render_flag_table().splitlines()[2:]}
+
+
+def test_the_usage_names_signals_and_exit_codes() -> None:
+    usage = render_usage()
+
+    assert "SIGTERM" in usage
+    assert "Exit codes:\n  0 after a clean stop, 1 " in usage
