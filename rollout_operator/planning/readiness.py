@@ -39,7 +39,8 @@ class Down:
 
     pod: Pod
     why: Why
-    trouble: str
+    gaps_below: int
+    """Number of desired ordinals below it without any pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,27 +94,30 @@ def assess_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: datetim
 
     Pods of other owners and outside the desired ordinals (being scaled away) do not exist here.
     """
+    sts = zone.sts
+    patience = timedelta(seconds=sts.min_ready_seconds)
     seats, has_pods = _seat_pods(zone)
-    patience = timedelta(seconds=zone.sts.min_ready_seconds)
     standing: list[Pod] = []
     down: list[Down] = []
     unreadable: list[str] = []
-    for pod in (seats[ordinal] for ordinal in sorted(seats)):
+    for place, ordinal in enumerate(sorted(seats)):
+        pod = seats[ordinal]
         if isinstance(pod, Unreadable):
             unreadable.append(pod.name)
-        elif not pod.is_ready or pod.is_terminating or pod.uid in deletions:
-            down.append(_assess_down(pod, deletions))
-        else:
+            continue
+        why = _find_why(pod, deletions) or _find_settling(pod, patience, now)
+        if why is None or why is Why.SETTLING:
             standing.append(pod)
-            if patience and _is_settling(pod, patience, now):
-                down.append(_settling(pod, patience))
+        if why is not None:
+            gaps = ordinal - sts.first_ordinal - place
+            down.append(Down(pod=pod, why=why, gaps_below=gaps))
     return Readiness(
-        sts=zone.sts,
+        sts=sts,
         standing=tuple(standing),
         down=tuple(down),
         unreadable=tuple(unreadable),
-        missing=zone.sts.replicas - len(seats),
-        first_missing=_first_missing(zone.sts, seats),
+        missing=sts.replicas - len(seats),
+        first_missing=_first_missing(sts, seats),
         has_pods=has_pods,
         available_in=_next_available(down, patience, now),
     )
@@ -133,6 +137,13 @@ def render_trouble(look: Readiness) -> str:
         known = f"status counts {_counted_up(look.sts)} {_word(look.sts)}"
         seen = f"{known}; {seen}" if seen else known
     return f" ({seen})" if seen else ""
+
+
+def render_why(look: Readiness, one: Down) -> str:
+    """Return in a few words why a pod counts as down, such as `CrashLoopBackOff`."""
+    if one.why is Why.SETTLING:
+        return f"ready for less than {look.sts.min_ready_seconds}s"
+    return (one.pod.trouble or one.why) if one.why is Why.UNREADY else one.why
 
 
 def _seat_pods(zone: Zone) -> tuple[dict[int, Pod | Unreadable], bool]:
@@ -170,29 +181,25 @@ def _proof(pod: Pod | Unreadable) -> tuple[int, str]:
     return (0, pod.uid) if isinstance(pod, Unreadable) else (1 + pod.is_ready, pod.uid)
 
 
-def _assess_down(pod: Pod, deletions: Mapping[Uid, Deletion]) -> Down:
+def _find_why(pod: Pod, deletions: Mapping[Uid, Deletion]) -> Why | None:
     if pod.is_terminating:
-        why = Why.TERMINATING
-    elif pod.uid in deletions:
+        return Why.TERMINATING
+    if pod.uid in deletions:
         accepted = deletions[pod.uid] is Deletion.ACCEPTED
-        why = Why.DELETED if accepted else Why.UNANSWERED
-    else:
-        return Down(pod=pod, why=Why.UNREADY, trouble=pod.trouble or Why.UNREADY)
-    return Down(pod=pod, why=why, trouble=why)
+        return Why.DELETED if accepted else Why.UNANSWERED
+    return None if pod.is_ready else Why.UNREADY
 
 
-def _is_settling(pod: Pod, patience: timedelta, now: datetime) -> bool:
-    return pod.ready_since is None or now - pod.ready_since < patience
-
-
-def _settling(pod: Pod, patience: timedelta) -> Down:
-    trouble = f"ready for less than {patience.total_seconds():.0f}s"
-    return Down(pod=pod, why=Why.SETTLING, trouble=trouble)
+def _find_settling(pod: Pod, patience: timedelta, now: datetime) -> Why | None:
+    if not patience:
+        return None
+    since = pod.ready_since
+    return None if since is not None and now - since >= patience else Why.SETTLING
 
 
 def _next_available(down: Iterable[Down], patience: timedelta, now: datetime) -> timedelta | None:
     waits = (
-        one.pod.ready_since + patience - now
+        patience - (now - one.pod.ready_since)
         for one in down
         if one.why is Why.SETTLING and one.pod.ready_since is not None
     )
@@ -208,7 +215,7 @@ def _word(sts: StatefulSet) -> str:
 
 
 def _troubles(look: Readiness) -> Iterator[str]:
-    yield from (f"{one.pod.name}: {one.trouble}" for one in look.down)
+    yield from (f"{one.pod.name}: {render_why(look, one)}" for one in look.down)
     yield from (f"{name}: unreadable" for name in look.unreadable)
     yield from (f"{name}: no pod" for name in look.first_missing)
 

@@ -5,6 +5,7 @@ a test scripts an error for the call.
 """
 
 import copy
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -202,11 +203,15 @@ def _name(one: Json) -> str:
 def _matches(one: Json, selector: str) -> bool:
     labels = _meta(one).get("labels")
     assert isinstance(labels, dict)
-    return all(_meets(labels, part) for part in selector.split(",") if part)
+    # Commas within brackets belong to a set of values.
+    return all(_meets(labels, part) for part in re.split(r",(?![^(]*\))", selector) if part)
 
 
 def _meets(labels: Json, part: str) -> bool:
     if part.startswith("!"):
         return part[1:] not in labels
+    if " in (" in part:
+        key, _, values = part.rstrip(")").partition(" in (")
+        return labels.get(key) in values.split(",")
     key, _, value = part.partition("=")
     return labels.get(key) == value

@@ -237,18 +237,33 @@ async def test_a_group_that_spells_its_label_long_is_rolled() -> None:
     assert "list statefulsets grafana.com/rollout-group=ingester,!rollout-group" in made.door.calls
 
 
-async def test_pods_without_a_common_label_are_listed_zone_by_zone() -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "lists"),
+    [
+        pytest.param(
+            {"rollout-group": "ingester", "name": "a"},
+            {"rollout-group": "ingester", "name": "b"},
+            ["list pods name in (a,b),rollout-group=ingester"],
+            id="a shared key: one list",
+        ),
+        pytest.param(
+            {"name": "a"},
+            {"rollout-group": "ingester"},
+            ["list pods name=a", "list pods rollout-group=ingester"],
+            id="no shared key: a list for each",
+        ),
+    ],
+)
+async def test_the_live_look_lists_pods_by_the_labels_of_all_selectors(
+    first: dict[str, str], second: dict[str, str], lists: list[str]
+) -> None:
     made = bench(
-        [
-            set_json("a", current="new", selector={"name": "a"}),
-            set_json("b", selector={"name": "b"}),
-        ],
+        [set_json("a", current="new", selector=first), set_json("b", selector=second)],
         [pod_json("a", n, revision="new") for n in range(3)] + [pod_json("b", n) for n in range(3)],
     )
     await made.controller.reconcile(GROUP)
     assert made.door.deleted == ["b-0"]
-    lists = [call for call in made.door.calls if call.startswith("list pods")]
-    assert sorted(lists) == ["list pods name=a", "list pods name=b"]
+    assert [call for call in made.door.calls if call.startswith("list pods")] == lists
 
 
 async def test_a_stray_pod_with_the_same_labels_is_never_touched() -> None:

@@ -1,0 +1,179 @@
+"""Short builders of views for tables of planner cases, and the short form of a plan.
+
+The pods of a zone are one letter each, by ordinal: `p`, `l`, `o` for a ready pod at revision prev,
+last, old; the capital for one that is not ready; `t`, `T` for a terminating one at prev, last; `-`
+for no pod. So `zone("a", "pL-")` has three replicas: zone-a-0 is ready at prev, zone-a-1 is not
+ready at last, zone-a-2 does not exist.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final, TypeVar, assert_never
+
+from msgspec.structs import replace
+
+from rollout_operator.model.group import Deletion, Group, Zone
+from rollout_operator.model.names import (
+    GROUP_LABEL,
+    MAX_UNAVAILABLE,
+    PAUSED,
+    GroupName,
+    Revision,
+    Uid,
+)
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.outcome import Action, Plan, RecordRevision, ReplacePods
+
+NOW: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+REVISIONS: Final = {
+    "p": Revision("prev"),
+    "t": Revision("prev"),
+    "l": Revision("last"),
+    "o": Revision("old"),
+}
+
+_View = TypeVar("_View", StatefulSet, Pod)
+
+
+def sts_uid(letter: str) -> Uid:
+    return Uid(f"uid-{letter}")
+
+
+def pod(letter: str, ordinal: int, state: str = "p", **changes: object) -> Pod:
+    """Return pod `zone-<letter>-<ordinal>` in a state as the module's docstring has it."""
+    terminating = state in "tT"
+    ready = state in "plo"
+    trouble = "terminating" if terminating else "" if ready else "CrashLoopBackOff"
+    plain = Pod(
+        namespace="test",
+        name=f"zone-{letter}-{ordinal}",
+        uid=Uid(f"uid-{letter}-{ordinal}"),
+        resource_version="1",
+        owner_uid=sts_uid(letter),
+        owner_name=f"zone-{letter}",
+        revision=Revision("last") if state == "T" else REVISIONS[state.lower()],
+        phase="Running",
+        is_terminating=terminating,
+        is_ready=ready,
+        trouble=trouble,
+    )
+    return _change(plain, changes)
+
+
+def sts(letter: str, replicas: int = 3, **changes: object) -> StatefulSet:
+    """Return StatefulSet `zone-<letter>`, rolled out and whole as far as its status goes."""
+    plain = StatefulSet(
+        namespace="test",
+        name=f"zone-{letter}",
+        uid=sts_uid(letter),
+        resource_version="1",
+        generation=1,
+        observed_generation=1,
+        labels={GROUP_LABEL: "ingester"},
+        annotations={MAX_UNAVAILABLE: "2"},
+        selector={"name": f"zone-{letter}"},
+        template_labels={"name": f"zone-{letter}"},
+        strategy="OnDelete",
+        replicas=replicas,
+        status_replicas=replicas,
+        ready_replicas=replicas,
+        available_replicas=replicas,
+        current_revision=Revision("last"),
+        update_revision=Revision("last"),
+    )
+    return _change(plain, changes)
+
+
+def zone(
+    letter: str,
+    pods: str = "lll",
+    *,
+    ready: int | None = None,
+    current: str = "last",
+    limit: str | None = "2",
+    paused: str | None = None,
+    **changes: object,
+) -> Zone:
+    """Return a zone; `ready` is what its status counts, all where it is not given."""
+    annotations = {MAX_UNAVAILABLE: limit, PAUSED: paused}
+    counted = len(pods) if ready is None else ready
+    base = sts(
+        letter,
+        len(pods),
+        current_revision=current,
+        ready_replicas=counted,
+        available_replicas=counted,
+        annotations={key: text for key, text in annotations.items() if text is not None},
+    )
+    states = [(ordinal, state) for ordinal, state in enumerate(pods) if state != "-"]
+    return Zone(
+        sts=_change(base, changes),
+        pods=tuple(pod(letter, ordinal, state) for ordinal, state in states),
+    )
+
+
+def with_pods(base: Zone, **changes: object) -> Zone:
+    """Return the zone with all its pods changed."""
+    pods = tuple(_change(one, changes) for one in base.pods)
+    return dataclasses.replace(base, pods=pods)
+
+
+def prev(
+    letter: str,
+    pods: str = "ppp",
+    *,
+    limit: str = "1",
+    ready: int | None = None,
+    paused: str | None = None,
+    **changes: object,
+) -> Zone:
+    """Return a zone that rolls from prev to last, with a status that agrees with its pods."""
+    counted = sum(state in "plo" for state in pods) if ready is None else ready
+    base = zone(letter, pods, ready=counted, current="prev", limit=limit, paused=paused)
+    return dataclasses.replace(base, sts=_change(base.sts, changes))
+
+
+def group(*zones: Zone, deletions: Mapping[str, Deletion] | None = None) -> Group:
+    """Return group `ingester`; `deletions` are by name of the pod."""
+    known = {
+        Uid(name.replace("zone", "uid", 1)): state for name, state in (deletions or {}).items()
+    }
+    return Group(name=GroupName("ingester"), zones=zones, now=NOW, deletions=known)
+
+
+def unreadable(kind: str, name: str, *, owner: str | None = None) -> Unreadable:
+    """Return an object that could not be decoded; `owner` is the letter of its zone."""
+    return Unreadable(
+        kind=kind,
+        namespace="test",
+        name=name,
+        uid=Uid(f"uid-of-{name}"),
+        resource_version="1",
+        owner_uid=None if owner is None else sts_uid(owner),
+        error='spec.replicas: expected int, got str: "x"',
+    )
+
+
+def outline(plan: Plan) -> list[str]:
+    """Return the whole plan as short lines: actions with their pods, waits with code and text."""
+    lines = [_outline_action(action) for action in plan.actions]
+    lines += [f"{reason.code}: {reason.text}" for reason in plan.waits]
+    lines += [f"problem {reason.code} {reason.zone}" for reason in plan.problems]
+    return [*lines, "failed"] if plan.failed else lines
+
+
+def _outline_action(action: Action) -> str:
+    match action:
+        case ReplacePods(zone=owner, free=free, candidates=candidates, room=room):
+            broken = " ".join(one.pod.name for one in free)
+            healthy = " ".join(one.pod.name for one in candidates)
+            return f"replace in {owner.name}: free [{broken}] and {room} of [{healthy}]"
+        case RecordRevision(zone=owner, revision=revision):
+            return f"record {owner.name} {revision}"
+        case _:
+            assert_never(action)
+
+
+def _change(view: _View, changes: Mapping[str, object]) -> _View:
+    return replace(view, **changes)
