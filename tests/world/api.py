@@ -1,0 +1,332 @@
+"""A small API client for tests: JSON dictionaries in and out, over TLS with the test CA.
+
+It shares no code with the operator, so that a mistake there cannot hide itself here.
+"""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Final, Self
+
+import aiohttp
+import msgspec
+
+Json = dict[str, Any]
+Items = list[Json]
+
+CALL_LIMIT: Final = timedelta(seconds=30)
+# Pause before a broken watch is opened again, as while the API server restarts.
+REOPEN_PAUSE: Final = timedelta(milliseconds=50)
+GONE: Final = 410
+
+PATCH_TYPES: Final = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "json": "application/json-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind as the API's paths name it."""
+
+    api_version: str
+    plural: str
+    is_namespaced: bool = True
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Return the path of a collection, an object or its subresource."""
+        root = "/apis/" if "/" in self.api_version else "/api/"
+        scope = f"namespaces/{namespace}" if self.is_namespaced and namespace else ""
+        parts = (root + self.api_version, scope, self.plural, name, subresource)
+        return "/".join(part for part in parts if part)
+
+
+PODS: Final = Resource("v1", "pods")
+STATEFULSETS: Final = Resource("apps/v1", "statefulsets")
+REVISIONS: Final = Resource("apps/v1", "controllerrevisions")
+DEPLOYMENTS: Final = Resource("apps/v1", "deployments")
+NAMESPACES: Final = Resource("v1", "namespaces", is_namespaced=False)
+SERVICE_ACCOUNTS: Final = Resource("v1", "serviceaccounts")
+SERVICES: Final = Resource("v1", "services")
+SECRETS: Final = Resource("v1", "secrets")
+CONFIG_MAPS: Final = Resource("v1", "configmaps")
+EVENTS: Final = Resource("v1", "events")
+BUDGETS: Final = Resource("policy/v1", "poddisruptionbudgets")
+ROLES: Final = Resource("rbac.authorization.k8s.io/v1", "roles")
+ROLE_BINDINGS: Final = Resource("rbac.authorization.k8s.io/v1", "rolebindings")
+CLUSTER_ROLES: Final = Resource("rbac.authorization.k8s.io/v1", "clusterroles", is_namespaced=False)
+CLUSTER_ROLE_BINDINGS: Final = Resource(
+    "rbac.authorization.k8s.io/v1", "clusterrolebindings", is_namespaced=False
+)
+
+
+class ApiError(Exception):
+    """The API server refused; `status` is the HTTP code, `reason` the machine's word."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of a watch, or an object of the list before it (as ADDED)."""
+
+    type: str
+    object: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relisted(Event):
+    """All objects were listed anew (the watch was too old): what is not here is gone."""
+
+    items: Sequence[Json]
+
+
+class Api:
+    """Calls with one identity. Use as `async with Api(...) as api`."""
+
+    def __init__(self, url: str, token: str, context: ssl.SSLContext) -> None:
+        self.url = url
+        self.token = token
+        self._context = context
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {self.token}", "Accept": "application/json"},
+            connector=aiohttp.TCPConnector(ssl=self._context, limit=0),
+            read_bufsize=2**20,
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """Return the open connection pool, for calls that this class has no method for."""
+        if self._session is None:
+            raise RuntimeError("use `async with Api(...)`")
+        return self._session
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+        limit: timedelta = CALL_LIMIT,
+    ) -> Json:
+        """Send one request and return the decoded answer. Raises ApiError, aiohttp.ClientError."""
+        async with self.session.request(
+            method,
+            path,
+            params=query,
+            data=None if body is None else msgspec.json.encode(body),
+            headers={} if body is None else {"Content-Type": content_type},
+            timeout=aiohttp.ClientTimeout(total=limit.total_seconds()),
+        ) as response:
+            content = await response.read()
+            if response.status >= 400:
+                raise _error(response.status, content)
+            return _decode(content)
+
+    async def get(
+        self, resource: Resource, namespace: str, name: str, subresource: str = ""
+    ) -> Json:
+        """Return one object. Raises ApiError."""
+        return await self.call("GET", resource.path(namespace, name, subresource))
+
+    async def list(
+        self, resource: Resource, namespace: str = "", *, query: Mapping[str, str] | None = None
+    ) -> Json:
+        """Return the whole list object, `items` and `metadata`. Raises ApiError."""
+        return await self.call("GET", resource.path(namespace), query=query)
+
+    async def items(self, resource: Resource, namespace: str = "", labels: str = "") -> Items:
+        """Return the objects of a list. Raises ApiError."""
+        listed = await self.list(resource, namespace, query={"labelSelector": labels})
+        found: Items = listed["items"]
+        return found
+
+    async def create(
+        self,
+        resource: Resource,
+        namespace: str,
+        body: Mapping[str, object],
+        name: str = "",
+        subresource: str = "",
+    ) -> Json:
+        """Create an object, or post to a subresource of `name`. Raises ApiError."""
+        return await self.call("POST", resource.path(namespace, name, subresource), body=body)
+
+    async def replace(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        body: Mapping[str, object],
+        subresource: str = "",
+    ) -> Json:
+        """Put an object in place of the old. Raises ApiError."""
+        return await self.call("PUT", resource.path(namespace, name, subresource), body=body)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: object,
+        *,
+        subresource: str = "",
+        kind: str = "merge",
+    ) -> Json:
+        """Patch an object; `kind` is merge, strategic, json or apply. Raises ApiError."""
+        query = {"fieldManager": "test-world", "force": "true"} if kind == "apply" else None
+        return await self.call(
+            "PATCH",
+            resource.path(namespace, name, subresource),
+            body=patch,
+            query=query,
+            content_type=PATCH_TYPES[kind],
+        )
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str = "",
+        *,
+        grace: timedelta | None = None,
+        uid: str = "",
+        version: str = "",
+        propagation: str = "",
+    ) -> Json:
+        """Delete an object, or with no name the whole collection. Raises ApiError."""
+        preconditions = {
+            key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value
+        }
+        options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if preconditions:
+            options["preconditions"] = preconditions
+        if grace is not None:
+            options["gracePeriodSeconds"] = int(grace.total_seconds())
+        if propagation:
+            options["propagationPolicy"] = propagation
+        return await self.call("DELETE", resource.path(namespace, name), body=options)
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        version: str = "",
+        query: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[Event]:
+        """Yield the events of one watch until the server ends it; an ERROR event raises ApiError.
+
+        Bookmarks are asked for and yielded.
+        """
+        asked = {"watch": "true", "allowWatchBookmarks": "true", **(query or {})}
+        if version:
+            asked["resourceVersion"] = version
+        async with self.session.get(
+            resource.path(namespace),
+            params=asked,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CALL_LIMIT.total_seconds()),
+        ) as response:
+            if response.status >= 400:
+                raise _error(response.status, await response.read())
+            async for line in _lines(response):
+                event = _decode(line)
+                if event["type"] == "ERROR":
+                    raise _error(int(event["object"].get("code", 500)), line, event["object"])
+                yield Event(event["type"], event["object"])
+
+    async def follow(
+        self, resource: Resource, namespace: str = "", *, labels: str = ""
+    ) -> AsyncIterator[Event]:
+        """Yield the list as ADDED events, then its changes for ever, through restarts.
+
+        When the past is gone a `Relisted` event carries all objects. Bookmarks are swallowed.
+        """
+        query = {"labelSelector": labels} if labels else {}
+        listed = await self._list_again(resource, namespace, query)
+        for item in listed["items"]:
+            yield Event("ADDED", item)
+        version: str = listed["metadata"]["resourceVersion"]
+        while True:
+            try:
+                async for event in self.watch(resource, namespace, version=version, query=query):
+                    version = event.object["metadata"]["resourceVersion"]
+                    if event.type != "BOOKMARK":
+                        yield event
+            except ApiError as refused:
+                if refused.status == GONE:
+                    listed = await self._list_again(resource, namespace, query)
+                    version = listed["metadata"]["resourceVersion"]
+                    yield Relisted("RELISTED", {}, items=listed["items"])
+                    continue
+                if refused.status < 429:
+                    raise
+            except aiohttp.ClientError:
+                pass  # the server is away: the next turn asks again from the same version
+            await asyncio.sleep(REOPEN_PAUSE.total_seconds())
+
+    async def _list_again(
+        self, resource: Resource, namespace: str, query: Mapping[str, str]
+    ) -> Json:
+        while True:
+            try:
+                return await self.list(resource, namespace, query=query)
+            except aiohttp.ClientError:
+                pass
+            except ApiError as refused:
+                # 401 and 403 appear for a moment while a restarted server reads its own roles.
+                if refused.status not in (401, 403, 429) and refused.status < 500:
+                    raise
+            await asyncio.sleep(REOPEN_PAUSE.total_seconds())
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    # Not readline(): a pod with managed fields may be longer than its limit.
+    rest = bytearray()
+    async for chunk in response.content.iter_any():
+        rest += chunk
+        *lines, tail = bytes(rest).split(b"\n")
+        rest = bytearray(tail)
+        for line in lines:
+            if line:
+                yield line
+
+
+def _decode(content: bytes) -> Json:
+    decoded: Json = msgspec.json.decode(content) if content else {}
+    return decoded
+
+
+def _error(status: int, content: bytes, decoded: Json | None = None) -> ApiError:
+    if decoded is None:
+        try:
+            decoded = json.loads(content)
+        except ValueError:
+            decoded = {"message": content.decode(errors="replace")[:500]}
+    return ApiError(status, str(decoded.get("reason", "")), str(decoded.get("message", "")))

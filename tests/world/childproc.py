@@ -1,0 +1,96 @@
+"""Child processes that cannot outlive the tests, with their output in a file."""
+
+import asyncio
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+PR_SET_PDEATHSIG: Final = 1
+LIBC: Final = ctypes.CDLL(None, use_errno=True)
+
+# How often an exit is looked for; an exit has no event that works from every event loop.
+EXIT_POLL: Final = timedelta(milliseconds=20)
+TAIL_LINES: Final = 30
+
+
+class Child:
+    """One started program. It gets SIGKILL when the thread that started it ends."""
+
+    def __init__(
+        self, name: str, command: Sequence[str | Path], log: Path, env: Mapping[str, str]
+    ) -> None:
+        self.name = name
+        self.log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [str(word) for word in command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(env),
+                # Children die with us even after a SIGKILL, when no clean-up code of ours runs.
+                preexec_fn=_die_with_parent,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Return the process id."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """Return the exit code, negative for a signal, or None while it runs."""
+        return self._process.poll()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal; nothing happens if the process has ended."""
+        self._process.send_signal(number)
+
+    async def wait(self, limit: timedelta) -> int:
+        """Return the exit code. Raises TimeoutError."""
+        async with asyncio.timeout(limit.total_seconds()):
+            while (code := self.exit_code) is None:  # noqa: ASYNC110 (see EXIT_POLL)
+                await asyncio.sleep(EXIT_POLL.total_seconds())
+        return code
+
+    async def stop(self, limit: timedelta) -> int:
+        """Ask with SIGTERM, insist with SIGKILL after `limit`; return the exit code."""
+        self.send(signal.SIGTERM)
+        self.send(signal.SIGCONT)
+        try:
+            return await self.wait(limit)
+        except TimeoutError:
+            return self.kill()
+
+    def kill(self) -> int:
+        """End it at once with SIGKILL and return the exit code."""
+        self.send(signal.SIGKILL)
+        return self._process.wait()
+
+    def tail(self, lines: int = TAIL_LINES) -> str:
+        """Return the last lines of what it printed."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of the loopback interface that nothing listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _die_with_parent() -> None:
+    parent = os.getppid()
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,60 @@
+"""Pytest fixtures: one control plane for the suite, started when the first test asks for it."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+import pytest_asyncio
+from _pytest.capture import CaptureManager
+
+from tests.world.assets import find_assets
+from tests.world.plane import ControlPlane
+from tests.world.scene import World
+
+
+@pytest.fixture(scope="session")
+def plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """Yield the running control plane; tests that ask for it carry the marker `controlplane`."""
+    capture = cast(
+        "CaptureManager | None", request.config.pluginmanager.getplugin("capturemanager")
+    )
+
+    def announce(line: str) -> None:
+        if capture is None:
+            sys.stderr.write(line)
+            return
+        with capture.global_and_fixture_disabled():
+            sys.stderr.write(f"\n{line}")
+
+    started = ControlPlane(find_assets(announce))
+    # A loop of our own, not asyncio.run(): that would take the loop of later tests away.
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(started.start())
+        yield started
+    finally:
+        loop.run_until_complete(started.stop())
+        loop.close()
+
+
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[World]:
+    """Yield a namespace with kubelet, judge and proxy, and clean up after."""
+    ready: asyncio.Future[World] = asyncio.get_running_loop().create_future()
+    over = asyncio.Event()
+
+    async def live() -> None:
+        # Enter and leave in one task: the world's task groups belong to the task that opened them.
+        async with World(plane, tmp_path) as opened:
+            ready.set_result(opened)
+            await over.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(live(), name="world")
+        await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            yield ready.result()
+        over.set()

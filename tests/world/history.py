@@ -1,0 +1,170 @@
+"""What happened in a namespace: slim, ordered records, and how they are read from API objects.
+
+Versions of one store are comparable across kinds, so that one number orders the whole history.
+Times are seconds of one monotonic clock.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+Json = dict[str, Any]
+
+GROUP_LABELS: Final = ("rollout-group", "grafana.com/rollout-group")
+MAX_UNAVAILABLE: Final = "rollout-max-unavailable"
+PAUSED: Final = "grafana.com/rollout-paused"
+REVISION: Final = "controller-revision-hash"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A pod as one write left it."""
+
+    name: str
+    uid: str
+    owner: str = ""
+    """UID of the StatefulSet that controls it, empty if none does."""
+    revision: str = ""
+    is_terminating: bool = False
+    is_ready: bool = True
+    """Running, condition Ready true, every container ready: section 2.1 of the fault model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Set:
+    """A StatefulSet as one write left it."""
+
+    name: str
+    uid: str
+    group: str | None = None
+    replicas: int = 1
+    first_ordinal: int = 0
+    limit: int = 1
+    """How many ordinals may be missing in this zone."""
+    is_paused: bool = False
+    strategy: str = "OnDelete"
+    generation: int = 1
+    observed: int = 1
+    update_revision: str = "new"
+    ready_replicas: int = 0
+
+    @property
+    def pod_names(self) -> tuple[str, ...]:
+        """Return the names of the wanted pods."""
+        ordinals = range(self.first_ordinal, self.first_ordinal + self.replicas)
+        return tuple(f"{self.name}-{ordinal}" for ordinal in ordinals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One committed write; `now` is None when the object is gone."""
+
+    version: int
+    at: float
+    name: str
+    before: Pod | Set | None
+    now: Pod | Set | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """One pod DELETE of the operator as the audit log tells it."""
+
+    namespace: str
+    name: str
+    code: int
+    asked_uid: str = ""
+    """Precondition, empty if the request had none."""
+    asked_version: str = ""
+    uid: str = ""
+    """Of the pod in the answer; empty if it was refused."""
+    version: int = 0
+    """Of the pod in the answer."""
+    stamp: str = ""
+    """When the server answered, by its wall clock."""
+
+    @property
+    def is_done(self) -> bool:
+        """Say whether the server carried it out."""
+        return self.code in (200, 202)
+
+
+def read_pod(pod: Json) -> Pod:
+    """Return the record of a pod object."""
+    meta = pod["metadata"]
+    owners = [
+        each["uid"]
+        for each in meta.get("ownerReferences", ())
+        if each.get("controller") and each["kind"] == "StatefulSet"
+    ]
+    return Pod(
+        name=meta["name"],
+        uid=meta["uid"],
+        owner=owners[0] if owners else "",
+        revision=meta.get("labels", {}).get(REVISION, ""),
+        is_terminating="deletionTimestamp" in meta,
+        is_ready=_is_ready(pod),
+    )
+
+
+def read_set(found: Json) -> Set:
+    """Return the record of a StatefulSet object."""
+    meta, spec, status = found["metadata"], found["spec"], found.get("status", {})
+    labels, annotations = meta.get("labels", {}), meta.get("annotations", {})
+    replicas = spec.get("replicas", 1)
+    return Set(
+        name=meta["name"],
+        uid=meta["uid"],
+        group=next((labels[key] for key in GROUP_LABELS if key in labels), None),
+        replicas=replicas,
+        first_ordinal=spec.get("ordinals", {}).get("start", 0),
+        limit=read_limit(annotations.get(MAX_UNAVAILABLE), replicas),
+        is_paused=annotations.get(PAUSED) == "true",
+        strategy=spec.get("updateStrategy", {}).get("type", ""),
+        generation=meta.get("generation", 0),
+        observed=status.get("observedGeneration", 0),
+        update_revision=status.get("updateRevision", ""),
+        ready_replicas=status.get("readyReplicas", 0),
+    )
+
+
+def read_limit(text: str | None, replicas: int) -> int:
+    """Return what `rollout-max-unavailable` allows: a count or a percentage, 1 if it is neither."""
+    text = (text or "").strip()
+    number = text.removesuffix("%")
+    if not (number.isascii() and number.isdigit()) or int(number) == 0:
+        return 1
+    if not text.endswith("%"):
+        return int(number)
+    return max(1, int(number) * replicas // 100) if int(number) <= 100 else 1
+
+
+def read_delete(entry: Json) -> Delete:
+    """Return the record of an audit entry of a pod delete."""
+    target = entry["objectRef"]
+    asked = (entry.get("requestObject") or {}).get("preconditions") or {}
+    code = entry.get("responseStatus", {}).get("code", 0)
+    answer = (entry.get("responseObject") or {}).get("metadata", {}) if code in (200, 202) else {}
+    return Delete(
+        namespace=target.get("namespace", ""),
+        name=target.get("name", ""),
+        code=code,
+        asked_uid=asked.get("uid", ""),
+        asked_version=asked.get("resourceVersion", ""),
+        uid=answer.get("uid", ""),
+        version=int(answer.get("resourceVersion", "0")),
+        stamp=entry["stageTimestamp"],
+    )
+
+
+def _is_ready(pod: Json) -> bool:
+    status = pod.get("status", {})
+    statuses = status.get("containerStatuses") or ()
+    return (
+        status.get("phase") == "Running"
+        and any(
+            each["type"] == "Ready" and each["status"] == "True"
+            for each in status.get("conditions") or ()
+        )
+        and len(statuses) == len(pod["spec"]["containers"])
+        and all(each.get("ready") and "running" in each.get("state", {}) for each in statuses)
+    )

@@ -1,0 +1,321 @@
+"""Watch a namespace from outside and say what the operator did wrong.
+
+The history comes from the store itself (one etcd watch over pods and StatefulSets), so that it is
+whole and ordered even while the API server restarts; whose a delete was comes from the audit log.
+"""
+
+import asyncio
+import base64
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Final, Self
+
+import aiohttp
+import msgspec
+
+from tests.world.api import CONFIG_MAPS, REOPEN_PAUSE, Api, ApiError, Json
+from tests.world.history import Change, Delete, Pod, Set, read_delete, read_pod, read_set
+from tests.world.plane import ControlPlane
+from tests.world.timings import Restart, find_restarts
+from tests.world.verdicts import (
+    Allowances,
+    Violation,
+    committed_pod,
+    find_violations,
+    list_commits,
+)
+
+PODS_ROOT: Final = "/registry/pods/"
+# Between pods and StatefulSets in the order of keys, and no resource of the API server.
+MARKS_ROOT: Final = "/registry/rollout-judge/"
+SETS_ROOT: Final = "/registry/statefulsets/"
+SETTLE_LIMIT: Final = timedelta(seconds=30)
+DELETED: Final = "DELETE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request of the operator, as the audit log tells it."""
+
+    verb: str
+    resource: str
+    """With its subresource, as in `statefulsets/status`."""
+    namespace: str
+    name: str
+    code: int
+    uri: str
+    stamp: str
+
+
+class Judge:
+    """Watches one namespace for the deeds of one user. Use with `async with`."""
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        namespace: str,
+        operator_user: str,
+        allowances: Allowances | None = None,
+    ) -> None:
+        self.plane = plane
+        self.namespace = namespace
+        self.operator_user = operator_user
+        self.allowances = allowances or Allowances()
+        self.changes: list[Change] = []
+        """All writes of pods and StatefulSets of the namespace, in order."""
+        self._api: Api = plane.api()
+        self._objects: dict[str, Pod | Set] = {}
+        self._revision = 0
+        self._moved = asyncio.Condition()
+        self._mark = 0
+        self._marks_seen = 0
+        self._audit_offset = plane.audit_size()
+        self._entries: list[Json] = []
+        self._others: set[str] = set()
+        self._store: aiohttp.ClientSession | None = None
+        self._tasks = asyncio.TaskGroup()
+        self._watch: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._store = aiohttp.ClientSession(
+            base_url=f"http://127.0.0.1:{self.plane.etcd_port}", read_bufsize=2**20
+        )
+        await self._api.__aenter__()
+        await self._tasks.__aenter__()
+        await self._take_present()
+        self._watch = self._tasks.create_task(self._follow(), name="judge-watch")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self._watch is not None:
+                self._watch.cancel()
+            await self._tasks.__aexit__(kind, error, trace)
+        finally:
+            await self._api.__aexit__(kind, error, trace)
+            if self._store is not None:
+                await self._store.close()
+
+    # Questions
+
+    async def settle(self) -> None:
+        """Wait until all that has happened by now is in the history and in the audit log."""
+        async with asyncio.timeout(SETTLE_LIMIT.total_seconds()):
+            self._mark += 1
+            key = f"{MARKS_ROOT}{self.namespace}"
+            await self._ask("kv/put", {"key": _b64(key), "value": _b64(str(self._mark))})
+            await self._await_audit(f"judge-{self._mark}")
+            async with self._moved:
+                await self._moved.wait_for(lambda: self._marks_seen >= self._mark)
+
+    async def violations(self) -> list[Violation]:
+        """Return all broken promises so far."""
+        deletes = await self.deletes()
+        return find_violations(
+            self.changes, deletes, namespace=self.namespace, allowances=self.allowances
+        )
+
+    async def assert_clean(self) -> None:
+        """Raise AssertionError that names every violation and the deletes before it."""
+        found = await self.violations()
+        if found:
+            lines = [f"{each.invariant}: {each.text}" for each in found]
+            raise AssertionError("\n".join([*lines, "", self.describe(await self.deletes())]))
+
+    async def deletes(self) -> list[Delete]:
+        """Return the operator's pod deletes, refused ones included, in order."""
+        await self.settle()
+        found = [read_delete(entry) for entry in self._entries if _is_pod_delete(entry)]
+        return sorted(found, key=lambda each: each.stamp)
+
+    async def calls(self) -> list[Call]:
+        """Return every request of the operator, in order of their answers."""
+        await self.settle()
+        return [_call(entry) for entry in self._entries]
+
+    async def restarts(self) -> list[Restart]:
+        """Return how long each of the operator's restarts took."""
+        return find_restarts(self.changes, await self.deletes())
+
+    async def unattributed(self) -> list[str]:
+        """Return pods whose deletion no audit entry explains, as after a killed API server."""
+        known = {each.uid for each in await self.deletes()} | self._others
+        ended = [pod for change in self.changes if (pod := committed_pod(change))]
+        return [pod.name for pod in ended if pod.uid not in known]
+
+    def describe(self, deletes: Sequence[Delete]) -> str:
+        """Return the history as text: what changed, with the operator's deletes marked."""
+        ours = list_commits(self.changes, deletes)
+        start = self.changes[0].at if self.changes else 0.0
+        lines = []
+        for change in self.changes:
+            mark = "  <- operator" if change.version in ours else ""
+            lines.append(f"{change.at - start:8.3f} {change.version} {_describe(change)}{mark}")
+        return "\n".join(lines)
+
+    # Watching the store
+
+    async def _take_present(self) -> None:
+        present = 0
+        for root in (PODS_ROOT, SETS_ROOT):
+            start = f"{root}{self.namespace}/"
+            asked = {"key": _b64(start), "range_end": _b64(_end(start))}
+            # Both at one revision, from which the watch then goes on.
+            answer = await self._ask("kv/range", asked | {"revision": present})
+            present = present or int(answer["header"]["revision"])
+            for pair in answer.get("kvs", ()):
+                self._take({"kv": pair}, time.monotonic())
+        self._revision = present
+        self.changes.sort(key=lambda change: change.version)
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async for answer in self._watch_store():
+                    now = time.monotonic()
+                    for event in answer.get("events", ()):
+                        self._take(event, now)
+                    async with self._moved:
+                        self._moved.notify_all()
+            except aiohttp.ClientError:
+                pass  # the store is away: go on after the last revision taken
+            await asyncio.sleep(REOPEN_PAUSE.total_seconds())
+
+    async def _watch_store(self) -> AsyncIterator[Json]:
+        request = {
+            "create_request": {
+                "key": _b64(f"{PODS_ROOT}{self.namespace}/"),
+                "range_end": _b64(_end(f"{SETS_ROOT}{self.namespace}/")),
+                "start_revision": self._revision + 1,
+            }
+        }
+        async with self._session.post(
+            "/v3/watch",
+            data=msgspec.json.encode(request),
+            timeout=aiohttp.ClientTimeout(total=None),
+        ) as response:
+            rest = bytearray()
+            async for chunk in response.content.iter_any():
+                rest += chunk
+                *lines, tail = bytes(rest).split(b"\n")
+                rest = bytearray(tail)
+                for line in filter(None, lines):
+                    answer: Json = msgspec.json.decode(line)
+                    result: Json = answer["result"]
+                    if result.get("canceled"):
+                        raise RuntimeError(f"the store ended the watch: {result}")
+                    yield result
+
+    def _take(self, event: Json, at: float) -> None:
+        pair = event["kv"]
+        version = int(pair["mod_revision"])
+        key = base64.b64decode(pair["key"]).decode()
+        self._revision = max(self._revision, version)
+        if key == f"{MARKS_ROOT}{self.namespace}":
+            self._marks_seen = int(base64.b64decode(pair["value"]))
+            return
+        root = next((root for root in (PODS_ROOT, SETS_ROOT) if key.startswith(root)), None)
+        if root is None or not key.startswith(f"{root}{self.namespace}/"):
+            return
+        before = self._objects.pop(key, None)
+        now = None
+        if event.get("type") != DELETED:
+            stored: Json = msgspec.json.decode(base64.b64decode(pair["value"]))
+            now = read_pod(stored) if root == PODS_ROOT else read_set(stored)
+            self._objects[key] = now
+        name = key.rpartition("/")[2]
+        self.changes.append(Change(version=version, at=at, name=name, before=before, now=now))
+
+    async def _ask(self, what: str, body: Json) -> Json:
+        async with self._session.post(f"/v3/{what}", data=msgspec.json.encode(body)) as response:
+            response.raise_for_status()
+            answer: Json = msgspec.json.decode(await response.read())
+            return answer
+
+    @property
+    def _session(self) -> aiohttp.ClientSession:
+        if self._store is None:
+            raise RuntimeError("use `async with Judge(...)`")
+        return self._store
+
+    # Reading the audit log
+
+    async def _await_audit(self, name: str) -> None:
+        """Make a call of our own and read on until the log shows it: what came before is in."""
+        while not self._read_audit(name):
+            try:
+                await self._api.get(CONFIG_MAPS, self.namespace, name)
+            except (ApiError, aiohttp.ClientError):
+                await asyncio.sleep(REOPEN_PAUSE.total_seconds())
+
+    def _read_audit(self, awaited: str) -> bool:
+        found = False
+        user = self.operator_user
+        entries, self._audit_offset = self.plane.read_audit(self._audit_offset)
+        for entry in entries:
+            target = entry.get("objectRef", {})
+            found = found or target.get("name") == awaited
+            if entry["user"].get("username") == user:
+                self._entries.append(entry)
+            elif _is_pod_delete(entry):
+                self._others.add(_answer_uid(entry))
+        return found
+
+
+def _is_pod_delete(entry: Json) -> bool:
+    target = entry.get("objectRef", {})
+    return (
+        entry["verb"] in ("delete", "deletecollection")
+        and target.get("resource") == "pods"
+        and not target.get("subresource")
+        and entry["stage"] == "ResponseComplete"
+    )
+
+
+def _answer_uid(entry: Json) -> str:
+    return str((entry.get("responseObject") or {}).get("metadata", {}).get("uid", ""))
+
+
+def _call(entry: Json) -> Call:
+    target = entry.get("objectRef", {})
+    parts = (target.get("resource", ""), target.get("subresource", ""))
+    return Call(
+        verb=entry["verb"],
+        resource="/".join(part for part in parts if part),
+        namespace=target.get("namespace", ""),
+        name=target.get("name", ""),
+        code=entry.get("responseStatus", {}).get("code", 0),
+        uri=entry["requestURI"],
+        stamp=entry["stageTimestamp"],
+    )
+
+
+def _describe(change: Change) -> str:
+    match change.now:
+        case None:
+            return f"{change.name} is gone"
+        case Pod() as pod:
+            ending = " terminating" if pod.is_terminating else ""
+            return f"{pod.name} {pod.revision} {'ready' if pod.is_ready else 'not ready'}{ending}"
+        case Set() as found:
+            return (
+                f"{found.name} generation {found.generation} observed {found.observed}"
+                f" ready {found.ready_replicas}/{found.replicas} update {found.update_revision}"
+            )
+
+
+def _b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _end(prefix: str) -> str:
+    # The first key after all that start with the prefix, which ends in a slash.
+    return prefix[:-1] + "0"

@@ -1,0 +1,377 @@
+"""A kubelet for pods without nodes: binds them, writes their status, ends them when deleted.
+
+How a pod behaves is chosen by a function of the test, asked once when the pod first appears and
+once more when it is deleted. `make_unready` and `make_ready` change a living pod.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from enum import Enum, auto
+from types import TracebackType
+from typing import Final, Self, assert_never
+
+import aiohttp
+
+from tests.world.api import PODS, REOPEN_PAUSE, Api, ApiError, Event, Json, Relisted
+from tests.world.plane import KUBELET, ControlPlane
+
+NODE: Final = "world-node"
+# Requests in flight at once. More only makes the API server and this process fight for two cores.
+PARALLEL_CALLS: Final = 32
+
+
+class Kind(Enum):
+    """What becomes of a pod once it is bound."""
+
+    NORMAL = auto()
+    """Running, and ready after a while."""
+    NEVER_READY = auto()
+    """Running, its container started, never ready."""
+    CRASH_LOOP = auto()
+    """Running, its container waiting in CrashLoopBackOff, restarts counted up."""
+    GATE_CLOSED = auto()
+    """Containers ready, but a readiness gate keeps the condition Ready false."""
+    NO_STATUSES = auto()
+    """Condition Ready true without any container status: a claim without proof."""
+    FLAPPING = auto()
+    """Ready and not ready in turn."""
+    PENDING = auto()
+    """Never bound to a node."""
+    FAILED = auto()
+    """Phase Failed, as after an eviction by the node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviour:
+    """How one pod behaves."""
+
+    kind: Kind = Kind.NORMAL
+    ready_after: timedelta = timedelta(milliseconds=100)
+    """From first sight until ready (or until the trouble of `kind` shows)."""
+    terminates_after: timedelta = timedelta(milliseconds=50)
+    """From the deletion's first sight until the pod is gone."""
+    period: timedelta = timedelta(seconds=1)
+    """Between two flaps or two crashes."""
+
+
+NORMAL: Final = Behaviour()
+Choose = Callable[[Json], Behaviour]
+
+
+def always(behaviour: Behaviour = NORMAL) -> Choose:
+    """Return a choice that gives each pod the same behaviour."""
+    return lambda _pod: behaviour
+
+
+def by_image(table: dict[str, Behaviour], otherwise: Behaviour = NORMAL) -> Choose:
+    """Return a choice by the image of the first container."""
+    return lambda pod: table.get(image_of(pod), otherwise)
+
+
+def image_of(pod: Json) -> str:
+    """Return the image of a pod's first container."""
+    image: str = pod["spec"]["containers"][0]["image"]
+    return image
+
+
+@dataclass(slots=True)
+class _Seat:
+    """One pod's place: its newest object and the tasks that play it."""
+
+    pod: Json
+    ip: str
+    script: asyncio.Task[None] | None = None
+    is_ending: bool = False
+    restarts: int = 0
+    started: str = field(default_factory=lambda: _timestamp())
+
+    @property
+    def name(self) -> str:
+        return str(self.pod["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.pod["metadata"]["namespace"])
+
+    @property
+    def uid(self) -> str:
+        return str(self.pod["metadata"]["uid"])
+
+
+class Kubelet:
+    """Plays every pod of a namespace (or of all, with an empty name). Use with `async with`."""
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        namespace: str = "",
+        choose: Choose | None = None,
+        *,
+        parallel: int = PARALLEL_CALLS,
+    ) -> None:
+        self.namespace = namespace
+        self.choose: Choose = choose or always()
+        self.api: Api = plane.api(plane.tokens[KUBELET])
+        self._seats: dict[str, _Seat] = {}
+        self._slots = asyncio.Semaphore(parallel)
+        self._tasks = asyncio.TaskGroup()
+        self._watch: asyncio.Task[None] | None = None
+        self._addresses = 0
+        self._is_frozen = False
+
+    async def __aenter__(self) -> Self:
+        await self.api.__aenter__()
+        await self._tasks.__aenter__()
+        self._watch = self._tasks.create_task(self._follow(), name="kubelet-watch")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self._watch is not None:
+                self._watch.cancel()
+            for seat in self._seats.values():
+                if seat.script is not None:
+                    seat.script.cancel()
+            await self._tasks.__aexit__(kind, error, trace)
+        finally:
+            await self.api.__aexit__(kind, error, trace)
+
+    async def make_unready(self, name: str) -> None:
+        """Take a living pod's readiness away; it stays so until `make_ready`."""
+        seat = self._seat(name)
+        await self._stop_script(seat)
+        await self._write(seat, _status(seat, is_ready=False))
+
+    async def make_ready(self, name: str) -> None:
+        """Make a living pod ready, whatever its behaviour was."""
+        seat = self._seat(name)
+        await self._stop_script(seat)
+        await self._write(seat, _status(seat, is_ready=True))
+
+    async def crash(self, name: str) -> None:
+        """Put a living pod into a crash loop; it stays so until `make_ready`."""
+        seat = self._seat(name)
+        await self._stop_script(seat)
+        seat.restarts += 1
+        await self._write(seat, _crash_status(seat))
+
+    @contextmanager
+    def choosing(self, choose: Choose) -> Iterator[None]:
+        """Use another choice inside a block."""
+        before, self.choose = self.choose, choose
+        try:
+            yield
+        finally:
+            self.choose = before
+
+    def _seat(self, name: str) -> _Seat:
+        for seat in self._seats.values():
+            if seat.name == name and not seat.is_ending:
+                return seat
+        raise LookupError(f"no living pod {name} has been seen")
+
+    # Watching
+
+    async def _follow(self) -> None:
+        async for event in self.api.follow(PODS, self.namespace):
+            match event:
+                case Relisted(items=items):
+                    present = {pod["metadata"]["uid"] for pod in items}
+                    for uid in self._seats.keys() - present:
+                        await self._forget(uid)
+                    for pod in items:
+                        await self._see(pod)
+                case Event("DELETED"):
+                    await self._forget(event.object["metadata"]["uid"])
+                case _:
+                    await self._see(event.object)
+
+    async def _see(self, pod: Json) -> None:
+        uid = pod["metadata"]["uid"]
+        seat = self._seats.get(uid)
+        if seat is None:
+            seat = self._seats[uid] = _Seat(pod, self._next_address())
+            if "deletionTimestamp" not in pod["metadata"]:
+                seat.script = self._tasks.create_task(
+                    self._play(seat, self.choose(pod)), name=f"kubelet-play-{seat.name}"
+                )
+        seat.pod = pod
+        if "deletionTimestamp" in pod["metadata"] and not seat.is_ending:
+            seat.is_ending = True
+            ending = self._end(seat, self.choose(pod).terminates_after, seat.script)
+            seat.script = self._tasks.create_task(ending, name=f"kubelet-end-{seat.name}")
+
+    async def _forget(self, uid: str) -> None:
+        seat = self._seats.pop(uid, None)
+        if seat is not None:
+            await self._stop_script(seat)
+
+    async def _stop_script(self, seat: _Seat) -> None:
+        script, seat.script = seat.script, None
+        if script is not None and script is not asyncio.current_task():
+            script.cancel()
+            await asyncio.wait([script])
+
+    def _next_address(self) -> str:
+        self._addresses += 1
+        high, low = divmod(self._addresses, 256)
+        return f"10.{1 + high // 256}.{high % 256}.{low}"
+
+    # Playing
+
+    async def _play(self, seat: _Seat, behaviour: Behaviour) -> None:
+        if behaviour.kind is Kind.PENDING:
+            return
+        if not seat.pod["spec"].get("nodeName"):
+            await self._bind(seat)
+        if behaviour.ready_after:
+            await self._write(seat, _status(seat, is_ready=False))
+            await asyncio.sleep(behaviour.ready_after.total_seconds())
+        match behaviour.kind:
+            case Kind.NORMAL:
+                await self._write(seat, _status(seat, is_ready=True))
+            case Kind.NEVER_READY:
+                await self._write(seat, _status(seat, is_ready=False))
+            case Kind.CRASH_LOOP:
+                await self._crash_for_ever(seat, behaviour.period)
+            case Kind.GATE_CLOSED:
+                await self._write(seat, _gate_status(seat))
+            case Kind.NO_STATUSES:
+                await self._write(seat, _status(seat, is_ready=True) | {"containerStatuses": []})
+            case Kind.FLAPPING:
+                await self._flap_for_ever(seat, behaviour.period)
+            case Kind.FAILED:
+                await self._write(seat, _failed_status(seat))
+            case _:
+                assert_never(behaviour.kind)
+
+    async def _crash_for_ever(self, seat: _Seat, period: timedelta) -> None:
+        while True:
+            seat.restarts += 1
+            await self._write(seat, _crash_status(seat))
+            await asyncio.sleep(period.total_seconds())
+
+    async def _flap_for_ever(self, seat: _Seat, period: timedelta) -> None:
+        is_ready = True
+        while True:
+            await self._write(seat, _status(seat, is_ready=is_ready))
+            is_ready = not is_ready
+            await asyncio.sleep(period.total_seconds())
+
+    async def _end(self, seat: _Seat, after: timedelta, script: asyncio.Task[None] | None) -> None:
+        if script is not None:
+            script.cancel()
+            await asyncio.wait([script])
+        await asyncio.sleep(after.total_seconds())
+        path = PODS.path(seat.namespace, seat.name)
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": seat.uid}}
+        await self._call("DELETE", path, options)
+
+    # Writing
+
+    async def _bind(self, seat: _Seat) -> None:
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": seat.name},
+            "target": {"kind": "Node", "name": NODE},
+        }
+        await self._call("POST", PODS.path(seat.namespace, seat.name, "binding"), binding)
+
+    async def _write(self, seat: _Seat, status: Json) -> None:
+        patch = {"metadata": {"uid": seat.uid}, "status": status}
+        await self._call("PATCH", PODS.path(seat.namespace, seat.name, "status"), patch)
+
+    async def _call(self, method: str, path: str, body: Json) -> None:
+        """Send until answered; a pod that is gone, or another of its name, needs nothing more."""
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        while True:
+            try:
+                async with self._slots:
+                    await self.api.call(method, path, body=body, content_type=kind)
+            except ApiError as refused:
+                if refused.status in (404, 409):
+                    return
+                if refused.status not in (401, 403, 429) and refused.status < 500:
+                    raise
+            except (aiohttp.ClientError, TimeoutError):
+                pass  # the API server is away
+            else:
+                return
+            await asyncio.sleep(REOPEN_PAUSE.total_seconds())
+
+
+def slow_to_end(after: timedelta, base: Behaviour = NORMAL) -> Behaviour:
+    """Return a behaviour whose pods take long to terminate."""
+    return replace(base, terminates_after=after)
+
+
+def _status(seat: _Seat, *, is_ready: bool) -> Json:
+    running = {"running": {"startedAt": seat.started}}
+    return _whole_status(seat, is_ready=is_ready, are_containers_ready=is_ready, state=running)
+
+
+def _gate_status(seat: _Seat) -> Json:
+    running = {"running": {"startedAt": seat.started}}
+    return _whole_status(seat, is_ready=False, are_containers_ready=True, state=running)
+
+
+def _crash_status(seat: _Seat) -> Json:
+    waiting = {
+        "waiting": {
+            "reason": "CrashLoopBackOff",
+            "message": "back-off 10s restarting failed container",
+        }
+    }
+    return _whole_status(seat, is_ready=False, are_containers_ready=False, state=waiting)
+
+
+def _failed_status(seat: _Seat) -> Json:
+    ended = {"terminated": {"exitCode": 137, "reason": "Error"}}
+    status = _whole_status(seat, is_ready=False, are_containers_ready=False, state=ended)
+    return status | {"phase": "Failed", "reason": "Evicted"}
+
+
+def _whole_status(seat: _Seat, *, is_ready: bool, are_containers_ready: bool, state: Json) -> Json:
+    now = _timestamp()
+    flags = {
+        "PodScheduled": True,
+        "Initialized": True,
+        "ContainersReady": are_containers_ready,
+        "Ready": is_ready,
+    }
+    return {
+        "phase": "Running",
+        "hostIP": "127.0.0.1",
+        "podIP": seat.ip,
+        "podIPs": [{"ip": seat.ip}],
+        "startTime": seat.started,
+        "conditions": [
+            {"type": kind, "status": "True" if flag else "False", "lastTransitionTime": now}
+            for kind, flag in flags.items()
+        ],
+        "containerStatuses": [
+            {
+                "name": container["name"],
+                "image": container["image"],
+                "imageID": container["image"],
+                "ready": are_containers_ready,
+                "started": are_containers_ready,
+                "restartCount": seat.restarts,
+                "state": state,
+            }
+            for container in seat.pod["spec"]["containers"]
+        ],
+    }
+
+
+def _timestamp() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

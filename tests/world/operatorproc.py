@@ -1,0 +1,176 @@
+"""The operator as a process of its own: start, stop, pause, kill, and read what it shows."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import aiohttp
+
+from tests.world.childproc import Child, free_ports
+
+OPERATOR: Final = (sys.executable, "-m", "rollout_operator")
+READY_LIMIT: Final = timedelta(seconds=30)
+READY_POLL: Final = timedelta(milliseconds=20)
+# What a pod gets as `terminationGracePeriodSeconds`.
+END_LIMIT: Final = timedelta(seconds=30)
+CALL_LIMIT: Final = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How to start the operator."""
+
+    folder: Path
+    """For its output and kubeconfig."""
+    url: str
+    """Of the API server, or of the proxy before it."""
+    kubeconfig: Path
+    namespace: str
+    flags: Sequence[str] = ()
+    command: Sequence[str] = OPERATOR
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Added to the environment of the tests."""
+
+
+class OperatorProcess:
+    """One operator at a time; after its end it can be started again, on the same port."""
+
+    def __init__(self, launch: Launch, name: str = "operator") -> None:
+        self.launch = launch
+        self.name = name
+        self.port = free_ports(1)[0]
+        self.log = launch.folder / f"{name}-{self.port}.log"
+        self.started_at = 0.0
+        self._child: Child | None = None
+        self._client: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start it; `wait_ready` is the caller's."""
+        self._client = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=CALL_LIMIT.total_seconds())
+        )
+        self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.is_running:
+            self.kill()
+        if self._client is not None:
+            await self._client.close()
+
+    # Life
+
+    def start(self) -> None:
+        """Start the process. It must not be running."""
+        if self.is_running:
+            raise RuntimeError(f"{self.name} runs already")
+        launch = self.launch
+        flags = [
+            f"-kubernetes.api-url={launch.url}",
+            f"-kubernetes.config-file={launch.kubeconfig}",
+            f"-kubernetes.namespace={launch.namespace}",
+            f"-server.port={self.port}",
+            *launch.flags,
+        ]
+        self.started_at = time.monotonic()
+        self._child = Child(
+            self.name, [*launch.command, *flags], self.log, {**os.environ, **launch.env}
+        )
+
+    async def wait_ready(self, limit: timedelta = READY_LIMIT) -> timedelta:
+        """Wait until `/ready` says yes and return the time since the start."""
+        try:
+            async with asyncio.timeout(limit.total_seconds()):
+                while not await self.is_ready():
+                    if not self.is_running:
+                        raise RuntimeError(
+                            f"{self.name} ended with {self.child.exit_code}\n{self.child.tail()}"
+                        )
+                    await asyncio.sleep(READY_POLL.total_seconds())
+        except TimeoutError as late:
+            raise TimeoutError(
+                f"{self.name} is not ready after {limit}\n{self.child.tail()}"
+            ) from late
+        return timedelta(seconds=time.monotonic() - self.started_at)
+
+    def kill(self) -> None:
+        """End it without a chance to clean up (SIGKILL)."""
+        self.child.kill()
+
+    async def terminate(self, limit: timedelta = END_LIMIT) -> int:
+        """Ask it to end (SIGTERM) and return its exit code. Raises TimeoutError."""
+        self.child.send(signal.SIGTERM)
+        return await self.child.wait(limit)
+
+    def pause(self) -> None:
+        """Stop it where it is (SIGSTOP), as a starved or swapped-out process would."""
+        self.child.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused process go on (SIGCONT)."""
+        self.child.send(signal.SIGCONT)
+
+    async def wait_end(self, limit: timedelta = END_LIMIT) -> int:
+        """Wait until it ends by itself and return its exit code. Raises TimeoutError."""
+        return await self.child.wait(limit)
+
+    # Looks
+
+    @property
+    def child(self) -> Child:
+        """Return the process of the last start."""
+        if self._child is None:
+            raise RuntimeError(f"{self.name} was never started")
+        return self._child
+
+    @property
+    def is_running(self) -> bool:
+        """Say whether the process exists (a paused one does)."""
+        return self._child is not None and self._child.exit_code is None
+
+    async def is_ready(self) -> bool:
+        """Say whether `/ready` answers 200."""
+        try:
+            status, _ = await self.fetch("/ready")
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+        return status == 200
+
+    async def fetch(self, path: str) -> tuple[int, str]:
+        """Return status and text of a page of the admin port. Raises aiohttp.ClientError."""
+        if self._client is None:
+            raise RuntimeError("use `async with OperatorProcess(...)`")
+        async with self._client.get(f"http://127.0.0.1:{self.port}{path}") as answer:
+            return answer.status, await answer.text()
+
+    async def metrics(self) -> str:
+        """Return the metrics page. Raises aiohttp.ClientError."""
+        return (await self.fetch("/metrics"))[1]
+
+    def log_lines(self) -> list[str]:
+        """Return all it printed, over all its starts."""
+        return self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+
+    def resident_kib(self) -> int:
+        """Return its resident memory in KiB."""
+        status = Path(f"/proc/{self.child.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1])
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time it has used, user and system."""
+        fields = Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,92 @@
+"""One test's part of the world: a namespace with its kubelet, its judge and its operators."""
+
+import secrets
+from contextlib import AsyncExitStack, suppress
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.world.api import NAMESPACES, PODS, STATEFULSETS, Api, ApiError
+from tests.world.judge import Judge
+from tests.world.kubelet import Choose, Kubelet
+from tests.world.manifests import ACCOUNT, grant_shipped_role
+from tests.world.operatorproc import OPERATOR, Launch, OperatorProcess
+from tests.world.plane import ControlPlane
+from tests.world.proxy import FaultProxy
+from tests.world.sets import Zone, create_zones, wait_ready
+
+NO_GRACE: Final = timedelta(0)
+
+
+class World:
+    """A namespace of its own with everything that plays in it. Use with `async with`."""
+
+    def __init__(self, plane: ControlPlane, folder: Path, choose: Choose | None = None) -> None:
+        self.plane = plane
+        self.folder = folder
+        self.namespace = f"test-{secrets.token_hex(4)}"
+        self.user = f"system:serviceaccount:{self.namespace}:{ACCOUNT}"
+        self.token = ""
+        """The operator's, from the ServiceAccount of the shipped manifests."""
+        self.api: Api = plane.api()
+        self.kubelet = Kubelet(plane, self.namespace, choose)
+        self.judge = Judge(plane, self.namespace, self.user)
+        self.proxy = FaultProxy(plane)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.api)
+            await self.plane.create_namespace(self.api, self.namespace)
+            stack.push_async_callback(self._clear)
+            await grant_shipped_role(self.api, self.namespace)
+            self.token = await self.plane.fetch_token(self.api, self.namespace, ACCOUNT)
+            for part in (self.kubelet, self.judge, self.proxy):
+                await stack.enter_async_context(part)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def create(self, *zones: Zone) -> list[str]:
+        """Create zones, wait until they are ready, and return their names."""
+        names = await create_zones(self.api, self.namespace, zones)
+        await wait_ready(self.api, self.namespace, names)
+        return names
+
+    def launch(self, *flags: str, url: str = "", is_through_proxy: bool = False) -> Launch:
+        """Return how to start an operator here, under the shipped Role."""
+        url = url or (self.proxy.url if is_through_proxy else self.plane.url)
+        name = f"operator-{secrets.token_hex(2)}.conf"
+        config = self.plane.kubeconfig(self.folder / name, self.token, url=url)
+        return Launch(
+            folder=self.folder,
+            url=url,
+            kubeconfig=config,
+            namespace=self.namespace,
+            flags=flags,
+            command=OPERATOR,
+        )
+
+    async def operator(self, *flags: str, is_through_proxy: bool = False) -> OperatorProcess:
+        """Start an operator and wait until it is ready; it is killed when the world ends."""
+        launch = self.launch(*flags, is_through_proxy=is_through_proxy)
+        process = await self._stack.enter_async_context(OperatorProcess(launch))
+        await process.wait_ready()
+        return process
+
+    async def _clear(self) -> None:
+        """Remove what would keep the controllers busy; nobody waits for the namespace's end."""
+        with suppress(ApiError):
+            for resource, grace in ((STATEFULSETS, None), (PODS, NO_GRACE)):
+                await self.api.delete(
+                    resource, self.namespace, grace=grace, propagation="Background"
+                )
+            await self.api.delete(NAMESPACES, "", self.namespace)

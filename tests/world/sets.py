@@ -1,0 +1,341 @@
+"""StatefulSets of rollout groups: builders, changes, and waits for a named condition.
+
+Every wait watches; none sleeps. A wait that ends in vain says what the world looks like.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from tests.world.api import PODS, STATEFULSETS, Api, Event, Json, Relisted, Resource
+
+GROUP: Final = "rollout-group"
+MAX_UNAVAILABLE: Final = "rollout-max-unavailable"
+PAUSED: Final = "grafana.com/rollout-paused"
+REVISION: Final = "controller-revision-hash"
+WAIT_LIMIT: Final = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zone:
+    """What a test says about one StatefulSet; the rest is the same everywhere."""
+
+    name: str
+    group: str | None = "ingester"
+    replicas: int | None = 3
+    """None leaves the field out, which means 1."""
+    max_unavailable: str | int | None = None
+    image: str = "v1"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    pod_management: str = "Parallel"
+    strategy: str = "OnDelete"
+    first_ordinal: int = 0
+    min_ready: timedelta = timedelta(0)
+    node: str = ""
+    """Bound from the start: saves the kubelet a call per pod in large worlds."""
+
+
+def statefulset(zone: Zone) -> Json:
+    """Return the StatefulSet of a zone as the API takes it."""
+    labels = {"name": zone.name}
+    annotations = dict(zone.annotations)
+    if zone.max_unavailable is not None:
+        annotations[MAX_UNAVAILABLE] = str(zone.max_unavailable)
+    spec: Json = {
+        "serviceName": zone.name,
+        "podManagementPolicy": zone.pod_management,
+        "updateStrategy": {"type": zone.strategy},
+        "minReadySeconds": int(zone.min_ready.total_seconds()),
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {
+                "containers": [{"name": "app", "image": zone.image}],
+                "enableServiceLinks": False,
+                "automountServiceAccountToken": False,
+            },
+        },
+    }
+    if zone.replicas is not None:
+        spec["replicas"] = zone.replicas
+    if zone.first_ordinal:
+        spec["ordinals"] = {"start": zone.first_ordinal}
+    if zone.node:
+        spec["template"]["spec"]["nodeName"] = zone.node
+    group = {} if zone.group is None else {GROUP: zone.group}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {
+            "name": zone.name,
+            "labels": {**labels, **group, **zone.labels},
+            "annotations": annotations,
+        },
+        "spec": spec,
+    }
+
+
+def three_zones(
+    group: str = "ingester",
+    *,
+    replicas: int = 3,
+    max_unavailable: str | int | None = None,
+    image: str = "v1",
+    pod_management: str = "Parallel",
+) -> tuple[Zone, ...]:
+    """Return the zones a, b and c of a group."""
+    return tuple(
+        Zone(
+            name=f"{group}-zone-{letter}",
+            group=group,
+            replicas=replicas,
+            max_unavailable=max_unavailable,
+            image=image,
+            pod_management=pod_management,
+        )
+        for letter in "abc"
+    )
+
+
+async def create_zones(api: Api, namespace: str, zones: Iterable[Zone]) -> list[str]:
+    """Create the StatefulSets and return their names."""
+    names = []
+    for zone in zones:
+        await api.create(STATEFULSETS, namespace, statefulset(zone))
+        names.append(zone.name)
+    return names
+
+
+async def set_image(api: Api, namespace: str, names: Iterable[str], image: str) -> None:
+    """Change the template of each set, which makes a new revision."""
+    template = {"spec": {"containers": [{"name": "app", "image": image}]}}
+    for name in names:
+        patch = {"spec": {"template": template}}
+        await api.patch(STATEFULSETS, namespace, name, patch, kind="strategic")
+
+
+async def set_replicas(api: Api, namespace: str, name: str, replicas: int) -> None:
+    """Change the wanted number of pods of a set."""
+    await api.patch(STATEFULSETS, namespace, name, {"spec": {"replicas": replicas}})
+
+
+async def annotate(api: Api, namespace: str, name: str, **changes: str | None) -> None:
+    """Set annotations of a set by key, or remove them with None (use `**{"a/b": "c"}`)."""
+    await api.patch(STATEFULSETS, namespace, name, {"metadata": {"annotations": changes}})
+
+
+async def label(api: Api, namespace: str, name: str, **changes: str | None) -> None:
+    """Set labels of a set by key, or remove them with None."""
+    await api.patch(STATEFULSETS, namespace, name, {"metadata": {"labels": changes}})
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """StatefulSets and pods of a namespace by name, as watches brought them."""
+
+    sets: dict[str, Json] = field(default_factory=dict)
+    pods: dict[str, Json] = field(default_factory=dict)
+
+    def pods_of(self, name: str) -> list[Json]:
+        """Return the pods that a set owns."""
+        owner = self.sets[name]["metadata"]["uid"] if name in self.sets else None
+        return [
+            pod
+            for pod in self.pods.values()
+            for reference in pod["metadata"].get("ownerReferences", ())
+            if reference["uid"] == owner
+        ]
+
+    def describe(self) -> str:
+        """Return the state as text: a line a set, a line a pod."""
+        lines = [
+            f"{name}: generation {one['metadata']['generation']}, wants"
+            f" {one['spec'].get('replicas')}, status"
+            f" { {key: value for key, value in one['status'].items() if key != 'conditions'} }"
+            for name, one in sorted(self.sets.items())
+        ]
+        lines += [f"  {describe_pod(pod)}" for _, pod in sorted(self.pods.items())]
+        return "\n".join(lines)
+
+
+Missing = str
+"""What a condition still lacks, in words; empty when it holds."""
+Check = Callable[[Snapshot], Missing]
+
+
+async def wait_until(
+    api: Api, namespace: str, check: Check, limit: timedelta = WAIT_LIMIT
+) -> Snapshot:
+    """Watch until `check` finds nothing missing and return that state.
+
+    Raises TimeoutError with what is missing and the present state.
+    """
+    snapshot = Snapshot()
+    queue: asyncio.Queue[tuple[Resource, Event]] = asyncio.Queue()
+    missing = "nothing was seen"
+    try:
+        async with asyncio.timeout(limit.total_seconds()), asyncio.TaskGroup() as tasks:
+            watches = [
+                tasks.create_task(_feed(api, kind, namespace, queue), name=f"wait-{kind.plural}")
+                for kind in (STATEFULSETS, PODS)
+            ]
+            while True:
+                kind, event = await queue.get()
+                _take(snapshot.sets if kind is STATEFULSETS else snapshot.pods, event)
+                missing = check(snapshot) if queue.empty() else missing
+                if not missing:
+                    break
+            for watch in watches:
+                watch.cancel()
+    except TimeoutError as late:
+        raise TimeoutError(f"after {limit}: {missing}\n{snapshot.describe()}") from late
+    return snapshot
+
+
+async def wait_ready(
+    api: Api, namespace: str, names: Sequence[str], limit: timedelta = WAIT_LIMIT
+) -> Snapshot:
+    """Wait until each set has all its pods ready and its status says so."""
+    return await wait_until(
+        api, namespace, lambda now: _first(missing_ready(now, name) for name in names), limit
+    )
+
+
+async def wait_rolled(
+    api: Api, namespace: str, names: Sequence[str], limit: timedelta = WAIT_LIMIT
+) -> Snapshot:
+    """Wait until each set is ready, wholly on its update revision, and its status says so."""
+    return await wait_until(
+        api, namespace, lambda now: _first(missing_rolled(now, name) for name in names), limit
+    )
+
+
+async def wait_adopted(
+    api: Api, namespace: str, names: Sequence[str], limit: timedelta = WAIT_LIMIT
+) -> Snapshot:
+    """Wait until each set is rolled and its status names the update revision as the current."""
+    return await wait_until(
+        api, namespace, lambda now: _first(missing_adopted(now, name) for name in names), limit
+    )
+
+
+async def wait_pod(
+    api: Api,
+    namespace: str,
+    name: str,
+    what: str,
+    holds: Callable[[Json], bool],
+    limit: timedelta = WAIT_LIMIT,
+) -> Json:
+    """Wait until a pod exists of which `holds` is true and return it."""
+
+    def check(now: Snapshot) -> Missing:
+        pod = now.pods.get(name)
+        return "" if pod is not None and holds(pod) else f"{name} is not {what}"
+
+    return (await wait_until(api, namespace, check, limit)).pods[name]
+
+
+def missing_ready(now: Snapshot, name: str) -> Missing:
+    """Return what a set lacks to be ready and reported so."""
+    found = now.sets.get(name)
+    if found is None:
+        return f"{name} does not exist"
+    wanted = found["spec"].get("replicas", 1)
+    status = found["status"]
+    if status.get("observedGeneration") != found["metadata"]["generation"]:
+        return f"{name}: its status is behind"
+    if status.get("replicas", 0) != wanted or status.get("availableReplicas", 0) != wanted:
+        return (
+            f"{name}: {status.get('replicas', 0)} pods, {status.get('availableReplicas', 0)}"
+            f" available, wants {wanted}"
+        )
+    unready = [describe_pod(pod) for pod in now.pods_of(name) if not is_ready(pod)]
+    if unready or len(now.pods_of(name)) != wanted:
+        return f"{name}: not ready: {unready or 'pods are missing'}"
+    return ""
+
+
+def missing_rolled(now: Snapshot, name: str) -> Missing:
+    """Return what a set lacks to be rolled out: ready, and each pod on the update revision."""
+    missing = missing_ready(now, name)
+    if missing:
+        return missing
+    status = now.sets[name]["status"]
+    outdated = [
+        pod["metadata"]["name"]
+        for pod in now.pods_of(name)
+        if pod["metadata"]["labels"].get(REVISION) != status["updateRevision"]
+    ]
+    return f"{name}: outdated: {sorted(outdated)}" if outdated else ""
+
+
+def missing_adopted(now: Snapshot, name: str) -> Missing:
+    """Return what a set lacks to be rolled out with its current revision moved on."""
+    missing = missing_rolled(now, name)
+    if missing:
+        return missing
+    status = now.sets[name]["status"]
+    current, update = status["currentRevision"], status["updateRevision"]
+    return "" if current == update else f"{name}: current revision {current}, update {update}"
+
+
+def is_ready(pod: Json) -> bool:
+    """Say whether a pod is running, not terminating, and ready in every container."""
+    status = pod["status"]
+    statuses = status.get("containerStatuses", [])
+    return (
+        status.get("phase") == "Running"
+        and "deletionTimestamp" not in pod["metadata"]
+        and condition(pod, "Ready") == "True"
+        and len(statuses) == len(pod["spec"]["containers"])
+        and all(each["ready"] and "running" in each.get("state", {}) for each in statuses)
+    )
+
+
+def condition(pod: Json, kind: str) -> str:
+    """Return the status of a condition, empty if it has none."""
+    for each in pod["status"].get("conditions", ()):
+        if each["type"] == kind:
+            return str(each["status"])
+    return ""
+
+
+def describe_pod(pod: Json) -> str:
+    """Return one line about a pod."""
+    status = pod["status"]
+    states = [
+        f"{'ready' if each['ready'] else 'not ready'}/{'/'.join(each.get('state', {}))}"
+        f"/{each['restartCount']} restarts"
+        for each in status.get("containerStatuses", ())
+    ]
+    ending = " terminating" if "deletionTimestamp" in pod["metadata"] else ""
+    return (
+        f"{pod['metadata']['name']} {pod['metadata'].get('labels', {}).get(REVISION)}"
+        f" {status.get('phase')} Ready={condition(pod, 'Ready')}{ending} {states}"
+    )
+
+
+def _first(texts: Iterable[Missing]) -> Missing:
+    return next((text for text in texts if text), "")
+
+
+async def _feed(
+    api: Api, kind: Resource, namespace: str, queue: asyncio.Queue[tuple[Resource, Event]]
+) -> None:
+    async for event in api.follow(kind, namespace):
+        queue.put_nowait((kind, event))
+
+
+def _take(objects: dict[str, Json], event: Event) -> None:
+    match event:
+        case Relisted(items=items):
+            objects.clear()
+            objects.update({item["metadata"]["name"]: item for item in items})
+        case Event("DELETED"):
+            objects.pop(event.object["metadata"]["name"], None)
+        case _:
+            objects[event.object["metadata"]["name"]] = event.object
