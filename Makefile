@@ -34,7 +34,7 @@ $(READY): pyproject.toml requirements-dev.lock
 lint: $(READY) ## formatting, lint rules and types
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
-	$(PY) -m mypy --strict rollout_operator tests
+	$(PY) -m mypy --strict rollout_operator tests benchmarks
 
 # Built once and kept in the user's cache folder. Where there is no Go to build it with, a package
 # brings it: 75 MB, hence not among the others.
@@ -56,7 +56,7 @@ format: $(READY) ## format and mend what can be mended by rule
 demo: controlplane ## watch a rollout over three zones on a real control plane
 	@$(PY) -m tests.demo $(ARGS)
 
-bench: $(READY) ## one JSON line a benchmark
+bench: controlplane ## one JSON line a benchmark
 	@$(PY) -m benchmarks $(ARGS)
 
 # Keeps the versions that still fit. Newer ones: make lock LOCK_ARGS=--upgrade

@@ -149,16 +149,6 @@ VALIDATION_AGENTS: Final = Flag(
     group=_VALIDATION,
     help="User agents that are not checked: regular expressions (RE2), separated by commas.",
 )
-READY_TIME_TIMEOUT: Final = Flag(
-    name="zpdb.pod-ready-annotation-patch-timeout",
-    kind=DURATION,
-    default=timedelta(seconds=5),
-    group=_BUDGETS,
-    help="Without effect, and accepted because charts always give it: no annotation with the time"
-    " of readiness is written to pods. Must be positive.",
-)
-
-
 # Known so that giving them is told apart from a slip of the pen.
 _LATER_BY_GROUP: Final[dict[tuple[str, str], tuple[tuple[str, Kind[Any], object, str], ...]]] = {
     (_WEBHOOKS, "webhooks"): (
@@ -188,6 +178,14 @@ _LATER_BY_GROUP: Final[dict[tuple[str, str], tuple[tuple[str, Kind[Any], object,
             "Name of that ConfigMap.",
         ),
     ),
+    (_BUDGETS, "disruption budgets"): (
+        (
+            "zpdb.pod-ready-annotation-patch-timeout",
+            DURATION,
+            timedelta(seconds=5),
+            "Time of one patch of a pod.",
+        ),
+    ),
     (_PODS, "calls to pods"): (
         ("pods.client-timeout", DURATION, timedelta(seconds=5), "Time of one request to a pod."),
         ("kubernetes.cluster-domain", TEXT, "cluster.local.", "DNS domain of the cluster."),
@@ -209,7 +207,6 @@ FLAGS: Final[tuple[Flag[Any], ...]] = (
     VALIDATION_SOFT,
     VALIDATION_PATHS,
     VALIDATION_AGENTS,
-    READY_TIME_TIMEOUT,
     *(
         Flag(name=name, kind=kind, default=default, help=help, group=group, feature=feature)
         for (group, feature), rows in _LATER_BY_GROUP.items()
@@ -239,8 +236,6 @@ class Config:
     cluster_validation_excluded_user_agents: tuple[str, ...] = VALIDATION_AGENTS.default
     leftovers: tuple[str, ...] = ()
     """Words after the flags, which mean nothing."""
-    without_effect: tuple[str, ...] = ()
-    """Names of flags that were given and change nothing, with their dash."""
 
     @classmethod
     def from_args(cls, argv: Sequence[str]) -> Self:
@@ -268,7 +263,6 @@ class Config:
             cluster_validation_excluded_paths=words.value(VALIDATION_PATHS),
             cluster_validation_excluded_user_agents=words.value(VALIDATION_AGENTS),
             leftovers=words.leftovers,
-            without_effect=(f"-{READY_TIME_TIMEOUT.name}",) * words.has(READY_TIME_TIMEOUT),
         )
 
 
@@ -333,10 +327,9 @@ def _check_api_server(words: Words) -> Iterator[str]:
 
 
 def _check_spans(words: Words) -> Iterator[str]:
-    for flag in (READY_TIME_TIMEOUT, RECONCILE_INTERVAL):
-        span = words.value(flag)
-        if span <= timedelta(0):
-            yield f"-{flag.name} must be positive: {format_duration(span)}"
+    span = words.value(RECONCILE_INTERVAL)
+    if span <= timedelta(0):
+        yield f"-{RECONCILE_INTERVAL.name} must be positive: {format_duration(span)}"
     span = words.value(CLIENT_TIMEOUT)
     if span < timedelta(0):
         yield f"-{CLIENT_TIMEOUT.name} must not be negative: {format_duration(span)}"

@@ -49,7 +49,6 @@ def test_only_the_namespace_is_needed() -> None:
         cluster_validation_excluded_paths=(),
         cluster_validation_excluded_user_agents=(),
         leftovers=(),
-        without_effect=(),
     )
 
 
@@ -169,9 +168,10 @@ def test_help_and_bad_words_are_told_apart() -> None:
             id="FLAG-16 not a number",
         ),
         pytest.param(
-            [IN_NAMESPACE, "-zpdb.pod-ready-annotation-patch-timeout=0"],
-            "-zpdb.pod-ready-annotation-patch-timeout must be positive: 0s",
-            id="FLAG-39 zero",
+            [IN_NAMESPACE, "-zpdb.pod-ready-annotation-patch-timeout=5s"],
+            "-zpdb.pod-ready-annotation-patch-timeout: disruption budgets are not part of this"
+            " version",
+            id="FLAG-39 of a later feature",
         ),
         pytest.param(
             [IN_NAMESPACE, "-reconcile.interval=0"],
@@ -245,13 +245,12 @@ def test_checks_come_in_the_order_of_the_contract() -> None:
         "-log.format=xml",
         "-reconcile.interval=0",
         SOFT,
-        "-zpdb.pod-ready-annotation-patch-timeout=0",
         "-kubernetes.client-burst=0",
         "-kubernetes.api-url=https://a",
     ]
     seen = [refuse(*wrong)]
     wrong.append(IN_NAMESPACE)
-    for _ in range(6):
+    for _ in range(5):
         seen.append(refuse(*wrong))
         named = re.findall(r"-[a-z][-a-z.]+[a-z]", seen[-1]) or ["-log.format"]
         wrong = [word for word in wrong if word.partition("=")[0] not in named]
@@ -260,7 +259,6 @@ def test_checks_come_in_the_order_of_the_contract() -> None:
         "-kubernetes.namespace",
         "-kubernetes.api-url",
         "-kubernetes.client-burst",
-        "-zpdb.pod-ready-annotation-patch-timeout",
         "-reconcile.interval",
         "http:",
         "unknown",
@@ -277,7 +275,6 @@ def test_checks_come_in_the_order_of_the_contract() -> None:
         pytest.param(["-server.port=65535"], id="the highest port"),
         pytest.param([ENABLED], id="FLAG-22 alone"),
         pytest.param(["-reconcile.interval=1ns"], id="barely positive"),
-        pytest.param(["-zpdb.pod-ready-annotation-patch-timeout=1m"], id="T-12 1m"),
     ],
 )
 def test_these_are_accepted(words: list[str]) -> None:
@@ -328,14 +325,8 @@ def test_all_that_is_missing_is_told_at_once() -> None:
         "-server-tls.enabled: webhooks are not part of this version",
         "-use-zone-tracker: the zone tracker is not part of this version",
         "-zone-tracker.config-map-name: the zone tracker is not part of this version",
+        "-zpdb.pod-ready-annotation-patch-timeout: disruption budgets are not part of this version",
     ]
-
-
-def test_the_arguments_of_the_chart_without_webhooks_start() -> None:
-    """DEP-29, FLAG-39: the time-out of an annotation that is not written changes nothing."""
-    config = configure("-zpdb.pod-ready-annotation-patch-timeout=5s")
-
-    assert config.without_effect == ("-zpdb.pod-ready-annotation-patch-timeout",)
 
 
 @pytest.mark.parametrize(

@@ -120,11 +120,18 @@ class Writer(Protocol):
     """Writes. A write without an answer raises UnknownOutcome, never Unreachable."""
 
     async def delete(
-        self, resource: Resource, namespace: str, name: str, *, precondition: Precondition
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        precondition: Precondition,
+        sent_within: timedelta | None = None,
     ) -> None:
         """Delete one object if it is still what `precondition` says.
 
-        Raises NotFound, Conflict (precondition failed), Refused (admission), Denied (role),
+        With `sent_within` it is Throttled rather than made to wait longer for its turn: what it
+        rests on may be too old by then. Raises NotFound, Conflict (precondition failed), Refused (admission), Denied (role),
         TooManyRequests, Throttled (nothing was sent), UnknownOutcome.
         """
         ...

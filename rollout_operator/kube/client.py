@@ -152,7 +152,13 @@ class Client:
             response.close()
 
     async def delete(
-        self, resource: Resource, namespace: str, name: str, *, precondition: Precondition
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        precondition: Precondition,
+        sent_within: timedelta | None = None,
     ) -> None:
         """Delete one object; see `api.Writer`."""
         call = Call(verb="delete", resource=resource, namespace=namespace, name=name)
@@ -164,7 +170,10 @@ class Client:
                 "resourceVersion": precondition.resource_version,
             },
         }
-        await self._exchange.ask(Request(call=call, body=body, within=self._timeouts.write))
+        request = Request(
+            call=call, body=body, within=self._timeouts.write, sent_within=sent_within
+        )
+        await self._exchange.ask(request)
 
     async def replace_status(
         self, resource: Resource, namespace: str, name: str, body: JsonObject

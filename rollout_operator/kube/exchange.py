@@ -56,6 +56,8 @@ class Request:
     body: JsonObject | None = None
     within: timedelta
     """How long it may take, answer included (of a stream: its head); as long again for a token."""
+    sent_within: timedelta | None = None
+    """How long it may wait for a token, where that is shorter; must be positive."""
     silence: timedelta | None = None
     """How long a stream may say nothing."""
 
@@ -125,7 +127,7 @@ class Exchange:
     async def _attempt(self, request: Request) -> _Answer:
         """Send once. Raises Throttled, and Unreachable or UnknownOutcome for a lost answer."""
         call = request.call
-        await self._admit(call, request.within)
+        await self._admit(call, min(request.within, request.sent_within or request.within))
         limit = request.within.total_seconds()
         with self._measured(call) as statuses, translated(call, f"timed out after {limit:g}s"):
             async with asyncio.timeout(limit):

@@ -33,7 +33,6 @@ class Code(StrEnum):
     SET_TERMINATING = "set_terminating"
     VIEW_STALE = "view_stale"
     VIEW_CHANGED = "view_changed"
-    WRITE_UNRESOLVED = "write_unresolved"
     DELETE_REFUSED = "delete_refused"
     BACKING_OFF = "backing_off"
     # failing: a person must change something

@@ -8,6 +8,7 @@ import copy
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 import msgspec
 
@@ -153,7 +154,13 @@ class FakeDoor:
         return Page(items=found[start : start + limit], resource_version="9", next_token=rest)
 
     async def delete(
-        self, resource: Resource, namespace: str, name: str, *, precondition: Precondition
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        precondition: Precondition,
+        sent_within: timedelta | None = None,
     ) -> None:
         self._note(f"delete {resource.plural}/{name}")
         errors = self.fail_delete.get(name)

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from rollout_operator.aio.clock import LoopClock
+from rollout_operator.kube.api import PODS
 from rollout_operator.kube.credential import Credential, token_file
 from rollout_operator.kube.limits import Limits
 from rollout_operator.model.errors import (
@@ -35,6 +36,7 @@ from tests.kube.client_bench import (
     POD_LIST,
     READS,
     SHORT,
+    THIS,
     UPDATE,
     WATCH,
     WRITES,
@@ -246,6 +248,18 @@ async def test_rate_02_each_request_takes_a_token_watches_too(bench: Bench) -> N
     assert caught.value.call == "delete pods/a-0 in namespace prod"
     assert 'rate limiter for Kubernetes API group "core"' in str(caught.value)
     assert bench.metrics.api_rate_limited.labels("core")._value.get() == 1  # METR-22
+
+
+async def test_si_09_a_delete_is_not_sent_later_than_what_it_rests_on(bench: Bench) -> None:
+    """The next token is due in ten seconds: within the time of a write, but the look expires."""
+    bench.server.on("DELETE", POD, reply({}))
+    client = bench.client(Limits(0.1, 1, bench.transport.clock))
+    await DELETE.run(client)
+    with pytest.raises(Throttled):
+        await client.delete(
+            PODS, "prod", "a-0", precondition=THIS, sent_within=timedelta(seconds=5)
+        )
+    assert len(bench.server.requests) == 1
 
 
 async def test_t_12_an_exhausted_group_does_not_stop_another(bench: Bench) -> None:

@@ -1,0 +1,48 @@
+"""The documents say what the code does: flags, reasons, metrics, the Role."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rollout_operator.config import render_flag_table
+from rollout_operator.model.outcome import Code
+from rollout_operator.telemetry.metrics import Metrics
+from tests.world.manifests import read_manifests
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+REASONS = (ROOT / "docs/reasons.md").read_text()
+
+
+def test_the_flag_table_is_that_of_the_code() -> None:
+    begin, end = "checked by a test -->\n", "<!-- end of flags -->"
+    assert README.partition(begin)[2].partition(end)[0] == render_flag_table()
+
+
+@pytest.mark.parametrize("code", list(Code))
+def test_every_reason_is_explained_once(code: Code) -> None:
+    """D-40: one vocabulary, documented."""
+    assert REASONS.count(f"| `{code}` |") == 1
+
+
+def test_no_reason_is_explained_that_is_never_given() -> None:
+    assert set(re.findall(r"^\| `(\w+)` \|", REASONS, re.MULTILINE)) == set(Code)
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        {metric.name for metric in Metrics().registry.collect() if "process" not in metric.name}
+    ),
+)
+def test_every_metric_is_listed(name: str) -> None:
+    assert re.search(rf"`{name}(_total)?`", README), name
+
+
+def test_the_role_is_explained_as_it_is_shipped() -> None:
+    """SEED-064, SEC-17."""
+    (role,) = [one for one in read_manifests() if one["kind"] == "Role"]
+    for rule in role["rules"]:
+        line = f"| {', '.join(rule['verbs'])} | {', '.join(rule['resources'])} |"
+        assert line in README
