@@ -1,0 +1,1 @@
+"""Speed and memory of the operator, measured: `python -m benchmarks --explain`."""

@@ -1,0 +1,62 @@
+"""Run benchmarks by name, all without one: a line of JSON each, explanations where asked for.
+
+A missed target is no failure. A benchmark that cannot run is: exit code 1, after all others.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from benchmarks import events, memory, plans, rollout, sync
+from benchmarks.figures import Result, render_explanation, render_line
+from tests.world.assets import NoControlPlaneError
+
+
+class Measure(Protocol):
+    """A benchmark. `small` is for a look at whether it works: its figures mean nothing."""
+
+    def __call__(self, *, small: bool) -> Awaitable[Result]: ...
+
+
+BENCHMARKS: Final[Mapping[str, Measure]] = {
+    "rollout": rollout.measure,
+    "memory": memory.measure,
+    "sync": sync.measure,
+    "events": events.measure,
+    "plans": plans.measure,
+}
+
+
+def main(argv: Sequence[str], write: Callable[[str], object] = sys.stdout.write) -> int:
+    """Run what `argv` names; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"any of: {', '.join(BENCHMARKS)}")
+    parser.add_argument("--explain", action="store_true", help="say in words what each figure is")
+    parser.add_argument("--small", action="store_true", help="tiny sizes: only to see that it runs")
+    given = parser.parse_args(argv)
+    unknown = set(given.names) - BENCHMARKS.keys()
+    if unknown:
+        parser.error(f"no benchmark is called {', '.join(sorted(unknown))}")
+    failed = False
+    for name in given.names or BENCHMARKS:
+        try:
+            result = asyncio.run(_run(BENCHMARKS[name], small=given.small))
+        except NoControlPlaneError as error:
+            sys.stderr.write(f"{name}: {error}\n")
+            failed = True
+            continue
+        write(f"{render_line(result)}\n")
+        sys.stdout.flush()
+        if given.explain:
+            sys.stderr.write(f"{render_explanation(result)}\n")
+    return int(failed)
+
+
+async def _run(measure: Measure, *, small: bool) -> Result:
+    return await measure(small=small)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
