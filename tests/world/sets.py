@@ -138,16 +138,39 @@ class Snapshot:
 
     sets: dict[str, Json] = field(default_factory=dict)
     pods: dict[str, Json] = field(default_factory=dict)
+    _owned: dict[str, dict[str, Json]] = field(default_factory=dict)
+    """Pods by name, by the UID of each owner: a world may hold thousands."""
 
     def pods_of(self, name: str) -> list[Json]:
         """Return the pods that a set owns."""
-        owner = self.sets[name]["metadata"]["uid"] if name in self.sets else None
-        return [
-            pod
-            for pod in self.pods.values()
-            for reference in pod["metadata"].get("ownerReferences", ())
-            if reference["uid"] == owner
-        ]
+        owner = self.sets[name]["metadata"]["uid"] if name in self.sets else ""
+        return list(self._owned.get(owner, {}).values())
+
+    def take(self, kind: Resource, event: Event) -> None:
+        """Move on by one event of StatefulSets or pods."""
+        objects = self.sets if kind is STATEFULSETS else self.pods
+        match event:
+            case Relisted(items=items):
+                for gone in list(objects.values()):
+                    self._drop(objects, gone)
+                for item in items:
+                    self._put(objects, item)
+            case Event("DELETED"):
+                self._drop(objects, event.object)
+            case _:
+                self._put(objects, event.object)
+
+    def _put(self, objects: dict[str, Json], new: Json) -> None:
+        name = new["metadata"]["name"]
+        objects[name] = new
+        for owner in new["metadata"].get("ownerReferences", ()):
+            self._owned.setdefault(owner["uid"], {})[name] = new
+
+    def _drop(self, objects: dict[str, Json], gone: Json) -> None:
+        name = gone["metadata"]["name"]
+        objects.pop(name, None)
+        for owner in gone["metadata"].get("ownerReferences", ()):
+            self._owned.get(owner["uid"], {}).pop(name, None)
 
     def describe(self) -> str:
         """Return the state as text: a line a set, a line a pod."""
@@ -184,7 +207,7 @@ async def wait_until(
             ]
             while True:
                 kind, event = await queue.get()
-                _take(snapshot.sets if kind is STATEFULSETS else snapshot.pods, event)
+                snapshot.take(kind, event)
                 missing = check(snapshot) if queue.empty() else missing
                 if not missing:
                     break
@@ -199,27 +222,21 @@ async def wait_ready(
     api: Api, namespace: str, names: Sequence[str], limit: timedelta = WAIT_LIMIT
 ) -> Snapshot:
     """Wait until each set has all its pods ready and its status says so."""
-    return await wait_until(
-        api, namespace, lambda now: _first(missing_ready(now, name) for name in names), limit
-    )
+    return await wait_until(api, namespace, each_of(names, missing_ready), limit)
 
 
 async def wait_rolled(
     api: Api, namespace: str, names: Sequence[str], limit: timedelta = WAIT_LIMIT
 ) -> Snapshot:
     """Wait until each set is ready, wholly on its update revision, and its status says so."""
-    return await wait_until(
-        api, namespace, lambda now: _first(missing_rolled(now, name) for name in names), limit
-    )
+    return await wait_until(api, namespace, each_of(names, missing_rolled), limit)
 
 
 async def wait_adopted(
     api: Api, namespace: str, names: Sequence[str], limit: timedelta = WAIT_LIMIT
 ) -> Snapshot:
     """Wait until each set is rolled and its status names the update revision as the current."""
-    return await wait_until(
-        api, namespace, lambda now: _first(missing_adopted(now, name) for name in names), limit
-    )
+    return await wait_until(api, namespace, each_of(names, missing_adopted), limit)
 
 
 async def wait_pod(
@@ -237,6 +254,23 @@ async def wait_pod(
         return "" if pod is not None and holds(pod) else f"{name} is not {what}"
 
     return (await wait_until(api, namespace, check, limit)).pods[name]
+
+
+def each_of(names: Iterable[str], missing: Callable[[Snapshot, str], Missing]) -> Check:
+    """Return a check that nothing is missing of any set.
+
+    The set that lacked something is looked at first the next time: most often it still does.
+    """
+    order = list(names)
+
+    def check(now: Snapshot) -> Missing:
+        for place, name in enumerate(order):
+            if text := missing(now, name):
+                order.insert(0, order.pop(place))
+                return text
+        return ""
+
+    return check
 
 
 def missing_ready(now: Snapshot, name: str) -> Missing:
@@ -319,23 +353,8 @@ def describe_pod(pod: Json) -> str:
     )
 
 
-def _first(texts: Iterable[Missing]) -> Missing:
-    return next((text for text in texts if text), "")
-
-
 async def _feed(
     api: Api, kind: Resource, namespace: str, queue: asyncio.Queue[tuple[Resource, Event]]
 ) -> None:
     async for event in api.follow(kind, namespace):
         queue.put_nowait((kind, event))
-
-
-def _take(objects: dict[str, Json], event: Event) -> None:
-    match event:
-        case Relisted(items=items):
-            objects.clear()
-            objects.update({item["metadata"]["name"]: item for item in items})
-        case Event("DELETED"):
-            objects.pop(event.object["metadata"]["name"], None)
-        case _:
-            objects[event.object["metadata"]["name"]] = event.object
