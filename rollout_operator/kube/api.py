@@ -131,8 +131,8 @@ class Writer(Protocol):
         """Delete one object if it is still what `precondition` says.
 
         With `sent_within` it is Throttled rather than made to wait longer for its turn: what it
-        rests on may be too old by then. Raises NotFound, Conflict (precondition failed), Refused (admission), Denied (role),
-        TooManyRequests, Throttled (nothing was sent), UnknownOutcome.
+        rests on may be too old by then. Raises NotFound, Conflict (precondition failed), Refused
+        (admission), Denied (role), TooManyRequests, Throttled (nothing was sent), UnknownOutcome.
         """
         ...
 

@@ -4,8 +4,10 @@ Decides when the view may be trusted (`has_synced`, `age`) and how often the API
 Which view of an object is the newer one is left to the store, what a change means to the callbacks,
 what follows a failure to `retries`, time-outs and HTTP to the client behind the Protocols.
 
-An idle watch proves itself by the bookmark that an API server sends two seconds before the end that
-it was asked for. So the end is asked for early and often; resuming costs one request, no list.
+An idle watch proves itself by ending when it was asked to: a server that is there to the last ends
+the stream in order, a connection that died cannot. So the end is asked for early and often;
+resuming costs one request, no list. Bookmarks prove more, but an idle server may have none to send:
+seen with an etcd that notifies of progress only every ten minutes, its default.
 """
 
 import asyncio
@@ -37,8 +39,8 @@ WATCH_JITTER: Final = 0.1
 # No proof for longer than this is to be the exception: what resumes later asks for an earlier end.
 PROOF_DUE: Final = timedelta(seconds=45)
 SHORTEST_WATCH: Final = timedelta(seconds=10)
-# The bookmark comes two seconds before the end; clocks and networks may take a little.
-BOOKMARK_LEEWAY: Final = timedelta(seconds=5)
+# An end that comes sooner than asked for, less this, may be the doing of something in between.
+END_LEEWAY: Final = timedelta(seconds=5)
 # The client cuts a silent stream five seconds after its end. This is for a client that fails to.
 STREAM_GRACE: Final = timedelta(seconds=15)
 # A stream that ends sooner is a failure, however orderly: the next would end alike.
@@ -90,7 +92,6 @@ class Informer(Generic[Viewed]):
         self._stream: asyncio.Timeout | None = None
         self._opened_at = timedelta(0)
         self._proven_at: timedelta | None = None
-        self._proofs = 0
         self._failures = Failures()
         self._older_lists = 0
         self._refreshes = 0
@@ -221,7 +222,6 @@ class Informer(Generic[Viewed]):
 
     async def _follow(self) -> None:
         lasts = self._choose_span()
-        proofs = self._proofs
         self._opened_at = self._clock.elapsed()
         limit = asyncio.timeout((lasts + STREAM_GRACE).total_seconds())
         try:
@@ -236,7 +236,7 @@ class Informer(Generic[Viewed]):
             raise Unreachable(f"{self._call('watch')}: no end {STREAM_GRACE} late") from error
         finally:
             self._stream = None
-        self._judge_end(lasts, has_proof=self._proofs > proofs)
+        self._judge_end(lasts)
 
     def _choose_span(self) -> timedelta:
         jitter = 1 + WATCH_JITTER * (2 * self._chance() - 1)
@@ -260,17 +260,15 @@ class Informer(Generic[Viewed]):
                 if taken % STEP == 0:
                     await asyncio.sleep(0)
 
-    def _judge_end(self, lasts: timedelta, *, has_proof: bool) -> None:
-        lasted = self._clock.elapsed() - self._opened_at
+    def _judge_end(self, lasts: timedelta) -> None:
+        now = self._clock.elapsed()
+        lasted = now - self._opened_at
         if lasted < SHORT_STREAM:
             raise Unreachable(f"{self._call('watch')}: ended after {lasted}")
         self._failures = Failures()
-        if has_proof or self.age < lasts - BOOKMARK_LEEWAY:
-            self._meters.restarts[Cause.CLOSED].inc()
-            return
-        log.warn("Watch ended without a bookmark", **self._keys(), age=self.age)
-        self._meters.restarts[Cause.NO_BOOKMARK].inc()
-        self._needs_list = True
+        self._meters.restarts[Cause.CLOSED].inc()
+        if lasted >= lasts - END_LEEWAY:
+            self._proven_at = now
 
     def _take(self, event: WatchEvent) -> None:
         if event.type not in _EVENT_TYPES:
@@ -298,7 +296,6 @@ class Informer(Generic[Viewed]):
             return
         self._version = version
         self._proven_at = self._clock.elapsed()
-        self._proofs += 1
         if self._failures.in_row and self._proven_at - self._opened_at >= SHORT_STREAM:
             self._failures = Failures()
 

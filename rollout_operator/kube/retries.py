@@ -43,8 +43,6 @@ class Cause(StrEnum):
     THROTTLED = "throttled"
     DENIED = "denied"
     REFUSED = "refused"
-    NO_BOOKMARK = "no_bookmark"
-    """In order, but nothing proved that the view is live."""
     WENT_BACK = "went_back"
     """The server showed an older state than before."""
     REFRESH = "refresh"

@@ -183,13 +183,27 @@ async def test_li03_a_stream_that_its_client_forgets_is_cut() -> None:
 
 
 @virtual
-async def test_fp09_streams_that_end_without_a_bookmark_are_not_believed() -> None:
-    rig = make([[page(10)], [page(11, pod("a-0", 5))]], [[Wait(40)], [Wait(38), bookmark(12)]])
+async def test_li11_a_stream_that_ends_when_asked_is_a_proof_and_costs_no_list() -> None:
+    """LI-11: an idle server may have no bookmark to send; three requests in two minutes."""
+    rig = make([[page(10)]], [[Wait(40)]] * 4)
     async with running(rig):
+        await after(39)
+        assert rig.informer.age == timedelta(seconds=39)
         await after(41)
-        assert rig.names == {"a-0"}
         assert rig.informer.age <= timedelta(seconds=1)
-        assert rig.sample("watch_restarts_total", cause="no_bookmark") == 1
+        await after(119)
+        assert len(rig.api.lists) == 1
+        assert len(rig.api.watches) == 3
+        assert rig.sample("watch_restarts_total", cause="closed") == 2
+
+
+@virtual
+async def test_fp09_a_stream_that_ends_early_proves_nothing() -> None:
+    """Something between us and the server may have ended it."""
+    rig = make([[page(10)]], [[Wait(20)], [Wait(40)]])
+    async with running(rig):
+        await after(21)
+        assert rig.informer.age == timedelta(seconds=21)
 
 
 @virtual
