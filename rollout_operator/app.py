@@ -239,7 +239,14 @@ class Operator:
         )
         parts = Parts(
             observer=observer,
-            executor=Executor(acting, observer, deletes, clock=self._clock, metrics=self._metrics),
+            executor=Executor(
+                acting,
+                observer,
+                deletes,
+                clock=self._clock,
+                metrics=self._metrics,
+                is_stopping=lambda: self._queue.is_closed,
+            ),
             deletes=deletes,
             attempts=Attempts(self._clock, longest=self._config.reconcile_interval),
             board=self._board,

@@ -23,7 +23,7 @@ from rollout_operator.model.names import (
     Uid,
 )
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
-from rollout_operator.model.outcome import Action, Plan, RecordRevision, ReplacePods
+from rollout_operator.model.outcome import Action, Code, Plan, RecordRevision, ReplacePods, Share
 
 NOW: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 REVISIONS: Final = {
@@ -165,14 +165,17 @@ def outline(plan: Plan) -> list[str]:
 
 def _outline_action(action: Action) -> str:
     match action:
-        case ReplacePods(zone=owner, free=free, candidates=candidates, room=room):
-            broken = " ".join(one.pod.name for one in free)
-            healthy = " ".join(one.pod.name for one in candidates)
-            return f"replace in {owner.name}: free [{broken}] and {room} of [{healthy}]"
+        case ReplacePods(zone=owner, shares=shares):
+            return f"replace in {owner.name}: {' and '.join(map(_outline_share, shares))}"
         case RecordRevision(zone=owner, revision=revision):
             return f"record {owner.name} {revision}"
         case _:
             assert_never(action)
+
+
+def _outline_share(share: Share) -> str:
+    word = "broken " if share.pods[0].reason.code is Code.POD_BROKEN_AND_OUTDATED else ""
+    return f"{share.room} of {word}[{' '.join(one.pod.name for one in share.pods)}]"
 
 
 def _change(view: _View, changes: Mapping[str, object]) -> _View:

@@ -183,7 +183,7 @@ def test_a_rolling_group_has_a_pod_to_replace() -> None:
     (action,) = plan_group(make_group(100, outdated=51)).actions
 
     assert isinstance(action, ReplacePods)
-    assert len(action.candidates) == 51
+    assert len(action.listed) == 51
 
 
 def a_world(feed: Feed = Feed.NONE, events: int = 0, pods: int = 7) -> World:

@@ -126,14 +126,11 @@ def test_the_token_is_asked_for_where_it_is_needed_only() -> None:
 
 
 def test_one_operator_at_a_time() -> None:
-    """DEPLOY-10, DEP-30: one replica, replaced without a second one beside it."""
+    """W-02: one replica; only `Recreate` waits for the old one to end before the next starts."""
     spec = of_base("Deployment")["spec"]
 
     assert spec["replicas"] == 1
-    assert spec["strategy"] == {
-        "type": "RollingUpdate",
-        "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
-    }
+    assert spec["strategy"] == {"type": "Recreate"}
     assert spec["minReadySeconds"] == 10
     assert spec["revisionHistoryLimit"] == 10
     assert pod_spec()["terminationGracePeriodSeconds"] == 30

@@ -3,7 +3,10 @@
 import asyncio
 from collections.abc import Coroutine
 from datetime import timedelta
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypeVar
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 # A task that does not end this long after its cancellation is left to the end of the process.
 STOP_LIMIT = timedelta(seconds=5)
@@ -32,6 +35,16 @@ async def race(**works: Coroutine[Any, Any, object]) -> str:
         await asyncio.gather(*tasks.values(), return_exceptions=True)
     tasks[ended[0]].result()
     return ended[0]
+
+
+async def both(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) -> tuple[A, B]:
+    """Run two at the same time and return what both return, or raise the first error."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            one, two = tasks.create_task(first), tasks.create_task(second)
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return one.result(), two.result()
 
 
 class TaskStack:

@@ -5,9 +5,11 @@ what the store holds now, and only what both decisions agree on is done, under p
 and version of what was looked at.
 """
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, Protocol
+from enum import Enum, auto
+from typing import Final, Protocol, assert_never
 
 import msgspec
 
@@ -21,11 +23,14 @@ from rollout_operator.model.errors import (
     DecodeError,
     NotFound,
     Refused,
+    Throttled,
     UnknownOutcome,
 )
 from rollout_operator.model.group import Group
-from rollout_operator.model.names import GroupName
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import (
+    Action,
     Code,
     Plan,
     Reason,
@@ -33,6 +38,7 @@ from rollout_operator.model.outcome import (
     Replacement,
     ReplacePods,
     Severity,
+    Share,
 )
 from rollout_operator.planning.group import plan_group
 from rollout_operator.telemetry.logs import log
@@ -40,6 +46,8 @@ from rollout_operator.telemetry.metrics import Metrics
 
 # SI-09: the live look must not be older than this when a delete is sent.
 LOOK_LASTS: Final = timedelta(seconds=5)
+# Pods that were refused come last for this long.
+REFUSAL_LASTS: Final = timedelta(minutes=10)
 
 
 class LiveObserver(Protocol):
@@ -54,17 +62,29 @@ class Door(Reader, Writer, Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What carrying out a plan came to."""
+    """What carrying out one action came to."""
 
     deleted: int = 0
     notes: list[Reason] = field(default_factory=list)
     """Why something that was planned was not done."""
-    errors: list[ApiError] = field(default_factory=list)
-    """Failures, each of one action; the others were still carried out."""
+    error: ApiError | None = None
+    is_contradicted: bool = False
+    """The store holds something else than the cache shows."""
+    is_cut_short: bool = False
+    """The look expired before all was done: there is more, and it wants a new look at once."""
+
+
+class _Fate(Enum):
+    """What became of one delete."""
+
+    WENT = auto()
+    REFUSED = auto()
+    CHANGED = auto()
+    LATE = auto()
 
 
 class Executor:
-    """Turns the actions of plans into calls, one group at a time."""
+    """Turns actions into calls."""
 
     def __init__(
         self,
@@ -74,33 +94,37 @@ class Executor:
         *,
         clock: Clock,
         metrics: Metrics,
+        is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._door = door
         self._observer = observer
         self._deletes = deletes
         self._clock = clock
         self._metrics = metrics
+        self._is_stopping = is_stopping
+        self._refused_at: dict[Uid, timedelta] = {}
 
-    async def carry_out(self, group: Group, plan: Plan) -> Report:
-        """Do what the plan says. Errors of one action are reported and do not stop the others."""
+    async def carry_out(self, group: Group, action: Action) -> Report:
+        """Do what an action of the group's plan says. Errors are in the report."""
         report = Report()
-        for action in plan.actions:
-            try:
-                match action:
-                    case ReplacePods():
-                        await self._replace(group, action, report)
-                    case RecordRevision():
-                        await self._record(action, report)
-            except ApiError as error:
-                report.errors.append(error)
+        try:
+            match action:
+                case ReplacePods():
+                    await self._replace(group, action, report)
+                case RecordRevision():
+                    await self._record(action, report)
+                case _:
+                    assert_never(action)
+        except ApiError as error:
+            report.error = error
         return report
 
-    async def read_back(self, name: GroupName) -> None:
+    async def read_back(self, owners: Collection[Uid]) -> None:
         """Find out what became of deletes that got no answer, before anything else is decided.
 
         Raises what `Reader.fetch` raises, other than NotFound.
         """
-        for own in self._deletes.list_unknown(name):
+        for own in self._deletes.list_unknown(owners):
             pod = own.pod
             try:
                 body = await self._door.fetch(PODS, pod.namespace, pod.name)
@@ -108,69 +132,99 @@ class Executor:
             except NotFound:
                 seen = _SeenMeta()
             if seen.uid != pod.uid or seen.deletionTimestamp is not None:
-                log.info("Delete without an answer was carried out", group=name, pod=pod.name)
+                log.info("Delete without an answer was carried out", pod=pod.name)
                 self._deletes.accept(pod)
             elif not self._deletes.may_still_commit(own):
-                log.info("Delete without an answer was not carried out", group=name, pod=pod.name)
+                log.info("Delete without an answer was not carried out", pod=pod.name)
                 self._deletes.drop(pod)
 
     async def _replace(self, group: Group, action: ReplacePods, report: Report) -> None:
+        # From before the look: an answer may lie unread for as long as the process is frozen.
+        expires_at = self._clock.elapsed() + LOOK_LASTS
         live = await self._observer.observe_live(group)
-        looked_at = self._clock.elapsed()
-        agreed = _agree(action, plan_group(live))
+        agreed = _agree(action, plan_group(live)) if group.owners == live.owners else None
         if agreed is None:
+            report.is_contradicted = True
             report.notes.append(_view_changed(action))
             return
-        room = agreed.room
-        for one, is_free in [(one, True) for one in agreed.free] + [
-            (one, False) for one in agreed.candidates
-        ]:
-            if not is_free and room == 0:
-                break
-            if self._clock.elapsed() - looked_at > LOOK_LASTS:
-                report.notes.append(_look_expired(action))
-                break
-            if await self._delete(group.name, action, one, report) and not is_free:
-                room -= 1
+        for share in agreed.shares:
+            room = share.room
+            for one in sorted(share.pods, key=self._last_refusal):
+                if room == 0 or self._is_stopping():
+                    break
+                fate = await self._delete(group.name, one, report, expires_at)
+                if fate is _Fate.LATE or fate is _Fate.CHANGED:
+                    return
+                room -= fate is _Fate.WENT
+
+    def _last_refusal(self, one: Replacement) -> timedelta:
+        """Order pods so that those that were refused lately come last (D-15)."""
+        return self._refused_at.get(one.pod.uid, timedelta.min)
 
     async def _delete(
-        self, group: GroupName, action: ReplacePods, one: Replacement, report: Report
-    ) -> bool:
-        """Delete one pod; tell whether it went. Raises ApiError where trying others is no use."""
-        pod, zone = one.pod, action.zone.name
+        self, group: GroupName, one: Replacement, report: Report, expires_at: timedelta
+    ) -> _Fate:
+        """Delete one pod. Raises ApiError where trying others is no use."""
+        pod, zone = one.pod, one.reason.zone
+        left = expires_at - self._clock.elapsed()
+        if left <= timedelta(0):
+            return _cut_short(report, zone)
         log.info(
             "Terminating pod",
             group=group, zone=zone, pod=pod.name, reason=one.reason.code, why=one.reason.text,
         )  # fmt: skip
         precondition = Precondition(uid=pod.uid, resource_version=pod.resource_version)
-        self._deletes.begin(group, pod)
+        self._deletes.begin(pod)
         try:
-            await self._door.delete(PODS, pod.namespace, pod.name, precondition=precondition)
+            await self._door.delete(
+                PODS, pod.namespace, pod.name, precondition=precondition, sent_within=left
+            )
         except UnknownOutcome:
             self._count(group, "unknown")
             raise
-        except NotFound:
-            self._count(group, "gone")
-            self._deletes.accept(pod)
-            return True
-        except Conflict as error:
-            self._count(group, "conflict")
-            # The pod has a newer version: an earlier request for an older one fails as well.
-            self._deletes.drop(pod)
-            report.notes.append(_note(Code.VIEW_CHANGED, zone, pod.name, error))
-            return False
+        except (NotFound, Conflict) as error:
+            return self._note_changed(group, pod, report, error)
         except Refused as error:
-            self._count(group, "refused")
+            return self._note_refused(group, pod, report, error)
+        except Throttled:
             self._deletes.withdraw(pod)
-            report.notes.append(_note(Code.DELETE_REFUSED, zone, pod.name, error, Severity.WARN))
-            return False
+            return _cut_short(report, zone)
         except ApiError:
-            self._deletes.withdraw(pod)  # it was not sent, or turned away at the door
+            self._deletes.withdraw(pod)  # turned away at the door
             raise
         self._count(group, "accepted")
         self._deletes.accept(pod)
+        self._refused_at.pop(pod.uid, None)
         report.deleted += 1
-        return True
+        return _Fate.WENT
+
+    def _note_changed(
+        self, group: GroupName, pod: Pod, report: Report, error: NotFound | Conflict
+    ) -> _Fate:
+        """Someone else changed or deleted the pod: what we know of its zone is old (SI-04).
+
+        A request for an older version, sent earlier, fails as well: none is under way any more.
+        """
+        is_gone = isinstance(error, NotFound)
+        self._count(group, "gone" if is_gone else "conflict")
+        if is_gone:
+            self._deletes.accept(pod)
+        else:
+            self._deletes.drop(pod)
+        report.is_contradicted = True
+        report.notes.append(_note(Code.VIEW_CHANGED, pod, error))
+        return _Fate.CHANGED
+
+    def _note_refused(self, group: GroupName, pod: Pod, report: Report, error: Refused) -> _Fate:
+        self._count(group, "refused")
+        self._deletes.withdraw(pod)
+        now = self._clock.elapsed()
+        for uid, at in list(self._refused_at.items()):
+            if now - at > REFUSAL_LASTS:
+                del self._refused_at[uid]
+        self._refused_at[pod.uid] = now
+        report.notes.append(_note(Code.DELETE_REFUSED, pod, error, Severity.WARN))
+        return _Fate.REFUSED
 
     async def _record(self, action: RecordRevision, report: Report) -> None:
         zone = action.zone
@@ -211,13 +265,18 @@ def _agree(cached: ReplacePods, live: Plan) -> ReplacePods | None:
     """Return what both plans would delete, with the versions of the live one; None for nothing."""
     for action in live.actions:
         if isinstance(action, ReplacePods) and action.zone.uid == cached.zone.uid:
-            meant = {one.pod.uid for one in (*cached.free, *cached.candidates)}
-            free = tuple(one for one in action.free if one.pod.uid in meant)
-            candidates = tuple(one for one in action.candidates if one.pod.uid in meant)
-            room = min(action.room, cached.room)
-            if free or (candidates and room):
-                return ReplacePods(zone=action.zone, free=free, candidates=candidates, room=room)
+            rooms = {one.pod.uid: share.room for share in cached.shares for one in share.pods}
+            agreed = [_cut(share, rooms) for share in action.shares]
+            shares = tuple(share for share in agreed if share.pods)
+            return ReplacePods(zone=action.zone, shares=shares) if shares else None
     return None
+
+
+def _cut(share: Share, rooms: Mapping[Uid, int]) -> Share:
+    """Return the pods that have room in both looks, bounded by the narrower one."""
+    pods = tuple(one for one in share.pods if one.pod.uid in rooms)
+    most = max((rooms[one.pod.uid] for one in pods), default=0)
+    return Share(pods=pods, room=min(share.room, most))
 
 
 def _view_changed(action: ReplacePods) -> Reason:
@@ -226,10 +285,12 @@ def _view_changed(action: ReplacePods) -> Reason:
     return Reason(code=Code.VIEW_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
 
 
-def _look_expired(action: ReplacePods) -> Reason:
-    zone = action.zone.name
-    text = f"the live look at {zone} is older than {LOOK_LASTS.total_seconds():g} s; looking again"
-    return Reason(code=Code.VIEW_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
+def _cut_short(report: Report, zone: str) -> _Fate:
+    text = f"the live look at {zone} has expired after {LOOK_LASTS.total_seconds():g} s"
+    reason = Reason(code=Code.VIEW_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
+    report.notes.append(reason)
+    report.is_cut_short = True
+    return _Fate.LATE
 
 
 def _revision_moved(action: RecordRevision) -> Reason:
@@ -238,7 +299,8 @@ def _revision_moved(action: RecordRevision) -> Reason:
     return Reason(code=Code.VIEW_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
 
 
-def _note(
-    code: Code, zone: str, pod: str, error: ApiError, severity: Severity = Severity.DEBUG
-) -> Reason:
-    return Reason(code=code, text=f"{pod} was not deleted: {error}", zone=zone, severity=severity)
+def _note(code: Code, pod: Pod, error: ApiError, severity: Severity = Severity.DEBUG) -> Reason:
+    zone = pod.name.rpartition("-")[0]
+    return Reason(
+        code=code, text=f"{pod.name} was not deleted: {error}", zone=zone, severity=severity
+    )

@@ -6,13 +6,13 @@ is kept as unknown: it is read back first, and as long as it may still be commit
 gone, too.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.group import Deletion
-from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, Unreadable
 
 # An API server ends every request after 60 s (`--request-timeout`); a write that it holds cannot be
@@ -25,19 +25,23 @@ FindPod = Callable[[str, str], Pod | Unreadable | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnDelete:
-    """One delete that we sent or are about to send."""
+    """One pod that we deleted or are about to."""
 
-    group: GroupName
     pod: Pod
     state: Deletion
     sent_at: timedelta
-    """When it was first sent, on the clock's `elapsed`."""
+    """When the newest request was sent, on the clock's `elapsed`."""
+    accepted_at: timedelta | None = None
     was_sent_before: bool = False
     """An earlier request for the same pod got no answer and may still be carried out."""
 
 
 class OwnDeletes:
-    """All deletes that the cache does not show yet, by UID of the pod."""
+    """All deletes that the cache does not show yet, by UID of the pod.
+
+    They are asked for by the UIDs of the StatefulSets that control the pods: a set that moves to
+    another group takes its pods along.
+    """
 
     def __init__(self, find_pod: FindPod, clock: Clock) -> None:
         self._find_pod = find_pod
@@ -47,22 +51,21 @@ class OwnDeletes:
     def __len__(self) -> int:
         return len(self._by_uid)
 
-    def begin(self, group: GroupName, pod: Pod) -> None:
+    def begin(self, pod: Pod) -> None:
         """Remember a delete before it is sent: from now on its outcome may be unknown."""
-        known = self._by_uid.get(pod.uid)
         self._by_uid[pod.uid] = OwnDelete(
-            group=group,
             pod=pod,
             state=Deletion.UNKNOWN,
-            sent_at=known.sent_at if known else self._clock.elapsed(),
-            was_sent_before=known is not None,
+            sent_at=self._clock.elapsed(),
+            was_sent_before=pod.uid in self._by_uid,
         )
 
     def accept(self, pod: Pod) -> None:
         """The API server said yes, or shows that the delete was carried out."""
         known = self._by_uid.get(pod.uid)
         if known is not None:
-            self._by_uid[pod.uid] = replace(known, state=Deletion.ACCEPTED)
+            now = self._clock.elapsed()
+            self._by_uid[pod.uid] = replace(known, state=Deletion.ACCEPTED, accepted_at=now)
 
     def drop(self, pod: Pod) -> None:
         """No delete of this pod that we sent can be carried out any more."""
@@ -74,38 +77,31 @@ class OwnDeletes:
         if known is not None and not known.was_sent_before:
             del self._by_uid[pod.uid]
 
-    def list_group(self, group: GroupName) -> Mapping[Uid, Deletion]:
+    def list_of(self, owners: Collection[Uid]) -> Mapping[Uid, Deletion]:
         """Return what the cache does not show yet, and forget what it shows."""
-        self._forget_seen(group)
-        return {uid: own.state for uid, own in self._by_uid.items() if own.group == group}
+        self._forget_seen()
+        return {own.pod.uid: own.state for own in self._of(owners)}
 
-    def list_unknown(self, group: GroupName) -> tuple[OwnDelete, ...]:
-        """Return the deletes of the group whose outcome must be read back."""
-        return tuple(
-            own
-            for own in self._by_uid.values()
-            if own.group == group and own.state is Deletion.UNKNOWN
-        )
+    def list_unknown(self, owners: Collection[Uid]) -> tuple[OwnDelete, ...]:
+        """Return the deletes whose outcome must be read back."""
+        return tuple(own for own in self._of(owners) if own.state is Deletion.UNKNOWN)
 
     def may_still_commit(self, own: OwnDelete) -> bool:
         """Tell whether a delete without an answer could be carried out even now."""
         return self._clock.elapsed() - own.sent_at < COMMIT_LIMIT
 
-    def longest_unseen(self, group: GroupName) -> timedelta:
-        """Return for how long the oldest accepted delete of the group has not been seen."""
+    def longest_unseen(self, owners: Collection[Uid]) -> timedelta:
+        """Return for how long the oldest accepted delete has not been seen."""
         now = self._clock.elapsed()
-        return max(
-            (
-                now - own.sent_at
-                for own in self._by_uid.values()
-                if own.group == group and own.state is Deletion.ACCEPTED
-            ),
-            default=timedelta(0),
-        )
+        accepted = [own.accepted_at for own in self._of(owners) if own.accepted_at is not None]
+        return now - min(accepted, default=now)
 
-    def _forget_seen(self, group: GroupName) -> None:
+    def _of(self, owners: Collection[Uid]) -> Iterator[OwnDelete]:
+        return (own for own in self._by_uid.values() if own.pod.owner_uid in owners)
+
+    def _forget_seen(self) -> None:
         for uid, own in list(self._by_uid.items()):
-            if own.group == group and self._is_seen(own):
+            if self._is_seen(own):
                 del self._by_uid[uid]
 
     def _is_seen(self, own: OwnDelete) -> bool:

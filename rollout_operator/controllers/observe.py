@@ -13,6 +13,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.tasks import both
 from rollout_operator.controllers.memory import OwnDeletes
 from rollout_operator.kube.api import PODS, STATEFULSETS, Reader, Resource
 from rollout_operator.model.decode import decode_pod, decode_statefulset, salvage
@@ -67,17 +68,23 @@ class Observer:
     async def observe_live(self, cached: Group) -> Group:
         """Return the group as the store has it now. Raises what `Reader.fetch_page` raises.
 
-        Pods are found in one list, by the labels that the selectors of all members have; where they
-        have none in common, in one list per member. Whatever else matches is left out by owner.
+        Sets and pods are read at the same time, the pods in one list by the labels that the
+        selectors of all cached members have; where they have none in common, in one list per
+        member. Whatever else matches is left out by owner, and pods of a member that the cache does
+        not know are not found: such a picture is not the cached one, and nothing is done on it.
         """
-        members = await self._list_members(cached)
-        sets = [member for member in members if isinstance(member, StatefulSet)]
+        members, pods = await both(self._list_members(cached), self._list_pods(cached))
         owned: dict[Uid, list[Pod | Unreadable]] = {member.uid: [] for member in members}
-        for selector in _choose_selectors(sets):
-            for pod in await self._list(PODS, decode_pod, selector):
-                if pod.owner_uid is not None and pod.owner_uid in owned:
-                    owned[pod.owner_uid].append(pod)
+        for pod in pods:
+            if pod.owner_uid is not None and pod.owner_uid in owned:
+                owned[pod.owner_uid].append(pod)
         return self._compose(cached.name, members, owned, timedelta(0))
+
+    async def _list_pods(self, cached: Group) -> list[Pod | Unreadable]:
+        found: list[Pod | Unreadable] = []
+        for selector in _choose_selectors([zone.sts for zone in cached.zones]):
+            found += await self._list(PODS, decode_pod, selector)
+        return found
 
     async def _list_members(self, cached: Group) -> list[StatefulSet | Unreadable]:
         found: dict[Uid, StatefulSet | Unreadable] = {}
@@ -124,7 +131,7 @@ class Observer:
             ),
             unreadable=tuple(one for one in members if isinstance(one, Unreadable)),
             now=self.clock.now(),
-            deletions=self.deletes.list_group(name),
+            deletions=self.deletes.list_of({member.uid for member in members}),
             view_age=age,
         )
 

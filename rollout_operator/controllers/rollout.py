@@ -6,14 +6,15 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.controllers.attempts import Attempts
+from rollout_operator.controllers.attempts import Attempt, Attempts, name_attempt
 from rollout_operator.controllers.executor import Executor, Report
 from rollout_operator.controllers.memory import OwnDeletes
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.worker import Result
 from rollout_operator.model.errors import ApiError, TooManyRequests
+from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName
-from rollout_operator.model.outcome import Code, Plan, Reason, Severity
+from rollout_operator.model.outcome import Action, Code, Plan, Reason, Severity
 from rollout_operator.planning.group import plan_group
 from rollout_operator.telemetry.board import Board
 from rollout_operator.telemetry.logs import log
@@ -26,8 +27,12 @@ RESYNC: Final = timedelta(minutes=4)
 LAG_LIMIT: Final = timedelta(seconds=5)
 # First wait after the store contradicted the cache; doubles up to LAG_LIMIT.
 RECHECK_WAIT: Final = timedelta(milliseconds=50)
+# How often a delete without an answer is read back while it may still be carried out.
+UNKNOWN_WAIT: Final = timedelta(seconds=5)
 # Longest Retry-After that we obey.
 RETRY_AFTER_LIMIT: Final = timedelta(seconds=60)
+# A look that ends so has not seen to the group: the time of the last success stands still.
+_BLIND: Final = frozenset({Code.BACKING_OFF, Code.VIEW_STALE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +48,15 @@ class Parts:
     clock: Clock
     refresh: Callable[[str], None]
     """Make the caches list again; the argument says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """What trying one action came to."""
+
+    reasons: tuple[Reason, ...] = ()
+    again: timedelta = RESYNC
+    failed: bool = False
 
 
 class RolloutController:
@@ -61,55 +75,83 @@ class RolloutController:
             return Result()
         parts.metrics.begin_group(name)
         parts.metrics.group_reconciles.labels(name).inc()
-        with parts.metrics.group_reconcile_duration.labels(name).time():
-            plan, again = await self._look(name)
+        has_failed = True  # unless proven otherwise: a bug passes by here as well
+        try:
+            with parts.metrics.group_reconcile_duration.labels(name).time():
+                plan, again = await self._look(group)
+            has_failed = plan.failed
+        finally:
+            if has_failed:
+                parts.metrics.group_reconciles_failed.labels(name).inc()
         owed = parts.board.post(plan)
-        if plan.failed:
-            parts.metrics.group_reconciles_failed.labels(name).inc()
-        elif not any(reason.code is Code.BACKING_OFF for reason in plan.waits):
+        if not has_failed and not _BLIND.intersection(reason.code for reason in plan.waits):
             parts.metrics.group_last_success.labels(name).set(parts.clock.now().timestamp())
         return Result(again=min(again, plan.look_again or RESYNC, owed or RESYNC))
 
-    async def _look(self, name: GroupName) -> tuple[Plan, timedelta]:
+    async def _look(self, group: Group) -> tuple[Plan, timedelta]:
         """Return the plan with all that came of it, and when to look again."""
         parts = self._parts
-        try:
-            await parts.executor.read_back(name)
-        except ApiError as error:
-            return self._fail(Plan(group=name), [error])
-        group = parts.observer.observe(name)
-        plan = plan_group(group)
-        if parts.deletes.longest_unseen(name) > LAG_LIMIT:
+        if parts.deletes.list_unknown(group.owners):
+            step = await self._read_back(group)
+            if step.failed or step.reasons:
+                return Plan(group=group.name, waits=step.reasons, failed=step.failed), step.again
+            group = parts.observer.observe(group.name)
+        if parts.deletes.longest_unseen(group.owners) > LAG_LIMIT:
             parts.refresh("own delete not seen")
-        if not plan.actions:
-            parts.attempts.note_success(name)
-            return plan, RESYNC
-        wait, failure = parts.attempts.wait_before(plan)
-        if wait:
-            return _back_off(plan, failure), wait
-        report = await parts.executor.carry_out(group, plan)
-        plan = replace(plan, waits=(*plan.waits, *report.notes))
-        if report.errors:
-            return self._fail(plan, report.errors)
-        parts.attempts.note_success(name)
-        return plan, self._choose_recheck(name, report)
+        plan = plan_group(group)
+        steps = [await self._try(group, action) for action in plan.actions]
+        again = min((step.again for step in steps), default=RESYNC)
+        if parts.deletes.list_unknown(group.owners):
+            again = min(again, UNKNOWN_WAIT)
+        reasons = [reason for step in steps for reason in step.reasons]
+        failed = plan.failed or any(step.failed for step in steps)
+        return replace(plan, waits=(*reasons, *plan.waits), failed=failed), again
 
-    def _fail(self, plan: Plan, errors: list[ApiError]) -> tuple[Plan, timedelta]:
-        waits = [
-            min(error.retry_after, RETRY_AFTER_LIMIT)
-            for error in errors
-            if isinstance(error, TooManyRequests) and error.retry_after is not None
-        ]
-        text = "; ".join(str(error) for error in errors)
-        at_least = max(waits, default=timedelta(0))
-        wait = self._parts.attempts.note_failure(plan, text, at_least=at_least)
-        log.debug("Reconcile failed", group=plan.group, again_in=wait, err=text)
-        return replace(_back_off(plan, text), failed=True), wait
+    async def _read_back(self, group: Group) -> _Step:
+        attempts, attempt = self._parts.attempts, ("read back", group.name)
+        wait, failure = attempts.wait_before(attempt)
+        if wait:
+            return _Step(reasons=(_back_off(failure),), again=wait)
+        try:
+            await self._parts.executor.read_back(group.owners)
+        except ApiError as error:
+            return self._fail(attempt, error)
+        attempts.note_success(attempt)
+        return _Step()
+
+    async def _try(self, group: Group, action: Action) -> _Step:
+        """Carry out one action, unless it failed lately. An error stays with its zone (D-18)."""
+        attempts, attempt = self._parts.attempts, name_attempt(action)
+        wait, failure = attempts.wait_before(attempt)
+        if wait:
+            return _Step(reasons=(_back_off(failure, action.zone.name),), again=wait)
+        report = await self._parts.executor.carry_out(group, action)
+        if report.error is not None:
+            step = self._fail(attempt, report.error, action.zone.name)
+            return replace(step, reasons=(*step.reasons, *report.notes))
+        refused = [note.text for note in report.notes if note.code is Code.DELETE_REFUSED]
+        if refused and not report.deleted:
+            wait = attempts.note_failure(attempt, refused[0], at_least=timedelta(0))
+            return _Step(reasons=tuple(report.notes), again=wait)
+        attempts.note_success(attempt)
+        again = self._choose_recheck(group.name, report)
+        return _Step(reasons=tuple(report.notes), again=again)
+
+    def _fail(self, attempt: Attempt, error: ApiError, zone: str = "") -> _Step:
+        at_least = timedelta(0)
+        if isinstance(error, TooManyRequests) and error.retry_after is not None:
+            at_least = min(error.retry_after, RETRY_AFTER_LIMIT)
+        wait = self._parts.attempts.note_failure(attempt, str(error), at_least=at_least)
+        log.debug("Attempt failed", attempt=attempt[0], zone=zone, again_in=wait, err=error)
+        return _Step(reasons=(_back_off(str(error), zone),), again=wait, failed=True)
 
     def _choose_recheck(self, name: GroupName, report: Report) -> timedelta:
         """Return when to look again if no event comes first."""
-        if not any(note.code is Code.VIEW_CHANGED for note in report.notes):
+        if report.deleted or report.is_cut_short or not report.is_contradicted:
             self._rechecks.pop(name, None)
+        if report.is_cut_short:
+            return RECHECK_WAIT
+        if not report.is_contradicted:
             return LAG_LIMIT + RECHECK_WAIT if report.deleted else RESYNC
         count = self._rechecks[name] = self._rechecks.get(name, 0) + 1
         wait: timedelta = RECHECK_WAIT * 2 ** min(count - 1, 10)
@@ -120,12 +162,10 @@ class RolloutController:
 
     def _forget(self, name: GroupName) -> None:
         self._rechecks.pop(name, None)
-        self._parts.attempts.note_success(name)
         self._parts.board.forget(name)
         self._parts.metrics.forget_group(name)
 
 
-def _back_off(plan: Plan, error: str) -> Plan:
+def _back_off(error: str, zone: str = "") -> Reason:
     text = f"the last attempt failed and will be repeated: {error}"
-    reason = Reason(code=Code.BACKING_OFF, text=text, severity=Severity.WARN)
-    return replace(plan, waits=(reason, *plan.waits))
+    return Reason(code=Code.BACKING_OFF, text=text, severity=Severity.WARN, zone=zone)

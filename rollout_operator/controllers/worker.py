@@ -6,6 +6,7 @@ groups down: it is logged with its traceback and the key backs off.
 """
 
 import asyncio
+import traceback
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -76,12 +77,22 @@ class Workers(Generic[K]):
     async def _look(self, key: K) -> None:
         try:
             result = await self._reconcile(key)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Nobody asked us to end: it leaked out of a library, and would end the worker silently.
+            self._back_off(key, error)
         except Exception as error:  # the door: one broken group never delays another
-            self._bugs[key] = self._bugs.get(key, 0) + 1
-            delay = self._backoff.delay(self._bugs[key], self._chance())
-            log.error("Reconcile failed by a bug", key=key, again_in=delay, err=error)
-            self._queue.add_after(key, delay)
-            return
-        self._bugs.pop(key, None)
-        if result.again is not None:
-            self._queue.add_after(key, result.again)
+            self._back_off(key, error)
+        else:
+            self._bugs.pop(key, None)
+            if result.again is not None:
+                self._queue.add_after(key, result.again)
+
+    def _back_off(self, key: K, error: BaseException) -> None:
+        self._bugs[key] = self._bugs.get(key, 0) + 1
+        delay = self._backoff.delay(self._bugs[key], self._chance())
+        stack = "".join(traceback.format_exception(error))
+        log.error("Reconcile failed by a bug", key=key, again_in=delay, err=error, stack=stack)
+        self._queue.add_after(key, delay)

@@ -8,7 +8,7 @@ caches, what follows from them to the planner.
 import json
 import sys
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Final, TypeVar
 
 import msgspec
@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.names import (
+    PARALLEL,
     STATEFULSET_ANNOTATIONS,
     STATEFULSET_LABELS,
     Revision,
@@ -36,6 +37,9 @@ JsonBytes = bytes | msgspec.Raw
 
 # Of an offending value so much is shown that a person recognises it.
 VALUE_LIMIT: Final = 80
+
+# A kubelet stamps the start and the first conditions of a pod one after the other.
+_SAME_REPORT: Final = timedelta(seconds=2)
 
 _Instant = Annotated[datetime, Meta(tz=True)]
 
@@ -66,6 +70,7 @@ def decode_pod(raw: JsonBytes) -> Pod:
         is_terminating=terminating,
         is_ready=not trouble,
         ready_since=None if trouble else _ready_since(wire),
+        was_ready=bool(trouble) and _was_ready(status),
         trouble=sys.intern(trouble),
     )
 
@@ -90,6 +95,7 @@ def decode_statefulset(raw: JsonBytes) -> StatefulSet:
         strategy=sys.intern(strategy or "RollingUpdate"),
         replicas=1 if spec.replicas is None else spec.replicas,
         first_ordinal=spec.ordinals.start if spec.ordinals is not None else 0,
+        is_ordered=spec.pod_management_policy != PARALLEL,
         min_ready_seconds=spec.min_ready_seconds,
         observed_generation=status.observed_generation,
         status_replicas=status.replicas,
@@ -157,6 +163,24 @@ def _ready_since(wire: WirePod) -> datetime | None:
         where = "status.conditions[type=Ready].lastTransitionTime"
         who = f"Pod {one_line(wire.metadata.namespace)}/{one_line(wire.metadata.name)}"
         raise DecodeError(f"{who}: {where}: no instant: {_shown(texts[-1])}") from error
+
+
+def _was_ready(status: PodStatus) -> bool:
+    """Tell whether a pod that is not ready has been: its condition has changed since the start.
+
+    Only a hint: where the times say nothing, it has not been.
+    """
+    changes = [
+        one.last_transition_time
+        for one in status.conditions or ()
+        if one.type == "Ready" and one.status == "False"
+    ]
+    try:
+        started = msgspec.convert(status.start_time, _Instant)
+        changed = msgspec.convert(changes[-1] if changes else None, _Instant)
+    except msgspec.ValidationError:
+        return False
+    return changed - started > _SAME_REPORT
 
 
 def _controller(owners: list[Owner] | None) -> Owner | None:

@@ -42,3 +42,10 @@ class Group:
     unreadable: tuple[Unreadable, ...] = ()
     deletions: Mapping[Uid, Deletion]
     view_age: timedelta = timedelta(0)
+
+    @property
+    def owners(self) -> frozenset[Uid]:
+        """Return the UIDs of all members, whether they can be read or not."""
+        return frozenset(
+            [zone.sts.uid for zone in self.zones] + [one.uid for one in self.unreadable]
+        )

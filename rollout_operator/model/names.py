@@ -23,4 +23,6 @@ STATEFULSET_ANNOTATIONS: Final = frozenset({MAX_UNAVAILABLE, PAUSED})
 STATEFULSET_LABELS: Final = frozenset({GROUP_LABEL, GROUP_LABEL_LONG})
 
 ON_DELETE: Final = "OnDelete"
+# The pod management policy that creates all absent pods at once; every other one is ordered.
+PARALLEL: Final = "Parallel"
 CLUSTER_HEADER: Final = "X-Cluster"

@@ -33,6 +33,8 @@ class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int = 1
     """`spec.replicas`; the API's own default where it is absent."""
     first_ordinal: int = 0
+    is_ordered: bool = True
+    """Whether an absent pod is created only once all pods below it are ready, as by default."""
     min_ready_seconds: int = 0
     observed_generation: int = 0
     status_replicas: int = 0
@@ -70,6 +72,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """Phase Running, not terminating, condition Ready, every container ready and running."""
     ready_since: datetime | None = None
     """Last transition of the Ready condition, where `is_ready`."""
+    was_ready: bool = False
+    """Whether it is not ready now and its own status shows that it has been before."""
     trouble: str = ""
     """Why the pod is not ready, in a few words, e.g. `CrashLoopBackOff`; empty where it is."""
 

@@ -80,17 +80,37 @@ class Replacement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Pods that may go for one and the same reason, at most `room` of them.
+
+    They are tried in order, and only what really goes takes room: one that is refused does not hide
+    the next.
+    """
+
+    pods: tuple[Replacement, ...]
+    room: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacePods:
     """Delete pods of one zone so that its StatefulSet recreates them at the update revision.
 
-    All of `free` may go. Of `candidates` at most `room` may go, tried in order: one that is refused
-    does not hide the next.
+    Each share is bounded by itself: what one leaves unused is of no use to another, because a pod
+    that was refused is as much down as before.
     """
 
     zone: StatefulSet
-    free: tuple[Replacement, ...] = ()
-    candidates: tuple[Replacement, ...] = ()
-    room: int = 0
+    shares: tuple[Share, ...]
+
+    @property
+    def listed(self) -> tuple[Replacement, ...]:
+        """Return all pods that may be tried."""
+        return tuple(one for share in self.shares for one in share.pods)
+
+    @property
+    def going(self) -> tuple[Replacement, ...]:
+        """Return the pods that go where none is refused."""
+        return tuple(one for share in self.shares for one in share.pods[: share.room])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

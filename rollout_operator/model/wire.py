@@ -75,6 +75,7 @@ class Condition(Wire):
 class PodStatus(Wire):
     phase: str = ""
     reason: str | None = None
+    start_time: str | None = None
     conditions: list[Condition] | None = None
     init_container_statuses: list[Container] | None = None
     container_statuses: list[Container] | None = None
@@ -119,6 +120,7 @@ class SetSpec(Wire):
     template: Template | None = None
     update_strategy: Strategy | None = None
     ordinals: Ordinals | None = None
+    pod_management_policy: str | None = None
     min_ready_seconds: Int32 = 0
 
 

@@ -23,8 +23,8 @@ def explain(plan: Plan) -> tuple[str, ...]:
 
 def _explain_action(action: Action) -> tuple[str, ...]:
     match action:
-        case ReplacePods(free=free, candidates=candidates, room=room):
-            texts = [one.reason.text for one in (*free, *candidates[:room])]
+        case ReplacePods(going=going):
+            texts = [one.reason.text for one in going]
             hidden = len(texts) - SENTENCES_PER_ACTION
             more = (f"and {hidden} more",) if hidden > 0 else ()
             return (*texts[:SENTENCES_PER_ACTION], *more)

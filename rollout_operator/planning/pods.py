@@ -9,7 +9,7 @@ from typing import Final
 
 from rollout_operator.model.names import Revision
 from rollout_operator.model.objects import Pod, StatefulSet
-from rollout_operator.model.outcome import Code, Reason, Replacement, ReplacePods, Severity
+from rollout_operator.model.outcome import Code, Reason, Replacement, ReplacePods, Severity, Share
 from rollout_operator.planning.readiness import Down, Readiness, Why, render_trouble, render_why
 from rollout_operator.planning.wording import count, verb
 
@@ -47,21 +47,23 @@ def count_outdated(look: Readiness) -> int:
 def choose_pods(look: Readiness, limit: int) -> Choice:
     """Return the outdated pods that may go while at most `limit` pods of the zone are down.
 
-    Broken ones are free: they count as down already. Healthy ones need room.
+    Broken ones go first and take nothing from the healthy ones: they count as down already.
     """
     revision = look.sts.update_revision
     broken = _find_broken(look)
-    free = _choose_free(look, limit)
     healthy = [pod for pod in look.standing if pod.revision != revision]
-    # Whatever is in flight or broken counts as unavailable, so this bounds disruptions as well.
-    room = min(max(limit - look.unavailable, 0), len(healthy))
-    action = ReplacePods(
-        zone=look.sts,
-        free=tuple(_replace_broken(look, one) for one in free),
-        candidates=_replace_healthy(look.sts, healthy) if room else (),
-        room=room,
+    room = limit - look.unavailable
+    shares = (
+        _choose_unanswered(look),
+        _choose_unborn(look, limit),
+        _choose_fallen(look, limit),
+        # Whatever is in flight or broken counts as unavailable: this bounds disruptions as well.
+        Share(pods=_replace_healthy(look.sts, healthy), room=min(room, len(healthy))),
     )
-    going = len(free) + room
+    action = ReplacePods(
+        zone=look.sts, shares=tuple(one for one in shares if one.pods and one.room > 0)
+    )
+    going = len(action.going)
     held = len(broken) + len(healthy) - going
     return Choice(
         action=action if going else None,
@@ -79,51 +81,74 @@ def _is_broken(sts: StatefulSet, one: Down) -> bool:
     return may_go and one.pod.revision != sts.update_revision
 
 
-def _choose_free(look: Readiness, limit: int) -> list[Down]:
-    """Return the broken pods that may go without our disruptions exceeding `limit` (SI-04).
+def _choose_unanswered(look: Readiness) -> Share:
+    """Return the pods to delete once more, by the same UID: it settles what became of them."""
+    pods = [one for one in _find_broken(look) if one.why is Why.UNANSWERED]
+    return _share(look, pods, len(pods))
 
-    Untouched pods, still at the revision of before the rollout, broke by themselves: deleting one
-    disrupts one more. 5 pods, limit 1, one just replaced and starting: a second one that crashes on
-    its own waits.
 
-    A pod of an abandoned revision was put there by us. Most likely it has never been up since, and
-    deleting it adds nothing, whatever else is down. But it may have been up for a while: those go
-    from the lowest ordinal on, and only what is on its way below counts. That an ordered set has a
-    gap above, which it fills once the pod below is up, is no reason to wait.
+def _choose_unborn(look: Readiness, limit: int) -> Share:
+    """Return the broken pods that were put there by us and have not been up since, in turn.
+
+    Deleting one adds nothing, whatever else is down: a bad revision comes to a stop at the lowest
+    pods, and neither a gap that an ordered set leaves above them nor a pod there that finds no node
+    may keep its fix away (LI-10). But some may be there because others drained a node: so they go
+    from the lowest on, and what is on its way below them counts (SI-04).
+    """
+    below = len(look.unreadable)
+    pods: list[Down] = []
+    room = 0
+    for one in look.down:
+        if one.why is not Why.UNREADY or not _is_broken(look.sts, one):
+            below += _is_in_flight(look.sts, one)
+        elif _is_in_flight(look.sts, one) and below + one.gaps_below < limit:
+            pods.append(one)
+            room = limit - below - one.gaps_below
+    return _share(look, pods, room)
+
+
+def _choose_fallen(look: Readiness, limit: int) -> Share:
+    """Return the outdated pods that have been up and broke by themselves.
+
+    Deleting one disrupts one more (SI-04). 5 pods, limit 1, one just replaced and starting: a
+    second one that crashes on its own waits.
     """
     sts = look.sts
+    pods = [one for one in _find_broken(look) if not _is_in_flight(sts, one)]
     in_flight = look.missing + len(look.unreadable)
     in_flight += sum(_is_in_flight(sts, one) for one in look.down)
-    below = len(look.unreadable)
-    chosen: list[Down] = []
-    for one in look.down:
-        if not _is_broken(sts, one):
-            below += _is_in_flight(sts, one)
-            continue
-        if one.why is Why.UNANSWERED:
-            may_go = True  # the same delete again, for the same UID: it settles what became of it
-        elif _is_in_flight(sts, one):
-            may_go = below + one.gaps_below < limit
-        else:
-            may_go = in_flight < limit
-            in_flight += may_go
-        if may_go:
-            chosen.append(one)
-            below += 1
-    return chosen
+    if in_flight >= limit and pods and _is_awaited(look, pods[0], in_flight):
+        return _share(look, pods[:1], 1)
+    return _share(look, pods, limit - in_flight)
+
+
+def _is_awaited(look: Readiness, one: Down, in_flight: int) -> bool:
+    """Tell whether all that is in flight is gone and comes back only once this pod is ready.
+
+    An ordered set with pod 1 crashing and pod 2 absent: to wait for pod 2 is to wait for ever.
+    """
+    above = look.down[look.down.index(one) + 1 :]
+    gone = sum(other.why in (Why.TERMINATING, Why.DELETED) for other in above)
+    return look.sts.is_ordered and one.gaps_below == 0 and in_flight == look.missing + gone
 
 
 def _is_in_flight(sts: StatefulSet, one: Down) -> bool:
     """Tell whether a pod is down most likely because of us.
 
-    Surely not, where it is outdated and at the revision of before the rollout. After a rollback
-    that is the update revision itself: a pod which we have just replaced is at both.
+    Surely not, where it is outdated and has been ready, or is at the revision of before the
+    rollout. After a rollback that is the update revision itself: a pod which we have just replaced
+    is at both.
     """
-    if one.why is Why.SETTLING:
-        return False
-    at = one.pod.revision
-    is_untouched = at == sts.current_revision and at != sts.update_revision
-    return one.why is not Why.UNREADY or not is_untouched
+    if one.why is not Why.UNREADY:
+        return one.why is not Why.SETTLING
+    if one.pod.revision == sts.update_revision:
+        return True
+    return one.pod.revision != sts.current_revision and not one.pod.was_ready
+
+
+def _share(look: Readiness, pods: list[Down], room: int) -> Share:
+    replacements = tuple(_replace_broken(look, one) for one in pods)
+    return Share(pods=replacements, room=min(room, len(pods)))
 
 
 def _replace_broken(look: Readiness, one: Down) -> Replacement:

@@ -1,9 +1,10 @@
 """The executor deletes what two looks agree on, and remembers what it did (D-15, D-17)."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from threading import Event
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from rollout_operator.model.errors import (
     Conflict,
     Denied,
     Refused,
+    Throttled,
     TooManyRequests,
     UnknownOutcome,
 )
@@ -43,6 +45,7 @@ class Bench:
     deletes: OwnDeletes
     observer: Observer
     executor: Executor
+    stop: Callable[[], None]
 
     def show(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
         """Make the caches show these objects and no others."""
@@ -50,9 +53,22 @@ class Bench:
         self.pods.replace_all([decode_pod(_raw(one)) for one in pods])
 
     async def step(self) -> Report:
-        """Observe, plan and carry out once."""
+        """Observe, plan and carry out the last action; return what came of it."""
+        return (await self.steps())[-1]
+
+    async def steps(self) -> list[Report]:
+        """Observe, plan and carry out every action; return what came of each."""
         group = self.observer.observe(GROUP)
-        return await self.executor.carry_out(group, plan_group(group))
+        return [
+            await self.executor.carry_out(group, action) for action in plan_group(group).actions
+        ] or [Report()]
+
+    def pending(self) -> list[Deletion]:
+        """Return what the memory holds that the cache does not show."""
+        return list(self.deletes.list_of(self.observer.observe(GROUP).owners).values())
+
+    async def read_back(self) -> None:
+        await self.executor.read_back(self.observer.observe(GROUP).owners)
 
 
 def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
@@ -68,8 +84,11 @@ def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
         deletes=deletes,
         clock=clock,
     )
-    executor = Executor(door, observer, deletes, clock=clock, metrics=Metrics())
-    made = Bench(door, clock, set_store, pod_store, deletes, observer, executor)
+    stop = Event()
+    executor = Executor(
+        door, observer, deletes, clock=clock, metrics=Metrics(), is_stopping=stop.is_set
+    )
+    made = Bench(door, clock, set_store, pod_store, deletes, observer, executor, stop.set)
     made.show(sets, pods)
     return made
 
@@ -88,7 +107,7 @@ async def test_t01_6_deletes_as_many_as_the_limit_allows() -> None:
     report = await made.step()
     assert made.door.deleted == ["b-0", "b-1"]
     assert report.deleted == 2
-    assert report.errors == []
+    assert report.error is None
 
 
 @pytest.mark.parametrize(
@@ -108,7 +127,37 @@ async def test_a_refused_pod_does_not_hide_the_next(refused: set[str], deleted: 
     assert made.door.deleted == deleted
     assert {note.code for note in report.notes} == {Code.DELETE_REFUSED}
     assert {note.text.split()[0] for note in report.notes} == refused
-    assert report.errors == []
+    assert report.error is None
+
+
+async def test_a_refused_broken_pod_does_not_hide_the_next() -> None:
+    """D-15, D-14, SI-04: two pods broke by themselves, one of them may go, either of them."""
+    sets, pods = two_zones(limit="1")
+    made = bench(sets, [*pods[:3], *(pod_json("b", n, ready=n == 2) for n in range(3))])
+    made.door.fail_delete["b-0"] = deque([Refused("not now", status=403)])
+    report = await made.step()
+    assert made.door.deleted == ["b-1"]
+    assert [note.code for note in report.notes] == [Code.DELETE_REFUSED]
+
+
+async def test_what_a_refused_broken_pod_leaves_is_of_no_use_to_healthy_ones() -> None:
+    """SI-03: it is as much down as before."""
+    sets, pods = two_zones(limit="2")
+    made = bench(sets, [*pods[:3], *(pod_json("b", n, ready=n != 0) for n in range(3))])
+    made.door.fail_delete["b-0"] = deque([Refused("not now", status=403)])
+    await made.step()
+    assert made.door.deleted == ["b-1"]
+
+
+@pytest.mark.parametrize("wide", ["cache", "store"])
+async def test_the_narrower_of_both_looks_counts(wide: str) -> None:
+    """SI-03: the limit is being changed; one look shows 1, the other one 2."""
+    sets, pods = two_zones(limit="2" if wide == "cache" else "1")
+    made = bench(sets, pods)
+    limit = "1" if wide == "cache" else "2"
+    made.door.put("statefulsets", set_json("b", max_unavailable=limit))
+    await made.step()
+    assert made.door.deleted == ["b-0"]
 
 
 async def test_an_own_delete_counts_until_the_cache_shows_it() -> None:
@@ -119,7 +168,7 @@ async def test_an_own_delete_counts_until_the_cache_shows_it() -> None:
     made.door.put("pods", pod_json("b", 0))  # the store lags as well: only memory can tell
     await made.step()
     assert made.door.deleted == ["b-0"]
-    assert list(made.deletes.list_group(GROUP).values()) == [Deletion.ACCEPTED]
+    assert made.pending() == [Deletion.ACCEPTED]
 
 
 async def test_memory_ends_when_the_cache_shows_the_pod_gone() -> None:
@@ -127,7 +176,7 @@ async def test_memory_ends_when_the_cache_shows_the_pod_gone() -> None:
     made = bench(sets, pods)
     await made.step()
     made.show(sets, [one for one in pods if one is not pods[3]])
-    assert not made.deletes.list_group(GROUP)
+    assert not made.pending()
     assert len(made.deletes) == 0
 
 
@@ -156,33 +205,93 @@ async def test_a_pod_that_was_replaced_meanwhile_is_not_touched() -> None:
     assert made.door.deleted == ["b-1"]
 
 
-async def test_a_pod_that_changes_between_look_and_delete_is_kept() -> None:
-    """SI-07: the version is a precondition; the next candidate goes instead."""
+@pytest.mark.parametrize(
+    ("late", "outcome"),
+    [
+        pytest.param({**pod_json("b", 0)}, Code.VIEW_CHANGED, id="the pod has changed"),
+        pytest.param(None, Code.VIEW_CHANGED, id="someone else has deleted it"),
+    ],
+)
+async def test_si04_a_pod_that_changes_between_look_and_delete_ends_the_look(
+    late: Json | None, outcome: Code
+) -> None:
+    """SI-04, SI-07: what was known of the zone is old; no other pod of it may go on that."""
     made = bench(*two_zones(limit="1"))
-    changed = pod_json("b", 0)
-    changed["metadata"] = {**_meta(changed), "resourceVersion": "2"}
 
     def change_late(call: str) -> None:
-        if call == "delete pods/b-0":
-            made.door.put("pods", changed)
+        if call != "delete pods/b-0":
+            return
+        if late is None:
+            del made.door.objects["pods", "b-0"]
+        else:
+            made.door.put("pods", {**late, "metadata": {**_meta(late), "resourceVersion": "2"}})
 
     made.door.before = change_late
     report = await made.step()
-    assert made.door.deleted == ["b-1"]
-    assert [note.code for note in report.notes] == [Code.VIEW_CHANGED]
+    assert made.door.deleted == []
+    assert [note.code for note in report.notes] == [outcome]
+    assert report.is_contradicted
 
 
-async def test_the_look_expires_after_five_seconds() -> None:
-    """SI-09: a throttled delete must not rest on an old look."""
+@pytest.mark.parametrize("call", ["list statefulsets", "delete"])
+async def test_si09_the_look_expires_after_five_seconds(call: str) -> None:
+    """SI-09: neither a slow answer nor a slow delete lets the next delete rest on an old look."""
     made = bench(*two_zones())
 
-    def be_slow(call: str) -> None:
-        if call.startswith("delete"):
+    def be_slow(seen: str) -> None:
+        if seen.startswith(call):
             made.clock.jump(timedelta(seconds=6))
 
     made.door.before = be_slow
+    report = await made.step()
+    assert made.door.deleted == (["b-0"] if call == "delete" else [])
+    assert report.is_cut_short
+
+
+async def test_si09_a_delete_that_our_own_limiter_delays_is_looked_at_again() -> None:
+    """It is no failure, and the pod is not taken for one on its way out."""
+    made = bench(*two_zones())
+    made.door.fail_delete["b-0"] = deque([Throttled("the next token is due in 9 s")])
+    report = await made.step()
+    assert report.error is None
+    assert report.is_cut_short
+    assert made.pending() == []
+
+
+async def test_nothing_new_is_deleted_once_the_process_is_stopping() -> None:
+    """PROC-05: the pod that is being deleted is the last."""
+    made = bench(*two_zones())
+    made.door.before = lambda call: made.stop() if call.startswith("delete") else None
     await made.step()
     assert made.door.deleted == ["b-0"]
+
+
+async def test_a_zone_that_the_live_look_does_not_show_stops_the_group() -> None:
+    """SI-02: b's label has moved; whether it is whole, nobody has looked."""
+    sets, pods = two_zones()
+    made = bench(sets, pods)
+    made.door.put("statefulsets", set_json("a", labels={"rollout-group": "other"}))
+    report = await made.step()
+    assert made.door.deleted == []
+    assert report.is_contradicted
+
+
+async def test_pods_that_were_refused_come_last_the_next_time() -> None:
+    """D-15: a look that expires must not be used up by the same refused pods each time."""
+    made = bench(*two_zones(limit="1"))
+    made.door.fail_delete["b-0"] = deque([Refused("not now", status=403)] * 2)
+    await made.step()
+    assert made.door.deleted == ["b-1"]
+    made.door.put("pods", pod_json("b", 1, revision="new"))
+    made.show(
+        [set_json("a", current="new"), set_json("b", max_unavailable="1")],
+        [pod_json("a", n, revision="new") for n in range(3)]
+        + [pod_json("b", 0), pod_json("b", 1, revision="new"), pod_json("b", 2)],
+    )
+    made.door.calls.clear()
+    await made.step()
+    assert made.door.deleted == ["b-1", "b-2"]
+    assert "delete pods/b-0" not in made.door.calls
 
 
 async def test_a_delete_without_an_answer_is_kept_as_unknown() -> None:
@@ -190,10 +299,10 @@ async def test_a_delete_without_an_answer_is_kept_as_unknown() -> None:
     made = bench(*two_zones(limit="1"))
     made.door.fail_delete["b-0"] = deque([UnknownOutcome("no answer")])
     report = await made.step()
-    assert [type(error) for error in report.errors] == [UnknownOutcome]
-    assert list(made.deletes.list_group(GROUP).values()) == [Deletion.UNKNOWN]
-    await made.executor.read_back(GROUP)
-    assert list(made.deletes.list_group(GROUP).values()) == [Deletion.UNKNOWN], "may still commit"
+    assert isinstance(report.error, UnknownOutcome)
+    assert made.pending() == [Deletion.UNKNOWN]
+    await made.read_back()
+    assert made.pending() == [Deletion.UNKNOWN], "may still commit"
     await made.step()
     assert made.door.deleted == ["b-0"], "the same pod is tried again, and no other"
 
@@ -203,8 +312,8 @@ async def test_read_back_finds_the_delete_carried_out() -> None:
     made.door.fail_delete["b-0"] = deque([UnknownOutcome("no answer")])
     await made.step()
     del made.door.objects["pods", "b-0"]
-    await made.executor.read_back(GROUP)
-    assert list(made.deletes.list_group(GROUP).values()) == [Deletion.ACCEPTED]
+    await made.read_back()
+    assert made.pending() == [Deletion.ACCEPTED]
 
 
 async def test_read_back_gives_up_when_the_delete_can_not_commit_any_more() -> None:
@@ -212,8 +321,8 @@ async def test_read_back_gives_up_when_the_delete_can_not_commit_any_more() -> N
     made.door.fail_delete["b-0"] = deque([UnknownOutcome("no answer")])
     await made.step()
     made.clock.jump(timedelta(seconds=91))
-    await made.executor.read_back(GROUP)
-    assert not made.deletes.list_group(GROUP)
+    await made.read_back()
+    assert not made.pending()
 
 
 @pytest.mark.parametrize(
@@ -228,8 +337,8 @@ async def test_errors_that_concern_all_pods_stop_the_zone(error: ApiError) -> No
     made.door.fail_delete["b-0"] = deque([error])
     report = await made.step()
     assert made.door.deleted == []
-    assert report.errors == [error]
-    assert not made.deletes.list_group(GROUP), "it was turned away: nothing is under way"
+    assert report.error is error
+    assert not made.pending(), "it was turned away: nothing is under way"
 
 
 async def test_a_retry_that_is_turned_away_keeps_the_first_request_in_mind() -> None:
@@ -238,7 +347,7 @@ async def test_a_retry_that_is_turned_away_keeps_the_first_request_in_mind() -> 
     made.door.fail_delete["b-0"] = deque([UnknownOutcome("no answer"), TooManyRequests("later")])
     await made.step()
     await made.step()
-    assert list(made.deletes.list_group(GROUP).values()) == [Deletion.UNKNOWN]
+    assert made.pending() == [Deletion.UNKNOWN]
 
 
 async def test_t01_17_the_revision_is_recorded_by_a_put_of_the_whole_object() -> None:
@@ -279,9 +388,10 @@ async def test_an_error_of_one_zone_does_not_stop_the_next() -> None:
             raise Conflict("the object has changed", status=409)
 
     made.door.before = break_status
-    report = await made.step()
+    first, second = await made.steps()
     assert made.door.deleted == ["b-0", "b-1"]
-    assert [type(error) for error in report.errors] == [Conflict]
+    assert isinstance(first.error, Conflict)
+    assert second.error is None
 
 
 def _raw(one: Json) -> msgspec.Raw:

@@ -4,11 +4,11 @@ from datetime import timedelta
 
 from rollout_operator.controllers.memory import OwnDeletes
 from rollout_operator.model.group import Deletion
-from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, Unreadable
 from tests.fakes_clock import FakeClock
 
-GROUP, OTHER = GroupName("ingester"), GroupName("compactor")
+GROUP, OTHER = {Uid("uid-a")}, {Uid("uid-b")}
 
 
 def pod(uid: str = "1", *, is_terminating: bool = False) -> Pod:
@@ -17,6 +17,7 @@ def pod(uid: str = "1", *, is_terminating: bool = False) -> Pod:
         name="a-0",
         uid=Uid(uid),
         resource_version="7",
+        owner_uid=Uid("uid-a"),
         is_terminating=is_terminating,
     )
 
@@ -39,46 +40,46 @@ def memory(shown: Pod | None) -> tuple[OwnDeletes, Cache, FakeClock]:
 
 def test_a_delete_counts_from_before_it_is_sent() -> None:
     made, _, _ = memory(pod())
-    made.begin(GROUP, pod())
-    assert made.list_group(GROUP) == {"1": Deletion.UNKNOWN}
+    made.begin(pod())
+    assert made.list_of(GROUP) == {"1": Deletion.UNKNOWN}
     made.accept(pod())
-    assert made.list_group(GROUP) == {"1": Deletion.ACCEPTED}
+    assert made.list_of(GROUP) == {"1": Deletion.ACCEPTED}
 
 
-def test_only_the_own_group_is_listed() -> None:
+def test_only_pods_of_these_sets_are_listed() -> None:
     made, _, _ = memory(pod())
-    made.begin(GROUP, pod())
-    assert not made.list_group(OTHER)
+    made.begin(pod())
+    assert not made.list_of(OTHER)
     assert not made.list_unknown(OTHER)
 
 
 def test_it_ends_when_the_cache_shows_the_pod_terminating() -> None:
     made, cache, _ = memory(pod())
-    made.begin(GROUP, pod())
+    made.begin(pod())
     made.accept(pod())
     cache.shown = pod(is_terminating=True)
-    assert not made.list_group(GROUP)
+    assert not made.list_of(GROUP)
 
 
 def test_it_ends_when_the_cache_shows_another_pod_of_that_name() -> None:
     made, cache, _ = memory(pod())
-    made.begin(GROUP, pod())
+    made.begin(pod())
     made.accept(pod())
     cache.shown = pod("2")
-    assert not made.list_group(GROUP)
+    assert not made.list_of(GROUP)
 
 
 def test_it_ends_when_the_cache_shows_no_pod() -> None:
     made, cache, _ = memory(pod())
-    made.begin(GROUP, pod())
+    made.begin(pod())
     made.accept(pod())
     cache.shown = None
-    assert not made.list_group(GROUP)
+    assert not made.list_of(GROUP)
 
 
 def test_an_unreadable_pod_proves_nothing() -> None:
     made, cache, _ = memory(pod())
-    made.begin(GROUP, pod())
+    made.begin(pod())
     made.accept(pod())
     cache.shown = Unreadable(
         kind="Pod",
@@ -88,33 +89,44 @@ def test_an_unreadable_pod_proves_nothing() -> None:
         resource_version="8",
         error="spec: not an object",
     )
-    assert made.list_group(GROUP) == {"1": Deletion.ACCEPTED}
+    assert made.list_of(GROUP) == {"1": Deletion.ACCEPTED}
 
 
 def test_a_request_that_was_turned_away_is_forgotten() -> None:
     made, _, _ = memory(pod())
-    made.begin(GROUP, pod())
+    made.begin(pod())
     made.withdraw(pod())
-    assert not made.list_group(GROUP)
+    assert not made.list_of(GROUP)
 
 
 def test_a_request_that_was_turned_away_leaves_the_earlier_one() -> None:
     """SI-18: the first may still be committed."""
     made, _, clock = memory(pod())
-    made.begin(GROUP, pod())
+    made.begin(pod())
     clock.jump(timedelta(seconds=60))
-    made.begin(GROUP, pod())
+    made.begin(pod())
     made.withdraw(pod())
+    assert made.list_of(GROUP) == {"1": Deletion.UNKNOWN}
+
+
+def test_the_newest_request_decides_how_long_one_may_still_be_committed() -> None:
+    """SI-18: requests at 0 s and 60 s; the second may be committed until 150 s."""
+    made, _, clock = memory(pod())
+    made.begin(pod())
+    clock.jump(timedelta(seconds=60))
+    made.begin(pod())
     (own,) = made.list_unknown(GROUP)
+    clock.jump(timedelta(seconds=89))
     assert made.may_still_commit(own)
-    clock.jump(timedelta(seconds=30))
-    assert not made.may_still_commit(own), "counted from the first request"
+    clock.jump(timedelta(seconds=1))
+    assert not made.may_still_commit(own)
 
 
 def test_longest_unseen_counts_accepted_deletes_only() -> None:
     made, _, clock = memory(pod())
-    made.begin(GROUP, pod())
+    made.begin(pod())
     clock.jump(timedelta(seconds=7))
     assert made.longest_unseen(GROUP) == timedelta(0)
     made.accept(pod())
-    assert made.longest_unseen(GROUP) == timedelta(seconds=7)
+    clock.jump(timedelta(seconds=3))
+    assert made.longest_unseen(GROUP) == timedelta(seconds=3)

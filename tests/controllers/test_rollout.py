@@ -15,7 +15,13 @@ from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.rollout import LAG_LIMIT, RESYNC, Parts, RolloutController
 from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode import decode_pod, decode_statefulset
-from rollout_operator.model.errors import ApiError, Denied, TooManyRequests, UnknownOutcome
+from rollout_operator.model.errors import (
+    ApiError,
+    Denied,
+    Refused,
+    TooManyRequests,
+    UnknownOutcome,
+)
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code
 from rollout_operator.telemetry.board import Board
@@ -199,6 +205,105 @@ async def test_an_unknown_outcome_is_read_back_before_anything_else() -> None:
     assert made.door.deleted == ["b-0"]
 
 
+async def test_d18_a_status_that_cannot_be_written_does_not_hold_the_next_zone() -> None:
+    """D-18: the attempt of zone a backs off, zone b goes on step by step."""
+    made = bench(
+        [set_json("a"), set_json("b")],
+        [pod_json("a", n, revision="new") for n in range(3)] + [pod_json("b", n) for n in range(3)],
+    )
+
+    def refuse_status(call: str) -> None:
+        if call.endswith("/status"):
+            raise Denied("role lacks update on statefulsets/status", status=403)
+
+    made.door.before = refuse_status
+    for ordinal in range(3):
+        await made.controller.reconcile(GROUP)
+        made.door.put("pods", pod_json("b", ordinal, revision="new"))
+        made.show_store()
+    assert made.door.deleted == ["b-0", "b-1", "b-2"]
+    assert made.door.calls.count("put statefulsets/a/status") == 1
+
+
+async def test_refused_deletes_back_off_and_are_repeated() -> None:
+    """LI-11: a webhook that is down for ten seconds delays by seconds, and is not stormed."""
+    made = rollable()
+    for ordinal in range(3):
+        made.door.fail_delete[f"b-{ordinal}"] = deque([Refused("webhook is down")] * 2)
+    result = await made.controller.reconcile(GROUP)
+    assert result.again == timedelta(seconds=0.1)
+    for _ in range(20):
+        await made.controller.reconcile(GROUP)
+    assert sum(call.startswith("delete") for call in made.door.calls) == 3
+    assert made.value("group_waiting", reason="backing_off") == 1
+
+
+async def test_li11_a_flapping_pod_does_not_defeat_the_back_off() -> None:
+    made = rollable()
+    made.door.fail_delete["b-0"] = deque([Denied("no", status=403)] * 20)
+    for flap in range(20):
+        made.door.put("pods", pod_json("b", 2, ready=bool(flap % 2)))
+        made.show_store()
+        await made.controller.reconcile(GROUP)
+    assert sum(call.startswith("delete") for call in made.door.calls) == 1
+
+
+async def test_an_unanswered_delete_is_read_back_though_nothing_is_outdated_any_more() -> None:
+    """SI-18, LI-01: after a rollback no event comes; the zone must not stay short for minutes."""
+    made = rollable()
+    made.door.fail_delete["b-0"] = deque([UnknownOutcome("no answer")])
+    await made.controller.reconcile(GROUP)
+    made.door.put("statefulsets", set_json("b", update="old"))
+    made.show_store()
+    result = await made.controller.reconcile(GROUP)
+    assert result.again is not None
+    assert result.again <= timedelta(seconds=5)
+    made.clock.jump(timedelta(seconds=91))
+    await made.controller.reconcile(GROUP)
+    assert made.waits() == [Code.UP_TO_DATE]
+
+
+async def test_an_unanswered_delete_follows_its_set_into_another_group() -> None:
+    """FP-28: relabelled after an unanswered delete, the pod still counts as down."""
+    made = rollable()
+    made.door.fail_delete["b-0"] = deque([UnknownOutcome("no answer")])
+    await made.controller.reconcile(GROUP)
+    for zone in ("a", "b"):
+        moved = set_json(zone, current="new" if zone == "a" else "old")
+        moved["metadata"] = {**_meta(moved), "labels": {"rollout-group": "store"}}
+        made.door.put("statefulsets", moved)
+    made.show_store()
+    made.door.calls.clear()
+    await made.controller.reconcile(GroupName("store"))
+    assert made.door.calls[0] == "get pods/b-0"
+    assert made.door.deleted in ([], ["b-0"])
+
+
+async def test_a_look_that_expires_is_repeated_at_once_and_blames_no_cache() -> None:
+    made = rollable(limit="3")
+
+    def be_slow(call: str) -> None:
+        if call.startswith("delete"):
+            made.clock.jump(timedelta(seconds=6))
+
+    made.door.before = be_slow
+    results = [await made.controller.reconcile(GROUP) for _ in range(3)]
+    assert made.door.deleted == ["b-0", "b-1", "b-2"]
+    assert results[0].again == timedelta(seconds=0.05)
+
+
+async def test_a_bug_is_counted_as_a_failed_look() -> None:
+    made = rollable()
+
+    def break_down(call: str) -> None:
+        raise KeyError(call)
+
+    made.door.before = break_down
+    with pytest.raises(KeyError):
+        await made.controller.reconcile(GROUP)
+    assert made.value("group_reconciles_failed_total") == 1
+
+
 async def test_a_cache_that_does_not_show_an_own_delete_is_listed_again() -> None:
     made = rollable()
     result = await made.controller.reconcile(GROUP)
@@ -223,6 +328,7 @@ async def test_a_cache_that_the_store_contradicts_is_listed_again() -> None:
     assert waits == sorted(waits)
     assert waits[0] == timedelta(seconds=0.05)
     assert sum(waits, timedelta(0)) < timedelta(seconds=15)
+    assert made.refreshed == ["the API server contradicts the cache"]
 
 
 async def test_a_group_that_spells_its_label_long_is_rolled() -> None:
@@ -297,3 +403,9 @@ async def test_a_whole_rollout_ends_with_both_revisions_recorded() -> None:
 
 def _raw(one: Json) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(one))
+
+
+def _meta(one: Json) -> Json:
+    meta = one["metadata"]
+    assert isinstance(meta, dict)
+    return meta

@@ -4,6 +4,8 @@ import asyncio
 from collections import defaultdict
 from datetime import timedelta
 
+import pytest
+
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.controllers.worker import Result, Workers
@@ -112,3 +114,33 @@ async def test_closing_the_queue_ends_the_workers_after_their_key() -> None:
         recorder.held["a"].set()
     assert recorder.looks == ["a"]
     assert workers.busy == 0
+
+
+async def test_a_cancellation_that_nobody_asked_for_does_not_end_the_worker() -> None:
+    """LI-14: one that leaks out of a library would end workers one by one, silently."""
+    queue: WorkQueue[str] = WorkQueue()
+    looks: list[str] = []
+
+    async def leak(key: str) -> Result:
+        looks.append(key)
+        if len(looks) < 3:
+            raise asyncio.CancelledError
+        queue.close()
+        return Result()
+
+    queue.add("a")
+    workers = Workers(queue, leak, count=1, backoff=BACKOFF, chance=lambda: 1.0)
+    async with asyncio.timeout(10):
+        await workers.run()
+    assert looks == ["a", "a", "a"]
+
+
+async def test_a_bug_is_logged_with_its_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    queue, recorder, workers = make(count=1)
+    recorder.bugs["bad"] = 1
+    recorder.until["bad"] = 2
+    queue.add("bad")
+    async with asyncio.timeout(10):
+        await workers.run()
+    line = next(line for line in capfd.readouterr().err.splitlines() if "by a bug" in line)
+    assert "in reconcile" in line

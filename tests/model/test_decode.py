@@ -53,6 +53,33 @@ def test_w27_ready_since_is_unknown_where_the_condition_does_not_say() -> None:
 
 
 @pytest.mark.parametrize(
+    ("started", "ready", "was_ready"),
+    [
+        pytest.param("2026-01-01T00:00:30Z", "False", False, id="not ready since its start"),
+        pytest.param("2026-01-01T00:00:28Z", "False", False, id="but for a moment of the kubelet"),
+        pytest.param("2026-01-01T00:00:27Z", "False", True, id="changed later: it was ready"),
+        pytest.param("2026-01-01T00:00:00Z", "True", False, id="ready now"),
+        pytest.param("2026-01-01T00:00:00Z", "Unknown", False, id="nothing known"),
+        pytest.param(None, "False", False, id="no start"),
+        pytest.param("yesterday", "False", False, id="no instant"),
+    ],
+)
+def test_si04_a_pod_tells_whether_it_has_been_ready(
+    started: str | None, ready: str, was_ready: bool
+) -> None:
+    """The condition turned at 00:00:30."""
+    tree = pod_tree(startTime=started, conditions=[condition(ready)])
+    assert decode_pod(as_json(tree)).was_ready is was_ready
+
+
+@pytest.mark.parametrize("changed", [None, "", "yesterday"])
+def test_a_change_at_an_unknown_time_is_no_sign(changed: str | None) -> None:
+    turned = condition("False", lastTransitionTime=changed)
+    tree = pod_tree(startTime="2026-01-01T00:00:00Z", conditions=[turned])
+    assert not decode_pod(as_json(tree)).was_ready
+
+
+@pytest.mark.parametrize(
     ("owners", "uid"),
     [
         pytest.param(None, None, id="D-10 no owners"),
@@ -106,7 +133,8 @@ def test_d51_a_pod_costs_at_most_4_kib() -> None:
 
 
 def test_a_statefulset_is_read_whole() -> None:
-    view = decode_statefulset(as_json(set_tree(ordinals={"start": 5}, minReadySeconds=10)))
+    spec = {"ordinals": {"start": 5}, "podManagementPolicy": "Parallel", "minReadySeconds": 10}
+    view = decode_statefulset(as_json(set_tree(**spec)))
     assert view == StatefulSet(
         namespace="prod",
         name="zone-a",
@@ -120,6 +148,7 @@ def test_a_statefulset_is_read_whole() -> None:
         strategy="OnDelete",
         replicas=3,
         first_ordinal=5,
+        is_ordered=False,
         min_ready_seconds=10,
         observed_generation=2,
         status_replicas=3,
@@ -138,6 +167,11 @@ def test_a_statefulset_is_read_whole() -> None:
         pytest.param({"updateStrategy": {}}, "strategy", "RollingUpdate", id="API default"),
         pytest.param({"updateStrategy": None}, "strategy", "RollingUpdate", id="no strategy"),
         pytest.param({"ordinals": None}, "first_ordinal", 0, id="FP-29 no ordinals"),
+        pytest.param({}, "is_ordered", True, id="FP-30 no pod management policy"),
+        pytest.param({"podManagementPolicy": None}, "is_ordered", True, id="FP-30 a null one"),
+        pytest.param(
+            {"podManagementPolicy": "OrderedReady"}, "is_ordered", True, id="FP-30 ordered"
+        ),
         pytest.param({"selector": {"matchLabels": None}}, "selector", {}, id="no matchLabels"),
         pytest.param({"template": {"metadata": {}}}, "template_labels", {}, id="no labels"),
     ],
@@ -331,6 +365,8 @@ PATHS = st.sampled_from(
         ("spec",),
         ("spec", "ordinals"),
         ("spec", "updateStrategy"),
+        ("spec", "podManagementPolicy"),
+        ("status", "startTime"),
     ]
 )
 

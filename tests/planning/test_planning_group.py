@@ -20,14 +20,14 @@ WHOLE_GROUP = [
     pytest.param(
         replace(group(prev("a")), view_age=timedelta(seconds=60)),
         [
-            "replace in zone-a: free [] and 1 of [zone-a-0 zone-a-1 zone-a-2]",
+            "replace in zone-a: 1 of [zone-a-0 zone-a-1 zone-a-2]",
             "budget_used: zone-a: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 going now",
         ],
         id="SI-09 a view of just 60 s is still used",
     ),
     pytest.param(
         replace(group(prev("a")), view_age=timedelta(seconds=61)),
-        ["view_stale: the newest proof that the view is live is 61s old, more than 60s"],
+        ["view_stale: the newest proof that the view is live is more than 60s old"],
         id="SI-09 a view older than 60 s: nothing",
     ),
     pytest.param(
@@ -93,7 +93,7 @@ WHOLE_GROUP = [
     pytest.param(
         group(prev("a"), prev("b", paused="true"), prev("c")),
         [
-            "replace in zone-a: free [] and 1 of [zone-a-0 zone-a-1 zone-a-2]",
+            "replace in zone-a: 1 of [zone-a-0 zone-a-1 zone-a-2]",
             "budget_used: zone-a: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 going now",
             "paused: zone-b is paused: 3 outdated pods wait",
             "another_zone_first: zone-c waits for zone-a",
@@ -104,7 +104,7 @@ WHOLE_GROUP = [
         group(zone("c", current="prev"), zone("a", current="prev"), prev("b")),
         [
             "record zone-a last",
-            "replace in zone-b: free [] and 1 of [zone-b-0 zone-b-1 zone-b-2]",
+            "replace in zone-b: 1 of [zone-b-0 zone-b-1 zone-b-2]",
             "budget_used: zone-b: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 going now",
             "another_zone_first: zone-c waits for zone-b",
         ],
@@ -113,7 +113,7 @@ WHOLE_GROUP = [
     pytest.param(
         group(zone("a", "pp"), zone("b", "", limit=None)),
         [
-            "replace in zone-a: free [] and 2 of [zone-a-0 zone-a-1]",
+            "replace in zone-a: 2 of [zone-a-0 zone-a-1]",
         ],
         id="SEED-103 outdated though current equals update; a zone of no replicas is whole",
     ),
@@ -202,7 +202,7 @@ def test_rollback_in_mid_rollout_moves_on_to_the_first_revision() -> None:
     """ROLL-33, FP-28: update is current again, pods of the abandoned revision are found."""
     plan = plan_group(group(zone("a", "oll", limit="1"), prev("b")))
     assert outline(plan) == [
-        "replace in zone-a: free [] and 1 of [zone-a-0]",
+        "replace in zone-a: 1 of [zone-a-0]",
         "another_zone_first: zone-b waits for zone-a",
     ]
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rollout_operator.model.group import Deletion, Group, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
-from rollout_operator.model.outcome import Plan, Reason, RecordRevision, ReplacePods
+from rollout_operator.model.outcome import Code, Plan, Reason, RecordRevision, ReplacePods
 from rollout_operator.planning.explain import explain
 from rollout_operator.planning.group import plan_group
 from rollout_operator.planning.limits import choose_limit
@@ -51,6 +51,7 @@ def zones(draw: st.DrawFn, letter: str) -> Zone:
         observed_generation=0 if draw(rarely) else 1,
         update_revision="" if draw(rarely) else "last",
         is_terminating=draw(rarely),
+        is_ordered=draw(st.booleans()),
         first_ordinal=1 if draw(rarely) else 0,
         min_ready_seconds=draw(st.sampled_from([0, 0, 0, 30])),
     )
@@ -65,6 +66,7 @@ def change(draw: st.DrawFn, one: Pod) -> Pod:
         one,
         owner_uid=Uid("stranger") if draw(rarely) else one.owner_uid,
         revision=None if draw(rarely) else one.revision,
+        was_ready=not one.is_ready and draw(st.booleans()),
         ready_since=NOW - age if one.is_ready and age is not None else None,
     )
 
@@ -115,9 +117,23 @@ def find_in_flight(case: Group, member: Zone) -> set[int]:
         if one is None or one.is_terminating or one.uid in case.deletions:
             found.add(ordinal)
         elif not one.is_ready:
-            is_ours = one.revision == sts.update_revision or one.revision != sts.current_revision
-            found |= {ordinal} if is_ours else set()
+            is_abandoned = one.revision != sts.current_revision and not one.was_ready
+            if one.revision == sts.update_revision or is_abandoned:
+                found.add(ordinal)
     return found
+
+
+def waits_for(case: Group, member: Zone, others: set[int], ordinal: int) -> bool:
+    """Tell whether these ordinals of an ordered set stay empty until another one is ready."""
+    pods = own_pods(member)
+    are_gone = all(
+        other not in pods
+        or pods[other].is_terminating
+        or case.deletions.get(pods[other].uid) is Deletion.ACCEPTED
+        for other in others
+    )
+    is_alone = not pods[ordinal].is_ready and min(others) > ordinal
+    return member.sts.is_ordered and are_gone and is_alone
 
 
 def replacements(plan: Plan) -> Sequence[ReplacePods]:
@@ -146,14 +162,16 @@ def test_only_owned_outdated_standing_pods_of_unpaused_sets_go(case: Group) -> N
     for action in replacements(plan_group(case)):
         member = zone_of(case, action)
         assert member.sts.annotations.get("grafana.com/rollout-paused") != "true"
-        for one in (*action.free, *action.candidates):
+        for one in action.listed:
             assert one.pod in own_pods(member).values()
             assert one.pod.revision != member.sts.update_revision
             assert not one.pod.is_terminating
             assert case.deletions.get(one.pod.uid) is not Deletion.ACCEPTED
-        for one in action.candidates:
-            assert one.pod.is_ready
-        uids = [one.pod.uid for one in (*action.free, *action.candidates)]
+        for one in action.listed:
+            is_healthy = one.reason.code is Code.POD_OUTDATED
+            has_no_answer = case.deletions.get(one.pod.uid) is Deletion.UNKNOWN
+            assert one.pod.is_ready is is_healthy or has_no_answer
+        uids = [one.pod.uid for one in action.listed]
         assert len(uids) == len(set(uids))
 
 
@@ -177,15 +195,16 @@ def test_the_limit_is_never_crossed(case: Group) -> None:
     for action in replacements(plan_group(case)):
         member = zone_of(case, action)
         limit = choose_limit(member.sts).pods
-        healthy = min(action.room, len(action.candidates))
-        assert action.room == healthy
+        assert all(0 < share.room <= len(share.pods) for share in action.shares)
+        healthy = sum(one.reason.code is Code.POD_OUTDATED for one in action.going)
         if healthy:
             assert count_unavailable(case, member) + healthy <= limit
         ordinals = {one.uid: ordinal for ordinal, one in own_pods(member).items()}
         before = find_in_flight(case, member)
-        gone = (*action.free, *action.candidates[: action.room])
-        after = before | {ordinals[one.pod.uid] for one in gone}
-        assert len(after) <= max(limit, len(before))
+        going = {ordinals[one.pod.uid] for one in action.going}
+        if len(before | going) > max(limit, len(before)):
+            assert len(going) == 1
+            assert waits_for(case, member, before, *going)
 
 
 @REPEATABLE
@@ -193,10 +212,11 @@ def test_the_limit_is_never_crossed(case: Group) -> None:
 def test_candidates_are_all_listed_in_natural_order(case: Group) -> None:
     """D-15, SORT-02."""
     for action in replacements(plan_group(case)):
-        for listed in (action.free, action.candidates):
-            ordinals = [int(one.pod.name.rpartition("-")[2]) for one in listed]
+        for share in action.shares:
+            ordinals = [int(one.pod.name.rpartition("-")[2]) for one in share.pods]
             assert ordinals == sorted(ordinals)
-        if action.room:
+        last = action.shares[-1].pods
+        if last[0].reason.code is Code.POD_OUTDATED:
             member = zone_of(case, action)
             healthy = [
                 one.uid
@@ -206,7 +226,7 @@ def test_candidates_are_all_listed_in_natural_order(case: Group) -> None:
                 and one.uid not in case.deletions
                 and one.revision != member.sts.update_revision
             ]
-            assert [one.pod.uid for one in action.candidates] == healthy
+            assert [one.pod.uid for one in last] == healthy
 
 
 @REPEATABLE
