@@ -1,0 +1,1 @@
+"""`make demo`: a rollout over three zones on a real control plane, to be watched."""

@@ -1,0 +1,161 @@
+"""Where a rollout is shown: redrawn in place on a terminal, or line by line anywhere else.
+
+What is shown is decided in `drawing`; which of the two is chosen here.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Protocol, Self, TextIO
+
+from tests.demo.drawing import (
+    Line,
+    draw_frame,
+    draw_grid,
+    draw_moves,
+    draw_note,
+    render_line,
+)
+from tests.demo.picture import Picture, Row
+
+# Cursor and automatic wrapping: a line that is too long must not push the others down.
+BEGIN: Final = "\x1b[?25l\x1b[?7l"
+END: Final = "\x1b[?7h\x1b[?25h"
+# Without an end of its own a line has no limit.
+ENDLESS: Final = 10**6
+# Seconds for which a line is held back: a pod may be seen to go before the operator's own word
+# of it, which is older, is read.
+HOLD: Final = 0.2
+
+
+class Screen(Protocol):
+    """Shows pictures. Use with `with`, which leaves a terminal as it was."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def tell(self, text: str) -> None:
+        """Write text as it is."""
+
+    def show(self, picture: Picture) -> None:
+        """Show what is now."""
+
+    def finish(self, picture: Picture, summary: Sequence[Line]) -> None:
+        """Show the end, which stays."""
+
+
+def choose_screen(stream: TextIO, env: Mapping[str, str], *, is_plain: bool) -> Screen:
+    """Return the screen that fits: NO_COLOR takes the colours, TERM=dumb also the cursor."""
+    if is_plain or not stream.isatty() or env.get("TERM", "dumb") in ("", "dumb"):
+        return Plain(stream)
+    return Live(stream, is_coloured=not env.get("NO_COLOR"))
+
+
+@dataclass(slots=True)
+class Live:
+    """Redraws in place; never higher than the terminal."""
+
+    stream: TextIO
+    is_coloured: bool
+    size: Callable[[], os.terminal_size] = shutil.get_terminal_size
+    _height: int = 0
+
+    def __enter__(self) -> Self:
+        self.tell(BEGIN)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.tell(END)
+
+    def tell(self, text: str) -> None:
+        """Write text as it is."""
+        self.stream.write(text)
+        self.stream.flush()
+
+    def show(self, picture: Picture) -> None:
+        """Draw the frame over the one before."""
+        # The last row is the cursor's: a line feed there would scroll.
+        self._draw(draw_frame(picture, self.size().lines - 1))
+
+    def finish(self, picture: Picture, summary: Sequence[Line]) -> None:
+        """Leave grid and summary; they scroll where the terminal is low."""
+        self._draw([*draw_grid(picture), (), *summary])
+        self._height = 0
+
+    def _draw(self, lines: Sequence[Line]) -> None:
+        up = f"\x1b[{self._height}A" if self._height else ""
+        columns = self.size().columns
+        texts = [render_line(line, columns, is_coloured=self.is_coloured) for line in lines]
+        self.tell(f"\r{up}" + "".join(f"{text}\x1b[K\n" for text in texts) + "\x1b[J")
+        self._height = len(lines)
+
+
+@dataclass(slots=True)
+class Plain:
+    """Writes a line for whatever is new; nothing but text and line feeds."""
+
+    stream: TextIO
+    _rows: Sequence[Row] = field(default_factory=tuple)
+    _told: int = 0
+    """How many of the notes were taken."""
+    _held: list[tuple[float, str]] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave nothing behind: nothing was changed."""
+
+    def tell(self, text: str) -> None:
+        """Write text as it is."""
+        self.stream.write(text)
+        self.stream.flush()
+
+    def show(self, picture: Picture) -> None:
+        """Write the grid once, then what the operator says and what moves, in order of time."""
+        if not self._rows:
+            self._write(draw_grid(picture))
+            self._rows = picture.rows
+        self._gather(picture)
+        self._tell_until(picture.elapsed - HOLD)
+
+    def finish(self, picture: Picture, summary: Sequence[Line]) -> None:
+        """Write what is new still, then grid and summary."""
+        self._gather(picture)
+        self._tell_until(picture.elapsed)
+        self._write([(), *draw_grid(picture), (), *summary])
+
+    def _gather(self, picture: Picture) -> None:
+        self._held += [(note.at, draw_note(note)) for note in picture.notes[self._told :]]
+        moves = draw_moves(self._rows, picture.rows, picture.elapsed)
+        self._held += [(picture.elapsed, move) for move in moves]
+        self._told, self._rows = len(picture.notes), picture.rows
+
+    def _tell_until(self, moment: float) -> None:
+        self._held.sort(key=lambda each: each[0])
+        for at, text in self._held:
+            if at <= moment:
+                self.tell(f"{text}\n")
+        self._held = [each for each in self._held if each[0] > moment]
+
+    def _write(self, lines: Sequence[Line]) -> None:
+        for line in lines:
+            self.tell(f"{render_line(line, ENDLESS, is_coloured=False).rstrip()}\n")
