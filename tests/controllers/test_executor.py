@@ -1,19 +1,10 @@
 """The executor deletes what two looks agree on, and remembers what it did (D-15, D-17)."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from threading import Event
 
-import msgspec
 import pytest
 
-from rollout_operator.controllers.executor import Executor, Report
-from rollout_operator.controllers.memory import OwnDeletes
-from rollout_operator.controllers.observe import Observer
-from rollout_operator.kube.store import PodStore, StatefulSetStore
-from rollout_operator.model.decode import decode_pod, decode_statefulset
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -24,81 +15,9 @@ from rollout_operator.model.errors import (
     UnknownOutcome,
 )
 from rollout_operator.model.group import Deletion
-from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.group import plan_group
-from rollout_operator.telemetry.metrics import Metrics
-from tests.controllers.fake_door import FakeDoor, Json, pod_json, set_json
-from tests.fakes_clock import FakeClock
-
-GROUP = GroupName("ingester")
-
-
-@dataclass(frozen=True)
-class Bench:
-    """An executor on a fake API server, with caches that show what a test put in."""
-
-    door: FakeDoor
-    clock: FakeClock
-    sets: StatefulSetStore
-    pods: PodStore
-    deletes: OwnDeletes
-    observer: Observer
-    executor: Executor
-    stop: Callable[[], None]
-
-    def show(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
-        """Make the caches show these objects and no others."""
-        self.sets.replace_all([decode_statefulset(_raw(one)) for one in sets])
-        self.pods.replace_all([decode_pod(_raw(one)) for one in pods])
-
-    async def step(self) -> Report:
-        """Observe, plan and carry out the last action; return what came of it."""
-        return (await self.steps())[-1]
-
-    async def steps(self) -> list[Report]:
-        """Observe, plan and carry out every action; return what came of each."""
-        group = self.observer.observe(GROUP)
-        return [
-            await self.executor.carry_out(group, action) for action in plan_group(group).actions
-        ] or [Report()]
-
-    def pending(self) -> list[Deletion]:
-        """Return what the memory holds that the cache does not show."""
-        return list(self.deletes.list_of(self.observer.observe(GROUP).owners).values())
-
-    async def read_back(self) -> None:
-        await self.executor.read_back(self.observer.observe(GROUP).owners)
-
-
-def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
-    door, clock = FakeDoor(sets, pods), FakeClock()
-    set_store, pod_store = StatefulSetStore(), PodStore()
-    deletes = OwnDeletes(pod_store.get, clock)
-    observer = Observer(
-        namespace="test",
-        reader=door,
-        sets=set_store,
-        pods=pod_store,
-        watches=(),
-        deletes=deletes,
-        clock=clock,
-    )
-    stop = Event()
-    executor = Executor(
-        door, observer, deletes, clock=clock, metrics=Metrics(), is_stopping=stop.is_set
-    )
-    made = Bench(door, clock, set_store, pod_store, deletes, observer, executor, stop.set)
-    made.show(sets, pods)
-    return made
-
-
-def two_zones(*, limit: str = "2") -> tuple[list[Json], list[Json]]:
-    """Zone a is rolled out, zone b is not: T-01 row 6."""
-    sets = [set_json("a", current="new"), set_json("b", max_unavailable=limit)]
-    pods = [pod_json("a", n, revision="new") for n in range(3)]
-    pods += [pod_json("b", n) for n in range(3)]
-    return sets, pods
+from tests.controllers.bench import bench, meta_of, two_zones
+from tests.controllers.fake_door import Json, pod_json, set_json
 
 
 async def test_t01_6_deletes_as_many_as_the_limit_allows() -> None:
@@ -224,7 +143,7 @@ async def test_si04_a_pod_that_changes_between_look_and_delete_ends_the_look(
         if late is None:
             del made.door.objects["pods", "b-0"]
         else:
-            made.door.put("pods", {**late, "metadata": {**_meta(late), "resourceVersion": "2"}})
+            made.door.put("pods", {**late, "metadata": {**meta_of(late), "resourceVersion": "2"}})
 
     made.door.before = change_late
     report = await made.step()
@@ -392,13 +311,3 @@ async def test_an_error_of_one_zone_does_not_stop_the_next() -> None:
     assert made.door.deleted == ["b-0", "b-1"]
     assert isinstance(first.error, Conflict)
     assert second.error is None
-
-
-def _raw(one: Json) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(one))
-
-
-def _meta(one: Json) -> Json:
-    meta = one["metadata"]
-    assert isinstance(meta, dict)
-    return meta

@@ -1,20 +1,11 @@
 """One look at a group: what it does, what it counts, and when it looks again."""
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
-import msgspec
 import pytest
 
-from rollout_operator.controllers.attempts import Attempts
-from rollout_operator.controllers.executor import Executor
-from rollout_operator.controllers.memory import OwnDeletes
-from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.rollout import LAG_LIMIT, RESYNC, Parts, RolloutController
-from rollout_operator.kube.store import PodStore, StatefulSetStore
-from rollout_operator.model.decode import decode_pod, decode_statefulset
+from rollout_operator.controllers.rollout import LAG_LIMIT, RESYNC
 from rollout_operator.model.errors import (
     ApiError,
     Denied,
@@ -24,87 +15,8 @@ from rollout_operator.model.errors import (
 )
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code
-from rollout_operator.telemetry.board import Board
-from rollout_operator.telemetry.metrics import Metrics
-from tests.controllers.fake_door import FakeDoor, Json, pod_json, set_json
-from tests.fakes_clock import FakeClock
-
-GROUP = GroupName("ingester")
-
-
-@dataclass(frozen=True)
-class Bench:
-    """A whole controller on a fake API server; caches show the store when told to."""
-
-    door: FakeDoor
-    clock: FakeClock
-    sets: StatefulSetStore
-    pods: PodStore
-    metrics: Metrics
-    board: Board
-    controller: RolloutController
-    refreshed: list[str]
-
-    def show_store(self) -> None:
-        """Bring the caches up to date."""
-        objects = self.door.objects
-        self.sets.replace_all(
-            [
-                decode_statefulset(_raw(one))
-                for (plural, _), one in objects.items()
-                if plural == "statefulsets"
-            ]
-        )
-        self.pods.replace_all(
-            [decode_pod(_raw(one)) for (plural, _), one in objects.items() if plural == "pods"]
-        )
-
-    def value(self, name: str, **labels: str) -> float | None:
-        return self.metrics.registry.get_sample_value(
-            f"rollout_operator_{name}", {"rollout_group": GROUP, **labels}
-        )
-
-    def waits(self) -> list[Code]:
-        (entry,) = self.board.entries()
-        return [reason.code for reason in entry.plan.waits]
-
-
-def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
-    door, clock, metrics = FakeDoor(sets, pods), FakeClock(), Metrics()
-    set_store, pod_store = StatefulSetStore(), PodStore()
-    deletes, board = OwnDeletes(pod_store.get, clock), Board(metrics, clock)
-    observer = Observer(
-        namespace="test",
-        reader=door,
-        sets=set_store,
-        pods=pod_store,
-        watches=(),
-        deletes=deletes,
-        clock=clock,
-    )
-    refreshed: list[str] = []
-    parts = Parts(
-        observer=observer,
-        executor=Executor(door, observer, deletes, clock=clock, metrics=metrics),
-        deletes=deletes,
-        attempts=Attempts(clock, longest=timedelta(seconds=5)),
-        board=board,
-        metrics=metrics,
-        clock=clock,
-        refresh=refreshed.append,
-    )
-    controller = RolloutController(parts)
-    made = Bench(door, clock, set_store, pod_store, metrics, board, controller, refreshed)
-    made.show_store()
-    return made
-
-
-def rollable(limit: str = "1") -> Bench:
-    """Zone a is done, zone b has three outdated pods."""
-    return bench(
-        [set_json("a", current="new"), set_json("b", max_unavailable=limit)],
-        [pod_json("a", n, revision="new") for n in range(3)] + [pod_json("b", n) for n in range(3)],
-    )
+from tests.controllers.bench import GROUP, bench, meta_of, rollable
+from tests.controllers.fake_door import pod_json, set_json
 
 
 async def test_a_look_counts_and_succeeds() -> None:
@@ -270,7 +182,7 @@ async def test_an_unanswered_delete_follows_its_set_into_another_group() -> None
     await made.controller.reconcile(GROUP)
     for zone in ("a", "b"):
         moved = set_json(zone, current="new" if zone == "a" else "old")
-        moved["metadata"] = {**_meta(moved), "labels": {"rollout-group": "store"}}
+        moved["metadata"] = {**meta_of(moved), "labels": {"rollout-group": "store"}}
         made.door.put("statefulsets", moved)
     made.show_store()
     made.door.calls.clear()
@@ -399,13 +311,3 @@ async def test_a_whole_rollout_ends_with_both_revisions_recorded() -> None:
     names = [body["metadata"] for body in made.door.status_writes]
     assert [meta["name"] for meta in names if isinstance(meta, dict)] == ["a", "b", "c"]
     assert made.waits() == [Code.UP_TO_DATE]
-
-
-def _raw(one: Json) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(one))
-
-
-def _meta(one: Json) -> Json:
-    meta = one["metadata"]
-    assert isinstance(meta, dict)
-    return meta

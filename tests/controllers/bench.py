@@ -1,0 +1,157 @@
+"""The shell on a fake API server: executor, memory, controller, and caches that a test fills."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from threading import Event
+from typing import Final
+
+import msgspec
+
+from rollout_operator.controllers.attempts import Attempts
+from rollout_operator.controllers.executor import Executor, Report
+from rollout_operator.controllers.memory import OwnDeletes
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.rollout import Parts, RolloutController
+from rollout_operator.kube.store import PodStore, StatefulSetStore
+from rollout_operator.model.decode import decode_pod, decode_statefulset
+from rollout_operator.model.group import Deletion
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.outcome import Code
+from rollout_operator.planning.group import plan_group
+from rollout_operator.telemetry.board import Board
+from rollout_operator.telemetry.metrics import Metrics
+from tests.controllers.fake_door import FakeDoor, Json, pod_json, set_json
+from tests.fakes_clock import FakeClock
+
+GROUP: Final = GroupName("ingester")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """All parts of the shell. The caches show what `show` or `show_store` put in last."""
+
+    door: FakeDoor
+    clock: FakeClock
+    sets: StatefulSetStore
+    pods: PodStore
+    deletes: OwnDeletes
+    observer: Observer
+    executor: Executor
+    stop: Callable[[], None]
+    metrics: Metrics
+    board: Board
+    controller: RolloutController
+    refreshed: list[str]
+    """Why the caches were to be listed again."""
+
+    def show(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
+        """Make the caches show these objects and no others."""
+        self.sets.replace_all([decode_statefulset(_raw(one)) for one in sets])
+        self.pods.replace_all([decode_pod(_raw(one)) for one in pods])
+
+    def show_store(self) -> None:
+        """Bring the caches up to date."""
+        objects = self.door.objects.items()
+        self.show(
+            [one for (plural, _), one in objects if plural == "statefulsets"],
+            [one for (plural, _), one in objects if plural == "pods"],
+        )
+
+    async def step(self) -> Report:
+        """Observe, plan and carry out every action; return what came of the last."""
+        return (await self.steps())[-1]
+
+    async def steps(self) -> list[Report]:
+        """Observe, plan and carry out every action; return what came of each."""
+        group = self.observer.observe(GROUP)
+        actions = plan_group(group).actions
+        return [await self.executor.carry_out(group, action) for action in actions] or [Report()]
+
+    async def read_back(self) -> None:
+        """Read back the group's deletes without an answer."""
+        await self.executor.read_back(self.observer.observe(GROUP).owners)
+
+    def pending(self) -> list[Deletion]:
+        """Return what the memory holds that the cache does not show."""
+        return list(self.observer.observe(GROUP).deletions.values())
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """Return the value of a metric of the group."""
+        return self.metrics.registry.get_sample_value(
+            f"rollout_operator_{name}", {"rollout_group": GROUP, **labels}
+        )
+
+    def waits(self) -> list[Code]:
+        """Return the codes of what holds the only group now."""
+        (entry,) = self.board.entries()
+        return [reason.code for reason in entry.plan.waits]
+
+
+def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
+    """Return the shell on a store of these objects, which the caches show as well."""
+    door, clock, metrics, stop = FakeDoor(sets, pods), FakeClock(), Metrics(), Event()
+    set_store, pod_store = StatefulSetStore(), PodStore()
+    deletes, board = OwnDeletes(pod_store.get, clock), Board(metrics, clock)
+    observer = Observer(
+        namespace="test",
+        reader=door,
+        sets=set_store,
+        pods=pod_store,
+        watches=(),
+        deletes=deletes,
+        clock=clock,
+    )
+    executor = Executor(
+        door, observer, deletes, clock=clock, metrics=metrics, is_stopping=stop.is_set
+    )
+    refreshed: list[str] = []
+    parts = Parts(
+        observer=observer,
+        executor=executor,
+        deletes=deletes,
+        attempts=Attempts(clock, longest=timedelta(seconds=5)),
+        board=board,
+        metrics=metrics,
+        clock=clock,
+        refresh=refreshed.append,
+    )
+    made = Bench(
+        door=door,
+        clock=clock,
+        sets=set_store,
+        pods=pod_store,
+        deletes=deletes,
+        observer=observer,
+        executor=executor,
+        stop=stop.set,
+        metrics=metrics,
+        board=board,
+        controller=RolloutController(parts),
+        refreshed=refreshed,
+    )
+    made.show_store()
+    return made
+
+
+def two_zones(*, limit: str = "2") -> tuple[list[Json], list[Json]]:
+    """Zone a is rolled out, zone b is not: T-01 row 6."""
+    sets = [set_json("a", current="new"), set_json("b", max_unavailable=limit)]
+    pods = [pod_json("a", n, revision="new") for n in range(3)]
+    return sets, [*pods, *(pod_json("b", n) for n in range(3))]
+
+
+def rollable(limit: str = "1") -> Bench:
+    """Return the shell on two zones, one of them with three outdated pods."""
+    return bench(*two_zones(limit=limit))
+
+
+def meta_of(one: Json) -> Json:
+    """Return an object's metadata."""
+    meta = one["metadata"]
+    assert isinstance(meta, dict)
+    return meta
+
+
+def _raw(one: Json) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(one))
