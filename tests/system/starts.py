@@ -1,0 +1,128 @@
+"""Ways to start the operator that a `World` has no method for, and waits on what it prints."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from tests.world.operatorproc import OPERATOR, Launch, OperatorProcess
+
+# An interpreter on a machine whose cores are all taken needs some seconds to start.
+END_LIMIT: Final = timedelta(seconds=60)
+WAIT_LIMIT: Final = timedelta(seconds=40)
+POLL: Final = timedelta(milliseconds=20)
+
+# Tests may run in a pod themselves; what they start must not take that cluster for its own.
+OUTSIDE: Final = {"KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": ""}
+
+# The real composition root, with a shorter wait for caches that do not fill.
+_WITH_LIMITS: Final = """
+import sys
+from datetime import timedelta
+from rollout_operator.app import Limits, run
+from rollout_operator.config import Config
+from rollout_operator.model.errors import OperatorError
+
+try:
+    limits = Limits(sync=timedelta(seconds=float(sys.argv[1])))
+    sys.exit(run(Config.from_args(sys.argv[2:]), limits))
+except OperatorError as error:
+    sys.exit(f"could not start: {error}")
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a process ended that was run to its end."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def complaints(self) -> list[str]:
+        """Return the lines that the program says in its own name; logs are not among them."""
+        return [line for line in self.err.splitlines() if line.startswith("rollout-operator: ")]
+
+
+def run_words(*words: str, env: Mapping[str, str] | None = None) -> Ended:
+    """Run the program with these words until it ends by itself. Raises TimeoutExpired."""
+    return run_command(*OPERATOR, *words, env=env)
+
+
+def run_command(*command: str, env: Mapping[str, str] | None = None) -> Ended:
+    """Run a command until it ends by itself. Raises TimeoutExpired."""
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **OUTSIDE, **(env or {})},
+        timeout=END_LIMIT.total_seconds(),
+        check=False,
+    )
+    return Ended(code=done.returncode, out=done.stdout, err=done.stderr)
+
+
+def waiting_at_most(sync: timedelta) -> tuple[str, ...]:
+    """Return the command of an operator that waits only so long for its caches."""
+    return (sys.executable, "-c", _WITH_LIMITS, f"{sync.total_seconds()}")
+
+
+def write_kubeconfig(path: Path, **changes: object) -> Path:
+    """Write a kubeconfig that would do for any server, with some fields changed or left out."""
+    content: dict[str, object] = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "one", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "one", "user": {"token": "secret-word"}}],
+        "contexts": [{"name": "one", "context": {"cluster": "one", "user": "one"}}],
+        "current-context": "one",
+    }
+    content.update(changes)
+    path.write_text(yaml.safe_dump({key: one for key, one in content.items() if one is not None}))
+    return path
+
+
+@asynccontextmanager
+async def running(launch: Launch) -> AsyncIterator[OperatorProcess]:
+    """Yield an operator that is ready; it is killed at the end of the block."""
+    async with OperatorProcess(launch) as operator:
+        await operator.wait_ready()
+        yield operator
+
+
+async def wait_line(
+    operator: OperatorProcess, *parts: str, limit: timedelta = WAIT_LIMIT, after: int = 0
+) -> str:
+    """Wait for a line of the log with all these parts and return it.
+
+    The first `after` lines are not looked at. Raises TimeoutError.
+    """
+
+    def find() -> str:
+        lines = operator.log_lines()[after:]
+        return next((line for line in lines if all(part in line for part in parts)), "")
+
+    await wait_for(lambda: bool(find()), lambda: operator.child.tail(), limit=limit)
+    return find()
+
+
+async def wait_for(
+    holds: Callable[[], bool], describe: Callable[[], str], limit: timedelta = WAIT_LIMIT
+) -> None:
+    """Wait until a condition of this process holds. Raises TimeoutError with a description."""
+    try:
+        async with asyncio.timeout(limit.total_seconds()):
+            while not holds():  # noqa: ASYNC110 (files and counters have no event)
+                await asyncio.sleep(POLL.total_seconds())
+    except TimeoutError as late:
+        raise TimeoutError(f"after {limit}: {describe()}") from late

@@ -1,0 +1,210 @@
+"""Bad flags and files: one clear line and the right exit code, by processes that end at once."""
+
+import socket
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.system.starts import run_command, run_words, waiting_at_most, write_kubeconfig
+
+OURS: Final = "-kubernetes.namespace=somewhere"
+
+# Every flag of the specification's appendix A whose feature is not here yet, by the feature's name.
+LATER: Final = {
+    "webhooks": (
+        "-server-tls.enabled",
+        "-server-tls.port=8443",
+        "-server-tls.cert-file=/tls/cert.pem",
+        "-server-tls.key-file=/tls/key.pem",
+        "-server-tls.request-timeout=10s",
+        "-server-tls.self-signed-cert.enabled",
+        "-server-tls.self-signed-cert.secret-name=certificate",
+        "-server-tls.self-signed-cert.dns-name=operator.here.svc",
+        "-server-tls.self-signed-cert.org=Someone",
+        "-server-tls.self-signed-cert.expiration=1y",
+        "-webhooks.update-ca-bundle",
+    ),
+    "the zone tracker": ("-use-zone-tracker", "-zone-tracker.config-map-name=zones"),
+    "calls to pods": ("-pods.client-timeout=5s", "-kubernetes.cluster-domain=cluster.local."),
+    "disruption budgets": ("-zpdb.pod-ready-annotation-patch-timeout=5s",),
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        pytest.param(
+            ["-kubernetes.namespce=x"],
+            "flag provided but not defined: -kubernetes.namespce; did you mean"
+            " -kubernetes.namespace?",
+            id="DEP-02 unknown flag",
+        ),
+        pytest.param(
+            [OURS, "-server.port"], "flag needs an argument: -server.port", id="DEP-02 no value"
+        ),
+        pytest.param(
+            [OURS, "-reconcile.interval=1d"],
+            'invalid value "1d" for flag -reconcile.interval: parse error',
+            id="DEP-05 bad duration",
+        ),
+        pytest.param(
+            [OURS, "-server.port=http"],
+            'invalid value "http" for flag -server.port: parse error',
+            id="DEP-02 bad number",
+        ),
+        pytest.param(
+            [OURS, "-use-zone-tracker=yes"],
+            'invalid boolean value "yes" for -use-zone-tracker: parse error',
+            id="FLAG-01 bad boolean",
+        ),
+    ],
+)
+def test_words_that_do_not_follow_the_grammar(words: list[str], complaint: str) -> None:
+    """DEP-02, DEP-04, PROC-04: exit code 2, the complaint first and last, usage in between."""
+    ended = run_words(*words)
+    assert ended.code == 2
+    assert ended.complaints[-1] == f"rollout-operator: {complaint}"
+    assert ended.err.splitlines()[0].startswith(f"rollout-operator: {complaint.split(';')[0]}")
+    assert "-kubernetes.namespace string" in ended.err
+    assert ended.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        pytest.param([], "-kubernetes.namespace has not been specified", id="FLAG-20"),
+        pytest.param(
+            ["-kubernetes.namespace=$(POD_NAMESPACE)"],
+            '-kubernetes.namespace: "$(POD_NAMESPACE)" is not a name',
+            id="FLAG-20 a variable that is not there",
+        ),
+        pytest.param(
+            [OURS, "-kubernetes.api-url=https://here"],
+            "-kubernetes.config-file is empty",
+            id="FLAG-13",
+        ),
+        pytest.param(
+            [OURS, "-kubernetes.config-file=here"], "-kubernetes.api-url is empty", id="FLAG-14"
+        ),
+        pytest.param(
+            [OURS, "-kubernetes.client-burst=0"],
+            "-kubernetes.client-burst must be at least 1",
+            id="FLAG-17",
+        ),
+        pytest.param(
+            [OURS, "-server.cluster-validation.http.soft-validation"],
+            "http: soft validation can be enabled only if cluster validation is enabled",
+            id="FLAG-23",
+        ),
+        pytest.param(
+            [OURS, "-server.cluster-validation.http.excluded-user-agents=a(b"],
+            '-server.cluster-validation.http.excluded-user-agents: pattern "a(b"',
+            id="FLAG-25",
+        ),
+        pytest.param([OURS, "-log.format=xml"], "unknown log format: xml", id="FLAG-10"),
+        pytest.param([OURS, "-log.level=loud"], "unknown log level: loud", id="FLAG-11"),
+        pytest.param([OURS, "-server.port=70000"], "-server.port", id="FLAG-12"),
+        pytest.param([OURS], "KUBERNETES_SERVICE_HOST is not set", id="DEP-04 not in a cluster"),
+    ],
+)
+def test_values_that_do_not_make_a_configuration(words: list[str], complaint: str) -> None:
+    """DEP-04, PROC-03, FLAG-40: exit code 1 and one line; no usage, no stack trace."""
+    ended = run_words(*words, *(["-server.port=0"] if words == [OURS] else []))
+    assert ended.code == 1
+    (line,) = ended.complaints
+    assert complaint in line
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("word", "feature"), [(word, feature) for feature, words in LATER.items() for word in words]
+)
+def test_a_flag_of_a_later_feature_is_refused_by_name(word: str, feature: str) -> None:
+    """DEP-03, DEP-04: never taken silently: who asks for webhooks must not run without them."""
+    ended = run_words(OURS, word)
+    assert ended.code == 1
+    (line,) = ended.complaints
+    name = word.partition("=")[0]
+    assert line.startswith(f"rollout-operator: {name}: {feature} ")
+    assert line.endswith(" not part of this version")
+
+
+def test_all_that_is_missing_is_told_at_once() -> None:
+    """DEP-04: who moves here with the flags of a whole chart does not learn them one by one."""
+    given = [word for words in LATER.values() for word in words]
+    ended = run_words(OURS, *given)
+    assert ended.code == 1
+    (line,) = ended.complaints
+    assert [word for word in given if f"{word.partition('=')[0]}: " not in line] == []
+
+
+def test_a_later_feature_that_is_switched_off_is_no_obstacle() -> None:
+    """DEP-03: charts give these in any case."""
+    off = [word for words in LATER.values() for word in words if "=" not in word]
+    ended = run_words(OURS, "-server.port=0", *(f"{word}=false" for word in off))
+    assert ended.code == 1
+    (line,) = ended.complaints
+    assert "KUBERNETES_SERVICE_HOST is not set" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        pytest.param("missing", None, "no such file or directory", id="missing"),
+        pytest.param(".", None, "is a directory", id="a directory"),
+        pytest.param("file", "a: b: c: {\n", "it is not yaml", id="not YAML"),
+        pytest.param("file", "- 1\n", "it is not a kubeconfig", id="a list"),
+        pytest.param("file", "current-context: ''\n", "current-context is not set", id="none set"),
+        pytest.param(
+            "file", "current-context: gone\n", "contexts[name=gone]", id="context not there"
+        ),
+    ],
+)
+def test_a_kubeconfig_that_is_of_no_use(
+    tmp_path: Path, name: str, content: str | None, complaint: str
+) -> None:
+    """DEP-04, FLAG-14: exit code 1, the line names flag, file and what is wrong."""
+    file = tmp_path / name
+    if content is not None:
+        file.write_text(content)
+    ended = run_words(
+        OURS,
+        "-server.port=0",
+        "-kubernetes.api-url=https://127.0.0.1:1",
+        f"-kubernetes.config-file={file}",
+    )
+    assert ended.code == 1
+    (line,) = ended.complaints
+    assert f"-kubernetes.config-file {file}: " in line
+    assert complaint in line.lower()
+    assert "Traceback" not in ended.err
+
+
+def test_http04_a_port_that_is_taken() -> None:
+    """HTTP-04, DEP-08: exit code 1 before anything is asked of the API server."""
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = run_words(OURS, f"-server.port={port}")
+    assert ended.code == 1
+    assert ended.complaints == [f"rollout-operator: -server.port: port {port} is in use"]
+    assert "Traceback" not in ended.err
+
+
+def test_an_api_server_that_is_not_there(tmp_path: Path) -> None:
+    """PROC-02, W-22: a bounded wait, then exit code 1 and a line that names the server."""
+    file = write_kubeconfig(tmp_path / "kubeconfig")
+    ended = run_command(
+        *waiting_at_most(timedelta(seconds=2)),
+        OURS,
+        "-server.port=0",
+        "-kubernetes.api-url=https://127.0.0.1:1",
+        f"-kubernetes.config-file={file}",
+    )
+    assert ended.code == 1
+    last = ended.err.splitlines()[-1]
+    assert "not ready within 2 s" in last
+    assert "statefulsets" in last
+    assert "127.0.0.1:1" in last
+    assert "secret-word" not in ended.err

@@ -1,0 +1,268 @@
+"""The operator between failing parts: crashes, an API server that goes away, watches that lie.
+
+In every one the judge sees no violation of SI-01 to SI-08 and the rollout ends (LI-01 to LI-04).
+"""
+
+import asyncio
+import random
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.system.looks import read_metric, wait_reason
+from tests.world.api import PODS
+from tests.world.faults import (
+    Answer,
+    CommitLate,
+    Cut,
+    Delay,
+    Drop,
+    Expire,
+    Freeze,
+    NeverAnswer,
+    Truncate,
+    continued_lists,
+    lists,
+    verbs,
+    watches,
+)
+from tests.world.kubelet import Behaviour, always, image_of
+from tests.world.plane import ControlPlane
+from tests.world.scene import World
+from tests.world.sets import set_image, three_zones, wait_adopted, wait_pod
+
+pytestmark = pytest.mark.controlplane
+
+# A silent watch is found within 45 s (LI-03 allows 60), and the rollout goes on after it.
+AFTER_SILENCE = timedelta(seconds=100)
+SLOW_PODS = Behaviour(ready_after=timedelta(milliseconds=300))
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_fp35_killed_at_random_moments(world: World, seed: int) -> None:
+    """FP-06, FP-35, LI-01: `kill -9` one to five times in a rollout, ten rollouts."""
+    chance = random.Random(seed)
+    names = await world.create(*three_zones(max_unavailable=chance.choice([1, 2])))
+    operator = await world.operator("-log.level=info")
+    await set_image(world.api, world.namespace, names, "v2")
+    for _ in range(chance.randint(1, 5)):
+        await asyncio.sleep(chance.uniform(0.01, 0.6))  # the moment is what is tested
+        operator.kill()
+        operator.start()
+    await wait_adopted(world.api, world.namespace, names)
+    await world.judge.assert_clean()
+
+
+async def test_fp16_api_server_restarted_in_mid_rollout(world: World) -> None:
+    """FP-16, LI-01, LI-14: the operator lives through it and goes on by itself."""
+    world.kubelet.choose = always(SLOW_PODS)
+    names = await world.create(*three_zones())
+    operator = await world.operator()
+    await set_image(world.api, world.namespace, names, "v2")
+    await _wait_image(world, f"{names[0]}-1", "v2")
+    await world.plane.restart_apiserver()
+    await wait_adopted(world.api, world.namespace, names)
+    assert operator.is_running
+    await world.judge.assert_clean()
+
+
+@pytest.mark.slow
+async def test_li03_watches_that_say_nothing(plane: ControlPlane, tmp_path: Path) -> None:
+    """LI-03, FP-02, FP-09, SI-09: the view is found to be old; nothing is deleted on it.
+
+    A frozen watch flows on when the rollout is over, with old events only; a dropped one never
+    does. Side by side in four namespaces, since each waits out the silence.
+    """
+    async with asyncio.TaskGroup() as stories:
+        for resource in ("statefulsets", "pods"):
+            for effect in (Freeze(), Drop()):
+                folder = tmp_path / f"{resource}-{type(effect).__name__}"
+                folder.mkdir()
+                stories.create_task(
+                    _live_through_silence(plane, folder, resource, effect), name=folder.name
+                )
+
+
+async def _live_through_silence(
+    plane: ControlPlane, folder: Path, resource: str, effect: Freeze | Drop
+) -> None:
+    async with World(plane, folder) as world:
+        names = await world.create(*three_zones())
+        operator = await world.operator(is_through_proxy=True)
+        rule = world.proxy.add(watches(resource), effect, times=1)
+        await set_image(world.api, world.namespace, names, "v2")
+        await wait_adopted(world.api, world.namespace, names, AFTER_SILENCE)
+        world.proxy.remove(rule)
+        await wait_reason(operator, "ingester", "up_to_date")
+        await world.judge.assert_clean()
+
+
+@pytest.mark.parametrize(
+    ("effect", "times"),
+    [
+        pytest.param(Expire(), None, id="FP-10: 410 as an event inside the stream"),
+        pytest.param(Cut(), None, id="FP-13: cut"),
+    ],
+)
+async def test_li04_watches_that_end_badly(
+    world: World, effect: Expire | Cut, times: int | None
+) -> None:
+    """LI-04, FP-10, FP-13: both watches break in mid-rollout; a fresh list or resume follows."""
+    world.kubelet.choose = always(SLOW_PODS)
+    names = await world.create(*three_zones())
+    operator = await world.operator(is_through_proxy=True)
+    await set_image(world.api, world.namespace, names, "v2")
+    await _wait_image(world, f"{names[0]}-1", "v2")
+    with world.proxy.during(watches(), effect, times=times):
+        pass  # reaches the watches that are open
+    await wait_adopted(world.api, world.namespace, names)
+    await world.judge.assert_clean()
+    causes = [
+        await read_metric(
+            operator, "rollout_operator_watch_restarts_total", kind="Pod", cause=cause
+        )
+        for cause in ("gone", "unreachable")
+    ]
+    assert sum(count or 0 for count in causes) >= 1
+
+
+async def test_li04_410_as_status_of_a_watch(world: World) -> None:
+    """LI-04, FP-10: the server has forgotten the version that a watch resumes from."""
+    names = await world.create(*three_zones())
+    await world.operator(is_through_proxy=True)
+    expired = world.proxy.add(watches("pods"), Answer(410), times=2)
+    with world.proxy.during(watches("pods"), Cut()):
+        pass
+    await set_image(world.api, world.namespace, names, "v2")
+    await wait_adopted(world.api, world.namespace, names)
+    assert expired.times == 0, "both were met"
+    await world.judge.assert_clean()
+
+
+async def test_li04_a_list_token_that_expires_in_mid_pagination(world: World) -> None:
+    """LI-04, FP-10: 510 pods are two pages; the second page's token is gone twice."""
+    names = await world.create(*three_zones())
+    await _create_bystanders(world, 510)
+    rule = world.proxy.add(continued_lists("pods"), Answer(410), times=2)
+    await world.operator(is_through_proxy=True)
+    assert rule.times == 0, "both were met before the first list was in"
+    await set_image(world.api, world.namespace, names, "v2")
+    await wait_adopted(world.api, world.namespace, names)
+    await world.judge.assert_clean()
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        pytest.param(CommitLate(timedelta(seconds=2)), id="FP-14: committed after the time-out"),
+        pytest.param(NeverAnswer(), id="FP-14: committed, never answered"),
+        pytest.param(Cut(), id="FP-13: connection reset before the commit"),
+    ],
+)
+async def test_si18_a_delete_without_an_answer(
+    world: World, effect: CommitLate | NeverAnswer | Cut
+) -> None:
+    """SI-18, D-17, FP-14: read back first; never a second pod for the first one's place."""
+    names = await world.create(*three_zones())
+    operator = await world.operator("-kubernetes.client-timeout=3s", is_through_proxy=True)
+    rule = world.proxy.add(verbs("delete", "pods"), effect, times=2)
+    await set_image(world.api, world.namespace, names, "v2")
+    await wait_adopted(world.api, world.namespace, names)
+    assert rule.times == 0
+    unknown = await read_metric(operator, "rollout_operator_pods_deleted_total", outcome="unknown")
+    assert unknown == 2
+    await world.judge.assert_clean()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(Answer(429, timedelta(seconds=1)), id="429"),
+        pytest.param(Answer(500), id="500"),
+        pytest.param(Answer(503), id="503"),
+        pytest.param(Answer(409), id="409"),
+    ],
+)
+async def test_fp12_errors_of_the_api_server(world: World, answer: Answer) -> None:
+    """FP-11, FP-12, FP-13, LI-01: every kind of call fails twice; nothing is done twice."""
+    names = await world.create(*three_zones(replicas=1))
+    operator = await world.operator(is_through_proxy=True)
+    rules = {
+        (verb, resource): world.proxy.add(verbs(verb, resource), answer, times=2)
+        for verb, resource in (
+            ("delete", "pods"),
+            ("list", "pods"),
+            ("list", "statefulsets"),
+            ("get", "statefulsets"),
+            ("update", "statefulsets/status"),
+        )
+    }
+    await set_image(world.api, world.namespace, names, "v2")
+    await wait_adopted(world.api, world.namespace, names)
+    assert {call: rule.times for call, rule in rules.items()} == dict.fromkeys(rules, 0)
+    await wait_reason(operator, "ingester", "up_to_date")
+    await world.judge.assert_clean()
+
+
+async def test_fp15_a_slow_api_server(world: World) -> None:
+    """FP-15, SI-09: each call takes 600 ms."""
+    names = await world.create(*three_zones(replicas=2))
+    await world.operator(is_through_proxy=True)
+    world.proxy.add(lambda request: not request.is_watch, Delay(timedelta(milliseconds=600)))
+    await set_image(world.api, world.namespace, names, "v2")
+    await wait_adopted(world.api, world.namespace, names)
+    await world.judge.assert_clean()
+
+
+async def test_fp13_a_list_that_is_cut_short(world: World) -> None:
+    """FP-13: a half-read list is never taken for the whole."""
+    names = await world.create(*three_zones())
+    rule = world.proxy.add(lists("pods"), Truncate(2000), times=3)
+    await world.operator(is_through_proxy=True)
+    assert rule.times == 0
+    await set_image(world.api, world.namespace, names, "v2")
+    await wait_adopted(world.api, world.namespace, names)
+    await world.judge.assert_clean()
+
+
+async def test_fp37_the_process_is_stopped_for_a_while(world: World) -> None:
+    """FP-35, FP-37: SIGSTOP in mid-rollout; what it knew is old when it wakes up."""
+    names = await world.create(*three_zones())
+    operator = await world.operator()
+    await set_image(world.api, world.namespace, names, "v2")
+    await _wait_image(world, f"{names[0]}-0", "v2")
+    operator.pause()
+    await world.kubelet.make_unready(f"{names[2]}-0")
+    await asyncio.sleep(6)  # longer than what the judge forgives (d = 5 s)
+    operator.resume()
+    await wait_reason(operator, "ingester", f"{names[2]}-0")
+    await world.judge.assert_clean()
+    await world.kubelet.make_ready(f"{names[2]}-0")
+    await wait_adopted(world.api, world.namespace, names)
+    await world.judge.assert_clean()
+
+
+async def _wait_image(world: World, pod: str, image: str) -> None:
+    await wait_pod(
+        world.api, world.namespace, pod, f"at {image}", lambda found: image_of(found) == image
+    )
+
+
+async def _create_bystanders(world: World, count: int) -> None:
+    """Create pods that nobody owns, to make lists long."""
+    async with asyncio.TaskGroup() as tasks:
+        limit = asyncio.Semaphore(16)
+
+        async def create(number: int) -> None:
+            body = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": f"bystander-{number}"},
+                "spec": {"containers": [{"name": "app", "image": "v0"}]},
+            }
+            async with limit:
+                await world.api.create(PODS, world.namespace, body)
+
+        for number in range(count):
+            tasks.create_task(create(number))
