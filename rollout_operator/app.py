@@ -291,7 +291,7 @@ def _name_dead(tasks: TaskStack) -> str | None:
 def _describe_unsynced(informer: Informer[Viewed]) -> str | None:
     if informer.has_synced:
         return None
-    return f"first list not in: {informer.last_error or 'no answer yet'}"
+    return f"not followed yet: {informer.last_error or 'no answer yet'}"
 
 
 def _describe_broken(informer: Informer[Viewed]) -> str | None:

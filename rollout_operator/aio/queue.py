@@ -64,12 +64,6 @@ class WorkQueue(Generic[K]):
             timer.cancel()
         self._timers[key] = loop.call_at(due, self._fall_due, key)
 
-    def forget(self, key: K) -> None:
-        """Drop the delayed look at `key`, if there is one."""
-        timer = self._timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
-
     async def take(self) -> K:
         """Wait for a key and take it out; call `done` when finished. Raises QueueClosed."""
         while not self._closed:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Protocol
 
 import msgspec
 
@@ -105,7 +105,6 @@ class Watcher(Protocol):
         resource_version: str,
         selector: str = "",
         lasts: timedelta,
-        send_initial_events: bool = False,
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
         """Open a watch with bookmarks, asked to end after `lasts`.
 
@@ -143,29 +142,4 @@ class Writer(Protocol):
 
         Raises as `delete`; Conflict where the object changed since it was read.
         """
-        ...
-
-
-class Api(Reader, Watcher, Writer, Protocol):
-    """All of the door."""
-
-
-View = TypeVar("View", covariant=True)
-
-
-class Lister(Protocol, Generic[View]):
-    """Read side of a cache that a watch keeps up to date."""
-
-    @property
-    def has_synced(self) -> bool:
-        """Tell whether the first list is in."""
-        ...
-
-    @property
-    def age(self) -> timedelta:
-        """Return the time since the newest proof of life: list, event or bookmark."""
-        ...
-
-    def list_all(self) -> Sequence[View]:
-        """Return all views in no particular order."""
         ...

@@ -66,7 +66,7 @@ _LIST: Final = msgspec.json.Decoder(_List)
 class Client:
     """The API of one component: its own rate limits over the transport that all share.
 
-    Implements `api.Api`. Cheap to make; the transport is closed by who opened it.
+    Implements all Protocols of `api`. Cheap to make; the transport is closed by who opened it.
     """
 
     def __init__(
@@ -126,7 +126,6 @@ class Client:
         resource_version: str,
         selector: str = "",
         lasts: timedelta,
-        send_initial_events: bool = False,
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         """Open a watch; see `api.Watcher`. Leaving the context closes the connection."""
         lasts = min(lasts, self._timeouts.watch)
@@ -136,8 +135,6 @@ class Client:
             "resourceVersion": resource_version,
             "timeoutSeconds": f"{max(round(lasts.total_seconds()), 1)}",
             "labelSelector": selector,
-            "sendInitialEvents": "true" if send_initial_events else "",
-            "resourceVersionMatch": "NotOlderThan" if send_initial_events else "",
         }
         call = Call(verb="watch", resource=resource, namespace=namespace)
         silence = lasts + self._timeouts.silence

@@ -100,13 +100,8 @@ class Informer(Generic[Viewed]):
         self._last_error: ApiError | None = None
 
     @property
-    def store(self) -> Store[Viewed]:
-        """Return the cache."""
-        return self._of.store
-
-    @property
     def has_synced(self) -> bool:
-        """Tell whether the first list is in."""
+        """Tell whether the first list is in and a watch follows it."""
         return self._synced.is_set()
 
     @property
@@ -131,10 +126,6 @@ class Informer(Generic[Viewed]):
             return None
         return self._clock.elapsed() - self._broken_since
 
-    def list_all(self) -> Sequence[Viewed]:
-        """Return all views in no particular order."""
-        return self._of.store.list_all()
-
     def on_change(self, callback: Callable[[Viewed | None, Viewed | None], None]) -> None:
         """Call back with (old, new) after each stored change that decides; None is absence.
 
@@ -143,7 +134,7 @@ class Informer(Generic[Viewed]):
         self._callbacks.append(callback)
 
     async def wait_synced(self) -> None:
-        """Wait until the first list is in."""
+        """Wait until the first list is in and a watch follows it."""
         await self._synced.wait()
 
     def refresh(self, cause: str) -> bool:
@@ -187,13 +178,11 @@ class Informer(Generic[Viewed]):
         self._needs_list = self._refreshes != refreshes
         self._failures.note_list()
         self._older_lists = 0
-        self._note_success()
         self._meters.measure(self._of.store)
         log.info("Listed", **self._keys(), objects=len(views), changes=len(changes))
         for start in range(0, len(changes), STEP):
             self._tell(changes[start : start + STEP])
             await asyncio.sleep(0)
-        self._synced.set()
 
     async def _fetch_views(self, views: list[Viewed], token: str) -> tuple[str, str]:
         """Add the views of one page; return the version of the list and the next token."""
@@ -253,6 +242,8 @@ class Informer(Generic[Viewed]):
             lasts=lasts,
         ) as events:
             self._note_success()
+            # Not with the list alone: a cache that nobody keeps up to date is none.
+            self._synced.set()
             taken = 0
             async for event in events:
                 self._take(event)

@@ -5,7 +5,7 @@ come from is left to the informer, which changes matter to whom to its callers. 
 what it changes, not what is stored; only `replace_all` looks at everything.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from rollout_operator.model.names import GroupName, Uid
@@ -40,7 +40,7 @@ class Store(Generic[Viewed]):
 
     def __init__(self) -> None:
         self._views: dict[Key, Viewed] = {}
-        self._unreadable: dict[Key, Unreadable] = {}
+        self._unreadable: set[Key] = set()
         self._deleted: dict[Uid, str] = {}
         self._indexes: list[_Index[Viewed, GroupName] | _Index[Viewed, Uid]] = []
 
@@ -55,14 +55,6 @@ class Store(Generic[Viewed]):
     def get(self, namespace: str, name: str) -> Viewed | None:
         """Return the view of an object, None where it is not known."""
         return self._views.get((namespace, name))
-
-    def list_all(self) -> Sequence[Viewed]:
-        """Return all views in no particular order."""
-        return tuple(self._views.values())
-
-    def list_unreadable(self) -> Sequence[Unreadable]:
-        """Return the objects that exist and could not be decoded."""
-        return tuple(self._unreadable.values())
 
     def upsert(self, view: Viewed) -> Sequence[Change[Viewed]]:
         """Store a view unless a newer one is known. Return what changed.
@@ -133,16 +125,16 @@ class Store(Generic[Viewed]):
         old = self._views.get(key)
         self._views[key] = view
         if isinstance(view, Unreadable):
-            self._unreadable[key] = view
+            self._unreadable.add(key)
         else:
-            self._unreadable.pop(key, None)
+            self._unreadable.discard(key)
         for index in self._indexes:
             index.move(key, old, view)
 
     def _drop(self, old: Viewed) -> None:
         key = _key(old)
         del self._views[key]
-        self._unreadable.pop(key, None)
+        self._unreadable.discard(key)
         for index in self._indexes:
             index.move(key, old, None)
 
@@ -177,10 +169,6 @@ class StatefulSetStore(Store[StatefulSet | Unreadable]):
         self._by_uid: _Index[StatefulSet | Unreadable, Uid] = _Index(lambda one: one.uid or None)
         self._indexes += [self._by_group, self._by_uid]
 
-    def list_groups(self) -> Collection[GroupName]:
-        """Return the names of the groups that have members."""
-        return self._by_group.tags()
-
     def list_group(self, name: GroupName) -> Sequence[StatefulSet | Unreadable]:
         """Return the members of a group."""
         return self._by_group.tagged(name)
@@ -196,9 +184,6 @@ class _Index(Generic[Viewed, _Tag]):
     def __init__(self, tag: Callable[[Viewed], _Tag | None]) -> None:
         self._tag: Callable[[Viewed], _Tag | None] = tag
         self._views: dict[_Tag, dict[Key, Viewed]] = {}
-
-    def tags(self) -> Collection[_Tag]:
-        return tuple(self._views)
 
     def tagged(self, tag: _Tag) -> Sequence[Viewed]:
         return tuple(self._views.get(tag, {}).values())

@@ -64,7 +64,6 @@ def decode_pod(raw: JsonBytes) -> Pod:
         uid=Uid(head.uid),
         resource_version=head.resource_version,
         owner_uid=Uid(sys.intern(owner.uid)) if owner else None,
-        owner_name=sys.intern(owner.name) if owner else "",
         revision=Revision(sys.intern(revision)) if revision is not None else None,
         phase=sys.intern(status.phase),
         is_terminating=terminating,
@@ -79,7 +78,6 @@ def decode_statefulset(raw: JsonBytes) -> StatefulSet:
     """Return the view of a StatefulSet. Raises DecodeError naming set, field and value."""
     wire = _read("StatefulSet", raw, _STATEFULSET)
     head, spec, status = wire.metadata, wire.spec, wire.status or SetStatus()
-    template = spec.template.metadata if spec.template is not None else None
     strategy = spec.update_strategy.type if spec.update_strategy is not None else ""
     return StatefulSet(
         namespace=sys.intern(head.namespace),
@@ -91,7 +89,6 @@ def decode_statefulset(raw: JsonBytes) -> StatefulSet:
         labels=_only(STATEFULSET_LABELS, head.labels),
         annotations=_only(STATEFULSET_ANNOTATIONS, head.annotations),
         selector=(spec.selector.match_labels if spec.selector is not None else None) or {},
-        template_labels=(template.labels if template is not None else None) or {},
         strategy=sys.intern(strategy or "RollingUpdate"),
         replicas=1 if spec.replicas is None else spec.replicas,
         first_ordinal=spec.ordinals.start if spec.ordinals is not None else 0,

@@ -28,7 +28,6 @@ class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
     """Only the keys in `names.STATEFULSET_ANNOTATIONS`."""
     selector: Mapping[str, str] = {}
     """`spec.selector.matchLabels`: immutable, carried by every pod of the set."""
-    template_labels: Mapping[str, str] = {}
     strategy: str = "RollingUpdate"
     replicas: int = 1
     """`spec.replicas`; the API's own default where it is absent."""
@@ -64,7 +63,6 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     resource_version: str
     owner_uid: Uid | None = None
     """UID of the controlling owner reference, whatever its kind."""
-    owner_name: str = ""
     revision: Revision | None = None
     phase: str = ""
     is_terminating: bool = False

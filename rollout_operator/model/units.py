@@ -1,8 +1,8 @@
-"""Texts with a unit: durations, integers, booleans, int-or-percent, timestamps, natural order.
+"""Texts with a unit: durations, integers, booleans, int-or-percent, timestamps.
 
 Decides which spellings are accepted, exactly as Go's standard library does, because users' labels,
-annotations and flags were written for it. Python's own `int`, `float` and `fromisoformat` are laxer
-(blanks, underscores, digits of other scripts). Parsers raise InvalidInput, which names the value;
+annotations and flags were written for it. Python's own `int` and `float` are laxer (blanks,
+underscores, digits of other scripts). Parsers raise InvalidInput, which names the value;
 which object and field it came from is added by the caller.
 """
 
@@ -34,18 +34,11 @@ _DURATION_PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-_RFC3339: Final = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})(?:[.,]([0-9]+))?"
-    r"(Z|[+-][0-9]{2}:[0-9]{2})"
-)
-_DIGIT_RUN: Final = re.compile(r"([0-9]+)")
 
 # More digits than any 64-bit number has; texts of tenants may have a hundred thousand of them.
 _MOST_DIGITS: Final = 20
 
 _LONGEST_QUOTE: Final = 200
-
-NaturalKey = tuple[tuple[tuple[int, str], ...], str]
 
 
 def quote(text: str) -> str:
@@ -173,34 +166,6 @@ def parse_max_unavailable(text: str) -> IntOrPercent:
             f"{quote(text)} is neither an integer from 1 nor a share from 1% to 100%"
         )
     return IntOrPercent(number, is_percent)
-
-
-def natural_key(text: str) -> NaturalKey:
-    """Return a sort key that puts `x-2` before `x-10`: runs of digits count as integers.
-
-    Different texts never have the same key.
-    """
-    # Splitting alternates text and digits. Without leading zeros, the longer number is the larger.
-    parts = _DIGIT_RUN.split(text)
-    numbers = [part.lstrip("0") for part in parts[1::2]]
-    key = [(0, part) for part in parts]
-    key[1::2] = [(len(number), number) for number in numbers]
-    return tuple(key), text
-
-
-def parse_rfc3339(text: str) -> datetime:
-    """Return a timestamp, in UTC: `T` and `Z` in upper case or an offset such as `+02:00`.
-
-    Digits below a microsecond are dropped. Raises InvalidInput.
-    """
-    found = _RFC3339.fullmatch(text)
-    if not found:
-        raise InvalidInput(f"{quote(text)} is not an RFC 3339 time")
-    fraction = f".{found[2][:6]:0<6}" if found[2] else ""
-    try:
-        return datetime.fromisoformat(f"{found[1]}{fraction}{found[3]}").astimezone(UTC)
-    except (ValueError, OverflowError) as error:  # month 13; year 1 moved by an offset
-        raise InvalidInput(f"{quote(text)} is not an RFC 3339 time") from error
 
 
 def format_rfc3339(time: datetime) -> str:

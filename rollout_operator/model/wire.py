@@ -23,7 +23,6 @@ class Wire(Struct, rename="camel", gc=False):
 
 class Owner(Wire):
     uid: str = ""
-    name: str = ""
     controller: bool | None = None
 
 
@@ -105,19 +104,10 @@ class Ordinals(Wire):
     start: Int32 = 0
 
 
-class TemplateHead(Wire):
-    labels: Strings = None
-
-
-class Template(Wire):
-    metadata: TemplateHead | None = None
-
-
 class SetSpec(Wire):
     # The API server fills in 1; a body under admission may still leave it out or null.
     replicas: Int32 | None = None
     selector: Selector | None = None
-    template: Template | None = None
     update_strategy: Strategy | None = None
     ordinals: Ordinals | None = None
     pod_management_policy: str | None = None

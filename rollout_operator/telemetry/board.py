@@ -15,6 +15,9 @@ from rollout_operator.telemetry.metrics import WAIT_CODES, Metrics
 
 # A reason whose numbers change with each event is told at most this often per zone.
 QUIET: Final = timedelta(seconds=1)
+# A reason that passes by in every rollout is worth a line only when it stays: a zone whose only pod
+# is replaced owns none for a moment.
+PATIENCE: Final = {Code.PODS_MISSING: timedelta(seconds=30)}
 
 _FAULT: Final = "Group is held by a fault"
 _MESSAGES: Final = {
@@ -54,6 +57,14 @@ class _Told:
 
     texts: dict[_Key, str] = field(default_factory=dict)
     times: dict[_Key, timedelta] = field(default_factory=dict)
+    begun: dict[_Key, timedelta] = field(default_factory=dict)
+    """Since when a reason holds that is told only when it stays."""
+
+    def wait_before(self, key: _Key, now: timedelta) -> timedelta:
+        """Return how long a reason that is new must still wait; zero or less means tell it."""
+        if key in self.times:
+            return QUIET
+        return PATIENCE.get(key[0], timedelta(0)) - (now - self.begun.get(key, now))
 
 
 class Board:
@@ -69,7 +80,7 @@ class Board:
         """Take `plan` as what is known of its group now.
 
         Returns after how long to post again where the log still owes a reason, which changed too
-        soon after it was last told; else None.
+        soon after it was last told or has not stayed long enough; else None.
         """
         now = self._clock.now()
         before = self._entries.get(plan.group)
@@ -77,7 +88,7 @@ class Board:
         since = before.since if before is not None and holds_still else now
         self._entries[plan.group] = Entry(plan=plan, since=since, looked=now)
         self._metrics.hold_group(plan.group, (reason.code for reason in plan.waits))
-        return QUIET if self._tell(plan) else None
+        return self._tell(plan)
 
     def forget(self, group: GroupName) -> None:
         """Drop what is known of a group that no longer exists; an unknown name is fine."""
@@ -88,25 +99,27 @@ class Board:
         """Return all groups in the order of their names."""
         return tuple(entry for _, entry in sorted(self._entries.items()))
 
-    def _tell(self, plan: Plan) -> bool:
-        """Write what is new; tell whether something that is new was held back."""
-        is_owing = False
+    def _tell(self, plan: Plan) -> timedelta | None:
+        """Write what is new; return when to try again with what was held back."""
         told = self._told.setdefault(plan.group, _Told())
         now = self._clock.elapsed()
         told.times = {key: at for key, at in told.times.items() if now - at < QUIET}
         current = _gather(plan)
         # What no longer holds is new when it comes back.
         told.texts = {key: text for key, text in told.texts.items() if key in current}
+        told.begun = {key: told.begun.get(key, now) for key in current if key[0] in PATIENCE}
+        owed: list[timedelta] = []
         for key, reason in current.items():
             if told.texts.get(key) == reason.text:
                 continue
-            if key in told.times:
-                is_owing = True
+            wait = told.wait_before(key, now)
+            if wait > timedelta(0):
+                owed.append(wait)
                 continue
             told.texts[key] = reason.text
             told.times[key] = now
             _write(plan.group, reason)
-        return is_owing
+        return min(owed, default=None)
 
 
 def _gather(plan: Plan) -> dict[_Key, Reason]:

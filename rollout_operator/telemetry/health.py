@@ -55,7 +55,7 @@ class Health:
         self._is_stopping = False
         self._was_ready = False
         self._was_faulty = False
-        self._turned: timedelta | None = None
+        self._turned = clock.elapsed()
 
     def part(self, name: str, *, is_ready: Ask = _fine, is_alive: Ask = _fine) -> None:
         """Ask one more part from now on."""
@@ -101,7 +101,7 @@ class Health:
         if is_ready is self._was_ready:
             return
         now = self._clock.elapsed()
-        after = now - (now if self._turned is None else self._turned)
+        after = now - self._turned
         self._was_ready, self._turned = is_ready, now
         if is_ready:
             log.info("Readiness gained", after=after)

@@ -51,11 +51,6 @@ class Logger:
     error: Emit
     level: Severity
 
-    @property
-    def is_debug(self) -> bool:
-        """Tell whether debug records are written, for callers that would compute their keys."""
-        return self.level is Severity.DEBUG
-
     def at(self, severity: Severity) -> Emit:
         """Return the callable of one level."""
         match severity:

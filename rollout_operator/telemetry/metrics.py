@@ -5,14 +5,15 @@ is decided by the callers, how it reads on the wire in `exposition`.
 """
 
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from rollout_operator import __version__
 from rollout_operator.model.outcome import Code
-from rollout_operator.telemetry.exposition import CONTENT_TYPE, render
+from rollout_operator.telemetry.exposition import render
+from rollout_operator.telemetry.families import Counter, Gauge, Histogram
 
 GROUP_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 REQUEST_BUCKETS: Final = (*GROUP_BUCKETS, 25, 50, 100)
@@ -79,9 +80,12 @@ class Metrics:
         """Show `read()`, the seconds since the watch last proved to be alive, at each scrape."""
         self._watch_age.labels(kind).set_function(read)
 
-    def render(self) -> tuple[bytes, str]:
-        """Return all metrics in the Prometheus text format, and its content type."""
-        return render(self.registry), CONTENT_TYPE
+    def render(self) -> Iterator[bytes]:
+        """Yield all metrics in the Prometheus text format, as pieces of a few milliseconds each.
+
+        Give the event loop a turn in between; groups may come and go there.
+        """
+        return render(self.registry)
 
     def _define_group(self) -> None:
         group = ("rollout_group",)

@@ -79,15 +79,6 @@ async def test_a_delay_of_nothing_is_now() -> None:
     assert queue.depth == 1
 
 
-async def test_a_forgotten_delay_does_not_come() -> None:
-    queue: WorkQueue[str] = WorkQueue()
-    queue.add_after("a", timedelta(milliseconds=1))
-    queue.add_after("b", timedelta(milliseconds=2))
-    queue.forget("a")
-    assert await asyncio.wait_for(queue.take(), timeout=5) == "b"
-    assert queue.depth == 0
-
-
 async def test_close_gives_out_nothing_more_and_tells_who_waits() -> None:
     queue: WorkQueue[str] = WorkQueue()
     async with asyncio.TaskGroup() as tasks:

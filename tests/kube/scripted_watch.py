@@ -148,10 +148,8 @@ class ScriptedApi:
         resource_version: str,
         selector: str = "",
         lasts: timedelta,
-        send_initial_events: bool = False,
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         assert namespace == NAMESPACE
-        assert not send_initial_events
         self._note("watch", selector=selector, version=resource_version, lasts=lasts)
         await asyncio.sleep(0)
         steps = deque(self._watches.popleft() if self._watches else SILENCE)

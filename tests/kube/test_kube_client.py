@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from rollout_operator import __version__
-from rollout_operator.kube.api import PODS, Api
+from rollout_operator.kube.api import PODS
 from rollout_operator.kube.client import Timeouts
 from rollout_operator.model.errors import Gone, NotFound, Unreachable
 from tests.kube.client_bench import (
@@ -35,11 +35,6 @@ from tests.kube.fake_api import Answer, FakeApi, cut, refuse, reply, stream
 async def bench() -> AsyncIterator[Bench]:
     async with FakeApi() as server, open_bench(server) as bench:
         yield bench
-
-
-async def test_the_client_is_what_others_ask_for(bench: Bench) -> None:
-    api: Api = bench.client()  # checked by mypy
-    assert api is not None
 
 
 async def test_fetch_returns_the_object_as_it_came(bench: Bench) -> None:
@@ -132,20 +127,16 @@ async def test_a_watch_yields_events_until_the_server_ends_it(bench: Bench) -> N
     }
 
 
-async def test_a_watch_may_ask_for_the_list_first(bench: Bench) -> None:
+async def test_a_watch_asks_for_a_selection_and_whole_seconds(bench: Bench) -> None:
     bench.server.on("GET", POD_LIST, stream([]))
     lasts = timedelta(seconds=40.4)
-    async with bench.client().watch(
-        PODS, "prod", resource_version="", selector="a=b", lasts=lasts, send_initial_events=True
-    ):
+    async with bench.client().watch(PODS, "prod", resource_version="", selector="a=b", lasts=lasts):
         pass
     assert bench.server.requests[0].query == {
         "watch": "1",
         "allowWatchBookmarks": "true",
         "timeoutSeconds": "40",
         "labelSelector": "a=b",
-        "sendInitialEvents": "true",
-        "resourceVersionMatch": "NotOlderThan",
     }
 
 

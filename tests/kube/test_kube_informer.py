@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.kube.api import STATEFULSETS, Lister
+from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.kube.informer import STEP, Collection, Informer
 from rollout_operator.kube.retries import Cause
 from rollout_operator.kube.store import StatefulSetStore
@@ -125,14 +125,6 @@ async def test_si09_a_list_is_as_old_as_its_request() -> None:
         await asyncio.sleep(7)
         assert timedelta(seconds=7) <= rig.informer.age < timedelta(seconds=7.1)
         assert rig.sample("watch_age_seconds") == pytest.approx(7, abs=0.1)
-
-
-def test_an_informer_is_a_lister() -> None:
-    async def main() -> None:
-        lister: Lister[Pod | Unreadable] = make([]).informer
-        assert lister.list_all() == ()
-
-    asyncio.run(main())
 
 
 # Streams

@@ -140,7 +140,9 @@ async def test_fp07_recreated_under_the_same_name_during_a_gap() -> None:
 async def test_a_list_that_breaks_off_loses_nothing() -> None:
     items = [pod("a-0", 1), pod("a-1", 2)]
     half = page(50, items[0], next_token="t")
-    rig = make([[page(10, *items)], [half, DOWN], [page(60, *items)]], [[GONE]], chance=1.0)
+    rig = make(
+        [[page(10, *items)], [half, DOWN], [page(60, *items)]], [[Wait(0.01), GONE]], chance=1.0
+    )
     async with running(rig):
         await after(0.05)
         assert len(rig.api.lists) == 2, "the second one broke off"

@@ -38,7 +38,6 @@ def test_a_ready_pod_is_read_whole() -> None:
         uid=Uid("pod-uid"),
         resource_version="42",
         owner_uid=Uid("set-uid"),
-        owner_name="zone-a",
         revision=Revision("zone-a-7"),
         phase="Running",
         is_ready=True,
@@ -144,7 +143,6 @@ def test_a_statefulset_is_read_whole() -> None:
         labels={"rollout-group": "g"},
         annotations={"rollout-max-unavailable": "2"},
         selector={"name": "zone-a"},
-        template_labels={"name": "zone-a", "x": "y"},
         strategy="OnDelete",
         replicas=3,
         first_ordinal=5,
@@ -173,7 +171,6 @@ def test_a_statefulset_is_read_whole() -> None:
             {"podManagementPolicy": "OrderedReady"}, "is_ordered", True, id="FP-30 ordered"
         ),
         pytest.param({"selector": {"matchLabels": None}}, "selector", {}, id="no matchLabels"),
-        pytest.param({"template": {"metadata": {}}}, "template_labels", {}, id="no labels"),
     ],
 )
 def test_what_a_statefulset_leaves_out_has_the_api_default(
@@ -221,7 +218,7 @@ def test_fp29_a_terminating_set_says_so() -> None:
         pytest.param(
             {"updateStrategy": {"type": "\x1b\n\x7f" + "x" * 900}}, "", id="long text is fine"
         ),
-        pytest.param({"template": []}, "spec.template: expected object | null, got arr", id="list"),
+        pytest.param({"selector": []}, "spec.selector: expected object | null, got arr", id="list"),
         pytest.param(
             {"selector": {"matchLabels": {"a": 1}}},
             "spec.selector.matchLabels[...]: expected str, got int",

@@ -13,12 +13,10 @@ from rollout_operator.model.units import (
     IntOrPercent,
     format_duration,
     format_rfc3339,
-    natural_key,
     parse_duration,
     parse_go_bool,
     parse_go_int,
     parse_max_unavailable,
-    parse_rfc3339,
     quote,
 )
 
@@ -282,86 +280,6 @@ def test_a_limit_is_shown_as_it_is_written(text: str) -> None:
     assert str(parse_max_unavailable(text)) == text
 
 
-def test_natural_order_compares_runs_of_digits_as_integers() -> None:
-    """SORT-02, T-12 natural sort."""
-    names = ["ingester-11", "ingester-0", "ingester-10", "ingester-20", "ingester-1"]
-
-    expected = ["ingester-0", "ingester-1", "ingester-10", "ingester-11", "ingester-20"]
-    assert sorted(names, key=natural_key) == expected
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        pytest.param(["x-2", "x-10"], id="SORT-02 the case of the spec"),
-        pytest.param(["2", "10", "a"], id="digits before text"),
-        pytest.param(["a", "a0", "a1", "aa"], id="text that goes on"),
-        pytest.param(["a-1-b", "a-01-c"], id="leading zeros do not count"),
-        pytest.param(["a-1", "a-" + "9" * 5000], id="longer than Python reads"),
-        pytest.param(["a-1", "a-\u0662"], id="digits of other scripts are text"),
-        pytest.param(["zone-a-9", "zone-a-10", "zone-b-0"], id="zones first"),
-    ],
-)
-def test_natural_order(names: list[str]) -> None:
-    backwards = names[::-1]
-
-    assert sorted(backwards, key=natural_key) == names
-
-
-@repeatable
-@given(st.lists(st.text(alphabet="ab-0129\u0662", max_size=6), max_size=8, unique=True))
-def test_natural_order_is_total(names: list[str]) -> None:
-    backwards = names[::-1]
-
-    assert sorted(names, key=natural_key) == sorted(backwards, key=natural_key)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2006-01-02T15:04:05Z", datetime(2006, 1, 2, 15, 4, 5, tzinfo=UTC)),
-        ("2006-01-02T15:04:05+02:00", datetime(2006, 1, 2, 13, 4, 5, tzinfo=UTC)),
-        ("2006-01-02T15:04:05.5Z", datetime(2006, 1, 2, 15, 4, 5, 500_000, tzinfo=UTC)),
-        ("2006-01-02T15:04:05.123456789Z", datetime(2006, 1, 2, 15, 4, 5, 123456, tzinfo=UTC)),
-        ("2006-01-02T15:04:05,5-00:30", datetime(2006, 1, 2, 15, 34, 5, 500_000, tzinfo=UTC)),
-        ("2024-02-29T00:00:00Z", datetime(2024, 2, 29, tzinfo=UTC)),
-    ],
-)
-def test_rfc_3339_is_read(text: str, expected: datetime) -> None:
-    read = parse_rfc3339(text)
-
-    assert read == expected
-    assert read.tzinfo is UTC
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "2006-01-02",
-        "2006-01-02t15:04:05Z",
-        "2006-01-02T15:04:05z",
-        "2006-01-02 15:04:05Z",
-        "2006-01-02T15:04:05",
-        "2006-01-02T15:04:05+0200",
-        "2006-01-02T15:04:05.Z",
-        "2006-13-02T15:04:05Z",
-        "2006-02-30T15:04:05Z",
-        "2006-01-02T24:00:00Z",
-        "2006-01-02T15:04:60Z",
-        "2006-W01-2T15:04:05Z",
-        "0001-01-01T00:00:00+01:00",
-        "\u0662006-01-02T15:04:05Z",
-        " 2006-01-02T15:04:05Z",
-    ],
-)
-def test_other_times_are_refused_with_the_value(text: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        parse_rfc3339(text)
-
-    assert str(caught.value) == f"{quote(text)} is not an RFC 3339 time"
-
-
 def test_times_are_written_in_utc_without_needless_digits() -> None:
     """Section 24, RFC 3339 output."""
     time = datetime(2006, 1, 2, 15, 4, 5, tzinfo=timezone(timedelta(hours=2)))
@@ -373,7 +291,7 @@ def test_times_are_written_in_utc_without_needless_digits() -> None:
 @repeatable
 @given(st.datetimes(timezones=st.just(UTC)))
 def test_a_written_time_reads_back_the_same(time: datetime) -> None:
-    assert parse_rfc3339(format_rfc3339(time)) == time
+    assert datetime.fromisoformat(format_rfc3339(time)) == time
 
 
 def test_a_quote_is_one_line_and_not_endless() -> None:

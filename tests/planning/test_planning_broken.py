@@ -11,7 +11,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rollout_operator.model.group import Group, Zone
+from rollout_operator.model.group import Deletion, Group, Zone
 from rollout_operator.model.outcome import ReplacePods
 from rollout_operator.planning.group import plan_group
 from tests.builders import NOW, group, outline, prev, unreadable, with_pods, zone
@@ -111,6 +111,30 @@ BROKEN = [
             "budget_used: zone-a: 1 outdated pod waits: 2 unavailable of 1 allowed, 1 going now",
         ],
         id="LI-10 FP-27 nor for what is still terminating above, may be for an hour",
+    ),
+    pytest.param(
+        group(prev("a", "Ppp"), deletions={"zone-a-1": Deletion.ACCEPTED}),
+        [
+            "replace in zone-a: 1 of broken [zone-a-0]",
+            "budget_used: zone-a: 1 outdated pod waits: 2 unavailable of 1 allowed, 1 going now",
+        ],
+        id="LI-10 FP-01 nor for what we have just deleted above",
+    ),
+    pytest.param(
+        group(prev("a", "PP-")),
+        [
+            "replace in zone-a: 1 of broken [zone-a-0]",
+            "budget_used: zone-a: 1 outdated pod waits: 3 unavailable of 1 allowed, 1 going now",
+        ],
+        id="SI-04 FP-30 only the lowest is waited for: where it is refused, no other one goes",
+    ),
+    pytest.param(
+        group(prev("a", "O-O")),
+        [
+            "replace in zone-a: 1 of broken [zone-a-0]",
+            "budget_used: zone-a: 1 outdated pod waits: 3 unavailable of 1 allowed, 1 going now",
+        ],
+        id="LI-10 FP-30 what is absent holds the pods above it and not those below",
     ),
     pytest.param(
         group(prev("a", "PP-", limit="2")),

@@ -30,6 +30,7 @@ def shipped_grants() -> set[Grant]:
 
 async def take_away(world: World, verb: str, resource: str) -> None:
     """Take one verb away from the operator and wait until the API server knows."""
+    world.may_be_forbidden = True
     role = await world.api.get(ROLES, world.namespace, ACCOUNT)
     rules = [_without(rule, verb, resource) for rule in role["rules"]]
     role["rules"] = [rule for rule in rules if rule["verbs"]]

@@ -8,7 +8,7 @@ import pytest
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
 from rollout_operator.telemetry import logs
-from rollout_operator.telemetry.board import QUIET, Board
+from rollout_operator.telemetry.board import PATIENCE, QUIET, Board
 from rollout_operator.telemetry.metrics import Metrics
 from tests.fakes_clock import EPOCH, FakeClock
 
@@ -31,7 +31,7 @@ class World:
         return [line.split("ts=", 1)[1].split(" ", 1)[1].rstrip("\n") for line in taken]
 
     def held_by(self, group: str) -> list[str]:
-        body, _ = self.metrics.render()
+        body = b"".join(self.metrics.render())
         prefix = f'rollout_operator_group_waiting{{rollout_group="{group}",reason="'
         return [
             line.removeprefix(prefix).removesuffix('"} 1')
@@ -106,6 +106,21 @@ def test_what_the_log_owes_is_asked_for_again(world: World) -> None:
     assert world.board.post(plan(wait(Code.PODS_STARTING, "1 pod"))) is None
     assert world.board.post(plan(wait(Code.PODS_STARTING, "2 pods"))) == QUIET
     assert world.board.post(plan(wait(Code.PODS_STARTING, "1 pod"))) is None, "told already"
+
+
+def test_a_reason_that_passes_by_in_every_rollout_is_told_when_it_stays(world: World) -> None:
+    """SEED-104: pods that cannot be matched are told; a pod that is being replaced is not."""
+    missing = plan(wait(Code.PODS_MISSING, "zone-a has 0 of 1 pods"))
+    assert world.board.post(missing) == PATIENCE[Code.PODS_MISSING]
+    world.clock.jump(timedelta(seconds=10))
+    assert world.board.post(missing) == timedelta(seconds=20)
+    world.board.post(plan(wait(Code.UP_TO_DATE, "all well")))
+    assert "zone-a" not in "".join(world.take_lines())
+
+    world.board.post(missing)
+    world.clock.jump(PATIENCE[Code.PODS_MISSING])
+    assert world.board.post(missing) is None
+    assert "zone-a has 0 of 1 pods" in "".join(world.take_lines())
 
 
 def test_a_reason_that_flaps_is_logged_once_a_second(world: World) -> None:

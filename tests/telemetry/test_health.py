@@ -126,7 +126,7 @@ class Loop:
         await self.clock.advance(BEAT)
 
     def lag(self) -> float:
-        body, _ = self.metrics.render()
+        body = b"".join(self.metrics.render())
         prefix = "rollout_operator_event_loop_lag_seconds "
         (line,) = [text for text in body.decode().splitlines() if text.startswith(prefix)]
         return float(line.removeprefix(prefix))

@@ -51,7 +51,7 @@ class World:
 
     def series(self, name: str) -> list[str]:
         """Return the lines of one metric."""
-        body, _ = self.metrics.render()
+        body = b"".join(self.metrics.render())
         start = f"rollout_operator_{name}{{"
         return [line for line in body.decode().splitlines() if line.startswith(start)]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Plan, Reason
+from rollout_operator.telemetry.families import PIECE
 from rollout_operator.web.admin import AdminServer
 from rollout_operator.web.cluster import ClusterRules
 from tests.web.admin_world import World, serving
@@ -58,6 +60,38 @@ async def test_metrics(world: World) -> None:
     assert response.status == 200
     assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert 'rollout_operator_group_reconciles_total{rollout_group="ingester"} 0\n' in text
+
+
+async def test_a_scrape_leaves_turns_to_others(world: World) -> None:
+    """D-51: what is read between two turns is bounded, and what others remove there is no error."""
+    turn = 0
+    reads: Counter[int] = Counter()
+
+    def read() -> float:
+        reads[turn] += 1
+        return 1
+
+    async def take_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            world.metrics.forget_group(f"group-{turn}")
+            await asyncio.sleep(0)
+
+    for number in range(3 * PIECE):
+        world.metrics.watch_age(f"kind-{number}", read)
+    for number in range(100):
+        world.metrics.begin_group(f"group-{number}")
+    async with asyncio.TaskGroup() as tasks:
+        other = tasks.create_task(take_turns())
+        status, text = await world.get("/metrics")
+        other.cancel()
+
+    assert status == 200
+    assert 'watch_age_seconds{kind="kind-1499"} 1\n' in text
+    assert sum(reads.values()) == 3 * PIECE
+    # One more, since only the sample after a piece tells that it is full.
+    assert max(reads.values()) <= PIECE + 1
 
 
 @pytest.mark.parametrize(

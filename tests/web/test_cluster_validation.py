@@ -47,7 +47,7 @@ class Server:
 
     def counted(self) -> list[str]:
         """Return the label sets and values of the counter."""
-        body, _ = self.metrics.render()
+        body = b"".join(self.metrics.render())
         start = "rollout_operator_server_invalid_cluster_validation_label_requests_total"
         return [
             line.removeprefix(start)

@@ -42,7 +42,10 @@ def plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
 
 @pytest_asyncio.fixture
 async def world(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[World]:
-    """Yield a namespace with kubelet, judge and proxy, and clean up after."""
+    """Yield a namespace with kubelet, judge and proxy, and clean up after.
+
+    SEC-17: at the end of every test the audit log must hold no forbidden call of an operator.
+    """
     ready: asyncio.Future[World] = asyncio.get_running_loop().create_future()
     over = asyncio.Event()
 
@@ -51,6 +54,7 @@ async def world(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[World]:
         async with World(plane, tmp_path) as opened:
             ready.set_result(opened)
             await over.wait()
+            await opened.assert_permitted()
 
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(live(), name="world")

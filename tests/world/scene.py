@@ -29,6 +29,8 @@ class World:
         self.user = f"system:serviceaccount:{self.namespace}:{ACCOUNT}"
         self.token = ""
         """The operator's, from the ServiceAccount of the shipped manifests."""
+        self.may_be_forbidden = False
+        """Whether the test asks for more than the shipped Role allows, or takes verbs away."""
         self.api: Api = plane.api()
         self.kubelet = Kubelet(plane, self.namespace, choose)
         self.judge = Judge(plane, self.namespace, self.user)
@@ -81,6 +83,12 @@ class World:
         process = await self._stack.enter_async_context(OperatorProcess(launch))
         await process.wait_ready()
         return process
+
+    async def assert_permitted(self) -> None:
+        """Raise AssertionError where an operator asked for what the shipped Role forbids."""
+        if not self.may_be_forbidden:
+            forbidden = [call for call in await self.judge.calls() if call.code in (401, 403)]
+            assert not forbidden, f"SEC-17: {forbidden}"
 
     async def _clear(self) -> None:
         """Remove what would keep the controllers busy; nobody waits for the namespace's end."""

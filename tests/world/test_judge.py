@@ -162,6 +162,7 @@ async def test_the_history_is_whole_across_restarts_of_the_api_server(world: Wor
 
 
 async def test_calls_of_the_operator_are_listed_with_their_refusals(world: World) -> None:
+    world.may_be_forbidden = True
     async with world.plane.api(world.token) as operator:
         await operator.items(PODS, world.namespace)
         with pytest.raises(ApiError, match="403 Forbidden"):
