@@ -56,6 +56,8 @@ async def test_fp35_killed_at_random_moments(world: World, seed: int) -> None:
 
 async def test_fp16_api_server_restarted_in_mid_rollout(world: World) -> None:
     """FP-16, LI-01, LI-14: the operator lives through it and goes on by itself."""
+    # One that starts forbids everything for a moment, until it has read the roles.
+    world.may_be_forbidden = True
     world.kubelet.choose = always(SLOW_PODS)
     names = await world.create(*three_zones())
     operator = await world.operator()
