@@ -45,8 +45,10 @@ async def read_metric(operator: OperatorProcess, name: str, **labels: str) -> fl
     return None
 
 
-async def wait_page(operator: OperatorProcess, path: str, status: int, what: str) -> str:
-    """Wait until a page answers with this status and has `what` in it; return its text."""
+async def wait_page(
+    operator: OperatorProcess, path: str, status: int, what: str, *, lacking: str = ""
+) -> str:
+    """Wait until a page has this status and `what` in it, and not `lacking`; return its text."""
     seen = "no answer"
     try:
         async with asyncio.timeout(REASON_LIMIT.total_seconds()):
@@ -56,9 +58,12 @@ async def wait_page(operator: OperatorProcess, path: str, status: int, what: str
                 except (aiohttp.ClientError, TimeoutError) as error:
                     seen = str(error)
                 else:
-                    if code == status and what in text:
+                    is_lacking = not lacking or lacking not in text
+                    if code == status and what in text and is_lacking:
                         return text
                     seen = f"{code}: {text}"
                 await asyncio.sleep(POLL.total_seconds())
     except TimeoutError as late:
-        raise TimeoutError(f"{path}: wanted {status} with {what!r}, got {seen}") from late
+        raise TimeoutError(
+            f"{path}: wanted {status} with {what!r} without {lacking!r}, got {seen}"
+        ) from late
