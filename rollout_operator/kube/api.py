@@ -19,23 +19,36 @@ JsonObject = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind of namespaced object, as the API's paths name it."""
+    """A kind of object, as the API's paths name it."""
 
     group: str
     """Empty for the core group."""
     version: str
     plural: str
     kind: str
+    is_namespaced: bool = True
+    """Objects of a kind that is not belong to the cluster: their namespace is empty."""
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
         """Return the path of a collection, an object or its subresource."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        parts = (root, "namespaces", namespace, self.plural, name, subresource)
+        scope = ("namespaces", namespace) if self.is_namespaced else ()
+        parts = (root, *scope, self.plural, name, subresource)
         return "/".join(part for part in parts if part)
 
 
 PODS: Final = Resource("", "v1", "pods", "Pod")
+SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 STATEFULSETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
+REPLICASETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
+_ADMISSION: Final = "admissionregistration.k8s.io"
+VALIDATING_WEBHOOKS: Final = Resource(
+    _ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False
+)
+MUTATING_WEBHOOKS: Final = Resource(
+    _ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +95,7 @@ class Reader(Protocol):
         namespace: str,
         *,
         selector: str = "",
+        field_selector: str = "",
         limit: int = 500,
         token: str = "",
         resource_version: str | None = None,
@@ -104,6 +118,7 @@ class Watcher(Protocol):
         *,
         resource_version: str,
         selector: str = "",
+        field_selector: str = "",
         lasts: timedelta,
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
         """Open a watch with bookmarks, asked to end after `lasts`.
@@ -141,5 +156,36 @@ class Writer(Protocol):
         """PUT a whole, freshly read object on its `status` subresource.
 
         Raises as `delete`; Conflict where the object changed since it was read.
+        """
+        ...
+
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
+        """POST a new object and return it as JSON.
+
+        Raises Conflict where one of its name exists, else as `delete`.
+        """
+        ...
+
+    async def replace(
+        self, resource: Resource, namespace: str, name: str, body: JsonObject
+    ) -> bytes:
+        """PUT a whole object and return it as JSON.
+
+        Raises as `delete`; Conflict where `metadata.resourceVersion` of the body is not the
+        newest one.
+        """
+        ...
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: JsonObject | Sequence[JsonObject],
+    ) -> bytes:
+        """PATCH an object and return it as JSON: by a merge patch, or by JSON patch steps.
+
+        Raises as `delete`; Conflict where `metadata.uid` or `metadata.resourceVersion` of a merge
+        patch is another one, or where a `test` step failed or another one does not apply.
         """
         ...

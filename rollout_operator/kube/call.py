@@ -23,7 +23,7 @@ _DOTS: Final = frozenset({".", ".."})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call. Raises InvalidInput where a name is missing or would change the path.
+    """One call. Raises InvalidInput where a name is missing, too much or would change the path.
 
     A delete without a name would be a delete of the whole collection, one of `..` of the namespace.
     """
@@ -31,11 +31,19 @@ class Call:
     verb: str
     resource: Resource
     namespace: str
+    """Empty exactly where the kind belongs to the cluster."""
     name: str = ""
     subresource: str = ""
 
     def __post_init__(self) -> None:
-        needed = {"namespace": self.namespace}
+        needed: dict[str, str] = {}
+        if self.resource.is_namespaced:
+            needed["namespace"] = self.namespace
+        elif self.namespace:
+            kind = self.resource.kind
+            raise InvalidInput(
+                f"cannot {self.text}: namespace: {self.namespace!r}, but {kind} is in none"
+            )
         if self.verb not in _OF_COLLECTIONS:
             needed["name"] = self.name
         for field, value in needed.items():
@@ -64,7 +72,11 @@ class Call:
 
     @property
     def text(self) -> str:
-        """Return the call as people read it: `delete pods/a-0 in namespace prod`."""
+        """Return the call as people read it: `delete pods/a-0 in namespace prod`.
+
+        What belongs to the cluster is in no namespace.
+        """
         parts = (self.resource.plural, self.name, self.subresource)
         target = "/".join(part for part in parts if part)
-        return f"{self.verb} {target} in namespace {self.namespace}"
+        scope = f" in namespace {self.namespace}" if self.resource.is_namespaced else ""
+        return f"{self.verb} {target}{scope}"

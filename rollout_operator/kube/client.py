@@ -4,10 +4,10 @@ Decides what each call looks like and how long it may take. How it is sent, meas
 is `exchange`'s part; what a line of a watch means is decided in `stream`.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import aiohttp
@@ -19,7 +19,7 @@ from rollout_operator.kube.exchange import Exchange, Request, translated
 from rollout_operator.kube.limits import Limits
 from rollout_operator.kube.stream import Splitter, decode_event
 from rollout_operator.kube.transport import Transport
-from rollout_operator.model.errors import Unreachable
+from rollout_operator.model.errors import UnknownOutcome, Unreachable
 from rollout_operator.telemetry.metrics import Metrics
 
 
@@ -61,6 +61,10 @@ class _List(msgspec.Struct):
 
 
 _LIST: Final = msgspec.json.Decoder(_List)
+_ANY_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+_MERGE_PATCH: Final = "application/merge-patch+json"
+_JSON_PATCH: Final = "application/json-patch+json"
 
 
 class Client:
@@ -79,13 +83,13 @@ class Client:
         self._exchange = Exchange(transport, limits, metrics)
         self._timeouts = timeouts
 
-    @property
-    def server_offset(self) -> timedelta:
-        """Return how far the API server's clock is ahead of ours, up to a second too little.
+    def server_time(self) -> datetime | None:
+        """Return what the API server's clock shows now, up to a second too early.
 
-        Taken from the last answer; zero before the first.
+        Taken from its answers and the time since, whatever our own clock shows; None before the
+        first answer.
         """
-        return self._exchange.server_offset
+        return self._exchange.server_time()
 
     async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
         """Return one object as JSON; see `api.Reader`."""
@@ -98,6 +102,7 @@ class Client:
         namespace: str,
         *,
         selector: str = "",
+        field_selector: str = "",
         limit: int = 500,
         token: str = "",
         resource_version: str | None = None,
@@ -109,6 +114,7 @@ class Client:
         query = {
             "limit": f"{limit}",
             "labelSelector": selector,
+            "fieldSelector": field_selector,
             "continue": token,
             # The token stands for a version: the server refuses both together.
             "resourceVersion": "" if token else resource_version or "",
@@ -125,6 +131,7 @@ class Client:
         *,
         resource_version: str,
         selector: str = "",
+        field_selector: str = "",
         lasts: timedelta,
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         """Open a watch; see `api.Watcher`. Leaving the context closes the connection."""
@@ -135,6 +142,7 @@ class Client:
             "resourceVersion": resource_version,
             "timeoutSeconds": f"{max(round(lasts.total_seconds()), 1)}",
             "labelSelector": selector,
+            "fieldSelector": field_selector,
         }
         call = Call(verb="watch", resource=resource, namespace=namespace)
         silence = lasts + self._timeouts.silence
@@ -180,6 +188,48 @@ class Client:
             verb="update", resource=resource, namespace=namespace, name=name, subresource="status"
         )
         await self._exchange.ask(Request(call=call, body=body, within=self._timeouts.write))
+
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
+        """POST a new object and return it; see `api.Writer`."""
+        call = Call(verb="create", resource=resource, namespace=namespace)
+        return await self._write(Request(call=call, body=body, within=self._timeouts.write))
+
+    async def replace(
+        self, resource: Resource, namespace: str, name: str, body: JsonObject
+    ) -> bytes:
+        """PUT a whole object and return it; see `api.Writer`."""
+        call = Call(verb="update", resource=resource, namespace=namespace, name=name)
+        return await self._write(Request(call=call, body=body, within=self._timeouts.write))
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: JsonObject | Sequence[JsonObject],
+    ) -> bytes:
+        """PATCH an object and return it; see `api.Writer`."""
+        call = Call(verb="patch", resource=resource, namespace=namespace, name=name)
+        is_merge = isinstance(patch, dict)
+        request = Request(
+            call=call,
+            body=patch if isinstance(patch, dict) else list(patch),
+            content_type=_MERGE_PATCH if is_merge else _JSON_PATCH,
+            within=self._timeouts.write,
+        )
+        return await self._write(request)
+
+    async def _write(self, request: Request) -> bytes:
+        """Return the object as it was written."""
+        body = await self._exchange.ask(request)
+        try:
+            _ANY_OBJECT.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            # An answer that was cut, or that something in between made up.
+            call = request.call.text
+            text = f"cannot tell what {call} wrote: the answer is no object: {error}"
+            raise UnknownOutcome(text, call=call) from error
+        return body
 
 
 def _given(query: dict[str, str]) -> list[tuple[str, str]]:

@@ -9,8 +9,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timedelta
 from typing import Final, cast
 
 import aiohttp
@@ -28,6 +27,7 @@ from rollout_operator.kube.responses import (
     read_mismatch,
     read_status,
 )
+from rollout_operator.kube.server_clock import ServerClock
 from rollout_operator.kube.transport import Transport
 from rollout_operator.model.errors import ApiError, Throttled, UnknownOutcome, Unreachable
 from rollout_operator.telemetry.logs import log
@@ -53,7 +53,9 @@ class Request:
 
     call: Call
     query: Sequence[tuple[str, str]] = ()
-    body: JsonObject | None = None
+    body: JsonObject | Sequence[JsonObject] | None = None
+    content_type: str = "application/json"
+    """Of the body."""
     within: timedelta
     """How long it may take, answer included (of a stream: its head); as long again for a token."""
     sent_within: timedelta | None = None
@@ -82,21 +84,11 @@ class Exchange:
         self._transport = transport
         self._limits = limits
         self._metrics = metrics
-        self._date: tuple[str, datetime] | None = None
+        self._server_clock = ServerClock(transport.clock)
 
-    @property
-    def server_offset(self) -> timedelta:
-        """Return how far the server's clock is ahead of ours, by the last answer; else zero.
-
-        The header has whole seconds: the truth is up to a second more.
-        """
-        if self._date is None:
-            return timedelta(0)
-        text, received = self._date
-        try:
-            return parsedate_to_datetime(text).astimezone(UTC) - received
-        except ValueError:
-            return timedelta(0)
+    def server_time(self) -> datetime | None:
+        """Return what the server's clock shows now; see `ServerClock`."""
+        return self._server_clock.now()
 
     async def ask(self, request: Request) -> bytes:
         """Return the body of a successful answer; of a write it may be cut."""
@@ -132,7 +124,7 @@ class Exchange:
         with self._measured(call) as statuses, translated(call, f"timed out after {limit:g}s"):
             async with asyncio.timeout(limit):
                 response = await self._send(request)
-                self._note_date(response)
+                self._server_clock.note(response.headers.get("Date", ""))
                 answer = await _receive(call, response)
             statuses.append(f"{answer.status}")
         return answer
@@ -166,6 +158,7 @@ class Exchange:
             request.call.path,
             request.call.method,
             query_params=list(request.query),
+            header_params={"Content-Type": request.content_type},
             body=request.body,
             auth_settings=["BearerToken"],
             _preload_content=False,
@@ -174,11 +167,6 @@ class Exchange:
             ),
         )
         return cast(aiohttp.ClientResponse, response)
-
-    def _note_date(self, response: aiohttp.ClientResponse) -> None:
-        date = response.headers.get("Date")
-        if date is not None:
-            self._date = (date, self._transport.clock.now())
 
     def _failure(self, call: Call, answer: _Answer) -> ApiError:
         if answer.status == CLUSTER_MISMATCH:

@@ -20,6 +20,7 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import Reader, Resource, Watcher, WatchEvent
+from rollout_operator.kube.call import Call
 from rollout_operator.kube.retries import Cause, Failures, WentBack
 from rollout_operator.kube.store import Change, Store, is_older
 from rollout_operator.model.decode import decode_version, salvage
@@ -62,9 +63,16 @@ class Collection(Generic[Viewed]):
 
     resource: Resource
     namespace: str
+    """Empty where the kind belongs to the cluster."""
     decode: Callable[[bytes | msgspec.Raw], Viewed]
     store: Store[Viewed]
     selector: str = ""
+    field_selector: str = ""
+
+    @property
+    def label(self) -> str:
+        """Return what metrics call it: several parts of one kind may be followed side by side."""
+        return f"{self.resource.kind} {self.field_selector}".rstrip()
 
 
 class Informer(Generic[Viewed]):
@@ -83,7 +91,7 @@ class Informer(Generic[Viewed]):
         self._of: Collection[Viewed] = of
         self._clock = clock
         self._chance = chance
-        self._meters = _Meters(metrics, of.resource.kind, self._age_seconds)
+        self._meters = _Meters(metrics, of.label, self._age_seconds)
         self._callbacks: list[Callable[[Viewed | None, Viewed | None], None]] = []
         self._synced = asyncio.Event()
         # The newest version of the collection that was seen, by list, event or bookmark.
@@ -190,6 +198,7 @@ class Informer(Generic[Viewed]):
             self._of.resource,
             self._of.namespace,
             selector=self._of.selector,
+            field_selector=self._of.field_selector,
             limit=PAGE_LIMIT,
             token=token,
         )
@@ -239,6 +248,7 @@ class Informer(Generic[Viewed]):
             self._of.namespace,
             resource_version=self._version,
             selector=self._of.selector,
+            field_selector=self._of.field_selector,
             lasts=lasts,
         ) as events:
             self._note_success()
@@ -329,10 +339,15 @@ class Informer(Generic[Viewed]):
         self._broken_since = None
 
     def _call(self, verb: str) -> str:
-        return f"{verb} {self._of.resource.plural} in namespace {self._of.namespace}"
+        return Call(verb=verb, resource=self._of.resource, namespace=self._of.namespace).text
 
     def _keys(self) -> dict[str, object]:
-        return {"kind": self._of.resource.kind, "namespace": self._of.namespace}
+        keys: dict[str, object] = {"kind": self._of.resource.kind}
+        if self._of.namespace:
+            keys["namespace"] = self._of.namespace
+        if self._of.field_selector:
+            keys["field_selector"] = self._of.field_selector
+        return keys
 
     def _age_seconds(self) -> float:
         return float("inf") if self._proven_at is None else self.age.total_seconds()

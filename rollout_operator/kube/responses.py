@@ -47,6 +47,7 @@ _VERSION_TOO_LARGE: Final = "ResourceVersionTooLarge"
 class Cause(msgspec.Struct):
     reason: str = ""
     message: str = ""
+    field: str = ""
 
 
 class Details(msgspec.Struct):
@@ -122,7 +123,8 @@ def error_of(call: Call, code: int, status: Status, retry_after: str = "") -> Ap
         return TooManyRequests(text, call=call.text, reason=reason, retry_after=wait)
     kind = _class_of(call, code, status)
     if kind is Denied and code == 403:
-        text = f"{text}; grant verb {call.verb} on {_granted(call)} in its Role"
+        role = "Role" if call.resource.is_namespaced else "ClusterRole"
+        text = f"{text}; grant verb {call.verb} on {_granted(call)} in its {role}"
     return kind(text, call=call.text, status=code, reason=reason)
 
 
@@ -152,6 +154,8 @@ def _class_of(call: Call, code: int, status: Status) -> type[ApiError]:
             return NotFound
         case 409:
             return Conflict
+        case 422 if call.verb == "patch" and status.kind and _is_other_object(status):
+            return Conflict
         case 410:
             return Gone
         case 400 | 405 | 406 | 413 | 415 | 422:
@@ -168,6 +172,16 @@ def _is_denial(call: Call, status: Status) -> bool:
     if not call.is_write or not status.kind:
         return False
     return bool(_BY_WEBHOOK.search(status.message)) or _WEBHOOK_FAILED in status.message
+
+
+def _is_other_object(status: Status) -> bool:
+    """Tell whether a patch did not find the object that it was made for.
+
+    A `test` of a JSON patch failed, or a path is not there: an object that does not pass validation
+    names its fields as causes. Or the field is the UID, which a merge patch gives as precondition.
+    """
+    causes = (status.details.causes if status.details else None) or ()
+    return not causes or any(cause.field == "metadata.uid" for cause in causes)
 
 
 def _reason(status: Status) -> str:

@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from rollout_operator.model.names import GroupName, Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, Viewed
+from rollout_operator.model.objects import (
+    Pod,
+    StatefulSet,
+    Unreadable,
+    Viewed,
+    WebhookConfiguration,
+)
 
 Key: TypeAlias = tuple[str, str]
 """Namespace and name."""
@@ -51,6 +57,10 @@ class Store(Generic[Viewed]):
     def unreadable_count(self) -> int:
         """Return how many objects are known and could not be decoded."""
         return len(self._unreadable)
+
+    def list_all(self) -> Sequence[Viewed]:
+        """Return the newest known view of each object."""
+        return tuple(self._views.values())
 
     def get(self, namespace: str, name: str) -> Viewed | None:
         """Return the view of an object, None where it is not known."""
@@ -200,7 +210,7 @@ class _Index(Generic[Viewed, _Tag]):
             self._views.setdefault(after, {})[key] = new
 
 
-def _key(view: StatefulSet | Pod | Unreadable) -> Key:
+def _key(view: StatefulSet | Pod | WebhookConfiguration | Unreadable) -> Key:
     return (view.namespace, view.name)
 
 

@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -46,17 +46,29 @@ _Instant = Annotated[datetime, Meta(tz=True)]
 _BOOKMARK: Final = msgspec.json.Decoder(WireBookmark)
 _POD: Final = msgspec.json.Decoder(WirePod)
 _STATEFULSET: Final = msgspec.json.Decoder(WireStatefulSet)
-_Wired = TypeVar("_Wired", WirePod, WireStatefulSet)
+# Objects of these kinds belong to the cluster: there is no namespace to name.
+_CLUSTER_KINDS: Final = frozenset(
+    {"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
+)
+
+
+class _Kinded(Protocol):
+    kind: str | None
+
+
+_Wired = TypeVar("_Wired", bound=_Kinded)
 
 
 def decode_pod(raw: JsonBytes) -> Pod:
     """Return the view of a pod. Raises DecodeError naming pod, field and value."""
-    wire = _read("Pod", raw, _POD)
+    wire = read_as("Pod", raw, _POD)
     head, status = wire.metadata, wire.status or PodStatus()
     owner = _controller(head.owner_references)
     terminating = head.deletion_timestamp is not None
     trouble = trouble_of(status, terminating=terminating)
     revision = head.labels.revision if head.labels is not None else None
+    note = head.annotations.note if head.annotations is not None else None
+    been_ready = _been_ready(status) if trouble else None
     # What repeats from pod to pod is kept once: that is nearly half of what pods would cost.
     return Pod(
         namespace=sys.intern(head.namespace),
@@ -69,14 +81,17 @@ def decode_pod(raw: JsonBytes) -> Pod:
         is_terminating=terminating,
         is_ready=not trouble,
         ready_since=None if trouble else _ready_since(wire),
-        was_ready=bool(trouble) and _was_ready(status),
+        was_ready=been_ready is True,
+        never_ready=been_ready is False,
+        ip=status.pod_ip or "",
+        downscale_note=note or "",
         trouble=sys.intern(trouble),
     )
 
 
 def decode_statefulset(raw: JsonBytes) -> StatefulSet:
     """Return the view of a StatefulSet. Raises DecodeError naming set, field and value."""
-    wire = _read("StatefulSet", raw, _STATEFULSET)
+    wire = read_as("StatefulSet", raw, _STATEFULSET)
     head, spec, status = wire.metadata, wire.spec, wire.status or SetStatus()
     strategy = spec.update_strategy.type if spec.update_strategy is not None else ""
     return StatefulSet(
@@ -86,16 +101,18 @@ def decode_statefulset(raw: JsonBytes) -> StatefulSet:
         resource_version=head.resource_version,
         generation=head.generation,
         is_terminating=head.deletion_timestamp is not None,
-        labels=_only(STATEFULSET_LABELS, head.labels),
-        annotations=_only(STATEFULSET_ANNOTATIONS, head.annotations),
+        labels=only(STATEFULSET_LABELS, head.labels),
+        annotations=only(STATEFULSET_ANNOTATIONS, head.annotations),
         selector=(spec.selector.match_labels if spec.selector is not None else None) or {},
         strategy=sys.intern(strategy or "RollingUpdate"),
         replicas=1 if spec.replicas is None else spec.replicas,
         first_ordinal=spec.ordinals.start if spec.ordinals is not None else 0,
+        service_name=spec.service_name or "",
         is_ordered=spec.pod_management_policy != PARALLEL,
         min_ready_seconds=spec.min_ready_seconds,
         observed_generation=status.observed_generation,
         status_replicas=status.replicas,
+        updated_replicas=status.updated_replicas,
         ready_replicas=status.ready_replicas,
         available_replicas=status.available_replicas,
         current_revision=Revision(sys.intern(status.current_revision)),
@@ -137,7 +154,11 @@ def salvage(kind: str, raw: JsonBytes, error: DecodeError) -> Unreadable:
     )
 
 
-def _read(kind: str, raw: JsonBytes, decoder: "msgspec.json.Decoder[_Wired]") -> _Wired:
+def read_as(kind: str, raw: JsonBytes, decoder: "msgspec.json.Decoder[_Wired]") -> _Wired:
+    """Return an object of `kind` as it is on the wire.
+
+    Raises DecodeError naming object, field and value.
+    """
     try:
         wire = decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -162,10 +183,10 @@ def _ready_since(wire: WirePod) -> datetime | None:
         raise DecodeError(f"{who}: {where}: no instant: {_shown(texts[-1])}") from error
 
 
-def _was_ready(status: PodStatus) -> bool:
+def _been_ready(status: PodStatus) -> bool | None:
     """Tell whether a pod that is not ready has been: its condition has changed since the start.
 
-    Only a hint: where the times say nothing, it has not been.
+    None where the times say nothing.
     """
     changes = [
         one.last_transition_time
@@ -176,7 +197,7 @@ def _was_ready(status: PodStatus) -> bool:
         started = msgspec.convert(status.start_time, _Instant)
         changed = msgspec.convert(changes[-1] if changes else None, _Instant)
     except msgspec.ValidationError:
-        return False
+        return None
     return changed - started > _SAME_REPORT
 
 
@@ -184,7 +205,8 @@ def _controller(owners: list[Owner] | None) -> Owner | None:
     return next((owner for owner in owners or () if owner.controller and owner.uid), None)
 
 
-def _only(keys: frozenset[str], values: Mapping[str, str] | None) -> Mapping[str, str]:
+def only(keys: frozenset[str], values: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return the part of `values` that has one of these keys."""
     return {key: values[key] for key in sorted(keys) if key in values} if values else {}
 
 
@@ -197,7 +219,8 @@ def _decode_error(kind: str, raw: JsonBytes, problem: str) -> DecodeError:
     """Return an error that names object, field and value; slow, but objects rarely break."""
     tree = _loads(raw)
     metadata = _fields(_fields(tree).get("metadata"))
-    who = "/".join(one_line(_text(metadata.get(key))) or "?" for key in ("namespace", "name"))
+    keys = ("name",) if kind in _CLUSTER_KINDS else ("namespace", "name")
+    who = "/".join(one_line(_text(metadata.get(key))) or "?" for key in keys)
     what, _, where = problem.partition(" - at `$")
     text = what[:1].lower() + what[1:].replace("`", "")
     path = where.rstrip("`").lstrip(".")

@@ -18,9 +18,45 @@ REVISION_LABEL: Final = "controller-revision-hash"
 MAX_UNAVAILABLE: Final = "rollout-max-unavailable"
 PAUSED: Final = "grafana.com/rollout-paused"
 
-# The annotations of a StatefulSet that a view keeps; all others are dropped when decoding.
-STATEFULSET_ANNOTATIONS: Final = frozenset({MAX_UNAVAILABLE, PAUSED})
-STATEFULSET_LABELS: Final = frozenset({GROUP_LABEL, GROUP_LABEL_LONG})
+# Labels that switch a review on; the value must be exactly `true`.
+NO_DOWNSCALE: Final = "grafana.com/no-downscale"
+PREPARE_DOWNSCALE: Final = "grafana.com/prepare-downscale"
+PREPARE_PATH: Final = "grafana.com/prepare-downscale-http-path"
+PREPARE_PORT: Final = "grafana.com/prepare-downscale-http-port"
+# Label or annotation; on one object the annotation wins.
+MIN_TIME_BETWEEN_DOWNSCALES: Final = "grafana.com/min-time-between-zones-downscale"
+LAST_DOWNSCALE: Final = "grafana.com/last-downscale"
+
+# On a pod: which downscale it was prepared for. See `model.downscale.Note`.
+DOWNSCALE_NOTE: Final = "grafana.com/rollout-operator-downscale"
+
+# On webhook configurations: whether and by which operator the CA is written into them.
+INJECT_CA_LABEL: Final = "grafana.com/inject-rollout-operator-ca"
+NAMESPACE_LABEL: Final = "grafana.com/namespace"
+
+# What a view of a StatefulSet keeps; all else is dropped when decoding. The labels that switch
+# reviews on are kept as annotations too: to tell of one in the wrong place.
+STATEFULSET_ANNOTATIONS: Final = frozenset(
+    {
+        MAX_UNAVAILABLE,
+        PAUSED,
+        NO_DOWNSCALE,
+        PREPARE_DOWNSCALE,
+        PREPARE_PATH,
+        PREPARE_PORT,
+        MIN_TIME_BETWEEN_DOWNSCALES,
+        LAST_DOWNSCALE,
+    }
+)
+STATEFULSET_LABELS: Final = frozenset(
+    {
+        GROUP_LABEL,
+        GROUP_LABEL_LONG,
+        NO_DOWNSCALE,
+        PREPARE_DOWNSCALE,
+        MIN_TIME_BETWEEN_DOWNSCALES,
+    }
+)
 
 ON_DELETE: Final = "OnDelete"
 # The pod management policy that creates all absent pods at once; every other one is ordered.

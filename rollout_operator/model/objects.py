@@ -32,11 +32,14 @@ class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int = 1
     """`spec.replicas`; the API's own default where it is absent."""
     first_ordinal: int = 0
+    service_name: str = ""
+    """`spec.serviceName`, as it is written: whether it is a name is not checked here."""
     is_ordered: bool = True
     """Whether an absent pod is created only once all pods below it are ready, as by default."""
     min_ready_seconds: int = 0
     observed_generation: int = 0
     status_replicas: int = 0
+    updated_replicas: int = 0
     ready_replicas: int = 0
     available_replicas: int = 0
     current_revision: Revision = Revision("")
@@ -45,8 +48,7 @@ class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def group(self) -> GroupName | None:
         """Return the rollout group, None where the set belongs to none."""
-        name = self.labels.get(GROUP_LABEL, self.labels.get(GROUP_LABEL_LONG))
-        return None if name is None else GroupName(name)
+        return find_group(self.labels)
 
     @property
     def ordinals(self) -> range:
@@ -72,8 +74,39 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """Last transition of the Ready condition, where `is_ready`."""
     was_ready: bool = False
     """Whether it is not ready now and its own status shows that it has been before."""
+    never_ready: bool = False
+    """Whether it is not ready now and its own status proves that it has never been."""
+    ip: str = ""
+    """`status.podIP`; empty before it has one."""
+    downscale_note: str = ""
+    """The annotation `names.DOWNSCALE_NOTE`, undecoded."""
     trouble: str = ""
     """Why the pod is not ready, in a few words, e.g. `CrashLoopBackOff`; empty where it is."""
+
+
+class Webhook(msgspec.Struct, frozen=True, kw_only=True):
+    """One hook of a webhook configuration."""
+
+    name: str
+    ca_bundle: str = ""
+    """Base64 of PEM, as it is written; empty where absent."""
+    failure_policy: str = "Fail"
+    path: str = ""
+    """The path that is called, of the Service or of the URL."""
+
+
+class WebhookConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    """A Validating- or MutatingWebhookConfiguration."""
+
+    kind: str
+    name: str
+    uid: Uid
+    resource_version: str
+    labels: Mapping[str, str] = {}
+    """Only `names.INJECT_CA_LABEL` and `names.NAMESPACE_LABEL`."""
+    webhooks: tuple[Webhook, ...] = ()
+    namespace: str = ""
+    """Always empty: the kind belongs to the cluster."""
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,11 +125,18 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def group(self) -> GroupName | None:
         """Return the rollout group that the labels name, None where they name none."""
-        name = self.labels.get(GROUP_LABEL, self.labels.get(GROUP_LABEL_LONG))
-        return None if name is None else GroupName(name)
+        return find_group(self.labels)
 
 
-Viewed = TypeVar("Viewed", StatefulSet | Unreadable, Pod | Unreadable)
+Viewed = TypeVar(
+    "Viewed", StatefulSet | Unreadable, Pod | Unreadable, WebhookConfiguration | Unreadable
+)
+
+
+def find_group(labels: Mapping[str, str]) -> GroupName | None:
+    """Return the rollout group that labels name, None where they name none."""
+    name = labels.get(GROUP_LABEL, labels.get(GROUP_LABEL_LONG))
+    return None if name is None else GroupName(name)
 
 
 def decides(old: Viewed, new: Viewed) -> bool:

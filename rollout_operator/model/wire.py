@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from rollout_operator.model.names import REVISION_LABEL
+from rollout_operator.model.names import DOWNSCALE_NOTE, REVISION_LABEL
 
 Required = Annotated[str, Meta(min_length=1)]
 Int32 = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -38,8 +38,13 @@ class PodLabels(Struct, gc=False):
     revision: str | None = msgspec.field(default=None, name=REVISION_LABEL)
 
 
+class PodAnnotations(Struct, gc=False):
+    note: str | None = msgspec.field(default=None, name=DOWNSCALE_NOTE)
+
+
 class PodHead(Head):
     labels: PodLabels | None = None
+    annotations: PodAnnotations | None = None
     owner_references: list[Owner] | None = None
 
 
@@ -75,6 +80,8 @@ class PodStatus(Wire):
     phase: str = ""
     reason: str | None = None
     start_time: str | None = None
+    # Renamed by rule it would be `podIp`.
+    pod_ip: str | None = msgspec.field(default=None, name="podIP")
     conditions: list[Condition] | None = None
     init_container_statuses: list[Container] | None = None
     container_statuses: list[Container] | None = None
@@ -110,6 +117,7 @@ class SetSpec(Wire):
     selector: Selector | None = None
     update_strategy: Strategy | None = None
     ordinals: Ordinals | None = None
+    service_name: str | None = None
     pod_management_policy: str | None = None
     min_ready_seconds: Int32 = 0
 
@@ -117,6 +125,7 @@ class SetSpec(Wire):
 class SetStatus(Wire):
     observed_generation: Generation = 0
     replicas: Int32 = 0
+    updated_replicas: Int32 = 0
     ready_replicas: Int32 = 0
     available_replicas: Int32 = 0
     current_revision: str = ""

@@ -5,12 +5,13 @@ tens of milliseconds with a thousand groups. How a piece reads on the wire is le
 what happens between two pieces to whoever renders.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import prometheus_client
 from prometheus_client.metrics import MetricWrapperBase
-from prometheus_client.metrics_core import Metric
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 # At 4 µs a sample, from reading to text, a piece stays near 2 ms.
 PIECE: Final = 500
@@ -52,3 +53,34 @@ class Gauge(_InPieces, prometheus_client.Gauge):
 
 class Histogram(_InPieces, prometheus_client.Histogram):
     """The library's histogram."""
+
+
+class Rebuilt(Collector):
+    """A gauge whose series are made anew at each scrape: what is gone leaves none behind."""
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        labels: Sequence[str],
+        read: Callable[[], Iterable[tuple[Sequence[str], float]]],
+    ) -> None:
+        """Make a gauge of what `read()` returns: values of the labels, each once, and the value.
+
+        Meant for some hundred series: they are read in one piece.
+        """
+        self._name = name
+        self._text = text
+        self._labels = tuple(labels)
+        self._read = read
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield the gauge without series."""
+        yield GaugeMetricFamily(self._name, self._text, labels=self._labels)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauge as it is now."""
+        gauge = GaugeMetricFamily(self._name, self._text, labels=self._labels)
+        for values, number in self._read():
+            gauge.add_metric(values, number)
+        yield gauge

@@ -5,15 +5,15 @@ is decided by the callers, how it reads on the wire in `exposition`.
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from rollout_operator import __version__
-from rollout_operator.model.outcome import Code
+from rollout_operator.model.outcome import REVIEW_CODES, Code
 from rollout_operator.telemetry.exposition import render
-from rollout_operator.telemetry.families import Counter, Gauge, Histogram
+from rollout_operator.telemetry.families import Counter, Gauge, Histogram, Rebuilt
 
 GROUP_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 REQUEST_BUCKETS: Final = (*GROUP_BUCKETS, 25, 50, 100)
@@ -34,7 +34,8 @@ _NEVER_HOLD: Final = frozenset(
         Code.PODS_SHARE_LABELS,
     }
 )
-WAIT_CODES: Final = tuple(code for code in Code if code not in _NEVER_HOLD)
+WAIT_CODES: Final = tuple(code for code in Code if code not in _NEVER_HOLD | REVIEW_CODES)
+FAILURE_POLICIES: Final = ("Fail", "Ignore")
 DELETE_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "gone")
 
 
@@ -48,6 +49,7 @@ class Metrics:
         self._define_http()
         self._define_client()
         self._define_watch()
+        self._define_webhooks()
         self._define_process()
 
     def begin_group(self, name: str) -> None:
@@ -79,6 +81,20 @@ class Metrics:
     def watch_age(self, kind: str, read: Callable[[], float]) -> None:
         """Show `read()`, the seconds since the watch last proved to be alive, at each scrape."""
         self._watch_age.labels(kind).set_function(read)
+
+    def failure_policies(self, read: Callable[[], Iterable[tuple[str, str, str]]]) -> None:
+        """Show what `read()` returns at each scrape: type, name and failure policy of each hook.
+
+        Of two hooks with one name, the one with policy `Fail` is shown.
+        """
+        self.registry.register(
+            Rebuilt(
+                "kube_validating_webhook_failure_policy",
+                "1 for the failure policy that a webhook has, 0 for the one that it has not.",
+                ("type", "webhook", "policy"),
+                lambda: _policy_series(read()),
+            )
+        )
 
     def render(self) -> Iterator[bytes]:
         """Yield all metrics in the Prometheus text format, as pieces of a few milliseconds each.
@@ -171,6 +187,13 @@ class Metrics:
             "Requests to the Kubernetes API server that our own rate limiter did not let pass.",
             "api_group",
         )
+        self.pod_request_duration = self._histogram(
+            "pod_http_client_request_duration_seconds",
+            "Time spent on requests to pods; status_code is error where no answer came, "
+            "path is other beyond the first paths.",
+            REQUEST_BUCKETS,
+            "path", "method", "status_code",
+        )  # fmt: skip
         self.client_invalid_cluster = self._counter(
             "client_invalid_cluster_validation_label_requests_total",
             "Requests that the server rejected for their cluster validation label; "
@@ -191,6 +214,27 @@ class Metrics:
         self.cached_objects = self._gauge("cached_objects", "Objects in a cache.", "kind")
         self.unreadable_objects = self._gauge(
             "unreadable_objects", "Objects in a cache that could not be decoded.", "kind"
+        )
+
+    def _define_webhooks(self) -> None:
+        self.reviews = self._counter(
+            "reviews_total",
+            "Admission reviews answered, by verdict (allowed, refused) and reason.",
+            "hook", "verdict", "reason",
+        )  # fmt: skip
+        self.downscales = self._gauge(
+            "downscales", "Downscales that are underway, or being undone.", "state"
+        )
+        self.certificate_expiry = self._gauge(
+            "certificate_expiry_timestamp_seconds",
+            "Unix time at which a certificate expires.",
+            "certificate",
+        )
+        self.ca_bundle_writes = self._counter(
+            "ca_bundle_writes_total",
+            "Attempts to write the CA bundle of a webhook configuration: written, conflict "
+            "(changed meanwhile), denied, unknown (no answer), failed.",
+            "outcome",
         )
 
     def _define_process(self) -> None:
@@ -220,3 +264,13 @@ class Metrics:
         return Histogram(
             f"rollout_operator_{name}", text, labels, registry=self.registry, buckets=buckets
         )
+
+
+def _policy_series(hooks: Iterable[tuple[str, str, str]]) -> Iterator[tuple[Sequence[str], float]]:
+    found: dict[tuple[str, str], str] = {}
+    for kind, hook, policy in hooks:
+        if found.get((kind, hook)) != "Fail":
+            found[kind, hook] = policy
+    for (kind, hook), policy in found.items():
+        for one in FAILURE_POLICIES:
+            yield (kind, hook, one), one == policy

@@ -7,7 +7,7 @@ a test scripts an error for the call.
 import copy
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -16,6 +16,10 @@ from rollout_operator.kube.api import PODS, JsonObject, Page, Precondition, Reso
 from rollout_operator.model.errors import ApiError, Conflict, NotFound
 
 Json = dict[str, object]
+
+
+async def _at_once(call: str) -> None:
+    """Wait for nothing."""
 
 
 def set_json(
@@ -125,9 +129,11 @@ class FakeDoor:
         """Errors of the next deletes of a pod, by name; the pod stays."""
         self.before: Callable[[str], None] = lambda call: None
         """Called with every call before it is served: a test changes the world here."""
+        self.pause: Callable[[str], Awaitable[None]] = _at_once
+        """Awaited after that: a test lets others go first here."""
 
     async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
-        self._note(f"get {resource.plural}/{name}")
+        await self._note(f"get {resource.plural}/{name}")
         found = self.objects.get((resource.plural, name))
         if found is None:
             raise NotFound(f"{resource.plural} {name} not found", status=404)
@@ -139,11 +145,13 @@ class FakeDoor:
         namespace: str,
         *,
         selector: str = "",
+        field_selector: str = "",
         limit: int = 500,
         token: str = "",
         resource_version: str | None = None,
     ) -> Page:
-        self._note(f"list {resource.plural} {selector}")
+        assert not field_selector, "this door knows of none"
+        await self._note(f"list {resource.plural} {selector}")
         found = [
             msgspec.Raw(msgspec.json.encode(one))
             for (plural, _), one in self.objects.items()
@@ -162,7 +170,7 @@ class FakeDoor:
         precondition: Precondition,
         sent_within: timedelta | None = None,
     ) -> None:
-        self._note(f"delete {resource.plural}/{name}")
+        await self._note(f"delete {resource.plural}/{name}")
         errors = self.fail_delete.get(name)
         if errors:
             raise errors.popleft()
@@ -181,20 +189,82 @@ class FakeDoor:
     async def replace_status(
         self, resource: Resource, namespace: str, name: str, body: JsonObject
     ) -> None:
-        self._note(f"put {resource.plural}/{name}/status")
+        await self._note(f"put {resource.plural}/{name}/status")
         held = self.objects[resource.plural, name]
         if _meta(held)["resourceVersion"] != _meta(body)["resourceVersion"]:
             raise Conflict("the object has changed", status=409)
         self.status_writes.append(copy.deepcopy(body))
         held["status"] = body["status"]
 
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
+        name = _name(body)
+        await self._note(f"post {resource.plural}/{name}")
+        if (resource.plural, name) in self.objects:
+            raise Conflict(f"{resource.plural} {name} exists", status=409)
+        return self._write(
+            resource, name, {**body, "metadata": {**_meta(body), "uid": f"u-{name}"}}
+        )
+
+    async def replace(
+        self, resource: Resource, namespace: str, name: str, body: JsonObject
+    ) -> bytes:
+        await self._note(f"put {resource.plural}/{name}")
+        held = self._held(resource, name)
+        if _meta(held)["resourceVersion"] != _meta(body)["resourceVersion"]:
+            raise Conflict("the object has changed", status=409)
+        return self._write(resource, name, copy.deepcopy(body))
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: JsonObject | Sequence[JsonObject],
+    ) -> bytes:
+        """Take merge patches only; identity in their metadata is a precondition, as in the API."""
+        assert isinstance(patch, dict), "this door takes merge patches only"
+        await self._note(f"patch {resource.plural}/{name}")
+        held, wanted = self._held(resource, name), patch.get("metadata")
+        wanted = wanted if isinstance(wanted, dict) else {}
+        for key in ("uid", "resourceVersion"):
+            if wanted.get(key, _meta(held)[key]) != _meta(held)[key]:
+                raise Conflict(f"metadata.{key} is another one", status=409)
+        return self._write(resource, name, _merged(held, patch))
+
+    def _held(self, resource: Resource, name: str) -> Json:
+        found = self.objects.get((resource.plural, name))
+        if found is None:
+            raise NotFound(f"{resource.plural} {name} not found", status=404)
+        return found
+
+    def _write(self, resource: Resource, name: str, one: Json) -> bytes:
+        """Store a new version of an object and return it."""
+        version = int(str(_meta(one).get("resourceVersion", 0))) + 1
+        _meta(one)["resourceVersion"] = str(version)
+        self.objects[resource.plural, name] = one
+        return msgspec.json.encode(one)
+
     def put(self, plural: str, one: Json) -> None:
         """Replace an object behind everyone's back."""
         self.objects[plural, _name(one)] = copy.deepcopy(one)
 
-    def _note(self, call: str) -> None:
+    async def _note(self, call: str) -> None:
         self.calls.append(call)
         self.before(call)
+        await self.pause(call)
+
+
+def _merged(held: object, patch: Json) -> Json:
+    """Return the object with a merge patch applied: null removes."""
+    result = copy.deepcopy(held) if isinstance(held, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            result[key] = _merged(result.get(key), value)
+        else:
+            result[key] = value
+    return result
 
 
 def _meta(one: Json) -> Json:

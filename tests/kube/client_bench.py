@@ -19,6 +19,8 @@ from tests.kube.fake_api import FakeApi
 
 POD = "/api/v1/namespaces/prod/pods/a-0"
 POD_LIST = "/api/v1/namespaces/prod/pods"
+SET = "/apis/apps/v1/namespaces/prod/statefulsets/a"
+SET_LIST = "/apis/apps/v1/namespaces/prod/statefulsets"
 SET_STATUS = "/apis/apps/v1/namespaces/prod/statefulsets/a/status"
 THIS = Precondition(uid=Uid("u-1"), resource_version="7")
 # A watch of one second may be silent for 0.2 s.
@@ -106,13 +108,36 @@ async def _update(client: Client) -> None:
     await client.replace_status(STATEFULSETS, "prod", "a", {"status": {"replicas": 1}})
 
 
+async def _create(client: Client) -> None:
+    await client.create(STATEFULSETS, "prod", {"metadata": {"name": "a"}})
+
+
+async def _replace(client: Client) -> None:
+    await client.replace(STATEFULSETS, "prod", "a", {"spec": {"replicas": 1}})
+
+
+async def _patch(client: Client) -> None:
+    await client.patch(STATEFULSETS, "prod", "a", {"spec": {"replicas": 1}})
+
+
+async def _json_patch(client: Client) -> None:
+    await client.patch(STATEFULSETS, "prod", "a", [{"op": "remove", "path": "/spec/replicas"}])
+
+
 FETCH = Use("fetch", "GET", POD, _fetch)
 FETCH_PAGE = Use("fetch page", "GET", POD_LIST, _fetch_page)
 WATCH = Use("watch", "GET", POD_LIST, read_watch)
 DELETE = Use("delete", "DELETE", POD, _delete)
 UPDATE = Use("update", "PUT", SET_STATUS, _update)
 READS = (FETCH, FETCH_PAGE, WATCH)
-WRITES = (DELETE, UPDATE)
+CREATE = Use("create", "POST", SET_LIST, _create)
+REPLACE = Use("replace", "PUT", SET, _replace)
+PATCH = Use("merge patch", "PATCH", SET, _patch)
+JSON_PATCH = Use("JSON patch", "PATCH", SET, _json_patch)
+BARE_WRITES = (DELETE, UPDATE)
+"""Those that return nothing."""
+OBJECT_WRITES = (CREATE, REPLACE, PATCH, JSON_PATCH)
+WRITES = (*BARE_WRITES, *OBJECT_WRITES)
 
 
 def pods(count: int, version: str = "100", token: str = "") -> JsonObject:

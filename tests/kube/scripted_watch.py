@@ -105,6 +105,8 @@ class ScriptedApi:
         self._pages: deque[Page | ApiError] = deque(page for pages in lists for page in pages)
         self._watches = deque(watches)
         self.calls: list[Call] = []
+        self.field_selectors: list[str] = []
+        """One for each call."""
         self.open_watches = 0
 
     @property
@@ -126,11 +128,13 @@ class ScriptedApi:
         namespace: str,
         *,
         selector: str = "",
+        field_selector: str = "",
         limit: int = 500,
         token: str = "",
         resource_version: str | None = None,
     ) -> Page:
-        assert namespace == NAMESPACE
+        assert namespace == (NAMESPACE if resource.is_namespaced else "")
+        self.field_selectors.append(field_selector)
         self._note("list", selector=selector, limit=limit, token=token, version=resource_version)
         await asyncio.sleep(0)
         assert self._pages, "a list more than the script has"
@@ -147,9 +151,11 @@ class ScriptedApi:
         *,
         resource_version: str,
         selector: str = "",
+        field_selector: str = "",
         lasts: timedelta,
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
-        assert namespace == NAMESPACE
+        assert namespace == (NAMESPACE if resource.is_namespaced else "")
+        self.field_selectors.append(field_selector)
         self._note("watch", selector=selector, version=resource_version, lasts=lasts)
         await asyncio.sleep(0)
         steps = deque(self._watches.popleft() if self._watches else SILENCE)

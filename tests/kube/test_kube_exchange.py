@@ -29,6 +29,7 @@ from rollout_operator.model.errors import (
 )
 from rollout_operator.telemetry import logs
 from tests.kube.client_bench import (
+    BARE_WRITES,
     DELETE,
     FETCH,
     FETCH_PAGE,
@@ -144,7 +145,7 @@ async def test_fp_13_half_an_object_is_none(bench: Bench, use: Use) -> None:
         await use.run(bench.client())
 
 
-@every_write
+@pytest.mark.parametrize("use", BARE_WRITES, ids=str)
 async def test_a_write_has_succeeded_once_its_status_says_so(bench: Bench, use: Use) -> None:
     bench.server.on(use.method, use.path, cut(HEAD.format(200).encode() + b"{"))
     await use.run(bench.client())

@@ -63,6 +63,16 @@ def test_bucket_of_a_path(path: str, key: str) -> None:
             "apps/v1/statefulsets object scale subresource",
             id="METR-53 scale",
         ),
+        pytest.param(
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+            "admissionregistration.k8s.io/v1/validatingwebhookconfigurations collection",
+            id="METR-53 collection of the cluster",
+        ),
+        pytest.param(
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/guard",
+            "admissionregistration.k8s.io/v1/validatingwebhookconfigurations object",
+            id="METR-53 object of the cluster",
+        ),
         pytest.param("/api", "/api", id="T-12 root unchanged"),
         pytest.param("/apis/apps/v1", "/apis/apps/v1", id="T-12 version unchanged"),
         pytest.param("", "", id="T-12 empty unchanged"),

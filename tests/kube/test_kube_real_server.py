@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -64,7 +64,9 @@ async def test_reads_and_pages(client: Client, world: World) -> None:
     assert len(some.items) == 0
     with pytest.raises(NotFound, match="404 NotFound"):
         await client.fetch(PODS, world.namespace, "a-9")
-    assert abs(client.server_offset) < timedelta(seconds=5)
+    shown = client.server_time()
+    assert shown is not None
+    assert abs(shown - datetime.now(UTC)) < timedelta(seconds=5)
 
 
 async def test_fp_11_preconditions_that_do_not_hold_conflict(client: Client, world: World) -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.kube.api import PODS, STATEFULSETS
+from rollout_operator.kube.api import PODS, STATEFULSETS, VALIDATING_WEBHOOKS
 from rollout_operator.kube.call import Call
 from rollout_operator.kube.responses import (
     MAX_EXCERPT,
@@ -36,6 +36,8 @@ DELETE = Call(verb="delete", resource=PODS, namespace="prod", name="a-0")
 UPDATE = Call(
     verb="update", resource=STATEFULSETS, namespace="prod", name="a", subresource="status"
 )
+CREATE = Call(verb="create", resource=STATEFULSETS, namespace="prod")
+PATCH = Call(verb="patch", resource=VALIDATING_WEBHOOKS, namespace="", name="guard")
 
 USER = "system:serviceaccount:prod:rollout-operator"
 BY_ROLE = f'pods "a-0" is forbidden: User "{USER}" cannot delete resource "pods" in API group ""'
@@ -71,6 +73,10 @@ def status(code: int, reason: str = "", message: str = "") -> Status:
         pytest.param(LIST, 0, "Expired", "", Gone, id="FP-10 by its reason alone"),
         pytest.param(LIST, 429, "TooManyRequests", "", TooManyRequests, id="FP-12 read"),
         pytest.param(DELETE, 429, "TooManyRequests", "", TooManyRequests, id="FP-12 write"),
+        pytest.param(CREATE, 409, "AlreadyExists", "", Conflict, id="TLS-13 create"),
+        pytest.param(PATCH, 409, "Conflict", "modified", Conflict, id="FP-11 patch"),
+        pytest.param(PATCH, 422, "Invalid", "an error", Conflict, id="a test of a patch failed"),
+        pytest.param(PATCH, 422, "Invalid", BY_WEBHOOK, Refused, id="webhook says 422"),
         pytest.param(UPDATE, 422, "Invalid", "", Refused, id="422"),
         pytest.param(UPDATE, 400, "BadRequest", "", Refused, id="400"),
         pytest.param(GET, 500, "InternalError", "", Unreachable, id="FP-13 500 read"),
@@ -114,6 +120,41 @@ def test_a_denied_call_names_what_the_role_lacks() -> None:
     assert str(error).endswith(
         '; grant verb update on "statefulsets/status" in API group "apps" in its Role'
     )
+
+
+def test_a_denied_call_on_the_cluster_names_its_role_and_no_namespace() -> None:
+    message = f'x is forbidden: User "{USER}" cannot patch resource "x" at the cluster scope'
+    error = error_of(PATCH, 403, status(403, "Forbidden", message))
+    assert isinstance(error, Denied)
+    assert str(error).startswith("cannot patch validatingwebhookconfigurations/guard: 403 Forb")
+    assert str(error).endswith(
+        '; grant verb patch on "validatingwebhookconfigurations"'
+        ' in API group "admissionregistration.k8s.io" in its ClusterRole'
+    )
+
+
+@pytest.mark.parametrize(
+    ("causes", "kind"),
+    [
+        pytest.param([], Conflict, id="does not apply: the object has changed"),
+        pytest.param(
+            [{"reason": "FieldValueInvalid", "field": "data"}], Refused, id="applies, but is wrong"
+        ),
+        pytest.param(
+            [{"reason": "FieldValueInvalid", "field": "metadata.uid"}], Conflict, id="another UID"
+        ),
+    ],
+)
+def test_a_patched_object_that_is_invalid_names_its_fields(
+    causes: list[object], kind: type[ApiError]
+) -> None:
+    body = status_body(422, "Invalid", "no", causes=causes)
+    error = error_of(PATCH, 422, read_status(json.dumps(body).encode()))
+    assert type(error) is kind
+
+
+def test_a_page_with_422_proves_nothing_of_a_patch() -> None:
+    assert type(error_of(PATCH, 422, read_status(b"<html>"))) is Refused
 
 
 def test_fp_10_a_version_the_server_has_not_reached_is_told_by_its_cause() -> None:
@@ -198,6 +239,15 @@ def test_a_name_that_changes_the_path_is_never_sent(name: str) -> None:
         Call(verb="delete", resource=PODS, namespace="prod", name=name)
     with pytest.raises(InvalidInput, match="names nothing"):
         Call(verb="list", resource=PODS, namespace=name)
+
+
+def test_what_belongs_to_the_cluster_is_in_no_namespace() -> None:
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    call = Call(verb="list", resource=VALIDATING_WEBHOOKS, namespace="")
+    assert (call.path, call.text) == (path, "list validatingwebhookconfigurations")
+    assert PATCH.path == f"{path}/guard"
+    with pytest.raises(InvalidInput, match="namespace: 'prod', but ValidatingWebhookConfig"):
+        Call(verb="list", resource=VALIDATING_WEBHOOKS, namespace="prod")
 
 
 def test_paths_are_quoted() -> None:

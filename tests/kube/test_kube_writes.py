@@ -1,0 +1,120 @@
+"""What the client's writes send and return, and calls for what belongs to the cluster."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from rollout_operator.kube.api import STATEFULSETS, VALIDATING_WEBHOOKS, JsonObject
+from rollout_operator.model.errors import UnknownOutcome
+from tests.kube.client_bench import (
+    CREATE,
+    JSON_PATCH,
+    OBJECT_WRITES,
+    PATCH,
+    REPLACE,
+    SET,
+    Bench,
+    Use,
+    open_bench,
+    pods,
+)
+from tests.kube.fake_api import Answer, FakeApi, cut, reply, stream
+
+HEAD = b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\nContent-Length: 999\r\n\r\n"
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    async with FakeApi() as server, open_bench(server) as bench:
+        yield bench
+
+
+@pytest.mark.parametrize(
+    ("use", "content_type", "body"),
+    [
+        pytest.param(CREATE, "application/json", {"metadata": {"name": "a"}}, id="create"),
+        pytest.param(REPLACE, "application/json", {"spec": {"replicas": 1}}, id="replace"),
+        pytest.param(
+            PATCH, "application/merge-patch+json", {"spec": {"replicas": 1}}, id="merge patch"
+        ),
+        pytest.param(
+            JSON_PATCH,
+            "application/json-patch+json",
+            [{"op": "remove", "path": "/spec/replicas"}],
+            id="JSON patch",
+        ),
+    ],
+)
+async def test_an_object_is_written_as_given(
+    bench: Bench, use: Use, content_type: str, body: object
+) -> None:
+    bench.server.on(use.method, use.path, reply({}, 201))
+    await use.run(bench.client())
+    (request,) = bench.server.requests
+    assert (request.headers["content-type"], request.json) == (content_type, body)
+    assert request.query == {}
+
+
+@pytest.mark.parametrize("patch", [{}, []], ids=["merge patch", "JSON patch"])
+async def test_a_patch_of_nothing_is_still_a_patch(
+    bench: Bench, patch: JsonObject | list[JsonObject]
+) -> None:
+    bench.server.on("PATCH", SET, reply({}))
+    await bench.client().patch(STATEFULSETS, "prod", "a", patch)
+    (request,) = bench.server.requests
+    assert request.json == patch
+    assert request.headers["content-type"].endswith("-patch+json")
+
+
+async def test_a_written_object_is_returned_as_it_came(bench: Bench) -> None:
+    body = '{"kind": "StatefulSet",  "metadata": {"name": "zürich"}}'.encode()
+    for use in OBJECT_WRITES:
+        bench.server.on(use.method, use.path, reply(body))
+    client = bench.client()
+    assert await client.create(STATEFULSETS, "prod", {}) == body
+    assert await client.replace(STATEFULSETS, "prod", "a", {}) == body
+    assert await client.patch(STATEFULSETS, "prod", "a", {}) == body
+
+
+async def test_sec_18_objects_of_the_cluster_are_found_by_name_alone(bench: Bench) -> None:
+    """The role may name the objects, where list and watch ask for one by a field selector."""
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    bench.server.on("GET", path, reply(pods(0)), stream([]))
+    bench.server.on("PATCH", f"{path}/guard", reply({}))
+    client, one = bench.client(), "metadata.name=guard"
+    lasts = timedelta(seconds=5)
+    await client.fetch_page(VALIDATING_WEBHOOKS, "", field_selector=one)
+    async with client.watch(
+        VALIDATING_WEBHOOKS, "", resource_version="1", field_selector=one, lasts=lasts
+    ):
+        pass
+    await client.patch(VALIDATING_WEBHOOKS, "", "guard", {})
+    assert [request.query.get("fieldSelector") for request in bench.server.requests] == [
+        one,
+        one,
+        None,
+    ]
+    kind = "admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    assert bench.measured() == {
+        (f"{kind} collection", "GET", "200"): 2,
+        (f"{kind} object", "PATCH", "200"): 1,
+    }
+
+
+@pytest.mark.parametrize("use", OBJECT_WRITES, ids=str)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(cut(HEAD + b"{"), id="cut"),
+        pytest.param(reply(b""), id="empty"),
+        pytest.param(reply(b"[]"), id="array"),
+        pytest.param(reply(b"<html>", Content_Type="text/html"), id="page of a proxy"),
+    ],
+)
+async def test_si_18_a_write_that_shows_no_object_must_be_read_back(
+    bench: Bench, use: Use, answer: Answer
+) -> None:
+    bench.server.on(use.method, use.path, answer)
+    with pytest.raises(UnknownOutcome, match=r"cannot tell what .* wrote: the answer is no object"):
+        await use.run(bench.client())

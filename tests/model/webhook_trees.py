@@ -1,0 +1,45 @@
+"""Webhook configurations as trees of JSON, for tests to bend."""
+
+from base64 import b64encode
+from typing import Any
+
+from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL
+
+# Trees of JSON, as tests bend them: typing them would hide what they show.
+Tree = dict[str, Any]
+
+OURS = {INJECT_CA_LABEL: "true", NAMESPACE_LABEL: "ops"}
+
+
+def hook_tree(name: str = "guard.ops", **client_config: Any) -> Tree:
+    """Return one hook; keywords replace parts of its `clientConfig`, None removes them."""
+    service = {"namespace": "ops", "name": "rollout-operator", "path": "/admission/x", "port": 443}
+    config = {"service": service, **client_config}
+    return {
+        "name": name,
+        "clientConfig": {key: value for key, value in config.items() if value is not None},
+        "rules": [{"operations": ["UPDATE"], "resources": ["statefulsets"]}],
+        "failurePolicy": "Fail",
+        "sideEffects": "NoneOnDryRun",
+    }
+
+
+def configuration_tree(
+    name: str = "guard", version: int = 7, *hooks: Tree, labels: dict[str, str] | None = None
+) -> Tree:
+    """Return a configuration as an item of a list, labelled for `ops` unless told."""
+    return {
+        "metadata": {
+            "name": name,
+            "uid": f"uid-{name}",
+            "resourceVersion": f"{version}",
+            "labels": {"team": "x", **(OURS if labels is None else labels)},
+            "annotations": {"kubectl/last-applied": "{}"},
+        },
+        "webhooks": list(hooks) or [hook_tree()],
+    }
+
+
+def encoded(pem: bytes) -> str:
+    """Return a bundle as it is written on the wire."""
+    return b64encode(pem).decode()
