@@ -1,0 +1,235 @@
+"""Call pods over HTTP: prepare them for a downscale, or take that back.
+
+Decides how long a call may take, how many go at a time and what counts as success. What may be
+called is decided in `planning.endpoint`, what a connection may do in `session`; who is called, and
+what a failure means, is left to `guards`.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, Literal
+
+import aiohttp
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.model.downscale import Endpoint
+from rollout_operator.model.errors import OperatorError
+from rollout_operator.model.names import Uid
+from rollout_operator.model.units import format_duration
+from rollout_operator.pods.session import Progress, describe, open_session
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+
+Method = Literal["POST", "DELETE"]
+
+# Of one review, so that it leaves room for others (PREP-20).
+AT_MOST_PER_REVIEW: Final = 32
+# Tenants choose the paths: a value of a label for each would let them fill our memory (W-59).
+MOST_PATHS: Final = 20
+OTHER_PATH: Final = "other"
+
+_LONGEST_EXCERPT: Final = 200
+
+_LOST: Final = (aiohttp.ClientError, TimeoutError, OSError)
+
+
+class PodError(OperatorError):
+    """A pod did not confirm a call. The text names the call, the pod and what came instead.
+
+    `outcome_unknown` tells whether something of the call may have arrived, so that the pod may have
+    acted on it, or still will; a refusal by an HTTP status says nothing else either.
+    """
+
+    def __init__(self, message: str, *, outcome_unknown: bool) -> None:
+        super().__init__(message)
+        self.outcome_unknown = outcome_unknown
+
+
+@dataclass(slots=True)
+class _Call:
+    """One request under way, and what is known of it so far."""
+
+    method: Method
+    endpoint: Endpoint
+    limit: timedelta
+    progress: Progress = field(default_factory=Progress)
+    status: int = 0
+    """0 where no answer came."""
+
+    def failed(self, problem: str) -> PodError:
+        text = f"{self.method} {self.endpoint.pod}: {problem}"
+        return PodError(text, outcome_unknown=self.progress.is_sent)
+
+
+class PodClient:
+    """All calls of one process to pods: at most `at_most` at a time, each within `timeout`.
+
+    Needs a running loop. Waiting for its turn takes nothing off the time of a call.
+    """
+
+    def __init__(
+        self,
+        *,
+        namespace: str,
+        timeout: timedelta,
+        metrics: Metrics,
+        clock: Clock,
+        at_most: int = 64,
+    ) -> None:
+        self._timeout = timeout
+        self._metrics = metrics
+        self._clock = clock
+        self._turns = asyncio.Semaphore(at_most)
+        self._paths: set[str] = set()
+        self._session = open_session(namespace)
+
+    async def call(self, method: Method, endpoint: Endpoint) -> None:
+        """Send one request without a body; any 2xx is a success. Raises PodError."""
+        await self._call(method, endpoint, None)
+
+    async def prepare_all(
+        self, endpoints: Sequence[Endpoint], *, until: timedelta | None = None
+    ) -> list[PodError]:
+        """POST to all in this order until one fails; return no errors where all have confirmed.
+
+        The first failure cancels the calls under way and begins no more, so that the errors are
+        those of the calls that failed by themselves. `until` is a moment on the clock's `elapsed`:
+        what is not confirmed then has failed.
+        """
+        failures: list[PodError] = []
+        waiting = iter(endpoints)
+
+        async def work() -> None:
+            for endpoint in waiting:
+                await self._call("POST", endpoint, until)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for number in range(min(len(endpoints), AT_MOST_PER_REVIEW)):
+                    tasks.create_task(work(), name=f"prepare-{number}")
+        except* PodError as group:
+            failures += [error for error in group.exceptions if isinstance(error, PodError)]
+        return failures
+
+    async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]:
+        """DELETE at all, once each, whatever becomes of the others; return which ones failed."""
+        failures: dict[Uid, PodError] = {}
+        waiting = iter(endpoints)
+
+        async def work() -> None:
+            for endpoint in waiting:
+                try:
+                    await self._call("DELETE", endpoint, None)
+                except PodError as error:
+                    failures[endpoint.uid] = error
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(min(len(endpoints), AT_MOST_PER_REVIEW)):
+                tasks.create_task(work(), name=f"cancel-{number}")
+        return failures
+
+    async def close(self) -> None:
+        """Close all connections: calls under way fail, and none may follow."""
+        await self._session.close()
+
+    async def _call(self, method: Method, endpoint: Endpoint, until: timedelta | None) -> None:
+        try:
+            async with asyncio.timeout(self._left(until)):
+                await self._turns.acquire()
+        except TimeoutError as error:
+            raise _too_late(method, endpoint) from error
+        try:
+            left = self._left(until)
+            seconds = self._timeout.total_seconds()
+            limit = timedelta(seconds=seconds if left is None else min(seconds, left))
+            if limit <= timedelta(0):
+                raise _too_late(method, endpoint)
+            await self._attempt(_Call(method, endpoint, limit))
+        finally:
+            self._turns.release()
+
+    def _left(self, until: timedelta | None) -> float | None:
+        return None if until is None else (until - self._clock.elapsed()).total_seconds()
+
+    async def _attempt(self, call: _Call) -> None:
+        """Send once. Raises PodError for everything but a 2xx."""
+        log.debug(
+            "Calling pod", pod=call.endpoint.pod, method=call.method, url=render_url(call.endpoint)
+        )
+        with self._measured(call):
+            try:
+                async with asyncio.timeout(call.limit.total_seconds()) as limit:
+                    call.status = await self._send(call)
+            except _LOST as error:
+                problem = (
+                    f"no answer within {format_duration(call.limit)}"
+                    if limit.expired()
+                    else describe(error)
+                )
+                raise call.failed(problem) from error
+        if not _is_success(call.status):
+            raise call.failed(f"HTTP status {call.status}")
+
+    async def _send(self, call: _Call) -> int:
+        """Return the status; all that follows it is left unread."""
+        endpoint = call.endpoint
+        async with self._session.request(
+            call.method,
+            render_url(endpoint),
+            headers={"Host": f"{endpoint.host}:{endpoint.port}"},
+            allow_redirects=False,
+            trace_request_ctx=call.progress,
+        ) as response:
+            status = response.status
+            if not _is_success(status):
+                log.debug("Pod refused", pod=endpoint.pod, body=_excerpt(response))
+            # Released, it would be read to its end in the background to use the connection again.
+            response.close()
+            return status
+
+    @contextmanager
+    def _measured(self, call: _Call) -> Iterator[None]:
+        start = self._clock.elapsed()
+        try:
+            yield
+        finally:
+            status = f"{call.status}" if call.status else "error"
+            labels = (self._path_label(call.endpoint.path), call.method, status)
+            duration = (self._clock.elapsed() - start).total_seconds()
+            self._metrics.pod_request_duration.labels(*labels).observe(duration)
+
+    def _path_label(self, path: str) -> str:
+        if len(self._paths) < MOST_PATHS:
+            self._paths.add(path)
+        return f"/{path}" if path in self._paths else OTHER_PATH
+
+
+def render_url(endpoint: Endpoint) -> str:
+    """Return where to connect: the address itself, so that no name decides whom we talk to."""
+    host = f"[{endpoint.ip}]" if ":" in endpoint.ip else endpoint.ip
+    return f"http://{host}:{endpoint.port}/{endpoint.path}"
+
+
+def _too_late(method: Method, endpoint: Endpoint) -> PodError:
+    return PodError(f"{method} {endpoint.pod}: not sent in time", outcome_unknown=False)
+
+
+def _is_success(status: int) -> bool:
+    return 200 <= status < 300
+
+
+def _excerpt(response: aiohttp.ClientResponse) -> str:
+    """Return the beginning of a body on one printable line, as far as it came with the head.
+
+    Waiting for more would let a pod that never ends delay what its refusal must stop.
+    """
+    if response.content.exception() is not None:
+        return ""
+    text = response.content.read_nowait(_LONGEST_EXCERPT).decode("utf-8", "replace")
+    escaped = "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+    return escaped[:_LONGEST_EXCERPT]
