@@ -17,7 +17,7 @@ from rollout_operator.flags import USAGE_EXIT_CODE, HelpRequested, UnknownFlag
 from rollout_operator.model.errors import ConfigError, OperatorError
 
 _FAILED: Final = 1
-_COMMANDS: Final = ("run", "version", "help")
+_COMMANDS: Final = ("run", "uninstall-webhooks", "version", "help")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,6 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     match words[0]:
         case "run":
             return _run(words[1:])
+        case "uninstall-webhooks":
+            return _uninstall_webhooks(words[1:])
         case "version":
             return _show(f"rollout-operator {__version__}\n")
         case "help":
@@ -51,6 +53,20 @@ def _run(words: Sequence[str]) -> int:
     return operate(config, run)
 
 
+def _uninstall_webhooks(words: Sequence[str]) -> int:
+    from rollout_operator.cli import webhooks
+
+    try:
+        return webhooks.run(words)
+    except HelpRequested:
+        return _show(webhooks.USAGE)
+    except ConfigError as error:
+        return _refuse(error, webhooks.USAGE)
+    except OperatorError as error:
+        _complain(_chain(error))
+    return _FAILED
+
+
 def operate(config: Config, run: Callable[[Config], int]) -> int:
     """Return what `run` returns, or the exit code that belongs to its error."""
     from rollout_operator.aio.tasks import TaskDied
@@ -70,10 +86,10 @@ def operate(config: Config, run: Callable[[Config], int]) -> int:
     return _FAILED
 
 
-def _refuse(error: ConfigError) -> int:
+def _refuse(error: ConfigError, usage: str = "") -> int:
     _complain(str(error))
     if error.exit_code == USAGE_EXIT_CODE:
-        sys.stderr.write(f"\n{render_usage()}\n")
+        sys.stderr.write(f"\n{usage or render_usage()}\n")
         # Once more at the end: a look at the last lines of a crashing pod's log must be enough.
         _complain(f"{error}{_suggest(error)}")
     return error.exit_code

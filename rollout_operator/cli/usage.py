@@ -15,6 +15,7 @@ _INDENT: Final = " " * 6
 
 _HEAD: Final = """\
 Usage: rollout-operator [flags]
+       rollout-operator uninstall-webhooks -kubernetes.namespace=NAME [flags]
        rollout-operator version
 
 Replaces the pods of StatefulSets that use the OnDelete strategy, one zone of a rollout group at a

@@ -1,0 +1,85 @@
+"""The shipped manifests rendered with components, and what tests ask of the result."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from rollout_operator.config import FLAGS
+from tests.code_rules import ROOT
+from tests.kustomize import Object, render
+
+MANIFESTS: Final = ROOT / "manifests"
+BASE: Final = MANIFESTS / "base"
+WEBHOOKS, LEAST, DEPLOYMENTS = "webhooks", "webhooks-least-privilege", "no-downscale-deployments"
+
+VALIDATING: Final = "ValidatingWebhookConfiguration"
+MUTATING: Final = "MutatingWebhookConfiguration"
+# With dashes, as most have: what is put together from parts must not be taken apart by them.
+NAMESPACE: Final = "my-own-ns"
+
+Rendered = dict[tuple[str, str], Object]
+
+
+def install(at: Path, *components: str, namespace: str = NAMESPACE) -> list[Object]:
+    """Render the base in a namespace with these components, as a user would write it."""
+    (at / "operator").mkdir(parents=True)
+    inner = {"kind": "Kustomization", "namespace": namespace, "resources": [str(BASE)]}
+    outer = {
+        "kind": "Kustomization",
+        "resources": ["operator"],
+        "components": [str(MANIFESTS / "components" / name) for name in components],
+    }
+    (at / "operator" / "kustomization.yaml").write_text(yaml.safe_dump(inner))
+    (at / "kustomization.yaml").write_text(yaml.safe_dump(outer))
+    return render(at)
+
+
+def by_name(objects: list[Object]) -> Rendered:
+    """Return objects by kind and name."""
+    return {(one["kind"], one["metadata"]["name"]): one for one in objects}
+
+
+def hook_of(objects: Rendered, kind: str, name: str) -> Object:
+    """Return the only webhook of a configuration."""
+    (hook,) = objects[kind, f"{name}-{NAMESPACE}"]["webhooks"]
+    assert isinstance(hook, dict)
+    return hook
+
+
+def container_of(objects: Rendered) -> Object:
+    """Return the only container of the operator."""
+    (only,) = objects["Deployment", "rollout-operator"]["spec"]["template"]["spec"]["containers"]
+    assert isinstance(only, dict)
+    return only
+
+
+def granted(role: Object) -> set[tuple[str, str, str]]:
+    """Return what a role grants as resource, verb and, where it is limited, name."""
+    return {
+        (resource, verb, name)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }
+
+
+def default(name: str) -> Any:
+    """Return what a flag is where it is not given."""
+    (flag,) = (flag for flag in FLAGS if flag.name == name)
+    return flag.default
+
+
+def leaves(value: object) -> Iterator[str]:
+    """Yield every text in an object."""
+    match value:
+        case dict():
+            for inner in value.values():
+                yield from leaves(inner)
+        case list():
+            for inner in value:
+                yield from leaves(inner)
+        case str():
+            yield value

@@ -1,0 +1,137 @@
+"""The renderer of the tests keeps to what kustomize does, and refuses what it does not know."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.code_rules import ROOT
+from tests.kustomize import KustomizeError, Object, render
+
+FOLDERS = [
+    ROOT / "manifests" / "base",
+    *sorted(path.parent for path in ROOT.glob("manifests/overlays/*/kustomization.yaml")),
+]
+# Where there is one of the two, it is asked too.
+BUILD = next(
+    (
+        words
+        for words in (["kubectl", "kustomize"], ["kustomize", "build"])
+        if shutil.which(words[0])
+    ),
+    None,
+)
+
+MAP: Object = {"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"b": "x-y.z"}}
+ACCOUNT: Object = {"kind": "ServiceAccount", "metadata": {"name": "s", "namespace": "prod"}}
+
+
+def folder(tmp_path: Path, objects: list[Object], **fields: Any) -> Path:
+    """Return a folder with a kustomization of these fields over these objects."""
+    tmp_path.mkdir(exist_ok=True)
+    (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all(objects))
+    fields = {"kind": "Kustomization", "resources": ["objects.yaml"], **fields}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(fields))
+    return tmp_path
+
+
+def replacement(path: str, **options: object) -> Object:
+    """Return the step that writes the account's namespace to a field of the ConfigMap."""
+    return {
+        "source": {"kind": "ServiceAccount", "name": "s", "fieldPath": "metadata.namespace"},
+        "targets": [{"select": {"name": "a"}, "fieldPaths": [path], "options": options}],
+    }
+
+
+@pytest.mark.skipif(BUILD is None, reason="needs kubectl or kustomize")
+@pytest.mark.parametrize("at", FOLDERS, ids=lambda at: at.name)
+def test_kustomize_itself_renders_the_same(at: Path) -> None:
+    assert BUILD is not None
+    shown = subprocess.run([*BUILD, str(at)], capture_output=True, text=True, check=True).stdout
+
+    assert sorted(yaml.safe_load_all(shown), key=str_key) == sorted(render(at), key=str_key)
+
+
+def str_key(one: Object) -> str:
+    return f"{one['kind']}/{one['metadata'].get('namespace')}/{one['metadata']['name']}"
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "written"),
+    [
+        pytest.param("data.b", {}, "prod", id="the whole field"),
+        pytest.param("data.b", {"delimiter": "-", "index": 1}, "x-prod", id="the second part"),
+        pytest.param("data.b", {"delimiter": "."}, "prod.z", id="the first part"),
+    ],
+)
+def test_a_replacement_writes_a_field_or_a_part_of_it(
+    tmp_path: Path, path: str, options: Object, written: str
+) -> None:
+    at = folder(tmp_path, [MAP, ACCOUNT], replacements=[replacement(path, **options)])
+
+    assert render(at)[0]["data"]["b"] == written
+
+
+def test_a_replacement_creates_only_where_it_is_told_to(tmp_path: Path) -> None:
+    created = folder(
+        tmp_path / "1", [MAP, ACCOUNT], replacements=[replacement("data.c", create=True)]
+    )
+    refused = folder(tmp_path / "2", [MAP, ACCOUNT], replacements=[replacement("data.c")])
+
+    assert render(created)[0]["data"]["c"] == "prod"
+    with pytest.raises(KustomizeError, match=r"a: no field data\.c"):
+        render(refused)
+
+
+def test_a_component_runs_before_the_namespace_of_who_lists_it(tmp_path: Path) -> None:
+    """The trap that the comment in the component `webhooks` warns of."""
+    account: Object = {"kind": "ServiceAccount", "metadata": {"name": "s"}}
+    folder(tmp_path / "part", [MAP], kind="Component", replacements=[replacement("data.b")])
+    at = folder(tmp_path / "top", [account], namespace="prod", components=["../part"])
+
+    with pytest.raises(KustomizeError, match=r"metadata\.namespace is missing"):
+        render(at)
+
+
+def test_patches_find_their_target_by_pattern_and_label(tmp_path: Path) -> None:
+    step = '[{"op": "add", "path": "/data/c~1d", "value": "1"}]'
+    labelled: Object = {**MAP, "metadata": {"name": "ab", "labels": {"k": "v"}}}
+    target = {"kind": "ConfigMap", "name": "a.*", "labelSelector": "k=v"}
+    at = folder(tmp_path, [MAP, labelled], patches=[{"target": target, "patch": step}])
+
+    plain, patched = render(at)
+    assert plain == MAP
+    assert patched["data"] == {"b": "x-y.z", "c/d": "1"}
+
+
+def test_a_test_in_a_patch_must_hold(tmp_path: Path) -> None:
+    step = '[{"op": "test", "path": "/data/b", "value": "other"}]'
+    at = folder(tmp_path, [MAP], patches=[{"target": {"name": "a"}, "patch": step}])
+
+    with pytest.raises(KustomizeError, match="test of /data/b failed"):
+        render(at)
+
+
+def test_local_configuration_is_not_rendered(tmp_path: Path) -> None:
+    local = {"name": "a", "annotations": {"config.kubernetes.io/local-config": "true"}}
+
+    assert render(folder(tmp_path, [{**MAP, "metadata": local}, ACCOUNT])) == [ACCOUNT]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"namePrefix": "x-"}, id="a field"),
+        pytest.param({"kind": "List"}, id="a kind"),
+        pytest.param({"images": [{"name": "x", "digest": "y"}]}, id="an option of images"),
+        pytest.param({"patches": [{"path": "x.yaml"}]}, id="a patch in a file"),
+        pytest.param({"replacements": [{"path": "x.yaml"}]}, id="a replacement in a file"),
+        pytest.param({"resources": ["objects.yaml", "objects.yaml"]}, id="an object twice"),
+    ],
+)
+def test_what_is_not_known_is_refused(tmp_path: Path, fields: dict[str, Any]) -> None:
+    with pytest.raises(KustomizeError):
+        render(folder(tmp_path, [MAP, ACCOUNT], **fields))
