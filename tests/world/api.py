@@ -5,8 +5,10 @@ It shares no code with the operator, so that a mistake there cannot hide itself 
 
 import asyncio
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -51,6 +53,7 @@ PODS: Final = Resource("v1", "pods")
 STATEFULSETS: Final = Resource("apps/v1", "statefulsets")
 REVISIONS: Final = Resource("apps/v1", "controllerrevisions")
 DEPLOYMENTS: Final = Resource("apps/v1", "deployments")
+REPLICASETS: Final = Resource("apps/v1", "replicasets")
 NAMESPACES: Final = Resource("v1", "namespaces", is_namespaced=False)
 SERVICE_ACCOUNTS: Final = Resource("v1", "serviceaccounts")
 SERVICES: Final = Resource("v1", "services")
@@ -65,6 +68,13 @@ CLUSTER_ROLE_BINDINGS: Final = Resource(
     "rbac.authorization.k8s.io/v1", "clusterrolebindings", is_namespaced=False
 )
 
+MUTATING_HOOKS: Final = Resource(
+    "admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", is_namespaced=False
+)
+VALIDATING_HOOKS: Final = Resource(
+    "admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", is_namespaced=False
+)
+
 
 class ApiError(Exception):
     """The API server refused; `status` is the HTTP code, `reason` the machine's word."""
@@ -73,6 +83,21 @@ class ApiError(Exception):
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
         self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back, refusals included."""
+
+    status: int
+    body: Json
+    warnings: tuple[str, ...] = ()
+    """Texts of the `Warning` headers, as kubectl shows them."""
+
+    @property
+    def message(self) -> str:
+        """Return what a refusal says; empty where an object came back."""
+        return str(self.body.get("message", "")) if self.status >= 400 else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +161,47 @@ class Api:
         limit: timedelta = CALL_LIMIT,
     ) -> Json:
         """Send one request and return the decoded answer. Raises ApiError, aiohttp.ClientError."""
-        async with self.session.request(
+        response = self._send(method, path, body=body, query=query, kind=content_type, limit=limit)
+        async with response as came:
+            content = await came.read()
+            if came.status >= 400:
+                raise _error(came.status, content)
+            return _decode(content)
+
+    async def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> Answer:
+        """Send one request and return what came back, also refusals. Raises aiohttp.ClientError."""
+        response = self._send(method, path, body=body, query=query, kind=content_type)
+        async with response as came:
+            content = await came.read()
+            texts = [read_warning(text) for text in came.headers.getall("Warning", [])]
+            return Answer(status=came.status, body=_status_or(content), warnings=tuple(texts))
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object,
+        query: Mapping[str, str] | None,
+        kind: str,
+        limit: timedelta = CALL_LIMIT,
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        return self.session.request(
             method,
             path,
             params=query,
             data=None if body is None else msgspec.json.encode(body),
-            headers={} if body is None else {"Content-Type": content_type},
+            headers={} if body is None else {"Content-Type": kind},
             timeout=aiohttp.ClientTimeout(total=limit.total_seconds()),
-        ) as response:
-            content = await response.read()
-            if response.status >= 400:
-                raise _error(response.status, content)
-            return _decode(content)
+        )
 
     async def get(
         self, resource: Resource, namespace: str, name: str, subresource: str = ""
@@ -325,8 +379,20 @@ def _decode(content: bytes) -> Json:
 
 def _error(status: int, content: bytes, decoded: Json | None = None) -> ApiError:
     if decoded is None:
-        try:
-            decoded = json.loads(content)
-        except ValueError:
-            decoded = {"message": content.decode(errors="replace")[:500]}
+        decoded = _status_or(content)
     return ApiError(status, str(decoded.get("reason", "")), str(decoded.get("message", "")))
+
+
+def _status_or(content: bytes) -> Json:
+    """Return the JSON of an answer; what is none, such as a proxy's page, becomes a message."""
+    try:
+        decoded: Json = json.loads(content)
+    except ValueError:
+        return {"message": content.decode(errors="replace")[:500]}
+    return decoded
+
+
+def read_warning(header: str) -> str:
+    """Return the text of a `Warning` header: `299 - "text"`, quoted as RFC 7234 has it."""
+    quoted = header.partition('"')[2].rpartition('"')[0]
+    return re.sub(r"\\(.)", r"\1", quoted)

@@ -4,7 +4,9 @@ Versions of one store are comparable across kinds, so that one number orders the
 Times are seconds of one monotonic clock.
 """
 
+import re
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 Json = dict[str, Any]
@@ -13,6 +15,16 @@ GROUP_LABELS: Final = ("rollout-group", "grafana.com/rollout-group")
 MAX_UNAVAILABLE: Final = "rollout-max-unavailable"
 PAUSED: Final = "grafana.com/rollout-paused"
 REVISION: Final = "controller-revision-hash"
+PREPARE: Final = "grafana.com/prepare-downscale"
+MIN_TIME: Final = "grafana.com/min-time-between-zones-downscale"
+TIME_UNITS: Final = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
+TIME_PART: Final = r"([0-9]+(?:\.[0-9]+)?)(ms|[smhd])"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +58,10 @@ class Set:
     observed: int = 1
     update_revision: str = "new"
     ready_replicas: int = 0
+    must_prepare: bool = False
+    """Whether its pods are to be prepared before they are scaled away."""
+    min_time: timedelta = timedelta(0)
+    """Between downscales of zones, as this one has it; zero if it says nothing of it."""
 
     @property
     def pod_names(self) -> tuple[str, ...]:
@@ -124,6 +140,8 @@ def read_set(found: Json) -> Set:
         observed=status.get("observedGeneration", 0),
         update_revision=status.get("updateRevision", ""),
         ready_replicas=status.get("readyReplicas", 0),
+        must_prepare=labels.get(PREPARE) == "true",
+        min_time=read_time(annotations.get(MIN_TIME) or labels.get(MIN_TIME) or ""),
     )
 
 
@@ -136,6 +154,14 @@ def read_limit(text: str | None, replicas: int) -> int:
     if not text.endswith("%"):
         return int(number)
     return max(1, int(number) * replicas // 100) if int(number) <= 100 else 1
+
+
+def read_time(text: str) -> timedelta:
+    """Return a duration such as `1h30m` or `12s`; zero if it is none."""
+    if not re.fullmatch(f"(?:{TIME_PART})+", text):
+        return timedelta(0)
+    parts = re.findall(TIME_PART, text)
+    return sum((float(number) * TIME_UNITS[unit] for number, unit in parts), timedelta(0))
 
 
 def read_delete(entry: Json) -> Delete:

@@ -16,7 +16,15 @@ from typing import Final, Self
 import aiohttp
 import msgspec
 
-from tests.world.api import CONFIG_MAPS, REOPEN_PAUSE, Api, ApiError, Json
+from tests.world.api import (
+    CONFIG_MAPS,
+    MUTATING_HOOKS,
+    REOPEN_PAUSE,
+    VALIDATING_HOOKS,
+    Api,
+    ApiError,
+    Json,
+)
 from tests.world.history import Change, Delete, Pod, Set, read_delete, read_pod, read_set
 from tests.world.plane import ControlPlane
 from tests.world.timings import Restart, find_restarts
@@ -34,6 +42,7 @@ MARKS_ROOT: Final = "/registry/rollout-judge/"
 SETS_ROOT: Final = "/registry/statefulsets/"
 SETTLE_LIMIT: Final = timedelta(seconds=30)
 DELETED: Final = "DELETE"
+HOOKS: Final = frozenset((MUTATING_HOOKS.plural, VALIDATING_HOOKS.plural))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +84,9 @@ class Judge:
         self._audit_offset = plane.audit_size()
         self._entries: list[Json] = []
         self._others: set[str] = set()
+        self._writes: list[Json] = []
+        self.wall_offset = time.time() - time.monotonic()
+        """From the clock of `changes` to that of the audit log, in seconds."""
         self._store: aiohttp.ClientSession | None = None
         self._tasks = asyncio.TaskGroup()
         self._watch: asyncio.Task[None] | None = None
@@ -140,6 +152,11 @@ class Judge:
         """Return every request of the operator, in order of their answers."""
         await self.settle()
         return [_call(entry) for entry in self._entries]
+
+    async def writes(self) -> list[Json]:
+        """Return the audit entries of anybody's writes of StatefulSets here and of webhooks."""
+        await self.settle()
+        return list(self._writes)
 
     async def restarts(self) -> list[Restart]:
         """Return how long each of the operator's restarts took."""
@@ -267,7 +284,18 @@ class Judge:
                 self._entries.append(entry)
             elif _is_pod_delete(entry):
                 self._others.add(_answer_uid(entry))
+            if target.get("resource") in HOOKS or self._is_write_of_set(entry):
+                self._writes.append(entry)
         return found
+
+    def _is_write_of_set(self, entry: Json) -> bool:
+        target = entry.get("objectRef", {})
+        return (
+            entry["verb"] in ("update", "patch")
+            and target.get("resource") == "statefulsets"
+            and target.get("subresource", "") in ("", "scale")
+            and target.get("namespace") == self.namespace
+        )
 
 
 def _is_pod_delete(entry: Json) -> bool:

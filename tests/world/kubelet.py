@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from types import TracebackType
-from typing import Final, Self, assert_never
+from typing import Final, Protocol, Self, assert_never
 
 import aiohttp
 
@@ -55,6 +55,18 @@ class Behaviour:
     """From the deletion's first sight until the pod is gone."""
     period: timedelta = timedelta(seconds=1)
     """Between two flaps or two crashes."""
+
+
+class Addresses(Protocol):
+    """Gives pods their addresses; `webpods.WebPods` listens on those that it gives."""
+
+    async def seat(self, pod: Json) -> str:
+        """Return the address of a pod seen for the first time."""
+        ...
+
+    async def leave(self, pod: Json) -> None:
+        """Take note that a pod is gone."""
+        ...
 
 
 NORMAL: Final = Behaviour()
@@ -114,12 +126,13 @@ class Kubelet:
     ) -> None:
         self.namespace = namespace
         self.choose: Choose = choose or always()
+        self.addresses: Addresses = _PlainAddresses()
+        """To be set before the first pod appears."""
         self.api: Api = plane.api(plane.tokens[KUBELET])
         self._seats: dict[str, _Seat] = {}
         self._slots = asyncio.Semaphore(parallel)
         self._tasks = asyncio.TaskGroup()
         self._watch: asyncio.Task[None] | None = None
-        self._addresses = 0
         self._is_frozen = False
 
     async def __aenter__(self) -> Self:
@@ -198,7 +211,7 @@ class Kubelet:
         uid = pod["metadata"]["uid"]
         seat = self._seats.get(uid)
         if seat is None:
-            seat = self._seats[uid] = _Seat(pod, self._next_address())
+            seat = self._seats[uid] = _Seat(pod, await self.addresses.seat(pod))
             if "deletionTimestamp" not in pod["metadata"]:
                 seat.script = self._tasks.create_task(
                     self._play(seat, self.choose(pod)), name=f"kubelet-play-{seat.name}"
@@ -213,17 +226,13 @@ class Kubelet:
         seat = self._seats.pop(uid, None)
         if seat is not None:
             await self._stop_script(seat)
+            await self.addresses.leave(seat.pod)
 
     async def _stop_script(self, seat: _Seat) -> None:
         script, seat.script = seat.script, None
         if script is not None and script is not asyncio.current_task():
             script.cancel()
             await asyncio.wait([script])
-
-    def _next_address(self) -> str:
-        self._addresses += 1
-        high, low = divmod(self._addresses, 256)
-        return f"10.{1 + high // 256}.{high % 256}.{low}"
 
     # Playing
 
@@ -307,6 +316,18 @@ class Kubelet:
             else:
                 return
             await asyncio.sleep(REOPEN_PAUSE.total_seconds())
+
+
+class _PlainAddresses:
+    _given = 0
+
+    async def seat(self, pod: Json) -> str:
+        self._given += 1
+        high, low = divmod(self._given, 256)
+        return f"10.{1 + high // 256}.{high % 256}.{low}"
+
+    async def leave(self, pod: Json) -> None:
+        pass
 
 
 def slow_to_end(after: timedelta, base: Behaviour = NORMAL) -> Behaviour:

@@ -1,20 +1,26 @@
 """The shipped manifests, applied as they are."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import yaml
 
+from tests.rendered import install
 from tests.world.api import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     DEPLOYMENTS,
+    MUTATING_HOOKS,
     ROLE_BINDINGS,
     ROLES,
     SERVICE_ACCOUNTS,
     SERVICES,
+    VALIDATING_HOOKS,
     Api,
+    ApiError,
     Json,
     Resource,
 )
@@ -25,11 +31,14 @@ KINDS: Final[dict[str, Resource]] = {
     "ClusterRole": CLUSTER_ROLES,
     "ClusterRoleBinding": CLUSTER_ROLE_BINDINGS,
     "Deployment": DEPLOYMENTS,
+    "MutatingWebhookConfiguration": MUTATING_HOOKS,
     "Role": ROLES,
     "RoleBinding": ROLE_BINDINGS,
     "Service": SERVICES,
     "ServiceAccount": SERVICE_ACCOUNTS,
+    "ValidatingWebhookConfiguration": VALIDATING_HOOKS,
 }
+SECRET: Final = "rollout-operator-self-signed-certificate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +74,33 @@ async def grant_shipped_role(api: Api, namespace: str) -> None:
     await apply_manifests(
         api, namespace, [each for each in read_manifests() if each["kind"] in wanted]
     )
+
+
+async def grant_webhook_roles(api: Api, namespace: str) -> list[Json]:
+    """Grant what reviews and certificates need, and return the objects applied for it.
+
+    The cluster-scoped ones outlive the namespace: see `remove_cluster_scoped`.
+    """
+    manifests = _webhook_roles(namespace)
+    await apply_manifests(api, namespace, manifests)
+    return manifests
+
+
+async def remove_cluster_scoped(api: Api, manifests: list[Json]) -> None:
+    """Delete those of the objects that belong to no namespace."""
+    for manifest in manifests:
+        resource = KINDS[manifest["kind"]]
+        if not resource.is_namespaced:
+            with suppress(ApiError):
+                await api.delete(resource, "", manifest["metadata"]["name"])
+
+
+def _webhook_roles(namespace: str) -> list[Json]:
+    """Return what the component `webhooks` adds to the Roles of the base, as it is shipped."""
+    with TemporaryDirectory() as folder:
+        rendered = install(Path(folder), "webhooks", namespace=namespace)
+    return [
+        one
+        for one in rendered
+        if one["kind"].endswith(("Role", "RoleBinding")) and one["metadata"]["name"] != ACCOUNT
+    ]

@@ -22,6 +22,7 @@ READY_POLL: Final = timedelta(milliseconds=20)
 # What a pod gets as `terminationGracePeriodSeconds`.
 END_LIMIT: Final = timedelta(seconds=30)
 CALL_LIMIT: Final = timedelta(seconds=5)
+TLS_FLAG: Final = "-server-tls.enabled=true"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class OperatorProcess:
     def __init__(self, launch: Launch, name: str = "operator") -> None:
         self.launch = launch
         self.name = name
-        self.port = free_ports(1)[0]
+        self.port, self._tls_port = free_ports(2)
         self.log = launch.folder / f"{name}-{self.port}.log"
         self.started_at = 0.0
         self._child: Child | None = None
@@ -83,6 +84,7 @@ class OperatorProcess:
             f"-kubernetes.config-file={launch.kubeconfig}",
             f"-kubernetes.namespace={launch.namespace}",
             f"-server.port={self.port}",
+            *([f"-server-tls.port={self._tls_port}"] if self._serves_tls else []),
             *launch.flags,
         ]
         self.started_at = time.monotonic()
@@ -128,6 +130,17 @@ class OperatorProcess:
         return await self.child.wait(limit)
 
     # Looks
+
+    @property
+    def tls_port(self) -> int:
+        """Return the port of the webhooks, the same over all starts."""
+        if not self._serves_tls:
+            raise RuntimeError(f"{self.name} was launched without {TLS_FLAG}")
+        return self._tls_port
+
+    @property
+    def _serves_tls(self) -> bool:
+        return TLS_FLAG in self.launch.flags
 
     @property
     def child(self) -> Child:

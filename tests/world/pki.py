@@ -1,6 +1,7 @@
 """Certificates and keys of a test control plane: a CA, and what it signed for loopback names."""
 
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,7 +29,7 @@ class Pki:
     """Signs tokens of service accounts."""
 
 
-def make_pki(folder: Path) -> Pki:
+def make_pki(folder: Path, *, more_names: Sequence[str] = ()) -> Pki:
     """Write a fresh CA, one serving certificate for loopback, and a key for tokens."""
     now = datetime.now(UTC)
     ca_key = ec.generate_private_key(ec.SECP256R1())
@@ -38,7 +39,7 @@ def make_pki(folder: Path) -> Pki:
     )
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test world")])
-    names: list[x509.GeneralName] = [x509.DNSName(name) for name in LOOPBACK_NAMES]
+    names: list[x509.GeneralName] = [x509.DNSName(each) for each in (*LOOPBACK_NAMES, *more_names)]
     names += [x509.IPAddress(ipaddress.ip_address(address)) for address in LOOPBACK_ADDRESSES]
     cert = (
         _certificate(name, key, ca_name, now, x509.BasicConstraints(False, None))

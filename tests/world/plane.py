@@ -58,6 +58,20 @@ AUDIT_POLICY: Final[Json] = {
             "resources": [{"group": "", "resources": ["pods"]}],
         },
         {"level": "None", "users": [CONTROLLERS]},
+        # Who changed what in them is asked: they are cluster-scoped, and few.
+        {
+            "level": "RequestResponse",
+            "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+            "resources": [
+                {
+                    "group": "admissionregistration.k8s.io",
+                    "resources": [
+                        "mutatingwebhookconfigurations",
+                        "validatingwebhookconfigurations",
+                    ],
+                }
+            ],
+        },
         {"level": "Metadata"},
     ],
 }

@@ -1,6 +1,7 @@
 """One test's part of the world: a namespace with its kubelet, its judge and its operators."""
 
 import secrets
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -8,13 +9,21 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.world.api import NAMESPACES, PODS, STATEFULSETS, Api, ApiError
+from tests.world.hooks import SETS, Hooks, Registration
 from tests.world.judge import Judge
 from tests.world.kubelet import Choose, Kubelet
-from tests.world.manifests import ACCOUNT, grant_shipped_role
+from tests.world.manifests import (
+    ACCOUNT,
+    grant_shipped_role,
+    grant_webhook_roles,
+    remove_cluster_scoped,
+)
 from tests.world.operatorproc import OPERATOR, Launch, OperatorProcess
 from tests.world.plane import ControlPlane
 from tests.world.proxy import FaultProxy
+from tests.world.reviews import Reviewer, Verdict
 from tests.world.sets import Zone, create_zones, wait_ready
+from tests.world.webpods import WebPods
 
 NO_GRACE: Final = timedelta(0)
 
@@ -83,6 +92,41 @@ class World:
         process = await self._stack.enter_async_context(OperatorProcess(launch))
         await process.wait_ready()
         return process
+
+    async def serve_pods(self, *, keeps_addresses: bool = False) -> WebPods:
+        """Let every pod from now on answer HTTP at the address in its status."""
+        pods = await self._stack.enter_async_context(WebPods(keeps_addresses=keeps_addresses))
+        self.kubelet.addresses = pods
+        return pods
+
+    async def grant_webhooks(self) -> None:
+        """Grant the operator what reviews and certificates need, besides the base Role."""
+        granted = await grant_webhook_roles(self.api, self.namespace)
+        self._stack.push_async_callback(remove_cluster_scoped, self.api, granted)
+
+    async def register(self, wanted: Registration) -> Hooks:
+        """Write webhook configurations; they are removed when the world ends."""
+        return await self._stack.enter_async_context(Hooks(self.api, self.namespace, wanted))
+
+    async def later_webhook(
+        self, verdict: Verdict, probe: str, resources: Sequence[str] = SETS
+    ) -> Reviewer:
+        """Let a webhook of somebody else review the same requests, after the mutating ones.
+
+        It is at work on return; `probe` is the StatefulSet that proves it, by dry runs.
+        """
+        reviewer = await self._stack.enter_async_context(Reviewer(self.plane.pki))
+        wanted = Registration(
+            port=reviewer.port,
+            hooks=("later",),
+            resources=resources,
+            labels={},
+            ca_bundle=self.plane.pki.ca.read_bytes(),
+        )
+        await (await self.register(wanted)).wait_called(probe)
+        reviewer.seen.clear()
+        reviewer.verdict = verdict
+        return reviewer
 
     async def assert_permitted(self) -> None:
         """Raise AssertionError where an operator asked for what the shipped Role forbids."""

@@ -86,3 +86,30 @@ async def test_an_early_end_is_told_with_its_last_words(tmp_path: Path) -> None:
     async with OperatorProcess(launch) as started:
         with pytest.raises(RuntimeError, match=r"(?s)ended with 1.*no such flag"):
             await started.wait_ready()
+
+
+async def test_it_gets_a_port_for_webhooks_where_it_serves_them(tmp_path: Path) -> None:
+    def launch(*flags: str) -> OperatorProcess:
+        script = tmp_path / "stand_in.py"
+        script.write_text(STAND_IN)
+        return OperatorProcess(
+            Launch(
+                folder=tmp_path,
+                url="https://127.0.0.1:1",
+                kubeconfig=tmp_path / "config",
+                namespace="here",
+                flags=flags,
+                command=(sys.executable, str(script)),
+            )
+        )
+
+    async with launch("-server-tls.enabled=true") as serving:
+        await serving.wait_ready()
+        assert serving.tls_port != serving.port
+        assert f"'-server-tls.port={serving.tls_port}'" in serving.log_lines()[0]
+
+    async with launch() as bare:
+        await bare.wait_ready()
+        assert "server-tls" not in bare.log_lines()[0]
+        with pytest.raises(RuntimeError, match=r"without -server-tls\.enabled"):
+            _ = bare.tls_port

@@ -1,0 +1,212 @@
+"""Every way in which a user, a script or an autoscaler changes a replica count.
+
+Each route does what its client does, on the wire, and brings back what that client is shown.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, assert_never
+
+from tests.world.api import (
+    DEPLOYMENTS,
+    PATCH_TYPES,
+    REPLICASETS,
+    STATEFULSETS,
+    Answer,
+    Api,
+    Json,
+    Resource,
+)
+
+KINDS: Final = {STATEFULSETS: "StatefulSet", DEPLOYMENTS: "Deployment", REPLICASETS: "ReplicaSet"}
+
+
+class Route(StrEnum):
+    """How the count is changed."""
+
+    MERGE = "merge patch"
+    STRATEGIC = "strategic patch"
+    JSON = "json patch"
+    APPLY = "server-side apply"
+    PUT = "put, no version"
+    PUT_FRESH = "put, fresh version"
+    PUT_STALE = "put, stale version"
+    PUT_OMITTED = "put, replicas omitted"
+    """Which means 1, whatever is asked for."""
+    UNLABEL = "json patch that also removes a label"
+    SCALE_MERGE = "scale merge patch"
+    SCALE_JSON = "scale json patch"
+    SCALE_PUT = "scale put, no version"
+    SCALE_PUT_FRESH = "scale put, fresh version"
+    SCALE_PUT_STALE = "scale put, stale version"
+
+    @property
+    def is_scale(self) -> bool:
+        """Say whether it goes by the subresource."""
+        return self.value.startswith("scale")
+
+    @property
+    def is_stale(self) -> bool:
+        """Say whether the server refuses it in any case, after admission."""
+        return self in (Route.PUT_STALE, Route.SCALE_PUT_STALE)
+
+
+EVERY_ROUTE: Final = tuple(Route)
+OF_ANY_COUNT: Final = tuple(
+    route for route in Route if not route.is_stale and route is not Route.PUT_OMITTED
+)
+"""Routes that lead to the count that is asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One object with replicas, as its clients see it."""
+
+    api: Api
+    namespace: str
+    name: str
+    resource: Resource = STATEFULSETS
+    label: str = ""
+    """Key of the label that `Route.UNLABEL` removes."""
+
+    async def scale(self, replicas: int, route: Route, *, is_dry_run: bool = False) -> Answer:
+        """Ask for so many replicas, once, and return what came back. Raises aiohttp.ClientError."""
+        return await self._send(await self._request(replicas, route), is_dry_run)
+
+    async def scale_at_once(
+        self, *wishes: tuple[int, Route], is_dry_run: bool = False
+    ) -> Sequence[Answer]:
+        """Send several such requests together; what they need to know is read before."""
+        requests = [await self._request(replicas, route) for replicas, route in wishes]
+        return await asyncio.gather(*(self._send(each, is_dry_run) for each in requests))
+
+    async def replicas(self) -> int:
+        """Return the count that the server holds. Raises ApiError."""
+        found = await self.api.get(self.resource, self.namespace, self.name)
+        count: int = found["spec"]["replicas"]
+        return count
+
+    async def _send(self, request: "_Request", is_dry_run: bool) -> Answer:
+        return await self.api.exchange(
+            request.method,
+            self.resource.path(self.namespace, self.name, request.subresource),
+            body=request.body,
+            query={**request.query, **({"dryRun": "All"} if is_dry_run else {})},
+            content_type=request.content_type,
+        )
+
+    async def _request(self, replicas: int, route: Route) -> "_Request":
+        subresource = "scale" if route.is_scale else ""
+        if "put" in route.value:
+            body = await self._whole(replicas, route)
+            return _Request(method="PUT", subresource=subresource, body=body)
+        kind = _patch_kind(route)
+        query = {"fieldManager": "test-client", "force": "true"} if kind == "apply" else {}
+        return _Request(
+            method="PATCH",
+            subresource=subresource,
+            body=self._patch(replicas, route),
+            query=query,
+            content_type=PATCH_TYPES[kind],
+        )
+
+    def _patch(self, replicas: int, route: Route) -> object:
+        change: Json = {"op": "replace", "path": "/spec/replicas", "value": replicas}
+        match route:
+            case Route.JSON | Route.SCALE_JSON:
+                return [change]
+            case Route.UNLABEL:
+                key = self.label.replace("~", "~0").replace("/", "~1")
+                return [{"op": "remove", "path": f"/metadata/labels/{key}"}, change]
+            case Route.APPLY:
+                return {
+                    "apiVersion": "apps/v1",
+                    "kind": KINDS[self.resource],
+                    "metadata": {"name": self.name},
+                    "spec": {"replicas": replicas},
+                }
+            case _:
+                return {"spec": {"replicas": replicas}}
+
+    async def _whole(self, replicas: int, route: Route) -> Json:
+        subresource = "scale" if route.is_scale else ""
+        body = await self.api.get(self.resource, self.namespace, self.name, subresource)
+        body["spec"]["replicas"] = replicas
+        body["metadata"].pop("managedFields", None)
+        match route:
+            case Route.PUT_OMITTED:
+                del body["spec"]["replicas"], body["metadata"]["resourceVersion"]
+            case Route.PUT | Route.SCALE_PUT:
+                del body["metadata"]["resourceVersion"]
+            case Route.PUT_STALE | Route.SCALE_PUT_STALE:
+                # Any write will do to make what was read old.
+                touch = {"metadata": {"annotations": {"test-client": _version(body)}}}
+                await self.api.patch(self.resource, self.namespace, self.name, touch)
+            case Route.PUT_FRESH | Route.SCALE_PUT_FRESH:
+                pass
+            case _:
+                raise ValueError(f"{route} puts nothing")
+        return body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    method: str
+    subresource: str
+    body: object
+    query: dict[str, str] = field(default_factory=dict)
+    content_type: str = "application/json"
+
+
+def workload_body(
+    resource: Resource, name: str, replicas: int, labels: dict[str, str] | None = None
+) -> Json:
+    """Return a Deployment or ReplicaSet; no controller of the world makes pods for them.
+
+    For StatefulSets there is `sets.statefulset`.
+    """
+    selector = {"name": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": KINDS[resource],
+        "metadata": {"name": name, "labels": {**selector, **(labels or {})}},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": selector},
+            "template": {
+                "metadata": {"labels": selector},
+                "spec": {"containers": [{"name": "app", "image": "v1"}]},
+            },
+        },
+    }
+
+
+def _version(body: Json) -> str:
+    version: str = body["metadata"]["resourceVersion"]
+    return version
+
+
+def _patch_kind(route: Route) -> str:
+    match route:
+        case Route.MERGE | Route.SCALE_MERGE:
+            return "merge"
+        case Route.STRATEGIC:
+            return "strategic"
+        case Route.JSON | Route.SCALE_JSON | Route.UNLABEL:
+            return "json"
+        case Route.APPLY:
+            return "apply"
+        case (
+            Route.PUT
+            | Route.PUT_FRESH
+            | Route.PUT_STALE
+            | Route.PUT_OMITTED
+            | Route.SCALE_PUT
+            | Route.SCALE_PUT_FRESH
+            | Route.SCALE_PUT_STALE
+        ):
+            raise ValueError(f"{route} is no patch")
+        case _:
+            assert_never(route)

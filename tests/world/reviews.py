@@ -1,0 +1,120 @@
+"""A TLS server of the tests that answers reviews: a later webhook, or a stand-in for the operator.
+
+Kubernetes knows no quota of replicas; what refuses a downscale after our approval is played by
+this, registered for the same rules.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Final, Self, assert_never
+
+import msgspec
+from aiohttp import web
+
+from tests.world.api import Json
+from tests.world.pki import Pki
+
+CLOSE_LIMIT: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allow:
+    """Say yes."""
+
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deny:
+    """Say no."""
+
+    message: str = "refused by a later webhook"
+    code: int = 403
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Say nothing until the API server gives up."""
+
+
+Verdict = Allow | Deny | Silence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One review that came in."""
+
+    path: str
+    request: Json
+
+    @property
+    def replicas(self) -> tuple[int, int]:
+        """Return the counts before and after."""
+        old, new = self.request["oldObject"]["spec"], self.request["object"]["spec"]
+        return old.get("replicas", 0), new.get("replicas", 0)
+
+
+class Reviewer:
+    """Answers reviews with `verdict`, which may be changed at any time. Use with `async with`.
+
+    `by_path` says otherwise for some paths.
+    """
+
+    def __init__(self, pki: Pki, verdict: Verdict | None = None) -> None:
+        self.verdict: Verdict = verdict or Allow()
+        self.by_path: dict[str, Verdict] = {}
+        self.seen: list[Seen] = []
+        self.port = 0
+        self._pki = pki
+        self._over = asyncio.Event()
+        self._runner: web.AppRunner | None = None
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(client_max_size=2**24)
+        app.router.add_post("/{tail:.*}", self._answer)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=CLOSE_LIMIT.total_seconds()
+        )
+        await self._runner.setup()
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self._pki.cert, self._pki.key)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context)
+        await site.start()
+        self.port = int(self._runner.addresses[0][1])
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        review: Json = msgspec.json.decode(await request.read())
+        self.seen.append(Seen(path=request.path, request=review["request"]))
+        verdict = self.by_path.get(request.path, self.verdict)
+        response: Mapping[str, object]
+        match verdict:
+            case Allow(warnings=warnings):
+                response = {"allowed": True, "warnings": warnings}
+            case Deny(message=message, code=code):
+                response = {"allowed": False, "status": {"message": message, "code": code}}
+            case Silence():
+                await self._over.wait()
+                raise web.HTTPServiceUnavailable
+            case _:
+                assert_never(verdict)
+        body = {
+            "apiVersion": review["apiVersion"],
+            "kind": review["kind"],
+            "response": {"uid": review["request"]["uid"], **response},
+        }
+        return web.Response(body=msgspec.json.encode(body), content_type="application/json")

@@ -1,0 +1,389 @@
+"""Pods that answer HTTP: a server on a loopback address of its own for each pod of a world.
+
+How a pod answers is said by name, at any time; what it was asked is written down with the UID that
+it had at that moment. A pod counts as prepared, by UID, from a successful POST to a successful
+DELETE: the one that takes its name later starts clean.
+"""
+
+import asyncio
+import itertools
+import random
+import socket
+import struct
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Final, Self, assert_never
+
+from tests.world.api import Json
+from tests.world.childproc import free_ports
+
+WAIT_LIMIT: Final = timedelta(seconds=30)
+# A request without a whole head after that long is written down as it is and let go.
+HEAD_LIMIT: Final = timedelta(seconds=10)
+HEAD_BYTES: Final = 64 * 1024
+CHUNK: Final = b"x" * 16384
+
+# Several runs may share a machine: each starts somewhere else in 127.16.0.0 to 127.239.255.255.
+_FIRST: Final = random.SystemRandom().randrange(16 << 16, 200 << 16)
+_OFFSETS: Final = itertools.count()
+
+
+def next_address() -> str:
+    """Return a loopback address that nothing in this run had before."""
+    number = _FIRST + next(_OFFSETS)
+    while number % 256 in (0, 255):  # neither looks like the address of a host
+        number = _FIRST + next(_OFFSETS)
+    return f"127.{number >> 16}.{number >> 8 & 255}.{number & 255}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Respond:
+    """Answer, perhaps late. With a `Location` header and a status of 3xx it is a redirect."""
+
+    status: int = 200
+    after: timedelta = timedelta(0)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """Read the request and say nothing until the caller goes away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """Answer 200 with a body of so many bytes, or one that never ends."""
+
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """Read the request and break the connection off, having done what was asked or not."""
+
+    is_done: bool = False
+
+
+Behaviour = Respond | Hang | Flood | Reset
+OK: Final = Respond()
+NO_CONTENT: Final = Respond(status=204)
+BROKEN: Final = Respond(status=500, body=b"cannot prepare")
+
+
+def redirect(url: str, status: int = 307) -> Respond:
+    """Return the behaviour of a pod that sends its callers elsewhere."""
+    return Respond(status=status, headers={"Location": url})
+
+
+@dataclass(slots=True, kw_only=True)
+class PodCall:
+    """One request that reached a pod."""
+
+    at: float
+    """When its head was read, on the monotonic clock that the judge uses."""
+    wall: datetime
+    pod: str
+    uid: str
+    address: str
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    """By lower-case name; where a name came twice, the values joined by a comma."""
+    status: int | None = None
+    """What was answered, None where nothing was."""
+    done_at: float | None = None
+    """When the answer was written out; None while it is not, or where the caller had left."""
+
+    @property
+    def host(self) -> str:
+        """Return the Host header."""
+        return self.headers.get("host", "")
+
+    @property
+    def is_success(self) -> bool:
+        """Say whether a 2xx was written out."""
+        return self.done_at is not None and self.status is not None and self.status // 100 == 2
+
+
+@dataclass(slots=True)
+class _Rule:
+    behaviour: Behaviour
+    method: str
+    times: int | None
+
+
+@dataclass(slots=True)
+class _Seat:
+    """One living pod and its server."""
+
+    name: str
+    uid: str
+    address: str
+    server: asyncio.Server | None = None
+    running: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+class WebPods:
+    """The servers of a world's pods. Use with `async with`; `World.serve_pods` does it all."""
+
+    def __init__(self, port: int | None = None, *, keeps_addresses: bool = False) -> None:
+        """Prepare; with `keeps_addresses` a pod that replaces another listens where that did."""
+        self.port = port or free_ports(1)[0]
+        self.keeps_addresses = keeps_addresses
+        self.calls: list[PodCall] = []
+        """All requests, in the order in which their heads were read."""
+        self.prepared: set[str] = set()
+        """UIDs."""
+        self._rules: dict[str, list[_Rule]] = {}
+        self._seats: dict[str, _Seat] = {}
+        self._addresses: dict[str, str] = {}
+        self._refusing: set[str] = set()
+        self._is_over = False
+        self._moved = asyncio.Condition()
+        self._tasks = asyncio.TaskGroup()
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._is_over = True
+        for seat in self._seats.values():
+            await _stop(seat)
+        await self._tasks.__aexit__(kind, error, trace)
+
+    # Addresses, as the kubelet asks for them
+
+    async def seat(self, pod: Json) -> str:
+        """Let a pod listen and return its address."""
+        name = pod["metadata"]["name"]
+        address = self._addresses.get(name, "") if self.keeps_addresses else ""
+        self._addresses[name] = address = address or next_address()
+        seat = self._seats[name] = _Seat(name, pod["metadata"]["uid"], address)
+        if name not in self._refusing and not self._is_over:
+            await self._listen(seat)
+        return address
+
+    async def leave(self, pod: Json) -> None:
+        """Let nothing listen for a pod any more, and break off what it was answering."""
+        seat = self._seats.get(pod["metadata"]["name"])
+        if seat is not None and seat.uid == pod["metadata"]["uid"]:
+            del self._seats[seat.name]
+            await _stop(seat)
+
+    def address(self, name: str) -> str:
+        """Return where a living pod is, whether it listens or not."""
+        return self._seats[name].address
+
+    # Behaviours
+
+    def behave(
+        self, name: str, behaviour: Behaviour, *, method: str = "", times: int | None = None
+    ) -> None:
+        """Let a pod of that name, now and later, behave so; what was said last counts first.
+
+        With `method` it goes for no other method, with `times` for so many requests. An empty name
+        goes for each pod that has no word of its own.
+        """
+        self._rules.setdefault(name, []).append(_Rule(behaviour, method, times))
+
+    def behave_well(self, name: str) -> None:
+        """Forget what was said about a name: 200 for everything."""
+        self._rules.pop(name, None)
+
+    async def refuse(self, name: str) -> None:
+        """Let nothing listen for pods of that name: connections are refused."""
+        self._refusing.add(name)
+        if name in self._seats:
+            await _stop(self._seats[name])
+
+    async def listen(self, name: str) -> None:
+        """Undo `refuse`."""
+        self._refusing.discard(name)
+        if name in self._seats and self._seats[name].server is None:
+            await self._listen(self._seats[name])
+
+    # Looks
+
+    def calls_to(self, name: str, method: str = "") -> list[PodCall]:
+        """Return the requests to pods of a name, of one method if it is named."""
+        return [each for each in self.calls if each.pod == name and method in ("", each.method)]
+
+    def is_prepared(self, name: str) -> bool:
+        """Say whether the pod that has this name now is prepared."""
+        return name in self._seats and self._seats[name].uid in self.prepared
+
+    async def wait_until(
+        self, what: str, holds: Callable[[], bool], limit: timedelta = WAIT_LIMIT
+    ) -> None:
+        """Wait until something holds of the calls. Raises TimeoutError that names it."""
+        try:
+            async with asyncio.timeout(limit.total_seconds()), self._moved:
+                await self._moved.wait_for(holds)
+        except TimeoutError as late:
+            raise TimeoutError(f"after {limit}: not {what}\n{self.describe()}") from late
+
+    def describe(self) -> str:
+        """Return the calls as text, a line each."""
+        start = self.calls[0].at if self.calls else 0.0
+        return "\n".join(
+            f"{call.at - start:8.3f} {call.method} {call.pod} ({call.uid}) {call.path}"
+            f" -> {call.status or 'nothing'}{'' if call.done_at else ', not finished'}"
+            for call in self.calls
+        )
+
+    # Serving
+
+    async def _listen(self, seat: _Seat) -> None:
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = self._tasks.create_task(
+                self._serve(seat, reader, writer), name=f"pod-{seat.name}"
+            )
+            seat.running.add(task)
+            task.add_done_callback(seat.running.discard)
+
+        seat.server = await asyncio.start_server(accept, seat.address, self.port, limit=HEAD_BYTES)
+
+    async def _serve(
+        self, seat: _Seat, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        try:
+            async with asyncio.timeout(HEAD_LIMIT.total_seconds()):
+                head = await reader.readuntil(b"\r\n\r\n")
+            call = _read_call(seat, head)
+            await reader.readexactly(int(call.headers.get("content-length") or 0))
+            self.calls.append(call)
+            await self._tell()
+            await self._play(call, self._choose(call), reader, writer)
+            writer.close()
+            await writer.wait_closed()
+        except (OSError, EOFError, ValueError, TimeoutError, asyncio.LimitOverrunError):
+            pass  # the caller left, or sent what is no request: there is nobody to answer
+        finally:
+            writer.transport.abort()
+            await self._tell()
+
+    def _choose(self, call: PodCall) -> Behaviour:
+        for name in (call.pod, ""):
+            for rule in reversed(self._rules.get(name, ())):
+                if rule.method in ("", call.method) and rule.times != 0:
+                    if rule.times is not None:
+                        rule.times -= 1
+                    return rule.behaviour
+        return OK
+
+    async def _play(
+        self,
+        call: PodCall,
+        behaviour: Behaviour,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        match behaviour:
+            case Respond():
+                if behaviour.after and await _left(reader, behaviour.after):
+                    # The pod has begun and cannot know that nobody waits any more.
+                    self._note_state(call, behaviour.status)
+                    return
+                length = {"Content-Length": str(len(behaviour.body))}
+                _write_head(writer, behaviour.status, {**length, **behaviour.headers})
+                writer.write(b"" if behaviour.status == 204 else behaviour.body)
+                call.status = behaviour.status
+                await writer.drain()
+            case Hang():
+                await _left(reader, None)
+                return
+            case Flood(size=size):
+                _write_head(writer, 200, {})
+                call.status = 200
+                await _flood(writer, size)
+            case Reset(is_done=is_done):
+                self._note_state(call, 200 if is_done else 0)
+                _reset(writer)
+                return
+            case _:
+                assert_never(behaviour)
+        call.done_at = time.monotonic()
+        self._note_state(call, call.status)
+
+    def _note_state(self, call: PodCall, status: int) -> None:
+        if status // 100 == 2 and call.method == "POST":
+            self.prepared.add(call.uid)
+        elif status // 100 == 2 and call.method == "DELETE":
+            self.prepared.discard(call.uid)
+
+    async def _tell(self) -> None:
+        async with self._moved:
+            self._moved.notify_all()
+
+
+async def _stop(seat: _Seat) -> None:
+    server, seat.server = seat.server, None
+    if server is not None:
+        server.close()
+    running = list(seat.running)
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running)
+
+
+def _read_call(seat: _Seat, head: bytes) -> PodCall:
+    first, *lines = head.decode("latin-1").split("\r\n")
+    method, path, _ = first.split(" ", 2)
+    headers: dict[str, str] = {}
+    for line in filter(None, lines):
+        key, _, value = line.partition(":")
+        name = key.strip().lower()
+        headers[name] = f"{headers[name]}, {value.strip()}" if name in headers else value.strip()
+    return PodCall(
+        at=time.monotonic(),
+        wall=datetime.now(UTC),
+        pod=seat.name,
+        uid=seat.uid,
+        address=seat.address,
+        method=method,
+        path=path,
+        headers=headers,
+    )
+
+
+def _write_head(writer: asyncio.StreamWriter, status: int, headers: Mapping[str, str]) -> None:
+    lines = [f"HTTP/1.1 {status} Because", "Connection: close"]
+    lines += [f"{key}: {value}" for key, value in headers.items()]
+    writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+
+
+async def _left(reader: asyncio.StreamReader, limit: timedelta | None) -> bool:
+    """Say whether the caller went away within the time; without a limit it is waited for."""
+    try:
+        async with asyncio.timeout(limit.total_seconds() if limit else None):
+            while await reader.read(4096):
+                pass
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _flood(writer: asyncio.StreamWriter, size: int | None) -> None:
+    sent = 0
+    while size is None or sent < size:
+        writer.write(CHUNK)
+        sent += len(CHUNK)
+        await writer.drain()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    raw = writer.get_extra_info("socket")
+    # No lingering: what the caller sees is a reset, not an orderly end.
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
