@@ -1,0 +1,1 @@
+"""Certificates: issue, keep, serve, and make clients trust them."""

@@ -1,0 +1,245 @@
+"""Keep the CA bundle of our webhook configurations right: what the API server trusts us by.
+
+Decides which configurations are ours, what to change in them and when to try again. Which CAs are
+to be trusted is left to the certificate keeper, what is known of the configurations to the caches.
+Nothing but `caBundle` is ever changed, and nothing at all where it is right.
+"""
+
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Protocol
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.tasks import both
+from rollout_operator.kube.api import (
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    JsonObject,
+    Resource,
+)
+from rollout_operator.model.errors import Conflict, Denied, OperatorError, UnknownOutcome
+from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL
+from rollout_operator.model.objects import Unreadable, WebhookConfiguration
+from rollout_operator.model.outcome import Severity
+from rollout_operator.pki.pacing import Pace
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+
+# Changes are told by the caches; this is for a change that nobody told.
+RESYNC: Final = timedelta(minutes=5)
+# Twice somebody may have applied an old manifest; the third time it is a habit.
+FIGHT: Final = 3
+# The first failure is told, then one in so many.
+TOLD_EVERY: Final = 10
+
+_RESOURCES: Final = {one.kind: one for one in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)}
+
+Configuration = WebhookConfiguration | Unreadable
+Key = tuple[str, str]
+"""Kind and name."""
+
+
+class Patcher(Protocol):
+    """The one write that is made; see `kube.api.Writer`."""
+
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, patch: Sequence[JsonObject]
+    ) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injection:
+    """What goes where."""
+
+    namespace: str
+    """Ours, as the label of our configurations names it."""
+    list_configurations: Callable[[], Iterable[Configuration]]
+    """What the caches know now, of both kinds."""
+    bundle: Callable[[], bytes]
+    """PEM of all CAs to be trusted now, empty while there is none: nothing is written then."""
+
+
+def is_ours(configuration: Configuration, namespace: str) -> bool:
+    """Tell whether a configuration asks for the CA of the operator in `namespace`."""
+    if isinstance(configuration, Unreadable):
+        return False
+    labels = configuration.labels
+    return labels.get(INJECT_CA_LABEL) == "true" and labels.get(NAMESPACE_LABEL) == namespace
+
+
+def plan_patch(
+    configuration: WebhookConfiguration, bundle: str, namespace: str
+) -> list[JsonObject]:
+    """Return the JSON patch that gives every hook the bundle, in base64; empty for nothing to do.
+
+    It applies to the very version that it was made for and to no other: hooks are found by their
+    place, and that may change.
+    """
+    if not is_ours(configuration, namespace):
+        return []
+    steps: list[JsonObject] = []
+    for place, hook in enumerate(configuration.webhooks):
+        if hook.ca_bundle != bundle:
+            path = f"/webhooks/{place}/clientConfig/caBundle"
+            steps.append(_test(f"/webhooks/{place}/name", hook.name))
+            steps.append({"op": "add", "path": path, "value": bundle})
+    if not steps:
+        return []
+    return [
+        _test("/metadata/uid", configuration.uid),
+        _test("/metadata/resourceVersion", configuration.resource_version),
+        *steps,
+    ]
+
+
+def _test(path: str, value: str) -> JsonObject:
+    return {"op": "test", "path": path, "value": value}
+
+
+@dataclass(slots=True)
+class _Target:
+    """What is remembered of one configuration."""
+
+    pace: Pace
+    written: str = ""
+    undone: int = 0
+    """How often `written` was not there any more after it had been written."""
+
+
+class BundleInjector:
+    """Writes the bundle into every labelled configuration for as long as `run` runs."""
+
+    def __init__(
+        self,
+        api: Patcher,
+        what: Injection,
+        metrics: Metrics,
+        clock: Clock,
+        chance: Callable[[], float],
+    ) -> None:
+        """Make an injector that is not running. `chance` returns numbers in 0..1."""
+        self._api = api
+        self._what = what
+        self._clock = clock
+        self._chance = chance
+        self._queue: WorkQueue[Key] = WorkQueue()
+        self._targets: dict[Key, _Target] = {}
+        self._writes = {
+            outcome: metrics.ca_bundle_writes.labels(outcome)
+            for outcome in ("written", "conflict", "denied", "unknown", "failed")
+        }
+
+    def on_change(self, old: Configuration | None, new: Configuration | None) -> None:
+        """Look at a configuration that has changed: the callback for the informers."""
+        if new is not None and is_ours(new, self._what.namespace):
+            self._queue.add(_key(new))
+
+    def wake(self) -> None:
+        """Look at all configurations: the bundle has changed."""
+        keys = [_key(one) for one in self._list_ours()]
+        self._targets = {key: self._targets[key] for key in keys if key in self._targets}
+        for key in keys:
+            self._queue.add(key)
+
+    def holds(self, bundle: bytes) -> bool:
+        """Tell whether every labelled configuration in the caches has this bundle and no other.
+
+        True where there is none. What cannot be decoded does not count: nobody could write it.
+        """
+        wanted = _encode(bundle)
+        return all(hook.ca_bundle == wanted for one in self._list_ours() for hook in one.webhooks)
+
+    async def run(self) -> None:
+        """Keep the bundles right until cancelled. Failures are told and tried again for ever."""
+        await both(self._resync(), self._work())
+
+    async def _resync(self) -> None:
+        while True:
+            self.wake()
+            await self._clock.sleep(RESYNC)
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.take()
+            wait = await self._reconcile(key)
+            self._queue.done(key)
+            if wait:
+                self._queue.add_after(key, wait)
+
+    async def _reconcile(self, key: Key) -> timedelta:
+        """Bring one configuration to what it should be; return how soon to try again, if at all."""
+        one = next((one for one in self._list_ours() if _key(one) == key), None)
+        bundle = _encode(self._what.bundle())
+        patch = plan_patch(one, bundle, self._what.namespace) if one and bundle else []
+        if one is None or not patch:
+            return timedelta(0)
+        now = self._clock.elapsed()
+        target = self._targets.setdefault(key, _Target(Pace()))
+        wait = target.pace.wait(now)
+        if wait:
+            return wait
+        target.pace.note_attempt(now)
+        log.info("Writing CA bundle", **_keys(one))
+        try:
+            await self._api.patch(_RESOURCES[one.kind], "", one.name, patch)
+        except OperatorError as error:
+            return self._note_failure(one, target.pace, error)
+        self._note_success(one, target, bundle)
+        return timedelta(0)
+
+    def _note_success(self, one: WebhookConfiguration, target: _Target, bundle: str) -> None:
+        self._writes["written"].inc()
+        target.pace.note_success()
+        target.undone = target.undone + 1 if target.written == bundle else 0
+        target.written = bundle
+        if target.undone == FIGHT:
+            log.warn(
+                "Somebody else keeps changing the CA bundle",
+                **_keys(one),
+                times=target.undone,
+                hint="metadata.managedFields names who writes clientConfig.caBundle",
+            )
+
+    def _note_failure(
+        self, one: WebhookConfiguration, pace: Pace, error: OperatorError
+    ) -> timedelta:
+        self._writes[_outcome(error)].inc()
+        was_denied = pace.is_denied
+        wait = pace.note_failure(error, self._clock.elapsed(), self._chance())
+        is_news = not was_denied if pace.is_denied else pace.failures % TOLD_EVERY == 1
+        if is_news:
+            severity = Severity.INFO if isinstance(error, Conflict) else Severity.WARN
+            log.at(severity)("CA bundle not written", **_keys(one), retry_in=wait, err=error)
+        return wait
+
+    def _list_ours(self) -> Iterator[WebhookConfiguration]:
+        for one in self._what.list_configurations():
+            if isinstance(one, WebhookConfiguration) and is_ours(one, self._what.namespace):
+                yield one
+
+
+def _outcome(error: OperatorError) -> str:
+    match error:
+        case Conflict():
+            return "conflict"
+        case Denied():
+            return "denied"
+        case UnknownOutcome():
+            return "unknown"
+        case _:
+            return "failed"
+
+
+def _encode(bundle: bytes) -> str:
+    return b64encode(bundle).decode()
+
+
+def _key(one: Configuration) -> Key:
+    return one.kind, one.name
+
+
+def _keys(one: WebhookConfiguration) -> dict[str, object]:
+    return {"kind": one.kind, "configuration": one.name}

@@ -1,0 +1,186 @@
+"""What stands in PEM: the facts that `planning.certificate` decides on, and the CA bundle.
+
+Accepts what other versions wrote: RSA and EC keys in PKCS#1, SEC1 and PKCS#8, chains in `cert`,
+several certificates in `ca`. Whether the time is right for them is not decided here.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.pki.material import Material
+from rollout_operator.planning.certificate import Broken, Held, Validity
+
+Chain = Sequence[x509.Certificate]
+
+
+def assess_material(material: Material) -> Broken | Held:
+    """Return what the material holds; a problem names the key of the Secret, and no content."""
+    try:
+        return _assess(material)
+    except InvalidInput as error:
+        return Broken(problem=str(error))
+
+
+def assess_served(material: Material) -> Validity:
+    """Return the validity of a chain whose key fits. Raises InvalidInput: one part is not right."""
+    chain = load_chain(material.cert, "cert")
+    if not fits(chain[0], load_key(material.key, "key")):
+        raise InvalidInput("key: does not belong to the certificate")
+    return _validity(chain)
+
+
+def trusted_bundle(material: Material) -> bytes:
+    """Return the PEM of all CAs that callers must trust, the newest first, each once.
+
+    What cannot be read is left out: the API server refuses a bundle with a single bad part.
+    """
+    cas: dict[x509.Certificate, None] = {}
+    for pem in (material.next_ca, material.ca, material.old_ca):
+        cas.update(dict.fromkeys(_load_or_none(pem)))
+    return b"".join(ca.public_bytes(serialization.Encoding.PEM) for ca in cas)
+
+
+def load_chain(pem: bytes, what: str) -> Chain:
+    """Return the certificates in a PEM text, at least one. Raises InvalidInput naming `what`."""
+    if not pem:
+        raise InvalidInput(f"{what}: missing")
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise InvalidInput(f"{what}: not a certificate in PEM") from error
+
+
+def load_key(pem: bytes, what: str) -> PrivateKeyTypes:
+    """Return the private key in a PEM text. Raises InvalidInput naming `what`."""
+    if not pem:
+        raise InvalidInput(f"{what}: missing")
+    try:
+        # Checking an RSA key of 4096 bits for primes would stop the loop for 0.2 s. TLS does not
+        # check either, and who may write the Secret may break it in simpler ways.
+        return serialization.load_pem_private_key(
+            pem, password=None, unsafe_skip_rsa_key_validation=True
+        )
+    # TypeError is an encrypted key.
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        # The cause is left out: nobody knows what a parser says about a key.
+        raise InvalidInput(f"{what}: not a private key in PEM") from None
+
+
+def fits(cert: x509.Certificate, key: PrivateKeyTypes) -> bool:
+    """Tell whether the key is that of the certificate."""
+    try:
+        return _public_bytes(cert.public_key()) == _public_bytes(key.public_key())
+    except (ValueError, UnsupportedAlgorithm):
+        return False
+
+
+def find_signer(pem: bytes, key_pem: bytes) -> x509.Certificate | None:
+    """Return the CA certificate in `pem` that the key belongs to, None where there is none."""
+    try:
+        key = load_key(key_pem, "ca-key")
+    except InvalidInput:
+        return None
+    return next((ca for ca in _load_or_none(pem) if _is_ca(ca) and fits(ca, key)), None)
+
+
+def _assess(material: Material) -> Held:
+    validity = assess_served(material)
+    chain = load_chain(material.cert, "cert")
+    _check_purpose(chain[0])
+    root = _find_root(chain, load_chain(material.ca, "ca"))
+    if root is None:
+        raise InvalidInput("cert: not signed by the certificate in ca")
+    next_ca = find_signer(material.next_ca, material.next_ca_key)
+    old = _load_or_none(material.old_ca)
+    return Held(
+        names=_names(chain[0]),
+        leaf=validity,
+        ca=_validity([root]),
+        may_sign=find_signer(material.ca, material.ca_key) is not None,
+        next_ca=None if next_ca is None else _validity([next_ca]),
+        old_ca=_leftover(material, old),
+    )
+
+
+def _leftover(material: Material, old: Chain) -> Validity | None:
+    """Return the validity of what stands in `old-ca`; what cannot be read is over already."""
+    if old:
+        return _validity(old)
+    over = Validity(start=_EPOCH, end=_EPOCH)
+    return over if material.old_ca else None
+
+
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+def _find_root(chain: Chain, cas: Chain) -> x509.Certificate | None:
+    """Return the trusted certificate at the end of the way up from the leaf."""
+    for place, cert in enumerate(chain):
+        root = next((ca for ca in cas if cert == ca or _is_issued_by(cert, ca)), None)
+        if root is not None:
+            return root
+        if place + 1 == len(chain) or not _is_issued_by(cert, chain[place + 1]):
+            return None
+    return None
+
+
+def _is_issued_by(cert: x509.Certificate, issuer: x509.Certificate) -> bool:
+    try:
+        cert.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return _is_ca(issuer)
+
+
+def _is_ca(cert: x509.Certificate) -> bool:
+    try:
+        return cert.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
+        return False
+
+
+def _check_purpose(leaf: x509.Certificate) -> None:
+    try:
+        usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return
+    except (ValueError, x509.DuplicateExtension) as error:
+        raise InvalidInput("cert: extensions cannot be read") from error
+    servers = {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
+    if servers.isdisjoint(usages):
+        raise InvalidInput("cert: not meant for servers")
+
+
+def _names(leaf: x509.Certificate) -> tuple[str, ...]:
+    try:
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
+        return ()
+    return tuple(names.get_values_for_type(x509.DNSName))
+
+
+def _validity(chain: Chain) -> Validity:
+    return Validity(
+        start=max(cert.not_valid_before_utc for cert in chain),
+        end=min(cert.not_valid_after_utc for cert in chain),
+    )
+
+
+def _load_or_none(pem: bytes) -> Chain:
+    try:
+        return load_chain(pem, "ca")
+    except InvalidInput:
+        return ()
+
+
+def _public_bytes(key: PublicKeyTypes) -> bytes:
+    return key.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )

@@ -1,0 +1,118 @@
+"""The Secret that holds the certificates: read, created, replaced, never listed or watched.
+
+Decides how material is written down and what of an existing Secret is kept: its labels,
+annotations, type and the data that is not ours. What to do after a lost race is left to the caller.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from rollout_operator.kube.api import SECRETS, JsonObject, Resource
+from rollout_operator.model.errors import NotFound, Unreachable
+from rollout_operator.pki.material import SECRET_KEYS, Material
+
+
+class SecretApi(Protocol):
+    """The part of the door to the API server that the Secret needs; errors as in `kube.api`."""
+
+    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes: ...
+
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes: ...
+
+    async def replace(
+        self, resource: Resource, namespace: str, name: str, body: JsonObject
+    ) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A Secret as it was read."""
+
+    material: Material
+    problem: str = ""
+    """Why its data is no material at all, empty where it may be."""
+    body: JsonObject = field(default_factory=dict, repr=False)
+    """The whole object; empty where there is none."""
+
+
+class SecretStore:
+    """One Secret."""
+
+    def __init__(self, api: SecretApi, *, namespace: str, name: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._name = name
+
+    def __str__(self) -> str:
+        return f"secret {self._namespace}/{self._name}"
+
+    async def fetch(self) -> Stored:
+        """Return what is stored now. Raises as `kube.api.Reader.fetch`, but never NotFound."""
+        try:
+            raw = await self._api.fetch(SECRETS, self._namespace, self._name)
+        except NotFound:
+            return Stored(material=Material(), problem="there is no secret")
+        return self._decode(raw)
+
+    async def write(self, before: Stored, material: Material) -> None:
+        """Store `material` in place of what was read before.
+
+        Raises Conflict or NotFound where somebody wrote or deleted meanwhile, UnknownOutcome where
+        nobody knows: read again. Else as `kube.api.Writer.create`.
+        """
+        if not before.body:
+            await self._api.create(SECRETS, self._namespace, self._fresh(material))
+            return
+        data = before.body.get("data")
+        kept = data if isinstance(data, dict) else {}
+        others = {key: kept[key] for key in kept if key not in SECRET_KEYS.values()}
+        body = {**before.body, "data": {**others, **_encode(material)}}
+        await self._api.replace(SECRETS, self._namespace, self._name, body)
+
+    def _fresh(self, material: Material) -> JsonObject:
+        return {
+            "apiVersion": SECRETS.version,
+            "kind": SECRETS.kind,
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "data": _encode(material),
+        }
+
+    def _decode(self, raw: bytes) -> Stored:
+        try:
+            body = msgspec.json.decode(raw, type=dict[str, object])
+        except (msgspec.MsgspecError, RecursionError):
+            # Not chained: a decoder may quote what it has read.
+            raise Unreachable(f"cannot read {self}: the answer is no object") from None
+        data = body.get("data") or {}
+        if not isinstance(data, dict):
+            return Stored(material=Material(), problem="data: not an object", body=body)
+        try:
+            return Stored(material=_decode_data(data), body=body)
+        except _NotBase64 as error:
+            return Stored(material=Material(), problem=str(error), body=body)
+
+
+class _NotBase64(Exception):
+    """A value of the Secret's data is not what the API promises."""
+
+
+def _decode_data(data: Mapping[str, object]) -> Material:
+    return Material(**{name: _value(data, key) for name, key in SECRET_KEYS.items()})
+
+
+def _value(data: Mapping[str, object], key: str) -> bytes:
+    text = data.get(key) or ""
+    try:
+        return base64.b64decode(text if isinstance(text, str) else "?", validate=True)
+    except (binascii.Error, ValueError):
+        raise _NotBase64(f"data.{key}: not base64") from None
+
+
+def _encode(material: Material) -> dict[str, str]:
+    values = {key: getattr(material, name) for name, key in SECRET_KEYS.items()}
+    return {key: base64.b64encode(value).decode() for key, value in values.items() if value}

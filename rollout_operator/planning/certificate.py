@@ -1,0 +1,279 @@
+"""Decide what the serving certificate needs next, from what its Secret holds.
+
+One step at a time: whoever carries a step out looks again afterwards. The aim is that whatever is
+served at any instant verifies against every CA bundle that a caller may still use. Hence a leaf is
+renewed under the CA that callers trust already, and where the CA itself has to go, the next one is
+published first and used later. Parsing and issuing are `pki`'s part, as is the question whether a
+bundle is published.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum, unique
+from typing import Final
+
+from rollout_operator.model.errors import ConfigError
+from rollout_operator.model.units import format_duration, format_rfc3339, quote
+
+# Clocks of nodes differ: what was issued just now has to be valid on one that is behind.
+BACKDATING: Final = timedelta(minutes=5)
+
+# An API server may use a bundle for a minute after it was replaced. Another replica may need one
+# look of 20 s to learn of a new bundle, and put the one before back until then.
+OVERLAP: Final = timedelta(seconds=90)
+# The same as a share of short lives: the change of a CA has a third of a life to happen in.
+_OVERLAP_SHARE: Final = 12
+# A replica that reads no Secret for so long still serves a leaf of the old CA.
+_KEEP_OLD: Final = timedelta(days=1)
+_KEEP_OLD_SHARE: Final = 6
+# How many overlaps a published bundle is waited for where the end is near already.
+_PATIENCE: Final = 5
+
+# The least part of an expiration that a CA must have left to sign: as a matter of course, as the
+# next CA, and where a leaf is needed at once.
+_ROOM: Final = 3 / 4
+_ROOM_NEXT: Final = 1 / 4
+_ROOM_AT_ONCE: Final = 1 / 8
+
+_SHORTEST_CA: Final = timedelta(days=365)
+_CA_LIVES: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the certificates should be like."""
+
+    names: tuple[str, ...]
+    """DNS names; callers use the first, a leaf that lacks it is replaced."""
+    organisation: str
+    expiration: timedelta
+    """How long a leaf lasts."""
+    ca_life: timedelta
+    """How long a CA lasts: no less than `expiration`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validity:
+    """From when to when a certificate holds."""
+
+    start: datetime
+    end: datetime
+
+    def covers(self, now: datetime) -> bool:
+        """Tell whether it holds at `now`."""
+        return self.start <= now < self.end
+
+    def text(self) -> str:
+        """Return both ends as text."""
+        return f"{format_rfc3339(self.start)} to {format_rfc3339(self.end)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """Nothing that could be served: missing, unreadable, or parts that do not fit together."""
+
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A leaf with its key, signed by a CA that is there too."""
+
+    names: tuple[str, ...]
+    """DNS names that the leaf proves."""
+    leaf: Validity
+    """Of the whole served chain: no longer than any certificate in it."""
+    ca: Validity
+    may_sign: bool = False
+    """Whether the key of the CA is there."""
+    next_ca: Validity | None = None
+    """A CA with its key, ready to be used."""
+    next_published_for: timedelta | None = None
+    """For how long every caller's bundle has held the next CA; None where one does not."""
+    old_ca: Validity | None = None
+
+
+@unique
+class Step(StrEnum):
+    """What to change."""
+
+    KEEP = "keep"
+    ISSUE_LEAF = "issue_leaf"
+    """Under the CA that is in use."""
+    INTRODUCE_CA = "introduce_ca"
+    """Make a next CA and publish it beside the one in use."""
+    SWITCH_CA = "switch_ca"
+    """Issue a leaf under the next CA, publish the one before as well."""
+    DROP_OLD_CA = "drop_old_ca"
+    START_OVER = "start_over"
+    """A new CA and a new leaf at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The next step, and why."""
+
+    step: Step
+    reason: str
+    may_serve: bool = True
+    """Whether callers accept what is held until the step is done."""
+    trusts_old: bool = False
+    """Whether the CA in use stays published after a new start: other replicas may serve by it."""
+    look_again: datetime | None = None
+    """When to decide again at the latest; only where it is kept."""
+
+
+def choose_names(dns_name: str, cluster_domain: str) -> tuple[str, ...]:
+    """Return the names of a leaf: `dns_name`, then its long form where it is that of a Service.
+
+    Raises ConfigError naming the flag where no certificate can hold it.
+    """
+    if not dns_name or not dns_name.isascii() or not dns_name.isprintable() or " " in dns_name:
+        raise ConfigError(f"-server-tls.self-signed-cert.dns-name: {quote(dns_name)} is no name")
+    domain = cluster_domain.rstrip(".")
+    if not dns_name.endswith(".svc") or not domain.isascii() or not domain:
+        return (dns_name,)
+    return (dns_name, f"{dns_name}.{domain}")
+
+
+def choose_ca_life(expiration: timedelta) -> timedelta:
+    """Return how long a CA lasts whose leaves last `expiration`."""
+    return max(expiration * _CA_LIVES, _SHORTEST_CA)
+
+
+def plan_certificate(facts: Broken | Held, wanted: Wanted, now: datetime) -> Decision:
+    """Return the next step for what the Secret holds."""
+    if isinstance(facts, Broken):
+        return Decision(step=Step.START_OVER, reason=facts.problem, may_serve=False)
+    case = _Case(facts, wanted, now)
+    return _repair(case) or _renewal(case) or _tidy(case) or _rest(case)
+
+
+class _Case:
+    """What is held, what is wanted and what time it is, with what follows for the times."""
+
+    def __init__(self, held: Held, wanted: Wanted, now: datetime) -> None:
+        self.held = held
+        self.wanted = wanted
+        self.now = now
+        # Our leaves start before they were issued: what counts is how long they were meant to last.
+        self.life = min(held.leaf.end - held.leaf.start, wanted.expiration)
+        self.end = min(held.leaf.end, held.ca.end)
+        self.overlap = min(OVERLAP, self.life / _OVERLAP_SHARE)
+
+    def has_room(self, ca: Validity, share: float, *, at: datetime | None = None) -> bool:
+        """Tell whether the CA is valid now, and later on has a share of an expiration left."""
+        left = ca.end - max(self.now, at or self.now)
+        return ca.covers(self.now) and left >= self.wanted.expiration * share
+
+    @property
+    def third(self) -> datetime:
+        """Return when a third of life is left."""
+        return self.end - self.life / 3
+
+    @property
+    def may_issue(self) -> bool:
+        """Tell whether the CA in use is to sign the next leaf, or the one that is due already."""
+        return self.held.may_sign and self.has_room(self.held.ca, _ROOM, at=self.third)
+
+    @property
+    def usable_next(self) -> Validity | None:
+        ca = self.held.next_ca
+        return ca if ca is not None and self.has_room(ca, _ROOM_NEXT) else None
+
+    @property
+    def due(self) -> datetime:
+        """Return when to renew, early enough that a change of CA is over before a third is left."""
+        return self.third - (timedelta(0) if self.may_issue else 2 * self.overlap)
+
+    def forced(self, next_ca: Validity) -> datetime:
+        """Return until when the next CA waits for being published everywhere."""
+        introduced = next_ca.start + BACKDATING
+        patience = min(introduced + _PATIENCE * self.overlap, self.end - 2 * self.overlap)
+        return max(self.end - self.life / 8, patience)
+
+    def drop_due(self, old: Validity) -> datetime:
+        switched = self.held.leaf.start + BACKDATING
+        return min(switched + min(_KEEP_OLD, self.life / _KEEP_OLD_SHARE), old.end)
+
+
+def _repair(case: _Case) -> Decision | None:
+    """Return what is to be done at once where callers refuse the leaf that is held."""
+    held = case.held
+    if not held.ca.covers(case.now):
+        return _replace(case, f"the ca is not valid now, but from {held.ca.text()}")
+    if not held.leaf.covers(case.now):
+        return _replace(case, f"the certificate is not valid now, but from {held.leaf.text()}")
+    name = case.wanted.names[0]
+    if not any(_matches(pattern, name) for pattern in held.names):
+        found = ", ".join(held.names) or "no name"
+        return _replace(case, f"the certificate is for {found}, not for {name}")
+    return None
+
+
+def _replace(case: _Case, reason: str) -> Decision:
+    held = case.held
+    if held.may_sign and case.has_room(held.ca, _ROOM_AT_ONCE):
+        return Decision(step=Step.ISSUE_LEAF, reason=reason, may_serve=False)
+    if case.usable_next is not None:
+        return Decision(step=Step.SWITCH_CA, reason=reason, may_serve=False)
+    is_trusted = held.ca.covers(case.now)
+    return Decision(step=Step.START_OVER, reason=reason, may_serve=False, trusts_old=is_trusted)
+
+
+def _renewal(case: _Case) -> Decision | None:
+    """Return the step towards the next leaf where its time has come."""
+    if case.now < case.due:
+        return None
+    next_ca = case.usable_next
+    if next_ca is not None:
+        return _change(case, next_ca)
+    ends = f"the certificate ends at {format_rfc3339(case.held.leaf.end)}"
+    if case.may_issue:
+        return Decision(step=Step.ISSUE_LEAF, reason=f"{ends}: a third of its life is left")
+    lack = f"ends at {format_rfc3339(case.held.ca.end)}" if case.held.may_sign else "has no key"
+    return Decision(step=Step.INTRODUCE_CA, reason=f"{ends}, and its ca {lack}")
+
+
+def _change(case: _Case, next_ca: Validity) -> Decision:
+    published = case.held.next_published_for
+    if published is not None and published >= case.overlap:
+        reason = f"the next ca has been published for {format_duration(published)}"
+        return Decision(step=Step.SWITCH_CA, reason=reason)
+    forced = case.forced(next_ca)
+    if case.now >= forced:
+        reason = f"the certificate ends at {format_rfc3339(case.end)}: no more waiting for bundles"
+        return Decision(step=Step.SWITCH_CA, reason=reason)
+    if published is None:
+        return Decision(
+            step=Step.KEEP,
+            reason="not every webhook configuration holds the next ca",
+            look_again=min(case.now + case.overlap / 6, forced),
+        )
+    return Decision(
+        step=Step.KEEP,
+        reason=f"the next ca is published, and used {format_duration(case.overlap)} later",
+        look_again=min(case.now + case.overlap - published, forced),
+    )
+
+
+def _tidy(case: _Case) -> Decision | None:
+    old = case.held.old_ca
+    if old is None or case.now < case.drop_due(old):
+        return None
+    return Decision(step=Step.DROP_OLD_CA, reason="nobody serves by the old ca any more")
+
+
+def _rest(case: _Case) -> Decision:
+    old = case.held.old_ca
+    times = [case.due] if old is None else [case.due, case.drop_due(old)]
+    reason = f"the certificate is good until {format_rfc3339(case.end)}"
+    return Decision(step=Step.KEEP, reason=reason, look_again=min(times))
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """Tell whether a name in a certificate covers `name`; `*` stands for one whole label."""
+    pattern, name = pattern.lower(), name.lower()
+    if pattern.startswith("*."):
+        return pattern[1:] == name[name.find(".") :]
+    return pattern == name

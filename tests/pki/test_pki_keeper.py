@@ -1,0 +1,377 @@
+"""The certificate of a process in step with its Secret: TLS-10..14, W-11, SEED-096, LI-13."""
+
+import asyncio
+import base64
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from rollout_operator.model.errors import (
+    ApiError,
+    Conflict,
+    Denied,
+    Refused,
+    TooManyRequests,
+    Unreachable,
+)
+from tests.fakes_clock import EPOCH
+from tests.pki.certificates import PKCS8, WANTED, YEAR, Legacy, load, verify
+from tests.pki.fake_secrets import FakeSecrets
+from tests.pki.keeper_rig import MINUTE, Rig, logged
+
+DAY = timedelta(days=1)
+Data = dict[str, bytes]
+
+
+def assert_sound(rig: Rig) -> None:
+    """What is served is what is stored, and verifies under the published bundle."""
+    data = rig.secrets.data
+    assert rig.served == load(data["cert"]).public_bytes(serialization.Encoding.DER)
+    verify(data["cert"], rig.keeper.ca_bundle, rig.clock.now())
+
+
+async def test_a_missing_secret_is_made() -> None:
+    """TLS-10: keys `ca`, `cert`, `key` for every version; ours also keeps the key of the CA."""
+    rig = Rig(FakeSecrets())
+
+    await rig.start()
+
+    assert rig.secrets.calls == ["get", "create", "get"]
+    assert set(rig.secrets.data) == {"ca", "cert", "key", "ca-key"}
+    assert rig.secrets.body is not None
+    assert "type" not in rig.secrets.body
+    assert rig.bundles == [rig.secrets.data["ca"]]
+    assert rig.expiry == {"ca": EPOCH + 5 * YEAR, "leaf": EPOCH + YEAR}
+    assert_sound(rig)
+    verify(rig.secrets.data["cert"], rig.keeper.ca_bundle, EPOCH, lax=False)
+
+
+async def test_a_second_start_writes_nothing() -> None:
+    """SEED-096: the certificate is reused."""
+    first = Rig(FakeSecrets())
+    await first.start()
+    before = first.secrets.data
+
+    second = Rig(first.secrets)
+    await second.start()
+
+    assert second.secrets.data == before
+    assert second.secrets.writes == 1
+    assert second.served == first.served
+
+
+@pytest.mark.parametrize(
+    "legacy",
+    [
+        pytest.param(Legacy(), id="RSA in PKCS1, as upstream writes it"),
+        pytest.param(Legacy(format=PKCS8), id="RSA in PKCS8"),
+        pytest.param(Legacy(names=["*.prod.svc"]), id="a wildcard"),
+        pytest.param(Legacy(key=ec.generate_private_key(ec.SECP384R1())), id="EC in SEC1"),
+    ],
+)
+async def test_foreign_secrets_are_reused(legacy: Legacy) -> None:
+    """SEED-096, DEP-17: moving from upstream to ours does not touch the Secret."""
+    secrets = FakeSecrets()
+    secrets.put(legacy.data())
+    rig = Rig(secrets)
+
+    async with rig.running():
+        await rig.clock.advance(DAY / 24)
+
+    assert secrets.writes == 0
+    assert rig.keeper.ca_bundle == secrets.data["ca"]
+    assert_sound(rig)
+
+
+def without(name: str) -> Callable[[Data], Data]:
+    return lambda data: {key: value for key, value in data.items() if key != name}
+
+
+def but(**parts: bytes) -> Callable[[Data], Data]:
+    return lambda data: {**data, **parts}
+
+
+ENCRYPTED = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+    serialization.Encoding.PEM, PKCS8, serialization.BestAvailableEncryption(b"secret")
+)
+OTHER = Legacy().data()
+WEAK = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+
+SPOILT = [
+    pytest.param(without("key"), id="key missing"),
+    pytest.param(without("cert"), id="cert missing"),
+    pytest.param(without("ca"), id="ca missing"),
+    pytest.param(lambda data: {}, id="empty data"),
+    pytest.param(but(cert=b"", key=b""), id="empty values"),
+    pytest.param(but(cert=b"garbage \xff\x00"), id="garbage instead of PEM"),
+    pytest.param(
+        but(key=Legacy(key=ec.generate_private_key(ec.SECP256R1())).data()["key"]),
+        id="key of another certificate",
+    ),
+    pytest.param(but(ca=OTHER["ca"]), id="leaf not signed by ca"),
+    pytest.param(lambda data: {**data, "key": data["key"][:200]}, id="truncated key"),
+    pytest.param(lambda data: {**data, "cert": data["cert"][:400]}, id="truncated cert"),
+    pytest.param(but(key=ENCRYPTED), id="encrypted key"),
+    pytest.param(lambda _: Legacy(is_ca=False).data(), id="ca is no CA"),
+    pytest.param(lambda _: Legacy(start=EPOCH - YEAR).data(), id="SEED-101 expired"),
+    pytest.param(lambda _: Legacy(start=EPOCH - DAY, ca_life=DAY).data(), id="expired CA"),
+    pytest.param(lambda _: Legacy(start=EPOCH + DAY).data(), id="not valid yet"),
+    pytest.param(lambda _: Legacy(names=["other.prod.svc"]).data(), id="W-11 another name"),
+    pytest.param(lambda _: Legacy(key=WEAK).data(), id="a key that TLS refuses"),
+    pytest.param(lambda _: Legacy(usage=ExtendedKeyUsageOID.CLIENT_AUTH).data(), id="for clients"),
+]
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+async def test_a_broken_secret_is_replaced_at_start(spoil: Callable[[Data], Data]) -> None:
+    """TLS-11, TLS-12, W-11: nobody has to delete the Secret."""
+    secrets = FakeSecrets()
+    secrets.put({"mine": b"kept", **spoil(Legacy().data())}, labels={"a": "b"})
+    rig = Rig(secrets)
+
+    await rig.start()
+
+    assert secrets.writes == 1
+    assert secrets.data["mine"] == b"kept"
+    assert secrets.body is not None
+    assert secrets.body["metadata"] == {
+        "name": "certificate",
+        "namespace": "prod",
+        "uid": "u-1",
+        "labels": {"a": "b"},
+        "resourceVersion": "2",
+    }
+    assert_sound(rig)
+
+
+@pytest.mark.parametrize("data", [None, ["a"], {"cert": "%%%"}, {"cert": 7}, {"key": None}])
+async def test_data_that_is_no_data_is_replaced(data: object) -> None:
+    """LI-13: not base64, not an object, of the wrong type."""
+    secrets = FakeSecrets()
+    secrets.put_raw(data)
+    rig = Rig(secrets)
+
+    await rig.start()
+
+    assert_sound(rig)
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+async def test_a_secret_spoilt_at_run_time_is_restored(spoil: Callable[[Data], Data]) -> None:
+    """LI-13: within a minute, and what callers trust stays as it was."""
+    async with Rig(FakeSecrets()).running() as rig:
+        before, served = rig.secrets.data, rig.served
+        rig.secrets.put(spoil(before))
+
+        await rig.clock.advance(MINUTE)
+
+        assert rig.secrets.data == before
+        assert rig.served == served
+        assert len(rig.bundles) == 1
+
+
+async def test_a_deleted_secret_is_restored() -> None:
+    async with Rig(FakeSecrets()).running() as rig:
+        before = rig.secrets.data
+        rig.secrets.body = None
+
+        await rig.clock.advance(MINUTE)
+
+        assert rig.secrets.data == before
+
+
+async def test_a_good_secret_of_somebody_else_is_taken_over() -> None:
+    """A person, or a backup, put another certificate there: it is served and published."""
+    async with Rig(FakeSecrets()).running() as rig:
+        rig.secrets.put(OTHER)
+
+        await rig.clock.advance(MINUTE)
+
+        assert rig.secrets.data == OTHER
+        assert rig.keeper.ca_bundle == OTHER["ca"]
+        assert_sound(rig)
+
+
+async def test_another_name_under_our_ca_is_a_new_leaf_only() -> None:
+    """W-11: after a change of the DNS name flag, callers trust what they trusted."""
+    secrets = FakeSecrets()
+    await Rig(secrets, wanted=replace(WANTED, names=("other.svc",))).start()
+    before = secrets.data
+
+    rig = Rig(secrets)
+    await rig.start()
+
+    assert secrets.data["ca"] == before["ca"]
+    assert secrets.data["cert"] != before["cert"]
+    assert_sound(rig)
+
+
+async def test_a_foreign_ca_stays_trusted_after_a_change_of_name() -> None:
+    """SI-19: a replica that ends only now still serves under it."""
+    secrets = FakeSecrets()
+    foreign = Legacy(names=["other.prod.svc"]).data()
+    secrets.put(foreign)
+    rig = Rig(secrets)
+
+    await rig.start()
+
+    verify(foreign["cert"], rig.keeper.ca_bundle, EPOCH, host="other.prod.svc")
+    assert_sound(rig)
+
+
+@pytest.mark.parametrize("verb", ["create", "update"])
+async def test_two_starters_serve_the_same(verb: str) -> None:
+    """TLS-13, TLS-14: who loses the race for the Secret uses what the winner wrote."""
+    secrets = FakeSecrets()
+    if verb == "update":
+        secrets.put({})
+    meeting = asyncio.Barrier(2)
+
+    async def meet(called: str) -> None:
+        if called == verb and not meeting.broken:
+            await meeting.wait()
+
+    secrets.pause = meet
+    one, two = Rig(secrets), Rig(secrets)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(one.start())
+        tasks.create_task(two.start())
+
+    assert secrets.calls.count(verb) == 2
+    assert one.served == two.served
+    assert one.keeper.ca_bundle == two.keeper.ca_bundle
+    assert_sound(one)
+
+
+async def test_a_write_without_answer_is_read_back() -> None:
+    """SI-18: committed or not, nothing is made twice."""
+    secrets = FakeSecrets()
+    secrets.lose_answers = 1
+    rig = Rig(secrets)
+
+    await rig.start()
+
+    assert secrets.calls == ["get", "create", "get"]
+    assert_sound(rig)
+
+
+async def test_somebody_who_always_writes_first_is_an_error() -> None:
+    secrets = FakeSecrets()
+    secrets.put({})
+
+    async def interfere(verb: str) -> None:
+        if verb == "update":
+            secrets.put({})
+
+    secrets.pause = interfere
+
+    with pytest.raises(Conflict, match="secret prod/certificate: somebody else keeps writing it"):
+        await Rig(secrets).keeper.look()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unreachable("connection refused"),
+        Denied("cannot get secret", status=403),
+        TooManyRequests("slow down"),
+    ],
+)
+async def test_a_start_without_answers_ends_with_a_reason(error: ApiError) -> None:
+    """TLS-11: other errors than not-found end the start, after a minute of trying."""
+    rig = Rig(FakeSecrets())
+    rig.secrets.fail = error
+
+    async with asyncio.TaskGroup() as tasks:
+        start = tasks.create_task(caught(rig))
+        await rig.clock.advance(MINUTE)
+
+    assert start.result() == f"secret prod/certificate: no certificate to serve: {error}"
+    assert 3 < len(rig.secrets.calls) < 20
+
+
+async def caught(rig: Rig) -> str:
+    with pytest.raises(ApiError) as raised:
+        await rig.start()
+    return str(raised.value)
+
+
+async def test_a_start_gets_over_a_short_failure() -> None:
+    rig = Rig(FakeSecrets())
+    rig.secrets.fail = Unreachable("connection refused")
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(rig.start())
+        await rig.clock.advance(MINUTE / 10)
+        rig.secrets.fail = None
+        await rig.clock.advance(MINUTE / 3)
+
+    assert_sound(rig)
+
+
+async def test_a_good_secret_is_served_even_where_it_cannot_be_written() -> None:
+    """A foreign Secret that is due, and a role without update: serve first, complain then."""
+    secrets = FakeSecrets()
+    secrets.put(Legacy(start=EPOCH - 300 * DAY).data())
+    secrets.fail_writes = Denied("cannot update secret", status=403)
+    rig = Rig(secrets)
+
+    with logged() as lines:
+        await rig.start()
+
+    assert_sound(rig)
+    assert any("cannot update secret" in line for line in lines)
+
+
+async def test_failures_never_end_the_keeper() -> None:
+    """LI-13: the API is away for an hour, then the spoilt Secret is healed within a minute."""
+    async with Rig(FakeSecrets()).running() as rig:
+        before = rig.secrets.data
+        rig.secrets.put({})
+        for error in (Unreachable("no"), Refused("quota"), Denied("role"), Conflict("late")):
+            rig.secrets.fail = error
+            await rig.clock.advance(15 * MINUTE)
+        rig.secrets.fail = None
+
+        await rig.clock.advance(MINUTE)
+
+        assert rig.secrets.data == before
+
+
+async def test_a_decision_is_told_once() -> None:
+    """A Secret that cannot be repaired does not fill the log with the same reason."""
+    with logged() as lines:
+        async with Rig(FakeSecrets()).running() as rig:
+            rig.secrets.fail_writes = Denied("role")
+            rig.secrets.put({})
+            await rig.clock.advance(60 * MINUTE)
+
+    assert len([line for line in lines if 'reason="cert: missing"' in line]) == 1
+
+
+async def test_no_key_is_ever_told() -> None:
+    """SEC-14: no log line, no text of any part, no error holds key material."""
+    secrets = FakeSecrets()
+    keys: set[bytes] = set()
+    with logged() as lines, suppress(ApiError):
+        for spoil in ("ca", "cert", "key", "ca-key"):
+            rig = Rig(secrets)
+            await rig.start()
+            keys |= {secrets.data["key"], secrets.data["ca-key"]}
+            secrets.put({**secrets.data, spoil: secrets.data["key"]})
+            lines.append(f"{vars(rig.keeper)} {vars(rig.serving)} {rig.keeper!r}")
+
+    text = "".join(lines)
+    assert len(keys) > 4
+    assert "PRIVATE" not in text
+    for key in keys:
+        body = key.splitlines()[1]
+        assert body.decode() not in text
+        assert base64.b64encode(key).decode()[40:80] not in text

@@ -1,0 +1,248 @@
+"""Certificates over years, with a clock that jumps: SI-19, SEED-101, SEED-109, LI-13."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.model.errors import Unreachable
+from rollout_operator.pki.facts import assess_material
+from rollout_operator.pki.keeper import LOOK_EVERY
+from rollout_operator.pki.material import Material
+from rollout_operator.planning.certificate import OVERLAP, Held
+from tests.fakes_clock import EPOCH, FakeClock
+from tests.pki.certificates import WANTED, YEAR, Legacy, load, verify
+from tests.pki.fake_secrets import FakeSecrets
+from tests.pki.keeper_rig import MINUTE, Rig, background
+
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+TICK = timedelta(seconds=5)
+OUTAGE = timedelta(seconds=17)
+# What an API server may still use after it was replaced.
+MEMORY = timedelta(seconds=60)
+
+
+class Flaky(FakeSecrets):
+    """The same Secret for a replica that reaches no API server for half of the time."""
+
+    def __init__(self, secrets: FakeSecrets, clock: FakeClock) -> None:
+        super().__init__()
+        self._secrets = secrets
+        self._clock = clock
+
+    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
+        if self._clock.elapsed() // OUTAGE % 2:
+            raise Unreachable("connection refused")
+        return await self._secrets.fetch(resource, namespace, name)
+
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
+        return await self._secrets.create(resource, namespace, body)
+
+    async def replace(
+        self, resource: Resource, namespace: str, name: str, body: JsonObject
+    ) -> bytes:
+        return await self._secrets.replace(resource, namespace, name, body)
+
+
+class World:
+    """Replicas over one Secret and one webhook configuration, which each keeps to its own bundle.
+
+    All but the first learn late what the Secret holds. Where their bundles differ, they overwrite
+    each other at each tick, one time this one last, one time that one.
+    """
+
+    def __init__(self, *, life: timedelta, ca_life: timedelta, replicas: int) -> None:
+        self.clock = FakeClock()
+        self.secrets = FakeSecrets()
+        self.published = b""
+        self.publishes = True
+        self.bundles: dict[bytes, datetime] = {}
+        """When each was published last."""
+        wanted = replace(WANTED, expiration=life, ca_life=ca_life)
+        late = [Flaky(self.secrets, self.clock) for _ in range(replicas - 1)]
+        self.rigs = [
+            Rig(secrets, self.clock, wanted, holds=lambda bundle: self.published == bundle)
+            for secrets in [self.secrets, *late]
+        ]
+        self.leaves: set[x509.Certificate] = set()
+        self._checked: set[tuple[x509.Certificate, bytes]] = set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["World"]:
+        async with AsyncExitStack() as stack:
+            for rig in self.rigs:
+                await rig.start()
+                await stack.enter_async_context(background(rig.keeper))
+            self.publish()
+            yield self
+
+    def publish(self) -> None:
+        """Let every replica put its bundle into the configuration."""
+        if not self.publishes:
+            return
+        self.rigs.reverse()
+        for rig in self.rigs:
+            if self.published != rig.keeper.ca_bundle:
+                self.published = rig.keeper.ca_bundle
+                self.bundles[self.published] = self.clock.now()
+        self.bundles[self.published] = self.clock.now()
+
+    async def pass_time(self, span: timedelta) -> None:
+        """Let time pass; at each tick, every client accepts what every replica serves."""
+        end = self.clock.now() + span
+        while self.clock.now() < end:
+            await self.clock.advance(TICK)
+            self.check()
+            self.publish()
+
+    def check(self) -> None:
+        now = self.clock.now()
+        for rig in self.rigs:
+            leaf = x509.load_der_x509_certificate(rig.served)
+            self.leaves.add(leaf)
+            assert leaf.not_valid_before_utc <= now < leaf.not_valid_after_utc
+            for bundle, last in self.bundles.items():
+                if now - last <= MEMORY and (leaf, bundle) not in self._checked:
+                    verify(leaf.public_bytes(Encoding.PEM), bundle, now, lax=False)
+                    self._checked.add((leaf, bundle))
+
+    @property
+    def cas(self) -> int:
+        """Return how many CAs have signed what was served."""
+        return len({leaf.issuer for leaf in self.leaves})
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+async def test_twenty_rotations_under_the_eyes_of_every_client(replicas: int) -> None:
+    """SI-19: a client with any bundle of the last minute accepts what is served at any instant.
+
+    A leaf lasts an hour and a CA for about two leaves; the replicas overwrite each other's bundles
+    for as long as one has not seen the Secret that the other wrote.
+    """
+    world = World(life=HOUR, ca_life=2.2 * HOUR, replicas=replicas)
+
+    async with world.running():
+        await world.pass_time(14 * HOUR)
+
+    assert len(world.leaves) > 20
+    assert 8 <= world.cas <= 12
+    assert len(world.bundles) > 2 * world.cas - 2
+    assert world.secrets.writes < 4 * len(world.leaves) * replicas
+
+
+def test_the_overlap_covers_a_replica_that_learns_of_it_late() -> None:
+    """SI-19: its last bundle without the next CA comes a look after the first one with it."""
+    assert OVERLAP > MEMORY + LOOK_EVERY
+
+
+async def test_bundles_that_nobody_publishes_end_the_wait_in_time() -> None:
+    """LI-13: the next CA is used at an eighth of the life at the latest, and served in time."""
+    world = World(life=HOUR, ca_life=HOUR, replicas=1)
+
+    async with world.running():
+        world.publishes = False
+        await world.pass_time(50 * MINUTE)
+        assert world.cas == 1
+        await world.clock.advance(5 * MINUTE)
+
+    world.bundles.clear()
+    world.check()
+    assert world.cas == 2
+
+
+async def test_a_rotation_waits_for_a_bundle_that_is_late() -> None:
+    """SI-19: the overlap counts from the moment at which every configuration holds both CAs."""
+    world = World(life=HOUR, ca_life=HOUR, replicas=1)
+
+    async with world.running():
+        world.publishes = False
+        await world.pass_time(45 * MINUTE)
+        world.publishes = True
+        await world.pass_time(1 * MINUTE)
+        assert world.cas == 1
+        await world.pass_time(1 * MINUTE)
+        assert world.cas == 2
+
+
+async def test_five_years_with_defaults() -> None:
+    """SEED-109, SEED-101: leaves of a year, a look a day; then a new CA."""
+    secrets = FakeSecrets()
+    rig = Rig(secrets)
+    await rig.start()
+    issued = [rig.served]
+    for _ in range(5 * 365):
+        rig.clock.jump(DAY)
+        await rig.keeper.look()
+        if rig.served != issued[-1]:
+            issued.append(rig.served)
+        verify(secrets.data["cert"], rig.bundles[0], rig.clock.now(), lax=False)
+        if len(rig.bundles) > 1:
+            break
+
+    assert len(issued) == 7
+    assert rig.clock.now() - EPOCH > 4 * YEAR
+    assert load(rig.keeper.ca_bundle).public_bytes(Encoding.PEM) == secrets.data["next-ca"]
+
+
+async def test_a_foreign_secret_is_renewed_with_overlap() -> None:
+    """DEP-17, W-11: upstream's CA cannot sign any more; ours is trusted first, and used later."""
+    secrets = FakeSecrets()
+    foreign = Legacy().data()
+    secrets.put(foreign)
+    rig = Rig(secrets)
+    await rig.start()
+    rig.clock.jump(245 * DAY)
+
+    async with background(rig.keeper):
+        await rig.clock.advance(MINUTE)
+        assert secrets.data["cert"] == foreign["cert"]
+        assert x509.load_pem_x509_certificates(rig.keeper.ca_bundle) == [
+            load(secrets.data["next-ca"]),
+            load(foreign["ca"]),
+        ]
+        await rig.clock.advance(2 * MINUTE)
+        verify(secrets.data["cert"], rig.bundles[-1], rig.clock.now(), lax=False)
+        verify(foreign["cert"], rig.bundles[-1], rig.clock.now())
+        assert len(rig.bundles) == 2
+        await rig.clock.advance(25 * HOUR)
+
+    assert set(secrets.data) == {"ca", "cert", "key", "ca-key"}
+    assert rig.keeper.ca_bundle == secrets.data["ca"] != foreign["ca"]
+
+
+async def test_an_expired_secret_at_start_and_at_run_time() -> None:
+    """SEED-101: a clock past the end; a new certificate is served and given to be injected."""
+    secrets = FakeSecrets()
+    secrets.put(Legacy(start=EPOCH - 2 * YEAR).data())
+    rig = Rig(secrets)
+    await rig.start()
+    first = rig.served
+
+    rig.clock.jump(20 * YEAR)  # the machine slept
+    await rig.keeper.look()
+
+    assert rig.served != first
+    verify(secrets.data["cert"], rig.bundles[-1], rig.clock.now(), lax=False)
+    assert rig.expiry["leaf"] == rig.clock.now() + YEAR
+
+
+async def test_what_another_version_wrote_over_ours_is_used() -> None:
+    """TLS-10: back to upstream, which keeps keys that it does not know, and to ours again."""
+    secrets = FakeSecrets()
+    await Rig(secrets).start()
+    secrets.put({**secrets.data, **Legacy().data()})
+    rig = Rig(secrets)
+
+    await rig.start()
+
+    facts = assess_material(Material(**{k.replace("-", "_"): v for k, v in secrets.data.items()}))
+    assert isinstance(facts, Held)
+    assert not facts.may_sign
+    assert secrets.writes == 1
+    assert rig.keeper.ca_bundle == secrets.data["ca"]

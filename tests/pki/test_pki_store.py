@@ -1,0 +1,111 @@
+"""The Secret as it is read and written: TLS-10, TLS-14, SEC-14."""
+
+import pytest
+
+from rollout_operator.kube.api import Resource
+from rollout_operator.model.errors import Conflict, NotFound, Unreachable
+from rollout_operator.pki.material import Material
+from rollout_operator.pki.store import SecretStore
+from tests.pki.fake_secrets import NAME, NAMESPACE, FakeSecrets
+
+FULL = Material(
+    cert=b"1", key=b"2", ca=b"3", ca_key=b"4", next_ca=b"5", next_ca_key=b"6", old_ca=b"7"
+)
+
+
+def store_of(secrets: FakeSecrets) -> SecretStore:
+    return SecretStore(secrets, namespace=NAMESPACE, name=NAME)
+
+
+async def test_what_is_written_is_read() -> None:
+    """TLS-10: the keys of the data, ours beside those of every version."""
+    secrets = FakeSecrets()
+    store = store_of(secrets)
+
+    await store.write(await store.fetch(), FULL)
+
+    assert (await store.fetch()).material == FULL
+    assert secrets.data == {
+        "ca": b"3",
+        "cert": b"1",
+        "key": b"2",
+        "ca-key": b"4",
+        "next-ca": b"5",
+        "next-ca-key": b"6",
+        "old-ca": b"7",
+    }
+
+
+async def test_a_replaced_secret_keeps_what_is_not_ours() -> None:
+    secrets = FakeSecrets()
+    secrets.put({"old-ca": b"gone", "tls.crt": b"kept"}, labels={"a": "b"}, annotations={"c": "d"})
+    assert secrets.body is not None
+    secrets.body["type"] = "example.org/any"
+    store = store_of(secrets)
+
+    await store.write(await store.fetch(), Material(ca=b"1", cert=b"2", key=b"3"))
+
+    assert secrets.data == {"ca": b"1", "cert": b"2", "key": b"3", "tls.crt": b"kept"}
+    assert secrets.body["type"] == "example.org/any"
+    assert secrets.body["metadata"] == {
+        "name": NAME,
+        "namespace": NAMESPACE,
+        "uid": "u-1",
+        "resourceVersion": "2",
+        "labels": {"a": "b"},
+        "annotations": {"c": "d"},
+    }
+
+
+async def test_a_lost_race_is_told() -> None:
+    """TLS-14: never over what somebody else has written since it was read."""
+    secrets = FakeSecrets()
+    store = store_of(secrets)
+    before = await store.fetch()
+    assert before.problem == "there is no secret"
+    secrets.put({"ca": b"theirs"})
+
+    with pytest.raises(Conflict):
+        await store.write(before, FULL)
+    before = await store.fetch()
+    secrets.put({"ca": b"theirs again"})
+    with pytest.raises(Conflict):
+        await store.write(before, FULL)
+    secrets.body = None
+    with pytest.raises(NotFound):
+        await store.write(before, FULL)
+
+
+class Garbage(FakeSecrets):
+    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
+        return b'["private"]'
+
+
+async def test_an_answer_that_is_no_secret_is_no_answer() -> None:
+    with pytest.raises(Unreachable, match="cannot read secret prod/certificate") as raised:
+        await store_of(Garbage()).fetch()
+
+    assert "private" not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+@pytest.mark.parametrize("text", ["%%%", "YQ", "YQ==\nYQ==", "ä"])
+async def test_a_value_that_is_not_base64_is_named_and_not_shown(text: str) -> None:
+    """SEC-14."""
+    secrets = FakeSecrets()
+    secrets.put_raw({"key": text})
+
+    stored = await store_of(secrets).fetch()
+
+    assert stored.problem == "data.key: not base64"
+    assert stored.material == Material()
+
+
+async def test_no_text_of_what_was_read_shows_a_key() -> None:
+    """SEC-14."""
+    secrets = FakeSecrets()
+    secrets.put({"key": b"PRIVATE", "ca-key": b"PRIVATE"})
+    stored = await store_of(secrets).fetch()
+
+    assert "PRIVATE" not in repr(stored)
+    assert "UFJJVkFURQ" not in repr(stored)
