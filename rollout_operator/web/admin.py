@@ -5,15 +5,11 @@ not see. It is started first and stopped last, so that probes and scrapes always
 """
 
 import asyncio
-import errno
-import os
-import socket
 from datetime import timedelta
 from typing import Final
 
 from aiohttp import hdrs, web
 
-from rollout_operator.model.errors import ConfigError
 from rollout_operator.telemetry.board import Board
 from rollout_operator.telemetry.exposition import CONTENT_TYPE
 from rollout_operator.telemetry.health import Health
@@ -21,11 +17,11 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.cluster import ClusterRules, validate_cluster
 from rollout_operator.web.connection import WRITE_LIMIT, Connection, note_request
 from rollout_operator.web.measure import measure
+from rollout_operator.web.sockets import bind
 from rollout_operator.web.status import one_line, render_status
 
 # As many connections may wait for being accepted; the operating system's own limit comes first.
 BACKLOG: Final = 128
-MAX_PORT: Final = 65535
 # Nobody sends a body here.
 MAX_BODY: Final = 1024
 # Answers are made from memory: one that takes longer waits for a client.
@@ -73,7 +69,9 @@ class AdminServer:
         server = self._runner.server
         assert server is not None, "set up just now"
         self._listener = await asyncio.get_running_loop().create_server(
-            lambda: Connection(server), sock=_bind(self._wanted_port), backlog=BACKLOG
+            lambda: Connection(server),
+            sock=bind(self._wanted_port, flag="-server.port"),
+            backlog=BACKLOG,
         )
 
     async def stop(self) -> None:
@@ -135,18 +133,3 @@ async def _add_headers(request: web.Request, response: web.StreamResponse) -> No
 def _answer_health(fine: str, complaints: tuple[str, ...]) -> web.Response:
     lines = [one_line(complaint) for complaint in complaints] or [fine]
     return web.Response(status=500 if complaints else 200, text="\n".join([*lines, ""]))
-
-
-def _bind(port: int) -> socket.socket:
-    """Return a socket on all addresses of both families, of IPv4 alone where IPv6 is off."""
-    if not 0 <= port <= MAX_PORT:
-        raise ConfigError(f"-server.port: {port} is not within 0 and {MAX_PORT}")
-    try:
-        if socket.has_dualstack_ipv6():
-            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-        return socket.create_server(("", port))
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise ConfigError(f"-server.port: port {port} is in use") from error
-        cause = os.strerror(error.errno or 0).lower()
-        raise ConfigError(f"-server.port: cannot listen on port {port}: {cause}") from error

@@ -55,20 +55,21 @@ class ClusterRules:
 
 def validate_cluster(rules: ClusterRules, metrics: Metrics) -> Middleware:
     """Return the middleware that checks the header. Raises ConfigError for a bad pattern."""
-    check = _Check(rules, metrics)
+    check = ClusterCheck(rules, metrics)
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        rejection = check.assess(request) if rules.enabled else None
+        rejection = check.assess(request, get_route(request)) if rules.enabled else None
         return await handler(request) if rejection is None else rejection
 
     return middleware
 
 
-class _Check:
+class ClusterCheck:
     """Rules made ready, and the labels seen so far."""
 
     def __init__(self, rules: ClusterRules, metrics: Metrics) -> None:
+        """Compile the patterns. Raises ConfigError for a bad one."""
         self._rules = rules
         self._counter = metrics.server_invalid_cluster
         paths = rules.excluded_paths or ADMISSION_PATHS
@@ -76,13 +77,15 @@ class _Check:
         self._agents = tuple(_compile(pattern) for pattern in rules.excluded_user_agents)
         self._labels: set[str] = set()
 
-    def assess(self, request: web.Request) -> web.Response | None:
-        """Return the answer that turns the request away, None to let it pass."""
+    def assess(self, request: web.BaseRequest, route: str) -> web.Response | None:
+        """Return the answer that turns the request away, None to let it pass.
+
+        The rules are taken as enabled: whoever calls has looked.
+        """
         values = request.headers.getall(CLUSTER_HEADER, [])
         if values == [self._rules.namespace] or self._is_exempt(request):
             return None
         label = clean_header(", ".join(values))
-        route = get_route(request)
         error = self._word(label)
         shown = self._bound(label)
         self._counter.labels("http", route, self._rules.namespace, shown).inc()
@@ -92,7 +95,7 @@ class _Check:
         )  # fmt: skip
         return None if self._rules.soft else _reject(error, route)
 
-    def _is_exempt(self, request: web.Request) -> bool:
+    def _is_exempt(self, request: web.BaseRequest) -> bool:
         path = request.path
         if path == _ROOT or any(fragment in path for fragment in self._fragments):
             return True

@@ -21,6 +21,8 @@ WRITE_LIMIT: Final = timedelta(seconds=10)
 LINE_LIMIT: Final = 8190
 # After an answer that did not read the body, the rest of the body is read for this long.
 LINGER_LIMIT: Final = timedelta(seconds=1)
+# Twice as much of a body is held while nobody reads it.
+BUFFER: Final = 1 << 15
 
 
 class Connection(web.RequestHandler):
@@ -39,6 +41,7 @@ class Connection(web.RequestHandler):
             max_line_size=LINE_LIMIT,
             max_field_size=LINE_LIMIT,
             auto_decompress=False,
+            read_bufsize=BUFFER,
         )
         self._read_limit = read_limit
         self._silence: asyncio.TimerHandle | None = None
@@ -51,6 +54,17 @@ class Connection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         self.note_request()
         super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what is no HTTP, without aiohttp's text: that quotes what was sent, bodies too."""
+        brief = "malformed request\n" if isinstance(exc, HttpProcessingError) else message
+        return super().handle_error(request, status, exc, brief)
 
     def note_request(self) -> None:
         """Take note that a whole request head has come."""

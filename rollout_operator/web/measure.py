@@ -6,18 +6,12 @@ client that does not read is cut off after a time limit.
 
 import asyncio
 from datetime import timedelta
-from typing import Final
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.routes import get_route
-
-# Anyone may send any word as method; a label must have few values.
-_METHODS: Final = frozenset(
-    {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}
-)
+from rollout_operator.web.routes import get_route, name_method, name_websocket
 
 
 def measure(metrics: Metrics, *, write_limit: timedelta) -> Middleware:
@@ -28,7 +22,7 @@ def measure(metrics: Metrics, *, write_limit: timedelta) -> Middleware:
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        method = request.method if request.method in _METHODS else "other"
+        method = name_method(request)
         route = get_route(request)
         loop = asyncio.get_running_loop()
         begin = loop.time()
@@ -44,7 +38,7 @@ def measure(metrics: Metrics, *, write_limit: timedelta) -> Middleware:
             metrics.http_inflight.labels(method, route).dec()
             metrics.http_request_bytes.labels(method, route).observe(request.content.total_bytes)
             metrics.http_request_duration.labels(
-                method, route, str(status), _is_websocket(request)
+                method, route, str(status), name_websocket(request)
             ).observe(loop.time() - begin)
 
     return middleware
@@ -79,7 +73,3 @@ async def _send(request: web.Request, response: web.StreamResponse, limit: timed
 
 def _size(request: web.Request, response: web.StreamResponse) -> int:
     return 0 if request.method == hdrs.METH_HEAD else response.content_length or 0
-
-
-def _is_websocket(request: web.Request) -> str:
-    return "true" if request.headers.get(hdrs.UPGRADE, "").lower() == "websocket" else "false"

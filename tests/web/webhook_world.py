@@ -1,0 +1,274 @@
+"""A webhook server on a free port, the hooks behind it, and clients that speak TLS by hand."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from rollout_operator.aio.clock import Clock, LoopClock
+from rollout_operator.model.outcome import Code, Reason, Verdict
+from rollout_operator.model.review import Review
+from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.web.cluster import ClusterRules
+from rollout_operator.web.listener import Limits
+from rollout_operator.web.webhooks import Options, WebhookServer
+from tests.world.pki import make_pki
+
+PATH: Final = "/admission/no-downscale"
+FINE: Final = Verdict(is_allowed=True, reason=Reason(code=Code.NOT_A_DOWNSCALE, text=""))
+ALLOWED: Final = (
+    b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1",'
+    b'"response":{"uid":"u-1","allowed":true}}'
+)
+Json = dict[str, Any]
+MILLISECOND: Final = timedelta(milliseconds=1)
+LONG: Final = timedelta(hours=1)
+
+
+def review_tree(**request: object) -> Json:
+    """Return an AdmissionReview of a StatefulSet from 3 to 2 replicas."""
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "u-1",
+            "operation": "UPDATE",
+            "resource": {"group": "apps", "version": "v1", "resource": "statefulsets"},
+            "namespace": "prod",
+            "name": "zone-a",
+            "dryRun": False,
+            "object": set_tree(2),
+            "oldObject": set_tree(3),
+            **request,
+        },
+    }
+
+
+def set_tree(replicas: object, **more: object) -> Json:
+    """Return a StatefulSet; `more` is added to its metadata."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "zone-a", "uid": "s-1", "resourceVersion": "7", **more},
+        "spec": {"replicas": replicas, "serviceName": "store"},
+    }
+
+
+def body_of(**request: object) -> bytes:
+    """Return the review as bytes."""
+    return json.dumps(review_tree(**request)).encode()
+
+
+def post(body: bytes, *lines: str, path: str = PATH, length: int | None = None) -> bytes:
+    """Return a whole request; `lines` are more headers."""
+    head = [
+        f"POST {path} HTTP/1.1",
+        "Host: operator",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body) if length is None else length}",
+        *lines,
+    ]
+    return "\r\n".join([*head, "", ""]).encode() + body
+
+
+@cache
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return the context of a server, and that of its clients: a new pair after `cache_clear`."""
+    with TemporaryDirectory() as folder:
+        pki = make_pki(Path(folder))
+        server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        server.load_cert_chain(pki.cert, pki.key)
+        client = ssl.create_default_context(cafile=str(pki.ca))
+    return server, client
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Line:
+    """One TLS connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def ask(self, request: bytes) -> Answer:
+        """Send bytes and read one answer."""
+        self.writer.write(request)
+        return await self.read()
+
+    async def read(self) -> Answer:
+        """Read one answer."""
+        async with asyncio.timeout(20):
+            head, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+            pairs = (line.partition(": ") for line in lines if line)
+            headers = {name.lower(): value for name, _, value in pairs}
+            body = await self.reader.readexactly(int(headers.get("content-length", "0")))
+        return Answer(int(head.split(" ")[1]), headers, body)
+
+    async def rest(self) -> bytes:
+        """Read until the end of the connection, in order or not."""
+        parts = []
+        async with asyncio.timeout(20):
+            try:
+                while part := await self.reader.read(1 << 16):
+                    parts.append(part)
+            except (ConnectionError, ssl.SSLError):
+                pass
+        return b"".join(parts)
+
+    async def close(self) -> None:
+        self.writer.transport.abort()
+        try:
+            await self.writer.wait_closed()
+        except (OSError, asyncio.IncompleteReadError):
+            return
+
+
+Answering = Callable[[Review, timedelta], Awaitable[Verdict]]
+
+
+@dataclass
+class ScriptedHook:
+    """Notes what it is asked, and answers what the test says."""
+
+    verdict: Verdict = FINE
+    act: Answering | None = None
+    asked: list[Review] = field(default_factory=list)
+    until: list[timedelta] = field(default_factory=list)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def review(self, review: Review, until: timedelta) -> Verdict:
+        self.asked.append(review)
+        self.until.append(until)
+        self.begun.set()
+        return self.verdict if self.act is None else await self.act(review, until)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """How a server differs from the common one."""
+
+    port: int = 0
+    clock: Clock = field(default_factory=LoopClock)
+    request_timeout: timedelta = timedelta(seconds=10)
+    cluster: ClusterRules = field(default_factory=lambda: ClusterRules(namespace="prod"))
+    options: Options = field(default_factory=Options)
+
+
+class WebhookWorld:
+    """A server, its hook, and how to reach it."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.hook = ScriptedHook()
+        self.clock = setting.clock
+        self.metrics = Metrics()
+        self.server_context, self.client_context = contexts()
+        self.given = 0
+        self.server = WebhookServer(
+            setting.port,
+            hooks={PATH: self.hook},
+            certificate=self._give,
+            request_timeout=setting.request_timeout,
+            metrics=self.metrics,
+            cluster=setting.cluster,
+            clock=self.clock,
+            options=setting.options,
+        )
+        self._lines: list[Line] = []
+
+    def _give(self) -> ssl.SSLContext:
+        self.given += 1
+        return self.server_context
+
+    async def connect(self, host: str = "127.0.0.1") -> Line:
+        """Open a connection, closed at the end of the test."""
+        async with asyncio.timeout(20):
+            line = Line(
+                *await asyncio.open_connection(
+                    host, self.server.port, ssl=self.client_context, server_hostname="localhost"
+                )
+            )
+        self._lines.append(line)
+        return line
+
+    async def ask(self, request: bytes) -> Answer:
+        """Send bytes on a connection of their own."""
+        return await (await self.connect()).ask(request)
+
+    async def dial(self) -> Line:
+        """Open a connection without TLS."""
+        line = Line(*await asyncio.open_connection("127.0.0.1", self.server.port))
+        self._lines.append(line)
+        return line
+
+    async def close(self) -> None:
+        for line in self._lines:
+            await line.close()
+
+    def series(self, name: str) -> list[str]:
+        """Return the lines of one metric, without its name."""
+        body = b"".join(self.metrics.render()).decode()
+        start = f"rollout_operator_{name}"
+        return [line.removeprefix(start) for line in body.splitlines() if line.startswith(start)]
+
+
+class Gate:
+    """A hook's review that waits until the test lets it go."""
+
+    def __init__(self) -> None:
+        self.opened = asyncio.Event()
+        self.begun = asyncio.Semaphore(0)
+
+    async def __call__(self, review: Review, until: timedelta) -> Verdict:
+        self.begun.release()
+        await self.opened.wait()
+        return FINE
+
+
+async def ends(line: Line) -> bool:
+    """Wait until the server ends a connection that got no answer."""
+    return await line.rest() == b""
+
+
+def limited(
+    *,
+    connections: int = 256,
+    handshake: timedelta = LONG,
+    idle: timedelta = LONG,
+    head: timedelta = LONG,
+) -> Setting:
+    """Return a setting with short limits; `LONG` ones never act in a test."""
+    limits = Limits(
+        connections=connections,
+        handshake=handshake,
+        idle=idle,
+        head=head,
+        sweep=10 * MILLISECOND,
+    )
+    return Setting(options=Options(limits=limits))
+
+
+@asynccontextmanager
+async def serving(setting: Setting | None = None) -> AsyncIterator[WebhookWorld]:
+    """Run a server."""
+    world = WebhookWorld(setting or Setting())
+    await world.server.start()
+    try:
+        yield world
+    finally:
+        await world.close()
+        await world.server.stop()
