@@ -9,7 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from benchmarks import events, memory, plans, rollout, sync
+from benchmarks import connections, events, memory, plans, prepare, reviews, rollout, sync
 from benchmarks.figures import Result, render_explanation, render_line
 from tests.world.assets import NoControlPlaneError
 
@@ -26,6 +26,9 @@ BENCHMARKS: Final[Mapping[str, Measure]] = {
     "sync": sync.measure,
     "events": events.measure,
     "plans": plans.measure,
+    "reviews": reviews.measure,
+    "connections": connections.measure,
+    "prepare": prepare.measure,
 }
 
 

@@ -12,14 +12,18 @@ from typing import Final
 import msgspec
 import uvloop
 
-from benchmarks import events, memory, plans, sync
+from benchmarks import events, load, memory, plans, silence, sync
 from benchmarks.tasks import Loop, Task
 from rollout_operator.telemetry import logs
 
 MEASUREMENTS: Final[Mapping[str, Callable[[Task], Awaitable[Mapping[str, float]]]]] = {
     "cache": memory.measure_cache,
     "events": events.measure_events,
+    "handshakes": load.measure_handshakes,
+    "pace": load.measure_pace,
     "plans": plans.measure_plans,
+    "saturation": load.measure_saturation,
+    "silence": silence.measure_silence,
     "sync": sync.measure_sync,
 }
 

@@ -26,11 +26,21 @@ class Figure:
     """What was measured, from where to where."""
     at_most: float | None = None
     """The target, None where there is none."""
+    at_least: float | None = None
+    """The target of what is better when it is more."""
+
+    @property
+    def target(self) -> Mapping[str, float]:
+        """Return the bounds that there are, by name."""
+        bounds = {"at_most": self.at_most, "at_least": self.at_least}
+        return {name: bound for name, bound in bounds.items() if bound is not None}
 
     @property
     def is_met(self) -> bool:
         """Tell whether the target is met; without one it always is."""
-        return self.at_most is None or self.value <= self.at_most
+        return (self.at_most is None or self.value <= self.at_most) and (
+            self.at_least is None or self.value >= self.at_least
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +62,9 @@ def describe_machine() -> Mapping[str, object]:
 def render_line(result: Result) -> str:
     """Return the result as one line of JSON, without its line feed."""
     targets = {
-        figure.name: {"at_most": figure.at_most, "met": figure.is_met}
+        figure.name: {**figure.target, "met": figure.is_met}
         for figure in result.figures
-        if figure.at_most is not None
+        if figure.target
     }
     line = {
         "benchmark": result.benchmark,
@@ -91,9 +101,10 @@ def median(values: Sequence[float]) -> float:
 
 
 def _render_target(figure: Figure) -> str:
-    if figure.at_most is None:
+    if not figure.target:
         return ""
-    return f"  (target: at most {figure.at_most:g}; {'met' if figure.is_met else 'MISSED'})"
+    bounds = ", ".join(f"{name.replace('_', ' ')} {at:g}" for name, at in figure.target.items())
+    return f"  (target: {bounds}; {'met' if figure.is_met else 'MISSED'})"
 
 
 def _rounded(value: float) -> float:

@@ -16,7 +16,7 @@ from benchmarks.pipeline import open_pipeline
 from benchmarks.processes import measure_in_child, open_server, read_memory, read_time
 from benchmarks.tasks import Loop, Task
 from rollout_operator.aio.tasks import TaskStack
-from tests.world.operatorproc import OperatorProcess
+from tests.world.operatorproc import TLS_FLAG, OperatorProcess
 
 FEW_MIB: Final = 100.0
 MANY_MIB: Final = 120.0
@@ -31,11 +31,13 @@ async def measure(*, small: bool) -> Result:
     sizes, idle = ((6, 60), 0.1) if small else (SIZES, 20.0)
     few, many = sizes[0], sizes[-1]
     at = {pods: await _measure_process(pods, idle) for pods in sizes}
+    hooked = await _measure_process(few, idle, TLS_FLAG)
     async with open_server(many) as target:
         # Not uvloop: buffers of its own would be missing, or counted, by chance.
         cache = await measure_in_child("cache", Task(target=target, loop=Loop.ASYNCIO))
     figures = [
         *_describe_process(few, idle, at[few], FEW_MIB),
+        *_describe_process(few, idle, hooked, FEW_MIB, "_webhooks"),
         *_describe_process(many, idle, at[many], MANY_MIB),
         *(figure for pods in sizes for figure in _describe_ready(pods, at[pods])),
         Figure(
@@ -54,8 +56,8 @@ async def measure(*, small: bool) -> Result:
     return Result(benchmark="memory", setting=setting, figures=figures)
 
 
-async def _measure_process(pods: int, idle: float) -> Mapping[str, float]:
-    async with open_server(pods) as target, OperatorProcess(target.launch()) as operator:
+async def _measure_process(pods: int, idle: float, *flags: str) -> Mapping[str, float]:
+    async with open_server(pods) as target, OperatorProcess(target.launch(*flags)) as operator:
         ready = await operator.wait_ready()
         time = read_time(operator.child.pid)
         synced = read_memory(operator.child.pid)
@@ -72,23 +74,24 @@ async def _measure_process(pods: int, idle: float) -> Mapping[str, float]:
 
 
 def _describe_process(
-    pods: int, idle: float, measured: Mapping[str, float], limit: float
+    pods: int, idle: float, measured: Mapping[str, float], limit: float, served: str = ""
 ) -> list[Figure]:
     return [
         Figure(
-            name=f"rss_{pods}_pods_synced_mib",
+            name=f"rss_{pods}_pods{served}_synced_mib",
             value=measured["synced"],
-            means=f"resident memory as soon as the operator is ready, {pods} pods",
+            means=f"resident memory as soon as the operator is ready, {pods} pods,"
+            f" webhooks {'on' if served else 'off'}",
             at_most=limit,
         ),
         Figure(
-            name=f"rss_{pods}_pods_idle_mib",
+            name=f"rss_{pods}_pods{served}_idle_mib",
             value=measured["idle"],
             means=f"the same after {idle:g} s without an event",
             at_most=limit,
         ),
         Figure(
-            name=f"rss_{pods}_pods_most_mib",
+            name=f"rss_{pods}_pods{served}_most_mib",
             value=measured["most"],
             means="the most it ever was until then",
         ),

@@ -4,6 +4,7 @@ A pod is about 10 kB, as pods of databases are: long argument lists, several vol
 managed fields of two writers. All are ready and up to date: nothing is to be done with them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -53,9 +54,9 @@ class Place:
         return f"b0d00000-{self.ordinal:04d}-4000-8000-{self.group:011d}{self.zone}"
 
 
-def list_places(pods: int) -> list[list[Place]]:
+def list_places(pods: int, zone_pods: int = ZONE_PODS) -> list[list[Place]]:
     """Return the places of so many pods, by set: groups of three zones of nearly equal size."""
-    groups = max(round(pods / (ZONE_PODS * len(ZONES))), 1)
+    groups = max(round(pods / (zone_pods * len(ZONES))), 1)
     sets = [(group, zone) for group in range(groups) for zone in ZONES]
     size, rest = divmod(pods, len(sets))
     return [
@@ -64,23 +65,37 @@ def list_places(pods: int) -> list[list[Place]]:
     ]
 
 
-def encode_pod(place: Place, version: int = OBJECT_VERSION, *, is_ready: bool = True) -> bytes:
+def encode_pod(
+    place: Place, version: int = OBJECT_VERSION, *, is_ready: bool = True, ip: str = ""
+) -> bytes:
     """Return a pod as an item of a list or the object of an event."""
     pod = {
         "kind": "Pod",
         "apiVersion": "v1",
         "metadata": _pod_metadata(place, version),
         "spec": _pod_spec(place),
-        "status": _pod_status(place, is_ready=is_ready),
+        "status": _pod_status(place, is_ready=is_ready) | ({"podIP": ip} if ip else {}),
     }
     return msgspec.json.encode(pod)
 
 
-def encode_set(place: Place, replicas: int) -> bytes:
+def encode_set(
+    place: Place,
+    replicas: int,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> bytes:
     """Return the StatefulSet of a place: rolled out and whole."""
+    return msgspec.json.encode(make_set(place, replicas, labels or {}, annotations or {}))
+
+
+def make_set(
+    place: Place, replicas: int, more_labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> Json:
+    """Return the same as a tree."""
     name, revision = place.set_name, f"{place.set_name}-{REVISION}"
     labels = {"name": name, "rollout-group": f"store-{place.group}"}
-    found = {
+    return {
         "kind": "StatefulSet",
         "apiVersion": "apps/v1",
         "metadata": {
@@ -90,8 +105,8 @@ def encode_set(place: Place, replicas: int) -> bytes:
             "resourceVersion": f"{OBJECT_VERSION}",
             "generation": 3,
             "creationTimestamp": _TIME,
-            "labels": labels,
-            "annotations": {"rollout-max-unavailable": "3"},
+            "labels": labels | dict(more_labels),
+            "annotations": {"rollout-max-unavailable": "3", **annotations},
             "managedFields": _managed_fields("kube-controller-manager"),
         },
         "spec": {
@@ -115,7 +130,6 @@ def encode_set(place: Place, replicas: int) -> bytes:
             "collisionCount": 0,
         },
     }
-    return msgspec.json.encode(found)
 
 
 def _pod_metadata(place: Place, version: int) -> Json:

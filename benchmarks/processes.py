@@ -8,6 +8,7 @@ import asyncio
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+import aiohttp
 import msgspec
 import yaml
 
 from benchmarks.objects import NAMESPACE
-from benchmarks.server import Feed, Spec
+from benchmarks.server import Feed, Spec, Traits
+from benchmarks.single import COUNTS_PATH
 from tests.world.childproc import Child, free_ports
 from tests.world.operatorproc import Launch
 from tests.world.pki import make_pki
@@ -40,35 +43,63 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     kubeconfig: str
     namespace: str = NAMESPACE
 
-    def launch(self) -> Launch:
-        """Return how to start the operator here, with default flags."""
+    def launch(self, *flags: str) -> Launch:
+        """Return how to start the operator here, with default flags but for these."""
         return Launch(
             folder=Path(self.folder),
             url=self.url,
             kubeconfig=Path(self.kubeconfig),
             namespace=self.namespace,
+            flags=flags,
         )
+
+    async def fetch_counts(self) -> Counter[str]:
+        """Return what the server has been asked so far, by words such as `list pods`."""
+        url = f"{self.url}{COUNTS_PATH}"
+        # Its certificate is the operator's business.
+        async with aiohttp.ClientSession() as session, session.get(url, ssl=False) as answer:
+            return Counter(msgspec.json.decode(await answer.read(), type=dict[str, int]))
 
 
 @asynccontextmanager
-async def open_server(pods: int, feed: Feed = Feed.NONE, events: int = 0) -> AsyncIterator[Target]:
+async def open_server(
+    pods: int, feed: Feed = Feed.NONE, events: int = 0, traits: Traits | None = None
+) -> AsyncIterator[Target]:
     """Start a fake API server and wait until it answers. Raises TimeoutError, RuntimeError."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         pki = make_pki(folder)
         port = free_ports(1)[0]
         spec = Spec(
-            port=port, cert=str(pki.cert), key=str(pki.key), pods=pods, feed=feed, events=events
+            port=port,
+            cert=str(pki.cert),
+            key=str(pki.key),
+            pods=pods,
+            feed=feed,
+            events=events,
+            traits=traits or Traits(),
         )
-        command = [sys.executable, "-m", "benchmarks.server", msgspec.json.encode(spec).decode()]
-        child = Child("server", command, folder / "server.log", _environment())
-        try:
-            await _wait_listening(child, port)
+        async with open_child("server", spec, folder, port):
             url = f"https://127.0.0.1:{port}"
             config = _write_kubeconfig(folder / "kubeconfig", url, pki.ca)
             yield Target(folder=name, url=url, kubeconfig=str(config))
-        finally:
-            child.kill()
+
+
+@asynccontextmanager
+async def open_child(
+    name: str, task: msgspec.Struct, folder: Path, port: int
+) -> AsyncIterator[Child]:
+    """Run `python -m benchmarks.<name>` for a task, from when it listens on `port`.
+
+    Raises TimeoutError, RuntimeError.
+    """
+    command = [sys.executable, "-m", f"benchmarks.{name}", msgspec.json.encode(task).decode()]
+    child = Child(name, command, folder / f"{name}.log", _environment())
+    try:
+        await _wait_listening(child, port)
+        yield child
+    finally:
+        child.kill()
 
 
 async def measure_in_child(what: str, task: msgspec.Struct) -> Mapping[str, float]:

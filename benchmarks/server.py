@@ -1,14 +1,14 @@
 """A fake API server as a process of its own: lists in pages, watches with bookmarks, over TLS.
 
 Everything is encoded before the first request, so that the one who asks is what is measured. It
-knows one namespace's worth of pods and StatefulSets and answers for every namespace alike; nothing
-can be written. Started by `processes.open_server`.
+knows one namespace's worth of pods and StatefulSets and answers for every namespace alike; what is
+asked for by name is answered in `single`. Started by `processes.open_server`.
 """
 
 import asyncio
 import ssl
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from enum import StrEnum, unique
 from typing import Final
 
@@ -18,11 +18,13 @@ from aiohttp import web
 from benchmarks.objects import (
     LIST_VERSION,
     OBJECT_VERSION,
+    ZONE_PODS,
     Place,
     encode_pod,
     encode_set,
     list_places,
 )
+from benchmarks.single import COUNTS_PATH, Counts, Single, selects
 
 # What the operator asks for, and what is therefore prepared.
 PAGE: Final = 500
@@ -44,6 +46,17 @@ class Feed(StrEnum):
     """Pods of which nothing changes that a rollout looks at."""
 
 
+class Traits(msgspec.Struct, frozen=True, kw_only=True):
+    """What is special about the sets and pods."""
+
+    labels: Mapping[str, str] = {}
+    """Of each set, besides those that all have."""
+    annotations: Mapping[str, str] = {}
+    zone_pods: int = ZONE_PODS
+    addresses: tuple[str, ...] = ()
+    """Of the pods, by ordinal; empty for addresses that nobody has."""
+
+
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """What the server serves."""
 
@@ -54,20 +67,25 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     feed: Feed = Feed.NONE
     events: int = 0
     """After that many, the first pod is deleted: that is how a reader knows the end."""
+    traits: Traits = Traits()
 
 
 class World:
     """All answers, encoded."""
 
     def __init__(self, spec: Spec) -> None:
-        sets = list_places(spec.pods)
+        sets = [places for places in list_places(spec.pods, spec.traits.zone_pods) if places]
         places = [place for places in sets for place in places]
         self._spec = spec
+        self._places = {"pods": places, "statefulsets": [places[0] for places in sets]}
         self._objects = {
-            "pods": [
-                encode_pod(place, OBJECT_VERSION + number) for number, place in enumerate(places)
-            ],
-            "statefulsets": [encode_set(places[0], len(places)) for places in sets if places],
+            "pods": [self._encode_pod(number, place) for number, place in enumerate(places)],
+            "statefulsets": [self._encode_set(places) for places in sets],
+        }
+        self._by_name = {
+            (plural, _name(plural, place)): one
+            for plural, objects in self._objects.items()
+            for place, one in zip(self._places[plural], objects, strict=True)
         }
         self._pages = {
             (plural, start): self._encode_page(plural, start, PAGE)
@@ -82,6 +100,16 @@ class World:
         page = self._pages.get((plural, start)) if limit == PAGE else None
         return page or self._encode_page(plural, start, limit)
 
+    def select(self, plural: str, selector: str) -> bytes:
+        """Return all that a selector takes, as one page."""
+        pairs = zip(self._places.get(plural, ()), self._objects.get(plural, ()), strict=True)
+        found = [one for place, one in pairs if selects(selector, _labels(place))]
+        return _encode_list(found, {"resourceVersion": f"{LIST_VERSION}"})
+
+    def find(self, plural: str, name: str) -> bytes | None:
+        """Return one object, None where there is none."""
+        return self._by_name.get((plural, name))
+
     async def feed(self) -> AsyncIterator[bytes]:
         """Yield the lines of events, each newer than the one before."""
         version = LIST_VERSION
@@ -94,13 +122,34 @@ class World:
             yield _line("DELETED", last)
 
     def _encode_page(self, plural: str, start: int, limit: int) -> bytes:
-        objects = self._objects[plural]
+        objects = self._objects.get(plural, [])
         end = start + limit if limit else len(objects)
         metadata: dict[str, object] = {"resourceVersion": f"{LIST_VERSION}"}
         if end < len(objects):
             metadata |= {"continue": f"{end}", "remainingItemCount": len(objects) - end}
-        body = {"metadata": metadata, "items": [msgspec.Raw(one) for one in objects[start:end]]}
-        return msgspec.json.encode(body)
+        return _encode_list(objects[start:end], metadata)
+
+    def _encode_pod(self, number: int, place: Place) -> bytes:
+        addresses = self._spec.traits.addresses
+        ip = addresses[place.ordinal % len(addresses)] if addresses else ""
+        return encode_pod(place, OBJECT_VERSION + number, ip=ip)
+
+    def _encode_set(self, places: list[Place]) -> bytes:
+        traits = self._spec.traits
+        return encode_set(places[0], len(places), traits.labels, traits.annotations)
+
+
+def _encode_list(objects: list[bytes], metadata: Mapping[str, object]) -> bytes:
+    body = {"metadata": metadata, "items": [msgspec.Raw(one) for one in objects]}
+    return msgspec.json.encode(body)
+
+
+def _name(plural: str, place: Place) -> str:
+    return place.pod_name if plural == "pods" else place.set_name
+
+
+def _labels(place: Place) -> Mapping[str, str]:
+    return {"name": place.set_name, "rollout-group": f"store-{place.group}"}
 
 
 def _prepare(places: list[Place], feed: Feed) -> list[tuple[bytes, bytes]]:
@@ -132,8 +181,11 @@ class Handlers:
         plural, query = request.match_info["plural"], request.query
         if query.get("watch"):
             return await self._watch(request, plural)
-        start, limit = int(query.get("continue", "0")), int(query.get("limit", "0"))
-        page = self._world.page(plural, start, limit)
+        if selector := query.get("labelSelector"):
+            page = self._world.select(plural, selector)
+        else:
+            start, limit = int(query.get("continue", "0")), int(query.get("limit", "0"))
+            page = self._world.page(plural, start, limit)
         return web.Response(body=page, content_type="application/json")
 
     async def _watch(self, request: web.Request, plural: str) -> web.StreamResponse:
@@ -155,10 +207,15 @@ class Handlers:
 
 async def serve(spec: Spec) -> None:
     """Serve until cancelled."""
-    handlers = Handlers(World(spec))
-    app = web.Application()
+    world, counts = World(spec), Counts()
+    handlers, single = Handlers(world), Single(world.find)
+    app = web.Application(middlewares=[counts.count])
+    app.router.add_get(COUNTS_PATH, counts.answer)
     for root in ("/api/v1", "/apis/apps/v1"):
-        app.router.add_get(f"{root}/namespaces/{{namespace}}/{{plural}}", handlers.answer)
+        collection = f"{root}/namespaces/{{namespace}}/{{plural}}"
+        app.router.add_get(collection, handlers.answer)
+        single.add_routes(app.router, collection)
+    app.router.add_get("/apis/admissionregistration.k8s.io/v1/{plural}", handlers.answer)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(spec.cert, spec.key)
     runner = web.AppRunner(app, access_log=None)

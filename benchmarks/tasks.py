@@ -15,6 +15,24 @@ class Loop(StrEnum):
     ASYNCIO = "asyncio"
 
 
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of a TLS server, and how often."""
+
+    port: int
+    pid: int
+    """Of the server, whose use of the processor is measured."""
+    request: bytes
+    expected: bytes = b""
+    """What a right answer holds."""
+    connections: int = 32
+    warm_up_s: float = 0.3
+    """Not measured: caches of both sides become warm, and memory gets its pages."""
+    seconds: float = 1.0
+    per_s: float = 500.0
+    count: int = 0
+    """Of connections, where each is a new one."""
+
+
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """One measurement inside of a child."""
 
@@ -24,6 +42,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Of events or of repetitions."""
     seconds: float = 0.0
     """How long to look at the idle process first."""
+    load: Load | None = None
+    shakes_hands: bool = False
+    """Whether silent connections have made their handshake."""
 
     @property
     def server(self) -> Target:
@@ -31,3 +52,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         if self.target is None:
             raise ValueError("task: target: not set")
         return self.target
+
+    @property
+    def asking(self) -> Load:
+        """Return what to ask. Raises ValueError where the task has none."""
+        if self.load is None:
+            raise ValueError("task: load: not set")
+        return self.load

@@ -1,0 +1,166 @@
+"""A namespace whose replicas are guarded: zones, pods that answer, an operator with webhooks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from tests.system.looks import read_metric
+from tests.world.api import PODS, Json
+from tests.world.clients import Workload
+from tests.world.downscales import judge_downscales
+from tests.world.hooks import Hooks, Registration
+from tests.world.operatorproc import OperatorProcess
+from tests.world.outreach import judge_outreach
+from tests.world.scene import World
+from tests.world.sets import Missing, Snapshot, Zone, wait_until
+from tests.world.webpods import PodCall, WebPods
+
+NO_DOWNSCALE: Final = "grafana.com/no-downscale"
+PREPARE: Final = "grafana.com/prepare-downscale"
+LAST_DOWNSCALE: Final = "grafana.com/last-downscale"
+MIN_TIME: Final = "grafana.com/min-time-between-zones-downscale"
+NOTE: Final = "grafana.com/rollout-operator-downscale"
+PATH: Final = "ingester/prepare-shutdown"
+WAIT_LIMIT: Final = timedelta(seconds=60)
+# The certificate must be for the name by which the API server calls in tests.
+TLS_FLAGS: Final = (
+    "-server-tls.enabled=true",
+    "-server-tls.self-signed-cert.dns-name=localhost",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """Everything that a test of downscales plays with."""
+
+    world: World
+    pods: WebPods
+    operator: OperatorProcess
+    hooks: Hooks
+
+    def workload(self, name: str, label: str = "") -> Workload:
+        """Return a StatefulSet as its clients see it."""
+        return Workload(api=self.world.api, namespace=self.world.namespace, name=name, label=label)
+
+    def refusal(self, name: str, counts: tuple[int, int], why: str) -> str:
+        """Return how the API server words a refusal by prepare-downscale; `why` may be a start."""
+        return (
+            f'admission webhook "{self.hooks.name("prepare-downscale")}.grafana.com" denied the'
+            f" request: downscale of statefulsets/{name} in {self.world.namespace} from"
+            f" {counts[0]} to {counts[1]} replicas is not allowed because {why}"
+        )
+
+    async def count_rounds(self) -> int:
+        """Return how often the operator has said that pods are prepared."""
+        name = "rollout_operator_reviews_total"
+        return int(await read_metric(self.operator, name, reason="pods_prepared") or 0)
+
+    async def wait_recorded(self, *names: str) -> None:
+        """Wait until each set carries the time of a downscale of this minute."""
+
+        def check(now: Snapshot) -> Missing:
+            late = [name for name in names if not is_of_now(_read_record(now.sets.get(name)))]
+            return f"no {LAST_DOWNSCALE} of now on {late}" if late else ""
+
+        await wait_until(self.world.api, self.world.namespace, check)
+
+    async def wait_unnoted(self, *names: str, limit: timedelta = WAIT_LIMIT) -> None:
+        """Wait until all pods of these sets are there, and no living one carries a note."""
+
+        def check(now: Snapshot) -> Missing:
+            for name in names:
+                if name not in now.sets or len(now.pods_of(name)) < _count_wanted(now, name):
+                    return f"pods of {name} are missing"
+            noted = [
+                pod["metadata"]["name"]
+                for name in names
+                for pod in now.pods_of(name)
+                if has_note(pod) and "deletionTimestamp" not in pod["metadata"]
+            ]
+            return f"notes on {noted}" if noted else ""
+
+        await wait_until(self.world.api, self.world.namespace, check, limit)
+
+    async def list_noted(self) -> list[str]:
+        """Return the names of the pods that carry a note."""
+        pods = await self.world.api.items(PODS, self.world.namespace)
+        return [pod["metadata"]["name"] for pod in pods if has_note(pod)]
+
+    async def wait_told(self, *pods: str, limit: timedelta = WAIT_LIMIT) -> None:
+        """Wait until each of these pods knows that it stays: told after all that it was asked."""
+        await self.pods.wait_until(
+            f"told that they stay: {pods}",
+            lambda: all(is_told(self.pods.calls_to(pod)) for pod in pods),
+            limit,
+        )
+
+    async def assert_judged(self) -> None:
+        """Raise AssertionError for what SI-01 to 08, 10, 11, 20, 21 or 24 have against it all."""
+        judge, calls = self.world.judge, self.pods.calls
+        found = [
+            *await judge_downscales(judge, calls),
+            *await judge_outreach(judge, calls, [f"/{PATH}"]),
+        ]
+        lines = [f"{each.invariant}: {each.text}" for each in found]
+        assert not found, "\n".join([*lines, self.pods.describe()])
+        await judge.assert_clean()
+
+
+def has_note(pod: Json) -> bool:
+    """Say whether a pod carries the note of a downscale."""
+    return NOTE in pod["metadata"].get("annotations", {})
+
+
+def is_told(calls: Sequence[PodCall]) -> bool:
+    """Say whether a pod, asked all this, has confirmed last that it stays."""
+    return bool(calls) and calls[-1].method == "DELETE" and calls[-1].is_success
+
+
+def is_of_now(stamp: str) -> bool:
+    """Say whether a text is a time of this minute, RFC 3339 in UTC with whole seconds."""
+    try:
+        at = datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return False
+    return abs(datetime.now(UTC) - at) < timedelta(minutes=1)
+
+
+def _count_wanted(now: Snapshot, name: str) -> int:
+    return int(now.sets[name]["spec"]["replicas"])
+
+
+def _read_record(found: Json | None) -> str:
+    if found is None:
+        return ""
+    return str(found["metadata"].get("annotations", {}).get(LAST_DOWNSCALE, ""))
+
+
+def prepared_zone(pods: WebPods, zone: Zone, *, wait: str = "") -> Zone:
+    """Return the zone with all that makes its pods be prepared before a downscale."""
+    labels = {PREPARE: "true", **({MIN_TIME: wait} if wait else {})}
+    annotations = {f"{PREPARE}-http-path": PATH, f"{PREPARE}-http-port": f"{pods.port}"}
+    return replace(
+        zone,
+        labels={**(zone.labels or {}), **labels},
+        annotations={**(zone.annotations or {}), **annotations},
+    )
+
+
+async def guard(
+    world: World,
+    *zones: Zone,
+    pods: WebPods | None = None,
+    flags: tuple[str, ...] = (),
+    registration: Mapping[str, object] | None = None,
+) -> Guarded:
+    """Create zones, start an operator, and return once the API server calls its webhooks."""
+    pods = pods or await world.serve_pods()
+    await world.grant_webhooks()
+    names = await world.create(*zones)
+    operator = await world.operator(*TLS_FLAGS, *flags)
+    wanted = Registration(port=operator.tls_port, **(registration or {}))  # type: ignore[arg-type]
+    hooks = await world.register(wanted)
+    await hooks.wait_injected()
+    await hooks.wait_called(names[0])
+    return Guarded(world=world, pods=pods, operator=operator, hooks=hooks)

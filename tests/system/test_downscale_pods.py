@@ -1,0 +1,195 @@
+"""Downscales on the real API server, by what the pods do: who must confirm, and who cannot."""
+
+from datetime import timedelta
+from typing import Final
+
+import pytest
+
+from tests.system.guarded import Guarded, guard, is_told, prepared_zone
+from tests.world.api import Json
+from tests.world.clients import Route
+from tests.world.kubelet import NORMAL, Behaviour, Choose, Kind
+from tests.world.scene import World
+from tests.world.sets import (
+    Missing,
+    Snapshot,
+    Zone,
+    condition,
+    set_replicas,
+    wait_pod,
+    wait_ready,
+    wait_until,
+)
+from tests.world.webpods import BROKEN, Hang, PodCall, Reset, Respond, WebPods, redirect
+
+pytestmark = pytest.mark.controlplane
+
+# Short, so that a pod that hangs has hung long enough soon, and is told a second time soon.
+POD_LIMIT: Final = "-pods.client-timeout=1s"
+# By which the operator knows a pod that has been ready: its condition changed so long after.
+READY_FOR: Final = timedelta(seconds=3)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "why"),
+    [
+        pytest.param(BROKEN, "HTTP status 500", id="status 500"),
+        pytest.param(Hang(), "no answer within 1s", id="hangs beyond the time"),
+        pytest.param(Reset(is_done=True), "", id="reset after it was done"),
+        pytest.param(redirect("http://127.0.0.1:1/"), "HTTP status 307", id="redirect"),
+    ],
+)
+async def test_seed092_one_pod_of_four_does_not_confirm(
+    world: World, behaviour: Respond | Hang | Reset, why: str
+) -> None:
+    """SEED-092, T-07 row 4, FP-25, PREP-22, LI-05: refused, and all four are taken back."""
+    pods = await world.serve_pods()
+    pods.behave("a-2", behaviour, method="POST")
+    zone = prepared_zone(pods, Zone(name="a", replicas=5))
+    guarded = await guard(world, zone, pods=pods, flags=(POD_LIMIT,))
+
+    answer = await guarded.workload("a").scale(1, Route.MERGE)
+
+    start = "one or more pods failed to prepare for shutdown. POST a-2: "
+    assert answer.message.startswith(guarded.refusal("a", (5, 1), start + why))
+    assert await guarded.workload("a").replicas() == 5
+    await _assert_taken_back(guarded)
+
+
+async def test_seed092_one_pod_of_four_listens_no_more(world: World) -> None:
+    """SEED-092, LI-05: refused by its address; it is told as soon as it listens again."""
+    pods = await world.serve_pods()
+    zone = prepared_zone(pods, Zone(name="a", replicas=5))
+    guarded = await guard(world, zone, pods=pods, flags=(POD_LIMIT,))
+    await pods.refuse("a-2")
+
+    answer = await guarded.workload("a").scale(1, Route.SCALE_PUT_FRESH)
+
+    start = "one or more pods failed to prepare for shutdown. POST a-2: "
+    assert answer.message.startswith(guarded.refusal("a", (5, 1), start))
+    assert await guarded.workload("a").replicas() == 5
+    assert "a-2" not in [call.pod for call in pods.calls]
+    assert await guarded.list_noted(), "somebody is still to be told"
+    await pods.listen("a-2")
+    await _assert_taken_back(guarded)
+
+
+async def _assert_taken_back(guarded: Guarded) -> None:
+    """All that might have been prepared are told twice, late calls being what they are."""
+    going = [f"a-{ordinal}" for ordinal in range(1, 5)]
+    await guarded.wait_unnoted("a")
+    for pod in going:
+        assert is_told(guarded.pods.calls_to(pod)), guarded.pods.describe()
+        assert not guarded.pods.is_prepared(pod)
+    assert not guarded.pods.calls_to("a-0")
+    answers = await guarded.workload("a").scale(4, Route.MERGE)
+    assert guarded.pods.calls_to("a-4", "POST"), "asked anew, whatever was before"
+    assert answers.status == 200
+    await guarded.assert_judged()
+
+
+async def test_seed106_pods_that_were_never_ready_need_not_confirm(world: World) -> None:
+    """SEED-106, D-26, LI-08: a downscale right after an upscale, whatever becomes of its pods."""
+    pods = await world.serve_pods()
+    names = ("fine", "never", "pending", "missing")
+    guarded = await guard(world, *(_one_pod(pods, name) for name in names), pods=pods)
+    for pod in ("never-1", "never-2"):
+        await pods.refuse(pod)  # what never was ready may well not listen
+    world.kubelet.choose = _choose(
+        {"never": Kind.NEVER_READY, "pending": Kind.PENDING, "missing": Kind.PENDING}
+    )
+    for name in names:
+        await set_replicas(world.api, world.namespace, name, 3)
+    await wait_until(world.api, world.namespace, _check_upscaled)
+    answers = {name: await guarded.workload(name).scale(1, Route.MERGE) for name in names}
+
+    assert {name: answer.status for name, answer in answers.items()} == dict.fromkeys(names, 200)
+    assert [call.pod for call in pods.calls] == ["fine-2", "fine-1"]
+    assert answers["fine"].warnings == ()
+    told = {
+        "never": ("never-2 was never ready", "never-1 was never ready"),
+        "pending": ("pending-2 does not run (phase Pending)", "pending-1 does not run"),
+        "missing": ("1 pod of the range", "missing-1 does not run (phase Pending)"),
+    }
+    for name, words in told.items():
+        (warning,) = answers[name].warnings
+        assert warning.startswith("not prepared: ")
+        assert all(each in warning for each in words), warning
+    await guarded.wait_recorded(*names)
+    await guarded.assert_judged()
+
+
+async def test_d26_a_crashing_pod_that_had_been_ready_must_confirm(world: World) -> None:
+    """SEED-106, D-26, W-48: its memory may be worth something; refused by its name."""
+    world.kubelet.choose = lambda _: Behaviour(ready_after=READY_FOR)
+    pods = await world.serve_pods()
+    guarded = await guard(world, prepared_zone(pods, Zone(name="a")), pods=pods)
+    await pods.refuse("a-2")
+    await world.kubelet.crash("a-2")
+    await wait_pod(
+        world.api, world.namespace, "a-2", "unready", lambda pod: condition(pod, "Ready") == "False"
+    )
+
+    answer = await guarded.workload("a").scale(1, Route.MERGE)
+
+    start = "one or more pods failed to prepare for shutdown. POST a-2: "
+    assert answer.message.startswith(guarded.refusal("a", (3, 1), start))
+    await pods.listen("a-2")
+    await world.kubelet.make_ready("a-2")
+    await guarded.wait_told("a-1", "a-2")
+    answer = await guarded.workload("a").scale(1, Route.MERGE)
+    assert answer.status == 200, answer
+    await guarded.assert_judged()
+
+
+async def test_prep20_a_hundred_pods_of_one_set(world: World) -> None:
+    """PREP-20, T-07 row 10: all are called once, highest first, at most 32 at a time."""
+    pods = await world.serve_pods()
+    pods.behave("", Respond(after=timedelta(seconds=0.3)))
+    zone = prepared_zone(pods, Zone(name="a", replicas=101, node="world-node"))
+    guarded = await guard(world, zone, pods=pods)
+
+    answer = await guarded.workload("a").scale(1, Route.SCALE_MERGE)
+
+    assert answer.status == 200, answer
+    assert sorted(call.pod for call in pods.calls) == sorted(f"a-{n}" for n in range(1, 101))
+    first = {call.pod for call in pods.calls[:32]}
+    assert first == {f"a-{n}" for n in range(69, 101)}
+    assert _most_at_once(pods.calls) == 32
+    await wait_ready(world.api, world.namespace, ["a"])
+    await guarded.assert_judged()
+
+
+def _most_at_once(calls: list[PodCall]) -> int:
+    marks = [(call.at, 1) for call in calls] + [(call.done_at or 0.0, -1) for call in calls]
+    most = running = 0
+    for _, step in sorted(marks):
+        running += step
+        most = max(most, running)
+    return most
+
+
+def _one_pod(pods: WebPods, name: str) -> Zone:
+    """Return a set of one pod; that of `missing` makes no pod before the last one is ready."""
+    management = "OrderedReady" if name == "missing" else "Parallel"
+    return prepared_zone(pods, Zone(name=name, group=name, replicas=1, pod_management=management))
+
+
+def _choose(kinds: dict[str, Kind]) -> Choose:
+    """Return a choice by the name of a pod's set; the first pod of each is well."""
+
+    def choose(pod: Json) -> Behaviour:
+        name, _, ordinal = pod["metadata"]["name"].rpartition("-")
+        return NORMAL if ordinal == "0" else Behaviour(kind=kinds.get(name, Kind.NORMAL))
+
+    return choose
+
+
+def _check_upscaled(now: Snapshot) -> Missing:
+    counts = {name: len(now.pods_of(name)) for name in ("fine", "never", "pending", "missing")}
+    if counts != {"fine": 3, "never": 3, "pending": 3, "missing": 2}:
+        return f"pods: {counts}"
+    ready = sorted(name for name, pod in now.pods.items() if condition(pod, "Ready") == "True")
+    unready = [name for name, pod in now.pods.items() if condition(pod, "Ready") == "False"]
+    wanted = ["fine-0", "fine-1", "fine-2", "missing-0", "never-0", "pending-0"]
+    return "" if ready == wanted and len(unready) == 2 else f"ready: {ready}, unready: {unready}"

@@ -1,0 +1,221 @@
+"""How prepare-downscale is asked: dry runs, the same again, other registrations, other sets."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from tests.system.asking import ask, fetch_review
+from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, PREPARE, guard, prepared_zone
+from tests.world.api import STATEFULSETS
+from tests.world.clients import EVERY_ROUTE, Route
+from tests.world.scene import World
+from tests.world.sets import Zone, annotate, label, wait_ready
+from tests.world.webpods import BROKEN, Respond
+
+pytestmark = pytest.mark.controlplane
+
+WRITES = ("create", "update", "patch", "delete", "deletecollection")
+
+
+async def test_si15_dry_runs_leave_no_trace(world: World) -> None:
+    """SI-15, SEED-094, T-07 row 6, PREP-01: by every route, and before a downscale in earnest.
+
+    Zone b would have to wait an hour for a downscale of zone a, had there been one.
+    """
+    pods = await world.serve_pods()
+    zones = [
+        prepared_zone(pods, Zone(name=name), wait="1h" if name == "b" else "") for name in "ab"
+    ]
+    guarded = await guard(world, *zones, pods=pods)
+    workload = guarded.workload("a", label=PREPARE)
+    # The webhooks are called, so that the CA has been written: nothing else is left to write.
+    before = [call for call in await world.judge.calls() if call.verb in WRITES]
+
+    answers = {
+        route: await workload.scale(1, route, is_dry_run=True)
+        for route in EVERY_ROUTE
+        if not route.is_stale
+    }
+
+    assert {answer.status for answer in answers.values()} == {200}, answers
+    assert not pods.calls
+    assert await guarded.list_noted() == []
+    assert [call for call in await world.judge.calls() if call.verb in WRITES] == before
+    assert all(
+        LAST_DOWNSCALE not in answer.body["metadata"].get("annotations", {})
+        for answer in answers.values()
+    )
+    assert (await guarded.workload("b").scale(2, Route.MERGE)).status == 200
+    await guarded.assert_judged()
+
+
+@pytest.mark.parametrize("subresource", ["", "scale"])
+async def test_si16_the_same_asked_again_gets_the_same_answer(
+    world: World, subresource: str
+) -> None:
+    """SI-16, D-24, FP-23: one after another, at once, and while the first is prepared."""
+    pods = await world.serve_pods()
+    pods.behave("", Respond(after=timedelta(seconds=0.5)))
+    guarded = await guard(world, prepared_zone(pods, Zone(name="a")), pods=pods)
+    review = await fetch_review(guarded, "a", 1, subresource=subresource)
+
+    replies = list(await asyncio.gather(*(ask(guarded, review) for _ in range(5))))
+    replies += [await ask(guarded, review) for _ in range(5)]
+
+    assert len(set(replies)) == 1, replies
+    assert replies[0].is_allowed
+    assert replies[0].message == (
+        f"downscale of statefulsets/a in {world.namespace} from 3 to 1 replicas is allowed --"
+        " all pods successfully prepared for shutdown."
+    )
+    assert len(replies[0].patch) == (0 if subresource else 1)
+    assert sorted(call.pod for call in pods.calls) == ["a-1", "a-2"]
+    found = await world.api.get(STATEFULSETS, world.namespace, "a")
+    assert LAST_DOWNSCALE not in found["metadata"]["annotations"], "nothing has happened"
+    # The API server's own write follows, for which nobody is called any more.
+    answer = await guarded.workload("a").scale(1, Route.SCALE_MERGE)
+    assert answer.status == 200
+    await guarded.wait_recorded("a")
+    assert [call.method for call in pods.calls] == ["POST", "POST"]
+
+
+async def test_si16_a_refusal_is_repeated_too(world: World) -> None:
+    """SI-16, SI-12: asked at once, all learn of the one failure; no call is doubled."""
+    pods = await world.serve_pods()
+    pods.behave("a-2", Respond(status=500, after=timedelta(seconds=0.5)), method="POST")
+    guarded = await guard(world, prepared_zone(pods, Zone(name="a")), pods=pods)
+    review = await fetch_review(guarded, "a", 2)
+
+    replies = await asyncio.gather(*(ask(guarded, review) for _ in range(5)))
+
+    assert len(set(replies)) == 1
+    assert not replies[0].is_allowed
+    assert replies[0].message.endswith("POST a-2: HTTP status 500")
+    assert [call.method for call in pods.calls] == ["POST", "DELETE"]
+
+
+async def test_si13_reviews_that_the_store_does_not_confirm(world: World) -> None:
+    """SI-13, SI-10, T-07: counts, names and UIDs of nobody; no pod is called on their word."""
+    pods = await world.serve_pods()
+    guarded = await guard(world, prepared_zone(pods, Zone(name="a")), pods=pods)
+    true = await fetch_review(guarded, "a", 1)
+    request = true["request"]
+    other_uid = request["oldObject"]["metadata"] | {"uid": "11111111-2222-3333-4444-555555555555"}
+    forged = {
+        "count": request["oldObject"] | {"spec": request["oldObject"]["spec"] | {"replicas": 9}},
+        "uid": request["oldObject"] | {"metadata": other_uid},
+    }
+
+    for what, old in forged.items():
+        reply = await ask(guarded, true | {"request": request | {"oldObject": old}})
+        assert not reply.is_allowed, what
+        assert "try again" in reply.message, what
+    elsewhere = request | {"namespace": "kube-system"}
+    reply = await ask(guarded, true | {"request": elsewhere})
+    assert not reply.is_allowed
+
+    assert not pods.calls
+    await guarded.assert_judged()
+
+
+async def test_a_validating_registration_is_answered_without_patch(world: World) -> None:
+    """SEED-089, SEED-093: who registered it so before upgrades; the controller records then."""
+    pods = await world.serve_pods()
+    guarded = await guard(
+        world,
+        prepared_zone(pods, Zone(name="a")),
+        pods=pods,
+        registration={"prepare_kind": "Validating"},
+    )
+    review = await fetch_review(guarded, "a", 2)
+
+    answer = await guarded.workload("a").scale(2, Route.MERGE)
+
+    assert answer.status == 200, answer
+    assert LAST_DOWNSCALE not in answer.body["metadata"]["annotations"]
+    await guarded.wait_recorded("a")
+    pods.behave("", BROKEN, method="POST")
+    refused = await guarded.workload("a").scale(1, Route.SCALE_MERGE)
+    start = "one or more pods failed to prepare for shutdown."
+    assert refused.message.startswith(guarded.refusal("a", (2, 1), start))
+    assert not (await ask(guarded, review)).is_allowed, "that one has happened already"
+    await guarded.assert_judged()
+
+
+async def test_called_through_a_service(world: World) -> None:
+    """DEP-17, SEED-096: as the shipped manifests have it, with the default certificate's name."""
+    pods = await world.serve_pods()
+    zone = prepared_zone(pods, Zone(name="a"))
+    name = f"rollout-operator.{world.namespace}.svc"
+    guarded = await guard(
+        world,
+        zone,
+        pods=pods,
+        flags=(f"-server-tls.self-signed-cert.dns-name={name}",),
+        registration={"service": "rollout-operator"},
+    )
+
+    answer = await guarded.workload("a").scale(1, Route.SCALE_PUT_FRESH)
+
+    assert answer.status == 200, answer
+    assert [call.pod for call in pods.calls] == ["a-2", "a-1"]
+    await guarded.wait_recorded("a")
+    await guarded.assert_judged()
+
+
+async def test_ordinals_that_start_later_and_no_group(world: World) -> None:
+    """D-10, PREP-09, SEED-092: `ordinals.start: 3` counts; without a group nobody waits."""
+    pods = await world.serve_pods()
+    zones = [
+        prepared_zone(pods, Zone(name="late", group="late", first_ordinal=3)),
+        prepared_zone(pods, Zone(name="lone", group=None), wait="1h"),
+        prepared_zone(pods, Zone(name="other", group=None), wait="1h"),
+    ]
+    guarded = await guard(world, *zones, pods=pods)
+    await world.kubelet.make_unready("other-0")
+
+    names = ("late", "lone", "other")
+    answers = {name: await guarded.workload(name).scale(1, Route.SCALE_MERGE) for name in names}
+
+    assert {name: answer.status for name, answer in answers.items()} == dict.fromkeys(names, 200)
+    assert [call.pod for call in pods.calls] == [
+        *("late-5", "late-4"),
+        *("lone-2", "lone-1"),
+        *("other-2", "other-1"),
+    ]
+    await guarded.wait_recorded(*names)
+    await wait_ready(world.api, world.namespace, ["late", "lone"])
+    await guarded.assert_judged()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("http-port", None, "the grafana.com/prepare-downscale-http-port annotation is not set"),
+        ("http-path", None, "the grafana.com/prepare-downscale-http-path annotation is not set"),
+        ("http-port", "80@127.0.0.1", "the grafana.com/prepare-downscale-http-port annotation"),
+        ("http-path", "../x", "the grafana.com/prepare-downscale-http-path annotation"),
+    ],
+)
+async def test_seed090_what_is_not_said_rightly_refuses(
+    world: World, key: str, value: str | None, why: str
+) -> None:
+    """SEED-090, PREP-05 to 07, SI-21: and without the label nothing is asked of anybody."""
+    pods = await world.serve_pods()
+    guarded = await guard(world, prepared_zone(pods, Zone(name="a")), pods=pods)
+    await annotate(world.api, world.namespace, "a", **{f"{PREPARE}-{key}": value})
+
+    answer = await guarded.workload("a").scale(2, Route.MERGE)
+
+    assert answer.message.startswith(guarded.refusal("a", (3, 2), why)), answer
+    # The label as it was counts, also where the same request takes it away.
+    answer = await guarded.workload("a", label=PREPARE).scale(2, Route.UNLABEL)
+    assert answer.message.startswith(guarded.refusal("a", (3, 2), why)), answer
+    await label(world.api, world.namespace, "a", **{PREPARE: None})
+    await annotate(world.api, world.namespace, "a", **{PREPARE: "true", MIN_TIME: "soon"})
+    answer = await guarded.workload("a").scale(2, Route.SCALE_MERGE)
+    assert answer.status == 200
+    assert any("set as annotation" in text for text in answer.warnings), "W-49"
+    assert not pods.calls
+    await guarded.assert_judged()
