@@ -1,7 +1,8 @@
 """Composition root: builds the parts, starts them in order, stops them in reverse.
 
-Start: admin server, caches filled, workers, ready. Stop: not ready, workers finish the group they
-are at and begin nothing new, caches, admin server. Each step waits for a bounded time.
+Start: admin server, caches filled, webhooks, workers, ready. Stop: not ready, reviews get their
+answer, workers finish the group they are at and begin nothing new, webhooks, caches, admin server.
+Each step waits for a bounded time. How the webhooks are put together is in `app_webhooks`.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -30,7 +31,9 @@ from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.rollout import Parts, RolloutController
 from rollout_operator.controllers.wake import Waker
 from rollout_operator.controllers.worker import Workers
-from rollout_operator.kube.api import PODS, STATEFULSETS, Resource
+from rollout_operator.guards.downscales import Downscales
+from rollout_operator.guards.locks import Locks
+from rollout_operator.kube.api import PODS, STATEFULSETS, Reader, Resource
 from rollout_operator.kube.client import Client, Timeouts
 from rollout_operator.kube.connect import Access, connect
 from rollout_operator.kube.informer import Collection, Informer
@@ -39,7 +42,7 @@ from rollout_operator.kube.store import PodStore, StatefulSetStore, Store
 from rollout_operator.kube.transport import Transport
 from rollout_operator.model.decode import decode_pod, decode_statefulset
 from rollout_operator.model.errors import OperatorError, Throttled, TooManyRequests, Unreachable
-from rollout_operator.model.names import GroupName
+from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Viewed
 from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.board import Board
@@ -48,12 +51,18 @@ from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.admin import AdminServer
 from rollout_operator.web.cluster import ClusterRules
+from rollout_operator.webhook_flags import WebhookConfig
+
+if TYPE_CHECKING:
+    from rollout_operator.app_webhooks import Webhooks
 
 # Groups that are reconciled at a time. A worker mostly waits for the API server, so that many cost
 # nothing; a bound keeps a thousand groups from opening a thousand connections.
 WORKERS: Final = 32
 # The kubelet kills us after 30 s (`terminationGracePeriodSeconds`); this much is for the workers.
 FINISH_LIMIT: Final = timedelta(seconds=20)
+# Of that for reviews in flight: no less than the default time of one.
+REVIEW_LIMIT: Final = timedelta(seconds=12)
 # A watch that fails for this long, other than by the API server's own trouble, wants a restart.
 BROKEN_LIMIT: Final = timedelta(minutes=3)
 # First wait after a bug in a reconcile.
@@ -104,10 +113,9 @@ async def _serve(config: Config, limits: Limits) -> None:
         tasks = await stack.enter_async_context(TaskStack())
         operator.start_watches(tasks)
         stack.callback(operator.health.stopping)
-        first = await race(
-            stop=stop.wait(), died=tasks.watch(), synced=operator.wait_synced(limits.sync)
-        )
-        if first == "synced":
+        ready = operator.get_ready(stack, tasks, limits.sync)
+        first = await race(stop=stop.wait(), died=tasks.watch(), ready=ready)
+        if first == "ready":
             operator.start_workers(tasks)
             log.info("Rollout operator is ready")
             await race(stop=stop.wait(), died=tasks.watch())
@@ -147,6 +155,10 @@ class Operator:
         )
         self._sets = StatefulSetStore()
         self._pods = PodStore()
+        self._locks = Locks()
+        self._downscales = Downscales(self._clock)
+        self._deletes = OwnDeletes(self._pods.get, self._clock)
+        self._webhooks: Webhooks | None = None
         self._is_working = False
 
     async def open(self, stack: AsyncExitStack) -> None:
@@ -168,6 +180,8 @@ class Operator:
         self._set_informer = self._follow(following, STATEFULSETS, decode_statefulset, self._sets)
         self._pod_informer = self._follow(following, PODS, decode_pod, self._pods)
         self._wire(looking, acting)
+        if config.webhooks is not None:
+            self._webhooks = self._build_webhooks(config.webhooks, transport)
 
     def start_watches(self, tasks: TaskStack) -> None:
         """Begin to fill the caches."""
@@ -176,7 +190,16 @@ class Operator:
         tasks.start("pod informer", self._pod_informer.run())
         self.health.part("tasks", is_alive=lambda: _name_dead(tasks))
 
-    async def wait_synced(self, limit: timedelta) -> None:
+    async def get_ready(self, stack: AsyncExitStack, tasks: TaskStack, limit: timedelta) -> None:
+        """Wait for the caches, then serve reviews where that is asked for.
+
+        Raises StartError, ConfigError and ApiError.
+        """
+        await self._wait_synced(limit)
+        if self._webhooks is not None:
+            await self._webhooks.start(stack, tasks)
+
+    async def _wait_synced(self, limit: timedelta) -> None:
         """Wait until the caches are filled. Raises StartError that says which is not, and why."""
         try:
             async with asyncio.timeout(limit.total_seconds()):
@@ -194,9 +217,13 @@ class Operator:
     async def finish_work(self) -> None:
         """Begin nothing new, and wait a bounded time for what is under way."""
         self._queue.close()
+        if self._webhooks is not None:
+            self._webhooks.stopping()
         try:
             async with asyncio.timeout(FINISH_LIMIT.total_seconds()):
                 await self._workers.wait_idle()
+                if self._webhooks is not None:
+                    await self._webhooks.drain(REVIEW_LIMIT)
         except TimeoutError:
             log.warn("Leaving unfinished work", groups=self._workers.busy, after=FINISH_LIMIT)
 
@@ -227,27 +254,19 @@ class Operator:
         waker = Waker(self._sets, self._queue.add)
         self._set_informer.on_change(waker.on_set)
         self._pod_informer.on_change(waker.on_pod)
-        deletes = OwnDeletes(self._pods.get, self._clock)
-        observer = Observer(
-            namespace=self._config.namespace,
-            reader=looking,
-            sets=self._sets,
-            pods=self._pods,
-            watches=(self._set_informer, self._pod_informer),
-            deletes=deletes,
-            clock=self._clock,
-        )
+        observer = self._make_observer(looking)
         parts = Parts(
             observer=observer,
             executor=Executor(
                 acting,
                 observer,
-                deletes,
+                self._deletes,
                 clock=self._clock,
                 metrics=self._metrics,
+                locks=self._locks,
                 is_stopping=lambda: self._queue.is_closed,
             ),
-            deletes=deletes,
+            deletes=self._deletes,
             attempts=Attempts(self._clock, longest=self._config.reconcile_interval),
             board=self._board,
             metrics=self._metrics,
@@ -267,6 +286,45 @@ class Operator:
         self._metrics.workers_busy.set_function(lambda: self._workers.busy)
         self.health.part("event loop", is_alive=self._heartbeat.find_stall)
         self.health.part("workers", is_ready=lambda: None if self._is_working else "not started")
+
+    def _make_observer(self, reader: Reader) -> Observer:
+        return Observer(
+            namespace=self._config.namespace,
+            reader=reader,
+            sets=self._sets,
+            pods=self._pods,
+            watches=(self._set_informer, self._pod_informer),
+            deletes=self._deletes,
+            clock=self._clock,
+            find_downscale=self._downscales.find_underway,
+        )
+
+    def _build_webhooks(self, config: WebhookConfig, transport: Transport) -> "Webhooks":
+        # 12 MiB and a quarter of a second, for certificates and all, where they are wanted.
+        from rollout_operator.app_webhooks import Shared, Webhooks
+
+        shared = Shared(
+            namespace=self._config.namespace,
+            sets=self._sets,
+            pods=self._pods,
+            locks=self._locks,
+            downscales=self._downscales,
+            metrics=self._metrics,
+            health=self.health,
+            clock=self._clock,
+            cluster=_cluster_rules(self._config),
+            make_client=lambda: self._make_client(transport),
+            make_observer=self._make_observer,
+        )
+        webhooks = Webhooks(config, shared)
+        self._set_informer.on_change(webhooks.on_set)
+        self._pod_informer.on_change(webhooks.on_pod)
+        self._downscales.on_change(self._wake_group)
+        return webhooks
+
+    def _wake_group(self, set_uid: Uid, group: GroupName | None) -> None:
+        if group is not None and self._sets.list_group(group):
+            self._queue.add(group)
 
     def _refresh(self, cause: str) -> None:
         self._set_informer.refresh(cause)

@@ -27,6 +27,14 @@ from rollout_operator.flags import (
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.units import format_duration, quote
+from rollout_operator.webhook_flags import (
+    WEBHOOK_FLAGS,
+    WebhookConfig,
+    check_cluster_domain,
+    check_webhook_spans,
+    check_webhooks,
+    read_webhooks,
+)
 
 UNLIMITED: Final = timedelta.max
 """What `-kubernetes.client-timeout=0` stands for."""
@@ -40,10 +48,8 @@ _ROLLOUTS: Final = "Rollouts"
 _LOGGING: Final = "Logging"
 _SERVER: Final = "HTTP server for metrics and readiness"
 _VALIDATION: Final = "Cluster validation of HTTP requests"
-_WEBHOOKS: Final = "Webhooks and their certificates"
 _TRACKER: Final = "Zone tracker"
 _BUDGETS: Final = "Disruption budgets"
-_PODS: Final = "Requests to pods"
 
 NAMESPACE: Final = Flag(
     name="kubernetes.namespace",
@@ -151,24 +157,6 @@ VALIDATION_AGENTS: Final = Flag(
 )
 # Known so that giving them is told apart from a slip of the pen.
 _LATER_BY_GROUP: Final[dict[tuple[str, str], tuple[tuple[str, Kind[Any], object, str], ...]]] = {
-    (_WEBHOOKS, "webhooks"): (
-        ("server-tls.enabled", BOOL, False, "Serve webhooks."),
-        ("server-tls.port", INT, 8443, "TCP port of the webhooks."),
-        ("server-tls.cert-file", TEXT, "", "Path of a certificate."),
-        ("server-tls.key-file", TEXT, "", "Path of its key."),
-        ("server-tls.request-timeout", DURATION, timedelta(seconds=10), "Time of one review."),
-        ("server-tls.self-signed-cert.enabled", BOOL, True, "Issue own certificates."),
-        (
-            "server-tls.self-signed-cert.secret-name",
-            TEXT,
-            "rollout-operator-self-signed-certificate",
-            "Secret that keeps them.",
-        ),
-        ("server-tls.self-signed-cert.dns-name", TEXT, "", "Name that they prove."),
-        ("server-tls.self-signed-cert.org", TEXT, "Grafana Labs", "Organisation in them."),
-        ("server-tls.self-signed-cert.expiration", TEXT, "1y", "How long they last."),
-        ("webhooks.update-ca-bundle", BOOL, True, "Write the CA into webhook configurations."),
-    ),
     (_TRACKER, "the zone tracker"): (
         ("use-zone-tracker", BOOL, False, "Keep the times of downscales in a ConfigMap."),
         (
@@ -185,10 +173,6 @@ _LATER_BY_GROUP: Final[dict[tuple[str, str], tuple[tuple[str, Kind[Any], object,
             timedelta(seconds=5),
             "Time of one patch of a pod.",
         ),
-    ),
-    (_PODS, "calls to pods"): (
-        ("pods.client-timeout", DURATION, timedelta(seconds=5), "Time of one request to a pod."),
-        ("kubernetes.cluster-domain", TEXT, "cluster.local.", "DNS domain of the cluster."),
     ),
 }
 
@@ -207,6 +191,7 @@ FLAGS: Final[tuple[Flag[Any], ...]] = (
     VALIDATION_SOFT,
     VALIDATION_PATHS,
     VALIDATION_AGENTS,
+    *WEBHOOK_FLAGS,
     *(
         Flag(name=name, kind=kind, default=default, help=help, group=group, feature=feature)
         for (group, feature), rows in _LATER_BY_GROUP.items()
@@ -234,6 +219,8 @@ class Config:
     cluster_validation_soft: bool = VALIDATION_SOFT.default
     cluster_validation_excluded_paths: tuple[str, ...] = VALIDATION_PATHS.default
     cluster_validation_excluded_user_agents: tuple[str, ...] = VALIDATION_AGENTS.default
+    webhooks: WebhookConfig | None = None
+    """None where no webhooks are served."""
     leftovers: tuple[str, ...] = ()
     """Words after the flags, which mean nothing."""
 
@@ -262,6 +249,7 @@ class Config:
             cluster_validation_soft=words.value(VALIDATION_SOFT),
             cluster_validation_excluded_paths=words.value(VALIDATION_PATHS),
             cluster_validation_excluded_user_agents=words.value(VALIDATION_AGENTS),
+            webhooks=read_webhooks(words, words.value(NAMESPACE)),
             leftovers=words.leftovers,
         )
 
@@ -296,10 +284,13 @@ def _find_problems(words: Words) -> Iterator[str]:
     ]
     if refusals:
         yield "; ".join(refusals)
+    yield from check_cluster_domain(words)
     yield from _check_api_server(words)
+    yield from check_webhook_spans(words)
     yield from _check_spans(words)
     yield from _check_validation(words)
     yield from _check_process(words)
+    yield from check_webhooks(words)
 
 
 def _be(feature: str) -> str:

@@ -13,7 +13,14 @@ from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar, cast
 
 from rollout_operator.model.errors import ConfigError, InvalidInput, OperatorError
-from rollout_operator.model.units import format_duration, parse_duration, parse_go_bool, quote
+from rollout_operator.model.units import (
+    format_duration,
+    format_prometheus_duration,
+    parse_duration,
+    parse_go_bool,
+    parse_prometheus_duration,
+    quote,
+)
 
 T = TypeVar("T")
 
@@ -212,3 +219,7 @@ INT: Final[Kind[int]] = Kind("int", _parse_int, str)
 FLOAT: Final[Kind[float]] = Kind("float", _parse_float, _show_float)
 BOOL: Final[Kind[bool]] = Kind("bool", _parse_bool, _show_bool, stands_alone=True)
 DURATION: Final[Kind[timedelta]] = Kind("duration", _parse_duration, format_duration)
+# Go prints the word of a type that it does not know as this one.
+LONG_SPAN: Final[Kind[timedelta]] = Kind(
+    "value", parse_prometheus_duration, format_prometheus_duration
+)

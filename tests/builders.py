@@ -75,6 +75,7 @@ def sts(letter: str, replicas: int = 3, **changes: object) -> StatefulSet:
         strategy="OnDelete",
         replicas=replicas,
         status_replicas=replicas,
+        updated_replicas=replicas,
         ready_replicas=replicas,
         available_replicas=replicas,
         current_revision=Revision("last"),

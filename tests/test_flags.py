@@ -14,6 +14,7 @@ from rollout_operator.flags import (
     FLOAT,
     INT,
     LIST,
+    LONG_SPAN,
     TEXT,
     Flag,
     HelpRequested,
@@ -34,7 +35,8 @@ COUNT: Final = flag("count", INT, 1)
 RATE: Final = flag("rate", FLOAT, 0.5)
 SPAN: Final = flag("span", DURATION, timedelta(0))
 PARTS: Final = flag("parts", LIST, ())
-FLAGS: Final = (NAME, ON, COUNT, RATE, SPAN, PARTS)
+LONG: Final = flag("long", LONG_SPAN, timedelta(days=365))
+FLAGS: Final = (NAME, ON, COUNT, RATE, SPAN, PARTS, LONG)
 
 
 def parse(*words: str) -> Words:
@@ -228,6 +230,28 @@ def test_lists_are_split_at_commas(text: str, expected: tuple[str, ...]) -> None
     assert parse(f"-parts={text}").value(PARTS) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("1y", timedelta(days=365)), ("2w", timedelta(days=14)), ("0", timedelta(0))],
+)
+def test_long_spans_know_years(text: str, expected: timedelta) -> None:
+    """FLAG-35: durations as Prometheus has them, and only there (FLAG-42)."""
+    assert parse(f"-long={text}").value(LONG) == expected
+    assert parse("-long", text).value(LONG) == expected
+
+
+@pytest.mark.parametrize("text", ["", "1", "1.5h", "30m1h", "-1d", "1h 5m"])
+def test_other_long_spans_are_refused(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(f"-long={text}")
+    assert str(caught.value).startswith(f'invalid value "{text}" for flag -long: ')
+
+
+def test_years_are_no_unit_of_the_other_spans() -> None:
+    with pytest.raises(UsageError, match='invalid value "1y" for flag -span'):
+        parse("-span=1y")
+
+
 def test_a_flag_is_given_or_at_its_default() -> None:
     words = parse("-count=1")
 
@@ -246,6 +270,8 @@ def test_a_flag_is_given_or_at_its_default() -> None:
         (BOOL, True, "true"),
         (BOOL, False, "false"),
         (DURATION, timedelta(minutes=5), "5m0s"),
+        (LONG_SPAN, timedelta(days=365), "1y"),
+        (LONG_SPAN, timedelta(hours=1.5), "1h30m"),
         (LIST, ("a", "b"), "a,b"),
     ],
 )

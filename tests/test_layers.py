@@ -17,7 +17,7 @@ MAY_IMPORT: Mapping[str, Iterable[str]] = {
     "kube": ("model", "aio", "telemetry"),
     "pods": ("model", "aio", "telemetry"),
     "oci": ("model", "aio", "telemetry"),
-    "pki": ("model", "aio", "telemetry", "kube"),
+    "pki": ("model", "planning", "aio", "telemetry", "kube"),
     "guards": ("model", "planning", "aio", "telemetry", "kube"),
     "controllers": (
         "model",
@@ -37,8 +37,10 @@ MAY_IMPORT: Mapping[str, Iterable[str]] = {
 OUTER: Mapping[str, Iterable[str]] = {
     "": (),
     "flags": ("model",),
-    "config": ("model", "flags"),
-    "app": ({*MAY_IMPORT} - {"sandbox"}) | {"config", "flags"},
+    "webhook_flags": ("model", "flags"),
+    "config": ("model", "flags", "webhook_flags"),
+    "app_webhooks": ({*MAY_IMPORT} - {"sandbox"}) | {"webhook_flags"},
+    "app": ({*MAY_IMPORT} - {"sandbox"}) | {"config", "app_webhooks", "webhook_flags"},
     "cli": {*MAY_IMPORT} | {"config", "flags", "app"},
     "__main__": ("cli",),
 }

@@ -1,7 +1,7 @@
 """Long-lived tasks with a parent: started in order, watched together, stopped in reverse."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from datetime import timedelta
 from typing import Any, NoReturn, Self, TypeVar
 
@@ -45,6 +45,16 @@ async def both(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) ->
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return one.result(), two.result()
+
+
+async def gather_all(works: Iterable[Coroutine[Any, Any, A]]) -> list[A]:
+    """Run all at the same time and return what each returns, in order, or raise the first error."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work) for work in works]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 class TaskStack:

@@ -15,6 +15,7 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.memory import OwnDeletes
+from rollout_operator.guards.locks import Locks, group_lock
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Precondition, Reader, Writer
 from rollout_operator.model.decode import decode_statefulset
 from rollout_operator.model.errors import (
@@ -94,6 +95,7 @@ class Executor:
         *,
         clock: Clock,
         metrics: Metrics,
+        locks: Locks | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._door = door
@@ -101,6 +103,7 @@ class Executor:
         self._deletes = deletes
         self._clock = clock
         self._metrics = metrics
+        self._locks = locks or Locks()
         self._is_stopping = is_stopping
         self._refused_at: dict[Uid, timedelta] = {}
 
@@ -139,6 +142,10 @@ class Executor:
                 self._deletes.drop(pod)
 
     async def _replace(self, group: Group, action: ReplacePods, report: Report) -> None:
+        async with self._locks.hold(group_lock(group.name)):
+            await self._replace_locked(group, action, report)
+
+    async def _replace_locked(self, group: Group, action: ReplacePods, report: Report) -> None:
         # From before the look: an answer may lie unread for as long as the process is frozen.
         expires_at = self._clock.elapsed() + LOOK_LASTS
         live = await self._observer.observe_live(group)

@@ -17,6 +17,7 @@ from rollout_operator.aio.tasks import both
 from rollout_operator.controllers.memory import OwnDeletes
 from rollout_operator.kube.api import PODS, STATEFULSETS, Reader, Resource
 from rollout_operator.model.decode import decode_pod, decode_statefulset, salvage
+from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName, Uid
@@ -57,6 +58,7 @@ class Observer:
     watches: tuple[Freshness, ...]
     deletes: OwnDeletes
     clock: Clock
+    find_downscale: Callable[[GroupName], Underway | None] = lambda name: None
 
     def observe(self, name: GroupName) -> Group:
         """Return the group as the caches show it."""
@@ -80,11 +82,25 @@ class Observer:
                 owned[pod.owner_uid].append(pod)
         return self._compose(cached.name, members, owned, timedelta(0))
 
+    async def observe_alone(self, name: str) -> Group:
+        """Return one StatefulSet as the store has it now, as if it were a group of its own.
+
+        Raises what `Reader` raises, and DecodeError.
+        """
+        body = await self.reader.fetch(STATEFULSETS, self.namespace, name)
+        sts = decode_statefulset(body)
+        # Without `matchLabels` this lists all pods of the namespace: the owner decides, as ever.
+        pods = await self._list(PODS, decode_pod, _join(sts.selector))
+        owned = {sts.uid: [pod for pod in pods if pod.owner_uid == sts.uid]}
+        return self._compose(sts.group or GroupName(""), (sts,), owned, timedelta(0))
+
     async def _list_pods(self, cached: Group) -> list[Pod | Unreadable]:
-        found: list[Pod | Unreadable] = []
+        # Several selectors may match one pod, which must count once.
+        found: dict[tuple[Uid, str], Pod | Unreadable] = {}
         for selector in _choose_selectors([zone.sts for zone in cached.zones]):
-            found += await self._list(PODS, decode_pod, selector)
-        return found
+            for one in await self._list(PODS, decode_pod, selector):
+                found[one.uid, one.name] = one
+        return list(found.values())
 
     async def _list_members(self, cached: Group) -> list[StatefulSet | Unreadable]:
         found: dict[Uid, StatefulSet | Unreadable] = {}
@@ -133,6 +149,7 @@ class Observer:
             now=self.clock.now(),
             deletions=self.deletes.list_of({member.uid for member in members}),
             view_age=age,
+            downscale=self.find_downscale(name),
         )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum, unique
 
+from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 
@@ -42,6 +43,8 @@ class Group:
     unreadable: tuple[Unreadable, ...] = ()
     deletions: Mapping[Uid, Deletion]
     view_age: timedelta = timedelta(0)
+    downscale: Underway | None = None
+    """Of one of the zones; it may still persist, or be refused by somebody else."""
 
     @property
     def owners(self) -> frozenset[Uid]:

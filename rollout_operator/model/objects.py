@@ -5,12 +5,15 @@ Views are frozen. Two views that differ only in `resource_version` decide alike:
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName, Revision, Uid
+
+# `start` and `replicas` are 32-bit numbers: no ordinal is longer.
+_ORDINAL_DIGITS: Final = 10
 
 
 class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +52,11 @@ class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
     def group(self) -> GroupName | None:
         """Return the rollout group, None where the set belongs to none."""
         return find_group(self.labels)
+
+    def ordinal_of(self, pod: str) -> int | None:
+        """Return the ordinal in the name of one of its pods, None where it is no such name."""
+        prefix = f"{self.name}-"
+        return parse_ordinal(pod[len(prefix) :]) if pod.startswith(prefix) else None
 
     @property
     def ordinals(self) -> range:
@@ -126,6 +134,13 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
     def group(self) -> GroupName | None:
         """Return the rollout group that the labels name, None where they name none."""
         return find_group(self.labels)
+
+
+def parse_ordinal(digits: str) -> int | None:
+    """Return the ordinal that a controller writes like this; `01` is none."""
+    if not digits.isdecimal() or not digits.isascii() or len(digits) > _ORDINAL_DIGITS:
+        return None
+    return None if digits[0] == "0" and digits != "0" else int(digits)
 
 
 Viewed = TypeVar(

@@ -4,9 +4,11 @@ One `Reason` feeds log, metric, status page, Event and denial message. `Code` is
 documented in `docs/reasons.md`; the text is for people, with the numbers that decided.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum, unique
+from typing import Final
 
 from rollout_operator.model.names import GroupName, Revision
 from rollout_operator.model.objects import Pod, StatefulSet
@@ -35,6 +37,7 @@ class Code(StrEnum):
     VIEW_CHANGED = "view_changed"
     DELETE_REFUSED = "delete_refused"
     BACKING_OFF = "backing_off"
+    DOWNSCALE_UNDERWAY = "downscale_underway"
     # failing: a person must change something
     WRONG_STRATEGY = "wrong_strategy"
     REVISION_EMPTY = "revision_empty"
@@ -45,6 +48,59 @@ class Code(StrEnum):
     BAD_PAUSED = "bad_paused"
     GROUP_LABELS_DIFFER = "group_labels_differ"
     PODS_SHARE_LABELS = "pods_share_labels"
+    LABEL_MISPLACED = "label_misplaced"
+    # reviews that are allowed
+    NOT_A_DOWNSCALE = "not_a_downscale"
+    NOT_GUARDED = "not_guarded"
+    DRY_RUN = "dry_run"
+    CANNOT_CHECK = "cannot_check"
+    PODS_PREPARED = "pods_prepared"
+    # reviews that are refused: time or the cluster will change it
+    ZONE_DOWNSCALED_LATELY = "zone_downscaled_lately"
+    OTHER_ZONE_NOT_READY = "other_zone_not_ready"
+    OTHER_DOWNSCALE_UNDERWAY = "other_downscale_underway"
+    GROUP_NOT_READ = "group_not_read"
+    CHANGED_MEANWHILE = "changed_meanwhile"
+    POD_NOT_PREPARED = "pod_not_prepared"
+    NOT_RECORDED = "not_recorded"
+    REVIEW_TIMED_OUT = "review_timed_out"
+    STOPPING = "stopping"
+    # reviews that are refused: a person must change something
+    NO_DOWNSCALE = "no_downscale"
+    PREPARE_MISCONFIGURED = "prepare_misconfigured"
+    BAD_DOWNSCALE_TIME = "bad_downscale_time"
+    OTHER_NAMESPACE = "other_namespace"
+    # after a downscale was allowed
+    DOWNSCALE_RECORDED = "downscale_recorded"
+    DOWNSCALE_UNDONE = "downscale_undone"
+
+
+REVIEW_CODES: Final = frozenset(
+    {
+        Code.LABEL_MISPLACED,
+        Code.NOT_A_DOWNSCALE,
+        Code.NOT_GUARDED,
+        Code.DRY_RUN,
+        Code.CANNOT_CHECK,
+        Code.PODS_PREPARED,
+        Code.ZONE_DOWNSCALED_LATELY,
+        Code.OTHER_ZONE_NOT_READY,
+        Code.OTHER_DOWNSCALE_UNDERWAY,
+        Code.GROUP_NOT_READ,
+        Code.CHANGED_MEANWHILE,
+        Code.POD_NOT_PREPARED,
+        Code.NOT_RECORDED,
+        Code.REVIEW_TIMED_OUT,
+        Code.STOPPING,
+        Code.NO_DOWNSCALE,
+        Code.PREPARE_MISCONFIGURED,
+        Code.BAD_DOWNSCALE_TIME,
+        Code.OTHER_NAMESPACE,
+        Code.DOWNSCALE_RECORDED,
+        Code.DOWNSCALE_UNDONE,
+    }
+)
+"""Codes that say why a review was answered as it was, and never what holds a group."""
 
 
 @unique
@@ -69,6 +125,22 @@ class Reason:
     severity: Severity = Severity.INFO
     zone: str = ""
     """Name of the StatefulSet that it is about; empty where it is about the group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The answer to a review.
+
+    `reason.text` is the message that users see, empty where there is nothing to say. `code` is the
+    HTTP status that the API server passes on with a refusal, 0 for its own choice (400).
+    """
+
+    is_allowed: bool
+    reason: Reason
+    warnings: tuple[str, ...] = ()
+    code: int = 0
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """To be set on the object under review, where its caller takes patches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

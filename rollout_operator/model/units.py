@@ -32,6 +32,22 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 _DURATION_PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+# Units of Prometheus durations, in the only order in which they may follow one another.
+_PROMETHEUS: Final = {
+    "y": timedelta(days=365),
+    "w": timedelta(days=7),
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+    "ms": timedelta(milliseconds=1),
+}
+_PROMETHEUS_PARTS: Final = re.compile(
+    "".join(rf"(?:([0-9]{{1,10}}){unit})?" for unit in _PROMETHEUS), re.ASCII
+)
+_RFC3339: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.,][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"
+)
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
@@ -105,6 +121,35 @@ def format_duration(span: timedelta) -> str:
     return f"{minutes}m{seconds}" if minutes else seconds
 
 
+def parse_prometheus_duration(text: str) -> timedelta:
+    """Return a Prometheus duration such as `1y`, `12h`, `1h30m` or `0`.
+
+    Raises InvalidInput: each unit at most once, from large to small, whole numbers only.
+    """
+    if text == "0":
+        return timedelta(0)
+    found = _PROMETHEUS_PARTS.fullmatch(text)
+    if not text or found is None:
+        raise InvalidInput(f"not a valid duration string: {quote(text)}")
+    try:
+        parts = zip(found.groups(), _PROMETHEUS.values(), strict=True)
+        return sum((int(number) * unit for number, unit in parts if number), timedelta(0))
+    except OverflowError as error:
+        raise InvalidInput(f"duration out of range: {quote(text)}") from error
+
+
+def format_prometheus_duration(span: timedelta) -> str:
+    """Return a duration as Prometheus writes it: `1y`, `12h`, `1h30m`, `0s`."""
+    text = ""
+    for name, unit in _PROMETHEUS.items():
+        # Years and weeks only where they say it all: 366 days are `366d`, not `1y1d`.
+        if name in {"y", "w"} and span % unit:
+            continue
+        number, span = divmod(span, unit)
+        text += f"{number}{name}" if number else ""
+    return text or "0s"
+
+
 def _decimal(number: int, places: int) -> str:
     """Return `number` divided by ten to the power of `places`, without trailing zeros."""
     whole, fraction = divmod(number, 10**places)
@@ -172,3 +217,33 @@ def format_rfc3339(time: datetime) -> str:
     """Return an aware timestamp as UTC: `2006-01-02T15:04:05Z`, its fraction only where not 0."""
     text = time.astimezone(UTC).replace(tzinfo=None).isoformat()
     return f"{text.rstrip('0') if '.' in text else text}Z"
+
+
+def parse_rfc3339(text: str) -> datetime:
+    """Return a timestamp such as `2006-01-02T15:04:05Z`, with the offset that it was written with.
+
+    Raises InvalidInput. Fractions are cut to microseconds.
+    """
+    found = _RFC3339.fullmatch(text)
+    if found is None:
+        raise InvalidInput(f"{quote(text)} is no RFC 3339 time")
+    fraction = found[1] or ""
+    # Python reads three or six digits of a fraction only, and "Z" since 3.11.
+    plain = text.replace(fraction, f".{fraction[1:7]:0<6}", 1) if fraction else text
+    try:
+        return datetime.fromisoformat(plain)
+    except ValueError as error:
+        raise InvalidInput(f"{quote(text)} is no RFC 3339 time: {error}") from error
+
+
+def format_go_time(time: datetime) -> str:
+    """Return a timestamp as Go prints it: `2026-01-02 03:04:05 +0000 UTC`.
+
+    Another offset than UTC has no name there: `... +0200 +0200`.
+    """
+    offset = time.strftime("%z")[:5]
+    fraction = f".{time.microsecond:06d}".rstrip("0") if time.microsecond else ""
+    zone = "UTC" if not time.utcoffset() else offset
+    return (
+        f"{time.replace(tzinfo=None, microsecond=0).isoformat(sep=' ')}{fraction} {offset} {zone}"
+    )

@@ -11,15 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum, unique
 from itertools import islice
-from typing import Final
 
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, parse_ordinal
 from rollout_operator.planning.wording import NAMES_SHOWN, join_some
-
-# Ordinals are 32-bit numbers: longer digits cannot be one, and need not be read.
-_ORDINAL_DIGITS: Final = 10
 
 
 @unique
@@ -162,18 +158,11 @@ def _seat_pods(zone: Zone) -> tuple[dict[int, Pod | Unreadable], bool]:
         has_pods = True
         if not pod.name.startswith(prefix):
             continue
-        ordinal = _ordinal(pod.name[cut:])
+        ordinal = parse_ordinal(pod.name[cut:])
         if ordinal is not None and ordinal in desired:
             known = seats.get(ordinal)
             seats[ordinal] = pod if known is None else min(pod, known, key=_proof)
     return seats, has_pods
-
-
-def _ordinal(digits: str) -> int | None:
-    """Return the ordinal that a controller writes like this; `01` is none."""
-    if not digits.isdecimal() or not digits.isascii() or len(digits) > _ORDINAL_DIGITS:
-        return None
-    return None if digits[0] == "0" and digits != "0" else int(digits)
 
 
 def _proof(pod: Pod | Unreadable) -> tuple[int, str]:

@@ -50,6 +50,7 @@ def find_obstacle(group: Group) -> Obstacle | None:
     return (
         _find_stale_view(group)
         or _find_unreadable(group)
+        or _find_downscale(group)
         or _find_wrong_strategy(sets)
         or _find_unsettled(sets)
         or _find_empty_revision(sets)
@@ -106,6 +107,19 @@ def _find_unreadable(group: Group) -> Obstacle | None:
         for one in sorted(group.unreadable, key=lambda one: (one.kind, one.name, one.uid))
     )
     return Obstacle(reasons=reasons, is_failure=True) if reasons else None
+
+
+def _find_downscale(group: Group) -> Obstacle | None:
+    """Return the downscale that may still persist: a rollout and it exclude each other (D-25)."""
+    if group.downscale is None:
+        return None
+    one = group.downscale
+    text = (
+        f"{one.zone} is being scaled down from {one.replicas_from} to {one.replicas_to} replicas; "
+        "no pod is replaced until that has happened or failed"
+    )
+    reason = Reason(code=Code.DOWNSCALE_UNDERWAY, text=text, zone=one.zone)
+    return Obstacle(reasons=(reason,))
 
 
 def _find_wrong_strategy(sets: Iterable[StatefulSet]) -> Obstacle | None:

@@ -171,12 +171,14 @@ class Peers:
     def make_room(self) -> bool:
         """Make room for one more; tell whether there is.
 
-        The oldest without a handshake goes first, then the oldest that waits: one with a review in
-        flight stays.
+        Of those in a handshake and those that wait, the larger crowd loses its oldest; one with a
+        review in flight stays. Were handshakes to go first always, silent connections that have
+        shaken hands would keep every good one from getting through its own.
         """
         if len(self) < self._most:
             return True
-        for task in self._greeting:
+        if len(self._greeting) > len(self._waiting):
+            task = next(iter(self._greeting))
             del self._greeting[task]
             task.cancel()
             return True

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import (
     GROUP_LABEL,
@@ -126,6 +127,66 @@ WHOLE_GROUP = [
 @pytest.mark.parametrize(("case", "expected"), WHOLE_GROUP)
 def test_group(case: Group, expected: list[str]) -> None:
     assert outline(plan_group(case)) == expected
+
+
+UNDERWAY = Underway(zone="zone-b", replicas_from=3, replicas_to=1)
+SCALING = (
+    "downscale_underway: zone-b is being scaled down from 3 to 1 replicas; no pod is replaced "
+    "until that has happened or failed"
+)
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        pytest.param(group(prev("a"), zone("b")), [SCALING], id="D-25 a rollout elsewhere waits"),
+        pytest.param(group(zone("a"), prev("b")), [SCALING], id="D-25 one in the zone itself, too"),
+        pytest.param(
+            group(prev("a", "Ppp"), zone("b")), [SCALING], id="D-25 nor does a broken pod go"
+        ),
+        pytest.param(
+            group(zone("a", current="prev"), zone("b")), [SCALING], id="D-25 nothing is recorded"
+        ),
+        pytest.param(
+            replace(group(prev("a")), view_age=timedelta(minutes=5)),
+            ["view_stale: the newest proof that the view is live is more than 60s old"],
+            id="SI-09 a stale view is told first",
+        ),
+        pytest.param(
+            replace(group(prev("a")), unreadable=(unreadable("StatefulSet", "zone-b"),)),
+            [
+                "object_unreadable: StatefulSet zone-b cannot be read: spec.replicas: expected "
+                'int, got str: "x"',
+                "failed",
+            ],
+            id="SI-08 what a person must mend is told first",
+        ),
+        pytest.param(
+            group(prev("a"), zone("b", strategy="RollingUpdate")),
+            [SCALING],
+            id="D-25 a wrong strategy is told when the downscale is over",
+        ),
+    ],
+)
+def test_d25_no_pod_is_replaced_while_a_downscale_may_still_happen(
+    case: Group, expected: list[str]
+) -> None:
+    """SEED-110, SEED-111: it is no failure, and its end is an event of its own."""
+    plan = plan_group(replace(case, downscale=UNDERWAY))
+
+    assert outline(plan) == expected
+    assert plan.actions == ()
+    assert plan.look_again is None or plan.waits[0].code is Code.VIEW_STALE
+
+
+def test_d25_the_reason_is_of_the_zone_that_goes() -> None:
+    (reason,) = plan_group(replace(group(prev("a"), zone("b")), downscale=UNDERWAY)).waits
+
+    assert (reason.code, reason.zone, reason.severity) == (
+        Code.DOWNSCALE_UNDERWAY,
+        "zone-b",
+        Severity.INFO,
+    )
 
 
 def test_pods_missing_says_who_is_searched_for_and_what_status_counts() -> None:

@@ -345,7 +345,9 @@ async def test_verdicts_are_told_and_counted(lines: list[str]) -> None:
 @pytest.mark.parametrize("may_patch", [True, False])
 async def test_only_mutating_paths_are_patched(may_patch: bool) -> None:
     """D-23: a validating webhook that answers a patch fails."""
-    async with serving(Setting(options=Options(may_patch=lambda path: may_patch))) as world:
+    async with serving(
+        Setting(options=Options(may_patch=lambda path: may_patch and path == PATH))
+    ) as world:
         world.hook.verdict = Verdict(is_allowed=True, reason=FINE.reason, annotations={"a": "b"})
 
         assert (b'"patchType"' in (await world.ask(post(body_of()))).body) is may_patch

@@ -30,7 +30,7 @@ class Outcome:
     def run(self, source: str, *arguments: str) -> pytest.RunResult:
         self.pytester.makepyfile("import asyncio, time, warnings, pytest\n" + source)
         return self.pytester.runpytest_subprocess(
-            "-p", "tests.guards", "-p", "no:cacheprovider", "-q", *arguments
+            "-p", "tests.watchdogs", "-p", "no:cacheprovider", "-q", *arguments
         )
 
 

@@ -1,0 +1,1 @@
+"""What webhooks and controllers must both obey: locks, and what is remembered of downscales."""

@@ -1,0 +1,286 @@
+"""What is remembered of downscales that were allowed, until they have happened or been undone.
+
+One claim per StatefulSet: fewer replicas were granted, and pods were told so. It is open while the
+request may still persist, then settled by what the set really wants; until then it holds back the
+whole group. Pods that were told and stay are owed a cancellation. What must survive a crash is
+written on the pods; see `notes`.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.model.downscale import Key, Underway
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.outcome import Verdict
+
+# An API server gives up on a write 34 s after it began (`requestTimeoutUpperBound`), and a review
+# is asked for later than that. So long after the last review nothing that it allowed can persist.
+PERSIST_LIMIT: Final = timedelta(seconds=36)
+
+
+class Stage(StrEnum):
+    """How far a claim has come."""
+
+    PREPARING = "preparing"
+    """Pods are being called; nothing is answered yet."""
+    OPEN = "open"
+    """Allowed: the API server may or may not write it."""
+    PERSISTED = "persisted"
+    """The set wants fewer replicas; its pods are on their way out."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Claim:
+    """A downscale of one StatefulSet that pods have been told of."""
+
+    key: Key
+    namespace: str
+    name: str
+    group: GroupName | None
+    begun: datetime
+    """In the API server's time; from its first answer on, the time of that."""
+    asked_at: timedelta
+    """When the newest review of it came, on the clock's `elapsed`."""
+    seen_version: str
+    """`resourceVersion` of the set when it was claimed: what is older tells nothing of it."""
+    stage: Stage = Stage.PREPARING
+    pods: dict[Uid, str] = field(default_factory=dict)
+    """Those that were told, or may have been: UID to name."""
+    prepared: set[Uid] = field(default_factory=set)
+    """Those of them that have confirmed."""
+    answer: asyncio.Future[Verdict] | None = None
+    """For reviews that ask the same while pods are being called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Debt:
+    """A pod that is to be told that it stays."""
+
+    pod: str
+    due: timedelta
+    """On the clock's `elapsed`."""
+    again: timedelta | None = None
+    """After how long it is told once more; None for not at all."""
+
+
+class Downscales:
+    """All claims, and the pods that are owed a cancellation."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._claims: dict[Uid, Claim] = {}
+        self._owed: dict[Uid, dict[Uid, Debt]] = {}
+        self._times: dict[Uid, datetime] = {}
+        self._unrecorded: dict[Uid, datetime] = {}
+        self._versions: dict[Uid, str] = {}
+        self._callbacks: list[Callable[[Uid, GroupName | None], None]] = []
+
+    def on_change(self, callback: Callable[[Uid, GroupName | None], None]) -> None:
+        """Call back with set and group whenever a claim came, changed or went."""
+        self._callbacks.append(callback)
+
+    @property
+    def times(self) -> dict[Uid, datetime]:
+        """Return when zones were scaled down last, as far as this process has seen it."""
+        return self._times
+
+    def get(self, set_uid: Uid) -> Claim | None:
+        """Return the claim on a set."""
+        return self._claims.get(set_uid)
+
+    def remembers(self, set_uid: Uid) -> bool:
+        """Tell whether anything of a set is not settled."""
+        return any(set_uid in each for each in (self._claims, self._owed, self._unrecorded))
+
+    def list_sets(self) -> list[Uid]:
+        """Return the sets of which anything is remembered that is not settled."""
+        return list({**self._claims, **self._owed, **self._unrecorded})
+
+    def count(self, stage: Stage) -> int:
+        """Return how many claims are at a stage."""
+        return sum(claim.stage is stage for claim in self._claims.values())
+
+    def count_owed(self) -> int:
+        """Return how many pods are owed a cancellation."""
+        return sum(map(len, self._owed.values()))
+
+    def find_underway(self, group: GroupName | None, *, but: Uid | None = None) -> Underway | None:
+        """Return a downscale of the group that may still persist; `but` leaves one set out."""
+        if group is None:
+            return None
+        for claim in self._claims.values():
+            is_other = claim.group == group and claim.key.set_uid != but
+            if is_other and claim.stage is not Stage.PERSISTED:
+                return _underway(claim)
+        return None
+
+    def begin(
+        self, sts: StatefulSet, key: Key, begun: datetime, pods: Iterable[tuple[Uid, str]]
+    ) -> Claim:
+        """Claim a downscale before anyone is told of it. A debt to the same pods is taken over.
+
+        An older claim on the set must have persisted, or be of the same downscale: its pods become
+        part of this one, because they may still be there when the set is scaled up again.
+        """
+        told = dict(pods)
+        self.settle(key.set_uid, told)
+        older = self._claims.get(key.set_uid)
+        claim = Claim(
+            key=key,
+            namespace=sts.namespace,
+            name=sts.name,
+            group=sts.group,
+            begun=begun,
+            asked_at=self._clock.elapsed(),
+            seen_version=sts.resource_version,
+            pods=told if older is None else {**older.pods, **told},
+        )
+        self._claims[key.set_uid] = claim
+        self._tell(claim)
+        return claim
+
+    def adopt(
+        self,
+        sts: StatefulSet,
+        key: Key,
+        begun: datetime,
+        pods: Iterable[tuple[Uid, str]],
+        left: timedelta,
+    ) -> Claim:
+        """Take over what another process has begun; it may persist for as long as `left`.
+
+        Whether its pods were reached is not known: who asks the same again calls them again.
+        """
+        claim = self.begin(sts, key, begun, pods)
+        claim.stage = Stage.OPEN
+        claim.asked_at = self._clock.elapsed() - PERSIST_LIMIT + min(left, PERSIST_LIMIT)
+        self._tell(claim)
+        return claim
+
+    def renew(self, claim: Claim, pods: Iterable[tuple[Uid, str]] = ()) -> None:
+        """The same was asked again: it may persist for as long again, with these pods as well."""
+        told = dict(pods)
+        self.settle(claim.key.set_uid, told)
+        claim.pods |= told
+        claim.asked_at = self._clock.elapsed()
+        self._tell(claim)
+
+    def allow(self, claim: Claim, at: datetime | None = None) -> None:
+        """All pods have confirmed, and the request is allowed; `at` in the API server's time.
+
+        Without `at` an earlier answer stands.
+        """
+        claim.stage = Stage.OPEN
+        if at is not None:
+            claim.begun = max(claim.begun, at)
+        self._tell(claim)
+
+    def time_left(self, claim: Claim) -> timedelta:
+        """Return for how long the request may still persist; zero or less: no longer."""
+        return claim.asked_at + PERSIST_LIMIT - self._clock.elapsed()
+
+    def note_persisted(self, claim: Claim, now: datetime) -> None:
+        """The set wants fewer replicas now: `now` is the API server's time."""
+        if claim.stage is Stage.PERSISTED:
+            return
+        claim.stage = Stage.PERSISTED
+        earlier = self._times.get(claim.key.set_uid, now)
+        self._times[claim.key.set_uid] = max(now, claim.begun, earlier)
+        self._unrecorded[claim.key.set_uid] = claim.begun
+        self._tell(claim)
+
+    def find_unrecorded(self, set_uid: Uid) -> datetime | None:
+        """Return when a downscale of a set began that may not be recorded on it yet."""
+        return self._unrecorded.get(set_uid)
+
+    def note_recorded(self, set_uid: Uid, begun: datetime) -> None:
+        """The set carries the time of the downscale that began then."""
+        if self._unrecorded.get(set_uid) == begun:
+            del self._unrecorded[set_uid]
+
+    def close(
+        self,
+        claim: Claim,
+        owed: Iterable[Uid],
+        *,
+        after: timedelta = timedelta(0),
+        again: timedelta | None = None,
+    ) -> None:
+        """Forget a claim; pods in `owed` are still to be told that they stay.
+
+        They are told `after` that time, and `again` after another: a call that was slow to arrive
+        may make a pod forget that it stays.
+        """
+        if self._claims.get(claim.key.set_uid) is not claim:
+            return
+        del self._claims[claim.key.set_uid]
+        due = self._clock.elapsed() + after
+        debts = {uid: Debt(claim.pods[uid], due, again) for uid in owed if uid in claim.pods}
+        if debts:
+            self._owed.setdefault(claim.key.set_uid, {}).update(debts)
+            self._versions[claim.key.set_uid] = claim.seen_version
+        self._tell(claim)
+
+    def list_owed(self, set_uid: Uid) -> dict[Uid, Debt]:
+        """Return the pods of a set that are to be told that they stay."""
+        return dict(self._owed.get(set_uid, {}))
+
+    def find_version(self, set_uid: Uid) -> str:
+        """Return the version of a set that a cache must show before anyone is told anything."""
+        return self._versions.get(set_uid, "")
+
+    def note_told(self, set_uid: Uid, pods: Iterable[Uid]) -> None:
+        """These pods have been told that they stay; some are told once more."""
+        debts = self._owed.get(set_uid, {})
+        paid: list[Uid] = []
+        for uid in pods:
+            debt = debts.get(uid)
+            if debt is None or debt.again is None:
+                paid.append(uid)
+            else:
+                debts[uid] = Debt(debt.pod, self._clock.elapsed() + debt.again)
+        self.settle(set_uid, paid)
+
+    def postpone(self, set_uid: Uid, pods: Iterable[Uid], by: timedelta) -> None:
+        """These pods could not be told: not before this time again, whatever else happens."""
+        debts = self._owed.get(set_uid, {})
+        for uid in pods:
+            if uid in debts:
+                debts[uid] = replace(debts[uid], due=self._clock.elapsed() + by)
+
+    def settle(self, set_uid: Uid, pods: Iterable[Uid]) -> None:
+        """These pods have been told, or are gone."""
+        debts = self._owed.get(set_uid, {})
+        for uid in pods:
+            debts.pop(uid, None)
+        if not debts:
+            self._owed.pop(set_uid, None)
+            self._versions.pop(set_uid, None)
+
+    def forget_set(self, set_uid: Uid) -> None:
+        """The set is gone, and with it all that its pods were told."""
+        claim = self._claims.pop(set_uid, None)
+        self._owed.pop(set_uid, None)
+        self._times.pop(set_uid, None)
+        self._unrecorded.pop(set_uid, None)
+        self._versions.pop(set_uid, None)
+        if claim is not None:
+            self._tell(claim)
+
+    def _tell(self, claim: Claim) -> None:
+        for callback in self._callbacks:
+            callback(claim.key.set_uid, claim.group)
+
+
+def _underway(claim: Claim) -> Underway:
+    return Underway(
+        zone=claim.name,
+        replicas_from=claim.key.replicas_from,
+        replicas_to=claim.key.replicas_to,
+    )

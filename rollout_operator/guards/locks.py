@@ -1,0 +1,39 @@
+"""One lock per rollout group: who looks at a group and then acts on it holds it meanwhile.
+
+It makes a look and what follows from it one step: a downscale is not granted between a rollout's
+look and its deletes, nor the other way round (D-25). It is held across reads and deletes, never
+across a write that comes back as a review of our own.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
+
+from rollout_operator.model.names import GroupName, Uid
+
+
+class Locks:
+    """Locks by key, made when first asked for and gone when nobody holds or wants them."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def hold(self, key: str) -> AsyncIterator[None]:
+        """Wait for the lock and hold it. Who came first gets it first."""
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        async with lock:
+            yield
+
+
+def group_lock(group: GroupName) -> str:
+    """Return the key of a group's lock."""
+    return f"group {group}"
+
+
+def calls_lock(set_uid: Uid) -> str:
+    """Return the key of the lock on calls to the pods of a set."""
+    return f"calls {set_uid}"

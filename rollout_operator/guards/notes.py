@@ -1,0 +1,107 @@
+"""Notes on pods that are to go, for the process that comes after a crash.
+
+Written before the first pod is called, so that what was prepared is always known to somebody. A few
+pods of the range carry a copy of the whole story each: enough to survive the loss of some pods, and
+few enough for the default rate limit. See `model.downscale.Note`.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, Protocol
+
+import msgspec
+
+from rollout_operator.aio.tasks import gather_all
+from rollout_operator.kube.api import PODS, JsonObject, Resource
+from rollout_operator.model.downscale import Key, Note
+from rollout_operator.model.errors import ApiError, Conflict, Denied, InvalidInput, NotFound
+from rollout_operator.model.names import DOWNSCALE_NOTE
+from rollout_operator.model.objects import Pod
+from rollout_operator.telemetry.logs import log
+
+# With the default limits ten requests may be sent at once, and the look has taken one of them.
+COPIES: Final = 4
+
+_NOTE: Final = msgspec.json.Decoder(Note)
+
+
+class Patcher(Protocol):
+    """The part of `kube.api.Writer` that is needed."""
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: JsonObject | Sequence[JsonObject],
+    ) -> bytes: ...
+
+
+class Notes:
+    """Writes and removes notes."""
+
+    def __init__(self, door: Patcher) -> None:
+        self._door = door
+        self._is_forbidden = False
+
+    async def write(self, key: Key, at: datetime, pods: Sequence[Pod]) -> None:
+        """Write the story on some of the pods. Raises ApiError where none of them carries it.
+
+        Where the role may not patch pods, nothing is written, and that is told once: after a crash
+        nobody knows then which pods were prepared.
+        """
+        note = Note(replicas_from=key.replicas_from, replicas_to=key.replicas_to, at=at)
+        text = msgspec.json.encode(note).decode()
+        errors = await gather_all(self._put(pod, text) for pod in choose_carriers(pods))
+        failures = [error for error in errors if error is not None]
+        if failures and len(failures) == len(errors):
+            if all(isinstance(error, Denied) for error in failures):
+                self._tell_forbidden(failures[0])
+                return
+            raise failures[0]
+
+    async def remove(self, pods: Sequence[Pod]) -> ApiError | None:
+        """Remove the notes of these pods; return the first error. Pods that are gone are fine."""
+        errors = await gather_all(self._put(pod, None) for pod in pods if pod.downscale_note)
+        return next((error for error in errors if error is not None), None)
+
+    async def _put(self, pod: Pod, text: str | None) -> ApiError | None:
+        patch: JsonObject = {
+            "metadata": {"uid": pod.uid, "annotations": {DOWNSCALE_NOTE: text}},
+        }
+        try:
+            await self._door.patch(PODS, pod.namespace, pod.name, patch)
+        except (NotFound, Conflict) as error:
+            # Gone or replaced: it carries no note, and needs none to be removed.
+            return None if text is None else error
+        except ApiError as error:
+            return error
+        return None
+
+    def _tell_forbidden(self, error: ApiError) -> None:
+        if not self._is_forbidden:
+            log.warn("Downscales are not noted on pods: a crash would forget them", err=error)
+        self._is_forbidden = True
+
+
+def choose_carriers(pods: Sequence[Pod]) -> list[Pod]:
+    """Return the pods that carry a copy: first, last, and some in between."""
+    if len(pods) <= COPIES:
+        return list(pods)
+    last = len(pods) - 1
+    return [pods[last * step // (COPIES - 1)] for step in range(COPIES)]
+
+
+def read_note(pod: Pod) -> Note | None:
+    """Return the note of a pod, None where it has none. Raises InvalidInput naming the pod."""
+    if not pod.downscale_note:
+        return None
+    try:
+        note = _NOTE.decode(pod.downscale_note)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        text = f"Pod {pod.name}: annotation {DOWNSCALE_NOTE}: {error}"
+        raise InvalidInput(text) from error
+    if note.at.tzinfo is None or not 0 <= note.replicas_to < note.replicas_from:
+        text = f"Pod {pod.name}: annotation {DOWNSCALE_NOTE}: {pod.downscale_note[:80]!r}"
+        raise InvalidInput(text)
+    return note

@@ -1,0 +1,166 @@
+"""May this zone lose pods now, and which of them must be prepared for it.
+
+Works on one live picture of the group. The time between zones is settled in `spacing`, where pods
+are called in `endpoint`; what a review asks for at all, in `admission`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from rollout_operator.model.downscale import Decrease, Endpoint
+from rollout_operator.model.group import Group, Zone
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.model.outcome import Code, Verdict
+from rollout_operator.planning.admission import RETRY, refuse_decrease
+from rollout_operator.planning.endpoint import Target, plan_endpoint
+from rollout_operator.planning.pods import count_outdated
+from rollout_operator.planning.readiness import assess_readiness
+from rollout_operator.planning.spacing import find_recent_downscale
+from rollout_operator.planning.wording import count, join_some
+from rollout_operator.planning.zones import is_paused, order_zones
+
+# So many pods are named in one message; the rest is counted.
+NAMES_SHOWN: Final = 3
+# `Unknown` is none of them: the containers may run on a node that is silent.
+_IDLE_PHASES: Final = frozenset({"Pending", "Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparePods:
+    """The pods that must confirm before they go, highest ordinal first."""
+
+    endpoints: tuple[Endpoint, ...]
+    going: tuple[Pod, ...]
+    """All pods that exist in the range, called or not."""
+    skipped: str = ""
+    """Which pods are not called, and why, in words; empty where all are."""
+
+
+def assess_neighbours(
+    decrease: Decrease, scaled: StatefulSet, group: Group, times: Mapping[Uid, datetime]
+) -> Verdict | None:
+    """Return why the group does not let a zone lose pods now, None where it does.
+
+    PREP-10 to 19: what else is scaled down, when others were, and whether they are whole and rolled
+    out. The zone itself is exempt. `group.now` is the API server's time.
+    """
+    if group.unreadable:
+        one = min(group.unreadable, key=lambda one: one.name)
+        why = f"finding other statefulsets failed. {one.kind} {one.name}: {one.error}"
+        return refuse_decrease(decrease, Code.GROUP_NOT_READ, why)
+    if group.downscale is not None:
+        why = f"statefulset {group.downscale.zone} is already in process of updating replicas"
+        return refuse_decrease(decrease, Code.OTHER_DOWNSCALE_UNDERWAY, why, status=RETRY)
+    others = [zone for zone in order_zones(group.zones) if zone.sts.uid != scaled.uid]
+    recent = find_recent_downscale(scaled, [zone.sts for zone in others], times, group.now)
+    if recent is not None:
+        return refuse_decrease(decrease, *recent)
+    for other in others:
+        why = _find_unsettled(other, group)
+        if why:
+            return refuse_decrease(decrease, Code.OTHER_ZONE_NOT_READY, why)
+    return None
+
+
+def choose_pods_to_prepare(
+    decrease: Decrease, zone: Zone, target: Target, cluster_domain: str
+) -> PreparePods | Verdict:
+    """Return whom to call before the pods of a range go, or the refusal where that cannot be told.
+
+    A pod that does not exist, has no running containers or was never ready has nothing to prepare
+    (D-26); one that runs must confirm.
+    """
+    sts = zone.sts
+    first = sts.first_ordinal
+    wanted = range(first + decrease.replicas_to, first + decrease.replicas_from)
+    seats = _seat(zone, wanted)
+    going = tuple(seats[ordinal] for ordinal in sorted(seats, reverse=True))
+    why = _find_doubt(zone, wanted, going)
+    if why:
+        return _refuse_pod(decrease, why, status=RETRY)
+    endpoints: list[Endpoint] = []
+    missing = len(wanted) - len(seats)
+    skipped = [f"{count(missing, 'pod')} of the range: no such pod"] if missing else []
+    for pod in going:
+        idle = _find_idle(pod)
+        if idle:
+            skipped.append(f"{pod.name} {idle}")
+            continue
+        endpoint = plan_endpoint(pod, target, cluster_domain)
+        if isinstance(endpoint, str):
+            return _refuse_pod(decrease, endpoint)
+        endpoints.append(endpoint)
+    return PreparePods(
+        endpoints=tuple(endpoints),
+        going=going,
+        skipped=join_some(skipped[:NAMES_SHOWN], total=len(skipped)),
+    )
+
+
+def _refuse_pod(decrease: Decrease, why: str, *, status: int = 0) -> Verdict:
+    text = f"one or more pods failed to prepare for shutdown. {why}"
+    return refuse_decrease(decrease, Code.POD_NOT_PREPARED, text, status=status)
+
+
+def _find_doubt(zone: Zone, wanted: range, going: Sequence[Pod]) -> str:
+    """Return why it cannot be told now who has something to prepare, empty where it can.
+
+    The successor of a pod that is just going was never ready, but has its data.
+    """
+    sts = zone.sts
+    unreadable = [
+        one.name or "one without a name"
+        for one in sorted(zone.unreadable_pods, key=lambda one: one.name)
+        if (ordinal := sts.ordinal_of(one.name)) is None or ordinal in wanted
+    ]
+    if unreadable:
+        names = join_some(unreadable[:NAMES_SHOWN], total=len(unreadable))
+        return f"pods cannot be read: {names}"
+    for pod in going:
+        if pod.is_terminating:
+            return f"{pod.name} is terminating: try again when it has been replaced"
+        if pod.phase in _IDLE_PHASES and pod.was_ready:
+            return f"{pod.name} has been ready and does not run now (phase {pod.phase})"
+    is_rolling = sts.current_revision != sts.update_revision and not is_paused(sts)
+    if len(going) < len(wanted) and is_rolling:
+        missing = count(len(wanted) - len(going), "pod")
+        return f"{missing} of the range may just be replaced: {sts.name} is being rolled out"
+    return ""
+
+
+def _seat(zone: Zone, wanted: range) -> dict[int, Pod]:
+    """Return the zone's pods in a range of ordinals; the range may be of any length."""
+    owned = (pod for pod in zone.pods if pod.owner_uid == zone.sts.uid)
+    seats = {zone.sts.ordinal_of(pod.name): pod for pod in owned}
+    return {
+        ordinal: pod for ordinal, pod in seats.items() if ordinal in wanted and ordinal is not None
+    }
+
+
+def _find_idle(pod: Pod) -> str:
+    """Return why a pod has nothing to prepare, empty where it must confirm."""
+    if pod.phase in _IDLE_PHASES:
+        return f"does not run (phase {pod.phase})"
+    return "was never ready" if pod.never_ready else ""
+
+
+def _find_unsettled(zone: Zone, group: Group) -> str:
+    """Return what another zone has still to come to rest from, empty where it is at rest."""
+    sts = zone.sts
+    if sts.observed_generation < sts.generation:
+        return (
+            f"the status of statefulset {sts.name} is of generation {sts.observed_generation}, its"
+            f" spec of generation {sts.generation}"
+        )
+    look = assess_readiness(zone, group.deletions, group.now)
+    outdated = max(count_outdated(look), sts.status_replicas - sts.updated_replicas)
+    down = max(look.unavailable, sts.status_replicas - sts.ready_replicas)
+    if outdated <= 0 and down <= 0:
+        return ""
+    return (
+        f"statefulset {sts.name} has {max(outdated, 0)} non-updated replicas and {max(down, 0)}"
+        " non-ready replicas"
+    )

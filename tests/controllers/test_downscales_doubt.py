@@ -1,0 +1,220 @@
+"""Downscales under caches that lag, stores that cannot be asked, and notes that others wrote."""
+
+import copy
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from rollout_operator.guards.downscales import Stage
+from rollout_operator.model.errors import Unreachable
+from rollout_operator.model.names import DOWNSCALE_NOTE
+from tests.controllers.fake_door import Json
+from tests.virtual_time import in_virtual_time
+from tests.web.downscale_world import (
+    HOUR,
+    World,
+    come_to_rest,
+    confirm,
+    part,
+    pod,
+    prepared_alone,
+    refuse,
+    three_zones,
+    zone,
+)
+
+
+@in_virtual_time
+async def test_a_cache_from_before_the_review_proves_nothing() -> None:
+    """D-25: the cache shows three replicas of a while ago; the store had five when it was asked."""
+    world = three_zones()
+    five = copy.deepcopy(world.door.objects["statefulsets", "zone-a"])
+    world.commit("zone-a", 3)
+    world.sync()
+    part(five, "metadata")["resourceVersion"] = "3"
+    world.door.put("statefulsets", five)
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        await world.clock.sleep(timedelta(seconds=3))
+        assert world.memory.downscales.count(Stage.OPEN) == 1
+        assert world.annotation("zone-a") is None
+        assert not (await world.ask("zone-b", 4)).is_allowed
+        await world.pass_time(60)
+        assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
+
+
+@pytest.mark.parametrize("lagging", ["statefulsets", "pods"])
+def test_a_cache_that_lags_does_not_forget_a_debt(lagging: str) -> None:
+    """LI-05: scaled up and down again while a watch was cut."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = three_zones()
+        store = world.door.objects
+        hidden = {key: store[key] for key in store if key[1] in {"zone-a-3", "zone-a-4"}}
+        if lagging == "statefulsets":
+            hidden = {}
+            five = copy.deepcopy(store["statefulsets", "zone-a"])
+            world.commit("zone-a", 3)
+            world.sync()
+            part(five, "metadata")["resourceVersion"] = "3"
+            world.door.put("statefulsets", five)
+        else:
+            for key in hidden:
+                del store[key]
+            world.sync()
+            store.update(hidden)
+        world.calls.answer = refuse("zone-a-4")
+        async with world.controlling():
+            assert not (await world.ask("zone-a", 3)).is_allowed
+            world.calls.answer = confirm
+            await world.clock.sleep(timedelta(seconds=5))
+            world.calls.calls.clear()
+            await world.pass_time(60)
+            assert {"zone-a-3", "zone-a-4"} == set(world.calls.names("DELETE"))
+            await come_to_rest(world)
+
+    run()
+
+
+@in_virtual_time
+async def test_a_store_that_cannot_be_asked_is_asked_again() -> None:
+    """SI-12: nobody is told before the store has confirmed that it did not happen."""
+    world = three_zones()
+
+    def fail(call: str) -> None:
+        if call == "get statefulsets/zone-a":
+            raise Unreachable("time-out")
+
+    world.door.before = fail
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        await world.pass_time(300)
+        assert world.calls.names("DELETE") == []
+        world.door.before = lambda call: None
+        await world.pass_time(16)
+        assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
+
+
+@in_virtual_time
+async def test_a_downscale_that_the_cache_does_not_show_is_not_taken_back() -> None:
+    """SI-12: written, and the watch is behind by minutes."""
+    world = three_zones()
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        world.commit("zone-a", 3)
+        await world.clock.sleep(timedelta(minutes=5))
+        assert world.calls.names("DELETE") == []
+        assert world.memory.downscales.count(Stage.OPEN) == 1
+        assert not (await world.ask("zone-b", 4)).is_allowed
+        await world.watch()
+        await world.pass_time(2)
+        assert world.annotation("zone-a") == "2026-01-02T03:09:06Z", "when it was seen"
+
+
+@in_virtual_time
+async def test_a_set_that_the_cache_does_not_show_yet_is_not_forgotten() -> None:
+    """LI-05: created just now, and the watch is behind."""
+    world = prepared_alone(zone("zone-a", group=None))
+    world.sets.replace_all([])
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3, whole=True)).is_allowed
+        await world.clock.sleep(timedelta(seconds=30))
+        assert world.memory.downscales.count(Stage.OPEN) == 1
+        await world.watch()
+        await world.pass_time(30)
+        assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
+        await come_to_rest(world)
+
+
+@in_virtual_time
+async def test_a_set_that_the_cache_never_shows_is_forgotten_in_the_end() -> None:
+    """It was created and deleted again while the watch was behind."""
+    world = prepared_alone(zone("zone-a", group=None))
+    world.sets.replace_all([])
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3, whole=True)).is_allowed
+        await world.clock.sleep(timedelta(seconds=70))
+        assert world.memory.downscales.list_sets() == []
+        assert world.calls.names("DELETE") == []
+
+
+@in_virtual_time
+async def test_nobody_is_told_by_a_cache_from_before_the_downscale() -> None:
+    """SI-12: 5 to 3 was written, 3 to 2 failed, and the cache still shows five replicas."""
+    world = three_zones()
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        world.commit("zone-a", 3)
+        world.calls.answer = refuse("zone-a-2")
+        assert not (await world.ask("zone-a", 2)).is_allowed
+        world.calls.answer = confirm
+        world.calls.calls.clear()
+        await world.clock.sleep(timedelta(minutes=5))
+        assert world.calls.names("DELETE") == []
+        await world.watch()
+        await world.pass_time(60)
+        assert world.calls.names("DELETE") == ["zone-a-2"]
+
+
+@in_virtual_time
+async def test_many_pods_are_told_a_few_at_a_time() -> None:
+    """LI-05, LI-06: a review of the set gets its turn in between, and all are told in time."""
+    world = three_zones(100)
+    async with world.controlling():
+        assert (await world.ask("zone-a", 0)).is_allowed
+        await world.pass_time(60)
+    told = [call for call in world.calls.calls if call.method == "DELETE"]
+    assert list(Counter(call.at for call in told).values()) == [32, 32, 32, 4]
+    assert len({call.pod for call in told}) == 100
+
+
+def _put_note(world: World, name: str, text: str) -> None:
+    one = copy.deepcopy(world.door.objects["pods", name])
+    meta: Json = part(one, "metadata")
+    meta["annotations"] = {DOWNSCALE_NOTE: text}
+    world.door.put("pods", one)
+
+
+@pytest.mark.parametrize(
+    ("note", "deletes"),
+    [
+        ("rubbish", 0),
+        ('{"replicasFrom":5,"replicasTo":-1,"at":"2026-01-02T03:04:05Z"}', 0),
+        ('{"replicasFrom":5,"replicasTo":4,"at":"2026-01-02T03:04:05"}', 0),
+        ('{"replicasFrom":5,"replicasTo":4,"at":"9999-12-31T23:59:59.9Z"}', 1),
+        ('{"replicasFrom":5,"replicasTo":4,"at":"0001-01-01T00:00:00+23:59"}', None),
+        ('{"replicasFrom":99999999999999,"replicasTo":4,"at":"2026-01-02T03:04:05Z"}', 1),
+    ],
+)
+def test_notes_that_others_wrote(note: str, deletes: int | None) -> None:
+    """SEC-25: at most a pod is told that it stays; no time of the future is recorded, no spin."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = three_zones()
+        _put_note(world, "zone-a-4", note)
+        world.sync()
+        world.restart()
+        async with world.controlling():
+            await world.pass_time(HOUR)
+            if deletes is not None:
+                assert len(world.calls.names("DELETE")) == deletes
+            assert world.memory.downscales.list_sets() == []
+            assert len(world.door.calls) < 10
+
+    run()
+
+
+@in_virtual_time
+async def test_a_note_of_the_future_holds_nobody_back_for_ever() -> None:
+    """SEC-25: it is found while the set wants fewer replicas already."""
+    world = three_zones(4)
+    world.door.put("pods", pod("zone-a", 4))
+    _put_note(world, "zone-a-4", '{"replicasFrom":5,"replicasTo":4,"at":"9999-12-31T23:59:59.9Z"}')
+    world.sync()
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(60)
+        assert str(world.annotation("zone-a")) < "2026-01-02T03:06"

@@ -1,0 +1,60 @@
+"""A ledger of downscales with a clock that a test moves, and what it told."""
+
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.guards.downscales import Claim, Downscales, Stage
+from rollout_operator.model.downscale import Key
+from rollout_operator.model.names import GroupName, Uid
+from tests.builders import sts, sts_uid
+from tests.fakes_clock import EPOCH, FakeClock
+
+SECOND: Final = timedelta(seconds=1)
+NONE: Final = timedelta(0)
+INGESTER: Final = GroupName("ingester")
+A: Final = sts_uid("a")
+B: Final = sts_uid("b")
+
+
+class Bench:
+    """A ledger, its clock, and what it told."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.downscales = Downscales(self.clock)
+        self.told: list[tuple[Uid, GroupName | None]] = []
+        self.downscales.on_change(lambda uid, group: self.told.append((uid, group)))
+
+    def begin(self, letter: str = "a", *, start: int = 3, end: int = 1, pods: str = "12") -> Claim:
+        return self.downscales.begin(sts(letter), key(letter, start, end), EPOCH, named(pods))
+
+    def open(self, letter: str = "a", *, start: int = 3, end: int = 1, pods: str = "12") -> Claim:
+        claim = self.begin(letter, start=start, end=end, pods=pods)
+        self.downscales.allow(claim)
+        return claim
+
+    def underway(self, but: Uid | None = None, group: GroupName | None = INGESTER) -> str:
+        found = self.downscales.find_underway(group, but=but)
+        return found.zone if found else ""
+
+    def owed(self, uid: Uid = A) -> dict[str, timedelta]:
+        return {debt.pod: debt.due for debt in self.downscales.list_owed(uid).values()}
+
+    def assert_is_empty(self) -> None:
+        assert self.downscales.list_sets() == []
+        assert not any(self.downscales.remembers(sts_uid(letter)) for letter in "abc")
+        assert self.downscales.count_owed() == 0
+        assert all(self.downscales.count(stage) == 0 for stage in Stage)
+        assert self.underway() == ""
+
+
+def key(letter: str, start: int = 3, end: int = 1) -> Key:
+    return Key(set_uid=sts_uid(letter), replicas_from=start, replicas_to=end)
+
+
+def named(ordinals: str) -> list[tuple[Uid, str]]:
+    return [(Uid(f"uid-{ordinal}"), f"pod-{ordinal}") for ordinal in ordinals]
+
+
+def uids(ordinals: str) -> list[Uid]:
+    return [uid for uid, _ in named(ordinals)]

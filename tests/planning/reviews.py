@@ -1,0 +1,94 @@
+"""Reviews of one object, and verdicts, for tests of the decisions on them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from hypothesis import strategies as st
+
+from rollout_operator.model.downscale import Decrease
+from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE, Uid
+from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
+from rollout_operator.model.review import Review, Scalable, Unusable, Version
+
+BROKEN: Final = Unusable("no kind")
+CANNOT_DECODE: Final = "can't decode {} object, allowing the change, err: no kind"
+NIL: Final = "old/new replicas is nil, allowing the change"
+
+
+def one(
+    replicas: int | None,
+    labels: Mapping[str, str] | None = None,
+    kind: str = "StatefulSet",
+    annotations: Mapping[str, str] | None = None,
+) -> Scalable:
+    return Scalable(
+        kind=kind,
+        uid=Uid("uid-mock"),
+        replicas=replicas,
+        labels=labels or {},
+        annotations=annotations or {},
+    )
+
+
+def review(
+    old: Scalable | Unusable,
+    new: Scalable | Unusable,
+    *,
+    resource: str = "statefulsets",
+    dry_run: bool = False,
+) -> Review:
+    is_scale = isinstance(old, Scalable) and old.kind == "Scale"
+    return Review(
+        version=Version.V1,
+        uid="review",
+        operation="UPDATE",
+        resource=resource,
+        subresource="scale" if is_scale else "",
+        namespace="default",
+        name="mock",
+        dry_run=dry_run,
+        old=old,
+        new=new,
+    )
+
+
+def decrease(
+    replicas_from: int = 2, replicas_to: int = 1, resource: str = "statefulsets"
+) -> Decrease:
+    return Decrease(
+        resource=resource,
+        namespace="default",
+        name="mock",
+        replicas_from=replicas_from,
+        replicas_to=replicas_to,
+    )
+
+
+def allowed(code: Code) -> Verdict:
+    return Verdict(is_allowed=True, reason=Reason(code=code, text="", severity=Severity.DEBUG))
+
+
+def warned(code: Code, text: str) -> Verdict:
+    reason = Reason(code=code, text="", severity=Severity.WARN)
+    return Verdict(is_allowed=True, reason=reason, warnings=(text,))
+
+
+def refused(code: Code, text: str, status: int = 0) -> Verdict:
+    reason = Reason(code=code, text=text, severity=Severity.WARN)
+    return Verdict(is_allowed=False, reason=reason, code=status)
+
+
+NO_SCALE: Final = allowed(Code.NOT_A_DOWNSCALE)
+
+counts = st.one_of(st.none(), st.integers(0, 4), st.just(2**31 - 1))
+values = st.sampled_from(["true", "true", "false", "True", "TRUE", "1", "", " true"])
+label_sets = st.dictionaries(
+    st.sampled_from([NO_DOWNSCALE, PREPARE_DOWNSCALE, "no-downscale", "name"]), values, max_size=3
+)
+objects = st.one_of(
+    st.builds(one, counts, label_sets, st.just("StatefulSet"), label_sets), st.just(BROKEN)
+)
+
+
+def is_decrease(old: Scalable, new: Scalable) -> bool:
+    return old.replicas is not None and new.replicas is not None and new.replicas < old.replicas

@@ -1,0 +1,79 @@
+"""An event loop whose time is free: it jumps to the next timer as soon as nobody can run.
+
+    @in_virtual_time
+    async def test_an_hour_takes_a_millisecond() -> None: ...
+
+A test whose tasks all wait for something that no timer brings fails at once, and so does one that
+leaves tasks behind. For tests without sockets.
+"""
+
+import asyncio
+import functools
+import selectors
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any, ParamSpec
+
+EPOCH = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+P = ParamSpec("P")
+
+
+class _Selector(selectors.SelectSelector):
+    """Never waits: time passes instead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(
+        self, timeout: float | None = None
+    ) -> list[tuple[selectors.SelectorKey, int]]:
+        events = super().select(0)
+        if events or timeout == 0:
+            return events
+        if timeout is None:
+            raise RuntimeError("everyone waits for ever")
+        self.now += max(timeout, 0)
+        return events
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """A loop that owns its time, from 0 on."""
+
+    def __init__(self) -> None:
+        self._virtual = _Selector()
+        super().__init__(self._virtual)
+
+    def time(self) -> float:
+        return self._virtual.now
+
+
+class VirtualClock:
+    """The `aio.clock.Clock` of the running loop; the wall clock goes along."""
+
+    def now(self) -> datetime:
+        return EPOCH + self.elapsed()
+
+    def elapsed(self) -> timedelta:
+        return timedelta(seconds=asyncio.get_running_loop().time())
+
+    async def sleep(self, span: timedelta) -> None:
+        await asyncio.sleep(max(span.total_seconds(), 0))
+
+
+def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run an asynchronous test on a loop of its own."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            runner.run(_run_alone(test(*args, **kwargs)))
+
+    return run
+
+
+async def _run_alone(test: Coroutine[Any, Any, None]) -> None:
+    await test
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not left, f"left over: {sorted(map(repr, left))}"

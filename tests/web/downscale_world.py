@@ -1,0 +1,357 @@
+"""A small world around the two hooks: an API server of dictionaries, pods that remember calls.
+
+Time is virtual. The caches show what `sync` put in last; `commit` is the API server writing what a
+review allowed.
+"""
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.controllers.downscales import DownscaleController
+from rollout_operator.controllers.downscales import Parts as ControllerParts
+from rollout_operator.controllers.executor import Executor
+from rollout_operator.controllers.memory import OwnDeletes
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.worker import Workers
+from rollout_operator.guards.downscales import Downscales
+from rollout_operator.guards.locks import Locks
+from rollout_operator.guards.notes import Notes
+from rollout_operator.kube.store import PodStore, StatefulSetStore
+from rollout_operator.model.decode import decode_pod, decode_statefulset
+from rollout_operator.model.downscale import Endpoint
+from rollout_operator.model.names import LAST_DOWNSCALE, GroupName, Uid
+from rollout_operator.model.outcome import Verdict
+from rollout_operator.model.review import Review, Scalable, Version
+from rollout_operator.pods.client import PodError
+from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.web.parents import Parents
+from rollout_operator.web.prepare_downscale import Calls, Parts, PrepareDownscale
+from tests.controllers.fake_door import FakeDoor, Json, pod_json, set_json
+from tests.virtual_time import VirtualClock
+
+GROUP: Final = GroupName("ingester")
+LIMIT: Final = timedelta(seconds=9)
+RETELL: Final = timedelta(seconds=10)
+PREPARED: Final[Mapping[str, str]] = {"grafana.com/prepare-downscale": "true"}
+WHERE: Final[Mapping[str, str]] = {
+    "grafana.com/prepare-downscale-http-port": "8080",
+    "grafana.com/prepare-downscale-http-path": "ingester/prepare",
+}
+SECOND: Final = timedelta(seconds=1)
+HOUR: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class PodCall:
+    """One call that arrived at a pod."""
+
+    method: str
+    pod: str
+    uid: Uid
+    at: timedelta
+
+
+async def confirm(method: str, endpoint: Endpoint) -> None:
+    """Answer 200 after a tenth of a second."""
+    await asyncio.sleep(0.1)
+
+
+async def hang(method: str, endpoint: Endpoint) -> None:
+    """Never answer."""
+    await asyncio.sleep(10**6)
+
+
+def refuse(pod: str, *, method: str = "POST") -> Callable[[str, Endpoint], Awaitable[None]]:
+    """Return pods of which one answers 500 to one method."""
+
+    async def answer(how: str, endpoint: Endpoint) -> None:
+        await confirm(how, endpoint)
+        if (how, endpoint.pod) == (method, pod):
+            raise PodError(f"{how} {endpoint.pod}: HTTP status 500", outcome_unknown=True)
+
+    return answer
+
+
+class FakePods:
+    """The pods behind a `PodClient`: they take calls, and `answer` says what becomes of each."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self.calls: list[PodCall] = []
+        self.confirmed: list[PodCall] = []
+        self.answer: Callable[[str, Endpoint], Awaitable[None]] = confirm
+
+    def names(self, method: str) -> list[str]:
+        """Return the pods that were called, in order."""
+        return [call.pod for call in self.calls if call.method == method]
+
+    def prepared(self) -> set[Uid]:
+        """Return the pods whose last call was a POST, confirmed or not: they may be waiting."""
+        last = {call.uid: call.method for call in self.calls}
+        return {uid for uid, method in last.items() if method == "POST"}
+
+    async def prepare_all(self, endpoints: Sequence[Endpoint]) -> list[PodError]:
+        failures: list[PodError] = []
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for endpoint in endpoints:
+                    tasks.create_task(self._call("POST", endpoint))
+        except* PodError as group:
+            failures += [error for error in group.exceptions if isinstance(error, PodError)]
+        return failures
+
+    async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]:
+        failed: dict[Uid, PodError] = {}
+
+        async def call(endpoint: Endpoint) -> None:
+            try:
+                await self._call("DELETE", endpoint)
+            except PodError as error:
+                failed[endpoint.uid] = error
+
+        async with asyncio.TaskGroup() as tasks:
+            for endpoint in endpoints:
+                tasks.create_task(call(endpoint))
+        return failed
+
+    async def _call(self, method: str, endpoint: Endpoint) -> None:
+        one = PodCall(method, endpoint.pod, endpoint.uid, self._clock.elapsed())
+        self.calls.append(one)
+        await self.answer(method, endpoint)
+        self.confirmed.append(one)
+
+
+@dataclass(slots=True)
+class Memory:
+    """What dies with a process."""
+
+    downscales: Downscales
+    controller: DownscaleController
+    hook: PrepareDownscale
+    executor: Executor
+    observer: Observer
+    queue: WorkQueue[Uid] = field(default_factory=WorkQueue)
+
+
+class World:
+    """All parts; `memory` is that of the running process."""
+
+    def __init__(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
+        self.clock = VirtualClock()
+        self.door = FakeDoor(sets, pods)
+        self.sets, self.pods = StatefulSetStore(), PodStore()
+        self.calls = FakePods(self.clock)
+        self.is_stopping = False
+        self.sync()
+        self.memory = self.restart()
+
+    def restart(self, calls: Calls | None = None) -> Memory:
+        """Forget everything but what the API server holds: a new process."""
+        downscales, locks = Downscales(self.clock), Locks()
+        deletes = OwnDeletes(self.pods.get, self.clock)
+        observer = Observer(
+            namespace="test", reader=self.door, sets=self.sets, pods=self.pods, watches=(),
+            deletes=deletes, clock=self.clock, find_downscale=downscales.find_underway,
+        )  # fmt: skip
+        hook = PrepareDownscale(
+            Parts(
+                parents=Parents(self.sets, self.door, namespace="test", clock=self.clock),
+                looker=observer, locks=locks, downscales=downscales, notes=Notes(self.door),
+                pods=calls or self.calls, clock=self.clock, server_time=self.clock.now,
+                namespace="test", cluster_domain="cluster.local.", retell_after=RETELL,
+                is_stopping=lambda: self.is_stopping,
+            )
+        )  # fmt: skip
+        controller = DownscaleController(
+            ControllerParts(
+                sets=self.sets, pods=self.pods, downscales=downscales, locks=locks,
+                notes=Notes(self.door), calls=self.calls, door=self.door, clock=self.clock,
+                server_time=self.clock.now, cluster_domain="cluster.local.",
+            )
+        )  # fmt: skip
+        executor = Executor(
+            self.door, observer, deletes, clock=self.clock, metrics=Metrics(), locks=locks
+        )
+        self.memory = Memory(downscales, controller, hook, executor, observer)
+        return self.memory
+
+    def sync(self) -> None:
+        """Bring the caches up to date."""
+        found = {kind: [] for kind in ("statefulsets", "pods")}  # type: dict[str, list[Json]]
+        for (plural, _), one in self.door.objects.items():
+            found[plural].append(one)
+        self.sets.replace_all([decode_statefulset(raw(one)) for one in found["statefulsets"]])
+        self.pods.replace_all([decode_pod(raw(one)) for one in found["pods"]])
+
+    @asynccontextmanager
+    async def controlling(self) -> AsyncIterator[None]:
+        """Run the controller of the present process as the composition root does."""
+        memory = self.memory
+        for sts in self.sets.list_all():
+            memory.controller.adopt(sts.uid)
+        memory.downscales.on_change(lambda uid, group: memory.queue.add(uid))
+        for uid in memory.downscales.list_sets():
+            memory.queue.add(uid)
+        backoff = Backoff(first=SECOND, most=15 * SECOND)
+        workers = Workers(
+            memory.queue, memory.controller.reconcile, count=2, backoff=backoff, chance=lambda: 1
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(workers.run())
+            yield
+            memory.queue.close()
+
+    async def watch(self) -> None:
+        """Let the caches follow, and wake the controller as the informers do."""
+        self.sync()
+        for one in self.sets.list_all():
+            self.memory.queue.add(one.uid)
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass, with caches that follow every second."""
+        for _ in range(int(seconds)):
+            await self.clock.sleep(SECOND)
+            self.sync()
+        await self.clock.sleep(timedelta(seconds=seconds % 1))
+        await self.watch()
+
+    async def ask(self, zone: str, to: int, **how: object) -> Verdict:
+        """Ask the prepare hook for fewer replicas; see `review`."""
+        asked = self.review(zone, to, **how)
+        return await self.memory.hook.review(asked, self.clock.elapsed() + LIMIT)
+
+    def review(self, zone: str, to: int, **how: object) -> Review:
+        """Return a review of the Scale of a zone; `whole`: of the set itself."""
+        whole, dry_run = bool(how.pop("whole", False)), bool(how.pop("dry_run", False))
+        held = decode_statefulset(raw(self.door.objects["statefulsets", zone]))
+        assert not how, f"unknown {how}"
+        old = Scalable(
+            kind="StatefulSet" if whole else "Scale", uid=held.uid,
+            resource_version=held.resource_version, replicas=held.replicas,
+            service_name=held.service_name if whole else "",
+            labels=held.labels if whole else {}, annotations=held.annotations if whole else {},
+            first_ordinal=held.first_ordinal if whole else 0,
+        )  # fmt: skip
+        return Review(
+            version=Version.V1, uid="u-1", operation="UPDATE", resource="statefulsets",
+            subresource="" if whole else "scale", namespace="test", name=zone, dry_run=dry_run,
+            old=old, new=msgspec.structs.replace(old, replicas=to),
+        )  # fmt: skip
+
+    def commit(self, zone: str, to: int, *, stamp: str = "") -> None:
+        """Write a number of replicas, as the API server does; `stamp` is the annotation's value."""
+        one = copy.deepcopy(self.door.objects["statefulsets", zone])
+        part(one, "spec")["replicas"] = to
+        for key in ("replicas", "readyReplicas", "updatedReplicas", "availableReplicas"):
+            part(one, "status")[key] = to
+        if stamp:
+            part(part(one, "metadata"), "annotations")[LAST_DOWNSCALE] = stamp
+        meta = part(one, "metadata")
+        meta["resourceVersion"] = str(int(str(meta["resourceVersion"])) + 1)
+        self.door.put("statefulsets", one)
+
+    def remove_pod(self, name: str) -> None:
+        """Take a pod away, as the StatefulSet controller does in the end."""
+        del self.door.objects["pods", name]
+
+    def annotation(self, zone: str, key: str = LAST_DOWNSCALE) -> object:
+        """Return what the API server holds."""
+        meta = part(self.door.objects["statefulsets", zone], "metadata")
+        return part(meta, "annotations").get(key)
+
+    def noted(self) -> list[str]:
+        """Return the pods that carry a note."""
+        return [
+            pod.name
+            for (plural, _), one in self.door.objects.items()
+            if plural == "pods"
+            for pod in [decode_pod(raw(one))]
+            if pod.downscale_note
+        ]
+
+
+async def come_to_rest(world: World) -> None:
+    """Let an hour pass: in the end nothing is remembered or noted, and nothing
+    was asked of anyone in its second half.
+    """
+    await world.pass_time(HOUR / 2)
+    before = len(world.door.calls), len(world.calls.calls)
+    await world.pass_time(HOUR / 2)
+    assert (len(world.door.calls), len(world.calls.calls)) == before
+    assert world.memory.downscales.list_sets() == []
+    assert world.noted() == []
+
+
+def zone(
+    name: str,
+    replicas: int = 5,
+    *,
+    labels: Mapping[str, str] = PREPARED,
+    annotations: Mapping[str, str] = WHERE,
+    group: str | None = GROUP,
+) -> Json:
+    """Return a StatefulSet at rest."""
+    grouped = {} if group is None else {"rollout-group": group}
+    one = set_json(name, replicas=replicas, current="old", update="old")
+    part(one, "metadata")["labels"] = {**grouped, **labels}
+    part(one, "metadata")["annotations"] = dict(annotations)
+    part(one, "status")["updatedReplicas"] = replicas
+    return one
+
+
+def pods_of(name: str, replicas: int = 5, *, first: int = 0) -> list[Json]:
+    """Return ready pods, each with an address."""
+    return [pod(name, ordinal) for ordinal in range(first, replicas)]
+
+
+def pod(name: str, ordinal: int, *, uid: str = "", ready: bool = True) -> Json:
+    """Return one pod; another UID makes it another pod."""
+    one = pod_json(name, ordinal, ready=ready)
+    part(one, "status")["podIP"] = f"127.0.0.{100 + ordinal}"
+    if uid:
+        part(one, "metadata")["uid"] = uid
+    return one
+
+
+def three_zones(replicas: int = 5, **changes: Mapping[str, str]) -> World:
+    """Return zones a, b and c, all whole; `changes` are annotations of a zone, by its letter."""
+    names = {letter: f"zone-{letter}" for letter in "abc"}
+    sets = [
+        zone(name, replicas, annotations={**WHERE, **changes.get(letter, {})})
+        for letter, name in names.items()
+    ]
+    return World(sets, [one for name in names.values() for one in pods_of(name, replicas)])
+
+
+def prepared_alone(one: Json, pods: Sequence[Json] = ()) -> World:
+    """Return a world of this zone, a, and of zone b that is at rest."""
+    own = list(pods) or pods_of("zone-a")
+    return World([one, zone("zone-b")], [*own, *pods_of("zone-b")])
+
+
+def outdate(world: World, name: str) -> None:
+    """Make the status of a zone say one replica, neither ready nor updated."""
+    one = copy.deepcopy(world.door.objects["statefulsets", name])
+    part(one, "status").update(replicas=1, readyReplicas=0, updatedReplicas=0)
+    world.door.put("statefulsets", one)
+
+
+def part(one: Json, key: str) -> Json:
+    """Return an object inside of an object."""
+    found = one[key]
+    assert isinstance(found, dict)
+    return found
+
+
+def raw(one: Json) -> msgspec.Raw:
+    """Return an object as the decoders take it."""
+    return msgspec.Raw(msgspec.json.encode(one))
