@@ -13,21 +13,7 @@ OURS: Final = "-kubernetes.namespace=somewhere"
 
 # Every flag of the specification's appendix A whose feature is not here yet, by the feature's name.
 LATER: Final = {
-    "webhooks": (
-        "-server-tls.enabled",
-        "-server-tls.port=8443",
-        "-server-tls.cert-file=/tls/cert.pem",
-        "-server-tls.key-file=/tls/key.pem",
-        "-server-tls.request-timeout=10s",
-        "-server-tls.self-signed-cert.enabled",
-        "-server-tls.self-signed-cert.secret-name=certificate",
-        "-server-tls.self-signed-cert.dns-name=operator.here.svc",
-        "-server-tls.self-signed-cert.org=Someone",
-        "-server-tls.self-signed-cert.expiration=1y",
-        "-webhooks.update-ca-bundle",
-    ),
     "the zone tracker": ("-use-zone-tracker", "-zone-tracker.config-map-name=zones"),
-    "calls to pods": ("-pods.client-timeout=5s", "-kubernetes.cluster-domain=cluster.local."),
     "disruption budgets": ("-zpdb.pod-ready-annotation-patch-timeout=5s",),
 }
 
@@ -103,6 +89,32 @@ def test_words_that_do_not_follow_the_grammar(words: list[str], complaint: str) 
             '-server.cluster-validation.http.excluded-user-agents: pattern "a(b"',
             id="FLAG-25",
         ),
+        pytest.param(
+            [OURS, "-kubernetes.cluster-domain="],
+            "-kubernetes.cluster-domain cannot be an empty string",
+            id="FLAG-19",
+        ),
+        pytest.param(
+            [OURS, "-server-tls.request-timeout=0"],
+            "-server-tls.request-timeout must be positive: 0s",
+            id="FLAG-30",
+        ),
+        pytest.param(
+            [OURS, "-server-tls.enabled", "-server-tls.self-signed-cert.enabled=false"],
+            "-server-tls.cert-file is needed",
+            id="FLAG-41",
+        ),
+        pytest.param(
+            [
+                OURS,
+                "-server-tls.enabled",
+                "-server-tls.self-signed-cert.enabled=false",
+                "-server-tls.cert-file=cert.pem",
+                "-server-tls.key-file=key.pem",
+            ],
+            "-webhooks.update-ca-bundle needs -server-tls.self-signed-cert.enabled",
+            id="FLAG-36",
+        ),
         pytest.param([OURS, "-log.format=xml"], "unknown log format: xml", id="FLAG-10"),
         pytest.param([OURS, "-log.level=loud"], "unknown log level: loud", id="FLAG-11"),
         pytest.param([OURS, "-server.port=70000"], "-server.port", id="FLAG-12"),
@@ -122,7 +134,7 @@ def test_values_that_do_not_make_a_configuration(words: list[str], complaint: st
     ("word", "feature"), [(word, feature) for feature, words in LATER.items() for word in words]
 )
 def test_a_flag_of_a_later_feature_is_refused_by_name(word: str, feature: str) -> None:
-    """DEP-03, DEP-04: never taken silently: who asks for webhooks must not run without them."""
+    """DEP-03, DEP-04: never taken silently: who asks for a budget must not run without it."""
     ended = run_words(OURS, word)
     assert ended.code == 1
     (line,) = ended.complaints

@@ -1,0 +1,254 @@
+"""no-downscale by every way in which a count is changed, on the real API server."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from typing import Final
+
+import pytest
+
+from tests.system.guarded import NO_DOWNSCALE
+from tests.system.hooked import Hooked, grant_deployments, hook_up
+from tests.system.looks import read_metric
+from tests.world.api import DEPLOYMENTS, REPLICASETS, STATEFULSETS, Resource
+from tests.world.clients import EVERY_ROUTE, OF_ANY_COUNT, Route, Workload, workload_body
+from tests.world.faults import Answer, Cut, Effect, Freeze, NeverAnswer, verbs, watches
+from tests.world.hooks import WORKLOADS
+from tests.world.scene import World
+from tests.world.sets import Zone, statefulset, wait_ready
+
+pytestmark = pytest.mark.controlplane
+
+KINDS: Final = pytest.mark.parametrize(
+    "resource", [STATEFULSETS, DEPLOYMENTS, REPLICASETS], ids=lambda resource: resource.plural
+)
+ONLY_NO_DOWNSCALE: Final = {"hooks": ("no-downscale",), "resources": WORKLOADS}
+MISPLACED: Final = f"{NO_DOWNSCALE} is set as annotation, and only a label counts: the check is off"
+# So that what never answers is given up before the operator's own limit of nine seconds.
+SHORT: Final = {**ONLY_NO_DOWNSCALE, "timeout": timedelta(seconds=3)}
+
+
+async def _create(
+    world: World,
+    resource: Resource,
+    name: str,
+    labels: dict[str, str],
+    annotations: dict[str, str] | None = None,
+) -> Workload:
+    """Create a workload of three replicas."""
+    if resource is STATEFULSETS:
+        body = statefulset(Zone(name=name, group=None, labels=labels))
+    else:
+        body = workload_body(resource, name, 3, labels)
+    body["metadata"]["annotations"] = annotations or {}
+    await world.api.create(resource, world.namespace, body)
+    if resource is STATEFULSETS:
+        await wait_ready(world.api, world.namespace, [name])
+    (key,) = labels or {"": ""}
+    return Workload(
+        api=world.api, namespace=world.namespace, name=name, resource=resource, label=key
+    )
+
+
+def _why(workload: Workload, replicas_to: int) -> str:
+    what = f"{workload.resource.plural}/{workload.name} in {workload.namespace}"
+    return (
+        f'admission webhook "no-downscale-{workload.namespace}.grafana.com" denied the request:'
+        f" downscale of {what} from 3 to {replicas_to} replicas is not allowed because"
+    )
+
+
+def _refusal(workload: Workload, replicas_to: int) -> str:
+    return f"{_why(workload, replicas_to)} it has the label '{NO_DOWNSCALE}=true'"
+
+
+@KINDS
+async def test_t06_a_labelled_object_is_scaled_down_by_no_route(
+    world: World, resource: Resource
+) -> None:
+    """SEED-082, SEED-083, SI-14, NODOWN-04 to 08, T-13 row 9: dry run or not, label and all."""
+    await world.grant_webhooks()
+    await grant_deployments(world)
+    workload = await _create(world, resource, "kept", {NO_DOWNSCALE: "true"})
+    await hook_up(world, registration=ONLY_NO_DOWNSCALE)
+    for route in EVERY_ROUTE:
+        for is_dry_run in (True, False):
+            answer = await workload.scale(2, route, is_dry_run=is_dry_run)
+
+            if route.is_stale and answer.status == 409:
+                continue  # the version is compared before validating webhooks are asked
+            asked = 1 if route is Route.PUT_OMITTED else 2
+            assert (answer.status, answer.message) == (400, _refusal(workload, asked)), route
+    found = await world.api.get(resource, world.namespace, workload.name)
+    assert found["spec"]["replicas"] == 3
+    assert found["metadata"]["labels"][NO_DOWNSCALE] == "true"
+
+
+@KINDS
+async def test_t06_other_changes_and_other_objects_pass(world: World, resource: Resource) -> None:
+    """SEED-082, SEED-084, NODOWN-03, NODOWN-06: by every route, without a warning."""
+    await world.grant_webhooks()
+    await grant_deployments(world)
+    free = await _create(world, resource, "free", {"some": "label"})
+    kept = await _create(world, resource, "kept", {NO_DOWNSCALE: "true"})
+    await hook_up(world, registration=ONLY_NO_DOWNSCALE)
+    for route in OF_ANY_COUNT:
+        for workload, count in ((kept, 4), (kept, 3), (free, 2)):
+            answer = await workload.scale(count, route, is_dry_run=True)
+            assert (answer.status, answer.warnings) == (200, ()), (route, workload.name, count)
+    assert (await free.scale(0, Route.PUT_OMITTED, is_dry_run=True)).status == 200
+    for route in (Route.MERGE, Route.SCALE_PUT):
+        count = await free.replicas() - 1
+        assert (await free.scale(count, route)).status == 200
+        assert await free.replicas() == count
+    assert (await kept.scale(4, Route.SCALE_MERGE)).status == 200
+    assert await kept.replicas() == 4
+
+
+# Labels, annotations, and the warnings that are shown.
+OFF: Final[Mapping[str, tuple[dict[str, str], dict[str, str], tuple[str, ...]]]] = {
+    "as-annotation": ({}, {NO_DOWNSCALE: "true"}, (MISPLACED,)),
+    "other-value": (
+        {NO_DOWNSCALE: "True"},
+        {},
+        (f'label {NO_DOWNSCALE}: "True" is not true: the check is off',),
+    ),
+    "false": ({NO_DOWNSCALE: "false"}, {}, ()),
+}
+
+
+@KINDS
+async def test_w49_what_looks_like_protection_is_told(world: World, resource: Resource) -> None:
+    """W-49, NODOWN-06: allowed, and the client is shown what is off."""
+    await world.grant_webhooks()
+    await grant_deployments(world)
+    await hook_up(world, registration=ONLY_NO_DOWNSCALE)
+    for name, (labels, annotations, warnings) in OFF.items():
+        workload = await _create(world, resource, name, labels, annotations)
+        for route in (Route.MERGE, Route.SCALE_MERGE):
+            answer = await workload.scale(2, route, is_dry_run=True)
+            assert (answer.status, answer.warnings) == (200, warnings), route
+
+
+async def test_a_label_is_believed_at_once(world: World) -> None:
+    """SI-14, D-20: the label that was set in the request before counts, and so does its end."""
+    await world.grant_webhooks()
+    workload = await _create(world, STATEFULSETS, "flip", {})
+    await hook_up(world, registration=ONLY_NO_DOWNSCALE)
+    for _ in range(10):
+        for value, status in (("true", 400), (None, 200)):
+            patch = {"metadata": {"labels": {NO_DOWNSCALE: value}}}
+            await world.api.patch(STATEFULSETS, world.namespace, workload.name, patch)
+            for route in (Route.SCALE_MERGE, Route.MERGE):
+                answer = await workload.scale(2, route, is_dry_run=True)
+                assert answer.status == status, (value, route, answer)
+
+
+@pytest.mark.parametrize(
+    ("resource", "flags"),
+    [
+        pytest.param(DEPLOYMENTS, (), id="deployments"),
+        pytest.param(REPLICASETS, ("-no-downscale.fail-closed=true",), id="replicasets, closed"),
+    ],
+)
+async def test_d20_without_the_right_to_read_a_scale_passes_with_a_warning(
+    world: World, resource: Resource, flags: tuple[str, ...]
+) -> None:
+    """SEED-085, SEED-087, D-20: a refusal would last until somebody changes the Role."""
+    world.may_be_forbidden = True
+    await world.grant_webhooks()
+    workload = await _create(world, resource, "kept", {NO_DOWNSCALE: "true"})
+    hooked = await hook_up(world, *flags, registration=ONLY_NO_DOWNSCALE)
+
+    answer = await workload.scale(2, Route.SCALE_MERGE)
+
+    assert answer.status == 200
+    (warning,) = answer.warnings
+    what = f"{resource.plural}/kept in namespace {world.namespace}"
+    assert warning.startswith(f"can't get {what}, allowing the change: ")
+    assert "forbidden" in warning
+    line = next(line for line in hooked.operator.log_lines() if "can't get" in line)
+    assert "reason=cannot_check" in line
+    assert f'grant verb get on \\"{resource.plural}\\" in API group \\"apps\\"' in line
+    refused = await workload.scale(1, Route.MERGE)
+    assert refused.status == 400, "the object itself carries its label"
+
+
+FAULTS: Final[Mapping[str, Effect]] = {
+    "unreachable": Cut(),
+    "silent": NeverAnswer(),
+    "broken": Answer(500),
+    "throttled": Answer(429, timedelta(seconds=1)),
+}
+
+
+async def test_d20_a_scale_whose_object_cannot_be_read_now(world: World) -> None:
+    """SEED-087, D-20, T-06, FP-15: allowed with a warning; what is cached is known all the same."""
+    workloads, _ = await _labelled(world)
+    for fault, effect in FAULTS.items():
+        with _no_reads(world, effect):
+            answer = await workloads[DEPLOYMENTS].scale(2, Route.SCALE_MERGE, is_dry_run=True)
+
+            assert answer.status == 200, (fault, answer)
+            (warning,) = answer.warnings
+            what = f"can't get deployments/kept in namespace {world.namespace}"
+            assert warning.startswith(f"{what}, allowing the change: ")
+            answer = await workloads[STATEFULSETS].scale(2, Route.SCALE_MERGE)
+            assert answer.message == _refusal(workloads[STATEFULSETS], 2), fault
+
+
+async def test_d20_fail_closed_refuses_it_for_a_retry(world: World) -> None:
+    """D-20, SI-13: 429 with what could not be read; the same request is judged, later."""
+    workloads, hooked = await _labelled(world, "-no-downscale.fail-closed=true")
+    workload = workloads[DEPLOYMENTS]
+    for fault, effect in FAULTS.items():
+        with _no_reads(world, effect):
+            answer = await workload.scale(2, Route.SCALE_MERGE)
+
+        assert answer.status == 429, (fault, answer)
+        what = f"can't get deployments/kept in namespace {world.namespace}: "
+        assert answer.message.startswith(f"{_why(workload, 2)} {what}"), fault
+    assert await workload.replicas() == 3
+    name = "rollout_operator_reviews_total"
+    counted = await read_metric(hooked.operator, name, verdict="refused", reason="cannot_check")
+    assert counted == len(FAULTS)
+    answer = await workload.scale(2, Route.SCALE_MERGE)
+    assert answer.message == _refusal(workload, 2)
+
+
+async def test_d20_a_stale_cache_is_not_asked(world: World) -> None:
+    """SI-14, SI-09, D-20: while watches stand still, a label set just now is read live."""
+    await world.grant_webhooks()
+    workload = await _create(world, STATEFULSETS, "late", {})
+    await hook_up(world, is_through_proxy=True, registration=SHORT)
+    world.proxy.add(watches("statefulsets"), Freeze())
+    patch = {"metadata": {"labels": {NO_DOWNSCALE: "true"}}}
+    await world.api.patch(STATEFULSETS, world.namespace, workload.name, patch)
+
+    answer = await workload.scale(2, Route.SCALE_MERGE)
+
+    assert answer.message == _refusal(workload, 2)
+    world.proxy.add(verbs("get", "statefulsets"), Answer(503))
+    answer = await workload.scale(2, Route.SCALE_MERGE, is_dry_run=True)
+    assert answer.status == 200
+    assert "can't get statefulsets/late" in answer.warnings[0]
+
+
+async def _labelled(world: World, *flags: str) -> tuple[dict[Resource, Workload], Hooked]:
+    """Return labelled workloads of an operator behind the proxy."""
+    await world.grant_webhooks()
+    await grant_deployments(world)
+    labels = {NO_DOWNSCALE: "true"}
+    kinds = (STATEFULSETS, DEPLOYMENTS)
+    workloads = {kind: await _create(world, kind, "kept", labels) for kind in kinds}
+    hooked = await hook_up(world, *flags, is_through_proxy=True, registration=SHORT)
+    return workloads, hooked
+
+
+@contextmanager
+def _no_reads(world: World, effect: Effect) -> Iterator[None]:
+    """Let no object be read alone inside of the block; watches go on."""
+    with ExitStack() as stack:
+        for kind in (STATEFULSETS, DEPLOYMENTS):
+            stack.enter_context(world.proxy.during(verbs("get", kind.plural), effect))
+        yield

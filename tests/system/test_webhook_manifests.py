@@ -1,0 +1,285 @@
+"""The shipped manifests on the real API server: which requests they bring to the operator."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.kustomize import render
+from tests.rendered import DEPLOYMENTS as FOR_DEPLOYMENTS
+from tests.rendered import LEAST, MANIFESTS, MUTATING, VALIDATING, WEBHOOKS, install
+from tests.system.guarded import NO_DOWNSCALE
+from tests.system.starts import Ended, run_words
+from tests.world.api import (
+    DEPLOYMENTS,
+    MUTATING_HOOKS,
+    PATCH_TYPES,
+    REPLICASETS,
+    STATEFULSETS,
+    VALIDATING_HOOKS,
+    Json,
+    Resource,
+)
+from tests.world.clients import EVERY_ROUTE, OF_ANY_COUNT, Route, Workload, workload_body
+from tests.world.hooks import Hooks, Registration
+from tests.world.manifests import KINDS, apply_manifests, remove_cluster_scoped
+from tests.world.operatorproc import TLS_FLAG
+from tests.world.pki import make_pki
+from tests.world.plane import ADMIN
+from tests.world.reviews import Reviewer
+from tests.world.scene import World
+from tests.world.sets import Zone, annotate, label, set_image
+
+pytestmark = pytest.mark.controlplane
+
+SERVICE: Final = "rollout-operator"
+CONFIGURATIONS: Final = {VALIDATING: VALIDATING_HOOKS, MUTATING: MUTATING_HOOKS}
+PATHS: Final = ("/admission/no-downscale", "/admission/prepare-downscale")
+SOON: Final = timedelta(seconds=30)
+
+
+@asynccontextmanager
+async def _installed(
+    world: World, at: Path, *components: str, port: int = 1
+) -> AsyncIterator[list[Json]]:
+    """Apply the base with components, and yield the objects; the cluster's own are removed after.
+
+    There is no network for Services: theirs stands for `localhost`, and the configurations name
+    the port that is listened on. All else is as shipped.
+    """
+    objects = install(at, *components, namespace=world.namespace)
+    for one in objects:
+        if one["kind"] in CONFIGURATIONS:
+            one["webhooks"][0]["clientConfig"]["service"]["port"] = port
+        if one["kind"] == "Service":
+            ports = [{"name": "https", "port": port}]
+            one["spec"] = {"type": "ExternalName", "externalName": "localhost", "ports": ports}
+    try:
+        await apply_manifests(world.api, world.namespace, objects)
+        yield objects
+    finally:
+        await remove_cluster_scoped(world.api, objects)
+
+
+def _hooks(world: World) -> Hooks:
+    """Return the two shipped configurations, which are called like those of tests."""
+    return Hooks(world.api, world.namespace, Registration(port=1))
+
+
+async def test_the_overlay_is_accepted_as_it_is(world: World) -> None:
+    """SEED-148, DEP-84: each object of the overlay passes a dry run of the real server."""
+    for one in render(MANIFESTS / "overlays" / "with-webhooks"):
+        if one["kind"] == "Namespace":
+            continue
+        resource = KINDS[one["kind"]]
+        if resource.is_namespaced:
+            one["metadata"]["namespace"] = world.namespace
+        await world.api.call(
+            "PATCH",
+            resource.path(world.namespace, one["metadata"]["name"]),
+            body=one,
+            query={
+                "fieldManager": "kubectl",
+                "force": "true",
+                "dryRun": "All",
+                "fieldValidation": "Strict",
+            },
+            content_type=PATCH_TYPES["apply"],
+        )
+
+
+async def test_seed148_as_shipped_it_refuses_a_downscale(world: World, tmp_path: Path) -> None:
+    """SEED-148, SEC-18, DEP-82: rights, Service, names and flags fit together, with nothing added.
+
+    The least rights are enough.
+    """
+    kept = Zone(name="kept", group=None, labels={NO_DOWNSCALE: "true"})
+    await world.create(Zone(name="free", group=None), kept)
+    async with _installed(world, tmp_path / "probe", WEBHOOKS, LEAST) as objects:
+        (deployment,) = (one for one in objects if one["kind"] == "Deployment")
+        container = deployment["spec"]["template"]["spec"]["containers"][0]
+        words = [
+            word.replace("$(POD_NAMESPACE)", world.namespace)
+            for word in container["args"]
+            if "kubernetes.namespace" not in word
+        ]
+        assert TLS_FLAG in words
+        operator = await world.operator(*words)
+        for kind, resource in CONFIGURATIONS.items():
+            for one in objects:
+                if one["kind"] == kind:
+                    step = {"op": "replace", "value": operator.tls_port}
+                    path = "/webhooks/0/clientConfig/service/port"
+                    await world.api.patch(
+                        resource, "", one["metadata"]["name"], [{**step, "path": path}], kind="json"
+                    )
+        hooks = _hooks(world)
+        await hooks.wait_injected()
+        await hooks.wait_called("free")
+        for route in (Route.MERGE, Route.SCALE_MERGE):
+            answer = await Workload(api=world.api, namespace=world.namespace, name="kept").scale(
+                2, route
+            )
+            assert (answer.status, "has the label" in answer.message) == (400, True), answer
+
+
+async def test_dep86_only_decreases_reach_the_operator(world: World, tmp_path: Path) -> None:
+    """DEP-86, SEC-23: asked of the server's own reading of the conditions, by every route."""
+    pki = make_pki(tmp_path, more_names=[f"{SERVICE}.{world.namespace}.svc"])
+    await world.create(Zone(name="a", labels={"some": "label"}), Zone(name="probe", replicas=1))
+    workload = Workload(api=world.api, namespace=world.namespace, name="a", label="some")
+    async with (
+        Reviewer(pki) as reviewer,
+        _installed(world, tmp_path / "x", WEBHOOKS, port=reviewer.port) as objects,
+    ):
+        await _trust(world, objects, pki.ca.read_bytes())
+        await _hooks(world).wait_called("probe")
+        reviewer.seen.clear()
+        for upward in OF_ANY_COUNT:
+            for count in (3, 4, 100):
+                await workload.scale(count, upward, is_dry_run=True)
+        await annotate(world.api, world.namespace, "a", note="new")
+        await label(world.api, world.namespace, "a", note="new")
+        await set_image(world.api, world.namespace, ["a"], "v2")
+        assert reviewer.seen == [], "nothing but a decrease is asked about"
+
+        for route in EVERY_ROUTE:
+            for count in (2, 0):
+                reviewer.seen.clear()
+                await workload.scale(count, route, is_dry_run=True)
+                asked = sorted(each.path for each in reviewer.seen)
+                # A stale one is turned away before validating webhooks are asked.
+                assert asked == list(PATHS) or (route.is_stale and asked == [PATHS[1]]), route
+                wanted = 1 if route is Route.PUT_OMITTED else count
+                assert {each.replicas for each in reviewer.seen} == {(3, wanted)}, route
+
+
+async def test_dep87_a_dead_operator_blocks_downscales_only(world: World, tmp_path: Path) -> None:
+    """DEP-87, SEC-23, SEED-107: its own Deployment comes, scales, changes and goes all the same.
+
+    Sets are created, scaled up, changed and deleted, pods too. Only fewer replicas are refused.
+    """
+    await world.create(Zone(name="probe", replicas=1))
+    workload = Workload(api=world.api, namespace=world.namespace, name="probe")
+    everything = (WEBHOOKS, LEAST, FOR_DEPLOYMENTS)
+    async with _installed(world, tmp_path, *everything):
+        await _wait_dead(workload)
+        for route in OF_ANY_COUNT:
+            if route is not Route.UNLABEL:
+                answer = await workload.scale(2, route, is_dry_run=True)
+                assert answer.status == 200, route
+                answer = await workload.scale(0, route, is_dry_run=True)
+                assert (answer.status, "failed calling webhook" in answer.message) == (500, True)
+        await set_image(world.api, world.namespace, ["probe"], "v2")
+        await world.api.delete(STATEFULSETS, world.namespace, "probe")
+        await _assert_own_workloads_are_free(world)
+        other = await _create(world, DEPLOYMENTS, "another")
+        assert (await other.scale(1, Route.MERGE)).status == 500, "the others are guarded"
+        assert (await other.scale(9, Route.MERGE)).status == 200
+
+
+async def _assert_own_workloads_are_free(world: World) -> None:
+    """Scale the operator to nothing and back, update it and replace it."""
+    own = Workload(api=world.api, namespace=world.namespace, name=SERVICE, resource=DEPLOYMENTS)
+    for count in (1, 0, 2, 1):
+        for route in OF_ANY_COUNT:
+            if route is not Route.UNLABEL:
+                answer = await own.scale(count, route)
+                assert answer.status == 200, (count, route, answer)
+    patch = {"spec": {"template": {"metadata": {"annotations": {"restarted": "now"}}}}}
+    await world.api.patch(DEPLOYMENTS, world.namespace, SERVICE, patch)
+    replicaset = await _create(world, REPLICASETS, f"{SERVICE}-6b7f9d5c4")
+    assert (await replicaset.scale(0, Route.SCALE_MERGE)).status == 200
+    (manifest,) = (one for one in render(MANIFESTS / "base") if one["kind"] == "Deployment")
+    await world.api.delete(DEPLOYMENTS, world.namespace, SERVICE)
+    await world.api.create(DEPLOYMENTS, world.namespace, manifest)
+
+
+async def test_dep85_uninstall_webhooks_removes_exactly_ours(world: World, tmp_path: Path) -> None:
+    """DEP-85: the way out of a stuck cluster; a dry run and missing rights remove nothing."""
+    await world.create(Zone(name="probe", replicas=1))
+    workload = Workload(api=world.api, namespace=world.namespace, name="probe")
+    foreign = await world.register(
+        Registration(port=1, hooks=("foreign",), failure_policy="Ignore", labels={})
+    )
+    admin = world.plane.kubeconfig(tmp_path / "admin.conf", world.plane.tokens[ADMIN])
+    poor = world.plane.kubeconfig(tmp_path / "poor.conf", world.token)
+    world.may_be_forbidden = True
+    async with _installed(world, tmp_path / "x", WEBHOOKS):
+        await _wait_dead(workload)
+        before = await _names(world)
+        ours = {f"{hook}-{world.namespace}" for hook in ("no-downscale", "prepare-downscale")}
+        assert ours < before
+
+        dry = await _uninstall(world, admin, "-dry-run")
+        assert (dry.code, dry.err) == (0, "")
+        assert {line for line in dry.out.splitlines() if "would be deleted" in line} == {
+            f"ValidatingWebhookConfiguration no-downscale-{world.namespace}: would be deleted",
+            f"MutatingWebhookConfiguration prepare-downscale-{world.namespace}: would be deleted",
+        }
+        refused = await _uninstall(world, poor)
+        assert refused.code == 1
+        assert "forbidden" in refused.out
+        assert "2 failed" in "\n".join(refused.complaints)
+        assert await _names(world) == before
+
+        done = await _uninstall(world, admin)
+        assert (done.code, done.err) == (0, "")
+        assert done.out.count(": deleted") == 2
+        assert await _names(world) == before - ours
+        assert foreign.name("foreign") in await _names(world)
+        async with asyncio.timeout(SOON.total_seconds()):
+            while (await workload.scale(0, Route.MERGE, is_dry_run=True)).status != 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        again = await _uninstall(world, admin)
+        assert again.out == f"there are no webhook configurations of namespace {world.namespace}\n"
+
+
+async def _uninstall(world: World, kubeconfig: Path, *words: str) -> Ended:
+    return await asyncio.to_thread(
+        run_words,
+        "uninstall-webhooks",
+        f"-kubernetes.namespace={world.namespace}",
+        f"-kubernetes.api-url={world.plane.url}",
+        f"-kubernetes.config-file={kubeconfig}",
+        *words,
+    )
+
+
+async def _names(world: World) -> set[str]:
+    """Return the names of all configurations that this world has to do with."""
+    return {
+        one["metadata"]["name"]
+        for resource in CONFIGURATIONS.values()
+        for one in await world.api.items(resource)
+        if world.namespace in one["metadata"]["name"]
+    }
+
+
+async def _wait_dead(workload: Workload) -> None:
+    """Wait until the API server calls the configurations, and nobody answers."""
+    async with asyncio.timeout(SOON.total_seconds()):
+        while (await workload.scale(0, Route.SCALE_MERGE, is_dry_run=True)).status == 200:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def _trust(world: World, objects: list[Json], ca: bytes) -> None:
+    for one in objects:
+        if one["kind"] in CONFIGURATIONS:
+            step = {
+                "op": "add",
+                "path": "/webhooks/0/clientConfig/caBundle",
+                "value": base64.b64encode(ca).decode(),
+            }
+            resource = CONFIGURATIONS[one["kind"]]
+            await world.api.patch(resource, "", one["metadata"]["name"], [step], kind="json")
+
+
+async def _create(world: World, resource: Resource, name: str) -> Workload:
+    await world.api.create(resource, world.namespace, workload_body(resource, name, 2))
+    return Workload(api=world.api, namespace=world.namespace, name=name, resource=resource)
