@@ -30,14 +30,13 @@ from rollout_operator.kube.configurations import Configuration, ConfigurationSto
 from rollout_operator.kube.informer import Collection, Informer
 from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode_webhooks import webhook_decoder
-from rollout_operator.model.errors import ConfigError
+from rollout_operator.model.errors import ConfigError, InvalidInput
 from rollout_operator.model.failure_policies import list_failure_policies
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, WebhookConfiguration
 from rollout_operator.model.outcome import Verdict
 from rollout_operator.pki.bundle import BundleInjector, Injection, is_ours
-from rollout_operator.pki.files import CertificateFiles as FileCertificate
-from rollout_operator.pki.files import CertificatePaths
+from rollout_operator.pki.files import CertificateFiles, CertificatePaths
 from rollout_operator.pki.keeper import CertificateKeeper, Ties
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.pki.store import SecretStore
@@ -93,13 +92,14 @@ class Webhooks:
         self._shared = shared
         self._is_stopping = False
         self._configurations: list[ConfigurationStore] = []
-        self._serving = ServingCertificate(_read_client_ca(config.client_ca_file))
+        self._serving = make_serving(config.client_ca_file)
         self._keeper: CertificateKeeper | None = None
         self._injector: BundleInjector | None = None
         # Buckets of their own: reviews never wait for what controllers send, nor for each other.
         self._checking, self._reviewing, self._settling = (shared.make_client() for _ in range(3))
         self._queue: WorkQueue[Uid] = WorkQueue()
         self._server: WebhookServer | None = None
+        shared.health.part("webhooks", is_ready=self._find_lack, is_alive=self._find_fault)
         self._workers: Workers[Uid] | None = None
 
     async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:
@@ -119,7 +119,6 @@ class Webhooks:
         await server.start()
         stack.push_async_callback(server.stop)
         self._server = server
-        shared.health.part("webhooks", is_alive=self._find_fault)
         log.info("Serving webhooks", port=server.port)
 
     def on_set(
@@ -170,6 +169,12 @@ class Webhooks:
                     await changed.wait()
         except TimeoutError:
             log.debug("Stopping with downscales that are not settled", stage=stage)
+
+    def _find_lack(self) -> str | None:
+        if self._server is not None:
+            return None
+        error = None if self._keeper is None else self._keeper.last_error
+        return f"no certificate yet: {error}" if error else "not served yet"
 
     def _find_fault(self) -> str | None:
         is_fine = self._is_stopping or self._server is None or self._server.is_serving
@@ -276,7 +281,7 @@ class Webhooks:
     async def _start_certificate(self, tasks: TaskStack) -> None:
         shared, certificate = self._shared, self._config.certificate
         if not isinstance(certificate, SelfSigned):
-            files = FileCertificate(
+            files = CertificateFiles(
                 CertificatePaths(cert=Path(certificate.certificate), key=Path(certificate.key)),
                 self._serving,
                 shared.clock,
@@ -361,10 +366,15 @@ class Webhooks:
         return informer
 
 
-def _read_client_ca(path: str) -> bytes:
-    if not path:
-        return b""
+def make_serving(client_ca_file: str) -> ServingCertificate:
+    """Return the holder of what is served; with a file only to clients that one of its CAs knows.
+
+    Raises ConfigError: a file without a certificate would let anybody in.
+    """
+    if not client_ca_file:
+        return ServingCertificate()
     try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"-server-tls.client-ca-file: {path}: {error.strerror}") from error
+        return ServingCertificate(Path(client_ca_file).read_bytes())
+    except (OSError, InvalidInput) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"-server-tls.client-ca-file: {client_ca_file}: {why}") from error

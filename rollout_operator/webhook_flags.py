@@ -183,7 +183,7 @@ class SelfSigned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CertificateFiles:
+class GivenCertificate:
     """A certificate that somebody else issues."""
 
     certificate: str
@@ -202,7 +202,7 @@ class WebhookConfig:
     """Whether no-downscale refuses what it cannot check."""
     updates_bundle: bool
     bundle_names: tuple[str, ...]
-    certificate: SelfSigned | CertificateFiles
+    certificate: SelfSigned | GivenCertificate
     pods_timeout: timedelta
     cluster_domain: str
 
@@ -281,9 +281,9 @@ def _check_files(words: Words) -> Iterator[str]:
         )
 
 
-def _read_certificate(words: Words, namespace: str) -> SelfSigned | CertificateFiles:
+def _read_certificate(words: Words, namespace: str) -> SelfSigned | GivenCertificate:
     if not words.value(SELF_SIGNED):
-        return CertificateFiles(certificate=words.value(CERT_FILE), key=words.value(KEY_FILE))
+        return GivenCertificate(certificate=words.value(CERT_FILE), key=words.value(KEY_FILE))
     return SelfSigned(
         secret_name=words.value(SECRET_NAME),
         dns_name=words.value(DNS_NAME) or f"rollout-operator.{namespace}.svc",

@@ -9,7 +9,7 @@ from rollout_operator.config import Config
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.webhook_flags import (
     WEBHOOK_FLAGS,
-    CertificateFiles,
+    GivenCertificate,
     SelfSigned,
     WebhookConfig,
 )
@@ -105,7 +105,7 @@ def test_a_certificate_of_somebody_else() -> None:
     config = configure(ON, *FILES, NO_BUNDLE)
 
     assert config is not None
-    assert config.certificate == CertificateFiles(certificate="/tls/tls.crt", key="/tls/tls.key")
+    assert config.certificate == GivenCertificate(certificate="/tls/tls.crt", key="/tls/tls.key")
     assert not config.updates_bundle
 
 

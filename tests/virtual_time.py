@@ -26,9 +26,7 @@ class _Selector(selectors.SelectSelector):
         super().__init__()
         self.now = 0.0
 
-    def select(
-        self, timeout: float | None = None
-    ) -> list[tuple[selectors.SelectorKey, int]]:
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         events = super().select(0)
         if events or timeout == 0:
             return events

@@ -17,6 +17,7 @@ from rollout_operator.guards.downscales import PERSIST_LIMIT, Claim, Downscales,
 from rollout_operator.guards.locks import Locks, calls_lock
 from rollout_operator.guards.notes import Notes, read_note
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Reader, Writer
+from rollout_operator.kube.server_clock import CLOCK_ERROR
 from rollout_operator.kube.store import is_older
 from rollout_operator.model.decode import decode_statefulset
 from rollout_operator.model.downscale import Endpoint, Key, Note
@@ -34,15 +35,14 @@ from rollout_operator.telemetry.logs import log
 # Nothing is missed by events alone; this is for what events do not tell.
 RESYNC: Final = timedelta(seconds=30)
 # An unreachable pod is tried this often at first, and at last: LI-05 allows a minute.
-RETRY: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=15))
+BACKOFF: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=15))
 # Timers may be early by a little.
 CATCH_UP: Final = timedelta(milliseconds=200)
 # The cache does not show yet what was just read live.
 LAGGING: Final = timedelta(seconds=1)
 # A pod that a cache does not show may be missing there only because a watch was cut.
 GONE_AFTER: Final = timedelta(seconds=60)
-# `Date` headers have whole seconds. No story began later than now, and none older is of use.
-CLOCK_ERROR: Final = timedelta(seconds=1)
+# No story began later than now, and none older is of use.
 OLDEST_STORY: Final = timedelta(days=365)
 
 
@@ -276,10 +276,11 @@ class DownscaleController:
         failed = await parts.calls.cancel_all(endpoints)
         told = [one for one in endpoints if one.uid not in failed]
         parts.downscales.note_told(sts.uid, [one.uid for one in told])
-        log.info("Told pods that they stay", zone=sts.name, pods=[one.pod for one in told])
+        if told:
+            log.info("Told pods that they stay", zone=sts.name, pods=[one.pod for one in told])
         if failed:
             # Pods change all the time, and each change has us look.
-            wait = RETRY.bound(self._failures.get(sts.uid, 0) + 1)
+            wait = BACKOFF.bound(self._failures.get(sts.uid, 0) + 1)
             parts.downscales.postpone(sts.uid, failed, wait)
             raise InvalidInput(_first(failed))
 
@@ -304,7 +305,7 @@ class DownscaleController:
 
     def _back_off(self, set_uid: Uid, error: ApiError | InvalidInput) -> timedelta:
         count = self._failures[set_uid] = self._failures.get(set_uid, 0) + 1
-        wait = RETRY.bound(count)
+        wait = BACKOFF.bound(count)
         tell = log.warn if count == 1 else log.debug
         tell("Downscale is not settled yet", again_in=wait, err=error)
         return wait

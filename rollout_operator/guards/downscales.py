@@ -54,6 +54,8 @@ class Claim:
     """Those that were told, or may have been: UID to name."""
     prepared: set[Uid] = field(default_factory=set)
     """Those of them that have confirmed."""
+    is_adopted: bool = False
+    """Whether another process began it."""
     answer: asyncio.Future[Verdict] | None = None
     """For reviews that ask the same while pods are being called."""
 
@@ -159,6 +161,7 @@ class Downscales:
         """
         claim = self.begin(sts, key, begun, pods)
         claim.stage = Stage.OPEN
+        claim.is_adopted = True
         claim.asked_at = self._clock.elapsed() - PERSIST_LIMIT + min(left, PERSIST_LIMIT)
         self._tell(claim)
         return claim
@@ -190,6 +193,10 @@ class Downscales:
         if claim.stage is Stage.PERSISTED:
             return
         claim.stage = Stage.PERSISTED
+        if claim.is_adopted:
+            # It may have happened long ago, while its pods are still on their way out: the same
+            # is repeated for so long at most, and then written within as long again.
+            now = min(now, claim.begun + 2 * PERSIST_LIMIT)
         earlier = self._times.get(claim.key.set_uid, now)
         self._times[claim.key.set_uid] = max(now, claim.begun, earlier)
         self._unrecorded[claim.key.set_uid] = claim.begun

@@ -27,7 +27,6 @@ from rollout_operator.kube.responses import (
     read_mismatch,
     read_status,
 )
-from rollout_operator.kube.server_clock import ServerClock
 from rollout_operator.kube.transport import Transport
 from rollout_operator.model.errors import ApiError, Throttled, UnknownOutcome, Unreachable
 from rollout_operator.telemetry.logs import log
@@ -84,11 +83,10 @@ class Exchange:
         self._transport = transport
         self._limits = limits
         self._metrics = metrics
-        self._server_clock = ServerClock(transport.clock)
 
     def server_time(self) -> datetime | None:
         """Return what the server's clock shows now; see `ServerClock`."""
-        return self._server_clock.now()
+        return self._transport.server_clock.now()
 
     async def ask(self, request: Request) -> bytes:
         """Return the body of a successful answer; of a write it may be cut."""
@@ -124,7 +122,7 @@ class Exchange:
         with self._measured(call) as statuses, translated(call, f"timed out after {limit:g}s"):
             async with asyncio.timeout(limit):
                 response = await self._send(request)
-                self._server_clock.note(response.headers.get("Date", ""))
+                self._transport.server_clock.note(response.headers.get("Date", ""))
                 answer = await _receive(call, response)
             statuses.append(f"{answer.status}")
         return answer

@@ -10,6 +10,8 @@ from typing import Final
 
 from rollout_operator.aio.clock import Clock
 
+# `Date` headers have whole seconds: by so much the truth may be later.
+CLOCK_ERROR: Final = timedelta(seconds=1)
 # An answer that took long, or came after a later one, tells too early a time: the latest estimate
 # is the best one. For so long: clocks drift apart, and a server's may be set back.
 ESTIMATE_LASTS: Final = timedelta(minutes=5)

@@ -15,6 +15,7 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.credential import Credential
 from rollout_operator.kube.lean import ApiClient, Configuration, new_api_client
 from rollout_operator.kube.proxy import choose_proxy
+from rollout_operator.kube.server_clock import ServerClock
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.names import CLUSTER_HEADER
 
@@ -42,6 +43,8 @@ class Transport:
     credential: Credential | None
     namespace: str
     clock: Clock
+    server_clock: ServerClock
+    """One for all clients: who has not asked yet knows the time by the answers to others."""
 
     async def close(self) -> None:
         """Close all connections."""
@@ -76,7 +79,7 @@ def open_transport(
     api.rest_client.proxy = proxy
     api.rest_client.pool_manager = _session(api.rest_client.pool_manager)
     api.default_headers.update(_headers(namespace))
-    return Transport(api, credential, namespace, clock)
+    return Transport(api, credential, namespace, clock, ServerClock(clock))
 
 
 def _headers(namespace: str) -> dict[str, str]:

@@ -80,6 +80,12 @@ class CertificateKeeper:
         self._published_since: timedelta | None = None
         self._told: tuple[Step, str] | None = None
         self._wait = LOOK_EVERY
+        self._error: OperatorError | None = None
+
+    @property
+    def last_error(self) -> OperatorError | None:
+        """Return why the newest look failed, None where it did not."""
+        return self._error
 
     @property
     def ca_bundle(self) -> bytes:
@@ -133,6 +139,7 @@ class CertificateKeeper:
             if isinstance(facts, Held) and decision.may_serve:
                 self._adopt(stored.material, facts)
             if decision.step is Step.KEEP:
+                self._error = None
                 self._wait = self._until(decision)
                 return
             try:
@@ -218,4 +225,5 @@ class CertificateKeeper:
         )
 
     def _tell_failure(self, error: OperatorError) -> None:
+        self._error = error
         log.warn("Looking after the certificate failed", secret=self._store, err=error)

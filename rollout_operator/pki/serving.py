@@ -4,7 +4,6 @@ Decides versions, suites and options of TLS. A listener asks for the current con
 so that a swap is an assignment, and connections that are open go on as they are.
 """
 
-import asyncio
 import fcntl
 import os
 import ssl
@@ -23,20 +22,18 @@ _SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fc
 class ServingCertificate:
     """The context of the moment. With `client_ca`, callers must show a certificate of theirs."""
 
-    def __init__(self, client_ca: bytes = b"") -> None:
+    def __init__(self, client_ca: bytes | None = None) -> None:
+        """Make a holder. Raises InvalidInput where `client_ca` holds no certificate."""
+        if client_ca is not None:
+            _require_clients(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), client_ca)
         self._client_ca = client_ca
         self._current: ssl.SSLContext | None = None
-        self._served = asyncio.Event()
 
     @property
     def current(self) -> ssl.SSLContext:
-        """Return the context for a connection that begins now; only after `wait_served`."""
+        """Return the context for a connection that begins now; only after a first `swap`."""
         assert self._current is not None, "nothing is served yet"
         return self._current
-
-    async def wait_served(self) -> None:
-        """Wait until there is something to serve."""
-        await self._served.wait()
 
     def check(self, material: Material) -> None:
         """Raise InvalidInput where TLS does not take the material."""
@@ -45,10 +42,9 @@ class ServingCertificate:
     def swap(self, material: Material) -> None:
         """Serve this from the next connection on. Raises InvalidInput; the old one stays then."""
         self._current = server_context(material.served, self._client_ca)
-        self._served.set()
 
 
-def server_context(pair: Pair, client_ca: bytes = b"") -> ssl.SSLContext:
+def server_context(pair: Pair, client_ca: bytes | None = None) -> ssl.SSLContext:
     """Return a context that serves the chain and key. Raises InvalidInput where TLS refuses it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -57,7 +53,7 @@ def server_context(pair: Pair, client_ca: bytes = b"") -> ssl.SSLContext:
     # Tickets cost a signature's worth of time each, and API servers keep their connections anyway.
     context.num_tickets = 0
     context.set_alpn_protocols(["http/1.1"])
-    if client_ca:
+    if client_ca is not None:
         _require_clients(context, client_ca)
     _load(context, pair)
     return context
@@ -76,6 +72,8 @@ def _load(context: ssl.SSLContext, pair: Pair) -> None:
 def _require_clients(context: ssl.SSLContext, client_ca: bytes) -> None:
     try:
         context.load_verify_locations(cadata=client_ca.decode("ascii"))
+        if not context.cert_store_stats()["x509"]:
+            raise InvalidInput("client ca: not a certificate in PEM")
     except (ssl.SSLError, ValueError) as error:
         raise InvalidInput("client ca: not a certificate in PEM") from error
     context.verify_mode = ssl.CERT_REQUIRED

@@ -124,10 +124,12 @@ def _find_doubt(zone: Zone, wanted: range, going: Sequence[Pod]) -> str:
             return f"{pod.name} is terminating: try again when it has been replaced"
         if pod.phase in _IDLE_PHASES and pod.was_ready:
             return f"{pod.name} has been ready and does not run now (phase {pod.phase})"
-    is_rolling = sts.current_revision != sts.update_revision and not is_paused(sts)
-    if len(going) < len(wanted) and is_rolling:
-        missing = count(len(wanted) - len(going), "pod")
-        return f"{missing} of the range may just be replaced: {sts.name} is being rolled out"
+    idle = len(wanted) - len(going) + sum(1 for pod in going if _find_idle(pod))
+    if idle and sts.current_revision != sts.update_revision and not is_paused(sts):
+        return (
+            f"{count(idle, 'pod')} of the range may just be replaced: {sts.name} is being rolled"
+            " out; try again when it is, or pause it"
+        )
     return ""
 
 
@@ -157,7 +159,9 @@ def _find_unsettled(zone: Zone, group: Group) -> str:
         )
     look = assess_readiness(zone, group.deletions, group.now)
     outdated = max(count_outdated(look), sts.status_replicas - sts.updated_replicas)
-    down = max(look.unavailable, sts.status_replicas - sts.ready_replicas)
+    # The status counts pods as ready that are on their way out.
+    up = min(sts.ready_replicas, look.desired - look.seen_down)
+    down = max(look.unavailable, sts.status_replicas - up)
     if outdated <= 0 and down <= 0:
         return ""
     return (

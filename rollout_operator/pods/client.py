@@ -8,7 +8,7 @@ what a failure means, is left to `guards`.
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal
 
@@ -19,7 +19,7 @@ from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.errors import OperatorError
 from rollout_operator.model.names import Uid
 from rollout_operator.model.units import format_duration
-from rollout_operator.pods.session import Progress, describe, open_session
+from rollout_operator.pods.session import describe, open_session
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
@@ -39,13 +39,8 @@ _LOST: Final = (aiohttp.ClientError, TimeoutError, OSError)
 class PodError(OperatorError):
     """A pod did not confirm a call. The text names the call, the pod and what came instead.
 
-    `outcome_unknown` tells whether something of the call may have arrived, so that the pod may have
-    acted on it, or still will; a refusal by an HTTP status says nothing else either.
+    The pod may have acted on the call all the same, or still will.
     """
-
-    def __init__(self, message: str, *, outcome_unknown: bool) -> None:
-        super().__init__(message)
-        self.outcome_unknown = outcome_unknown
 
 
 @dataclass(slots=True)
@@ -54,14 +49,11 @@ class _Call:
 
     method: Method
     endpoint: Endpoint
-    limit: timedelta
-    progress: Progress = field(default_factory=Progress)
     status: int = 0
     """0 where no answer came."""
 
     def failed(self, problem: str) -> PodError:
-        text = f"{self.method} {self.endpoint.pod}: {problem}"
-        return PodError(text, outcome_unknown=self.progress.is_sent)
+        return PodError(f"{self.method} {self.endpoint.pod}: {problem}")
 
 
 class PodClient:
@@ -86,25 +78,18 @@ class PodClient:
         self._paths: set[str] = set()
         self._session = open_session(namespace)
 
-    async def call(self, method: Method, endpoint: Endpoint) -> None:
-        """Send one request without a body; any 2xx is a success. Raises PodError."""
-        await self._call(method, endpoint, None)
-
-    async def prepare_all(
-        self, endpoints: Sequence[Endpoint], *, until: timedelta | None = None
-    ) -> list[PodError]:
+    async def prepare_all(self, endpoints: Sequence[Endpoint]) -> list[PodError]:
         """POST to all in this order until one fails; return no errors where all have confirmed.
 
         The first failure cancels the calls under way and begins no more, so that the errors are
-        those of the calls that failed by themselves. `until` is a moment on the clock's `elapsed`:
-        what is not confirmed then has failed.
+        those of the calls that failed by themselves. Any 2xx confirms.
         """
         failures: list[PodError] = []
         waiting = iter(endpoints)
 
         async def work() -> None:
             for endpoint in waiting:
-                await self._call("POST", endpoint, until)
+                await self._call("POST", endpoint)
 
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -122,7 +107,7 @@ class PodClient:
         async def work() -> None:
             for endpoint in waiting:
                 try:
-                    await self._call("DELETE", endpoint, None)
+                    await self._call("DELETE", endpoint)
                 except PodError as error:
                     failures[endpoint.uid] = error
 
@@ -135,24 +120,9 @@ class PodClient:
         """Close all connections: calls under way fail, and none may follow."""
         await self._session.close()
 
-    async def _call(self, method: Method, endpoint: Endpoint, until: timedelta | None) -> None:
-        try:
-            async with asyncio.timeout(self._left(until)):
-                await self._turns.acquire()
-        except TimeoutError as error:
-            raise _too_late(method, endpoint) from error
-        try:
-            left = self._left(until)
-            seconds = self._timeout.total_seconds()
-            limit = timedelta(seconds=seconds if left is None else min(seconds, left))
-            if limit <= timedelta(0):
-                raise _too_late(method, endpoint)
-            await self._attempt(_Call(method, endpoint, limit))
-        finally:
-            self._turns.release()
-
-    def _left(self, until: timedelta | None) -> float | None:
-        return None if until is None else (until - self._clock.elapsed()).total_seconds()
+    async def _call(self, method: Method, endpoint: Endpoint) -> None:
+        async with self._turns:
+            await self._attempt(_Call(method, endpoint))
 
     async def _attempt(self, call: _Call) -> None:
         """Send once. Raises PodError for everything but a 2xx."""
@@ -161,11 +131,11 @@ class PodClient:
         )
         with self._measured(call):
             try:
-                async with asyncio.timeout(call.limit.total_seconds()) as limit:
+                async with asyncio.timeout(self._timeout.total_seconds()) as limit:
                     call.status = await self._send(call)
             except _LOST as error:
                 problem = (
-                    f"no answer within {format_duration(call.limit)}"
+                    f"no answer within {format_duration(self._timeout)}"
                     if limit.expired()
                     else describe(error)
                 )
@@ -181,7 +151,6 @@ class PodClient:
             render_url(endpoint),
             headers={"Host": f"{endpoint.host}:{endpoint.port}"},
             allow_redirects=False,
-            trace_request_ctx=call.progress,
         ) as response:
             status = response.status
             if not _is_success(status):
@@ -211,10 +180,6 @@ def render_url(endpoint: Endpoint) -> str:
     """Return where to connect: the address itself, so that no name decides whom we talk to."""
     host = f"[{endpoint.ip}]" if ":" in endpoint.ip else endpoint.ip
     return f"http://{host}:{endpoint.port}/{endpoint.path}"
-
-
-def _too_late(method: Method, endpoint: Endpoint) -> PodError:
-    return PodError(f"{method} {endpoint.pod}: not sent in time", outcome_unknown=False)
 
 
 def _is_success(status: int) -> bool:

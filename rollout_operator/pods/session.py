@@ -7,9 +7,7 @@ requests are made is decided in `client`.
 
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Final, NoReturn, cast
+from typing import Final, NoReturn
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
@@ -24,22 +22,12 @@ _MOST_HEADERS: Final = 64
 _LONGEST_HEADER: Final = 2 * 1024
 
 
-@dataclass(slots=True)
-class Progress:
-    """How far a request has come; given to the session as `trace_request_ctx`."""
-
-    is_sent: bool = False
-    """Whether something of it may have left."""
-
-
 class _Broken(aiohttp.ClientError):
     """The connection broke after the request was sent: it must not be sent a second time."""
 
 
 def open_session(namespace: str) -> aiohttp.ClientSession:
     """Return a session without limits of its own in number and time; needs a running loop."""
-    trace = aiohttp.TraceConfig()
-    trace.on_request_headers_sent.append(_note_sent)
     connector = aiohttp.TCPConnector(
         resolver=_NoResolver(),
         use_dns_cache=False,
@@ -63,7 +51,6 @@ def open_session(namespace: str) -> aiohttp.ClientSession:
         max_line_size=_LONGEST_HEADER,
         max_field_size=_LONGEST_HEADER,
         middlewares=(_send_once,),
-        trace_configs=[trace],
     )
 
 
@@ -87,15 +74,6 @@ class _NoResolver(AbstractResolver):
 
     async def close(self) -> None:
         """Nothing is held."""
-
-
-async def _note_sent(
-    session: aiohttp.ClientSession,
-    context: SimpleNamespace,
-    params: aiohttp.TraceRequestHeadersSentParams,
-) -> None:
-    """Note that the connection stands and the request is about to leave."""
-    cast(Progress, context.trace_request_ctx).is_sent = True
 
 
 async def _send_once(

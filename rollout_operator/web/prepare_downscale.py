@@ -16,6 +16,7 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.downscales import PERSIST_LIMIT, Claim, Downscales, Stage
 from rollout_operator.guards.locks import Locks, calls_lock, group_lock
 from rollout_operator.guards.notes import Notes
+from rollout_operator.kube.server_clock import CLOCK_ERROR
 from rollout_operator.model.downscale import Decrease, Endpoint, Key
 from rollout_operator.model.errors import ApiError, Conflict, InvalidInput
 from rollout_operator.model.group import Group, Zone
@@ -51,8 +52,6 @@ from rollout_operator.web.parents import Parents
 
 # Kept back of the time that there is, so that pods can be told that they stay before the answer.
 UNDO_SHARE: Final = 0.2
-# `Date` headers have whole seconds.
-CLOCK_ERROR: Final = timedelta(seconds=1)
 FAILURES_SHOWN: Final = 3
 # For writing the answer.
 ANSWER_TIME: Final = timedelta(milliseconds=200)
@@ -250,6 +249,12 @@ class PrepareDownscale:
         else:
             # The server's clock may be a second ahead of what we know of it.
             begun = now + CLOCK_ERROR
+            if is_same:
+                log.warn(
+                    "Downscale is asked for again and again, and does not happen",
+                    zone=zone.sts.name, replicas_from=ask.key.replicas_from,
+                    replicas_to=ask.key.replicas_to,
+                )  # fmt: skip
             claim = parts.downscales.begin(zone.sts, ask.key, begun, told)
         missing = tuple(one for one in plan.endpoints if one.uid not in claim.prepared)
         claim.stage = Stage.PREPARING

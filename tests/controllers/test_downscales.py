@@ -165,7 +165,7 @@ def _deaf_until(world: World, pod_name: str, seconds: float) -> None:
         await confirm(method, endpoint)
         is_deaf = world.clock.elapsed() < timedelta(seconds=seconds)
         if method == "DELETE" and endpoint.pod == pod_name and is_deaf:
-            raise PodError(f"{method} {pod_name}: no route to host", outcome_unknown=False)
+            raise PodError(f"{method} {pod_name}: no route to host")
 
     world.calls.answer = answer
 

@@ -5,7 +5,12 @@ from email.utils import format_datetime
 
 import pytest
 
+from rollout_operator.kube.client import Client
+from rollout_operator.kube.lean import new_configuration
+from rollout_operator.kube.limits import Limits
 from rollout_operator.kube.server_clock import ESTIMATE_LASTS, ServerClock
+from rollout_operator.kube.transport import open_transport
+from rollout_operator.telemetry.metrics import Metrics
 from tests.fakes_clock import FakeClock
 
 THEN = datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
@@ -114,3 +119,17 @@ def test_a_clock_of_ours_that_runs_fast_does_not_add_up(
     shown = server.now()
     assert shown is not None
     assert shown - (THEN + timedelta(days=1)) < SECOND
+
+
+async def test_one_clock_is_shared_by_all_who_ask_one_server(clock: FakeClock) -> None:
+    """SI-11: who has asked nothing yet knows the time by the answers to others."""
+    transport = open_transport(new_configuration(), None, "test", clock, {})
+    try:
+        silent = Client(transport, Limits(0, 0, clock), Metrics())
+        assert silent.server_time() is None
+
+        transport.server_clock.note(date(THEN))
+
+        assert silent.server_time() == THEN
+    finally:
+        await transport.close()

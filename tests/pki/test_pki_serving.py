@@ -169,15 +169,12 @@ def test_no_text_of_material_shows_a_key(part: Material | Pair) -> None:
     assert all(len(text) < 100 for text in texts)
 
 
-async def test_who_waits_is_told_when_there_is_something_to_serve() -> None:
-    serving = ServingCertificate()
-    async with asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(serving.wait_served())
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        serving.swap(fresh())
-
-    assert serving.current is serving.current
+@pytest.mark.parametrize("content", [b"", b"garbage", b"-----BEGIN CERTIFICATE-----"])
+def test_sec03_clients_are_never_left_unchecked_by_a_file_without_a_certificate(
+    content: bytes,
+) -> None:
+    with pytest.raises(InvalidInput, match="client ca: not a certificate in PEM"):
+        ServingCertificate(content)
 
 
 def test_a_swap_that_fails_changes_nothing() -> None:

@@ -10,6 +10,9 @@ from tests.builders import prev, unreadable, with_pods
 from tests.planning.test_planning_prepare import ask, five, outline, refused, with_pod
 
 RETRY = 429
+MAY_BE_REPLACED = (
+    "may just be replaced: zone-a is being rolled out; try again when it is, or pause it"
+)
 
 
 def hidden(base: Zone, *names: str) -> Zone:
@@ -77,17 +80,27 @@ def rolling(states: str, *, paused: str | None = None) -> Zone:
         ),
         pytest.param(
             rolling("pppp-"),
-            "1 pod of the range may just be replaced: zone-a is being rolled out",
+            f"1 pod of the range {MAY_BE_REPLACED}",
             id="SI-10 missing while the zone rolls",
         ),
         pytest.param(
+            with_pod(rolling("ppppP"), 4, phase="Pending"),
+            f"1 pod of the range {MAY_BE_REPLACED}",
+            id="SI-10 the successor of one that was rolled is pending",
+        ),
+        pytest.param(
+            with_pod(rolling("ppppL"), 4, never_ready=True),
+            f"1 pod of the range {MAY_BE_REPLACED}",
+            id="SI-10 the successor of one that was rolled has not been ready yet",
+        ),
+        pytest.param(
             rolling("ppp--"),
-            "2 pods of the range may just be replaced: zone-a is being rolled out",
+            f"2 pods of the range {MAY_BE_REPLACED}",
             id="SI-10 all missing while the zone rolls",
         ),
         pytest.param(
             rolling("pppp-", paused="false"),
-            "1 pod of the range may just be replaced: zone-a is being rolled out",
+            f"1 pod of the range {MAY_BE_REPLACED}",
             id="SI-10 a zone that is not paused",
         ),
     ],

@@ -126,6 +126,11 @@ WAIT: Final = (
             id="D-25 a pod of an earlier downscale has not gone yet",
         ),
         pytest.param(
+            group(zone("a"), zone("b", "lll", status_replicas=4, updated_replicas=4, ready=4)),
+            unsettled(0, 1),
+            id="D-25 a pod of an earlier downscale is ready and on its way out",
+        ),
+        pytest.param(
             group(zone("a"), zone("b"), deletions={"zone-b-1": Deletion.ACCEPTED}),
             unsettled(0, 1),
             id="W-15 a delete of ours that cannot be seen yet",

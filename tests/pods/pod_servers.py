@@ -1,7 +1,7 @@
 """Pods as plain TCP servers on loopback addresses, which answer bytes that a test scripts.
 
     async with PodServers(status(500)) as pods:
-        await client.call("POST", pods.endpoint(4))
+        await confirm(client, pods.endpoint(4))
         assert pods.seen[0].head == ...
 
 One port answers on all of 127.0.0.0/8, so that each pod has an address of its own. What waits for

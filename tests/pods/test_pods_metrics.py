@@ -6,8 +6,9 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.pods.client import MOST_PATHS, PodClient, PodError
+from rollout_operator.pods.client import MOST_PATHS, PodClient
 from rollout_operator.telemetry.metrics import REQUEST_BUCKETS, Metrics
+from tests.pods.one_call import confirm, fail
 from tests.pods.pod_servers import PodServers, reset, status
 
 
@@ -27,13 +28,11 @@ async def client(metrics: Metrics) -> AsyncIterator[PodClient]:
 async def test_calls_are_measured(client: PodClient, metrics: Metrics) -> None:
     """METR-21: path, method and status; error where none came."""
     async with PodServers(status(204)) as pods:
-        await client.call("POST", pods.endpoint(path="a/b"))
+        await confirm(client, pods.endpoint(path="a/b"))
         pods.answer = status(500)
-        with pytest.raises(PodError):
-            await client.call("DELETE", pods.endpoint(path="a/b"))
+        await fail(client, pods.endpoint(path="a/b"), "DELETE")
         pods.answer = reset
-        with pytest.raises(PodError):
-            await client.call("POST", pods.endpoint(path="a/b"))
+        await fail(client, pods.endpoint(path="a/b"))
 
     text = b"".join(metrics.render()).decode()
     name = "rollout_operator_pod_http_client_request_duration_seconds"
@@ -52,8 +51,8 @@ async def test_tenants_cannot_make_series_without_end(client: PodClient, metrics
     """W-59: the first paths have their own, the rest share one."""
     async with PodServers(status(200)) as pods:
         for number in range(MOST_PATHS + 5):
-            await client.call("POST", pods.endpoint(path=f"p{number}"))
-        await client.call("POST", pods.endpoint(path="p0"))
+            await confirm(client, pods.endpoint(path=f"p{number}"))
+        await confirm(client, pods.endpoint(path="p0"))
 
     samples = [
         (sample.labels["path"], sample.value)

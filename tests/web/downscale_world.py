@@ -76,7 +76,7 @@ def refuse(pod: str, *, method: str = "POST") -> Callable[[str, Endpoint], Await
     async def answer(how: str, endpoint: Endpoint) -> None:
         await confirm(how, endpoint)
         if (how, endpoint.pod) == (method, pod):
-            raise PodError(f"{how} {endpoint.pod}: HTTP status 500", outcome_unknown=True)
+            raise PodError(f"{how} {endpoint.pod}: HTTP status 500")
 
     return answer
 

@@ -1,0 +1,23 @@
+"""One call to one pod, as the product makes it: as the only one of a downscale."""
+
+from rollout_operator.model.downscale import Endpoint
+from rollout_operator.pods.client import Method, PodClient, PodError
+
+
+async def confirm(client: PodClient, endpoint: Endpoint, method: Method = "POST") -> None:
+    """Call a pod, which must confirm."""
+    assert await _call(client, endpoint, method) == []
+
+
+async def fail(client: PodClient, endpoint: Endpoint, method: Method = "POST") -> PodError:
+    """Call a pod, which must not confirm, and return what is told of it."""
+    (error,) = await _call(client, endpoint, method)
+    return error
+
+
+async def _call(client: PodClient, endpoint: Endpoint, method: Method) -> list[PodError]:
+    if method == "POST":
+        return await client.prepare_all([endpoint])
+    failures = await client.cancel_all([endpoint])
+    assert set(failures) <= {endpoint.uid}
+    return [*failures.values()]
