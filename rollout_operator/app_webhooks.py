@@ -34,7 +34,7 @@ from rollout_operator.model.errors import ConfigError, InvalidInput
 from rollout_operator.model.failure_policies import list_failure_policies
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, WebhookConfiguration
-from rollout_operator.model.outcome import Verdict
+from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.pki.bundle import BundleInjector, Injection, is_ours
 from rollout_operator.pki.files import CertificateFiles, CertificatePaths
 from rollout_operator.pki.keeper import CertificateKeeper, Ties
@@ -42,6 +42,7 @@ from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.pki.store import SecretStore
 from rollout_operator.planning.certificate import Wanted, choose_ca_life, choose_names
 from rollout_operator.pods.client import PodClient
+from rollout_operator.telemetry.families import Counter
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
@@ -101,6 +102,7 @@ class Webhooks:
         self._server: WebhookServer | None = None
         shared.health.part("webhooks", is_ready=self._find_lack, is_alive=self._find_fault)
         self._workers: Workers[Uid] | None = None
+        self._counters: dict[tuple[str, bool, Code], Counter] = {}
 
     async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:
         """Serve reviews; the caches must be filled. Raises ConfigError and ApiError."""
@@ -223,8 +225,15 @@ class Webhooks:
         return lambda: client.server_time() or self._shared.clock.now()
 
     def _count_verdict(self, path: str, verdict: Verdict) -> None:
-        word = "allowed" if verdict.is_allowed else "refused"
-        self._shared.metrics.reviews.labels(name_route(path), word, verdict.reason.code).inc()
+        key = (path, verdict.is_allowed, verdict.reason.code)
+        counter = self._counters.get(key)
+        if counter is None:  # looking it up by labels costs more than counting
+            word = "allowed" if verdict.is_allowed else "refused"
+            counter = self._shared.metrics.reviews.labels(
+                name_route(path), word, verdict.reason.code
+            )
+            self._counters[key] = counter
+        counter.inc()
 
     def _may_patch(self, path: str) -> bool:
         """Tell whether who asks on this path takes patches: a mutating webhook, and no other.

@@ -296,7 +296,8 @@ def _read_timeout(query: str) -> timedelta | None:
 
 def _tell(path: str, review: Review, verdict: Verdict) -> None:
     """Log one decision."""
-    tell = log.debug if verdict.is_allowed and not verdict.warnings else log.info
+    is_news = verdict.reason.code is Code.PODS_PREPARED or bool(verdict.warnings)
+    tell = log.debug if verdict.is_allowed and not is_news else log.info
     resource = review.resource
     tell(
         "Allowing change" if verdict.is_allowed else "Refusing change",
