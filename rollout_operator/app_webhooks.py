@@ -193,7 +193,7 @@ class Webhooks:
             notes=Notes(self._reviewing),
             pods=pods,
             clock=shared.clock,
-            server_time=self._tell_server_time(self._reviewing),
+            server_time=self._tell_server_time,
             namespace=shared.namespace,
             cluster_domain=config.cluster_domain,
             retell_after=config.pods_timeout * RETELL_TIMEOUTS,
@@ -221,8 +221,9 @@ class Webhooks:
         shared = self._shared
         return Parents(shared.sets, client, namespace=shared.namespace, clock=shared.clock)
 
-    def _tell_server_time(self, client: Client) -> Callable[[], datetime]:
-        return lambda: client.server_time() or self._shared.clock.now()
+    def _tell_server_time(self) -> datetime:
+        """Return the API server's time, which every client knows by the answers to all of them."""
+        return self._reviewing.server_time() or self._shared.clock.now()
 
     def _count_verdict(self, path: str, verdict: Verdict) -> None:
         key = (path, verdict.is_allowed, verdict.reason.code)
@@ -262,7 +263,7 @@ class Webhooks:
                 calls=pods,
                 door=self._settling,
                 clock=shared.clock,
-                server_time=self._tell_server_time(self._settling),
+                server_time=self._tell_server_time,
                 cluster_domain=self._config.cluster_domain,
             )
         )

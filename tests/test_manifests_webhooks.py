@@ -222,7 +222,10 @@ def test_the_certificate_is_for_the_name_that_is_called(plain: Rendered) -> None
 
 
 def test_the_role_is_what_webhooks_need(plain: Rendered) -> None:
-    """SEED-100, RBAC-07, SEC-17, SEC-19: of all Secrets only the own one can be read."""
+    """SEED-100, SEED-108, RBAC-07, SEC-17, SEC-19: nothing is created but the own Secret.
+
+    No other Secret can be read, and webhook configurations are never created or deleted.
+    """
     secret = default("server-tls.self-signed-cert.secret-name")
 
     assert granted(plain["Role", "rollout-operator-webhooks"]) == {

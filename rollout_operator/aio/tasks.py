@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Iterable
 from datetime import timedelta
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar, cast
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -39,12 +39,9 @@ async def race(**works: Coroutine[Any, Any, object]) -> str:
 
 async def both(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) -> tuple[A, B]:
     """Run two at the same time and return what both return, or raise the first error."""
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            one, two = tasks.create_task(first), tasks.create_task(second)
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return one.result(), two.result()
+    works: list[Coroutine[Any, Any, object]] = [first, second]
+    one, two = await gather_all(works)
+    return cast(A, one), cast(B, two)
 
 
 async def gather_all(works: Iterable[Coroutine[Any, Any, A]]) -> list[A]:

@@ -165,7 +165,7 @@ class DownscaleController:
             pods=[name for _, name in told], settled_in=PERSIST_LIMIT,
         )  # fmt: skip
         # Not from `begun` on: the same may have been allowed again until the other process ended.
-        parts.downscales.adopt(sts, key, begun, told, PERSIST_LIMIT)
+        parts.downscales.adopt(sts, key, begun, told)
 
     def _read_notes(self, set_uid: Uid, pods: Sequence[Pod]) -> list[Note]:
         notes: list[Note] = []

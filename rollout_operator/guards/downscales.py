@@ -148,25 +148,19 @@ class Downscales:
         return claim
 
     def adopt(
-        self,
-        sts: StatefulSet,
-        key: Key,
-        begun: datetime,
-        pods: Iterable[tuple[Uid, str]],
-        left: timedelta,
+        self, sts: StatefulSet, key: Key, begun: datetime, pods: Iterable[tuple[Uid, str]]
     ) -> Claim:
-        """Take over what another process has begun; it may persist for as long as `left`.
+        """Take over what another process has begun; it may persist for the whole time from now on.
 
         Whether its pods were reached is not known: who asks the same again calls them again.
         """
         claim = self.begin(sts, key, begun, pods)
         claim.stage = Stage.OPEN
         claim.is_adopted = True
-        claim.asked_at = self._clock.elapsed() - PERSIST_LIMIT + min(left, PERSIST_LIMIT)
         self._tell(claim)
         return claim
 
-    def renew(self, claim: Claim, pods: Iterable[tuple[Uid, str]] = ()) -> None:
+    def renew(self, claim: Claim, pods: Iterable[tuple[Uid, str]]) -> None:
         """The same was asked again: it may persist for as long again, with these pods as well."""
         told = dict(pods)
         self.settle(claim.key.set_uid, told)

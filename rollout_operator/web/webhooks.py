@@ -19,9 +19,10 @@ from aiohttp import hdrs, web
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
+from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review, Scalable, Unusable
 from rollout_operator.model.units import format_duration, parse_duration
+from rollout_operator.planning.admission import RETRY, refuse
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.body import Bodies, Rejected
@@ -226,7 +227,8 @@ class WebhookServer:
         verdict = await self._ask(route, review, deadline)
         _tell(route.path, review, verdict)
         self._options.on_verdict(route.path, verdict)
-        may_patch = self._options.may_patch(route.path)
+        # Only where there is something to patch: it looks through all configurations.
+        may_patch = bool(verdict.annotations) and self._options.may_patch(route.path)
         return web.Response(
             body=render_answer(review, verdict, may_patch=may_patch), headers=_ANSWER
         )
@@ -238,7 +240,7 @@ class WebhookServer:
                 return await _ask_guarded(route, review, deadline.until)
         except TimeoutError:
             text = f"no answer within {format_duration(deadline.span)}"
-            return _refuse(Code.REVIEW_TIMED_OUT, text, 429)
+            return refuse(Code.REVIEW_TIMED_OUT, text, status=RETRY)
 
     async def _send(self, request: web.BaseRequest, response: web.Response) -> None:
         """Send the answer; who does not take it in time is cut."""
@@ -257,12 +259,7 @@ async def _ask_guarded(route: _Route, review: Review, until: timedelta) -> Verdi
         # A bug in a hook costs this review, and fails closed; the process has others to answer.
         stack = "".join(traceback.format_exception(error))
         log.error("Review failed by a bug", hook=route.path, uid=review.uid, err=error, stack=stack)
-        return _refuse(Code.CANNOT_CHECK, _BUG, 503)
-
-
-def _refuse(code: Code, text: str, status: int) -> Verdict:
-    reason = Reason(code=code, text=text, severity=Severity.WARN)
-    return Verdict(is_allowed=False, reason=reason, code=status)
+        return refuse(Code.CANNOT_CHECK, _BUG, status=503)
 
 
 def _check(request: web.BaseRequest) -> None:

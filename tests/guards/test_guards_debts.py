@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollout_operator.guards.downscales import PERSIST_LIMIT, Debt, Downscales, Stage
+from rollout_operator.guards.downscales import Debt, Downscales, Stage
 from rollout_operator.model.names import Uid
 from tests.builders import sts, sts_uid
 from tests.fakes_clock import EPOCH
@@ -111,7 +111,7 @@ def test_si12_who_is_told_to_go_again_is_not_called_back(bench: Bench, again: st
     """FP-19: a debt to pod 2 from before must not undo what pod 2 is told now."""
     bench.downscales.close(bench.begin(pods="12"), owed=uids("12"))
     if again == "adopt":
-        bench.downscales.adopt(sts("a"), key("a", 3, 2), EPOCH, named("2"), PERSIST_LIMIT)
+        bench.downscales.adopt(sts("a"), key("a", 3, 2), EPOCH, named("2"))
     else:
         claim = bench.begin(start=3, end=2, pods="2" if again == "begin" else "")
         bench.downscales.renew(claim, named("2"))

@@ -105,7 +105,7 @@ def test_si12_it_may_persist_for_36_seconds_after_the_newest_review(bench: Bench
     bench.clock.jump(30 * SECOND)
     assert bench.downscales.time_left(claim) == 6 * SECOND
 
-    bench.downscales.renew(claim)
+    bench.downscales.renew(claim, ())
     assert bench.downscales.time_left(claim) == PERSIST_LIMIT == 36 * SECOND
     bench.downscales.allow(claim)
     bench.clock.jump(36 * SECOND)
@@ -259,23 +259,13 @@ def test_a_claim_is_closed_once(bench: Bench) -> None:
     bench.assert_is_empty()
 
 
-@pytest.mark.parametrize(
-    ("left", "expected"),
-    [
-        pytest.param(10 * SECOND, 10 * SECOND, id="the rest of its time"),
-        pytest.param(NONE, NONE, id="no time is left"),
-        pytest.param(timedelta(days=9), PERSIST_LIMIT, id="SEC-25 a note from the future"),
-    ],
-)
-def test_fp06_what_another_process_began_is_taken_over(
-    bench: Bench, left: timedelta, expected: timedelta
-) -> None:
+def test_fp06_what_another_process_began_is_taken_over(bench: Bench) -> None:
     """D-23, LI-05: open, since nobody knows whether it was answered, and by nobody prepared."""
     bench.clock.jump(SECOND)
-    claim = bench.downscales.adopt(sts("a"), key("a"), EPOCH, named("12"), left)
+    claim = bench.downscales.adopt(sts("a"), key("a"), EPOCH, named("12"))
 
     assert (claim.stage, claim.prepared, claim.pods) == (Stage.OPEN, set(), dict(named("12")))
-    assert bench.downscales.time_left(claim) == expected
+    assert bench.downscales.time_left(claim) == PERSIST_LIMIT
     assert bench.underway() == "zone-a"
     assert set(bench.told) == {(A, INGESTER)}
 
@@ -303,7 +293,7 @@ def test_each_step_is_told_to_all_who_asked(bench: Bench) -> None:
     bench.downscales.on_change(lambda uid, _: also.append(uid))
     claim = bench.begin()
     steps = [len(bench.told)]
-    bench.downscales.renew(claim)
+    bench.downscales.renew(claim, ())
     steps.append(len(bench.told))
     bench.downscales.allow(claim)
     steps.append(len(bench.told))

@@ -151,7 +151,7 @@ async def test_what_is_found_during_the_look_counts() -> None:
     async def adopt(call: str) -> None:
         if world.memory.downscales.get(a.uid) is None:
             told = [(Uid("uid-zone-a-4-old"), "zone-a-4")]
-            world.memory.downscales.adopt(a, found, EPOCH, told, timedelta(seconds=30))
+            world.memory.downscales.adopt(a, found, EPOCH, told)
 
     world.door.pause = adopt
     verdict = await world.ask("zone-a", 3)

@@ -157,7 +157,7 @@ async def test_si12_the_next_range_does_not_take_back_the_last_one() -> None:
 @pytest.mark.parametrize("delay", [0, 1, 2, 3, 5, 8], ids=lambda turns: f"after {turns} turns")
 @in_virtual_time
 async def test_d25_two_zones_at_once(delay: int) -> None:
-    """D-25, W-15, SEED-111, FP-19: exactly one passes, whatever the order."""
+    """PREP-27, D-25, W-15, SEED-111, FP-19: exactly one passes, whatever the order."""
     world = three_zones(a=WAIT, b=WAIT)
     world.door.pause = lambda call: asyncio.sleep(0)
 

@@ -59,7 +59,7 @@ async def test_a_review_is_answered(world: WebhookWorld) -> None:
 
 
 async def test_a_v1beta1_review_gets_its_own_version(world: WebhookWorld) -> None:
-    """ADM-05, T-12."""
+    """DEP-15, ADM-05, T-12."""
     world.hook.verdict = REFUSED
     body = json.dumps(review_tree() | {"apiVersion": "admission.k8s.io/v1beta1"}).encode()
 
@@ -122,7 +122,7 @@ async def test_one_connection_takes_many_reviews(world: WebhookWorld) -> None:
             "Request could not be decoded: JSON is malformed: invalid character (byte 0)",
             id="SEC-04 gzip is not unpacked",
         ),
-        pytest.param(post(b"{}", path="/"), 404, "no such path", id="the root"),
+        pytest.param(post(b"{}", path="/"), 404, "no such path", id="DEP-14 the root"),
         pytest.param(post(b"{}", path=f"{PATH}/"), 404, "no such path", id="SEC-08 slash behind"),
         pytest.param(
             post(b"{}", path="//admission/no-downscale"), 404, "no such path", id="SEC-08 //"
@@ -135,7 +135,10 @@ async def test_one_connection_takes_many_reviews(world: WebhookWorld) -> None:
             post(b"{}", path=f"https://operator{PATH}"), 404, "no such path", id="SEC-08 proxy"
         ),
         pytest.param(
-            post(b"{}").replace(b"POST", b"GET"), 405, "method not allowed", id="SEC-08 GET"
+            post(b"{}").replace(b"POST", b"GET"),
+            405,
+            "method not allowed",
+            id="SEC-08 over ADM-02 GET",
         ),
         pytest.param(
             post(b"{}").replace(b"POST", b"PUT"), 405, "method not allowed", id="SEC-08 PUT"
@@ -186,7 +189,7 @@ async def test_a_hook_that_breaks_refuses(world: WebhookWorld, lines: list[str])
     ],
 )
 async def test_a_late_hook_is_answered_for(flag: int, query: str) -> None:
-    """ADM-08, SI-13: refused at the deadline, and the hook is cancelled."""
+    """DEP-16, ADM-08, SI-13: refused at the deadline, and the hook is cancelled."""
     ended = asyncio.Event()
 
     async def wait(review: Review, until: timedelta) -> Verdict:
@@ -351,3 +354,20 @@ async def test_only_mutating_paths_are_patched(may_patch: bool) -> None:
         world.hook.verdict = Verdict(is_allowed=True, reason=FINE.reason, annotations={"a": "b"})
 
         assert (b'"patchType"' in (await world.ask(post(body_of()))).body) is may_patch
+
+
+async def test_who_takes_patches_is_asked_only_where_there_is_one() -> None:
+    """D-53: the answer looks through all webhook configurations of the cluster."""
+    asked: list[str] = []
+
+    def may_patch(path: str) -> bool:
+        asked.append(path)
+        return True
+
+    async with serving(Setting(options=Options(may_patch=may_patch))) as world:
+        await world.ask(post(body_of()))
+        assert asked == []
+        world.hook.verdict = Verdict(is_allowed=True, reason=FINE.reason, annotations={"a": "b"})
+        await world.ask(post(body_of()))
+
+    assert asked == [PATH]
