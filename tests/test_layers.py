@@ -39,14 +39,19 @@ OUTER: Mapping[str, Iterable[str]] = {
     "flags": ("model",),
     "webhook_flags": ("model", "flags"),
     "config": ("model", "flags", "webhook_flags"),
-    "app_webhooks": ({*MAY_IMPORT} - {"sandbox"}) | {"webhook_flags"},
-    "app": ({*MAY_IMPORT} - {"sandbox"}) | {"config", "app_webhooks", "webhook_flags"},
-    "cli": {*MAY_IMPORT} | {"config", "flags", "app"},
+    "app_engine": {*MAY_IMPORT} - {"sandbox", "pki", "pods", "web"},
+    "app_reviews": ({*MAY_IMPORT} - {"sandbox"}) | {"webhook_flags", "app_engine"},
+    "app_webhooks": ({*MAY_IMPORT} - {"sandbox"}) | {"webhook_flags", "app_engine", "app_reviews"},
+    "app": ({*MAY_IMPORT} - {"sandbox"})
+    | {"config", "webhook_flags", "app_engine", "app_webhooks"},
+    "app_sandbox": {*MAY_IMPORT} | {"config", "webhook_flags", "app_engine", "app_reviews"},
+    "cli": {*MAY_IMPORT} | {"config", "flags", "app", "app_engine", "app_sandbox"},
     "__main__": ("cli",),
 }
 LAYERS = {**MAY_IMPORT, **OUTER}
 # Of these packages, others see only the Protocols.
-ONLY_MODULES = {("sandbox", "kube"): {"api"}}
+# What an answer of the API server means is the same in both worlds.
+ONLY_MODULES = {("sandbox", "kube"): {"api", "call", "responses"}}
 ONLY_IN = {
     "kubernetes_asyncio": {"kube"},
     "cryptography": {"pki"},

@@ -7,7 +7,7 @@ Every method raises the classes of `model.errors` and nothing else of the networ
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 import msgspec
@@ -187,5 +187,16 @@ class Writer(Protocol):
 
         Raises as `delete`; Conflict where `metadata.uid` or `metadata.resourceVersion` of a merge
         patch is another one, or where a `test` step failed or another one does not apply.
+        """
+        ...
+
+
+class Door(Reader, Watcher, Writer, Protocol):
+    """All of one component's ways to the API server."""
+
+    def server_time(self) -> datetime | None:
+        """Return what the API server's clock shows now, up to a second too early.
+
+        None before its first answer.
         """
         ...

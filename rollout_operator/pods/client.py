@@ -1,8 +1,8 @@
 """Call pods over HTTP: prepare them for a downscale, or take that back.
 
 Decides how long a call may take, how many go at a time and what counts as success. What may be
-called is decided in `planning.endpoint`, what a connection may do in `session`; who is called, and
-what a failure means, is left to `guards`.
+called is decided in `planning.endpoint`, how it is sent in `sender`; who is called, and what a
+failure means, is left to `guards`.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 import aiohttp
 
@@ -19,8 +19,7 @@ from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.errors import OperatorError
 from rollout_operator.model.names import Uid
 from rollout_operator.model.units import format_duration
-from rollout_operator.pods.session import describe, open_session
-from rollout_operator.telemetry.logs import log
+from rollout_operator.pods.session import describe
 from rollout_operator.telemetry.metrics import Metrics
 
 Method = Literal["POST", "DELETE"]
@@ -31,8 +30,6 @@ AT_MOST_PER_REVIEW: Final = 32
 MOST_PATHS: Final = 20
 OTHER_PATH: Final = "other"
 
-_LONGEST_EXCERPT: Final = 200
-
 _LOST: Final = (aiohttp.ClientError, TimeoutError, OSError)
 
 
@@ -41,6 +38,21 @@ class PodError(OperatorError):
 
     The pod may have acted on the call all the same, or still will.
     """
+
+
+class Sender(Protocol):
+    """The door to pods: sends one request, once."""
+
+    async def send(self, method: Method, endpoint: Endpoint) -> int:
+        """Return the HTTP status. Raises aiohttp.ClientError, OSError and TimeoutError.
+
+        Waits without a limit of its own, and gives up where it is cancelled.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close all connections: calls under way fail, and none may follow."""
+        ...
 
 
 @dataclass(slots=True)
@@ -59,24 +71,24 @@ class _Call:
 class PodClient:
     """All calls of one process to pods: at most `at_most` at a time, each within `timeout`.
 
-    Needs a running loop. Waiting for its turn takes nothing off the time of a call.
+    Waiting for its turn takes nothing off the time of a call.
     """
 
     def __init__(
         self,
+        sender: Sender,
         *,
-        namespace: str,
         timeout: timedelta,
         metrics: Metrics,
         clock: Clock,
         at_most: int = 64,
     ) -> None:
+        self._sender = sender
         self._timeout = timeout
         self._metrics = metrics
         self._clock = clock
         self._turns = asyncio.Semaphore(at_most)
         self._paths: set[str] = set()
-        self._session = open_session(namespace)
 
     async def prepare_all(self, endpoints: Sequence[Endpoint]) -> list[PodError]:
         """POST to all in this order until one fails; return no errors where all have confirmed.
@@ -118,7 +130,7 @@ class PodClient:
 
     async def close(self) -> None:
         """Close all connections: calls under way fail, and none may follow."""
-        await self._session.close()
+        await self._sender.close()
 
     async def _call(self, method: Method, endpoint: Endpoint) -> None:
         async with self._turns:
@@ -126,13 +138,10 @@ class PodClient:
 
     async def _attempt(self, call: _Call) -> None:
         """Send once. Raises PodError for everything but a 2xx."""
-        log.debug(
-            "Calling pod", pod=call.endpoint.pod, method=call.method, url=render_url(call.endpoint)
-        )
         with self._measured(call):
             try:
                 async with asyncio.timeout(self._timeout.total_seconds()) as limit:
-                    call.status = await self._send(call)
+                    call.status = await self._sender.send(call.method, call.endpoint)
             except _LOST as error:
                 problem = (
                     f"no answer within {format_duration(self._timeout)}"
@@ -140,24 +149,8 @@ class PodClient:
                     else describe(error)
                 )
                 raise call.failed(problem) from error
-        if not _is_success(call.status):
+        if not is_success(call.status):
             raise call.failed(f"HTTP status {call.status}")
-
-    async def _send(self, call: _Call) -> int:
-        """Return the status; all that follows it is left unread."""
-        endpoint = call.endpoint
-        async with self._session.request(
-            call.method,
-            render_url(endpoint),
-            headers={"Host": f"{endpoint.host}:{endpoint.port}"},
-            allow_redirects=False,
-        ) as response:
-            status = response.status
-            if not _is_success(status):
-                log.debug("Pod refused", pod=endpoint.pod, body=_excerpt(response))
-            # Released, it would be read to its end in the background to use the connection again.
-            response.close()
-            return status
 
     @contextmanager
     def _measured(self, call: _Call) -> Iterator[None]:
@@ -176,25 +169,6 @@ class PodClient:
         return f"/{path}" if path in self._paths else OTHER_PATH
 
 
-def render_url(endpoint: Endpoint) -> str:
-    """Return where to connect: the address itself, so that no name decides whom we talk to."""
-    host = f"[{endpoint.ip}]" if ":" in endpoint.ip else endpoint.ip
-    return f"http://{host}:{endpoint.port}/{endpoint.path}"
-
-
-def _is_success(status: int) -> bool:
+def is_success(status: int) -> bool:
+    """Tell whether a pod has confirmed by this status."""
     return 200 <= status < 300
-
-
-def _excerpt(response: aiohttp.ClientResponse) -> str:
-    """Return the beginning of a body on one printable line, as far as it came with the head.
-
-    Waiting for more would let a pod that never ends delay what its refusal must stop.
-    """
-    if response.content.exception() is not None:
-        return ""
-    text = response.content.read_nowait(_LONGEST_EXCERPT).decode("utf-8", "replace")
-    escaped = "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
-    return escaped[:_LONGEST_EXCERPT]

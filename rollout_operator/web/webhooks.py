@@ -1,28 +1,18 @@
-"""The webhook server on -server-tls.port: one review in, one verdict out, in time.
+"""The webhook server on -server-tls.port: one request in, one answer out.
 
-Decides what is a request worth asking a hook, when the answer must be out, and what is answered
-where a hook is late or breaks: always a refusal. What a verdict says is decided by the hooks, how
-it reads in `review`, who may connect in `listener`, how much may be sent in `body`.
+Decides what is a request worth a review. How it is answered, and when at the latest, is decided in
+`reviewer`, who may connect in `listener`, how much may be sent in `body`.
 """
 
-import asyncio
 import ssl
-import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import lru_cache
-from typing import Final, Protocol, cast
-from urllib.parse import parse_qs
+from typing import Final, cast
 
 from aiohttp import hdrs, web
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.outcome import Code, Verdict
-from rollout_operator.model.review import Review, Scalable, Unusable
-from rollout_operator.model.units import format_duration, parse_duration
-from rollout_operator.planning.admission import RETRY, refuse
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.body import Bodies, Rejected
@@ -31,7 +21,7 @@ from rollout_operator.web.connection import WRITE_LIMIT
 from rollout_operator.web.listener import Limits, Listener
 from rollout_operator.web.meter import Meter
 from rollout_operator.web.peer import Peer, Peers
-from rollout_operator.web.review import render_answer
+from rollout_operator.web.reviewer import Deadline, Reviewer
 from rollout_operator.web.routes import (
     UNMATCHED,
     clean_header,
@@ -41,39 +31,20 @@ from rollout_operator.web.routes import (
 )
 
 JSON: Final = "application/json"
-# The API server stops waiting at its own limit; the answer has a tenth of the time for its way.
-SHARE: Final = 0.9
 STOP_LIMIT: Final = timedelta(seconds=1)
 # nginx's number for it: the asker went away before the answer.
 GONE: Final = 499
 
 _TEXT: Final = {hdrs.CONTENT_TYPE: "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
 _ANSWER: Final = {hdrs.CONTENT_TYPE: JSON, hdrs.SERVER: "rollout-operator"}
-_BUG: Final = "the review failed by a bug; see the operator's log"
-
-
-class Hook(Protocol):
-    """Answers the reviews of one path."""
-
-    async def review(self, review: Review, until: timedelta) -> Verdict:
-        """Return the verdict before `until`, on `clock.elapsed()`.
-
-        Cancelled at that time, and where the asker has gone: in both cases what was asked for does
-        not happen by this review.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What most users of a server leave as it is."""
 
-    may_patch: Callable[[str], bool] = lambda path: False
-    """Tells whether who asks on a path takes patches: a mutating webhook does."""
     client_name: str = ""
     """Common name that a client's certificate must have; empty: any, or none at all."""
-    on_verdict: Callable[[str, Verdict], None] = lambda path, verdict: None
-    """Called with the path for each verdict that is answered."""
     write_limit: timedelta = WRITE_LIMIT
     limits: Limits = field(default_factory=Limits)
 
@@ -81,14 +52,7 @@ class Options:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Route:
     path: str
-    hook: Hook
     meter: Meter
-
-
-@dataclass(frozen=True, slots=True)
-class _Deadline:
-    until: timedelta
-    span: timedelta
 
 
 class WebhookServer:
@@ -98,31 +62,28 @@ class WebhookServer:
         self,
         port: int,
         *,
-        hooks: Mapping[str, Hook],
+        reviewer: Reviewer,
         certificate: Callable[[], ssl.SSLContext],
-        request_timeout: timedelta,
         metrics: Metrics,
         cluster: ClusterRules,
         clock: Clock,
         options: Options | None = None,
     ) -> None:
-        """Build the server; port 0 takes a free one. `hooks` are by path.
+        """Build the server; port 0 takes a free one.
 
         `certificate` is asked for each new connection. Raises ConfigError where `cluster` holds a
         bad pattern.
         """
         self._wanted_port = port
         self._options = options or Options()
-        self._request_timeout = request_timeout
+        self._reviewer = reviewer
         self._metrics = metrics
         self._clock = clock
         self._cluster = ClusterCheck(cluster, metrics) if cluster.enabled else None
         self._bodies = Bodies(clock)
         self._routes = {
-            path: _Route(
-                path=path, hook=hook, meter=Meter(metrics, hdrs.METH_POST, name_route(path))
-            )
-            for path, hook in hooks.items()
+            path: _Route(path=path, meter=Meter(metrics, hdrs.METH_POST, name_route(path)))
+            for path in reviewer.paths
         }
         self._listener = Listener(self._make_peer, certificate, clock, self._options.limits)
         self._server: web.Server | None = None
@@ -179,8 +140,8 @@ class WebhookServer:
         meter.begin()
         status = GONE
         try:
-            span = self._span(query)
-            response = await self._decide(request, route, _Deadline(begin + span, span))
+            deadline = self._reviewer.set_deadline(begin, query)
+            response = await self._decide(request, route, deadline)
             if peer.is_leaving:
                 response.force_close()
             await self._send(request, response)
@@ -198,15 +159,8 @@ class WebhookServer:
         name = UNMATCHED if route is None else route.meter.route
         return Meter(self._metrics, name_method(request), name)
 
-    def _span(self, query: str) -> timedelta:
-        """Return how long the answer may take."""
-        asked = _read_timeout(query) if query else None
-        if asked is None or asked > self._request_timeout:
-            return self._request_timeout * SHARE
-        return asked * SHARE
-
     async def _decide(
-        self, request: web.BaseRequest, route: _Route | None, deadline: _Deadline
+        self, request: web.BaseRequest, route: _Route | None, deadline: Deadline
     ) -> web.Response:
         if self._cluster is not None:
             name = UNMATCHED if route is None else route.meter.route
@@ -224,23 +178,8 @@ class WebhookServer:
             )  # fmt: skip
             return _reject(error.status, str(error), closes=error.closes)
         cast(Peer, request.protocol).begin_review()
-        verdict = await self._ask(route, review, deadline)
-        _tell(route.path, review, verdict)
-        self._options.on_verdict(route.path, verdict)
-        # Only where there is something to patch: it looks through all configurations.
-        may_patch = bool(verdict.annotations) and self._options.may_patch(route.path)
-        return web.Response(
-            body=render_answer(review, verdict, may_patch=may_patch), headers=_ANSWER
-        )
-
-    async def _ask(self, route: _Route, review: Review, deadline: _Deadline) -> Verdict:
-        left = deadline.until - self._clock.elapsed()
-        try:
-            async with asyncio.timeout(left.total_seconds()):
-                return await _ask_guarded(route, review, deadline.until)
-        except TimeoutError:
-            text = f"no answer within {format_duration(deadline.span)}"
-            return refuse(Code.REVIEW_TIMED_OUT, text, status=RETRY)
+        body = await self._reviewer.answer(route.path, review, deadline)
+        return web.Response(body=body, headers=_ANSWER)
 
     async def _send(self, request: web.BaseRequest, response: web.Response) -> None:
         """Send the answer; who does not take it in time is cut."""
@@ -250,16 +189,6 @@ class WebhookServer:
             await response.write_eof()
         except ConnectionError:
             return  # the asker has gone; the server sees the same and cleans up
-
-
-async def _ask_guarded(route: _Route, review: Review, until: timedelta) -> Verdict:
-    try:
-        return await route.hook.review(review, until)
-    except Exception as error:
-        # A bug in a hook costs this review, and fails closed; the process has others to answer.
-        stack = "".join(traceback.format_exception(error))
-        log.error("Review failed by a bug", hook=route.path, uid=review.uid, err=error, stack=stack)
-        return refuse(Code.CANNOT_CHECK, _BUG, status=503)
 
 
 def _check(request: web.BaseRequest) -> None:
@@ -279,37 +208,3 @@ def _reject(status: int, text: str, *, closes: bool = False) -> web.Response:
     if closes:
         response.force_close()
     return response
-
-
-@lru_cache(maxsize=32)
-def _read_timeout(query: str) -> timedelta | None:
-    """Return the `timeout` that the API server appends to the path, None where there is none."""
-    try:
-        span = parse_duration(parse_qs(query, max_num_fields=16).get("timeout", [""])[0])
-    except (InvalidInput, ValueError):
-        return None
-    return span if span > timedelta(0) else None
-
-
-def _tell(path: str, review: Review, verdict: Verdict) -> None:
-    """Log one decision."""
-    is_news = verdict.reason.code is Code.PODS_PREPARED or bool(verdict.warnings)
-    tell = log.debug if verdict.is_allowed and not is_news else log.info
-    resource = review.resource
-    tell(
-        "Allowing change" if verdict.is_allowed else "Refusing change",
-        hook=path,
-        operation=review.operation,
-        resource=f"{resource}/{review.subresource}" if review.subresource else resource,
-        namespace=review.namespace,
-        name=review.name,
-        replicas_from=_replicas(review.old),
-        replicas_to=_replicas(review.new),
-        dry_run=review.dry_run,
-        reason=verdict.reason.code,
-        text=verdict.reason.text or "; ".join(verdict.warnings),
-    )
-
-
-def _replicas(view: Scalable | Unusable) -> int | None:
-    return view.replicas if isinstance(view, Scalable) else None

@@ -18,7 +18,7 @@ from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import PREPARE_PATH, PREPARE_PORT, Uid
 from rollout_operator.model.objects import Pod
 from rollout_operator.planning.endpoint import Target, plan_endpoint, plan_target
-from rollout_operator.pods.client import render_url
+from rollout_operator.pods.sender import render_url
 
 DOMAIN = "cluster.local."
 POD = Pod(namespace="default", name="test-4", uid=Uid("u4"), resource_version="1", ip="10.1.2.3")

@@ -16,6 +16,7 @@ import pytest
 from rollout_operator import __version__
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.pods.client import Method, PodClient
+from rollout_operator.pods.sender import HttpSender
 from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
 from tests.pods.one_call import confirm, fail
@@ -46,7 +47,7 @@ def metrics() -> Metrics:
 async def client(metrics: Metrics) -> AsyncIterator[PodClient]:
     # No answer is late here, however slow the machine is.
     made = PodClient(
-        namespace="prod", timeout=timedelta(seconds=20), metrics=metrics, clock=LoopClock()
+        HttpSender("prod"), timeout=timedelta(seconds=20), metrics=metrics, clock=LoopClock()
     )
     yield made
     await made.close()
@@ -54,7 +55,7 @@ async def client(metrics: Metrics) -> AsyncIterator[PodClient]:
 
 @pytest.fixture
 async def hasty(metrics: Metrics) -> AsyncIterator[PodClient]:
-    made = PodClient(namespace="prod", timeout=SHORT, metrics=metrics, clock=LoopClock())
+    made = PodClient(HttpSender("prod"), timeout=SHORT, metrics=metrics, clock=LoopClock())
     yield made
     await made.close()
 
@@ -334,7 +335,7 @@ async def test_proxies_and_netrc_of_the_environment_are_not_for_pods(
         monkeypatch.setenv("no_proxy", "")
         monkeypatch.setenv("NETRC", str(netrc))
         client = PodClient(
-            namespace="prod", timeout=timedelta(seconds=20), metrics=metrics, clock=LoopClock()
+            HttpSender("prod"), timeout=timedelta(seconds=20), metrics=metrics, clock=LoopClock()
         )
         await confirm(client, pods.endpoint())
         await client.close()

@@ -15,6 +15,7 @@ import pytest
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.model.names import Uid
 from rollout_operator.pods.client import AT_MOST_PER_REVIEW, PodClient
+from rollout_operator.pods.sender import HttpSender
 from rollout_operator.telemetry.metrics import Metrics
 from tests.pods.pod_servers import OK, Answer, PodServers, Seen, hang, status
 
@@ -25,7 +26,7 @@ CLOCK = LoopClock()
 
 @pytest.fixture
 async def client() -> AsyncIterator[PodClient]:
-    made = PodClient(namespace="prod", timeout=LONG, metrics=Metrics(), clock=CLOCK)
+    made = PodClient(HttpSender("prod"), timeout=LONG, metrics=Metrics(), clock=CLOCK)
     yield made
     await made.close()
 
@@ -33,7 +34,7 @@ async def client() -> AsyncIterator[PodClient]:
 @pytest.fixture
 async def narrow() -> AsyncIterator[PodClient]:
     """Return a client with a single turn."""
-    made = PodClient(namespace="prod", timeout=LONG, metrics=Metrics(), clock=CLOCK, at_most=1)
+    made = PodClient(HttpSender("prod"), timeout=LONG, metrics=Metrics(), clock=CLOCK, at_most=1)
     yield made
     await made.close()
 
@@ -207,7 +208,7 @@ async def test_a_process_has_64_calls_under_way(client: PodClient) -> None:
 async def test_waiting_for_a_turn_is_not_the_fault_of_a_pod() -> None:
     """POD-01: the time is per request; 3 pods that take a part of it do not fail the last one."""
     limit = timedelta(seconds=1)
-    client = PodClient(namespace="prod", timeout=limit, metrics=Metrics(), clock=CLOCK, at_most=1)
+    client = PodClient(HttpSender("prod"), timeout=limit, metrics=Metrics(), clock=CLOCK, at_most=1)
 
     async def answer(seen: Seen) -> None:
         await asyncio.sleep(0.3)
@@ -220,7 +221,7 @@ async def test_waiting_for_a_turn_is_not_the_fault_of_a_pod() -> None:
 
 async def test_what_is_not_confirmed_in_time_has_failed() -> None:
     """PREP-21: each pod has the same time, and the first that lets it pass fails them all."""
-    client = PodClient(namespace="prod", timeout=SHORT, metrics=Metrics(), clock=CLOCK)
+    client = PodClient(HttpSender("prod"), timeout=SHORT, metrics=Metrics(), clock=CLOCK)
     async with PodServers(hang) as pods, asyncio.timeout(10):
         failures = await client.prepare_all(pods.endpoints(3))
         await pods.reach(lambda: pods.active == 0)

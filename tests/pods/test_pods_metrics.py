@@ -7,6 +7,7 @@ import pytest
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.pods.client import MOST_PATHS, PodClient
+from rollout_operator.pods.sender import HttpSender
 from rollout_operator.telemetry.metrics import REQUEST_BUCKETS, Metrics
 from tests.pods.one_call import confirm, fail
 from tests.pods.pod_servers import PodServers, reset, status
@@ -20,7 +21,7 @@ def metrics() -> Metrics:
 @pytest.fixture
 async def client(metrics: Metrics) -> AsyncIterator[PodClient]:
     limit = timedelta(seconds=20)
-    made = PodClient(namespace="prod", timeout=limit, metrics=metrics, clock=LoopClock())
+    made = PodClient(HttpSender("prod"), timeout=limit, metrics=metrics, clock=LoopClock())
     yield made
     await made.close()
 

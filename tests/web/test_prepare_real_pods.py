@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from rollout_operator.model.outcome import Code
 from rollout_operator.pods.client import PodClient
+from rollout_operator.pods.sender import HttpSender
 from rollout_operator.telemetry.metrics import Metrics
 from tests.pods.pod_servers import OK, PodServers, Seen, hang, status
 from tests.web.downscale_world import WHERE, World, pods_of, zone
@@ -17,7 +18,7 @@ async def world_of(servers: PodServers, *, seconds: float = 5) -> AsyncIterator[
     where = {**WHERE, "grafana.com/prepare-downscale-http-port": f"{servers.port}"}
     world = World([zone("zone-a", annotations=where)], pods_of("zone-a"))
     client = PodClient(
-        namespace="test",
+        HttpSender("test"),
         timeout=timedelta(seconds=seconds),
         metrics=Metrics(),
         clock=world.clock,

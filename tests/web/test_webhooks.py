@@ -11,7 +11,6 @@ from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.review import Review, Scalable
 from rollout_operator.telemetry import logs
 from rollout_operator.web.cluster import ClusterRules
-from rollout_operator.web.webhooks import Options
 from tests.web.webhook_world import (
     ALLOWED,
     FINE,
@@ -312,8 +311,8 @@ async def test_cluster_validation(excluded: tuple[str, ...], status: int) -> Non
 async def test_verdicts_are_told_and_counted(lines: list[str]) -> None:
     """Every decision is one line: what was asked, and why it was answered so."""
     counted: list[tuple[str, Code]] = []
-    options = Options(on_verdict=lambda path, verdict: counted.append((path, verdict.reason.code)))
-    async with serving(Setting(options=options)) as world:
+    setting = Setting(on_verdict=lambda path, verdict: counted.append((path, verdict.reason.code)))
+    async with serving(setting) as world:
         await world.ask(post(body_of()))
         world.hook.verdict = REFUSED
         await world.ask(post(body_of(subResource="scale", dryRun=True)))
@@ -348,9 +347,8 @@ async def test_verdicts_are_told_and_counted(lines: list[str]) -> None:
 @pytest.mark.parametrize("may_patch", [True, False])
 async def test_only_mutating_paths_are_patched(may_patch: bool) -> None:
     """D-23: a validating webhook that answers a patch fails."""
-    async with serving(
-        Setting(options=Options(may_patch=lambda path: may_patch and path == PATH))
-    ) as world:
+    setting = Setting(may_patch=lambda path: may_patch and path == PATH)
+    async with serving(setting) as world:
         world.hook.verdict = Verdict(is_allowed=True, reason=FINE.reason, annotations={"a": "b"})
 
         assert (b'"patchType"' in (await world.ask(post(body_of()))).body) is may_patch
@@ -364,7 +362,7 @@ async def test_who_takes_patches_is_asked_only_where_there_is_one() -> None:
         asked.append(path)
         return True
 
-    async with serving(Setting(options=Options(may_patch=may_patch))) as world:
+    async with serving(Setting(may_patch=may_patch)) as world:
         await world.ask(post(body_of()))
         assert asked == []
         world.hook.verdict = Verdict(is_allowed=True, reason=FINE.reason, annotations={"a": "b"})

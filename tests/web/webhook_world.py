@@ -18,6 +18,7 @@ from rollout_operator.model.review import Review
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.cluster import ClusterRules
 from rollout_operator.web.listener import Limits
+from rollout_operator.web.reviewer import Reviewer
 from rollout_operator.web.webhooks import Options, WebhookServer
 from tests.world.pki import make_pki
 
@@ -167,6 +168,8 @@ class Setting:
     request_timeout: timedelta = timedelta(seconds=10)
     cluster: ClusterRules = field(default_factory=lambda: ClusterRules(namespace="prod"))
     options: Options = field(default_factory=Options)
+    may_patch: Callable[[str], bool] = lambda path: False
+    on_verdict: Callable[[str, Verdict], None] = lambda path, verdict: None
 
 
 class WebhookWorld:
@@ -180,9 +183,14 @@ class WebhookWorld:
         self.given = 0
         self.server = WebhookServer(
             setting.port,
-            hooks={PATH: self.hook},
+            reviewer=Reviewer(
+                hooks={PATH: self.hook},
+                request_timeout=setting.request_timeout,
+                clock=self.clock,
+                may_patch=setting.may_patch,
+                on_verdict=setting.on_verdict,
+            ),
             certificate=self._give,
-            request_timeout=setting.request_timeout,
             metrics=self.metrics,
             cluster=setting.cluster,
             clock=self.clock,

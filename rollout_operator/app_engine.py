@@ -1,0 +1,342 @@
+"""Composition of the operator between its doors: caches, decisions, workers, and their life.
+
+Where the doors lead is decided by who opens them: `app` to a cluster, `app_sandbox` to a simulated
+one. Start: caches filled, reviews served, workers, ready. Stop: not ready, reviews get their
+answer, workers finish the group they are at and begin nothing new. Each step waits for a bounded
+time.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+
+from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.tasks import TaskStack, race
+from rollout_operator.controllers.attempts import Attempts
+from rollout_operator.controllers.executor import Executor
+from rollout_operator.controllers.memory import OwnDeletes
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.rollout import Parts, RolloutController
+from rollout_operator.controllers.wake import Waker
+from rollout_operator.controllers.worker import Workers
+from rollout_operator.guards.downscales import Downscales
+from rollout_operator.guards.locks import Locks
+from rollout_operator.kube.api import PODS, STATEFULSETS, Door, Reader, Resource
+from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.store import PodStore, StatefulSetStore, Store
+from rollout_operator.model.decode import decode_pod, decode_statefulset
+from rollout_operator.model.errors import OperatorError, Throttled, TooManyRequests, Unreachable
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, Viewed
+from rollout_operator.telemetry.board import Board
+from rollout_operator.telemetry.health import Health
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+
+# Groups that are reconciled at a time. A worker mostly waits for the API server, so that many cost
+# nothing; a bound keeps a thousand groups from opening a thousand connections.
+WORKERS: Final = 32
+# The kubelet kills us after 30 s (`terminationGracePeriodSeconds`); this much is for the workers.
+FINISH_LIMIT: Final = timedelta(seconds=20)
+# Of that for reviews in flight: no less than the default time of one.
+REVIEW_LIMIT: Final = timedelta(seconds=12)
+# A watch that fails for this long, other than by the API server's own trouble, wants a restart.
+BROKEN_LIMIT: Final = timedelta(minutes=3)
+# First wait after a bug in a reconcile.
+BUG_BACKOFF: Final = timedelta(milliseconds=500)
+
+
+class StartError(OperatorError):
+    """The operator could not start; the message says what to change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """Where an operator gets everything from that is not its own: the world, time and chance."""
+
+    open: Callable[[str], Door]
+    """Opens a door to the API server for one component, with rate limits of its own.
+
+    The name says for what: `following`, `looking`, `acting`, `checking`, ...
+    """
+    clock: Clock
+    chance: Callable[[], float]
+    """Returns numbers in 0..1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the engine reads of the configuration."""
+
+    namespace: str
+    reconcile_interval: timedelta
+    """The longest wait after a failure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What rollouts and reviews both work with."""
+
+    namespace: str
+    doors: Doors
+    sets: StatefulSetStore
+    pods: PodStore
+    locks: Locks
+    downscales: Downscales
+    metrics: Metrics
+    health: Health
+    make_observer: Callable[[Reader], Observer]
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What an operator tells of itself; it is there before any door is open."""
+
+    metrics: Metrics
+    health: Health
+    board: Board
+
+    @classmethod
+    def begin(cls, clock: Clock) -> "Telemetry":
+        """Return that of an operator that has done nothing yet; needs a running loop."""
+        metrics = Metrics()
+        return cls(metrics, Health(clock), Board(metrics, clock))
+
+
+class Reviewing(Protocol):
+    """What serves reviews, where that is asked for."""
+
+    async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:
+        """Serve reviews; the caches must be filled. Raises ConfigError and ApiError."""
+        ...
+
+    def on_set(
+        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
+    ) -> None:
+        """Take note of a changed set."""
+        ...
+
+    def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+        """Take note of a changed pod."""
+        ...
+
+    def stopping(self) -> None:
+        """Begin no new downscale from now on."""
+        ...
+
+    async def drain(self, limit: timedelta) -> None:
+        """Answer the reviews in flight, at most for `limit`, and end."""
+        ...
+
+
+class Engine:
+    """All parts of one running operator but its servers, wired."""
+
+    def __init__(self, settings: Settings, doors: Doors, telemetry: Telemetry) -> None:
+        self._settings = settings
+        self._doors = doors
+        self._clock = doors.clock
+        self._metrics = telemetry.metrics
+        self._health = telemetry.health
+        self._board = telemetry.board
+        self._queue: WorkQueue[GroupName] = WorkQueue(
+            on_taken=lambda waited: self._metrics.queue_wait_seconds.observe(waited.total_seconds())
+        )
+        self._sets = StatefulSetStore()
+        self._pods = PodStore()
+        self._locks = Locks()
+        self._downscales = Downscales(doors.clock)
+        self._deletes = OwnDeletes(self._pods.get, doors.clock)
+        self._reviewing: Reviewing | None = None
+        self._is_working = False
+        # Buckets of their own: a list of ten thousand pods delays no delete, and no live look.
+        following, looking, acting = (
+            doors.open(name) for name in ("following", "looking", "acting")
+        )
+        self._set_informer = self._follow(following, STATEFULSETS, decode_statefulset, self._sets)
+        self._pod_informer = self._follow(following, PODS, decode_pod, self._pods)
+        self._wire(looking, acting)
+
+    def add_reviews(self, build: Callable[[Shared], Reviewing]) -> None:
+        """Serve reviews as well, with what `build` makes of what both share."""
+        shared = Shared(
+            namespace=self._settings.namespace,
+            doors=self._doors,
+            sets=self._sets,
+            pods=self._pods,
+            locks=self._locks,
+            downscales=self._downscales,
+            metrics=self._metrics,
+            health=self._health,
+            make_observer=self._make_observer,
+        )
+        reviewing = self._reviewing = build(shared)
+        self._set_informer.on_change(reviewing.on_set)
+        self._pod_informer.on_change(reviewing.on_pod)
+        self._downscales.on_change(self._wake_group)
+
+    async def serve(
+        self,
+        stop: asyncio.Event,
+        sync_limit: timedelta,
+        also: Mapping[str, Coroutine[None, None, None]] | None = None,
+    ) -> None:
+        """Run until `stop` is set, with the tasks `also` beside its own.
+
+        Caches may take `sync_limit` to fill. Raises StartError, ConfigError, ApiError and TaskDied.
+        """
+        async with AsyncExitStack() as stack:
+            tasks = await stack.enter_async_context(TaskStack())
+            for name, work in (also or {}).items():
+                tasks.start(name, work)
+            self._start_watches(tasks)
+            stack.callback(self._health.stopping)
+            ready = self._get_ready(stack, tasks, sync_limit)
+            first = await race(stop=stop.wait(), died=tasks.watch(), ready=ready)
+            if first == "ready":
+                self._start_workers(tasks)
+                log.info("Rollout operator is ready")
+                await race(stop=stop.wait(), died=tasks.watch())
+            log.info("Stopping rollout operator")
+            self._health.stopping()
+            await self._finish_work()
+
+    def _start_watches(self, tasks: TaskStack) -> None:
+        tasks.start("statefulset informer", self._set_informer.run())
+        tasks.start("pod informer", self._pod_informer.run())
+        self._health.part("tasks", is_alive=lambda: _name_dead(tasks))
+
+    async def _get_ready(self, stack: AsyncExitStack, tasks: TaskStack, limit: timedelta) -> None:
+        """Wait for the caches, then serve reviews where that is asked for."""
+        await self._wait_synced(limit)
+        if self._reviewing is not None:
+            await self._reviewing.start(stack, tasks)
+
+    async def _wait_synced(self, limit: timedelta) -> None:
+        """Wait until the caches are filled. Raises StartError that says which is not, and why."""
+        try:
+            async with asyncio.timeout(limit.total_seconds()):
+                await self._set_informer.wait_synced()
+                await self._pod_informer.wait_synced()
+        except TimeoutError as error:
+            why = "; ".join(self._health.list_missing())
+            raise StartError(f"not ready within {limit.total_seconds():g} s: {why}") from error
+
+    def _start_workers(self, tasks: TaskStack) -> None:
+        tasks.start("workers", self._workers.run())
+        self._is_working = True
+
+    async def _finish_work(self) -> None:
+        """Begin nothing new, and wait a bounded time for what is under way."""
+        self._queue.close()
+        if self._reviewing is not None:
+            self._reviewing.stopping()
+        try:
+            async with asyncio.timeout(FINISH_LIMIT.total_seconds()):
+                await self._workers.wait_idle()
+                if self._reviewing is not None:
+                    await self._reviewing.drain(REVIEW_LIMIT)
+        except TimeoutError:
+            log.warn("Leaving unfinished work", groups=self._workers.busy, after=FINISH_LIMIT)
+
+    def _follow(
+        self,
+        door: Door,
+        resource: Resource,
+        decode: Callable[[bytes | msgspec.Raw], Viewed],
+        store: Store[Viewed],
+    ) -> Informer[Viewed]:
+        collection = Collection(
+            resource=resource, namespace=self._settings.namespace, decode=decode, store=store
+        )
+        informer = Informer(door, collection, self._metrics, self._clock, self._doors.chance)
+        self._health.part(
+            f"{resource.plural} watch",
+            is_ready=partial(_describe_unsynced, informer),
+            is_alive=partial(_describe_broken, informer),
+        )
+        return informer
+
+    def _wire(self, looking: Door, acting: Door) -> None:
+        waker = Waker(self._sets, self._queue.add)
+        self._set_informer.on_change(waker.on_set)
+        self._pod_informer.on_change(waker.on_pod)
+        observer = self._make_observer(looking)
+        longest = self._settings.reconcile_interval
+        parts = Parts(
+            observer=observer,
+            executor=Executor(
+                acting,
+                observer,
+                self._deletes,
+                clock=self._clock,
+                metrics=self._metrics,
+                locks=self._locks,
+                is_stopping=lambda: self._queue.is_closed,
+            ),
+            deletes=self._deletes,
+            attempts=Attempts(self._clock, longest=longest),
+            board=self._board,
+            metrics=self._metrics,
+            clock=self._clock,
+            refresh=self._refresh,
+        )
+        self._workers: Workers[GroupName] = Workers(
+            self._queue,
+            RolloutController(parts).reconcile,
+            count=WORKERS,
+            backoff=Backoff(first=BUG_BACKOFF, most=max(BUG_BACKOFF, longest)),
+            chance=self._doors.chance,
+        )
+        self._metrics.queue_depth.set_function(lambda: self._queue.depth)
+        self._metrics.workers_busy.set_function(lambda: self._workers.busy)
+        self._health.part("workers", is_ready=lambda: None if self._is_working else "not started")
+
+    def _make_observer(self, reader: Reader) -> Observer:
+        return Observer(
+            namespace=self._settings.namespace,
+            reader=reader,
+            sets=self._sets,
+            pods=self._pods,
+            watches=(self._set_informer, self._pod_informer),
+            deletes=self._deletes,
+            clock=self._clock,
+            find_downscale=self._downscales.find_underway,
+        )
+
+    def _wake_group(self, set_uid: Uid, group: GroupName | None) -> None:
+        if group is not None and self._sets.list_group(group):
+            self._queue.add(group)
+
+    def _refresh(self, cause: str) -> None:
+        self._set_informer.refresh(cause)
+        self._pod_informer.refresh(cause)
+
+
+def _name_dead(tasks: TaskStack) -> str | None:
+    dead = tasks.list_dead()
+    return f"ended: {', '.join(dead)}" if dead else None
+
+
+def _describe_unsynced(informer: Informer[Viewed]) -> str | None:
+    if informer.has_synced:
+        return None
+    return f"not followed yet: {informer.last_error or 'no answer yet'}"
+
+
+def _describe_broken(informer: Informer[Viewed]) -> str | None:
+    """Say what is wrong with a watch that a restart may mend; trouble of the server is not that."""
+    broken_for = informer.broken_for
+    if broken_for is None or broken_for < BROKEN_LIMIT:
+        return None
+    if isinstance(informer.last_error, Unreachable | TooManyRequests | Throttled):
+        return None
+    return f"not re-established for {broken_for.total_seconds():.0f} s: {informer.last_error}"
