@@ -208,9 +208,11 @@ class DownscaleController:
         begun = parts.downscales.find_unrecorded(sts.uid)
         if begun is None:
             return RESYNC
-        if not _is_recorded(begun, sts):
-            # The later one, of when it was allowed and of when it was seen to have happened.
-            text = format_downscale_time(max(begun, parts.downscales.times.get(sts.uid, begun)))
+        # The later one, of when it was allowed and of when it was seen to have happened: of what
+        # was asked again, the object carries the time of the first answer (SI-11).
+        at = max(begun, parts.downscales.times.get(sts.uid, begun))
+        if not _is_recorded(at, sts):
+            text = format_downscale_time(at)
             log.info("Recording downscale", zone=sts.name, at=text, reason=Code.DOWNSCALE_RECORDED)
             patch: JsonObject = {
                 "metadata": {"uid": sts.uid, "annotations": {LAST_DOWNSCALE: text}}
@@ -344,9 +346,9 @@ def _plan_endpoints(sts: StatefulSet, pods: Sequence[Pod], cluster_domain: str) 
     return [one for one in found if isinstance(one, Endpoint)]
 
 
-def _is_recorded(begun: datetime, sts: StatefulSet) -> bool:
+def _is_recorded(at: datetime, sts: StatefulSet) -> bool:
     try:
-        return parse_rfc3339(sts.annotations.get(LAST_DOWNSCALE, "")) >= begun
+        return parse_rfc3339(sts.annotations.get(LAST_DOWNSCALE, "")) >= at
     except InvalidInput:
         return False
 

@@ -2,7 +2,8 @@
 
 Written before the first pod is called, so that what was prepared is always known to somebody. A few
 pods of the range carry a copy of the whole story each: enough to survive the loss of some pods, and
-few enough for the default rate limit. See `model.downscale.Note`.
+few enough for the default rate limit. One more is on a pod that stays: those that go may be gone
+before the time of the downscale is recorded (SI-11). See `model.downscale.Note`.
 """
 
 from collections.abc import Sequence
@@ -44,15 +45,20 @@ class Notes:
         self._door = door
         self._is_forbidden = False
 
-    async def write(self, key: Key, at: datetime, pods: Sequence[Pod]) -> None:
-        """Write the story on some of the pods. Raises ApiError where none of them carries it.
+    async def write(
+        self, key: Key, at: datetime, pods: Sequence[Pod], witness: Pod | None = None
+    ) -> None:
+        """Write the story on some of the pods, and on one that stays.
+
+        Raises ApiError where none of them carries it.
 
         Where the role may not patch pods, nothing is written, and that is told once: after a crash
         nobody knows then which pods were prepared.
         """
         note = Note(replicas_from=key.replicas_from, replicas_to=key.replicas_to, at=at)
         text = msgspec.json.encode(note).decode()
-        errors = await gather_all(self._put(pod, text) for pod in choose_carriers(pods))
+        carriers = [*choose_carriers(pods), *([] if witness is None else [witness])]
+        errors = await gather_all(self._put(pod, text) for pod in carriers)
         failures = [error for error in errors if error is not None]
         if failures and len(failures) == len(errors):
             if all(isinstance(error, Denied) for error in failures):

@@ -35,6 +35,8 @@ class PreparePods:
     endpoints: tuple[Endpoint, ...]
     going: tuple[Pod, ...]
     """All pods that exist in the range, called or not."""
+    witness: Pod | None = None
+    """One that stays, to remember the others by; None where none does."""
     skipped: str = ""
     """Which pods are not called, and why, in words; empty where all are."""
 
@@ -96,8 +98,15 @@ def choose_pods_to_prepare(
     return PreparePods(
         endpoints=tuple(endpoints),
         going=going,
+        witness=_choose_witness(zone, range(first, wanted.start)),
         skipped=join_some(skipped[:NAMES_SHOWN], total=len(skipped)),
     )
+
+
+def _choose_witness(zone: Zone, staying: range) -> Pod | None:
+    seats = _seat(zone, staying)
+    lasting = [ordinal for ordinal, pod in seats.items() if not pod.is_terminating]
+    return seats[min(lasting)] if lasting else None
 
 
 def _refuse_pod(decrease: Decrease, why: str, *, status: int = 0) -> Verdict:

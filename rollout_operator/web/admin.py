@@ -63,14 +63,17 @@ class AdminServer:
         port: int = self._listener.sockets[0].getsockname()[1]
         return port
 
-    async def start(self) -> None:
-        """Listen; when this returns, requests are answered. Raises ConfigError for a bad port."""
+    async def start(self, host: str = "") -> None:
+        """Listen on `host`, or on all addresses; when this returns, requests are answered.
+
+        Raises ConfigError for a bad port.
+        """
         await self._runner.setup()
         server = self._runner.server
         assert server is not None, "set up just now"
         self._listener = await asyncio.get_running_loop().create_server(
             lambda: Connection(server),
-            sock=bind(self._wanted_port, flag="-server.port"),
+            sock=bind(self._wanted_port, flag="-server.port", host=host),
             backlog=BACKLOG,
         )
 

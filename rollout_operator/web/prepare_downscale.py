@@ -328,7 +328,7 @@ class PrepareDownscale:
         try:
             async with asyncio.timeout(limit):
                 carriers = [pod for pod in step.plan.going if pod.uid in called]
-                await parts.notes.write(claim.key, claim.begun, carriers)
+                await parts.notes.write(claim.key, claim.begun, carriers, step.plan.witness)
                 failures = await parts.pods.prepare_all(step.missing)
         except ApiError as error:
             why = f"adding an annotation to the pods failed. {error}"

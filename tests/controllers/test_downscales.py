@@ -34,7 +34,7 @@ async def test_refused_by_somebody_else_afterwards() -> None:
     world = three_zones()
     async with world.controlling():
         assert (await world.ask("zone-a", 3)).is_allowed
-        assert world.noted() == ["zone-a-3", "zone-a-4"]
+        assert world.noted() == ["zone-a-0", "zone-a-3", "zone-a-4"]
         answered = world.clock.elapsed()
         await world.pass_time(35)
         assert world.calls.names("DELETE") == []

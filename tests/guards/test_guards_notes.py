@@ -87,6 +87,13 @@ async def test_a_note_tells_the_whole_story(door: Door) -> None:
     assert read_note(carrier) == NOTE
 
 
+async def test_si11_one_that_stays_remembers_those_that_go() -> None:
+    """They may be gone before the time of their downscale is recorded."""
+    door = Door()
+    await Notes(door).write(KEY, NOW, pods(4), witness=pods(0)[0])
+    assert door.patches == {"zone-a-4": patch_of(4, TEXT), "zone-a-0": patch_of(0, TEXT)}
+
+
 async def test_of_many_pods_few_carry_it(door: Door) -> None:
     """D-53: the default limits let ten requests through at once."""
     await Notes(door).write(KEY, NOW, pods(*range(64)))

@@ -83,7 +83,9 @@ def test_the_pods_of_the_range_are_called_from_the_highest_on() -> None:
     """T-07, PREP-20, SEED-116: from 5 to 3, first pod 4, then pod 3."""
     case = five()
     assert ask(case) == PreparePods(
-        endpoints=(endpoint(4), endpoint(3)), going=(case.pods[4], case.pods[3])
+        endpoints=(endpoint(4), endpoint(3)),
+        going=(case.pods[4], case.pods[3]),
+        witness=case.pods[0],
     )
 
 
@@ -183,7 +185,9 @@ def test_si10_a_pod_with_a_lookalike_name_takes_nobodys_place(is_first: bool) ->
     answer = ask(dataclasses.replace(base, pods=pods))
 
     assert answer == PreparePods(
-        endpoints=(endpoint(4), endpoint(3)), going=(base.pods[4], base.pods[3])
+        endpoints=(endpoint(4), endpoint(3)),
+        going=(base.pods[4], base.pods[3]),
+        witness=base.pods[0],
     )
 
 
