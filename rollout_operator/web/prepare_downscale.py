@@ -126,6 +126,8 @@ class _Step:
     missing: tuple[Endpoint, ...]
     was_open: bool
     """Whether the same has been allowed before, and may persist whatever comes of this review."""
+    is_repeated: bool
+    """Whether it is the same request again: then the time of the first answer stands."""
 
 
 class PrepareDownscale:
@@ -230,8 +232,10 @@ class PrepareDownscale:
             return ask.refuse(Code.OTHER_DOWNSCALE_UNDERWAY, why, status=RETRY)
         # A repeated review is not judged again: what was granted holds the others back (D-24). So
         # late it is another request, from a client that keeps trying: the world has changed, and
-        # what is recorded must not be the time of its first attempt.
-        is_repeated = is_same and known is not None and now - known.begun < PERSIST_LIMIT
+        # what is recorded must not be the time of its first attempt. What another process began it
+        # may never have granted, and two zones can be found so at once.
+        is_late = known is not None and now - known.begun >= PERSIST_LIMIT
+        is_repeated = is_same and known is not None and not known.is_adopted and not is_late
         if ask.group and not is_repeated:
             underway = parts.downscales.find_underway(ask.group, but=ask.key.set_uid)
             picture = replace(group, now=now, downscale=underway)
@@ -249,7 +253,7 @@ class PrepareDownscale:
         else:
             # The server's clock may be a second ahead of what we know of it.
             begun = now + CLOCK_ERROR
-            if is_same:
+            if is_same and is_late:
                 log.warn(
                     "Downscale is asked for again and again, and does not happen",
                     zone=zone.sts.name, replicas_from=ask.key.replicas_from,
@@ -259,7 +263,9 @@ class PrepareDownscale:
         missing = tuple(one for one in plan.endpoints if one.uid not in claim.prepared)
         claim.stage = Stage.PREPARING
         claim.answer = asyncio.get_running_loop().create_future()
-        return _Step(claim=claim, plan=plan, missing=missing, was_open=is_same)
+        return _Step(
+            claim=claim, plan=plan, missing=missing, was_open=is_same, is_repeated=is_repeated
+        )
 
     async def _look(self, ask: _Ask) -> Group:
         """Return the live picture. Raises ApiError, and Conflict where the cache is behind it."""
@@ -288,7 +294,7 @@ class PrepareDownscale:
                 problem = await self._tell(ask, step)
                 if problem is None:
                     # The nearer to the write the better: others wait from then on (SI-11).
-                    now = None if step.was_open else parts.server_time() + CLOCK_ERROR
+                    now = None if step.is_repeated else parts.server_time() + CLOCK_ERROR
                     parts.downscales.allow(claim, now)
                     verdict = _allow(ask, step)
                 else:

@@ -10,10 +10,12 @@ from rollout_operator.guards.downscales import PERSIST_LIMIT, Stage
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.errors import Denied
 from rollout_operator.model.names import LAST_DOWNSCALE, Uid
+from rollout_operator.model.outcome import Code
 from rollout_operator.pods.client import PodError
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import (
     HOUR,
+    WAIT,
     World,
     come_to_rest,
     confirm,
@@ -247,6 +249,27 @@ def test_a_crash_after_the_answer(seconds: float) -> None:
             await come_to_rest(world)
 
     run()
+
+
+@in_virtual_time
+async def test_two_zones_whose_notes_are_found_are_not_both_taken_as_granted() -> None:
+    """SI-11, D-25: zone a was refused, zone b granted; the next process cannot tell which."""
+    world = three_zones(a=WAIT, b=WAIT)
+    world.calls.answer = refuse("zone-a-4")
+    assert not (await world.ask("zone-a", 3)).is_allowed
+    world.calls.answer = confirm
+    assert (await world.ask("zone-b", 3)).is_allowed
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(12)
+        for name in ("zone-a", "zone-b"):
+            verdict = await world.ask(name, 3)
+            assert verdict.reason.code is Code.OTHER_DOWNSCALE_UNDERWAY
+        await world.pass_time(SOON.total_seconds())
+        assert (await world.ask("zone-b", 3)).is_allowed
+        world.commit("zone-b", 3)
+        await world.watch()
+        assert (await world.ask("zone-a", 3)).reason.code is Code.ZONE_DOWNSCALED_LATELY
 
 
 @in_virtual_time

@@ -48,6 +48,7 @@ WHERE: Final[Mapping[str, str]] = {
 }
 SECOND: Final = timedelta(seconds=1)
 HOUR: Final = 3600.0
+WAIT: Final = {"grafana.com/min-time-between-zones-downscale": "1h"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from rollout_operator.model.outcome import Code, Verdict
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import (
     LIMIT,
+    WAIT,
     World,
     confirm,
     hang,
@@ -25,7 +26,6 @@ from tests.web.downscale_world import (
 )
 
 A, B = Uid("uid-zone-a"), Uid("uid-zone-b")
-WAIT = {"grafana.com/min-time-between-zones-downscale": "1h"}
 SECOND = timedelta(seconds=1)
 
 
