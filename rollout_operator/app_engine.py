@@ -156,7 +156,8 @@ class Engine:
         self._downscales = Downscales(doors.clock)
         self._deletes = OwnDeletes(self._pods.get, doors.clock)
         self._reviewing: Reviewing | None = None
-        self._is_working = False
+        self.ready = asyncio.Event()
+        """Set once caches are filled, reviews are served and groups are looked at."""
         # Buckets of their own: a list of ten thousand pods delays no delete, and no live look.
         following, looking, acting = (
             doors.open(name) for name in ("following", "looking", "acting")
@@ -232,7 +233,7 @@ class Engine:
 
     def _start_workers(self, tasks: TaskStack) -> None:
         tasks.start("workers", self._workers.run())
-        self._is_working = True
+        self.ready.set()
 
     async def _finish_work(self) -> None:
         """Begin nothing new, and wait a bounded time for what is under way."""
@@ -298,7 +299,12 @@ class Engine:
         )
         self._metrics.queue_depth.set_function(lambda: self._queue.depth)
         self._metrics.workers_busy.set_function(lambda: self._workers.busy)
-        self._health.part("workers", is_ready=lambda: None if self._is_working else "not started")
+        self._health.part(
+            "workers", is_ready=lambda: None if self.ready.is_set() else "not started"
+        )
+
+    def _find_lack(self) -> str | None:
+        return None if self.ready.is_set() else "not started"
 
     def _make_observer(self, reader: Reader) -> Observer:
         return Observer(

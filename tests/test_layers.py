@@ -44,8 +44,9 @@ OUTER: Mapping[str, Iterable[str]] = {
     "app_webhooks": ({*MAY_IMPORT} - {"sandbox"}) | {"webhook_flags", "app_engine", "app_reviews"},
     "app": ({*MAY_IMPORT} - {"sandbox"})
     | {"config", "webhook_flags", "app_engine", "app_webhooks"},
-    "app_sandbox": {*MAY_IMPORT} | {"config", "webhook_flags", "app_engine", "app_reviews"},
-    "cli": {*MAY_IMPORT} | {"config", "flags", "app", "app_engine", "app_sandbox"},
+    "app_process": {*MAY_IMPORT} | {"config", "app_engine", "app_reviews"},
+    "app_sandbox": {*MAY_IMPORT} | {"config", "app_process"},
+    "cli": {*MAY_IMPORT} | {"config", "flags", "app", "app_engine", "app_process", "app_sandbox"},
     "__main__": ("cli",),
 }
 LAYERS = {**MAY_IMPORT, **OUTER}

@@ -1,4 +1,4 @@
-"""An event loop whose time is free: it jumps to the next timer as soon as nobody can run.
+"""Tests on virtual time: the loop jumps to the next timer as soon as nobody can run.
 
     @in_virtual_time
     async def test_an_hour_takes_a_millisecond() -> None: ...
@@ -9,42 +9,15 @@ leaves tasks behind. For tests without sockets.
 
 import asyncio
 import functools
-import selectors
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, ParamSpec
 
+from rollout_operator.sandbox.loop import VirtualTimeLoop
+
 EPOCH = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 P = ParamSpec("P")
-
-
-class _Selector(selectors.SelectSelector):
-    """Never waits: time passes instead."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        events = super().select(0)
-        if events or timeout == 0:
-            return events
-        if timeout is None:
-            raise RuntimeError("everyone waits for ever")
-        self.now += max(timeout, 0)
-        return events
-
-
-class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """A loop that owns its time, from 0 on."""
-
-    def __init__(self) -> None:
-        self._virtual = _Selector()
-        super().__init__(self._virtual)
-
-    def time(self) -> float:
-        return self._virtual.now
 
 
 class VirtualClock:

@@ -1,0 +1,400 @@
+"""The door of one process to the simulated API server: the Protocols of `kube.api`.
+
+Decides what each call looks like to the API server, and how its answer looks to the operator, as
+`kube.client` does for a real one. How a call gets there is `trips`' part, which events of a watch
+come through is `views`'.
+"""
+
+import asyncio
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager, closing
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final, Protocol, cast
+
+import msgspec
+
+from rollout_operator.kube.api import JsonObject, Page, Precondition, Resource, WatchEvent
+from rollout_operator.kube.call import Call
+from rollout_operator.kube.responses import Status, error_of, read_status
+from rollout_operator.model.errors import UnknownOutcome, Unreachable
+from rollout_operator.sandbox.faults import Ask, Failure, Fate
+from rollout_operator.sandbox.history import Commit, History
+from rollout_operator.sandbox.link import Link
+from rollout_operator.sandbox.request import (
+    JSON_PATCH,
+    MERGE_PATCH,
+    Answer,
+    Body,
+    Refusal,
+    Request,
+    Verb,
+)
+from rollout_operator.sandbox.streams import Stream, StreamEvent
+from rollout_operator.sandbox.trips import Trip, travel
+from rollout_operator.sandbox.views import Delivery, Expired, Silent, View
+
+FOLLOWING: Final = "following"
+"""Name of the door through which informers look: only their lists may be of the past."""
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long a call may take: the defaults of `kube.client.Timeouts`."""
+
+    read: timedelta = timedelta(seconds=30)
+    write: timedelta = timedelta(seconds=30)
+    page: timedelta = timedelta(seconds=60)
+    watch: timedelta = timedelta(minutes=5)
+    silence: timedelta = timedelta(seconds=5)
+
+    def at_most(self, limit: timedelta) -> "Limits":
+        """Return these with no call and no watch longer than `limit`."""
+        return replace(
+            self,
+            read=min(self.read, limit),
+            write=min(self.write, limit),
+            page=min(self.page, limit),
+            watch=min(self.watch, limit),
+        )
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+class Api(Protocol):
+    """What a door needs of the simulated API server; see `sandbox.api`."""
+
+    @property
+    def history(self) -> History: ...
+
+    def now(self) -> datetime: ...
+
+    async def call(self, request: Request) -> Answer: ...
+
+    def open_watch(self, request: Request) -> Stream: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sent:
+    """A request that is to be sent."""
+
+    call: Call
+    within: timedelta
+    query: Mapping[str, str] = field(default_factory=dict)
+    """Empty values are left out."""
+    body: Body = None
+    content_type: str = "application/json"
+    sent_within: timedelta | None = None
+
+    def render(self, user: str) -> Request:
+        """Return it as the API server takes it."""
+        call = self.call
+        return Request(
+            verb=cast(Verb, call.verb),
+            resource=call.resource,
+            namespace=call.namespace,
+            name=call.name,
+            subresource=call.subresource,
+            query={key: value for key, value in self.query.items() if value},
+            body=self.body,
+            content_type=self.content_type,
+            user=user,
+        )
+
+
+class Door:
+    """Reader, Watcher and Writer of one process. Raises as those say, and nothing else.
+
+    No call returns any more once the link is dead.
+    """
+
+    def __init__(self, api: Api, link: Link, *, name: str, limits: Limits = DEFAULT_LIMITS) -> None:
+        """Open a door; `name` says what for: following, looking, acting, reviewing."""
+        self._api = api
+        self._link = link
+        self._name = name
+        self._limits = limits
+        self._views: dict[tuple[Resource, str, str, str], View] = {}
+
+    def server_time(self) -> datetime | None:
+        """Return what the API server's clock shows now, up to a second too early.
+
+        By its answers to this process; None before the first one.
+        """
+        return self._link.clock.now()
+
+    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
+        """Return one object as JSON; see `kube.api.Reader`."""
+        call = Call(verb="get", resource=resource, namespace=namespace, name=name)
+        return _encode(await self._read(_Sent(call=call, within=self._limits.read)))
+
+    async def fetch_page(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        token: str = "",
+        resource_version: str | None = None,
+    ) -> Page:
+        """Return one page of a list; see `kube.api.Reader`."""
+        query = {
+            "limit": f"{limit}",
+            "labelSelector": selector,
+            "fieldSelector": field_selector,
+            "continue": token,
+            "resourceVersion": "" if token else resource_version or "",
+        }
+        call = Call(verb="list", resource=resource, namespace=namespace)
+        page = _read_page(await self._read(_Sent(call=call, query=query, within=self._limits.page)))
+        if not page.next_token:
+            self._find_view(resource, namespace, selector, field_selector).relist()
+        return page
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        resource_version: str,
+        selector: str = "",
+        field_selector: str = "",
+        lasts: timedelta,
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """Open a watch; see `kube.api.Watcher`. Leaving the context closes the connection."""
+        lasts = min(lasts, self._limits.watch)
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": f"{max(round(lasts.total_seconds()), 1)}",
+            "labelSelector": selector,
+            "fieldSelector": field_selector,
+        }
+        call = Call(verb="watch", resource=resource, namespace=namespace)
+        opening = _Opening(self._api)
+        try:
+            sent = _Sent(call=call, query=query, within=self._limits.read)
+            stream = await self._open(sent, opening)
+            view = self._find_view(resource, namespace, selector, field_selector)
+            silence = lasts + self._limits.silence
+            with closing(view.open(stream)) as delivery:
+                async with aclosing(_events(call, delivery, silence)) as events:
+                    yield events
+        finally:
+            opening.close()
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        precondition: Precondition,
+        sent_within: timedelta | None = None,
+    ) -> None:
+        """Delete one object; see `kube.api.Writer`."""
+        call = Call(verb="delete", resource=resource, namespace=namespace, name=name)
+        body: JsonObject = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {
+                "uid": precondition.uid,
+                "resourceVersion": precondition.resource_version,
+            },
+        }
+        sent = _Sent(call=call, within=self._limits.write, body=body, sent_within=sent_within)
+        await self._ask(sent)
+
+    async def replace_status(
+        self, resource: Resource, namespace: str, name: str, body: JsonObject
+    ) -> None:
+        """PUT an object on its `status` subresource; see `kube.api.Writer`."""
+        call = Call(
+            verb="update", resource=resource, namespace=namespace, name=name, subresource="status"
+        )
+        await self._ask(_Sent(call=call, within=self._limits.write, body=body))
+
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
+        """POST a new object and return it; see `kube.api.Writer`."""
+        call = Call(verb="create", resource=resource, namespace=namespace)
+        return await self._write(call, body)
+
+    async def replace(
+        self, resource: Resource, namespace: str, name: str, body: JsonObject
+    ) -> bytes:
+        """PUT a whole object and return it; see `kube.api.Writer`."""
+        call = Call(verb="update", resource=resource, namespace=namespace, name=name)
+        return await self._write(call, body)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: JsonObject | Sequence[JsonObject],
+    ) -> bytes:
+        """PATCH an object and return it; see `kube.api.Writer`."""
+        call = Call(verb="patch", resource=resource, namespace=namespace, name=name)
+        content_type = MERGE_PATCH if isinstance(patch, dict) else JSON_PATCH
+        return await self._write(call, patch, content_type)
+
+    async def _read(self, sent: _Sent) -> JsonObject:
+        body = await self._ask(sent)
+        if body is None:
+            call = sent.call.text
+            text = f"cannot {call}: no answer: Response payload is not completed"
+            raise Unreachable(text, call=call)
+        return body
+
+    async def _write(self, call: Call, body: Body, content_type: str = "application/json") -> bytes:
+        """Return the object as it was written."""
+        within = self._limits.write
+        written = await self._ask(
+            _Sent(call=call, within=within, body=body, content_type=content_type)
+        )
+        if written is None:
+            text = f"cannot tell what {call.text} wrote: the answer is no object: it was cut"
+            raise UnknownOutcome(text, call=call.text)
+        return _encode(written)
+
+    async def _ask(self, sent: _Sent) -> JsonObject | None:
+        """Return what a successful answer holds, None where it broke off."""
+        ask = self._link.number_call(sent.call, self._name)
+        fate = self._link.faults.on_call(ask)
+        request = sent.render(self._link.actor)
+        age = self._choose_age(ask, sent)
+        answer = await self._travel(sent, fate, lambda: self._carry_out(request, age))
+        return None if fate.fails is Failure.CUT_BODY else answer.body
+
+    async def _open(self, sent: _Sent, opening: "_Opening") -> Stream:
+        fate = self._link.faults.on_call(self._link.number_call(sent.call, self._name))
+        request = sent.render(self._link.actor)
+        await self._travel(sent, fate, lambda: opening.open(request))
+        if fate.fails is Failure.CUT_BODY or opening.stream is None:
+            text = f"cannot {sent.call.text}: no watch event: the stream was cut"
+            raise Unreachable(text, call=sent.call.text)
+        return opening.stream
+
+    async def _travel(
+        self, sent: _Sent, fate: Fate, carry_out: Callable[[], Awaitable[Answer]]
+    ) -> Answer:
+        trip = Trip(
+            call=sent.call,
+            carry_out=carry_out,
+            now=self._api.now,
+            within=sent.within,
+            sent_within=sent.sent_within,
+        )
+        return await travel(trip, self._link, fate)
+
+    def _choose_age(self, ask: Ask, sent: _Sent) -> timedelta:
+        """Return how old the answer is to be: other reads than lists always show the newest."""
+        is_first_page = ask.verb == "list" and not sent.query.get("continue")
+        if self._name != FOLLOWING or not is_first_page:
+            return timedelta(0)
+        return self._link.faults.on_list(ask)
+
+    async def _carry_out(self, request: Request, age: timedelta) -> Answer:
+        revision = _find_revision(self._api.history, age) if age else 0
+        if revision:
+            query = {
+                **request.query,
+                "resourceVersion": f"{revision}",
+                "resourceVersionMatch": "Exact",
+            }
+            answer = await self._api.call(replace(request, query=query))
+            # Nobody shows what the API server itself has forgotten.
+            if answer.status != 410:
+                return answer
+        return await self._api.call(request)
+
+    def _find_view(
+        self, resource: Resource, namespace: str, selector: str, field_selector: str
+    ) -> View:
+        key = (resource, namespace, selector, field_selector)
+        if key not in self._views:
+            self._views[key] = View(self._link, resource.plural)
+        return self._views[key]
+
+
+class _Opening:
+    """A watch that is asked for: whoever gave up before it was opened does not leave it open."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._is_closed = False
+        self.stream: Stream | None = None
+
+    async def open(self, request: Request) -> Answer:
+        """Open it, as the API server does."""
+        try:
+            self.stream = self._api.open_watch(request)
+        except Refusal as refusal:
+            return refusal.answer()
+        if self._is_closed:
+            self.stream.close()
+        return Answer(status=200, body={})
+
+    def close(self) -> None:
+        """Need it no more."""
+        self._is_closed = True
+        if self.stream is not None:
+            self.stream.close()
+
+
+async def _events(
+    call: Call, delivery: Delivery, silence: timedelta
+) -> AsyncGenerator[WatchEvent, None]:
+    while (event := await _next_event(call, delivery, silence)) is not None:
+        if event.type == "ERROR":
+            status = read_status(event.body)
+            raise error_of(call, status.code, status)
+        yield WatchEvent(type=event.type, object=msgspec.Raw(event.body))
+
+
+async def _next_event(call: Call, delivery: Delivery, silence: timedelta) -> StreamEvent | None:
+    seconds = silence.total_seconds()
+    try:
+        return await delivery.next_event(seconds)
+    except Silent as error:
+        raise Unreachable(f"cannot {call.text}: silent for {seconds:g}s", call=call.text) from error
+    except ConnectionResetError as error:
+        raise Unreachable(f"cannot {call.text}: no answer: {error}", call=call.text) from error
+    except Expired as error:
+        message = "The resourceVersion for the provided watch is too old."
+        status = Status(kind="Status", message=message, reason="Expired", code=410)
+        raise error_of(call, 410, status) from error
+
+
+def _read_page(body: JsonObject) -> Page:
+    metadata, items = body["metadata"], body["items"]
+    assert isinstance(metadata, dict), "a list of the API server has metadata"
+    assert isinstance(items, list), "a list of the API server has items"
+    return Page(
+        items=[msgspec.Raw(_encode(item)) for item in items],
+        resource_version=metadata["resourceVersion"],
+        next_token=metadata.get("continue", ""),
+    )
+
+
+def _find_revision(history: History, age: timedelta) -> int:
+    """Return the version of `age` ago, 0 where there was none yet."""
+    since = timedelta(seconds=asyncio.get_running_loop().time()) - age
+    for record in reversed(history.records):
+        if isinstance(record, Commit) and record.at <= since:
+            return record.revision
+    return 0

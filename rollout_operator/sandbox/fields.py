@@ -1,0 +1,77 @@
+"""Read parts of objects that nobody has decoded: what is absent is empty, and never an error.
+
+For controllers and kubelets, which read what an API server has already checked.
+"""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from rollout_operator.kube.api import JsonObject
+
+_SECONDS: Final = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def child(obj: JsonObject, *path: str) -> JsonObject:
+    """Return the object at a path, an empty one where there is none."""
+    for key in path:
+        inner = obj.get(key)
+        if not isinstance(inner, dict):
+            return {}
+        obj = inner
+    return obj
+
+
+def text(obj: JsonObject, *path: str) -> str:
+    """Return the text at a path, empty where there is none."""
+    found = child(obj, *path[:-1]).get(path[-1])
+    return found if isinstance(found, str) else ""
+
+
+def number(obj: JsonObject, *path: str, default: int = 0) -> int:
+    """Return the whole number at a path, `default` where there is none."""
+    found = child(obj, *path[:-1]).get(path[-1])
+    return found if isinstance(found, int) else default
+
+
+def children(obj: JsonObject, *path: str) -> list[JsonObject]:
+    """Return the objects of the list at a path, an empty one where there is none."""
+    found = child(obj, *path[:-1]).get(path[-1])
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def name_of(obj: JsonObject) -> str:
+    """Return `metadata.name`."""
+    return text(obj, "metadata", "name")
+
+
+def namespace_of(obj: JsonObject) -> str:
+    """Return `metadata.namespace`."""
+    return text(obj, "metadata", "namespace")
+
+
+def uid_of(obj: JsonObject) -> str:
+    """Return `metadata.uid`."""
+    return text(obj, "metadata", "uid")
+
+
+def is_terminating(obj: JsonObject) -> bool:
+    """Tell whether it has been told to go."""
+    return bool(text(obj, "metadata", "deletionTimestamp"))
+
+
+def controller_of(obj: JsonObject) -> JsonObject:
+    """Return the owner reference of its controller, an empty object where it has none."""
+    for one in children(obj, "metadata", "ownerReferences"):
+        if one.get("controller") is True:
+            return one
+    return {}
+
+
+def timestamp(moment: datetime) -> str:
+    """Return a time as objects carry it: whole seconds, in UTC."""
+    return moment.astimezone(UTC).strftime(_SECONDS)
+
+
+def moment_of(stamp: str) -> datetime:
+    """Return the time that `timestamp` wrote. Raises ValueError for anything else."""
+    return datetime.strptime(stamp, _SECONDS).replace(tzinfo=UTC)

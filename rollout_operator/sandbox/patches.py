@@ -1,0 +1,85 @@
+"""The patches that the API server takes: merge patch (RFC 7386), JSON patch, strategic merge patch.
+
+Decides what each makes of an object. Whether the result may be stored is decided by the rules of
+its kind, and preconditions in `metadata` by the server's frame.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.sandbox.invalid import Problems
+from rollout_operator.sandbox.json_patch import apply_json_patch
+from rollout_operator.sandbox.merging import merge_strategic
+from rollout_operator.sandbox.request import (
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    Body,
+    Refusal,
+    not_modelled,
+)
+from rollout_operator.sandbox.shapes import find_misfit
+from rollout_operator.sandbox.tidy import copy_json
+
+_APPLY: Final = ("application/apply-patch+yaml", "application/apply-patch+cbor")
+# What cannot be read has no kind yet.
+_NAMELESS: Final = Resource("", "", "", "")
+_STEPS: Final = "[]handlers.jsonPatchOp"
+_OBJECT: Final = "map[string]interface {}"
+
+
+def apply_patch(obj: JsonObject, content_type: str, body: Body) -> JsonObject:
+    """Return a new object, patched, that shares nothing with either argument.
+
+    Raises Refusal (400, 413, 415, 422).
+    """
+    kind = content_type.partition(";")[0]
+    if kind in _APPLY:
+        not_modelled("server-side apply")
+    if kind not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
+        raise Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+    result = _patched(obj, kind, body)
+    misfit = find_misfit(result)
+    if misfit:
+        problems = Problems()
+        problems.invalid("patch", msgspec.json.encode(result).decode(), misfit)
+        raise problems.refusal(_NAMELESS, "")
+    return result
+
+
+def _patched(obj: JsonObject, kind: str, body: Body) -> JsonObject:
+    if kind == JSON_PATCH:
+        return apply_json_patch(obj, _steps(body))
+    if not isinstance(body, dict):
+        raise _undecodable("array", _OBJECT)
+    if kind == STRATEGIC_PATCH:
+        return merge_strategic(copy_json(obj), copy_json(body))
+    return merge(copy_json(obj), copy_json(body))
+
+
+def merge(obj: JsonObject, patch: JsonObject) -> JsonObject:
+    """Return an object with a merge patch applied: nulls take away, lists are replaced."""
+    result = dict(obj)
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            before = result.get(key)
+            result[key] = merge(before if isinstance(before, dict) else {}, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _steps(body: Body) -> Sequence[JsonObject]:
+    if body is None or isinstance(body, dict):
+        raise _undecodable("object", _STEPS)
+    return body
+
+
+def _undecodable(found: str, wanted: str) -> Refusal:
+    text = f"error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
+    return Refusal(400, "BadRequest", text)

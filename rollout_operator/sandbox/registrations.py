@@ -1,0 +1,60 @@
+"""The webhook configurations of the operator, as its manifests register them.
+
+Without their match conditions, which spare the operator reviews that it would allow anyhow.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL
+
+SERVICE: Final = "rollout-operator"
+TIMEOUT: Final = timedelta(seconds=10)
+
+
+def no_downscale(namespace: str, timeout: timedelta = TIMEOUT) -> JsonObject:
+    """Return the configuration that asks before fewer replicas are stored."""
+    return _configuration("Validating", "no-downscale", namespace, timeout)
+
+
+def prepare_downscale(namespace: str, timeout: timedelta = TIMEOUT) -> JsonObject:
+    """Return the configuration by which pods are prepared before fewer replicas are stored."""
+    return _configuration("Mutating", "prepare-downscale", namespace, timeout)
+
+
+def _configuration(kind: str, hook: str, namespace: str, timeout: timedelta) -> JsonObject:
+    name = f"{hook}-{namespace}"
+    service = {
+        "name": SERVICE,
+        "namespace": namespace,
+        "path": f"/admission/{hook}",
+        "port": 443,
+    }
+    rule = {
+        "operations": ["UPDATE"],
+        "apiGroups": ["apps"],
+        "apiVersions": ["v1"],
+        "resources": ["statefulsets", "statefulsets/scale"],
+        "scope": "Namespaced",
+    }
+    here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [namespace]}
+    webhook = {
+        "name": f"{name}.grafana.com",
+        "clientConfig": {"service": service},
+        "rules": [rule],
+        "namespaceSelector": {"matchExpressions": [here]},
+        "failurePolicy": "Fail",
+        "sideEffects": "None" if kind == "Validating" else "NoneOnDryRun",
+        "timeoutSeconds": round(timeout.total_seconds()),
+        "admissionReviewVersions": ["v1"],
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": f"{kind}WebhookConfiguration",
+        "metadata": {
+            "name": name,
+            "labels": {INJECT_CA_LABEL: "true", NAMESPACE_LABEL: namespace},
+        },
+        "webhooks": [webhook],
+    }

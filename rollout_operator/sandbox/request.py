@@ -1,0 +1,127 @@
+"""What is asked of the simulated API server, and what it answers, as HTTP would carry it.
+
+A request names what the path, the query and the body of the real call would say, so that the same
+sequence can be sent to a real API server.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NoReturn
+
+from rollout_operator.kube.api import JsonObject, Resource
+
+Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete"]
+
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+
+Body = JsonObject | Sequence[JsonObject] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One call of the API server."""
+
+    verb: Verb
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
+    """As in the URL: `resourceVersion`, `limit`, `continue`, `labelSelector`, `dryRun`, ..."""
+    body: Body = None
+    content_type: str = "application/json"
+    """Of a patch: which of the three kinds it is."""
+    user: str = "someone"
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Tell whether nothing of it may be kept, as its query or its DeleteOptions say."""
+        if self.query.get("dryRun") == "All":
+            return True
+        if not isinstance(self.body, dict):
+            return False
+        options = self.body
+        if self.subresource == "eviction":
+            inner = self.body.get("deleteOptions")
+            options = inner if isinstance(inner, dict) else {}
+        elif self.verb != "delete":
+            return False
+        return options.get("dryRun") == ["All"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back: an object, a list, or a `Status` for a refusal."""
+
+    status: int
+    body: JsonObject
+    warnings: tuple[str, ...] = ()
+    retry_after: int = 0
+    """Seconds of the `Retry-After` header; 0 where there is none."""
+
+    @property
+    def is_ok(self) -> bool:
+        """Tell whether it is no refusal."""
+        return self.status < 400
+
+    @property
+    def reason(self) -> str:
+        """Return the machine's word of a refusal, such as `Conflict`; empty where it is none."""
+        return "" if self.is_ok else str(self.body.get("reason", ""))
+
+    @property
+    def message(self) -> str:
+        """Return what a refusal says; empty where it is none."""
+        return "" if self.is_ok else str(self.body.get("message", ""))
+
+
+class Refusal(Exception):
+    """The API server will not do it: becomes an Answer with a `Status`."""
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        *,
+        causes: Sequence[JsonObject] = (),
+        retry_after: int = 0,
+    ) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.causes = tuple(causes)
+        self.retry_after = retry_after
+
+    def answer(self) -> Answer:
+        """Return it as it goes over the wire."""
+        details: JsonObject = {}
+        if self.causes:
+            details["causes"] = list(self.causes)
+        if self.retry_after:
+            details["retryAfterSeconds"] = self.retry_after
+        body: JsonObject = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "code": self.status,
+        }
+        if self.reason:
+            body["reason"] = self.reason
+        if details:
+            body["details"] = details
+        return Answer(status=self.status, body=body, retry_after=self.retry_after)
+
+
+class NotModelled(Exception):
+    """The simulated world does not know how the real one behaves here: never a silent guess."""
+
+
+def not_modelled(what: str) -> NoReturn:
+    """Raise NotModelled that names what was asked for."""
+    raise NotModelled(f"the sandbox does not model {what}")
