@@ -16,10 +16,10 @@ IMAGE ?= rollout-operator:dev
 EPOCH = $(shell git log -1 --format=%ct)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lint controlplane test test-fast format demo bench lock image manifests clean
+.PHONY: help venv lint controlplane test test-fast format demo demo-cluster simulate bench lock image manifests clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 venv: $(READY) ## set up .venv from the lock file
 
@@ -53,8 +53,16 @@ format: $(READY) ## format and mend what can be mended by rule
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-demo: controlplane ## watch a rollout over three zones on a real control plane
+demo: $(READY) ## watch the operator at work on a simulated cluster: half a minute
+	@$(PY) -m rollout_operator demo $(ARGS)
+
+demo-cluster: controlplane ## the same on a real control plane, with the operator as a process
 	@$(PY) -m tests.demo $(ARGS)
+
+# How many schedules: make simulate N=100000
+N ?= 20000
+simulate: $(READY) ## random schedules of faults on all cores, judged by the invariants
+	@$(PY) -m tests.simulation campaign --schedules $(N) $(ARGS)
 
 bench: controlplane ## one JSON line a benchmark
 	@$(PY) -m benchmarks $(ARGS)

@@ -1,6 +1,5 @@
 """The demo shows what there is, in 80 columns, and leaves nothing behind."""
 
-import asyncio
 import fcntl
 import io
 import os
@@ -11,36 +10,22 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from tests.demo.__main__ import _cancel_once, _is_only, _parser
-from tests.demo.drawing import (
-    COLUMNS,
-    Line,
-    Style,
-    draw_frame,
-)
+from rollout_operator.cli.demo_screen import BEGIN, END, Plain
+from tests.demo.__main__ import _parser
 from tests.demo.figures import Record, measure
-from tests.demo.picture import Note, Picture, Row, State
 from tests.demo.show import Settings, present
-from tests.demo.terminal import BEGIN, END, Live, Plain, choose_screen
 from tests.world.plane import ControlPlane
 from tests.world.stories import begin
 from tests.world.timings import Restart
 
 ROOT = Path(__file__).parents[1]
-SIZE = os.terminal_size((COLUMNS, 24))
 PATIENCE = 60.0
-
-ROW = Row(name="zone-a", cells=(State.OLD, State.OLD), ready=2, current="1f", update="2e")
-STILL = Picture(title="3 zones of 3 pods", elapsed=0.0, rows=(ROW,))
-MOVED = replace(STILL, rows=(replace(ROW, cells=(State.ENDING, State.OLD), ready=1),), elapsed=1.0)
-SUMMARY: Sequence[Line] = ((("judge clean", Style.PLAIN),),)
 
 
 # Measuring
@@ -121,104 +106,6 @@ def test_what_was_short_at_once_is_counted_from_the_begin_on() -> None:
     assert (found.zones_short, found.pods_short, found.refused) == (2, 2, 1)
 
 
-# Screens
-
-
-class Terminal(io.StringIO):
-    """A stream that is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(
-    ("stream", "env", "is_plain", "shown"),
-    [
-        (Terminal(), {"TERM": "xterm"}, False, "in place, coloured"),
-        (Terminal(), {"TERM": "xterm", "NO_COLOR": ""}, False, "in place, coloured"),
-        (Terminal(), {"TERM": "xterm", "NO_COLOR": "1"}, False, "in place"),
-        (Terminal(), {"TERM": "dumb"}, False, "plain"),
-        (Terminal(), {}, False, "plain"),
-        (Terminal(), {"TERM": "xterm"}, True, "plain"),
-        (io.StringIO(), {"TERM": "xterm"}, False, "plain"),
-    ],
-)
-def test_the_screen_that_fits(
-    stream: io.StringIO, env: Mapping[str, str], is_plain: bool, shown: str
-) -> None:
-    screen = choose_screen(stream, env, is_plain=is_plain)
-
-    if isinstance(screen, Live):
-        assert shown == ("in place, coloured" if screen.is_coloured else "in place")
-    else:
-        assert shown == "plain"
-
-
-def test_a_terminal_is_redrawn_in_place_and_left_as_it_was() -> None:
-    stream = Terminal()
-    with Live(stream, is_coloured=False, size=lambda: SIZE) as screen:
-        screen.show(STILL)
-        stream.truncate(stream.seek(0))
-        screen.show(STILL)
-        again = stream.getvalue()
-        screen.finish(STILL, SUMMARY)
-    height = len(draw_frame(STILL, SIZE.lines - 1))
-
-    assert again.startswith(f"\r\x1b[{height}A3 zones of 3 pods")
-    assert again.count("\n") == height
-    assert again.endswith("\n\x1b[J")
-    assert stream.getvalue().endswith(END)
-
-
-def test_a_terminal_is_left_as_it_was_after_an_error() -> None:
-    stream = Terminal()
-    with pytest.raises(KeyboardInterrupt), Live(stream, is_coloured=True, size=lambda: SIZE):
-        raise KeyboardInterrupt
-
-    assert stream.getvalue() == BEGIN + END
-
-
-def test_a_frame_is_lower_than_the_terminal_and_not_wider() -> None:
-    stream = Terminal()
-    Live(stream, is_coloured=False, size=lambda: os.terminal_size((20, 6))).show(STILL)
-    lines = stream.getvalue().split("\n")
-
-    assert len(lines) == 6
-    assert max(len(line.removeprefix("\r").removesuffix("\x1b[K")) for line in lines) <= 20
-
-
-def test_plain_lines_come_once_and_in_order_of_time() -> None:
-    stream = io.StringIO()
-    screen = Plain(stream)
-    screen.show(STILL)
-    grid = stream.getvalue()
-    moved = replace(MOVED, elapsed=0.50)
-    screen.show(moved)
-    # The word that the pod has to go is read after it was seen to go.
-    told = replace(moved, notes=(Note(at=0.49, code="paused", text="x"),), elapsed=0.55)
-    screen.show(told)
-    assert stream.getvalue() == grid, "young lines wait"
-    screen.show(replace(told, elapsed=0.9))
-    screen.show(replace(told, elapsed=1.2))
-
-    assert stream.getvalue().removeprefix(grid).splitlines() == [
-        " 0.49 s  operator  paused: x",
-        " 0.50 s  zone-a-0  o v1 ready -> x ending",
-    ]
-
-
-def test_plain_lines_that_wait_are_not_lost_at_the_end() -> None:
-    stream = io.StringIO()
-    screen = Plain(stream)
-    screen.show(STILL)
-    screen.finish(MOVED, SUMMARY)
-
-    text = stream.getvalue()
-    assert " 1.00 s  zone-a-0  o v1 ready -> x ending\n" in text
-    assert text.endswith("judge clean\n")
-    assert "\x1b" not in text
-
-
 # The command
 
 
@@ -231,33 +118,6 @@ def test_what_cannot_be_shown_is_refused(
 
     assert ended.value.code == 2
     assert "error:" in capsys.readouterr().err
-
-
-def test_a_reader_that_is_gone_is_known_in_whatever_it_is_wrapped() -> None:
-    gone = BrokenPipeError()
-
-    assert _is_only(ExceptionGroup("a", [gone, ExceptionGroup("b", [gone])]), BrokenPipeError)
-    assert not _is_only(ExceptionGroup("a", [gone, OSError()]), BrokenPipeError)
-
-
-async def test_a_second_signal_does_not_cut_the_clean_up_short() -> None:
-    cleaned: list[bool] = []
-
-    async def show() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancel()
-            await asyncio.sleep(0)
-            cleaned.append(True)
-
-    outcome = asyncio.gather(show())
-    cancel = _cancel_once(outcome)
-    asyncio.get_running_loop().call_soon(cancel)
-    with pytest.raises(asyncio.CancelledError):
-        await outcome
-
-    assert cleaned == [True]
 
 
 @pytest.mark.controlplane
@@ -277,7 +137,7 @@ async def test_a_whole_rollout_in_plain_lines(plane: ControlPlane) -> None:
     assert "\x1b" not in text
     for zone in "abc":
         for ordinal in range(2):
-            assert f"  zone-{zone}-{ordinal}  o v1 ready -> " in text
+            assert f"  zone-{zone}-{ordinal}   o v1 ready -> " in text
         assert f"rolled_out: zone-{zone}: recording revision" in text
     assert "6 of 6 pods ready on v2" in text
     assert [line.split()[-1] for line in lines if line.startswith("pods short")] == ["1"]

@@ -17,7 +17,7 @@ from rollout_operator.flags import USAGE_EXIT_CODE, HelpRequested, UnknownFlag
 from rollout_operator.model.errors import ConfigError, OperatorError
 
 _FAILED: Final = 1
-_COMMANDS: Final = ("run", "uninstall-webhooks", "version", "help")
+_COMMANDS: Final = ("run", "demo", "uninstall-webhooks", "version", "help")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,6 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     match words[0]:
         case "run":
             return _run(words[1:])
+        case "demo":
+            return _demo(words[1:])
         case "uninstall-webhooks":
             return _uninstall_webhooks(words[1:])
         case "version":
@@ -51,6 +53,20 @@ def _run(words: Sequence[str]) -> int:
     from rollout_operator.app import run
 
     return operate(config, run)
+
+
+def _demo(words: Sequence[str]) -> int:
+    from rollout_operator.cli import demo, demo_flags
+
+    try:
+        return demo.run(words)
+    except HelpRequested:
+        return _show(demo_flags.render_demo_usage())
+    except ConfigError as error:
+        return _refuse(error, demo_flags.render_demo_usage())
+    except OperatorError as error:
+        _complain(_chain(error))
+    return _FAILED
 
 
 def _uninstall_webhooks(words: Sequence[str]) -> int:

@@ -15,6 +15,7 @@ _INDENT: Final = " " * 6
 
 _HEAD: Final = """\
 Usage: rollout-operator [flags]
+       rollout-operator demo [flags]
        rollout-operator uninstall-webhooks -kubernetes.namespace=NAME [flags]
        rollout-operator version
 
@@ -40,11 +41,12 @@ def render_usage() -> str:
     parts = [_HEAD]
     for group in dict.fromkeys(flag.group for flag in FLAGS):
         flags = (flag for flag in FLAGS if flag.group == group)
-        parts.append(f"{group}:\n{''.join(_entries(flags))}")
+        parts.append(f"{group}:\n{''.join(render_entries(flags))}")
     return "\n".join([*parts, _FOOT])
 
 
-def _entries(flags: Iterable[Flag[Any]]) -> Iterator[str]:
+def render_entries(flags: Iterable[Flag[Any]]) -> Iterator[str]:
+    """Yield the lines of each flag, no line longer than 100 columns."""
     for flag in flags:
         default = flag.kind.show(flag.default)
         text = f"{describe(flag)} (default {default})" if default else describe(flag)

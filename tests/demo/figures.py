@@ -4,13 +4,13 @@ Pure. All times are seconds on the judge's clock, which stamps each write of the
 told of it.
 """
 
-import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from rollout_operator.cli.demo_totals import Restart, measure_floor
 from tests.world.history import Change, Delete, Pod, Set
-from tests.world.timings import Restart
+from tests.world.timings import Restart as Seen
 from tests.world.verdicts import Violation
 
 
@@ -43,24 +43,15 @@ class Record:
     begin: float
     """When the new template was given."""
     changes: Sequence[Change]
-    restarts: Sequence[Restart]
+    restarts: Sequence[Seen]
     deletes: Sequence[Delete]
     violations: Sequence[Violation]
-
-
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """One restart that is over: from the delete until the zone counts the new pod."""
-
-    zone: str
-    begin: float
-    end: float
 
 
 def measure(record: Record, limit: int) -> Figures:
     """Return the figures of a rollout. Raises ValueError where no pod was replaced."""
     spans = [
-        _Span(each.zone, each.deleted, each.counted)
+        Restart(each.zone, each.deleted, each.counted)
         for each in record.restarts
         if each.counted is not None
     ]
@@ -69,7 +60,7 @@ def measure(record: Record, limit: int) -> Figures:
     return Figures(
         limit=limit,
         wall=max(span.end for span in spans) - record.begin,
-        floor=_floor(spans, limit),
+        floor=measure_floor(spans, limit),
         reaction=median(reactions) if reactions else None,
         replaced=len(spans),
         refused=sum(not each.is_done for each in record.deletes),
@@ -79,22 +70,7 @@ def measure(record: Record, limit: int) -> Figures:
     )
 
 
-def _floor(spans: Sequence[_Span], limit: int) -> float:
-    return sum(
-        _pack([span.end - span.begin for span in spans if span.zone == zone], limit)
-        for zone in {span.zone for span in spans}
-    )
-
-
-def _pack(lengths: Iterable[float], slots: int) -> float:
-    """Return how long works of these lengths take, begun in this order, so many at a time."""
-    ends = [0.0] * slots
-    for length in lengths:
-        heapq.heapreplace(ends, ends[0] + length)
-    return max(ends)
-
-
-def _list_reactions(spans: Sequence[_Span], limit: int) -> list[float]:
+def _list_reactions(spans: Sequence[Restart], limit: int) -> list[float]:
     """Return how long after it was allowed each delete came; a template allows the first ones."""
     return [
         span.begin - allowed
@@ -103,7 +79,7 @@ def _list_reactions(spans: Sequence[_Span], limit: int) -> list[float]:
     ]
 
 
-def _allowed(before: Sequence[_Span], span: _Span, limit: int) -> float | None:
+def _allowed(before: Sequence[Restart], span: Restart, limit: int) -> float | None:
     """Return when the other zones were whole again and the own one had room; None if always."""
     moments = [each.end for each in before if each.zone != span.zone]
     same = sorted(each.end for each in before if each.zone == span.zone)

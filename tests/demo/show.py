@@ -8,18 +8,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from tests.demo.drawing import Line, draw_failure, draw_summary
+from rollout_operator.cli.demo_drawing import Line
+from rollout_operator.cli.demo_picture import Note, Picture, Row
+from rollout_operator.cli.demo_screen import Screen
 from tests.demo.figures import Record, measure
-from tests.demo.picture import (
-    NEW_IMAGE,
-    OLD_IMAGE,
-    Note,
-    Picture,
-    Row,
-    read_notes,
-    read_rows,
-)
-from tests.demo.terminal import Screen
+from tests.demo.picture import NEW_IMAGE, OLD_IMAGE, read_notes, read_rows
+from tests.demo.summary import draw_failure, draw_summary
 from tests.world.kubelet import Behaviour, always
 from tests.world.operatorproc import OperatorProcess
 from tests.world.plane import ControlPlane
@@ -128,8 +122,10 @@ class Stage:
         return Picture(
             title=self.title,
             elapsed=time.monotonic() - self.begin,
+            goal=NEW_IMAGE,
             rows=self.rows,
             notes=tuple(self.notes),
+            heading="The operator says:",
         )
 
 

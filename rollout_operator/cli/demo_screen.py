@@ -1,16 +1,17 @@
 """Where a rollout is shown: redrawn in place on a terminal, or line by line anywhere else.
 
-What is shown is decided in `drawing`; which of the two is chosen here.
+What is shown is decided in `demo_drawing`; which of the two, and with colours or not, here.
 """
 
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import TracebackType
 from typing import Final, Protocol, Self, TextIO
 
-from tests.demo.drawing import (
+from rollout_operator.cli.demo_drawing import (
     Line,
     draw_frame,
     draw_grid,
@@ -18,7 +19,7 @@ from tests.demo.drawing import (
     draw_note,
     render_line,
 )
-from tests.demo.picture import Picture, Row
+from rollout_operator.cli.demo_picture import Picture, Row
 
 # Cursor and automatic wrapping: a line that is too long must not push the others down.
 BEGIN: Final = "\x1b[?25l\x1b[?7l"
@@ -28,6 +29,15 @@ ENDLESS: Final = 10**6
 # Seconds for which a line is held back: a pod may be seen to go before the operator's own word
 # of it, which is older, is read.
 HOLD: Final = 0.2
+
+
+class Color(StrEnum):
+    """When to use colours."""
+
+    AUTO = "auto"
+    """On a terminal, unless the environment asks for none."""
+    ALWAYS = "always"
+    NEVER = "never"
 
 
 class Screen(Protocol):
@@ -49,14 +59,24 @@ class Screen(Protocol):
         """Show what is now."""
 
     def finish(self, picture: Picture, summary: Sequence[Line]) -> None:
-        """Show the end, which stays."""
+        """Show the end, which stays; what is shown next begins below."""
 
 
-def choose_screen(stream: TextIO, env: Mapping[str, str], *, is_plain: bool) -> Screen:
+def choose_screen(
+    stream: TextIO,
+    env: Mapping[str, str],
+    *,
+    is_plain: bool = False,
+    color: Color = Color.AUTO,
+) -> Screen:
     """Return the screen that fits: NO_COLOR takes the colours, TERM=dumb also the cursor."""
-    if is_plain or not stream.isatty() or env.get("TERM", "dumb") in ("", "dumb"):
-        return Plain(stream)
-    return Live(stream, is_coloured=not env.get("NO_COLOR"))
+    is_terminal = stream.isatty() and env.get("TERM", "dumb") not in ("", "dumb")
+    is_coloured = color is Color.ALWAYS or (
+        color is Color.AUTO and is_terminal and not env.get("NO_COLOR")
+    )
+    if is_plain or not is_terminal:
+        return Plain(stream, is_coloured=is_coloured)
+    return Live(stream, is_coloured=is_coloured)
 
 
 @dataclass(slots=True)
@@ -105,13 +125,14 @@ class Live:
 
 @dataclass(slots=True)
 class Plain:
-    """Writes a line for whatever is new; nothing but text and line feeds."""
+    """Writes a line for whatever is new; nothing but text and line feeds, and colours if asked."""
 
     stream: TextIO
+    is_coloured: bool = False
     _rows: Sequence[Row] = field(default_factory=tuple)
     _told: int = 0
     """How many of the notes were taken."""
-    _held: list[tuple[float, str]] = field(default_factory=list)
+    _held: list[tuple[float, Line]] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         return self
@@ -130,9 +151,9 @@ class Plain:
         self.stream.flush()
 
     def show(self, picture: Picture) -> None:
-        """Write the grid once, then what the operator says and what moves, in order of time."""
+        """Write the grid once, then what is said and what moves, in order of time."""
         if not self._rows:
-            self._write(draw_grid(picture))
+            self._write([*draw_grid(picture), ()])
             self._rows = picture.rows
         self._gather(picture)
         self._tell_until(picture.elapsed - HOLD)
@@ -142,6 +163,7 @@ class Plain:
         self._gather(picture)
         self._tell_until(picture.elapsed)
         self._write([(), *draw_grid(picture), (), *summary])
+        self._rows, self._told = (), 0
 
     def _gather(self, picture: Picture) -> None:
         self._held += [(note.at, draw_note(note)) for note in picture.notes[self._told :]]
@@ -151,11 +173,10 @@ class Plain:
 
     def _tell_until(self, moment: float) -> None:
         self._held.sort(key=lambda each: each[0])
-        for at, text in self._held:
-            if at <= moment:
-                self.tell(f"{text}\n")
+        self._write([line for at, line in self._held if at <= moment])
         self._held = [each for each in self._held if each[0] > moment]
 
     def _write(self, lines: Sequence[Line]) -> None:
         for line in lines:
-            self.tell(f"{render_line(line, ENDLESS, is_coloured=False).rstrip()}\n")
+            text = render_line(line, ENDLESS, is_coloured=self.is_coloured)
+            self.tell(f"{text.rstrip()}\n")
