@@ -4,6 +4,6 @@ from importlib.util import find_spec
 
 # `pytester` runs small test files of its own, to prove the guards. The control plane's fixtures
 # are there for every test that asks for them, and start nothing before.
-pytest_plugins = ["pytester", "tests.watchdogs"]
+pytest_plugins = ["pytester", "tests.watchdogs", "tests.goldens"]
 if find_spec("tests.world.fixtures") is not None:
     pytest_plugins.append("tests.world.fixtures")

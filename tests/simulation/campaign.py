@@ -1,0 +1,169 @@
+"""Many schedules and plans on all cores, and what they add up to.
+
+Seeds and scenarios are given out in a fixed order, so that the same number of schedules is the same
+set of runs on every machine; only how long it takes differs.
+"""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from tests.simulation.planned import Kind, Plan
+from tests.simulation.plans import list_plans, record, run_plan
+from tests.simulation.scenarios_book import find_scenario
+from tests.simulation.schedule import run
+from tests.simulation.stage import Outcome
+
+# Given to a process at a time: so little that the last one does not work alone for long.
+CHUNK: Final = 8
+ROTATION: Final = ("s1", "s2", "s3", "s4", "s7", "s10", "walk", "s1-small", "s2-small", "s7-small")
+SMALL_ONES: Final = ("s1-small", "s2-small", "s7-small")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One run: a random schedule, or a plan."""
+
+    scenario: str
+    seed: int = 0
+    plan: Plan | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What is left of one run once its history is thrown away."""
+
+    job: Job
+    violations: tuple[str, ...] = ()
+    undetermined: tuple[str, ...] = ()
+    faults: Counter[str] = field(default_factory=Counter)
+    span: timedelta = timedelta(0)
+    is_healed: bool = False
+    trace_hash: str = ""
+    cpu: timedelta = timedelta(0)
+    """How long a core was busy with it."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Tell whether it was judged in full and nothing was wrong."""
+        return not self.violations and not self.undetermined
+
+    @property
+    def text(self) -> str:
+        """Return what is wrong with it."""
+        what = self.job.plan.text if self.job.plan is not None else f"seed {self.job.seed}"
+        return "\n".join([f"{self.job.scenario}, {what}", *self.violations, *self.undetermined])
+
+
+@dataclass(slots=True)
+class Tally:
+    """The sums of a campaign."""
+
+    schedules: int = 0
+    plans: int = 0
+    healed: int = 0
+    violations: int = 0
+    undetermined: int = 0
+    span: timedelta = timedelta(0)
+    cpu: timedelta = timedelta(0)
+    faults: Counter[str] = field(default_factory=Counter)
+    failed: list[Summary] = field(default_factory=list)
+
+    def add(self, summary: Summary) -> None:
+        """Count one run."""
+        if summary.job.plan is None:
+            self.schedules += 1
+            self.healed += summary.is_healed
+        else:
+            self.plans += 1
+        self.violations += len(summary.violations)
+        self.undetermined += len(summary.undetermined)
+        self.span += summary.span
+        self.cpu += summary.cpu
+        self.faults.update(summary.faults)
+        if not summary.is_clean:
+            self.failed.append(summary)
+
+    def render(self) -> str:
+        """Return the line by which campaigns are compared."""
+        doses = ",".join(f"{kind}={count}" for kind, count in sorted(self.faults.items()))
+        each = self.cpu / timedelta(milliseconds=1) / max(self.schedules + self.plans, 1)
+        return (
+            f"schedules={self.schedules} plans={self.plans} violations={self.violations}"
+            f" undetermined={self.undetermined} healed={self.healed}"
+            f" virtual_days={self.span / timedelta(days=1):.1f} cpu_ms_each={each:.0f}"
+            f" faults{{{doses}}}"
+        )
+
+
+def run_job(job: Job) -> Summary:
+    """Run one job and keep what counts."""
+    begin = time.process_time()
+    scenario = find_scenario(job.scenario)
+    with _Naming(job):
+        outcome = run(scenario, job.seed) if job.plan is None else run_plan(scenario, job.plan)
+    return _summarize(job, outcome, timedelta(seconds=time.process_time() - begin))
+
+
+def list_schedules(
+    count: int, scenarios: Sequence[str] = ROTATION, first_seed: int = 1
+) -> list[Job]:
+    """Return random schedules, the scenarios in turn, every seed once."""
+    return [
+        Job(scenario=scenarios[seed % len(scenarios)], seed=seed)
+        for seed in range(first_seed, first_seed + count)
+    ]
+
+
+def list_plan_jobs(scenario: str, kind: Kind) -> list[Job]:
+    """Return all systematic plans of a kind for a scenario, which is run once to find them."""
+    plans = list_plans(record(find_scenario(scenario)), kind)
+    return [Job(scenario=scenario, plan=plan) for plan in plans]
+
+
+def run_all(jobs: Iterable[Job], processes: int | None = None) -> Iterator[Summary]:
+    """Run jobs on all cores and yield what became of them, as they end.
+
+    The processes are new ones: a fork would take over locks of threads that it does not have.
+    """
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(processes or os.cpu_count() or 1, _leave_interrupts) as pool:
+        yield from pool.imap_unordered(run_job, jobs, CHUNK)
+
+
+def _summarize(job: Job, outcome: Outcome, cpu: timedelta) -> Summary:
+    return Summary(
+        job=job,
+        violations=tuple(str(each) for each in outcome.verdict.violations),
+        undetermined=outcome.verdict.undetermined,
+        faults=outcome.faults,
+        span=outcome.span,
+        is_healed=outcome.is_healed,
+        trace_hash=outcome.trace_hash,
+        cpu=cpu,
+    )
+
+
+class _Naming:
+    """Adds to an error which run it broke: it may come from another process."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            error.add_note(f"in {self._job}")
+
+
+def _leave_interrupts() -> None:
+    """Let only the process in front end on Ctrl-C: it stops the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

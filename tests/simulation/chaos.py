@@ -1,0 +1,222 @@
+"""Blows that strike a whole process, a pod or the API server at random instants.
+
+All are drawn before the run begins, so that leaving one out (`only`) changes none of the others.
+Each is numbered and told in the history when it strikes.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Final, Protocol
+
+from rollout_operator.app_process import SimulatedProcess
+from rollout_operator.app_sandbox import Sandbox
+from rollout_operator.kube.api import PODS, JsonObject
+from rollout_operator.sandbox.history import Fault
+from rollout_operator.sandbox.loop import VirtualTimeLoop
+from tests.simulation.doses import Blows
+from tests.simulation.virtual import now
+
+# The faults of calls and events are numbered from 1 as they strike.
+FIRST_BLOW: Final = 100_001
+# As many steps as an operator takes in the busy part of a rollout.
+MOST_STEPS: Final = 20_000
+MOST_OF_A_KIND: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blow:
+    """One thing that will go wrong."""
+
+    number: int
+    kind: str
+    at: timedelta
+    """After the beginning of the active part of a schedule."""
+    lasts: timedelta
+    size: float
+    """From 0 to 1: how hard, or which of several, as the kind means it."""
+
+
+class Patient(Protocol):
+    """The operator whose process is struck and comes back."""
+
+    @property
+    def process(self) -> SimulatedProcess:
+        """Return its present life."""
+        ...
+
+    def crash(self, back_after: timedelta) -> None:
+        """End it without any clean-up."""
+        ...
+
+    def terminate(self, back_after: timedelta) -> None:
+        """Tell it to stop, as a drained node does."""
+        ...
+
+
+def draw_blows(blows: Blows, chance: random.Random, within: timedelta) -> list[Blow]:
+    """Return what will strike, in the order of time."""
+    drawn = [
+        Blow(
+            number=0,
+            kind=one.name,
+            at=within * chance.random(),
+            lasts=_draw_span(chance, one.name),
+            size=chance.random(),
+        )
+        for one in fields(blows)
+        for _ in range(_draw_count(chance, getattr(blows, one.name)))
+    ]
+    drawn.sort(key=lambda blow: blow.at)
+    return list(_numbered(drawn))
+
+
+class Chaos:
+    """Lets the blows strike. `run` ends with the last of them."""
+
+    def __init__(self, sandbox: Sandbox, patient: Patient, blows: list[Blow]) -> None:
+        self._sandbox = sandbox
+        self._patient = patient
+        self._blows = blows
+        self._failed: list[str] = []
+        self._is_over = False
+
+    async def run(self) -> None:
+        """Strike at each one's time; cancel it to spare the world the rest."""
+        begin = now()
+        async with asyncio.TaskGroup() as tasks:
+            for blow in self._blows:
+                await asyncio.sleep(max((begin + blow.at - now()).total_seconds(), 0))
+                tasks.create_task(self._strike(blow))
+
+    def heal(self) -> None:
+        """Undo whatever still lasts: partitions, wrong rates, pods that crash."""
+        self._is_over = True
+        process = self._patient.process
+        process.link.heal()
+        process.clock.rate = 1.0
+        for name in self._failed:
+            self._mend_pod(name)
+
+    async def _strike(self, blow: Blow) -> None:
+        process = self._patient.process
+        match blow.kind:
+            case "crash":
+                self._note(blow, f"is gone for {_seconds(blow.lasts)}")
+                self._patient.crash(blow.lasts)
+            case "crash_at_step":
+                self._crash_at_step(blow)
+            case "stop":
+                self._note(blow, f"is told to stop, and comes back after {_seconds(blow.lasts)}")
+                self._patient.terminate(blow.lasts)
+            case "partition":
+                self._note(blow, f"has no network for {_seconds(blow.lasts)}")
+                process.link.is_cut = True
+                await asyncio.sleep(blow.lasts.total_seconds())
+                process.link.is_cut = False
+            case "pods_cut":
+                self._note(blow, f"reaches no pod for {_seconds(blow.lasts)}")
+                process.link.cut_pods = True
+                await asyncio.sleep(blow.lasts.total_seconds())
+                process.link.cut_pods = False
+            case _:
+                await self._strike_world(blow, process)
+
+    async def _strike_world(self, blow: Blow, process: SimulatedProcess) -> None:
+        match blow.kind:
+            case "clock_jump":
+                # From a second to six hours, each power of ten alike.
+                span = timedelta(seconds=21_600 ** abs(2 * blow.size - 1))
+                span = span if blow.size < 0.5 else -span
+                self._note(blow, f"finds its clock moved by {_seconds(span)}")
+                process.clock.offset += span
+            case "clock_rate":
+                process.clock.rate = 0.5 * 4**blow.size
+                self._note(blow, f"has a clock that runs at {process.clock.rate:.2f}")
+            case "pod_fails":
+                await self._fail_pod(blow)
+            case "compact":
+                self._note(blow, "has no old versions any more", actor="api-server")
+                self._sandbox.api.compact()
+            case _:
+                raise ValueError(f"no such blow: {blow.kind}")
+
+    def _crash_at_step(self, blow: Blow) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        process = self._patient.process
+
+        def crash() -> None:
+            if not self._is_over and self._patient.process is process and process.is_running:
+                self._note(blow, f"is gone between two steps, for {_seconds(blow.lasts)}")
+                self._patient.crash(blow.lasts)
+
+        loop.call_at_step(loop.steps + 1 + int(MOST_STEPS * blow.size**3), crash)
+
+    async def _fail_pod(self, blow: Blow) -> None:
+        pods = self._sandbox.api.list(PODS, self._sandbox.namespace)
+        if not pods:
+            return
+        name = _name(pods[int(len(pods) * blow.size)])
+        try:
+            self._sandbox.cluster.fail_pod(name)
+        except LookupError:
+            return  # it is just going: what could fail?
+        self._note(blow, f"crashes, and is well after {_seconds(blow.lasts)}", actor=name)
+        self._failed.append(name)
+        await asyncio.sleep(blow.lasts.total_seconds())
+        self._failed.remove(name)
+        self._mend_pod(name)
+
+    def _mend_pod(self, name: str) -> None:
+        with suppress(LookupError):  # replaced meanwhile, or about to be
+            self._sandbox.cluster.mend_pod(name)
+
+    def _note(self, blow: Blow, text: str, actor: str = "") -> None:
+        actor = actor or self._patient.process.name
+        self._sandbox.history.add(
+            Fault(at=now(), number=blow.number, kind=blow.kind, actor=actor, text=text)
+        )
+
+
+def _numbered(blows: list[Blow]) -> Iterator[Blow]:
+    for place, blow in enumerate(blows):
+        yield Blow(
+            number=FIRST_BLOW + place,
+            kind=blow.kind,
+            at=blow.at,
+            lasts=blow.lasts,
+            size=blow.size,
+        )
+
+
+def _draw_count(chance: random.Random, expected: float) -> int:
+    """Return how many: as often one more as the expectation says, never very many."""
+    count = 0
+    while count < MOST_OF_A_KIND and chance.random() < expected / (1 + expected):
+        count += 1
+    return count
+
+
+def _draw_span(chance: random.Random, kind: str) -> timedelta:
+    match kind:
+        case "partition" | "pods_cut":
+            return timedelta(seconds=600 ** chance.random())
+        case "crash" | "crash_at_step" | "stop":
+            # Mostly at once, as a kubelet does; sometimes after its longest pauses.
+            return timedelta(seconds=120 * chance.random() ** 3)
+        case _:
+            return timedelta(seconds=chance.uniform(1, 120))
+
+
+def _seconds(span: timedelta) -> str:
+    return f"{span.total_seconds():.1f} s"
+
+
+def _name(found: JsonObject) -> str:
+    metadata = found["metadata"]
+    assert isinstance(metadata, dict)
+    return str(metadata["name"])

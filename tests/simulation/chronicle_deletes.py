@@ -1,0 +1,19 @@
+"""Judge hand-made histories of deletes in a group of three zones."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.simulation.chronicle import Chronicle
+from tests.simulation.promises import Promises
+from tests.simulation.verdict import find_violations
+
+Story = Callable[[Chronicle], None]
+
+
+def judge(story: Story, promises: Promises | None = None, **zones: Any) -> list[str]:
+    """Return the ids of what a story breaks, in order."""
+    chronicle = Chronicle()
+    chronicle.zones(**zones)
+    story(chronicle)
+    verdict = find_violations(chronicle.history, promises or Promises())
+    return [one.invariant for one in verdict.violations]

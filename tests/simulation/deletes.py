@@ -1,0 +1,211 @@
+"""The deletes of pods that the operator asked for: when each was sent, by whom, on which look.
+
+A delete may arrive long after it was sent, even after its process has died: then the next process
+of that name is not to blame for it. When it was sent is told by the fault that held it up.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.kube.api import PODS, STATEFULSETS
+from rollout_operator.sandbox.history import Called, Fault
+from tests.simulation.lives import Life
+from tests.simulation.views import Book, labels
+
+# Nothing is committed so long after it was sent: an API server ends every request after 60 s.
+IN_FLIGHT: Final = timedelta(seconds=120)
+# What is called late is sent again only when its caller's time is over.
+LATE_AFTER: Final = timedelta(seconds=29)
+# Faults by which a request arrives, or an answer comes, later than anyone could know.
+DELAYING: Final = frozenset({"slow", "late", "pod_slow"})
+# How faults end by which the caller does not learn what became of a request that was carried out.
+LOSING: Final = frozenset({"reset_after", "timeout", "cut_body", "gateway_timeout_committed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """When the newest live reads were asked for that a delete can rest on."""
+
+    sets_at: timedelta
+    pods_at: timedelta
+
+    @property
+    def at(self) -> timedelta:
+        """Return how old the oldest part is."""
+        return min(self.sets_at, self.pods_at)
+
+
+_NO_LOOK: Final = Look(timedelta(0), timedelta(0))
+_SPAN: Final = re.compile(r": ([0-9]+):([0-9]{2}):([0-9.]+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """One DELETE of a pod by the operator, granted or not."""
+
+    called: Called
+    sent_at: timedelta
+    look: Look | None
+    """The newest before it was sent."""
+    is_ghost: bool
+    """Sent by a process that was dead when it arrived."""
+    is_lost: bool
+    """Its answer never reached who sent it."""
+
+    @property
+    def is_late(self) -> bool:
+        """Tell whether things may have happened while it was on its way."""
+        return self.is_ghost or self.sent_at < self.called.begun
+
+    @property
+    def precondition(self) -> tuple[str, str]:
+        """Return UID and version that it asks for, empty where it does not."""
+        body = self.called.request.body
+        inner = body.get("preconditions") if isinstance(body, dict) else None
+        found = inner if isinstance(inner, dict) else {}
+        return str(found.get("uid") or ""), str(found.get("resourceVersion") or "")
+
+
+@dataclass(slots=True)
+class _Reads:
+    """Live lists of one kind by one process name, in the order of their answers."""
+
+    answered: list[timedelta] = field(default_factory=list)
+    calls: list[Called] = field(default_factory=list)
+
+    def newest(self, life: Life | None, before: timedelta, group: str) -> timedelta | None:
+        for place in range(bisect_right(self.answered, before) - 1, -1, -1):
+            call = self.calls[place]
+            if life is None or call.begun < life.begun:
+                return None
+            if call.at <= life.ended and _covers(call, group):
+                return call.begun
+        return None
+
+
+def list_deletes(book: Book) -> dict[int, Delete]:
+    """Return the operator's deletes of pods by number, in order."""
+    return {one.called.number: one for one in _list(book)}
+
+
+def _list(book: Book) -> Iterator[Delete]:
+    reads: dict[tuple[str, str], _Reads] = {}
+    for called in book.own_calls:
+        request = called.request
+        if request.verb == "list" and called.status < 400 and is_live(called):
+            found = reads.setdefault((called.actor, request.resource.plural), _Reads())
+            found.answered.append(called.at)
+            found.calls.append(called)
+    groups = _find_groups(book)
+    for called in book.own_calls:
+        request = called.request
+        if request.verb == "delete" and request.resource.plural == PODS.plural:
+            if request.subresource:
+                continue
+            yield _read(book, called, reads, groups.get(called.number, ""))
+
+
+def _read(book: Book, called: Called, reads: dict[tuple[str, str], _Reads], group: str) -> Delete:
+    actor, sent_at = called.actor, _find_sent(book, called)
+    life = book.lives.find(actor, sent_at)
+    look = _look(reads, called, (life, sent_at), group)
+    is_ghost = life is None or life.ended < called.begun
+    if look is None:
+        # It may have been on the wire when its process died.
+        older = book.lives.find_before(life, actor, sent_at)
+        former = _look(reads, called, (older, sent_at), group)
+        if former is not None and sent_at - former.at < IN_FLIGHT:
+            look, is_ghost = former, True
+    faults = book.list_faults(actor, sent_at - IN_FLIGHT, called.begun)
+    is_lost = any(_loses(one, called) and one.at >= (look or _NO_LOOK).at for one in faults)
+    return Delete(called, sent_at, look, is_ghost, is_lost)
+
+
+def _find_sent(book: Book, called: Called) -> timedelta:
+    """Return when a delete was sent: when a fault began to hold it up, else when it arrived."""
+    what = f"delete pods/{called.request.name}: "
+    held = [
+        one
+        for one in book.list_faults(called.actor, called.begun - IN_FLIGHT, called.begun)
+        if what in one.text and one.kind in DELAYING
+    ]
+    for fault in reversed(held):
+        others = [
+            one.begun
+            for one in book.own_calls
+            if one.request.verb == "delete" and one.request.name == called.request.name
+            if one.actor == called.actor and fault.at <= one.begun <= fault.at + IN_FLIGHT
+        ]
+        if fault.kind == "late":
+            late = [at for at in others if at >= fault.at + LATE_AFTER]
+            arrived = max(late, default=None)
+        else:
+            arrived = min((at for at in others if at >= fault.at + _span(fault)), default=None)
+        if arrived == called.begun:
+            return fault.at
+    return called.begun
+
+
+def _span(fault: Fault) -> timedelta:
+    """Return how long a slow request was held up, as its fault tells; zero where it does not."""
+    found = _SPAN.search(fault.text)
+    if found is None:
+        return timedelta(0)
+    hours, minutes, seconds = (float(part) for part in found.groups())
+    return timedelta(hours=hours, minutes=minutes, seconds=seconds)
+
+
+def _look(
+    reads: dict[tuple[str, str], _Reads],
+    called: Called,
+    sent: tuple[Life | None, timedelta],
+    group: str,
+) -> Look | None:
+    life, sent_at = sent
+    if life is None:
+        return None
+    sets = reads.get((called.actor, STATEFULSETS.plural), _Reads())
+    pods = reads.get((called.actor, PODS.plural), _Reads())
+    sets_at = sets.newest(life, sent_at, group)
+    pods_at = pods.newest(life, sent_at, "")
+    return None if sets_at is None or pods_at is None else Look(sets_at, pods_at)
+
+
+def is_live(called: Called) -> bool:
+    """Tell whether a read asks the store, and not what the API server has cached."""
+    return called.request.query.get("resourceVersion", "") == ""
+
+
+def is_delaying(kind: str) -> bool:
+    """Tell whether a fault makes a request arrive, or an answer come, late."""
+    return kind in DELAYING
+
+
+def _loses(fault: Fault, called: Called) -> bool:
+    what = f"delete pods/{called.request.name}: "
+    return what in fault.text and fault.text.rpartition(": ")[2] in LOSING
+
+
+def _covers(call: Called, group: str) -> bool:
+    selector = call.request.query.get("labelSelector", "")
+    return not selector or not group or group in selector
+
+
+def _find_groups(book: Book) -> dict[int, str]:
+    """Return the group of the set that owned each deleted pod, by number of the request."""
+    groups: dict[str, str] = {}
+    found: dict[int, str] = {}
+    for write in book.writes:
+        commit = write.commit
+        if commit.resource.plural == STATEFULSETS.plural and commit.after is not None:
+            ours = labels(commit.after)
+            name = ours.get("rollout-group", ours.get("grafana.com/rollout-group", ""))
+            groups[getattr(write.now, "uid", "")] = str(name)
+        pod = write.ended_pod
+        if pod is not None and commit.call:
+            found[commit.call] = groups.get(pod.owner, "")
+    return found

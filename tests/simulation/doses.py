@@ -1,0 +1,76 @@
+"""How much goes wrong in a schedule: how often each kind of fault strikes, and how hard.
+
+What happens to calls, events and pods is drawn by the sandbox's own `Doses`; what happens to a
+process, a pod or the API server as a whole is a blow (see `chaos`), and what happens to a review is
+in `chaos_hooks`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rollout_operator.sandbox.random_faults import Doses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blows:
+    """How many of each are expected in one schedule, before all heals."""
+
+    crash: float = 0
+    """The process is gone at an instant; it comes back after 0 to 120 s."""
+    crash_at_step: float = 0
+    """The same between any two steps of the event loop."""
+    stop: float = 0
+    """SIGTERM."""
+    partition: float = 0
+    """Process and API server do not hear one another for 1 s to 10 min."""
+    pods_cut: float = 0
+    """The process does not reach any pod."""
+    clock_jump: float = 0
+    """Of the process, by 1 s to 6 h, in either direction."""
+    clock_rate: float = 0
+    """Between half and double."""
+    pod_fails: float = 0
+    compact: float = 0
+    """The API server forgets old versions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookFaults:
+    """The chance of each, per call of a webhook."""
+
+    repeated: float = 0
+    """Asked once more with another review UID, before or after."""
+    timed_out: float = 0
+    """The answer does not arrive in time; the hook has worked all the same."""
+    unreachable: float = 0
+    refused_later: float = 0
+    """Another webhook, that comes last, says no."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dose:
+    """All that goes wrong."""
+
+    calls: Doses
+    blows: Blows
+    hooks: HookFaults
+
+
+NO_BLOWS: Final = Blows()
+NORMAL: Final = Dose(
+    calls=Doses(),
+    blows=Blows(
+        crash=0.5,
+        crash_at_step=0.7,
+        stop=0.2,
+        partition=0.4,
+        pods_cut=0.2,
+        clock_jump=0.4,
+        clock_rate=0.2,
+        pod_fails=0.5,
+        compact=0.4,
+    ),
+    hooks=HookFaults(repeated=0.1, timed_out=0.03, unreachable=0.03, refused_later=0.08),
+)
+DOSES: Final[Mapping[str, Dose]] = {"normal": NORMAL}

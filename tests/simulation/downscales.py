@@ -1,0 +1,185 @@
+"""The downscales of a history: what persisted, which requests asked for it, how it was answered.
+
+Read once; what they break is judged in `invariants_downscale`. A set counts as guarded while a
+webhook configuration with failure policy Fail sends its writes to the operator.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+from urllib.parse import urlsplit
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.model.names import NO_DOWNSCALE
+from rollout_operator.sandbox.history import Called, Reviewed
+from tests.simulation.state import World
+from tests.simulation.views import Book, Write, asked_replicas, labels
+from tests.world.history import Pod, Set
+
+NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
+PREPARE_PATH: Final = "/admission/prepare-downscale"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Downscale:
+    """A write by which a set came to want fewer replicas."""
+
+    write: Write
+    before: Set
+    now: Set
+    called: Called | None
+    """The request; None where the API server did it by itself."""
+    members: tuple[Set, ...]
+    """Of the group, at that moment."""
+    wait: timedelta
+    """The least that the zones have asked for together since the request was made."""
+    removed: tuple[Pod, ...]
+    """Those which existed and had been ready."""
+    guards: frozenset[str]
+    """Paths of the webhooks in force: PREPARE_PATH, NO_DOWNSCALE_PATH."""
+
+    @property
+    def at(self) -> timedelta:
+        """Return when it was committed."""
+        return self.write.at
+
+    @property
+    def begun(self) -> timedelta:
+        """Return when the request arrived."""
+        return self.at if self.called is None else self.called.begun
+
+    @property
+    def must_prepare(self) -> bool:
+        """Tell whether its pods were to be prepared."""
+        return self.before.must_prepare and PREPARE_PATH in self.guards
+
+    @property
+    def is_forbidden(self) -> bool:
+        """Tell whether the set was not to lose pods at all."""
+        label = labels(self.write.commit.before).get(NO_DOWNSCALE)
+        return label == "true" and NO_DOWNSCALE_PATH in self.guards
+
+    @property
+    def text(self) -> str:
+        """Return it in words."""
+        return f"downscale of {self.before.name} from {self.before.replicas} to {self.now.replicas}"
+
+
+@dataclass(slots=True)
+class Guards:
+    """Which webhooks were in force when."""
+
+    begins: list[timedelta] = field(default_factory=list)
+    states: list[dict[str, tuple[JsonObject, ...]]] = field(default_factory=list)
+    """Hooks by name of the configuration."""
+
+    def find(self, at: timedelta, subresource: str) -> frozenset[str]:
+        """Return the paths that an update of a set, or of its subresource, was sent to."""
+        place = bisect_right(self.begins, at) - 1
+        hooks = [] if place < 0 else [one for all_ in self.states[place].values() for one in all_]
+        return frozenset(_path(hook) for hook in hooks if _covers(hook, subresource))
+
+
+def read_guards(book: Book) -> Guards:
+    """Return which webhooks were in force when."""
+    guards = Guards()
+    for commit in book.configurations:
+        last = guards.states[-1] if guards.states else {}
+        state = {name: hooks for name, hooks in last.items() if name != commit.name}
+        if commit.after is not None:
+            found = commit.after.get("webhooks")
+            hooks = found if isinstance(found, list) else []
+            state[commit.name] = tuple(hook for hook in hooks if isinstance(hook, dict))
+        guards.begins.append(commit.at)
+        guards.states.append(state)
+    return guards
+
+
+def list_downscales(book: Book) -> list[Downscale]:
+    """Return the downscales that persisted, in order."""
+    guards, world, found = read_guards(book), World(), []
+    for write in book.writes:
+        match write.before, write.now:
+            case Set() as before, Set() as now if now.replicas < before.replicas:
+                found.append(_read(book, guards, world, (write, before, now)))
+        world.take(write)
+    return found
+
+
+def list_reviews(book: Book, path: str) -> list[Reviewed]:
+    """Return the reviews on a path of the operator, in the order of their answers."""
+    return [one for one in book.reviews if urlsplit(one.path).path == path]
+
+
+def wants_decrease(book: Book, review: Reviewed, zone: Set) -> bool:
+    """Tell whether a review is about fewer replicas of a set than it has."""
+    called = book.calls.get(review.call)
+    asked = None if called is None else asked_replicas(called)
+    is_same = review.name == zone.name and review.resource.startswith("statefulsets")
+    return is_same and asked is not None and asked < zone.replicas
+
+
+def names_removed(before: Set, replicas: int) -> Sequence[str]:
+    """Return the names of the pods that a set loses where it wants so many."""
+    return before.pod_names[max(replicas, 0) :]
+
+
+def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Set]) -> Downscale:
+    write, before, now = change
+    called = book.calls.get(write.commit.call)
+    begun = write.at if called is None else called.begun
+    members = tuple(world.members(before.group, write.at)) if before.group is not None else ()
+    gone = [name for name in before.pod_names if name not in now.pod_names]
+    pods = [world.pods[name] for name in gone if name in world.pods]
+    subresource = "" if called is None else called.request.subresource
+    return Downscale(
+        write=write,
+        before=before,
+        now=now,
+        called=called,
+        members=members,
+        wait=_wait(world, before, members, begun - book.promises.known),
+        removed=tuple(
+            pod for pod in pods if pod.owner == before.uid and pod.uid in world.were_ready
+        ),
+        guards=guards.find(begun, subresource),
+    )
+
+
+def _wait(world: World, before: Set, members: Sequence[Set], since: timedelta) -> timedelta:
+    """Return the longest wait of all zones, of each the shortest that it had of late."""
+    spans = [
+        min((state.min_time for state in world.window(one.uid, since)), default=one.min_time)
+        for one in (before, *members)
+    ]
+    return max(spans)
+
+
+def _path(hook: JsonObject) -> str:
+    client = hook.get("clientConfig")
+    if not isinstance(client, dict):
+        return ""
+    service = client.get("service")
+    if isinstance(service, dict):
+        return str(service.get("path", ""))
+    return urlsplit(str(client.get("url", ""))).path
+
+
+def _covers(hook: JsonObject, subresource: str) -> bool:
+    """Tell whether a hook is asked of updates, and its failure forbids."""
+    wanted = f"statefulsets/{subresource}" if subresource else "statefulsets"
+    resources = {wanted, "*/*", f"*/{subresource}" if subresource else "*"}
+    rules = hook.get("rules")
+    return hook.get("failurePolicy", "Fail") == "Fail" and any(
+        resources.intersection(_words(rule, "resources"))
+        and {"UPDATE", "*"}.intersection(_words(rule, "operations"))
+        for rule in (rules if isinstance(rules, list) else ())
+        if isinstance(rule, dict)
+    )
+
+
+def _words(rule: JsonObject, key: str) -> Iterator[str]:
+    found = rule.get(key)
+    return (str(one) for one in (found if isinstance(found, list) else ()))

@@ -1,0 +1,268 @@
+"""What is promised of rollouts at every moment: SI-01 to SI-04, SI-06 to SI-09, SI-18, SI-24.
+
+Checked at the commit of each delete of the operator, on the state just before it. Two allowances
+separate its faults from coincidence: `known`, how long a fact must have been true, and `flight`,
+for the state of sets, of which no precondition of a pod's delete can speak. Where a request was
+made to be late, nothing counts that happened after the look it rests on. Downscales are judged in
+`invariants_downscale`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from tests.simulation.deletes import Delete, list_deletes
+from tests.simulation.promises import LOOK_LASTS, Promises, Violation
+from tests.simulation.state import Disruption, World
+from tests.simulation.views import Book
+from tests.world.history import Pod, Set
+
+
+class Finding(NamedTuple):
+    """What is wrong with one delete."""
+
+    text: str
+    is_excused: bool = False
+    """Whether only a reservation (SI-17) could have prevented it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One delete at its commit."""
+
+    world: World
+    pod: Pod
+    owner: Set
+    delete: Delete
+    at: timedelta
+    promises: Promises
+
+    @property
+    def known(self) -> timedelta:
+        """Return when a fact must have begun to be one that the operator had to know."""
+        return cut(self.delete, self.at - self.promises.known)
+
+    @property
+    def flight(self) -> timedelta:
+        """Return since when the state of sets may have changed unseen."""
+        return cut(self.delete, self.at - self.promises.flight)
+
+    @property
+    def limit(self) -> int:
+        """Return how many may be missing: a limit lowered a moment ago is not yet known."""
+        recent = self.world.window(self.owner.uid, self.known)
+        return max([self.owner.limit, *(each.limit for each in recent)])
+
+    def list_other_zones(self, since: timedelta) -> list[Set]:
+        """Return the other sets that have been in the group since then."""
+        members = self.world.members(self.owner.group or "", since)
+        return [zone for zone in members if zone.uid != self.owner.uid]
+
+    def forgives(self, other: Disruption) -> bool:
+        """Tell whether only a reservation (SI-17) could have kept the two apart."""
+        look = self.delete.look
+        is_hidden = other.is_ghost and (look is None or look.at <= other.begun)
+        return self.delete.is_ghost or is_hidden
+
+
+def cut(delete: Delete, since: timedelta) -> timedelta:
+    """Return a time, or that of the look where that is earlier and the delete came late."""
+    return min(since, delete.look.at) if delete.is_late and delete.look else since
+
+
+def find_broken(book: Book) -> Iterator[Violation]:
+    """Yield what the operator's deletes of pods break."""
+    deletes = list_deletes(book)
+    for delete in deletes.values():
+        yield from judge_request(delete, book)
+    yield from find_blind(deletes)
+    world = World()
+    for write in book.writes:
+        pod = write.ended_pod
+        asked = None if pod is None else deletes.get(write.commit.call)
+        if pod is not None and asked is not None:
+            yield from _judge(world, pod, asked, write.at, book.promises)
+            _disrupt(world, pod, asked, write.at)
+        elif pod is not None and book.is_operator(write.commit.actor):
+            text = f"{pod.name} was ended by {write.commit.actor} and by no delete of its own"
+            yield Violation(invariant="SI-07", at=write.at, text=text)
+        world.take(write)
+
+
+def find_foreign(book: Book) -> Iterator[Violation]:
+    """Yield the requests that leave the namespace (SI-24)."""
+    for called in book.own_calls:
+        request = called.request
+        resource = request.resource
+        if resource.is_namespaced:
+            is_fine = request.namespace == book.promises.namespace
+        else:
+            is_fine = resource.plural.endswith("webhookconfigurations")
+        if not is_fine:
+            where = request.namespace or "the whole cluster"
+            text = f"{request.verb} {resource.plural} {request.name} in {where}"
+            yield Violation(invariant="SI-24", at=called.begun, text=text)
+
+
+def judge_request(delete: Delete, book: Book) -> Iterator[Violation]:
+    """Check what a request alone shows, whether it was granted or not: SI-06, SI-07, SI-09."""
+    called = delete.called
+    name, at = called.request.name, called.begun
+    if called.request.namespace != book.promises.namespace:
+        text = f"delete of {name} in namespace {called.request.namespace}"
+        yield Violation(invariant="SI-06", at=at, text=text)
+    if not name:
+        text = "delete of a whole collection of pods"
+        yield Violation(invariant="SI-07", at=at, text=text)
+    elif not all(delete.precondition):
+        uid, version = delete.precondition
+        text = (
+            f"delete of {name} with uid {uid or 'unset'} and resourceVersion"
+            f" {version or 'unset'} as preconditions"
+        )
+        yield Violation(invariant="SI-07", at=at, text=text)
+    why = _find_stale(delete, book)
+    if why:
+        yield Violation(invariant="SI-09", at=at, text=f"delete of {name} {why}")
+
+
+def find_blind(deletes: Mapping[int, Delete]) -> Iterator[Violation]:
+    """Yield deletes that follow one without an answer, with no look in between (SI-18)."""
+    unknown: dict[str, Delete] = {}
+    for delete in sorted(deletes.values(), key=lambda each: each.called.begun):
+        actor = delete.called.actor
+        before = unknown.get(actor)
+        is_blind = (
+            before is not None
+            and delete.look is not None
+            and not delete.is_ghost
+            and delete.look.at < before.called.begun
+        )
+        if is_blind and before is not None:
+            text = (
+                f"delete of {delete.called.request.name} rests on a look that is older than the"
+                f" delete of {before.called.request.name}, which got no answer"
+            )
+            yield Violation(invariant="SI-18", at=delete.called.begun, text=text)
+        if delete.is_lost:
+            unknown[actor] = delete
+
+
+def _find_stale(delete: Delete, book: Book) -> str:
+    """Return what the look of a delete lacks, empty where it is good (SI-09)."""
+    called = delete.called
+    life = book.lives.find(called.actor, called.begun)
+    if delete.look is None:
+        start = f" since its start at {life.begun.total_seconds():.1f} s" if life else ""
+        return f"by {called.actor}, which has not read the group live{start}"
+    has_wrong_clock = any(one.kind == "clock_rate" for one in book.faults)
+    most = LOOK_LASTS / (book.promises.slowest_clock if has_wrong_clock else 1)
+    age = delete.sent_at - delete.look.at
+    if age <= most + book.promises.flight or delete.is_ghost:
+        return ""
+    return f"rests on a live look {age.total_seconds():.1f} s old"
+
+
+def _judge(
+    world: World, pod: Pod, delete: Delete, at: timedelta, promises: Promises
+) -> Iterator[Violation]:
+    owner = world.find_owner(pod.owner, cut(delete, at - promises.known))
+    if owner is None or not _was_grouped(world, owner, cut(delete, at - promises.known)):
+        why = "has no group" if owner else "is no StatefulSet's"
+        yield Violation(invariant="SI-06", at=at, text=f"delete of {pod.name}, which {why}")
+        return
+    case = Case(world=world, pod=pod, owner=owner, delete=delete, at=at, promises=promises)
+    for invariant, check in CHECKS.items():
+        for text, is_excused in check(case):
+            text = f"delete of {pod.name}: {text}"
+            if is_excused:
+                yield Violation(invariant="SI-17", at=at, text=f"{text} (else {invariant})")
+            else:
+                yield Violation(invariant=invariant, at=at, text=text)
+
+
+def _was_grouped(world: World, owner: Set, since: timedelta) -> bool:
+    states = world.window(owner.uid, since)
+    return any(each.group is not None for each in [owner, *states])
+
+
+def _one_zone(case: Case) -> Iterator[Finding]:
+    members = {zone.uid for zone in case.list_other_zones(case.flight)}
+    others = [each for each in case.world.open if each.owner in members]
+    if others:
+        names = ", ".join(each.pod.name for each in others)
+        is_excused = all(case.forgives(each) for each in others)
+        yield Finding(f"the operator's disruption of another zone is not over: {names}", is_excused)
+
+
+def _others_whole(case: Case) -> Iterator[Finding]:
+    for zone in case.list_other_zones(case.known):
+        for name in case.world.list_short(zone, case.known):
+            span = case.at - case.world.short_since[name]
+            yield Finding(f"{name} has been unavailable for {span.total_seconds():.1f} s")
+
+
+def _within_limit(case: Case) -> Iterator[Finding]:
+    world, pod, owner = case.world, case.pod, case.owner
+    if not world.is_available(pod.name):
+        return  # it was down anyway: the count does not rise
+    own = [each for each in world.open if each.owner == owner.uid]
+    missing = {pod.name, *world.list_short(owner, case.known), *(each.pod.name for each in own)}
+    if len(missing) > case.limit:
+        text = f"{len(missing)} of {owner.name} missing, limit {case.limit}: {sorted(missing)}"
+        yield Finding(text, any(case.forgives(each) for each in own))
+
+
+def _strictly_within_limit(case: Case) -> Iterator[Finding]:
+    if not case.world.is_available(case.pod.name):
+        return
+    own = [each for each in case.world.open if each.owner == case.owner.uid and each.was_available]
+    count = len({case.pod.name, *(each.pod.name for each in own)})
+    if count > case.limit:
+        text = f"{count} disruptions in {case.owner.name} at once, limit {case.limit}"
+        yield Finding(text, any(case.forgives(each) for each in own))
+
+
+def _right_pod(case: Case) -> Iterator[Finding]:
+    flight = case.world.window(case.owner.uid, case.flight)
+    if all(case.pod.revision == each.update_revision for each in flight):
+        yield Finding(f"it is on the update revision {case.pod.revision} already")
+    if all(each.is_paused for each in case.world.window(case.owner.uid, case.known)):
+        yield Finding(f"{case.owner.name} is paused")
+
+
+def _sets_fit(case: Case) -> Iterator[Finding]:
+    for zone in [case.owner, *case.list_other_zones(case.flight)]:
+        flight = case.world.window(zone.uid, case.flight)
+        for what, is_so in UNFIT.items():
+            if all(is_so(each) for each in flight):
+                yield Finding(f"{zone.name} {what}")
+
+
+UNFIT: Final[dict[str, Callable[[Set], bool]]] = {
+    "has another strategy than OnDelete": lambda each: each.strategy != "OnDelete",
+    "has a status that lags": lambda each: each.observed < each.generation,
+    "has no update revision": lambda each: not each.update_revision,
+}
+CHECKS: Final[dict[str, Callable[[Case], Iterator[Finding]]]] = {
+    "SI-01": _one_zone,
+    "SI-02": _others_whole,
+    "SI-03": _within_limit,
+    "SI-04": _strictly_within_limit,
+    "SI-07": _right_pod,
+    "SI-08": _sets_fit,
+}
+
+
+def _disrupt(world: World, pod: Pod, delete: Delete, at: timedelta) -> None:
+    if pod.owner in world.sets:
+        world.open.append(
+            Disruption(
+                pod=pod,
+                owner=pod.owner,
+                begun=at,
+                was_available=world.is_available(pod.name),
+                is_ghost=delete.is_ghost,
+            )
+        )

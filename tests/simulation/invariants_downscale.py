@@ -1,0 +1,227 @@
+"""What is promised of downscales that persist, and of calls to pods: SI-10 to SI-14, SI-21.
+
+Only what webhooks in force should have guarded is judged. What repeated reviews and dry runs may
+leave behind is judged in `invariants_reviews`.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import combinations
+from typing import Final
+
+from rollout_operator.kube.api import STATEFULSETS
+from rollout_operator.sandbox.history import PodCalled
+from tests.simulation.deletes import IN_FLIGHT, is_delaying
+from tests.simulation.downscales import (
+    NO_DOWNSCALE_PATH,
+    PREPARE_PATH,
+    Downscale,
+    list_downscales,
+    list_reviews,
+    names_removed,
+)
+from tests.simulation.promises import Violation
+from tests.simulation.state import World
+from tests.simulation.targets import Targets, read_targets
+from tests.simulation.views import Book, asked_replicas
+from tests.world.history import Pod, Set
+
+# A review is answered within this, and others that ask the same share its look.
+REVIEW_LASTS: Final = timedelta(seconds=15)
+# So long after its last review an API server may still write what was allowed.
+PERSIST_LIMIT: Final = timedelta(seconds=36)
+FOREVER: Final = timedelta.max
+
+
+def find_broken(book: Book) -> Iterator[Violation]:
+    """Yield what downscales and calls to pods break."""
+    if not book.configurations and not book.pod_calls:
+        return
+    world = World()
+    for write in book.writes:
+        world.take(write)
+    downscales = list_downscales(book)
+    yield from find_too_early(downscales)
+    for each in downscales:
+        yield from _judge_forbidden(book, each)
+        if each.must_prepare:
+            yield from _judge_asked(book, each)
+            yield from _judge_prepared(book, each)
+    targets = read_targets(book)
+    for call in book.pod_calls:
+        yield from _judge_target(targets, call)
+        if call.method == "DELETE":
+            yield from _judge_cancel(book, world, call, downscales)
+
+
+def find_too_early(downscales: list[Downscale]) -> Iterator[Violation]:
+    """Yield pairs of different zones of a group closer than its zones ask for (SI-11)."""
+    guarded = [each for each in downscales if each.must_prepare]
+    for earlier, later in combinations(guarded, 2):
+        members = {one.uid for one in later.members} - {later.before.uid}
+        gap = later.at - earlier.at
+        if earlier.before.uid in members and gap < later.wait:
+            text = (
+                f"{later.text} {gap.total_seconds():.1f} s after the {earlier.text},"
+                f" group {later.before.group} waits {later.wait.total_seconds():g} s"
+            )
+            yield Violation(invariant="SI-11", at=later.at, text=text)
+
+
+def _judge_forbidden(book: Book, downscale: Downscale) -> Iterator[Violation]:
+    """SI-14. What cannot be read is allowed (D-20): only a Scale has anything to be read."""
+    if not downscale.is_forbidden or _could_not_read(book, downscale):
+        return
+    text = f"{downscale.text}, which is labelled as not to lose any"
+    yield Violation(invariant="SI-14", at=downscale.at, text=text)
+
+
+def _could_not_read(book: Book, downscale: Downscale) -> bool:
+    called = downscale.called
+    if called is None or called.request.subresource != "scale":
+        return False
+    for review in list_reviews(book, NO_DOWNSCALE_PATH):
+        if review.call != called.number:
+            continue
+        failed = [
+            one
+            for one in book.own_calls
+            if book.acts_for(one.actor, review.actor)
+            and one.request.resource.plural == STATEFULSETS.plural
+            and one.status >= 400
+            and review.begun <= one.at <= review.at
+        ]
+        if failed or book.list_faults(review.actor, review.begun, review.at):
+            return True
+    return False
+
+
+def _judge_asked(book: Book, downscale: Downscale) -> Iterator[Violation]:
+    """SI-13: it was asked about, allowed, and on a look that succeeded."""
+    called = downscale.called
+    number = -1 if called is None else called.number
+    reviews = [one for one in list_reviews(book, PREPARE_PATH) if one.call == number]
+    if not reviews or not reviews[-1].allowed:
+        text = f"{downscale.text} was written and {'refused' if reviews else 'not asked about'}"
+        yield Violation(invariant="SI-13", at=downscale.at, text=text)
+        return
+    last = reviews[-1]
+    looks = [
+        one
+        for one in book.own_calls
+        if book.acts_for(one.actor, last.actor)
+        and one.request.resource.plural == STATEFULSETS.plural
+        and one.status < 400
+        and last.begun - REVIEW_LASTS <= one.at <= last.at
+    ]
+    if not looks:
+        text = f"{downscale.text} was allowed by {last.actor}, which could not read the group"
+        yield Violation(invariant="SI-13", at=downscale.at, text=text)
+
+
+def _judge_prepared(book: Book, downscale: Downscale) -> Iterator[Violation]:
+    """SI-10: each pod that was removed had confirmed, and was not told otherwise after it."""
+    since = _first_asked(book, downscale)
+    for pod in downscale.removed:
+        horizon = _horizon(book, downscale, pod)
+        calls = [one for one in book.pod_calls if one.uid == pod.uid and one.begun < horizon]
+        lack = _find_lack(calls, since, downscale.at)
+        if lack:
+            text = f"{downscale.text}: {pod.name} {lack}"
+            yield Violation(invariant="SI-10", at=downscale.at, text=text)
+
+
+def _find_lack(calls: list[PodCalled], since: timedelta, until: timedelta) -> str:
+    good = [
+        one
+        for one in calls
+        if one.method == "POST"
+        and one.acted
+        and 200 <= one.status < 300
+        and one.begun >= since
+        and one.at <= until
+    ]
+    if not good:
+        asked = [f"{one.method} -> {one.status}" for one in calls]
+        return f"has not confirmed between request and write: {asked or 'it was not called'}"
+    undone = [one for one in calls if one.method == "DELETE" and one.acted]
+    return "was told after it that it stays" if any(one.at > good[-1].at for one in undone) else ""
+
+
+def _first_asked(book: Book, downscale: Downscale) -> timedelta:
+    """Return when the same was first asked for: what is repeated is not prepared again (D-24)."""
+    begun = downscale.begun
+    for called in reversed(list(book.calls.values())):
+        request = called.request
+        is_same = (
+            request.name == downscale.before.name
+            and request.resource.plural == STATEFULSETS.plural
+            and not request.is_dry_run
+            and asked_replicas(called) == downscale.now.replicas
+        )
+        if is_same and begun - PERSIST_LIMIT <= called.at and called.begun <= begun:
+            begun = called.begun
+    return begun
+
+
+def _horizon(book: Book, downscale: Downscale, pod: Pod) -> timedelta:
+    """Return when a pod's preparation need not last any more: it goes, or is wanted again."""
+    for write in book.writes[book.writes.index(downscale.write) + 1 :]:
+        match write.before, write.now:
+            case Pod(uid=pod.uid), None | Pod(is_terminating=True):
+                return write.at
+            case _, Set(uid=uid, pod_names=names) if uid == downscale.now.uid and pod.name in names:
+                return write.at
+    return FOREVER
+
+
+def _judge_target(targets: Targets, call: PodCalled) -> Iterator[Violation]:
+    why = targets.find_fault(call)
+    if why:
+        text = f"{call.method} {call.path} of {call.pod} by {call.actor}: {why}"
+        yield Violation(invariant="SI-21", at=call.begun, text=text)
+
+
+def _judge_cancel(
+    book: Book, world: World, call: PodCalled, downscales: list[Downscale]
+) -> Iterator[Violation]:
+    """SI-12: nobody is told that it stays while it may go."""
+    late = book.list_faults(call.actor, call.begun - IN_FLIGHT, call.begun)
+    if any(is_delaying(one.kind) and call.pod in one.text for one in late):
+        return
+    for each in downscales:
+        is_removed = any(pod.uid == call.uid for pod in each.removed)
+        if (
+            each.must_prepare
+            and is_removed
+            and each.at <= call.begun < _horizon_of(book, each, call)
+        ):
+            text = f"{call.pod} was told that it stays, after the {each.text}"
+            yield Violation(invariant="SI-12", at=call.begun, text=text)
+    for review in list_reviews(book, PREPARE_PATH):
+        if review.allowed and not review.dry_run and review.at < call.begun:
+            called = book.calls.get(review.call)
+            end = review.at + PERSIST_LIMIT if called is None else called.at
+            asked = None if called is None else asked_replicas(called)
+            zone = _zone_at(world, review.name, call.begun)
+            if zone is None or asked is None or asked >= zone.replicas:
+                continue
+            again = [one for one in book.reviews if one.call == review.call and one is not review]
+            is_over = any(not one.allowed and review.at <= one.begun <= call.begun for one in again)
+            is_covered = call.pod in names_removed(zone, asked)
+            if call.begun < end and is_covered and not is_over:
+                text = f"{call.pod} was told that it stays, while {zone.name} may go to {asked}"
+                yield Violation(invariant="SI-12", at=call.begun, text=text)
+
+
+def _horizon_of(book: Book, downscale: Downscale, call: PodCalled) -> timedelta:
+    pod = next(one for one in downscale.removed if one.uid == call.uid)
+    return _horizon(book, downscale, pod)
+
+
+def _zone_at(world: World, name: str, at: timedelta) -> Set | None:
+    """Return what a set was at a time."""
+    for past in world.past.values():
+        if past.states[0].name == name and past.begins[0] <= at:
+            return past.window(at)[0]
+    return None

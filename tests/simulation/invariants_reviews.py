@@ -1,0 +1,147 @@
+"""What reviews may leave behind: nothing after a dry run (SI-15), and one record (SI-16)."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Final
+
+from rollout_operator.kube.api import PODS
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import DOWNSCALE_NOTE, LAST_DOWNSCALE
+from rollout_operator.model.units import parse_rfc3339
+from rollout_operator.sandbox.history import Called, Reviewed
+from tests.simulation.downscales import PREPARE_PATH, list_reviews
+from tests.simulation.invariants_downscale import REVIEW_LASTS
+from tests.simulation.promises import Violation
+from tests.simulation.views import Book, annotations
+from tests.world.history import Set
+
+# A review that got no answer: what the operator made of it is not known.
+NO_ANSWER: Final = -1
+
+
+def find_broken(book: Book) -> Iterator[Violation]:
+    """Yield what reviews break."""
+    yield from _find_kept(book)
+    if book.reviews:
+        yield from _find_effects(book)
+        yield from _find_other_answers(book)
+        yield from _find_second_records(book)
+
+
+def _find_kept(book: Book) -> Iterator[Violation]:
+    for write in book.writes:
+        called = book.calls.get(write.commit.call)
+        if called is not None and called.request.is_dry_run:
+            text = f"the dry run of {called.actor} has changed {write.commit.name}"
+            yield Violation(invariant="SI-15", at=write.at, text=text)
+
+
+def _find_effects(book: Book) -> Iterator[Violation]:
+    """Yield what was done to pods while only a dry run was asked about."""
+    reviews = list_reviews(book, PREPARE_PATH)
+    if not any(one.dry_run for one in reviews):
+        return
+    acts = [
+        (one.begun, one.pod, f"POST {one.pod}") for one in book.pod_calls if one.method == "POST"
+    ]
+    acts += [
+        (one.begun, one.request.name, f"note on {one.request.name}")
+        for one in book.own_calls
+        if _writes_note(one)
+    ]
+    for at, pod, text in acts:
+        zone = pod.rpartition("-")[0]
+        asking = [one for one in reviews if one.name == zone and _spans(one, at)]
+        if asking and all(one.dry_run for one in asking):
+            yield Violation(invariant="SI-15", at=at, text=f"{text} for a dry run of {zone}")
+
+
+def _spans(review: Reviewed, at: timedelta) -> bool:
+    return review.begun <= at <= review.at + REVIEW_LASTS
+
+
+def _writes_note(called: Called) -> bool:
+    request = called.request
+    if request.verb != "patch" or request.resource.plural != PODS.plural:
+        return False
+    body = request.body if isinstance(request.body, dict) else {}
+    return annotations(body).get(DOWNSCALE_NOTE) is not None
+
+
+def _find_other_answers(book: Book) -> Iterator[Violation]:
+    """Yield refusals of what was allowed just before, where nothing has changed in between."""
+    reviews = list_reviews(book, PREPARE_PATH)
+    for first, second in pairwise(reviews):
+        is_same = (first.call, first.actor) == (second.call, second.actor)
+        turned = first.allowed and not second.allowed and second.status != NO_ANSWER
+        if is_same and turned and first.at <= second.begun and _is_quiet(book, first, second):
+            text = (
+                f"the write of {second.name} was allowed by {second.actor} and refused when asked"
+                f" again: {second.message}"
+            )
+            yield Violation(invariant="SI-16", at=second.at, text=text)
+
+
+def _is_quiet(book: Book, first: Reviewed, second: Reviewed) -> bool:
+    begin = first.begun - book.promises.known
+    changed = any(
+        begin <= write.at <= second.at and not book.is_operator(write.commit.actor)
+        for write in book.writes
+    )
+    failed = book.list_faults(first.actor, begin, second.at)
+    is_one_life = book.lives.are_the_same(first.begun, second.at)
+    return not changed and not failed and is_one_life
+
+
+def _find_second_records(book: Book) -> Iterator[Violation]:
+    """Yield times of a downscale that are written twice.
+
+    A correction is right: of what was asked again, and only then written, the answer carries the
+    time of the first answer, which may be earlier than the downscale itself (SI-11). So may be the
+    time of one that the operator sees late.
+    """
+    epoch = _find_epoch(book)
+    records: dict[str, int] = {}
+    since: dict[str, timedelta] = {}
+    for write in book.writes:
+        if not isinstance(write.now, Set) or not isinstance(write.before, Set):
+            continue
+        uid = write.now.uid
+        if write.now.replicas < write.before.replicas:
+            records[uid], since[uid] = 0, write.at
+        old = annotations(write.commit.before).get(LAST_DOWNSCALE)
+        new = annotations(write.commit.after).get(LAST_DOWNSCALE)
+        is_record = write.now.replicas < write.before.replicas or book.is_operator(
+            write.commit.actor
+        )
+        if uid not in since or old == new or not is_record:
+            continue
+        is_seen_late = book.list_faults(write.commit.actor, since[uid], write.at)
+        if records[uid] and (is_seen_late or _is_too_early(old, epoch, since[uid])):
+            continue
+        records[uid] += 1
+        if records[uid] > 1 + book.lives.count_starts(since[uid], write.at):
+            text = f"the downscale of {write.now.name} is recorded again: {old} becomes {new}"
+            yield Violation(invariant="SI-16", at=write.at, text=text)
+
+
+def _find_epoch(book: Book) -> datetime | None:
+    """Return when the world began, by what the API server wrote on the first object."""
+    for write in book.writes:
+        created = (write.commit.after or {}).get("metadata")
+        if write.commit.before is None and isinstance(created, dict):
+            stamp = created.get("creationTimestamp")
+            if isinstance(stamp, str):
+                return parse_rfc3339(stamp) - write.at
+    return None
+
+
+def _is_too_early(old: object, epoch: datetime | None, at: timedelta) -> bool:
+    """Tell whether a recorded time is before the downscale that was written then."""
+    if epoch is None or not isinstance(old, str):
+        return False
+    try:
+        return parse_rfc3339(old) < epoch + at
+    except InvalidInput:
+        return False

@@ -1,0 +1,161 @@
+"""What must come to pass once all faults are over: LI-01, LI-02, LI-05, LI-10, LI-11.
+
+Judged on the state at the end of a history, on when it was reached, and on the quiet after it. What
+people have to mend first (a paused zone, a revision that never becomes ready) is no fault of the
+operator: then a run says that it is undetermined, or that nothing was to be expected.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.kube.api import SECRETS
+from tests.simulation.promises import Promises, Violation
+from tests.simulation.rest import Rest, count_batches, read_rest
+from tests.simulation.views import Book
+
+# LI-01: on top of three times what pods need.
+LI_01_SLACK: Final = timedelta(seconds=60)
+# LI-02: what a lost event may delay everything by.
+RESYNC: Final = timedelta(minutes=5)
+# LI-05, and the time in which an API server may still write what was allowed.
+UNDO_LIMIT: Final = timedelta(seconds=60)
+PERSIST_LIMIT: Final = timedelta(seconds=36)
+# What follows a rollout: notes are removed, downscales recorded.
+SETTLING: Final = PERSIST_LIMIT + UNDO_LIMIT
+# LI-11.
+READS_PER_MINUTE: Final = 6
+EVENT_FAULTS: Final = frozenset(
+    {
+        "drop_event",
+        "delay_event",
+        "drop_bookmark",
+        "duplicate_event",
+        "freeze",
+        "cut_stream",
+        "gone_event",
+        "stale_list",
+    }
+)
+WRITES: Final = frozenset({"create", "update", "patch", "delete"})
+
+
+@dataclass(slots=True)
+class Findings:
+    """What liveness has to say of one run."""
+
+    violations: list[Violation] = field(default_factory=list)
+    undetermined: list[str] = field(default_factory=list)
+
+
+def judge_liveness(book: Book) -> Findings:
+    """Return what did not come to pass; nothing where the faults were never over."""
+    found = Findings()
+    promises = book.promises
+    if promises.healed_at is None:
+        return found
+    if not book.lives.is_any_up():
+        found.undetermined.append("no process of the operator was up at the end")
+        return found
+    rest = read_rest(book)
+    begin = max(promises.healed_at, book.lives.last_ready or timedelta(0), rest.last_change)
+    _judge_rest(book, rest, begin, found)
+    found.violations += _find_left_prepared(book, rest, begin, found)
+    return found
+
+
+def _judge_rest(book: Book, rest: Rest, begin: timedelta, found: Findings) -> None:
+    """LI-01, LI-02 and LI-10: does it come to rest, in time, and stay there?"""
+    if rest.blocked:
+        found.undetermined += rest.blocked
+    bound, name = _bound(book, rest, begin)
+    if rest.reached_at is None:
+        waited = book.ended_at - begin
+        if waited < bound:
+            left = f"{(bound - waited).total_seconds():.0f} s before it had to be at rest"
+            found.undetermined.append(f"the run ended {left}: {rest.missing[0]}")
+        elif not rest.blocked:
+            invariant = "LI-10" if rest.has_broken_outdated else name
+            text = f"not at rest {waited.total_seconds():.0f} s after all was well: "
+            text += "; ".join(rest.missing)
+            found.violations.append(Violation(invariant=invariant, at=book.ended_at, text=text))
+        return
+    took = rest.reached_at - begin
+    if took > bound:
+        text = f"at rest only {took.total_seconds():.0f} s after all was well, bound"
+        text += f" {bound.total_seconds():.0f} s"
+        found.violations.append(Violation(invariant=name, at=rest.reached_at, text=text))
+    # Who asks, even in vain, gives the operator something to do.
+    asked = max((one.at for one in book.reviews if not one.dry_run), default=begin)
+    _judge_quiet(book, max(rest.reached_at, begin, asked) + SETTLING, found)
+
+
+def _bound(book: Book, rest: Rest, begin: timedelta) -> tuple[timedelta, str]:
+    """Return how long it may take from `begin` to rest, and which promise says so."""
+    bound = 3 * rest.pod_time * count_batches(book, begin) + LI_01_SLACK
+    healed = book.promises.healed_at or begin
+    lost = [
+        one
+        for one in book.faults
+        if one.kind in EVENT_FAULTS and healed - RESYNC <= one.at <= healed
+    ]
+    return (bound + RESYNC, "LI-02") if lost else (bound, "LI-01")
+
+
+def _judge_quiet(book: Book, begin: timedelta, found: Findings) -> None:
+    """Nothing is written any more, and little is read (LI-01, LI-11)."""
+    promises: Promises = book.promises
+    lasted = book.ended_at - begin
+    if lasted < promises.quiet - SETTLING:
+        text = f"the run ended {max(lasted, timedelta(0)).total_seconds():.0f} s after rest,"
+        text += f" too soon to tell that it stays quiet for {promises.quiet.total_seconds():.0f} s"
+        found.undetermined.append(text)
+    reads: dict[tuple[str, int], int] = {}
+    for called in book.own_calls:
+        request = called.request
+        if called.begun < begin:
+            continue
+        # Certificates are renewed in their own time.
+        is_other = request.resource == SECRETS or not request.resource.is_namespaced
+        if request.verb in WRITES and not is_other:
+            target = f"{request.resource.plural}/{request.name}"
+            text = f"{request.verb} {target} by {called.actor}, though all is at rest"
+            found.violations.append(Violation(invariant="LI-01", at=called.begun, text=text))
+        elif request.verb in ("get", "list"):
+            minute = (called.actor, int((called.begun - begin).total_seconds()) // 60)
+            reads[minute] = reads.get(minute, 0) + 1
+    for (actor, passed), count in sorted(reads.items()):
+        if count > READS_PER_MINUTE:
+            text = f"{count} reads by {actor} in a minute in which nothing happened"
+            at = begin + timedelta(minutes=passed)
+            found.violations.append(Violation(invariant="LI-11", at=at, text=text))
+
+
+def _find_left_prepared(
+    book: Book, rest: Rest, begin: timedelta, found: Findings
+) -> Iterator[Violation]:
+    """Yield pods that were told to go, stay, and were not told so in time (LI-05)."""
+    ended = book.ended_at
+    for uid, told in _list_prepared(book).items():
+        stays_since = rest.stays_since.get(uid)
+        if stays_since is None:
+            continue  # gone, going, or not wanted
+        name, at = told
+        due = max(at, begin, stays_since) + PERSIST_LIMIT + UNDO_LIMIT
+        if ended < due:
+            found.undetermined.append(f"the run ended before {name} had to be told that it stays")
+        else:
+            text = f"{name} was prepared at {at.total_seconds():.1f} s, stays, and was not told so"
+            yield Violation(invariant="LI-05", at=due, text=text)
+
+
+def _list_prepared(book: Book) -> dict[str, tuple[str, timedelta]]:
+    """Return the pods that are prepared at the end: name and since when, by UID."""
+    prepared: dict[str, tuple[str, timedelta]] = {}
+    for call in book.pod_calls:
+        if call.acted and call.method == "POST":
+            prepared[call.uid] = (call.pod, call.at)
+        elif call.acted and call.method == "DELETE":
+            prepared.pop(call.uid, None)
+    return prepared

@@ -1,0 +1,65 @@
+"""What a judge of a simulated world is told, and what he says of it.
+
+How long a fact may be unknown is said here; what is promised about it, in `invariants`,
+`invariants_downscale` and `liveness`.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+KNOWN: Final = timedelta(seconds=5)
+# A template may change between the operator's last look and the commit of its delete.
+FLIGHT: Final = timedelta(milliseconds=500)
+# SI-09: no older than this may the live look be on which a delete rests.
+LOOK_LASTS: Final = timedelta(seconds=5)
+# LI-01: after the last that happened, nothing more may happen for so long.
+QUIET: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promises:
+    """What may be expected of one run."""
+
+    namespace: str = "default"
+    operators: str = "operator"
+    """How the names of all processes of the operator begin."""
+    known: timedelta = KNOWN
+    flight: timedelta = FLIGHT
+    slowest_clock: float = 0.5
+    """Seconds of a process's clock in one real second, once clocks are made to run wrongly."""
+    healed_at: timedelta | None = None
+    """When all faults ended; None judges safety only."""
+    ended_at: timedelta | None = None
+    """When the run ended; None takes the last record."""
+    reserves: bool = False
+    """Whether SI-17 is promised: then a request of a dead process is no excuse."""
+    quiet: timedelta = QUIET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """One broken promise."""
+
+    invariant: str
+    at: timedelta
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.invariant} at {self.at.total_seconds():.1f} s: {self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What is to be said of one run."""
+
+    violations: tuple[Violation, ...]
+    undetermined: tuple[str, ...] = ()
+    """Why something that should have been judged could not be."""
+    unpromised: tuple[Violation, ...] = ()
+    """What would break SI-17, which is not promised yet: deletes of a process that had died."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Tell whether nothing is wrong, and nothing was left open."""
+        return not self.violations and not self.undetermined

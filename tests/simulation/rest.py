@@ -1,0 +1,199 @@
+"""Whether a world has come to rest, since when, and what it still lacks: facts for `liveness`.
+
+At rest: each wanted pod of each group is ready at the update revision, which is the current one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final
+
+from tests.simulation.state import World
+from tests.simulation.views import Book, Write
+from tests.world.history import Json, Pod, Set
+
+# Pods that start at once still need somebody to look.
+LEAST_POD_TIME: Final = timedelta(seconds=2)
+
+
+@dataclass(slots=True)
+class Rest:
+    """The end of a history."""
+
+    world: World
+    reached_at: timedelta | None = None
+    """Since when nothing of groups has changed and nothing is missing; None where it is."""
+    missing: list[str] = field(default_factory=list)
+    blocked: list[str] = field(default_factory=list)
+    """What people have to mend before a group can come to rest."""
+    has_broken_outdated: bool = False
+    """Whether a pod that waits to be replaced is not ready."""
+    last_change: timedelta = timedelta(0)
+    """When people last changed what is wanted."""
+    pod_time: timedelta = LEAST_POD_TIME
+    """The longest that any pod took to go, and to be ready."""
+    stays_since: dict[str, timedelta] = field(default_factory=dict)
+    """Of the pods that exist and stay, by UID: since when their sets have wanted them."""
+
+
+def read_rest(book: Book) -> Rest:
+    """Return where a history has ended."""
+    world = World()
+    rest = Rest(world)
+    times = _Times()
+    last = timedelta(0)
+    for write in book.writes:
+        world.take(write)
+        times.take(write)
+        if _is_decisive(write):
+            last = write.at
+        if isinstance(write.before or write.now, Set) and _changes_wish(write):
+            rest.last_change = write.at
+    rest.pod_time = max(times.longest, LEAST_POD_TIME)
+    for group in sorted({one.group for one in world.sets.values() if one.group is not None}):
+        _read_group(book, rest, group)
+    rest.stays_since = dict(_list_staying(world))
+    rest.reached_at = None if rest.missing else last
+    return rest
+
+
+def count_batches(book: Book, at: timedelta) -> int:
+    """Return how many times a zone still had to wait for pods at a time."""
+    world = World()
+    for write in book.writes:
+        if write.at > at:
+            break
+        world.take(write)
+    count = 0
+    for zone in world.sets.values():
+        if zone.group is None:
+            continue
+        pods = [world.pods.get(name) for name in zone.pod_names]
+        is_behind = zone.observed < zone.generation
+        left = sum(
+            is_behind or pod is None or pod.revision != zone.update_revision or not pod.is_ready
+            for pod in pods
+        )
+        count += -(-left // max(zone.limit, 1))
+    return count
+
+
+def _read_group(book: Book, rest: Rest, group: str) -> None:
+    zones = [one for one in rest.world.sets.values() if one.group == group]
+    if any(zone.strategy != "OnDelete" for zone in zones):
+        return
+    blocked = [text for zone in zones for text in _find_blocked(book, rest, zone)]
+    rest.blocked += blocked
+    if blocked:
+        return
+    for zone in zones:
+        lacks = list(_find_missing(book, rest, zone))
+        rest.missing += [f"{zone.name}: {text}" for text in lacks]
+
+
+def _find_blocked(book: Book, rest: Rest, zone: Set) -> Iterator[str]:
+    """Yield what holds a group until people mend it."""
+    for name in zone.pod_names:
+        pod = rest.world.pods.get(name)
+        if pod is None or pod.is_ready or pod.is_terminating:
+            continue
+        since = rest.world.short_since.get(name, book.ended_at)
+        is_lasting = book.ended_at - since > 3 * rest.pod_time
+        is_new = pod.revision == zone.update_revision and pod.uid not in rest.world.were_ready
+        if is_lasting and is_new:
+            yield f"{name} never became ready at the update revision: people have to mend it"
+        elif is_lasting and zone.is_paused:
+            yield f"{name} is not ready, and {zone.name} is paused: people have to mend it"
+
+
+def _find_missing(book: Book, rest: Rest, zone: Set) -> Iterator[str]:
+    world = rest.world
+    if zone.observed < zone.generation:
+        yield "its status lags"
+    short = [name for name in zone.pod_names if not world.is_available(name)]
+    pods = [pod for name in zone.pod_names if (pod := world.pods.get(name)) is not None]
+    if short:
+        yield f"not ready: {', '.join(short)}"
+    if zone.is_paused or not zone.pod_names:
+        return
+    outdated = [pod.name for pod in pods if pod.revision != zone.update_revision]
+    rest.has_broken_outdated |= any(name in short for name in outdated)
+    if outdated:
+        yield f"outdated: {', '.join(outdated)}"
+    current = _current_revision(book, zone)
+    if current != zone.update_revision:
+        yield f"current revision {current}, update revision {zone.update_revision}"
+
+
+def _current_revision(book: Book, zone: Set) -> str:
+    for write in reversed(book.writes):
+        if isinstance(write.now, Set) and write.now.uid == zone.uid:
+            return str(_status(write.commit.after).get("currentRevision", ""))
+    return ""
+
+
+def _status(found: Json | None) -> Json:
+    return (found or {}).get("status") or {}
+
+
+def _is_decisive(write: Write) -> bool:
+    """Tell whether a write changed what rest looks at."""
+    before, now = write.before, write.now
+    if before != now:
+        return True
+    if not isinstance(now, Set):
+        return False
+    old, new = _status(write.commit.before), _status(write.commit.after)
+    return old.get("currentRevision") != new.get("currentRevision")
+
+
+def _changes_wish(write: Write) -> bool:
+    before = write.before if isinstance(write.before, Set) else None
+    now = write.now if isinstance(write.now, Set) else None
+    return _wish(before) != _wish(now)
+
+
+def _wish(zone: Set | None) -> Set | None:
+    """Return what people say of a set, without what controllers do."""
+    if zone is None:
+        return None
+    return replace(zone, observed=0, update_revision="", ready_replicas=0)
+
+
+def _list_staying(world: World) -> Iterator[tuple[str, timedelta]]:
+    for pod in world.pods.values():
+        past = world.past.get(pod.owner)
+        if past is None or pod.owner not in world.sets or pod.is_terminating:
+            continue
+        since = None
+        for begun, state in zip(reversed(past.begins), reversed(past.states), strict=True):
+            if pod.name not in state.pod_names:
+                break
+            since = begun
+        if since is not None:
+            yield pod.uid, since
+
+
+@dataclass(slots=True)
+class _Times:
+    """How long pods took."""
+
+    created: dict[str, timedelta] = field(default_factory=dict)
+    ending: dict[str, timedelta] = field(default_factory=dict)
+    to_ready: timedelta = timedelta(0)
+    to_end: timedelta = timedelta(0)
+
+    @property
+    def longest(self) -> timedelta:
+        return self.to_ready + self.to_end
+
+    def take(self, write: Write) -> None:
+        match write.before, write.now:
+            case None, Pod(uid=uid):
+                self.created[uid] = write.at
+            case Pod(uid=uid), None if uid in self.ending:
+                self.to_end = max(self.to_end, write.at - self.ending[uid])
+            case Pod(), Pod(uid=uid, is_terminating=True):
+                self.ending.setdefault(uid, write.at)
+            case Pod(), Pod(uid=uid, is_ready=True) if uid in self.created:
+                self.to_ready = max(self.to_ready, write.at - self.created.pop(uid))

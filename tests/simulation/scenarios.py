@@ -1,0 +1,154 @@
+"""What a scenario is: zones at the start, what people do, how pods behave, what rest looks like.
+
+The rollouts are in `scenarios_rollouts`, downscales in `scenarios_downscales`, random walks in
+`scenarios_walk`; `scenarios_book` knows all by name. Nothing here knows of faults.
+"""
+
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, cast
+
+from rollout_operator.app_sandbox import Sandbox
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.model.names import REVISION_LABEL
+from rollout_operator.sandbox.behaviour import Behaviour, Choose, Kind, Response, image_of
+from rollout_operator.sandbox.zones import Zone
+from tests.simulation.scenarios_people import People
+
+Script = Callable[[People], Coroutine[Any, Any, None]]
+Missing = str
+"""What rest still lacks, in words; empty where the world is at rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large the world of a scenario is."""
+
+    zones: int
+    pods: int
+
+    @property
+    def text(self) -> str:
+        """Return it as commands take it."""
+        return f"{self.zones}x{self.pods}"
+
+
+FULL = Size(3, 3)
+SMALL = Size(2, 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One story, without the faults that will befall it."""
+
+    name: str
+    size: Size
+    zones: Sequence[Zone]
+    script: Script
+    """Returns when people are content, or have given up."""
+    find_missing: Callable[[Sandbox], Missing]
+    """Asked only after the script has ended and all faults are over."""
+    make_choice: Callable[[random.Random], Choose] = field(default=lambda chance: usual(chance))
+    """How the pods behave, by a chance of their own."""
+    has_webhooks: bool = False
+    args: Sequence[str] = ()
+    """Flags of the operator, beside those that every sandbox gives."""
+
+
+def usual(chance: random.Random) -> Choose:
+    """Return pods as they mostly are: some start fast, some take half a minute."""
+
+    def choose(pod: JsonObject) -> Behaviour:
+        answer = Response(after=timedelta(seconds=chance.choice((0.005, 0.05, 0.7, 1.5))))
+        return Behaviour(
+            starts_after=timedelta(seconds=chance.uniform(0.05, 1.5)),
+            ready_after=timedelta(seconds=chance.choice((0.2, 1, 3, 8, 20, 30))),
+            terminates_after=timedelta(seconds=chance.choice((0.05, 0.5, 2, 10, 25))),
+            prepare=answer,
+            cancel=answer,
+        )
+
+    return choose
+
+
+def crashing_at(bad: str) -> Callable[[random.Random], Choose]:
+    """Return a choice where pods of one image crash as soon as they run."""
+
+    def make(chance: random.Random) -> Choose:
+        choose = usual(chance)
+        crashing = Behaviour(kind=Kind.CRASH_LOOP)
+        return lambda pod: crashing if image_of(pod) == bad else choose(pod)
+
+    return make
+
+
+def find_unrolled(sandbox: Sandbox) -> Missing:
+    """Return what any set lacks to be whole, at its update revision, and seen to be so."""
+    for found in sandbox.api.list(STATEFULSETS, sandbox.namespace):
+        text = _find_unready(sandbox, found) or _find_outdated(sandbox, found)
+        if text:
+            return f"{_name(found)}: {text}"
+    return ""
+
+
+def find_unready(sandbox: Sandbox) -> Missing:
+    """Return what any set lacks to be whole, whatever revision its pods have."""
+    for found in sandbox.api.list(STATEFULSETS, sandbox.namespace):
+        if text := _find_unready(sandbox, found):
+            return f"{_name(found)}: {text}"
+    return ""
+
+
+def list_pods(sandbox: Sandbox, found: JsonObject) -> list[JsonObject]:
+    """Return the pods that a set owns, by name."""
+    uid = _at(found, "metadata", "uid")
+    return [
+        pod
+        for pod in sandbox.api.list(PODS, sandbox.namespace)
+        if any(
+            owner.get("uid") == uid
+            for owner in cast(list[JsonObject], _at(pod, "metadata", "ownerReferences") or [])
+        )
+    ]
+
+
+def _find_unready(sandbox: Sandbox, found: JsonObject) -> Missing:
+    wanted = _at(found, "spec", "replicas")
+    if _at(found, "metadata", "deletionTimestamp"):
+        return "is going"
+    if _at(found, "status", "observedGeneration") != _at(found, "metadata", "generation"):
+        return "its status is behind"
+    there = _at(found, "status", "replicas") or 0
+    able = _at(found, "status", "availableReplicas") or 0
+    if (there, able) != (wanted, wanted) or len(list_pods(sandbox, found)) != wanted:
+        return f"{there} pods, {able} available, wants {wanted}"
+    return ""
+
+
+def _find_outdated(sandbox: Sandbox, found: JsonObject) -> Missing:
+    update = _at(found, "status", "updateRevision")
+    if not list_pods(sandbox, found):
+        # Nothing runs, nothing is rolled: the controller moves the revision with the next pod.
+        return ""
+    old = [
+        _name(pod)
+        for pod in list_pods(sandbox, found)
+        if _at(pod, "metadata", "labels", REVISION_LABEL) != update
+    ]
+    if old:
+        return f"outdated: {', '.join(old)}"
+    current = _at(found, "status", "currentRevision")
+    return "" if current == update else f"current revision {current}, update revision {update}"
+
+
+def _name(found: JsonObject) -> str:
+    return str(_at(found, "metadata", "name"))
+
+
+def _at(found: object, *path: str) -> object:
+    """Return what stands at a path, None where a step of it is missing."""
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found

@@ -1,0 +1,31 @@
+"""All scenarios by name, in the sizes that the schedules use, and by any size that shrinks them."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tests.simulation.scenarios import FULL, SMALL, Scenario, Size
+from tests.simulation.scenarios_downscales import downscaled
+from tests.simulation.scenarios_rollouts import budgeted, crashing, plain, recreated, rolled_back
+from tests.simulation.scenarios_walk import walked
+
+Maker = Callable[[Size], Scenario]
+
+MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
+    "s1": (plain, FULL),
+    "s2": (rolled_back, FULL),
+    "s3": (budgeted, Size(3, 5)),
+    "s4": (crashing, FULL),
+    "s7": (downscaled, FULL),
+    "s10": (recreated, FULL),
+    "walk": (walked, FULL),
+    "s1-small": (plain, SMALL),
+    "s2-small": (rolled_back, SMALL),
+    "s7-small": (downscaled, SMALL),
+}
+NAMES: Final = tuple(MAKERS)
+
+
+def find_scenario(name: str, size: Size | None = None) -> Scenario:
+    """Return a scenario, in its own size unless another is asked for. Raises KeyError."""
+    make, usual = MAKERS[name]
+    return make(size or usual)

@@ -1,0 +1,115 @@
+"""S7: two zones are scaled down at once, by clients that try again; a third may not be at all.
+
+Both webhooks are registered as shipped. The pods are asked first; the zones wait for one another.
+"""
+
+import asyncio
+import random
+from dataclasses import replace
+from functools import partial
+from http import HTTPStatus
+from typing import Final
+
+from rollout_operator.sandbox.request import Refusal
+from rollout_operator.sandbox.zones import Zone
+from tests.simulation.scenarios import Scenario, Size, find_unready
+from tests.simulation.scenarios_people import LIVELY_ROUTES, People, Route
+from tests.simulation.scenarios_rollouts import list_zones
+
+NO_DOWNSCALE: Final = "grafana.com/no-downscale"
+PREPARE: Final = "grafana.com/prepare-downscale"
+MIN_TIME: Final = "grafana.com/min-time-between-zones-downscale"
+PATH: Final = "ingester/prepare-shutdown"
+WAIT: Final = "1m"
+# Shares of the clients.
+GIVES_UP: Final = 1 / 3
+WAVERS: Final = 1 / 5
+
+
+def downscaled(size: Size) -> Scenario:
+    """S7: the first two zones lose a pod each; every further one is never to lose any.
+
+    Those who want it do not stop before it is granted, but for one in three: whoever gives up once
+    the pods are prepared leaves pods that must be told that they stay.
+    """
+    first, second, *kept = list_zones(size)
+    zones = [
+        *(_prepared(zone) for zone in (first, second)),
+        *(replace(zone, labels={NO_DOWNSCALE: "true"}) for zone in kept),
+    ]
+    wanted = {zone.name: size.pods - 1 for zone in (first, second)}
+
+    async def script(people: People) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for name, replicas in wanted.items():
+                client = replace(people, name=f"client-{name[-1]}", chance=_split(people.chance))
+                tasks.create_task(_scale_down(client, name, replicas))
+            tries = replace(people, name="bob", chance=_split(people.chance))
+            tasks.create_task(_rehearse(tries, list(wanted)))
+            for zone in kept:
+                tasks.create_task(_try_in_vain(tries, zone.name, size.pods - 1))
+
+    return Scenario(
+        name="s7",
+        size=size,
+        zones=zones,
+        script=script,
+        find_missing=find_unready,
+        has_webhooks=True,
+    )
+
+
+def _prepared(zone: Zone) -> Zone:
+    return replace(
+        zone,
+        labels={PREPARE: "true", MIN_TIME: WAIT},
+        annotations={f"{PREPARE}-http-path": PATH, f"{PREPARE}-http-port": "8080"},
+    )
+
+
+async def _scale_down(people: People, name: str, replicas: int) -> None:
+    """Ask by any route until it is granted; some change their mind once, some give up at once."""
+    await people.wait(0, 20)
+    mood = people.chance.random()
+    if mood < GIVES_UP:
+        await people.insist(partial(_lose_the_race, people, name, replicas))
+        return
+    if mood < GIVES_UP + WAVERS:
+        # 3 -> 2 -> 3 -> 2, as an autoscaler that cannot decide.
+        await people.attempt(partial(_scale_anyhow, people, name, replicas))
+        await people.wait(0, 10)
+        await people.insist(partial(_scale_anyhow, people, name, replicas + 1))
+    await people.insist(partial(_scale_anyhow, people, name, replicas))
+
+
+async def _lose_the_race(people: People, name: str, replicas: int) -> None:
+    """Write a stale version: once the pods are prepared it is a conflict, and one gives up."""
+    try:
+        await people.scale(name, replicas, Route.PUT_STALE)
+    except Refusal as refusal:
+        if refusal.status != HTTPStatus.CONFLICT:
+            raise
+
+
+async def _scale_anyhow(people: People, name: str, replicas: int) -> None:
+    await people.scale(name, replicas, people.chance.choice(LIVELY_ROUTES))
+
+
+async def _rehearse(people: People, names: list[str]) -> None:
+    for _ in range(4):
+        await people.wait(0, 60)
+        name = people.chance.choice(names)
+        route = people.chance.choice(LIVELY_ROUTES)
+        await people.attempt(partial(people.scale, name, 1, route, is_dry_run=True))
+
+
+async def _try_in_vain(people: People, name: str, replicas: int) -> None:
+    for _ in range(3):
+        await people.wait(0, 60)
+        route = people.chance.choice(LIVELY_ROUTES)
+        await people.attempt(partial(people.scale, name, replicas, route))
+
+
+def _split(chance: random.Random) -> random.Random:
+    """Return a chance of its own, so that what one client draws changes nothing for another."""
+    return random.Random(chance.getrandbits(64))

@@ -1,0 +1,218 @@
+"""What people and their scripts do to a simulated world, and what they do when it says no.
+
+Each change is one request as kubectl or an autoscaler would send it, told in the history. What is
+refused is tried again by `insist`, as people do; nothing here looks at the operator.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, assert_never, cast
+
+from rollout_operator.app_sandbox import Sandbox
+from rollout_operator.kube.api import (
+    MUTATING_WEBHOOKS,
+    STATEFULSETS,
+    VALIDATING_WEBHOOKS,
+    JsonObject,
+)
+from rollout_operator.sandbox.registrations import no_downscale, prepare_downscale
+from rollout_operator.sandbox.request import (
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    Refusal,
+    Request,
+)
+from rollout_operator.sandbox.zones import Zone, statefulset
+
+# As a person tries again.
+TRY_AGAIN: Final = 20.0  # seconds
+DRY_RUN: Final[Mapping[str, str]] = {"dryRun": "All"}
+
+
+class Route(StrEnum):
+    """How a replica count is changed."""
+
+    MERGE = "merge patch"
+    STRATEGIC = "strategic patch"
+    JSON = "json patch"
+    PUT = "put without version"
+    PUT_FRESH = "put with version"
+    PUT_STALE = "put with a stale version"
+    """Which the API server refuses after all webhooks were asked."""
+    SCALE_MERGE = "scale merge patch"
+    SCALE_PUT = "scale put without version"
+    SCALE_PUT_FRESH = "scale put with version"
+
+
+LIVELY_ROUTES: Final = tuple(route for route in Route if route is not Route.PUT_STALE)
+"""Routes that lead to the count that is asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class People:
+    """Everybody outside of the operator who writes, with the chance that they own."""
+
+    sandbox: Sandbox
+    chance: random.Random
+    name: str = "alice"
+    tries: list[str] = field(default_factory=list)
+    """What was refused, for those who read a failure."""
+
+    async def wait(self, least: float, most: float) -> None:
+        """Let some time pass, in seconds."""
+        await asyncio.sleep(self.chance.uniform(least, most))
+
+    async def create(self, zone: Zone) -> None:
+        """Create the StatefulSet of a zone. Raises Refusal."""
+        self._say(f"creates {zone.name}")
+        body = statefulset(zone, self.sandbox.namespace)
+        await self._send(Request(verb="create", resource=STATEFULSETS, body=body))
+
+    async def register_webhooks(self) -> None:
+        """Register what the operator serves, as its manifests do. Raises Refusal."""
+        for make, resource in (
+            (no_downscale, VALIDATING_WEBHOOKS),
+            (prepare_downscale, MUTATING_WEBHOOKS),
+        ):
+            body = make(self.sandbox.namespace)
+            await self.sandbox.call(
+                Request(verb="create", resource=resource, body=body, user=self.name)
+            )
+
+    async def delete(self, name: str) -> None:
+        """Delete a set with all its pods. Raises Refusal."""
+        self._say(f"deletes {name}")
+        options: JsonObject = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "propagationPolicy": "Background",
+        }
+        await self._send(Request(verb="delete", resource=STATEFULSETS, name=name, body=options))
+
+    async def set_image(self, name: str, image: str) -> None:
+        """Change the template, which makes a new revision. Raises Refusal."""
+        containers: list[JsonObject] = [{"name": "app", "image": image}]
+        body: JsonObject = {"spec": {"template": {"spec": {"containers": containers}}}}
+        self._say(f"sets the image of {name} to {image}")
+        await self._patch(name, body, STRATEGIC_PATCH)
+
+    async def annotate(self, name: str, key: str, value: str | None) -> None:
+        """Set an annotation, or remove it with None. Raises Refusal."""
+        self._say(f"annotates {name} with {key}={value}")
+        await self._patch(name, {"metadata": {"annotations": {key: value}}})
+
+    async def label(self, name: str, key: str, value: str | None) -> None:
+        """Set a label, or remove it with None. Raises Refusal."""
+        self._say(f"labels {name} with {key}={value}")
+        await self._patch(name, {"metadata": {"labels": {key: value}}})
+
+    async def change_spec(self, name: str, spec: JsonObject) -> None:
+        """Merge some fields into the spec. Raises Refusal."""
+        self._say(f"changes the spec of {name}: {spec}")
+        await self._patch(name, {"spec": spec})
+
+    async def scale(
+        self, name: str, replicas: int, route: Route, *, is_dry_run: bool = False
+    ) -> None:
+        """Ask once for so many replicas. Raises Refusal."""
+        dry = " in a dry run" if is_dry_run else ""
+        self._say(f"scales {name} to {replicas} by {route}{dry}")
+        await self._send(await self._scale_request(name, replicas, route), is_dry_run=is_dry_run)
+
+    async def insist(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Try until it is accepted."""
+        while not await self.attempt(act):  # noqa: ASYNC110 (an answer, no event)
+            await asyncio.sleep(self.chance.uniform(0.5, 1.5) * TRY_AGAIN)
+
+    async def attempt(self, act: Callable[[], Awaitable[None]]) -> bool:
+        """Try once; tell whether it was accepted."""
+        try:
+            await act()
+        except Refusal as refusal:
+            self.tries.append(f"{refusal}")
+            return False
+        return True
+
+    def find(self, name: str) -> JsonObject | None:
+        """Return a StatefulSet as it is stored."""
+        return self.sandbox.api.get(STATEFULSETS, self.sandbox.namespace, name)
+
+    async def _scale_request(self, name: str, replicas: int, route: Route) -> Request:
+        spec: JsonObject = {"spec": {"replicas": replicas}}
+        step: JsonObject = {"op": "replace", "path": "/spec/replicas", "value": replicas}
+        match route:
+            case Route.MERGE:
+                return _patch_of(name, spec, MERGE_PATCH)
+            case Route.STRATEGIC:
+                return _patch_of(name, spec, STRATEGIC_PATCH)
+            case Route.JSON:
+                return Request(
+                    verb="patch",
+                    resource=STATEFULSETS,
+                    name=name,
+                    body=[step],
+                    content_type=JSON_PATCH,
+                )
+            case Route.SCALE_MERGE:
+                return _patch_of(name, spec, MERGE_PATCH, subresource="scale")
+            case (
+                Route.PUT
+                | Route.PUT_FRESH
+                | Route.PUT_STALE
+                | Route.SCALE_PUT
+                | Route.SCALE_PUT_FRESH
+            ):
+                return await self._put_request(name, replicas, route)
+            case _:
+                assert_never(route)
+
+    async def _put_request(self, name: str, replicas: int, route: Route) -> Request:
+        subresource = "scale" if route in (Route.SCALE_PUT, Route.SCALE_PUT_FRESH) else ""
+        found = await self._send(
+            Request(verb="get", resource=STATEFULSETS, name=name, subresource=subresource)
+        )
+        metadata = dict(cast(JsonObject, found["metadata"]))
+        if route in (Route.PUT, Route.SCALE_PUT):
+            metadata.pop("resourceVersion", None)
+        if route is Route.PUT_STALE:  # any write will do to make what was read old
+            await self.annotate(name, "example.com/touched", str(metadata["resourceVersion"]))
+        spec = {**cast(JsonObject, found["spec"]), "replicas": replicas}
+        body: JsonObject = {**found, "metadata": metadata, "spec": spec}
+        return Request(
+            verb="update", resource=STATEFULSETS, name=name, subresource=subresource, body=body
+        )
+
+    async def _patch(self, name: str, body: JsonObject, kind: str = MERGE_PATCH) -> None:
+        await self._send(_patch_of(name, body, kind))
+
+    async def _send(self, request: Request, *, is_dry_run: bool = False) -> JsonObject:
+        whole = Request(
+            verb=request.verb,
+            resource=request.resource,
+            namespace=self.sandbox.namespace,
+            name=request.name,
+            subresource=request.subresource,
+            query={**request.query, **(DRY_RUN if is_dry_run else {})},
+            body=request.body,
+            content_type=request.content_type,
+            user=self.name,
+        )
+        return (await self.sandbox.call(whole)).body
+
+    def _say(self, text: str) -> None:
+        self.sandbox.say(self.name, text)
+
+
+def _patch_of(name: str, body: JsonObject, kind: str, subresource: str = "") -> Request:
+    return Request(
+        verb="patch",
+        resource=STATEFULSETS,
+        name=name,
+        subresource=subresource,
+        body=body,
+        content_type=kind,
+    )

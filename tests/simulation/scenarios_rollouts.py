@@ -1,0 +1,115 @@
+"""Rollouts: plain, rolled back, with a budget, into a broken revision, with a set that goes."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from rollout_operator.sandbox.zones import Zone
+from tests.simulation.scenarios import (
+    Scenario,
+    Script,
+    Size,
+    crashing_at,
+    find_unrolled,
+)
+from tests.simulation.scenarios_people import People
+
+GROUP: Final = "ingester"
+BAD: Final = "bad"
+
+
+def plain(size: Size) -> Scenario:
+    """S1: one new template, and each pod is replaced once."""
+    return Scenario(
+        name="s1",
+        size=size,
+        zones=list_zones(size),
+        script=_rolling(size, "v2"),
+        find_missing=find_unrolled,
+    )
+
+
+def rolled_back(size: Size) -> Scenario:
+    """S2: the old template comes back in the middle."""
+
+    async def script(people: People) -> None:
+        await _rolling(size, "v2")(people)
+        await people.wait(2, 60)
+        await _rolling(size, "v1")(people)
+
+    return Scenario(
+        name="s2", size=size, zones=list_zones(size), script=script, find_missing=find_unrolled
+    )
+
+
+def budgeted(size: Size) -> Scenario:
+    """S3: two pods of a zone may be down at a time."""
+    zones = [replace(zone, max_unavailable=2) for zone in list_zones(size)]
+    return Scenario(
+        name="s3",
+        size=size,
+        zones=zones,
+        script=_rolling(size, "v2"),
+        find_missing=find_unrolled,
+    )
+
+
+def crashing(size: Size) -> Scenario:
+    """S4: a revision whose pods crash, and some minutes later its correction."""
+
+    async def script(people: People) -> None:
+        await _rolling(size, BAD)(people)
+        await people.wait(5, 180)
+        await _rolling(size, "v3")(people)
+
+    return Scenario(
+        name="s4",
+        size=size,
+        zones=list_zones(size),
+        script=script,
+        find_missing=find_unrolled,
+        make_choice=crashing_at(BAD),
+    )
+
+
+def recreated(size: Size) -> Scenario:
+    """S10: a set is deleted in mid-rollout, and one of the same name created soon after."""
+    zones = list_zones(size)
+
+    async def script(people: People) -> None:
+        await _rolling(size, "v2")(people)
+        await people.wait(0, 60)
+        lost = people.chance.choice(zones)
+        await people.delete(lost.name)
+        await people.wait(0, 40)
+        # Its old pods may still be there: the controller makes each new one once the old is gone.
+        image = people.chance.choice(("v1", "v2"))
+        await people.create(replace(lost, image=image))
+        await people.wait(0, 60)
+        await people.insist(lambda: people.set_image(lost.name, "v2"))
+
+    return Scenario(name="s10", size=size, zones=zones, script=script, find_missing=find_unrolled)
+
+
+def list_zones(size: Size, group: str = GROUP) -> list[Zone]:
+    """Return the zones a, b, ... of a group."""
+    return [
+        Zone(name=f"{group}-zone-{letter}", group=group, replicas=size.pods)
+        for letter in _letters(size.zones)
+    ]
+
+
+def _letters(count: int) -> Iterator[str]:
+    return (chr(ord("a") + number) for number in range(count))
+
+
+def _rolling(size: Size, image: str) -> Script:
+    """Return people that change the template of one set after the other, as kubectl does."""
+
+    async def script(people: People) -> None:
+        await people.wait(0, 10)
+        for zone in list_zones(size):
+            await people.set_image(zone.name, image)
+            await people.wait(0, 0.3)
+
+    return script

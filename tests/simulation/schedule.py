@@ -1,0 +1,96 @@
+"""Run one scenario under the faults that one seed draws.
+
+The same scenario, seed, dose and `only` give the same history to the last record. Half of the
+schedules and more heal at some instant: they must come to rest and stay there for an hour. The
+others end in the middle, and are judged for what must never happen.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.app_sandbox import Sandbox
+from rollout_operator.sandbox.history import Fault
+from rollout_operator.sandbox.random_faults import RandomFaults
+from tests.simulation.chaos import Chaos, draw_blows
+from tests.simulation.chaos_hooks import FaultyHooks, later_webhook
+from tests.simulation.doses import NORMAL, Dose
+from tests.simulation.keeper import Keeper
+from tests.simulation.scenarios import Scenario
+from tests.simulation.stage import Outcome, play
+from tests.simulation.virtual import split
+
+HEALING_SHARE: Final = 0.6
+# The part of a schedule in which things go wrong: a rollout of nine pods takes about three minutes.
+LEAST_ACTIVE: Final = timedelta(seconds=20)
+MOST_ACTIVE: Final = timedelta(minutes=8)
+
+
+def run(
+    scenario: Scenario,
+    seed: int,
+    *,
+    dose: Dose = NORMAL,
+    only: frozenset[int] | None = None,
+    listens: bool = False,
+) -> Outcome:
+    """Run a scenario under the faults of a seed; with `only`, just the faults of these numbers."""
+    return play(scenario, seed, RandomCourse(scenario, seed, dose, only), listens=listens)
+
+
+class RandomCourse:
+    """What one seed makes of a dose: a `Course`."""
+
+    def __init__(
+        self, scenario: Scenario, seed: int, dose: Dose, only: frozenset[int] | None
+    ) -> None:
+        chance = split(seed, "course")
+        self._scenario = scenario
+        self._seed = seed
+        self._dose = dose
+        self._only = only
+        self._hooks: FaultyHooks | None = None
+        self._active = LEAST_ACTIVE + (MOST_ACTIVE - LEAST_ACTIVE) * chance.random()
+        self._is_healing = chance.random() < HEALING_SHARE
+        drawn = draw_blows(dose.blows, chance, self._active)
+        self._blows = [blow for blow in drawn if self._may_strike(blow.number)]
+
+    def make_faults(self, note: Callable[[Fault], None]) -> RandomFaults:
+        self._faults = RandomFaults(
+            split(self._seed, "faults"), self._dose.calls, note, only=self._only
+        )
+        return self._faults
+
+    async def begin(self, sandbox: Sandbox) -> None:
+        """Stand between the API server and its webhooks, and add one of somebody else."""
+        if not self._scenario.has_webhooks:
+            return
+        assert sandbox.api.hooks is not None, "the sandbox calls no webhooks"
+        self._hooks = FaultyHooks(
+            sandbox.api.hooks,
+            sandbox.history,
+            self._dose.hooks,
+            split(self._seed, "hooks"),
+            self._may_strike,
+        )
+        sandbox.api.hooks = self._hooks
+        await sandbox.call(later_webhook(sandbox.namespace))
+
+    async def strike(self, sandbox: Sandbox, keeper: Keeper) -> bool:
+        """Strike for the active time, then heal everything if this is a schedule that heals."""
+        chaos = Chaos(sandbox, keeper, self._blows)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._active.total_seconds()):
+                await chaos.run()
+                await asyncio.Event().wait()
+        if self._is_healing:
+            self._faults.heal()
+            chaos.heal()
+            if self._hooks is not None:
+                self._hooks.heal()
+        return self._is_healing
+
+    def _may_strike(self, number: int) -> bool:
+        return self._only is None or number in self._only

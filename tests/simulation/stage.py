@@ -1,0 +1,210 @@
+"""One run of a scenario on a simulated world: build it, let things go wrong, heal, wait for rest.
+
+What goes wrong is a `Course`: by chance in `schedule`, by plan in `planned`. What is to be said of
+the history afterwards is the judge's part.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final, Protocol
+
+from rollout_operator.app_sandbox import Sandbox
+from rollout_operator.sandbox.faults import Faults
+from rollout_operator.sandbox.history import Fault, History
+from rollout_operator.sandbox.loop import VirtualTimeLoop
+from rollout_operator.sandbox.trace import trace_hash
+from tests.simulation.ears import Ears
+from tests.simulation.keeper import Keeper
+from tests.simulation.promises import QUIET, Promises, Verdict, Violation
+from tests.simulation.scenarios import Scenario, find_unready
+from tests.simulation.scenarios_people import People
+from tests.simulation.verdict import find_violations
+from tests.simulation.virtual import now, split
+
+# Of the longest waits of clients and of zones for one another: whoever is not at rest then, is not.
+REST_LIMIT: Final = timedelta(hours=2)
+# After rest is reached, the operator writes its last words about it.
+SETTLE: Final = timedelta(minutes=5)
+LOOK_EVERY: Final = timedelta(seconds=3)
+
+
+class Course(Protocol):
+    """What goes wrong in one run."""
+
+    def make_faults(self, note: Callable[[Fault], None]) -> Faults:
+        """Return what decides about calls and events; called once, before the world begins.
+
+        Each fault that strikes is to be noted.
+        """
+        ...
+
+    async def begin(self, sandbox: Sandbox) -> None:
+        """Add what the world needs for it; called once all pods are ready."""
+        ...
+
+    async def strike(self, sandbox: Sandbox, keeper: Keeper) -> bool:
+        """Let things go wrong, and return when that is over: whether all is healed then."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """How a run ended, for the judge."""
+
+    history: History
+    ended_at: timedelta
+    healed_at: timedelta | None = None
+    quiet: timedelta = QUIET
+    missing: str = ""
+    """What rest lacked when all patience was used up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one run."""
+
+    scenario: Scenario
+    seed: int
+    history: History
+    verdict: Verdict
+    trace_hash: str
+    faults: Counter[str]
+    """How often each kind struck."""
+    numbers: tuple[int, ...]
+    """Of the faults that struck, for `only`."""
+    span: timedelta
+    """Of virtual time."""
+    steps: int
+    is_healed: bool
+
+
+def play(
+    scenario: Scenario,
+    seed: int,
+    course: Course,
+    *,
+    quiet: timedelta = QUIET,
+    listens: bool = False,
+) -> Outcome:
+    """Run a scenario on a world of its own, from its first zone to its end, and judge it.
+
+    Where it `listens`, the history has the operator's log for readers, and hence another hash.
+    """
+    loops: list[VirtualTimeLoop] = []
+    ears = Ears(listens=listens)
+
+    def make_loop() -> VirtualTimeLoop:
+        loops.append(VirtualTimeLoop(split(seed, "loop")))
+        return loops[-1]
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        with ears.listening():
+            ends: list[End] = []
+            runner.run(_Stage(scenario, seed, course, ears).play(quiet, ends.append))
+        (end,) = ends
+        span, steps = timedelta(seconds=loops[0].time()), loops[0].steps
+    faults = end.history.list_all(Fault)
+    return Outcome(
+        scenario=scenario,
+        seed=seed,
+        history=end.history,
+        verdict=judge(end, ears.defects),
+        trace_hash=trace_hash(end.history),
+        faults=Counter(fault.kind for fault in faults),
+        numbers=tuple(sorted({fault.number for fault in faults})),
+        span=span,
+        steps=steps,
+        is_healed=end.healed_at is not None,
+    )
+
+
+def judge(end: End, defects: Sequence[Violation] = ()) -> Verdict:
+    """Return what all invariants say, and what the operator itself calls a bug.
+
+    A world that never came to rest is a violation of LI-01.
+    """
+    promises = Promises(healed_at=end.healed_at, ended_at=end.ended_at, quiet=end.quiet)
+    verdict = find_violations(end.history, promises)
+    late = []
+    if end.missing:
+        text = f"not at rest {REST_LIMIT} after all had healed: {end.missing}"
+        late.append(Violation(invariant="LI-01", at=end.ended_at, text=text))
+    return replace(verdict, violations=(*verdict.violations, *defects, *late))
+
+
+class _Stage:
+    def __init__(self, scenario: Scenario, seed: int, course: Course, ears: Ears) -> None:
+        self._scenario = scenario
+        self._seed = seed
+        self._course = course
+        self._ears = ears
+        self._worlds: list[Sandbox] = []
+
+    async def play(self, quiet: timedelta, tell: Callable[[End], None]) -> None:
+        # Told and not returned: the runner prints its task for nobody, with all of the history.
+        self._quiet = quiet
+        scenario, seed = self._scenario, self._seed
+        sandbox = Sandbox(
+            seed=seed,
+            choose=scenario.make_choice(split(seed, "pods")),
+            faults=self._course.make_faults(self._note),
+        )
+        self._worlds.append(sandbox)
+        self._ears.history = sandbox.history
+        people = People(sandbox=sandbox, chance=split(seed, "people"))
+        async with sandbox:
+            for zone in scenario.zones:
+                await people.create(zone)
+            await _wait_ready(sandbox)
+            if scenario.has_webhooks:
+                await people.register_webhooks()
+            await self._course.begin(sandbox)
+            keeper = Keeper(sandbox, scenario.args, has_webhooks=scenario.has_webhooks)
+            tell(await self._operate(people, keeper))
+
+    async def _operate(self, people: People, keeper: Keeper) -> End:
+        """Let the operator live, people act, and things go wrong and right again."""
+        sandbox, healed_at, missing = people.sandbox, None, ""
+        async with asyncio.TaskGroup() as tasks:
+            script = tasks.create_task(self._scenario.script(people), name="people")
+            keeping = tasks.create_task(keeper.run(), name="keeper")
+            if await self._course.strike(sandbox, keeper):
+                healed_at = now()
+                keeper.hurry()
+                missing = await self._wait_rest(sandbox, script)
+            ended_at = now()
+            script.cancel()
+            keeping.cancel()
+        return End(
+            history=sandbox.history,
+            ended_at=ended_at,
+            healed_at=healed_at,
+            quiet=self._quiet,
+            missing=missing,
+        )
+
+    def _note(self, fault: Fault) -> None:
+        self._worlds[0].history.add(fault)
+
+    async def _wait_rest(self, sandbox: Sandbox, script: "asyncio.Task[None]") -> str:
+        """Wait for rest and for the quiet after it; return what is missing where it never comes."""
+        find_missing = self._scenario.find_missing
+        try:
+            async with asyncio.timeout(REST_LIMIT.total_seconds()):
+                await asyncio.wait([script])
+                while find_missing(sandbox):  # noqa: ASYNC110 (a state, no event)
+                    await asyncio.sleep(LOOK_EVERY.total_seconds())
+        except TimeoutError:
+            return find_missing(sandbox) or "people are not content yet"
+        await asyncio.sleep((SETTLE + self._quiet).total_seconds())
+        return ""
+
+
+async def _wait_ready(sandbox: Sandbox) -> None:
+    """Wait until all pods of the beginning are ready: before that, nothing goes wrong."""
+    async with asyncio.timeout(REST_LIMIT.total_seconds()):
+        while find_unready(sandbox):  # noqa: ASYNC110 (a state, no event)
+            await asyncio.sleep(1)

@@ -1,0 +1,145 @@
+"""The state that a history has led to: sets, pods, who is missing since when, who is on the way.
+
+Moves on by one write at a time; what it means is judged elsewhere.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from tests.simulation.views import Write
+from tests.world.history import Pod, Set
+
+
+@dataclass(slots=True, kw_only=True)
+class Disruption:
+    """From the commit of a delete until a new pod of that name is ready, or it is not wanted."""
+
+    pod: Pod
+    owner: str
+    """UID of its set."""
+    begun: timedelta
+    was_available: bool
+    is_ghost: bool
+    """Whether the process that asked for it was dead when it happened."""
+
+
+@dataclass(slots=True)
+class Past:
+    """Each state of one set, and when it began."""
+
+    begins: list[timedelta] = field(default_factory=list)
+    states: list[Set] = field(default_factory=list)
+
+    def window(self, since: timedelta) -> list[Set]:
+        """Return the states from `since` on, the one that was current then included."""
+        return self.states[max(bisect_right(self.begins, since) - 1, 0) :]
+
+
+@dataclass(slots=True)
+class World:
+    """Where the history has come to."""
+
+    sets: dict[str, Set] = field(default_factory=dict)
+    """By UID."""
+    past: dict[str, Past] = field(default_factory=dict)
+    """By UID, of sets that are gone as well."""
+    gone_at: dict[str, timedelta] = field(default_factory=dict)
+    """By UID: when a set went away."""
+    pods: dict[str, Pod] = field(default_factory=dict)
+    """By name."""
+    wanted: set[str] = field(default_factory=set)
+    """Names of the pods that the sets want."""
+    short_since: dict[str, timedelta] = field(default_factory=dict)
+    """By pod name: since when a wanted ordinal has been unavailable without a break."""
+    were_ready: set[str] = field(default_factory=set)
+    """UIDs of pods that have been ready."""
+    open: list[Disruption] = field(default_factory=list)
+
+    def take(self, write: Write) -> None:
+        """Move on by one write."""
+        at = write.at
+        match write.now or write.before:
+            case Set(uid=uid):
+                self._take_set(uid, write)
+            case Pod(name=name):
+                if isinstance(write.now, Pod):
+                    self.pods[name] = write.now
+                    if write.now.is_ready:
+                        self.were_ready.add(write.now.uid)
+                else:
+                    self.pods.pop(name, None)
+                self._note(name, at)
+        if self.open:
+            self.open = [each for each in self.open if self._lasts(each)]
+
+    def is_available(self, name: str) -> bool:
+        """Tell whether a ready pod of that name exists and stays."""
+        pod = self.pods.get(name)
+        return pod is not None and pod.is_ready and not pod.is_terminating
+
+    def members(self, group: str, since: timedelta) -> list[Set]:
+        """Return the sets that are in a group, and have been since then."""
+        return [
+            one
+            for one in self.sets.values()
+            if one.group == group and self.past[one.uid].begins[0] <= since
+            if all(state.group == group for state in self.past[one.uid].window(since))
+        ]
+
+    def window(self, uid: str, since: timedelta) -> list[Set]:
+        """Return the states that a set was in from `since` on, the one then current included."""
+        past = self.past.get(uid)
+        return [] if past is None else past.window(since)
+
+    def find_owner(self, uid: str, since: timedelta) -> Set | None:
+        """Return a set, or what it was last if it has gone away since then."""
+        if uid in self.gone_at and self.gone_at[uid] >= since:
+            return self.past[uid].states[-1] if uid in self.past else None
+        return self.sets.get(uid)
+
+    def list_short(self, zone: Set, before: timedelta) -> list[str]:
+        """Return the wanted pods of a zone that have been unavailable since then or longer."""
+        return [
+            name
+            for name, since in self.short_since.items()
+            if since <= before and name.startswith(zone.name) and name in zone.pod_names
+        ]
+
+    def _take_set(self, uid: str, write: Write) -> None:
+        self.sets.pop(uid, None)
+        if isinstance(write.now, Set):
+            self.sets[uid] = write.now
+            past = self.past.setdefault(uid, Past())
+            past.begins.append(write.at)
+            past.states.append(write.now)
+        else:
+            self.gone_at[uid] = write.at
+        before = write.before if isinstance(write.before, Set) else None
+        now = write.now if isinstance(write.now, Set) else None
+        if _seats(before) == _seats(now):
+            return
+        old = before.pod_names if before else ()
+        new = now.pod_names if now else ()
+        self.wanted.difference_update(old)
+        self.wanted.update(new)
+        for name in (*old, *new):
+            self._note(name, write.at)
+
+    def _note(self, name: str, at: timedelta) -> None:
+        if name not in self.wanted or self.is_available(name):
+            self.short_since.pop(name, None)
+        else:
+            self.short_since.setdefault(name, at)
+
+    def _lasts(self, disruption: Disruption) -> bool:
+        zone = self.sets.get(disruption.owner)
+        name = disruption.pod.name
+        if zone is None or name not in zone.pod_names:
+            return False
+        pod = self.pods.get(name)
+        return pod is None or pod.uid == disruption.pod.uid or not self.is_available(name)
+
+
+def _seats(zone: Set | None) -> tuple[int, int] | None:
+    return None if zone is None else (zone.first_ordinal, zone.replicas)

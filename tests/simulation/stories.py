@@ -1,0 +1,242 @@
+"""What a story is, and how it is told: a few zones, what people do, one thing that goes wrong.
+
+Nothing is drawn by chance: all ways take as long, pods start as their ordinal says, and whoever is
+ready first runs first. So a story changes only where what it tells of changes. The stories stand in
+`stories_rollouts`, `stories_faults` and `stories_downscales`; `test_golden` compares them.
+"""
+
+import asyncio
+import random
+import textwrap
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.app_process import SimulatedProcess
+from rollout_operator.app_sandbox import Sandbox
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.model.units import format_duration
+from rollout_operator.planning.wording import count
+from rollout_operator.sandbox.behaviour import Behaviour, Kind, Response, image_of
+from rollout_operator.sandbox.faults import FATE, Ask, Fate, NoFaults
+from rollout_operator.sandbox.fields import name_of
+from rollout_operator.sandbox.history import Called, Fault, History
+from rollout_operator.sandbox.loop import VirtualTimeLoop
+from rollout_operator.sandbox.pace import Pace
+from rollout_operator.sandbox.trace import WIDTH, render_story
+from rollout_operator.sandbox.zones import Zone
+from tests.simulation.promises import Verdict
+from tests.simulation.scenarios import find_unready, find_unrolled
+from tests.simulation.scenarios_people import People
+from tests.simulation.stage import End, judge
+from tests.simulation.virtual import now
+
+BAD: Final = "bad"
+OPERATOR: Final = "operator-1"
+# By then the pods of the beginning are ready; a round number to read the times from.
+CURTAIN: Final = timedelta(seconds=10)
+# No story takes longer: pods need some seconds each.
+PATIENCE: Final = timedelta(minutes=30)
+# After rest, to show that nothing follows.
+QUIET: Final = timedelta(minutes=10)
+LOOK_EVERY: Final = 0.1  # seconds
+SPAN: Final = timedelta(milliseconds=20)
+PACE: Final = Pace(
+    controller=(SPAN, SPAN),
+    status=(SPAN, SPAN),
+    scheduler=(SPAN, SPAN),
+    kubelet=(SPAN, SPAN),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mishap:
+    """One call of the operator that goes wrong, once: the first of this verb for this pod."""
+
+    verb: str
+    pod: str
+    fate: Fate
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """One story, and what its reader is to know before."""
+
+    name: str
+    title: str
+    about: str
+    zones: Sequence[Zone]
+    play: "Callable[[Teller], Awaitable[None]]"
+    mishap: Mishap | None = None
+    has_webhooks: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A story that has been played to its end."""
+
+    text: str
+    verdict: Verdict
+    history: History
+
+
+@dataclass(slots=True, kw_only=True)
+class Teller:
+    """What a story is written with: people, the operator, and what can be waited for."""
+
+    sandbox: Sandbox
+    people: People
+    process: SimulatedProcess
+
+    def start(self) -> None:
+        """Begin a life of the operator."""
+        self.process.start()
+        self.process.link.chance = _Even(0)
+
+    async def roll(self, image: str) -> None:
+        """Change the templates of all zones, as one apply of a person does."""
+        for zone in self.sandbox.api.list(STATEFULSETS, self.sandbox.namespace):
+            await self.people.set_image(name_of(zone), image)
+
+    async def until_image(self, pod: str, image: str) -> None:
+        """Wait until a pod of this image exists."""
+        await self._until(lambda: self._image(pod) == image, f"{pod} at {image}")
+
+    async def until_rolled(self) -> None:
+        """Wait until every zone is whole and at its update revision."""
+        await self._until(lambda: not find_unrolled(self.sandbox), "all zones rolled out")
+
+    async def until_whole(self) -> None:
+        """Wait until every zone has as many pods available as it wants."""
+        await self._until(lambda: not find_unready(self.sandbox), "all zones whole")
+
+    async def until_dead(self) -> None:
+        """Wait until the operator has crashed."""
+        await self._until(lambda: not self.process.is_running, "the crash of the operator")
+
+    def fail(self, pod: str) -> None:
+        """Let a pod die and stay down."""
+        self.sandbox.say("node", f"{pod} dies")
+        self.sandbox.cluster.fail_pod(pod)
+
+    def mend(self, pod: str) -> None:
+        """Let a pod that has died come back."""
+        self.sandbox.say("node", f"{pod} can run again")
+        self.sandbox.cluster.mend_pod(pod)
+
+    def _image(self, pod: str) -> str:
+        found = self.sandbox.api.get(PODS, self.sandbox.namespace, pod)
+        return "" if found is None else image_of(found)
+
+    async def _until(self, holds: Callable[[], bool], what: str) -> None:
+        limit = now() + PATIENCE
+        while not holds():
+            assert now() < limit, f"waited in vain for {what}"
+            await asyncio.sleep(LOOK_EVERY)
+
+
+def tell(story: Story) -> Told:
+    """Play a story on a world of its own, from its first act to rest; return it as text."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        ends: list[Told] = []
+        # Taken, not returned: the runner would print all of the history where a test fails.
+        runner.run(_play(story, ends.append))
+    return ends[0]
+
+
+async def _play(story: Story, take: Callable[[Told], None]) -> None:
+    faults = _OneMishap(story.mishap)
+    sandbox = Sandbox(choose=_choose, pace=PACE, faults=faults)
+    faults.note = sandbox.history.add
+    people = People(sandbox=sandbox, chance=_Even(0))
+    process = sandbox.process(OPERATOR, webhooks=story.has_webhooks)
+    teller = Teller(sandbox=sandbox, people=people, process=process)
+    with sandbox.listening():
+        async with sandbox:
+            await _set_up(story, teller)
+            await story.play(teller)
+            rested_at = now()
+            await asyncio.sleep(QUIET.total_seconds())
+    assert not faults.is_waiting, f"{story.mishap} never came"
+    end = End(history=sandbox.history, ended_at=now(), healed_at=rested_at, quiet=QUIET)
+    take(Told(text=_render(story, teller, rested_at), verdict=judge(end), history=sandbox.history))
+
+
+async def _set_up(story: Story, teller: Teller) -> None:
+    for zone in story.zones:
+        await teller.people.create(zone)
+    await teller.until_whole()
+    if story.has_webhooks:
+        await teller.people.register_webhooks()
+    teller.start()
+    await teller.process.wait_ready()
+    assert now() < CURTAIN
+    await asyncio.sleep((CURTAIN - now()).total_seconds())
+
+
+def _render(story: Story, teller: Teller, rested_at: timedelta) -> str:
+    history = teller.sandbox.history
+    lines = render_story(history, begin=CURTAIN)
+    span = timedelta(seconds=round((rested_at - CURTAIN).total_seconds()))
+    end = (
+        f"At rest after {format_duration(span)}, and nothing follows in the next ten minutes. "
+        f"Deleted by the operator: {count(_count_deletes(history), 'pod')}."
+    )
+    about = textwrap.wrap(story.about, WIDTH, break_on_hyphens=False)
+    return "\n".join([story.title, "=" * len(story.title), *about, "", *lines, "", end, ""])
+
+
+def _count_deletes(history: History) -> int:
+    """Return how many pods went because the operator wanted it."""
+    return sum(
+        call.status < 300 and (call.request.verb, call.request.resource) == ("delete", PODS)
+        for call in history.list_all(Called)
+        if call.actor == OPERATOR
+    )
+
+
+def _choose(pod: JsonObject) -> Behaviour:
+    """Return pods that need 4, 5, 6, ... seconds by their ordinal; those of `bad` crash."""
+    ordinal = int(name_of(pod).rpartition("-")[2])
+    usual = Behaviour(
+        starts_after=timedelta(seconds=1),
+        ready_after=timedelta(seconds=3 + ordinal),
+        terminates_after=timedelta(seconds=2),
+        prepare=Response(after=timedelta(milliseconds=300)),
+        cancel=Response(after=timedelta(milliseconds=100)),
+    )
+    return replace(usual, kind=Kind.CRASH_LOOP) if image_of(pod) == BAD else usual
+
+
+class _OneMishap(NoFaults):
+    """A `Faults` that lets one call go wrong."""
+
+    def __init__(self, mishap: Mishap | None) -> None:
+        self._mishap = mishap
+        self.note: Callable[[Fault], None] = lambda fault: None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether it has not happened yet."""
+        return self._mishap is not None
+
+    def on_call(self, ask: Ask) -> Fate:
+        mishap = self._mishap
+        if mishap is None or (ask.verb, ask.plural) != (mishap.verb, PODS.plural):
+            return FATE
+        if ask.name != mishap.pod:
+            return FATE
+        self._mishap = None
+        fault = Fault(at=now(), number=1, kind=mishap.kind, actor=ask.actor, text=mishap.text)
+        self.note(fault)
+        return mishap.fate
+
+
+class _Even(random.Random):
+    """No chance at all: always the middle."""
+
+    def random(self) -> float:
+        return 0.5

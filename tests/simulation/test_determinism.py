@@ -1,0 +1,92 @@
+"""Same seed, same history, to the last record: in one process, in two, and whatever hashes do."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from typing import Final
+
+import pytest
+
+from tests.code_rules import ROOT
+from tests.simulation.campaign import Job, run_all, run_job
+from tests.simulation.scenarios_book import NAMES, find_scenario
+from tests.simulation.schedule import run
+from tests.simulation.stage import Outcome
+
+SEEDS: Final = 1000
+PRINT_HASH: Final = """
+import json, sys
+from tests.simulation.campaign import Job, run_job
+print(json.dumps({name: run_job(Job(scenario=name, seed=5)).trace_hash for name in sys.argv[1:]}))
+"""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_seed_gives_the_same_history(name: str) -> None:
+    first, second = (run(find_scenario(name), 3) for _ in range(2))
+
+    assert first.trace_hash == second.trace_hash, _find_difference(first, second)
+    assert (first.span, first.steps, first.faults) == (second.span, second.steps, second.faults)
+
+
+def test_another_seed_gives_another_history() -> None:
+    hashes = {run_job(Job(scenario="s1-small", seed=seed)).trace_hash for seed in range(20)}
+
+    assert len(hashes) == 20
+
+
+def test_the_order_of_hashes_changes_nothing() -> None:
+    """Sets of strings are in another order in each process: nothing may depend on it."""
+    names = ["s1-small", "s7-small", "walk"]
+    found = []
+    for hash_seed in ("1", "2"):
+        ran = subprocess.run(
+            [sys.executable, "-c", PRINT_HASH, *names],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            check=True,
+            timeout=120,
+        )
+        found.append(json.loads(ran.stdout))
+
+    assert found[0] == found[1]
+
+
+def test_leaving_out_no_fault_changes_nothing() -> None:
+    """What `only` names is what strikes, so that a run can be shrunk."""
+    whole = run(find_scenario("s1"), 11)
+    same = run(find_scenario("s1"), 11, only=frozenset(whole.numbers))
+
+    assert whole.faults, "a seed without faults shows nothing"
+    assert same.trace_hash == whole.trace_hash, _find_difference(whole, same)
+
+
+def test_without_faults_none_strikes() -> None:
+    assert not run(find_scenario("s1"), 11, only=frozenset()).faults
+
+
+@pytest.mark.slow
+def test_a_thousand_seeds_give_the_same_history_twice() -> None:
+    """Every tenth in a scenario of its full size; each run twice, mostly in two processes."""
+    names = (*("s1-small", "s2-small", "s7-small") * 3, "s1")
+    jobs = [Job(scenario=names[seed % len(names)], seed=seed) for seed in range(SEEDS)]
+    hashes: dict[Job, set[str]] = {job: set() for job in jobs}
+    times: Counter[Job] = Counter()
+    for summary in run_all([*jobs, *reversed(jobs)]):
+        hashes[summary.job].add(summary.trace_hash)
+        times[summary.job] += 1
+
+    assert set(times.values()) == {2}
+    assert [job for job, found in hashes.items() if len(found) > 1] == []
+
+
+def _find_difference(first: Outcome, second: Outcome) -> str:
+    for place, (one, other) in enumerate(
+        zip(first.history.records, second.history.records, strict=False)
+    ):
+        if one != other:
+            return f"record {place}:\n{one}\n{other}"
+    return f"{len(first.history.records)} records, {len(second.history.records)} records"

@@ -1,0 +1,168 @@
+"""Whole rollouts and downscales as stories: what the operator does is reviewed as a diff of these.
+
+`pytest --update-golden` writes them anew.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from rollout_operator.sandbox.faults import Failure, Fate
+from rollout_operator.sandbox.history import Called, Fault, History, Lived, PodCalled
+from rollout_operator.sandbox.trace import WIDTH, trace_hash
+from tests.goldens import Golden
+from tests.simulation import stories_downscales, stories_faults, stories_rollouts
+from tests.simulation.stories import Mishap, Story, Teller, Told, tell
+
+FOLDER: Final = Path(__file__).parents[1] / "golden"
+STORIES: Final = (
+    *stories_rollouts.STORIES,
+    *stories_faults.STORIES,
+    *stories_downscales.STORIES,
+)
+BY_NAME: Final = {story.name: story for story in STORIES}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_the_story_is_as_it_was(name: str, golden: Golden) -> None:
+    """And it broke no invariant, as far as the judge of the random schedules can see."""
+    told = tell(BY_NAME[name])
+
+    assert told.verdict.is_clean, told.verdict
+    golden.check(FOLDER / f"{name}.txt", told.text)
+
+
+def test_each_story_has_its_file_and_each_file_its_story() -> None:
+    files = {path.name for path in FOLDER.iterdir()}
+
+    assert len(BY_NAME) == len(STORIES)
+    assert files == {f"{story.name}.txt" for story in STORIES}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_story_fits_on_a_page(name: str) -> None:
+    """No line is wider than a page, and no sentence is broken off."""
+    lines = tell(BY_NAME[name]).text.splitlines()
+
+    assert max(map(len, lines)) <= WIDTH
+    assert not [line for line in lines if line.endswith((" ", "..."))]
+    assert "nothing follows" in lines[-1]
+
+
+@pytest.mark.parametrize("name", ["crash-after-delete", "two-downscales-at-once"])
+def test_the_same_story_is_told_twice_alike(name: str) -> None:
+    """To the last call, not only to what a reader is shown."""
+    first, second = tell(BY_NAME[name]), tell(BY_NAME[name])
+
+    assert first.text == second.text
+    assert trace_hash(first.history) == trace_hash(second.history)
+
+
+def list_deleted(history: History) -> list[str]:
+    """Return the pods that the operator has deleted, in order."""
+    return [
+        call.request.name
+        for call in history.list_all(Called)
+        if call.actor == "operator-1" and call.request.verb == "delete" and call.status < 300
+    ]
+
+
+def list_pods(letters: str, pods: int = 3) -> list[str]:
+    return [f"zone-{letter}-{number}" for letter in letters for number in range(pods)]
+
+
+@pytest.mark.parametrize(
+    ("name", "deleted"),
+    [
+        pytest.param("plain-rollout", list_pods("abc"), id="each pod once, zone after zone"),
+        pytest.param("two-pods-at-a-time", list_pods("ab", 5), id="each once with a limit of 2"),
+        pytest.param(
+            "bad-revision-then-fix",
+            ["zone-a-0", *list_pods("abc")],
+            id="the broken pod alone, and first after the fix",
+        ),
+        pytest.param(
+            "rollback-in-the-middle",
+            [*list_pods("a"), "zone-b-0", "zone-b-1", "zone-b-1", *list_pods("a"), "zone-b-0"],
+            id="only what had the new version goes back",
+        ),
+        pytest.param("paused-zone", list_pods("acb"), id="the paused zone last"),
+        pytest.param("crash-after-delete", list_pods("ab"), id="no pod twice after a crash"),
+        pytest.param("lost-answer", list_pods("ab"), id="no pod twice after a lost answer"),
+        pytest.param("refused-by-somebody-else", [], id="the controller deletes, not we"),
+    ],
+)
+def test_the_story_shows_what_it_says(name: str, deleted: Sequence[str]) -> None:
+    """Whoever updates the files without reading them is told here."""
+    assert list_deleted(tell(BY_NAME[name]).history) == deleted
+
+
+def test_the_dead_pod_of_another_zone_holds_up_all_others() -> None:
+    told = tell(BY_NAME["pod-dies-in-another-zone"])
+
+    calls = [one for one in told.history.list_all(Called) if one.request.verb == "delete"]
+    gaps = [(after.at - before.at).total_seconds() for before, after in pairwise(calls)]
+    assert max(gaps) > 60
+    assert list_deleted(told.history) == list_pods("abc")
+
+
+def list_asked(name: str) -> list[tuple[str, str]]:
+    """Return what the pods of a story were told."""
+    calls = tell(BY_NAME[name]).history.list_all(PodCalled)
+    return [(call.method, call.pod) for call in calls]
+
+
+def test_pods_are_told_only_what_holds() -> None:
+    """A dry run and a refusal tell them nothing; what was taken back is told as well."""
+    asked, stays = ("POST", "zone-b-2"), ("DELETE", "zone-b-2")
+
+    assert list_asked("forbidden-downscale-and-dry-run") == [asked]
+    assert list_asked("refused-by-somebody-else") == [asked, stays, asked]
+    assert list_asked("two-downscales-at-once") == [("POST", "zone-a-2"), asked]
+
+
+def test_the_mishap_of_a_story_happens_once() -> None:
+    told = tell(BY_NAME["crash-after-delete"])
+
+    assert [fault.kind for fault in told.history.list_all(Fault)] == ["crash"]
+    lives = [one.what for one in told.history.list_all(Lived)]
+    assert lives == ["started", "ready", "crashed", "started", "ready", "killed"]
+
+
+def make_story(mishap: Mishap | None = None, image: str = "v2") -> Story:
+    """Return a story that changes the templates of two small zones."""
+
+    async def play(teller: Teller) -> None:
+        await teller.roll(image)
+        await teller.until_rolled()
+
+    zones = stories_rollouts.zones("ab", pods=1)
+    return Story(name="small", title="Small", about="-", zones=zones, play=play, mishap=mishap)
+
+
+def test_a_mishap_that_never_comes_is_no_story() -> None:
+    """Else a story of a crash could turn into one of a plain rollout, unnoticed by who updates."""
+    fate = Fate(fails=Failure.TIMEOUT)
+    mishap = Mishap(verb="delete", pod="zone-c-0", fate=fate, kind="timeout", text="-")
+
+    with pytest.raises(AssertionError, match=r"zone-c-0.* never came"):
+        tell(make_story(mishap))
+
+
+def test_a_story_that_never_rests_is_none() -> None:
+    with pytest.raises(AssertionError, match="waited in vain for all zones rolled out"):
+        tell(make_story(image="bad"))
+
+
+def test_a_story_has_a_title_and_an_end() -> None:
+    told: Told = tell(make_story())
+    lines = told.text.splitlines()
+
+    assert lines[:3] == ["Small", "=====", "-"]
+    assert lines[-1] == (
+        "At rest after 12s, and nothing follows in the next ten minutes. "
+        "Deleted by the operator: 2 pods."
+    )

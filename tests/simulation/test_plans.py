@@ -1,0 +1,89 @@
+"""Systematic plans: which there are, that each strikes, and that none breaks a promise.
+
+Every call x crash position x restart view, every event x (skip, delay, freeze and restart).
+"""
+
+from collections import Counter
+
+import pytest
+
+from rollout_operator.sandbox.faults import CrashPoint
+from tests.simulation.campaign import Job, Tally, list_plan_jobs, run_all
+from tests.simulation.planned import Kind, Plan, Step, Trouble, View
+from tests.simulation.plans import Recording, list_plans, record, run_plan
+from tests.simulation.scenarios_book import find_scenario
+
+# Of every scenario at least so many, or the recorded run was not the one that is meant.
+LEAST_CRASHES = 150
+LEAST_EVENTS = 60
+
+
+@pytest.fixture(scope="module")
+def recording() -> Recording:
+    return record(find_scenario("s1-small"))
+
+
+def test_a_recorded_run_has_no_fault_and_ends_at_rest(recording: Recording) -> None:
+    assert recording.outcome.verdict.is_clean, recording.outcome.verdict
+    assert not recording.outcome.faults
+    assert recording.outcome.is_healed
+
+
+def test_every_call_dies_at_every_point_with_every_view(recording: Recording) -> None:
+    plans = list_plans(recording, Kind.CRASH)
+
+    assert len(plans) == len(set(plans)) == recording.calls * len(CrashPoint) * len(View)
+    assert {plan.number for plan in plans} == set(range(1, recording.calls + 1))
+    assert {plan.step for plan in plans} == {Step.CALL}, "nobody calls pods in a rollout"
+
+
+def test_every_event_is_skipped_delayed_and_frozen(recording: Recording) -> None:
+    plans = list_plans(recording, Kind.EVENT)
+    by_plural = Counter(plan.plural for plan in plans)
+
+    assert by_plural == {plural: count * len(Trouble) for plural, count in recording.events.items()}
+    assert set(by_plural) >= {"pods", "statefulsets"}
+
+
+def test_requests_to_pods_are_taken_apart_as_well() -> None:
+    plans = list_plans(record(find_scenario("s7-small")), Kind.CRASH)
+
+    assert {plan.step for plan in plans} == {Step.CALL, Step.POD_CALL}
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(step=Step.CALL, number=9, crash=CrashPoint.AFTER_COMMIT, view=View.ONE_OLDER),
+        Plan(step=Step.CALL, number=1, crash=CrashPoint.BEFORE_SEND, view=View.ALL_OLDER),
+        Plan(step=Step.EVENT, number=5, plural="pods", trouble=Trouble.FREEZE),
+        Plan(step=Step.EVENT, number=5, plural="pods", trouble=Trouble.SKIP),
+    ],
+    ids=lambda plan: plan.text,
+)
+def test_a_plan_strikes_once(plan: Plan) -> None:
+    outcome = run_plan(find_scenario("s1-small"), plan)
+
+    assert sum(outcome.faults.values()) == 1
+    assert outcome.verdict.is_clean, outcome.verdict
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("scenario", ["s1-small", "s7-small"])
+def test_fp06_fp07_no_plan_breaks_a_promise(scenario: str, kind: Kind) -> None:
+    """FP-05, FP-06, FP-07, FP-09, LI-02: SI and LI hold whatever step goes wrong."""
+    jobs = list_plan_jobs(scenario, kind)
+    tally = run_to_end(jobs)
+
+    print(f"{scenario} {kind}: {tally.render()}")  # noqa: T201 (the counts are wanted)
+    assert tally.plans == len(jobs) >= (LEAST_CRASHES if kind is Kind.CRASH else LEAST_EVENTS)
+    assert not tally.failed, "\n".join(each.text for each in tally.failed[:10])
+
+
+def run_to_end(jobs: list[Job]) -> Tally:
+    """Run all jobs on all cores and add them up."""
+    tally = Tally()
+    for summary in run_all(jobs):
+        tally.add(summary)
+    return tally

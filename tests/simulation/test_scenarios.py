@@ -1,0 +1,126 @@
+"""Scenarios without faults: each ends at rest, clean, and did what its name says."""
+
+from typing import cast
+
+import pytest
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.sandbox.history import Called, Commit, History, PodCalled, Said
+from tests.simulation.scenarios import FULL, SMALL, Scenario, Size
+from tests.simulation.scenarios_book import NAMES, find_scenario
+from tests.simulation.schedule import run
+from tests.simulation.stage import Outcome
+
+NO_FAULTS: frozenset[int] = frozenset()
+
+
+def play_calmly(scenario: Scenario, seed: int = 2) -> Outcome:
+    """Run a scenario without faults, to its end."""
+    for each in range(seed, seed + 20):
+        outcome = run(scenario, each, only=NO_FAULTS)
+        if outcome.is_healed:
+            return outcome
+    raise AssertionError("no seed of twenty heals")
+
+
+def list_deletes(history: History) -> list[str]:
+    """Return the pods that the operator has deleted, in order."""
+    return [
+        call.request.name
+        for call in history.list_all(Called)
+        if call.actor == "operator-1" and call.request.verb == "delete" and call.status < 300
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_faults_it_ends_at_rest_and_clean(name: str) -> None:
+    outcome = play_calmly(find_scenario(name))
+
+    assert outcome.verdict.is_clean, outcome.verdict
+    assert not outcome.faults
+
+
+@pytest.mark.parametrize("size", [SMALL, FULL, Size(2, 3), Size(4, 2)], ids=lambda size: size.text)
+def test_s1_replaces_each_pod_once_zone_after_zone(size: Size) -> None:
+    deletes = list_deletes(play_calmly(find_scenario("s1", size)).history)
+
+    zones = [name.rpartition("-")[0] for name in deletes]
+    assert len(deletes) == len(set(deletes)) == size.zones * size.pods
+    assert len({*zones}) == size.zones
+    assert zones == sorted(zones, key=zones.index), "no zone is begun again"
+
+
+def test_s2_pods_of_the_abandoned_revision_go_back() -> None:
+    outcome = play_calmly(find_scenario("s2"))
+
+    deletes = list_deletes(outcome.history)
+    assert deletes, "the rollout had begun"
+    assert images(outcome.history) == {"v1"}
+
+
+def test_s4_the_broken_revision_is_met_and_left() -> None:
+    outcome = play_calmly(find_scenario("s4"))
+
+    assert len(list_deletes(outcome.history)) > 9, "some pods went twice"
+    assert images(outcome.history) == {"v3"}
+
+
+def test_s7_zones_go_down_where_people_insist_and_the_third_never_does() -> None:
+    """Over some seeds both are scaled down, and some clients give up."""
+    ends, undone = set(), False
+    for seed in range(0, 200, 20):
+        history = play_calmly(find_scenario("s7"), seed).history
+        assert set(counts(history, "ingester-zone-c")) == {3}
+        assert {call.method for call in history.list_all(PodCalled)} >= {"POST"}
+        assert any("dry run" in said.text for said in history.list_all(Said))
+        undone |= "DELETE" in {call.method for call in history.list_all(PodCalled)}
+        ends.add(tuple(counts(history, f"ingester-zone-{zone}")[-1] for zone in "ab"))
+
+    assert ends >= {(2, 2)}
+    assert ends & {(2, 3), (3, 2), (3, 3)}
+    assert undone, "pods of those who gave up were told that they stay"
+
+
+def test_s10_the_set_is_another_one_of_the_same_name() -> None:
+    history = play_calmly(find_scenario("s10")).history
+
+    gone = [one for one in sets(history) if one.after is None]
+    assert len(gone) == 1
+    made = [one for one in sets(history) if one.before is None and one.name == gone[0].name]
+    assert len(made) == 2
+
+
+def test_the_walk_takes_at_least_eight_steps_some_of_them_wrong() -> None:
+    texts: list[str] = []
+    for seed in range(5):
+        history = play_calmly(find_scenario("walk"), seed * 100).history
+        said = [one.text for one in history.list_all(Said) if one.actor == "alice"]
+        assert len(said) >= 8
+        texts += said
+    wrong = ("maybe", "RollingUpdate", "elsewhere", "80@example.com", "soon", "-1", "two")
+    assert any(word in text for text in texts for word in wrong)
+
+
+def images(history: History) -> set[str]:
+    """Return the images of all pods that exist in the end."""
+    pods: dict[str, JsonObject] = {}
+    for commit in history.list_all(Commit):
+        if commit.resource.plural == "pods":
+            pods.pop(commit.name, None)
+            if commit.after is not None:
+                pods[commit.name] = commit.after
+    specs = [cast(JsonObject, pod["spec"]) for pod in pods.values()]
+    containers = [cast(list[JsonObject], spec["containers"]) for spec in specs]
+    return {str(each[0]["image"]) for each in containers}
+
+
+def sets(history: History) -> list[Commit]:
+    """Return all changes of StatefulSets."""
+    return [one for one in history.list_all(Commit) if one.resource.plural == "statefulsets"]
+
+
+def counts(history: History, name: str) -> list[int]:
+    """Return the wanted replicas of a set, after each change."""
+    found = [one.after for one in sets(history) if one.name == name and one.after is not None]
+    specs = [cast(JsonObject, each["spec"]) for each in found]
+    return [cast(int, spec["replicas"]) for spec in specs]

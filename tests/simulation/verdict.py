@@ -1,0 +1,77 @@
+"""The whole judgement of one simulated run, and what each promise is judged by."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from rollout_operator.sandbox.history import History
+from tests.simulation import invariants, invariants_downscale, invariants_reviews
+from tests.simulation.liveness import judge_liveness
+from tests.simulation.promises import Promises as Promises
+from tests.simulation.promises import Verdict as Verdict
+from tests.simulation.promises import Violation as Violation
+from tests.simulation.views import read_book
+
+DEFAULT: Final = Promises()
+NOT_PROMISED: Final = "SI-17"
+
+COVERAGE: Final[Mapping[str, str]] = {
+    "SI-01": "judged at the commit of each delete; no allowance but the group's members in flight",
+    "SI-02": "judged at the commit of each delete, on what has lasted for 5 s",
+    "SI-03": "judged at the commit of each delete, on what has lasted for 5 s",
+    "SI-04": "judged at the commit of each delete, strictly",
+    "SI-05": "not yet: there are no budgets by partition",
+    "SI-06": "judged per delete: namespace, owner, group",
+    "SI-07": "judged per delete: preconditions, revision, pause",
+    "SI-08": "judged per delete: strategy, status and revision of all members",
+    "SI-09": "judged per delete: live reads of the group by the same process, since its start;"
+    " not how old its caches are, of which the history shows nothing",
+    "SI-10": "judged per downscale that persists while its webhook is in force",
+    "SI-11": "judged per pair of such downscales, on the time of the world",
+    "SI-12": "judged per un-prepare: downscales that persist, and reviews that were allowed",
+    "SI-13": "judged for prepare-downscale: asked, allowed last, and on a read that succeeded",
+    "SI-14": "judged per downscale that persists while its webhook is in force",
+    "SI-15": "judged: writes of dry runs, and calls and notes while only dry runs are asked about",
+    "SI-16": "judged: refusals of what was just allowed, and records written twice",
+    "SI-17": "not promised: deletes of a process that had died are listed under it, apart",
+    "SI-18": "judged: no delete on a look older than one that got no answer",
+    "SI-19": "not here: no certificates in this world",
+    "SI-20": "not here: no certificates in this world",
+    "SI-21": "judged per call of a pod: whose it is, and its path; its port shows in no record",
+    "SI-22": "not yet: there is one process at a time",
+    "SI-23": "not here: outputs are scanned elsewhere",
+    "SI-24": "judged per request",
+    "LI-01": "judged: rest in time after the last fault and change, then quiet for an hour",
+    "LI-02": "judged as LI-01, with five minutes more where events were lost before",
+    "LI-03": "seen by LI-02 only: a view that stays frozen never comes to rest",
+    "LI-04": "seen by LI-01 only: a view without a list never comes to rest",
+    "LI-05": "judged at the end: no pod is prepared that stays",
+    "LI-06": "not yet",
+    "LI-07": "not yet: there are no reservations",
+    "LI-08": "not yet: there is no election",
+    "LI-09": "seen by LI-01 only: each group is judged by itself",
+    "LI-10": "judged as LI-01, where a pod that waits to be replaced is not ready",
+    "LI-11": "judged at rest: reads in each minute; not how often failures are retried",
+    "LI-12": "not here: measured on real clocks",
+    "LI-13": "not here: no certificates in this world",
+    "LI-14": "not here: the process itself is not simulated",
+}
+
+
+def find_violations(history: History, promises: Promises = DEFAULT) -> Verdict:
+    """Return what is to be said of a run, in the order of time."""
+    book = read_book(history, promises)
+    found = [
+        *invariants.find_broken(book),
+        *invariants.find_foreign(book),
+        *invariants_downscale.find_broken(book),
+        *invariants_reviews.find_broken(book),
+    ]
+    liveness = judge_liveness(book)
+    found += liveness.violations
+    found.sort(key=lambda one: (one.at, one.invariant))
+    is_promised = [one.invariant != NOT_PROMISED or promises.reserves for one in found]
+    return Verdict(
+        violations=tuple(one for one, counts in zip(found, is_promised, strict=True) if counts),
+        undetermined=tuple(liveness.undetermined),
+        unpromised=tuple(one for one, counts in zip(found, is_promised, strict=True) if not counts),
+    )

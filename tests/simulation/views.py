@@ -1,0 +1,175 @@
+"""A history as judges read it: slim views of what was written, and who asked for it.
+
+Built once per history; nothing is judged here. Only the namespace that is looked after is seen.
+"""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.sandbox.history import (
+    Called,
+    Commit,
+    Fault,
+    History,
+    Lived,
+    PodCalled,
+    Record,
+    Reviewed,
+)
+from tests.simulation.lives import Lives
+from tests.simulation.promises import Promises
+from tests.world.history import Pod, Set, read_pod, read_set
+
+View = Pod | Set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One commit of a StatefulSet or a pod."""
+
+    commit: Commit
+    before: View | None
+    now: View | None
+
+    @property
+    def at(self) -> timedelta:
+        """Return when it was committed."""
+        return self.commit.at
+
+    @property
+    def ended_pod(self) -> Pod | None:
+        """Return the pod whose end this write began: marked as terminating, or gone at once."""
+        if not isinstance(self.before, Pod) or self.before.is_terminating:
+            return None
+        if isinstance(self.now, Pod) and not self.now.is_terminating:
+            return None
+        return self.before
+
+
+@dataclass(slots=True)
+class Book:
+    """All that judges look up in one history."""
+
+    promises: Promises
+    lives: Lives
+    writes: list[Write] = field(default_factory=list)
+    calls: dict[int, Called] = field(default_factory=dict)
+    """By number, of whomever."""
+    own_calls: list[Called] = field(default_factory=list)
+    """Of the operator, in the order of their answers."""
+    reviews: list[Reviewed] = field(default_factory=list)
+    pod_calls: list[PodCalled] = field(default_factory=list)
+    """Of the operator, in the order in which they ended."""
+    faults: list[Fault] = field(default_factory=list)
+    configurations: list[Commit] = field(default_factory=list)
+    """Writes of webhook configurations."""
+    ended_at: timedelta = timedelta(0)
+
+    def is_operator(self, actor: str) -> bool:
+        """Tell whether an actor is a process of the operator."""
+        return actor.startswith(self.promises.operators)
+
+    def acts_for(self, actor: str, other: str) -> bool:
+        """Tell whether an actor may be another one: behind a Service is any process."""
+        return actor == other or (self.is_operator(actor) and not self.is_operator(other))
+
+    def list_faults(self, actor: str, begin: timedelta, end: timedelta) -> list[Fault]:
+        """Return what went wrong for a process in a span of time, both ends included."""
+        return [
+            one for one in self.faults if begin <= one.at <= end and self.acts_for(one.actor, actor)
+        ]
+
+
+def read_book(history: History, promises: Promises) -> Book:
+    """Return the book of a history."""
+    book = Book(promises, Lives())
+    seen: dict[tuple[str, str], View] = {}
+    for record in history.records:
+        _take(book, record, seen)
+    if history.records:
+        book.ended_at = history.records[-1].at
+    if promises.ended_at is not None:
+        book.ended_at = max(book.ended_at, promises.ended_at)
+    return book
+
+
+def _take(book: Book, record: Record, seen: dict[tuple[str, str], View]) -> None:
+    match record:
+        case Commit():
+            _take_commit(book, record, seen)
+        case Called():
+            book.calls[record.number] = record
+            if book.is_operator(record.actor):
+                book.own_calls.append(record)
+        case Reviewed():
+            book.reviews.append(record)
+        case PodCalled() if book.is_operator(record.actor):
+            book.pod_calls.append(record)
+        case Fault():
+            book.faults.append(record)
+        case Lived() if book.is_operator(record.actor):
+            book.lives.take(record)
+        case _:
+            pass
+
+
+def _take_commit(book: Book, commit: Commit, seen: dict[tuple[str, str], View]) -> None:
+    plural = commit.resource.plural
+    if plural.endswith("webhookconfigurations"):
+        book.configurations.append(commit)
+    if commit.namespace != book.promises.namespace or plural not in _READ:
+        return
+    key = (plural, commit.name)
+    before = seen.pop(key, None)
+    if before is None and commit.before is not None:
+        before = _READ[plural](commit.before)
+    now = None if commit.after is None else _READ[plural](commit.after)
+    if now is not None:
+        seen[key] = now
+    book.writes.append(Write(commit=commit, before=before, now=now))
+
+
+def _read_pod(found: JsonObject) -> View:
+    return read_pod(found)
+
+
+def _read_set(found: JsonObject) -> View:
+    return read_set(found)
+
+
+_READ = {PODS.plural: _read_pod, STATEFULSETS.plural: _read_set}
+
+
+def annotations(found: JsonObject | None) -> JsonObject:
+    """Return the annotations of an object, none where there is none."""
+    return _map(found, "annotations")
+
+
+def labels(found: JsonObject | None) -> JsonObject:
+    """Return the labels of an object, none where there is none."""
+    return _map(found, "labels")
+
+
+def asked_replicas(called: Called) -> int | None:
+    """Return how many replicas a write asks for, None where that cannot be told."""
+    body = called.request.body
+    if isinstance(body, dict):
+        return _replicas(body)
+    for step in body or ():
+        if step.get("path") == "/spec/replicas":
+            value = step.get("value")
+            return value if isinstance(value, int) else None
+    return None
+
+
+def _replicas(body: JsonObject) -> int | None:
+    spec = body.get("spec")
+    value = spec.get("replicas") if isinstance(spec, dict) else None
+    return value if isinstance(value, int) else None
+
+
+def _map(found: JsonObject | None, key: str) -> JsonObject:
+    metadata = (found or {}).get("metadata")
+    inner = metadata.get(key) if isinstance(metadata, dict) else None
+    return inner if isinstance(inner, dict) else {}
