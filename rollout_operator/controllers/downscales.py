@@ -21,7 +21,7 @@ from rollout_operator.kube.server_clock import CLOCK_ERROR
 from rollout_operator.kube.store import is_older
 from rollout_operator.model.decode import decode_statefulset
 from rollout_operator.model.downscale import Endpoint, Key, Note
-from rollout_operator.model.errors import ApiError, InvalidInput, NotFound
+from rollout_operator.model.errors import ApiError, Conflict, InvalidInput, NotFound
 from rollout_operator.model.names import LAST_DOWNSCALE, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code
@@ -213,11 +213,20 @@ class DownscaleController:
         at = max(begun, parts.downscales.times.get(sts.uid, begun))
         if not _is_recorded(at, sts):
             text = format_downscale_time(at)
-            log.info("Recording downscale", zone=sts.name, at=text, reason=Code.DOWNSCALE_RECORDED)
+            # With the version, so that a patch that is long on its way does not put back the time
+            # of a downscale that came after it.
             patch: JsonObject = {
-                "metadata": {"uid": sts.uid, "annotations": {LAST_DOWNSCALE: text}}
+                "metadata": {
+                    "uid": sts.uid,
+                    "resourceVersion": sts.resource_version,
+                    "annotations": {LAST_DOWNSCALE: text},
+                }
             }
-            await parts.door.patch(STATEFULSETS, sts.namespace, sts.name, patch)
+            try:
+                await parts.door.patch(STATEFULSETS, sts.namespace, sts.name, patch)
+            except Conflict:
+                return LAGGING  # somebody has written it: what is to be recorded is not what it was
+            log.info("Recorded downscale", zone=sts.name, at=text, reason=Code.DOWNSCALE_RECORDED)
         parts.downscales.note_recorded(sts.uid, begun)
         return RESYNC
 

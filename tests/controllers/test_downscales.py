@@ -84,10 +84,31 @@ async def test_a_downscale_whose_answer_carried_the_time_is_not_written_again() 
 
 
 @in_virtual_time
+async def test_a_record_that_is_long_on_its_way_does_not_put_back_a_later_one() -> None:
+    """SI-11, FP-15: 3 replicas, 4 and 3 again, while the time of the first is being written."""
+    world = three_zones()
+
+    async def overtake(call: str) -> None:
+        if call == "patch statefulsets/zone-a" and world.annotation("zone-a") is None:
+            world.commit("zone-a", 4)
+            world.commit("zone-a", 3, stamp="2026-01-02T03:09:00Z")
+
+    world.door.pause = overtake
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        world.commit("zone-a", 3)
+        await world.watch()
+        await world.pass_time(1)
+        assert world.annotation("zone-a") == "2026-01-02T03:09:00Z"
+        await world.watch()
+        await world.pass_time(60)
+        assert world.annotation("zone-a") == "2026-01-02T03:09:00Z"
+
+
+@in_virtual_time
 async def test_another_downscale_is_held_back_by_what_is_remembered() -> None:
     """SI-11, D-22: the annotation cannot be written; the other zone has to wait all the same."""
-    wait = {"grafana.com/min-time-between-zones-downscale": "1h"}
-    world = three_zones(a=wait, b=wait)
+    world = three_zones(a=WAIT, b=WAIT)
 
     def fail(call: str) -> None:
         if call.startswith("patch statefulsets"):
