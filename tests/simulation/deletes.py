@@ -22,8 +22,9 @@ IN_FLIGHT: Final = timedelta(seconds=120)
 LATE_AFTER: Final = timedelta(seconds=29)
 # Faults by which a request arrives, or an answer comes, later than anyone could know.
 DELAYING: Final = frozenset({"slow", "late", "pod_slow"})
-# How faults end by which the caller does not learn what became of a request that was carried out.
-LOSING: Final = frozenset({"reset_after", "timeout", "cut_body", "gateway_timeout_committed"})
+# How faults end by which the caller does not learn what became of a delete that was carried out:
+# where only the body breaks off, the status has told it.
+LOSING: Final = frozenset({"reset_after", "timeout", "gateway_timeout_committed"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What reviews may leave behind: nothing after a dry run (SI-15), and one record (SI-16)."""
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final
 
@@ -18,6 +18,9 @@ from tests.world.history import Set
 
 # A review that got no answer: what the operator made of it is not known.
 NO_ANSWER: Final = -1
+# The time in the answer is ahead of the clock by less: whoever corrects it by so much saw it late.
+SEEN_LATE: Final = timedelta(seconds=3)
+NEVER: Final = datetime.min.replace(year=1970, tzinfo=UTC)
 
 
 def find_broken(book: Book) -> Iterator[Violation]:
@@ -97,51 +100,49 @@ def _is_quiet(book: Book, first: Reviewed, second: Reviewed) -> bool:
 def _find_second_records(book: Book) -> Iterator[Violation]:
     """Yield times of a downscale that are written twice.
 
-    A correction is right: of what was asked again, and only then written, the answer carries the
-    time of the first answer, which may be earlier than the downscale itself (SI-11). So may be the
-    time of one that the operator sees late.
+    One correction is right: of what was asked again, and only then written, the answer carries the
+    time of the first answer; and of what is seen late nobody knows when it was written. The later
+    time is the safe one (SI-11).
     """
     epoch = _find_epoch(book)
-    records: dict[str, int] = {}
+    counts: dict[str, int] = {}
     since: dict[str, timedelta] = {}
     for write in book.writes:
         if not isinstance(write.now, Set) or not isinstance(write.before, Set):
             continue
         uid = write.now.uid
-        if write.now.replicas < write.before.replicas:
-            records[uid], since[uid] = 0, write.at
+        is_downscale = write.now.replicas < write.before.replicas
+        if is_downscale:
+            counts[uid], since[uid] = 0, write.at
         old = annotations(write.commit.before).get(LAST_DOWNSCALE)
         new = annotations(write.commit.after).get(LAST_DOWNSCALE)
-        is_record = write.now.replicas < write.before.replicas or book.is_operator(
-            write.commit.actor
-        )
+        is_record = is_downscale or book.is_operator(write.commit.actor)
         if uid not in since or old == new or not is_record:
             continue
-        is_seen_late = book.list_faults(write.commit.actor, since[uid], write.at)
-        if records[uid] and (is_seen_late or _is_too_early(old, epoch, since[uid])):
+        if counts[uid] and _corrects(_read(old), _read(new), epoch + since[uid]):
             continue
-        records[uid] += 1
-        if records[uid] > 1 + book.lives.count_starts(since[uid], write.at):
+        counts[uid] += 1
+        if counts[uid] > 1 + book.lives.count_starts(since[uid], write.at):
             text = f"the downscale of {write.now.name} is recorded again: {old} becomes {new}"
             yield Violation(invariant="SI-16", at=write.at, text=text)
 
 
-def _find_epoch(book: Book) -> datetime | None:
+def _corrects(old: datetime, new: datetime, written_at: datetime) -> bool:
+    """Tell whether a record had to be replaced by a later one."""
+    return old < new and (old < written_at or new - old >= SEEN_LATE)
+
+
+def _find_epoch(book: Book) -> datetime:
     """Return when the world began, by what the API server wrote on the first object."""
     for write in book.writes:
         created = (write.commit.after or {}).get("metadata")
         if write.commit.before is None and isinstance(created, dict):
-            stamp = created.get("creationTimestamp")
-            if isinstance(stamp, str):
-                return parse_rfc3339(stamp) - write.at
-    return None
+            return _read(created.get("creationTimestamp")) - write.at
+    return NEVER
 
 
-def _is_too_early(old: object, epoch: datetime | None, at: timedelta) -> bool:
-    """Tell whether a recorded time is before the downscale that was written then."""
-    if epoch is None or not isinstance(old, str):
-        return False
+def _read(stamp: object) -> datetime:
     try:
-        return parse_rfc3339(old) < epoch + at
+        return parse_rfc3339(str(stamp or ""))
     except InvalidInput:
-        return False
+        return NEVER

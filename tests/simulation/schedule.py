@@ -8,6 +8,7 @@ others end in the middle, and are judged for what must never happen.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -37,7 +38,10 @@ def run(
     listens: bool = False,
 ) -> Outcome:
     """Run a scenario under the faults of a seed; with `only`, just the faults of these numbers."""
-    return play(scenario, seed, RandomCourse(scenario, seed, dose, only), listens=listens)
+    course = RandomCourse(scenario, seed, dose, only)
+    outcome = play(scenario, seed, course, listens=listens)
+    # Blows that find nothing to strike take their turns too: a run without them is another one.
+    return replace(outcome, numbers=tuple(sorted({*outcome.numbers, *course.numbers})))
 
 
 class RandomCourse:
@@ -56,6 +60,11 @@ class RandomCourse:
         self._is_healing = chance.random() < HEALING_SHARE
         drawn = draw_blows(dose.blows, chance, self._active)
         self._blows = [blow for blow in drawn if self._may_strike(blow.number)]
+
+    @property
+    def numbers(self) -> list[int]:
+        """Return the numbers of the blows that were drawn."""
+        return [blow.number for blow in self._blows]
 
     def make_faults(self, note: Callable[[Fault], None]) -> RandomFaults:
         self._faults = RandomFaults(

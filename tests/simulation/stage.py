@@ -74,7 +74,7 @@ class Outcome:
     faults: Counter[str]
     """How often each kind struck."""
     numbers: tuple[int, ...]
-    """Of the faults that struck, for `only`."""
+    """Of the faults that struck or might have, for `only`."""
     span: timedelta
     """Of virtual time."""
     steps: int

@@ -83,6 +83,13 @@ def test_a_downscale_is_recorded_once() -> None:
     assert recorded("2026-01-02T03:04:25Z") == []
     assert recorded("2026-01-02T03:04:25Z", "2026-01-02T03:04:25Z") == []
     assert recorded("2026-01-02T03:04:25Z", "2026-01-02T03:04:26Z") == ["SI-16"]
+    assert recorded("2026-01-02T03:04:40Z", "2026-01-02T03:04:25Z") == ["SI-16"]
+
+
+def test_a_record_may_be_corrected_to_a_later_time() -> None:
+    """SI-11, SI-16: it was written later than the answer says, or seen late."""
+    assert recorded("2026-01-02T03:04:20Z", "2026-01-02T03:04:26Z") == []
+    assert recorded("2026-01-02T03:04:26Z", "2026-01-02T03:04:40Z") == []
 
 
 def stamped_twice(told: Chronicle) -> None:
