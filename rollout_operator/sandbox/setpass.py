@@ -87,9 +87,17 @@ class Pass:
         return replicas, [pod for _, pod in condemned]
 
     def _new_pod(self, ordinal: int) -> JsonObject:
-        below = ordinals_of(self.sts).start + self._partition
+        below = ordinals_of(self.sts).start + self._count_current()
         revision = self.current if self._is_rolling and ordinal < below else self.update
         return new_pod(self.sts, template_of(revision), name_of(revision), ordinal)
+
+    def _count_current(self) -> int:
+        """Return how many pods, from the lowest on, are made of the current revision."""
+        strategy = child(self.sts, "spec", "updateStrategy")
+        if strategy.get("rollingUpdate") is None:
+            # A strategy of which only the type is given: the API fills in no partition.
+            return number(self.sts, "status", "currentReplicas")
+        return self._partition
 
     @property
     def _is_rolling(self) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
 from rollout_operator.sandbox.behaviour import Behaviour, Kind, by_image
 from rollout_operator.sandbox.fields import child, name_of
 from rollout_operator.sandbox.history import Commit
-from rollout_operator.sandbox.members import new_pod
+from rollout_operator.sandbox.members import new_pod, revision_of
 from rollout_operator.sandbox.pace import Range, Timers, draw
 from rollout_operator.sandbox.request import Answer, NotModelled, Request
 from rollout_operator.sandbox.revisions import new_revision
@@ -33,6 +34,8 @@ class Api:
         self.refused = refused
         self.absent: tuple[str, ...] = ()
         self.asked: list[str] = []
+        self.made: dict[str, str] = {}
+        """Revisions of created pods by name."""
 
     def get(self, resource: Resource, namespace: str, name: str) -> JsonObject | None:
         return None
@@ -41,6 +44,8 @@ class Api:
         body = request.body if isinstance(request.body, dict) else {}
         name = request.name or name_of(body)
         self.asked.append(f"{request.verb} {name}")
+        if request.verb == "create":
+            self.made[name] = revision_of(body)
         if name in self.absent:
             return Answer(status=404, body={"reason": "NotFound", "message": "none"})
         if name in self.refused:
@@ -150,6 +155,34 @@ def test_a_partition_keeps_what_is_below_it() -> None:
         update = {"type": "RollingUpdate", "rollingUpdate": {"partition": partition}}
         look(api, zone, pods, updateStrategy=update)
         assert api.asked == deleted
+
+
+@pytest.mark.parametrize(
+    ("strategy", "of_current"),
+    [
+        pytest.param({"type": "OnDelete"}, [], id="on delete"),
+        pytest.param({"type": "RollingUpdate"}, ["web-4", "web-5"], id="no partition given"),
+        pytest.param(
+            {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}, [], id="none below"
+        ),
+        pytest.param(
+            {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}, ["web-4"], id="one below"
+        ),
+    ],
+)
+def test_of_which_revision_a_missing_pod_is_made(
+    strategy: JsonObject, of_current: list[str]
+) -> None:
+    """Where only the type is given, as many are of the current one as the status counts."""
+    zone = Zone(name="web", replicas=3, first_ordinal=4)
+    looked, _ = look(Api(), zone, [])
+    spec = {**child(looked.sts, "spec"), "updateStrategy": strategy}
+    sts: JsonObject = {**looked.sts, "spec": spec, "status": {"currentReplicas": 2}}
+    new = new_revision({**sts, "spec": {**spec, "template": {"spec": {}}}}, 2, 0)
+    api = Api()
+    replace(looked, sts=sts, update=new, writes=SetWrites(api, sts, {})).run()
+    assert sorted(api.made) == ["web-4", "web-5", "web-6"]
+    assert [name for name, one in sorted(api.made.items()) if one != name_of(new)] == of_current
 
 
 def test_a_rolling_update_goes_no_further_while_a_replaced_pod_is_not_ready() -> None:

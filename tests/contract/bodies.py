@@ -1,0 +1,161 @@
+"""Objects that sequences create, and looks into what was answered."""
+
+from typing import Any
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.sandbox.request import Answer
+
+Json = Any
+
+
+def config_map(name: str, data: dict[str, str] | None = None, **metadata: object) -> JsonObject:
+    """Return a ConfigMap: an object without any behaviour of its own."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, **metadata},
+        "data": {"key": "value"} if data is None else data,
+    }
+
+
+def secret(name: str, **fields: object) -> JsonObject:
+    """Return a Secret with such fields beside its metadata."""
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, **fields}
+
+
+def statefulset(name: str, replicas: int | None = 3, **spec: object) -> JsonObject:
+    """Return a StatefulSet with as little said as the API takes."""
+    labels = {"name": name}
+    fields: JsonObject = {
+        "serviceName": name,
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "app", "image": "v1"}]},
+        },
+        **spec,
+    }
+    if replicas is not None:
+        fields["replicas"] = replicas
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name},
+        "spec": fields,
+    }
+
+
+def workload(kind: str, name: str, replicas: int) -> JsonObject:
+    """Return a Deployment or ReplicaSet."""
+    body = statefulset(name, replicas)
+    spec: Json = body["spec"]
+    del spec["serviceName"]
+    return {**body, "kind": kind, "spec": spec}
+
+
+def pod(name: str, *, node: str = "", **metadata: object) -> JsonObject:
+    """Return a pod, bound to a node where one is given: only those end gracefully."""
+    spec: JsonObject = {"containers": [{"name": "app", "image": "v1"}]}
+    if node:
+        spec["nodeName"] = node
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": "x"}, **metadata},
+        "spec": {**spec, "automountServiceAccountToken": False},
+    }
+
+
+def ready_status(phase: str = "Running", ready: str = "True") -> JsonObject:
+    """Return a patch by which a kubelet says how a pod is."""
+    condition = {"type": "Ready", "status": ready}
+    return {"status": {"phase": phase, "conditions": [condition]}}
+
+
+def lease(name: str, holder: str, seconds: int = 15) -> JsonObject:
+    """Return a Lease held by someone."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds},
+    }
+
+
+def budget(name: str, **spec: object) -> JsonObject:
+    """Return a PodDisruptionBudget of the pods labelled `app: x`."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"app": "x"}}, **spec},
+    }
+
+
+def budget_status(allowed: int, **more: object) -> JsonObject:
+    """Return a patch that sets what the disruption controller would have counted."""
+    counted = {
+        "observedGeneration": 1,
+        "disruptionsAllowed": allowed,
+        "currentHealthy": 2,
+        "desiredHealthy": 1,
+        "expectedPods": 2,
+    }
+    return {"status": {**counted, **more}}
+
+
+def eviction(name: str, version: str = "v1", **options: object) -> JsonObject:
+    """Return an Eviction, with DeleteOptions where any are given."""
+    body: JsonObject = {
+        "apiVersion": f"policy/{version}",
+        "kind": "Eviction",
+        "metadata": {"name": name},
+    }
+    return {**body, "deleteOptions": options} if options else body
+
+
+def delete_options(**fields: object) -> JsonObject:
+    """Return the body of a delete."""
+    return {"apiVersion": "v1", "kind": "DeleteOptions", **fields}
+
+
+def owner(answer: Answer, **more: object) -> JsonObject:
+    """Return the reference by which a dependant names its owner."""
+    body: Json = answer.body
+    meta = body["metadata"]
+    return {
+        "apiVersion": body["apiVersion"],
+        "kind": body["kind"],
+        "name": meta["name"],
+        "uid": meta["uid"],
+        **more,
+    }
+
+
+def version_of(answer: Answer) -> str:
+    """Return the resourceVersion of an object or of a list."""
+    body: Json = answer.body
+    return str(body["metadata"]["resourceVersion"])
+
+
+def uid_of(answer: Answer) -> str:
+    """Return the UID of an object."""
+    body: Json = answer.body
+    return str(body["metadata"]["uid"])
+
+
+def token_of(answer: Answer) -> str:
+    """Return the `continue` token of a list."""
+    body: Json = answer.body
+    return str(body["metadata"]["continue"])
+
+
+def tree(answer: Answer) -> Json:
+    """Return a copy of the object that was answered, to be changed and sent back."""
+    return _copy(answer.body)
+
+
+def _copy(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {key: _copy(each) for key, each in value.items()}
+    return [_copy(each) for each in value] if isinstance(value, list) else value

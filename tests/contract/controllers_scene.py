@@ -1,0 +1,359 @@
+"""The words in which sequences about the StatefulSet controller are written.
+
+    @controlled
+    async def a_deleted_pod_comes_back(scene: Scene) -> None:
+        await scene.create(web(replicas=1))
+        await scene.ready("a-0")
+        await scene.remove("a-0")
+        await scene.end("a-0")
+        await scene.rest("the pod is gone")
+
+Timing differs between the worlds, so that a sequence compares what is there at rest, and how it
+came to be where only one way is possible. At rest is a world where the controller has looked at
+each set once more, and nothing has changed.
+"""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
+from rollout_operator.sandbox.request import MERGE_PATCH, STRATEGIC_PATCH, Answer, Request
+from tests.contract.bodies import config_map, delete_options, tree, version_of
+from tests.contract.controllers_pods import HELD
+from tests.contract.controllers_seen import (
+    WATCHED,
+    Seen,
+    is_going,
+    is_observed,
+    is_ready,
+    versions_of,
+)
+from tests.contract.controllers_sets import PARALLEL, THREE, VERSION, web
+from tests.contract.plays import Needs, Play, sequence
+from tests.contract.sides import CONFIG_MAPS, PODS, REVISIONS
+from tests.contract.world import World
+
+Json = Any
+
+WAIT_LIMIT: Final = timedelta(seconds=30)
+_STAYS: Final = "Retain"
+_GOES: Final = "Delete"
+
+
+class Scene:
+    """One world with controllers at work."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.seen = Seen()
+        self.seen.on_change = self._wake
+        self._changed = asyncio.Event()
+        self._is_settled = False
+        """Nothing was done or seen since things were last at rest."""
+        self._is_held = True
+        self._is_parallel = False
+        self._retention = _STAYS
+        self._clock: datetime | None = None
+        """The server's time when the loop's clock was at 0."""
+
+    def _wake(self) -> None:
+        self._is_settled = False
+        self._changed.set()
+
+    async def follow(self, resource: Resource, opened: asyncio.Event) -> None:
+        """Take in what happens to one kind, for ever."""
+        request = Request(verb="watch", resource=resource, namespace=self.world.namespace)
+        async with self.world.side.watch(request) as events:
+            assert not isinstance(events, Answer), events.message
+            opened.set()
+            async for event in events:
+                self.seen.take(resource.plural, event)
+        raise AssertionError(f"the watch of {resource.plural} has ended")
+
+    # Acts
+
+    async def create(self, body: JsonObject) -> None:
+        """POST a set."""
+        spec: Json = body["spec"]
+        self._is_held &= spec["template"]["spec"]["containers"][0]["image"] == HELD
+        self._is_parallel |= spec["podManagementPolicy"] == PARALLEL
+        self._retention = _STAYS
+        await self._until_brought(STATEFULSETS, await self.world.make(STATEFULSETS, body))
+
+    async def whole(self, **spec: Any) -> None:
+        """Bring up a set of three ready pods, and record how it is then."""
+        await self.create(web(**spec))
+        await self.ready(*THREE)
+        await self.rest("whole", has_steps=False)
+
+    async def make(self, resource: Resource, body: JsonObject, target: str = "") -> None:
+        """POST any object."""
+        self._is_settled = False
+        with self.world.quietly():
+            answer = await self.world.create(resource, body, target)
+        assert answer.is_ok, answer.message
+
+    async def patch(
+        self, resource: Resource, target: str, body: JsonObject, kind: str = MERGE_PATCH
+    ) -> Answer:
+        """PATCH what is there, and wait until the watches have brought it; 404 is fine."""
+        self._is_settled = False
+        with self.world.quietly():
+            answer = await self.world.patch(resource, target, body, kind)
+        assert answer.is_ok or answer.status == 404, answer.message
+        if answer.is_ok:
+            await self._until_brought(resource, answer)
+        return answer
+
+    async def delete(self, resource: Resource, name: str, **options: object) -> None:
+        """DELETE any object."""
+        self._is_settled = False
+        with self.world.quietly():
+            answer = await self.world.delete(resource, name, delete_options(**options))
+        assert answer.is_ok, answer.message
+
+    async def change(self, name: str = "a", **spec: object) -> None:
+        """PATCH the spec of a set."""
+        await self.patch(STATEFULSETS, name, {"spec": spec})
+
+    async def version(self, version: str, name: str = "a") -> None:
+        """Give a set another template."""
+        await self.change(name, template={"metadata": {"annotations": {VERSION: version}}})
+
+    async def label(self, pod: str, **labels: str | None) -> None:
+        """Set labels of a pod, or remove them with None (use `**{"a/b": "c"}`)."""
+        await self.patch(PODS, pod, {"metadata": {"labels": labels}})
+
+    async def ready(self, *pods: str) -> None:
+        """Make held pods ready, each once it runs and the controller has seen all before it."""
+        for pod in pods:
+            await self.until_started(pod)
+            await self.settle()
+            await self.write(pod, is_ready=True)
+
+    async def write(self, pod: str, *, is_ready: bool = False, phase: str = "Running") -> None:
+        """Write the status of a pod, as a kubelet does."""
+        status = "True" if is_ready else "False"
+        now = await self._now()
+        conditions = [
+            {"type": kind, "status": status, "lastTransitionTime": now}
+            for kind in ("ContainersReady", "Ready")
+        ]
+        body: JsonObject = {"status": {"phase": phase, "conditions": conditions}}
+        await self.patch(PODS, f"{pod}/status", body, STRATEGIC_PATCH)
+
+    async def remove(self, *pods: str, **options: object) -> None:
+        """DELETE pods; held ones stay until their end comes."""
+        for pod in pods:
+            await self.delete(PODS, pod, **options)
+
+    async def end(self, *pods: str) -> None:
+        """Let pods be gone, as kubelets do when containers have ended."""
+        for pod in pods:
+            uid = self.seen.pods[pod]["metadata"]["uid"]
+            await self.remove(pod, gracePeriodSeconds=0)
+            await self.until(f"{pod} gone", functools.partial(self._has_changed, pod, uid))
+
+    async def replace(self, *pods: str) -> None:
+        """Delete each pod and make its successor ready, one after the other, with rest between."""
+        for pod in pods:
+            await self.remove(pod)
+            await self.settle()
+            await self.end(pod)
+            await self.settle()
+            await self.ready(pod)
+            await self.settle()
+
+    async def drop(self, name: str = "a", policy: str = "Background") -> None:
+        """DELETE a set."""
+        await self.delete(STATEFULSETS, name, propagationPolicy=policy)
+
+    # Waits
+
+    async def until(self, what: str, holds: Callable[[], bool]) -> None:
+        """Wait until something was seen. Raises TimeoutError which says what is there instead."""
+        try:
+            async with asyncio.timeout(WAIT_LIMIT.total_seconds()):
+                while not holds():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError as late:
+            raise TimeoutError(f"not {what}: {self._describe()}") from late
+
+    async def until_started(self, pod: str) -> None:
+        """Wait until a pod is there and has a status of its kubelet."""
+        await self.until(f"{pod} started", lambda: self._has_started(pod))
+
+    async def until_whole(self, name: str = "a") -> None:
+        """Wait until all pods of a set are there and available, and its status says so."""
+        await self.until(f"{name} whole", lambda: self._is_whole(name))
+
+    async def until_rolled(self, name: str = "a") -> None:
+        """Wait until a set is whole, on its update revision."""
+
+        def holds() -> bool:
+            status = self.seen.sets[name]["status"]
+            return self._is_whole(name) and status.get("updatedReplicas") == status["replicas"]
+
+        await self.until(f"{name} rolled", holds)
+
+    async def until_gone(self, name: str) -> None:
+        """Wait until a set or pod does not exist."""
+        await self.until(
+            f"{name} gone", lambda: name not in self.seen.sets and name not in self.seen.pods
+        )
+
+    async def settle(self) -> None:
+        """Wait until the controller has looked, and nothing comes of it any more."""
+        while not self._is_settled:
+            await self.until("all held pods started", self._have_all_started)
+            before = self.seen.shape()
+            for _ in range(2):  # a first look may not have had the newest pods in its cache
+                await self._let_look()
+            if before == self.seen.shape():
+                await self._catch_up()
+                self._is_settled = before == self.seen.shape() and self._have_all_started()
+
+    async def _let_look(self) -> None:
+        """Raise the generation of each set and wait until its status says that it was seen."""
+        self._retention = _GOES if self._retention == _STAYS else _STAYS
+        policy = {"whenScaled": self._retention}
+        for name in list(self.seen.sets):
+            patched = await self.patch(
+                STATEFULSETS, name, {"spec": {"persistentVolumeClaimRetentionPolicy": policy}}
+            )
+            found: Json = patched.body
+            wanted = found["metadata"]["generation"] if patched.is_ok else 0
+            await self.until(f"{name} looked at", functools.partial(self._is_seen, name, wanted))
+
+    async def _catch_up(self) -> None:
+        """Wait until the watches have brought all that there is; of sets, a look has shown it."""
+        for resource in (PODS, REVISIONS):
+            async with asyncio.timeout(WAIT_LIMIT.total_seconds()):
+                while True:
+                    self._changed.clear()
+                    with self.world.quietly():
+                        listed: Json = (await self.world.list(resource)).body
+                    if versions_of(listed["items"]) == self.seen.versions(resource.plural):
+                        break
+                    await self._changed.wait()
+
+    # Records
+
+    async def rest(self, title: str, *, has_steps: bool = True) -> None:
+        """Settle and record what is there.
+
+        How it came is recorded too: statuses where pods are held, and the order of what happened
+        to pods where they are, or where sets are ordered. Without `has_steps` chance decides on it.
+        """
+        await self.settle()
+        is_ordered = has_steps and (self._is_held or not self._is_parallel)
+        moves = self.seen.take_moves(is_ordered=is_ordered)
+        statuses = self.seen.take_statuses()
+        found: JsonObject = {
+            "sets": self.seen.describe_sets(),
+            "pods": self.seen.describe_pods(),
+            "revisions": self.seen.describe_revisions(),
+            "moves": moves,
+        }
+        if has_steps and self._is_held:
+            found["statuses"] = statuses
+        self.world.note(title, **found)
+
+    def _describe(self) -> str:
+        return (
+            f"{self.seen.describe_sets()} {self.seen.describe_pods()}"
+            f" {self.seen.describe_revisions()}"
+        )
+
+    # Looks
+
+    def _has_changed(self, pod: str, uid: str) -> bool:
+        found = self.seen.pods.get(pod)
+        return found is None or bool(found["metadata"]["uid"] != uid)
+
+    def _has_started(self, name: str) -> bool:
+        pod = self.seen.pods.get(name)
+        return pod is not None and not is_going(pod) and "startTime" in pod["status"]
+
+    def _have_all_started(self) -> bool:
+        held = [pod for pod in self.seen.pods.values() if _image(pod) == HELD]
+        return all(is_going(pod) or "startTime" in pod["status"] for pod in held)
+
+    def _is_seen(self, name: str, generation: int) -> bool:
+        sts = self.seen.sets.get(name)
+        return sts is None or bool(sts["status"].get("observedGeneration", 0) >= generation)
+
+    def _is_whole(self, name: str) -> bool:
+        sts = self.seen.sets.get(name)
+        if sts is None or not is_observed(sts):
+            return False
+        wanted, status = sts["spec"]["replicas"], sts["status"]
+        mine = [pod for pod in self.seen.pods.values() if pod["metadata"]["name"].startswith(name)]
+        are_up = [is_ready(pod) and not is_going(pod) for pod in mine]
+        counts = {status["replicas"], status.get("availableReplicas", 0), len(mine), sum(are_up)}
+        return counts == {wanted}
+
+    # Calls
+
+    async def _now(self) -> str:
+        """Return the server's time, asked once and counted on from there."""
+        if self._clock is None:
+            with self.world.quietly():
+                made = await self.world.create(CONFIG_MAPS, config_map("clock"), dryRun="All")
+            stamp = datetime.fromisoformat(tree(made)["metadata"]["creationTimestamp"])
+            self._clock = stamp - _elapsed()
+        return (self._clock + _elapsed()).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    async def _until_brought(self, resource: Resource, written: Answer) -> None:
+        version = int(version_of(written))
+        plural = resource.plural
+        await self.until(f"write {version} brought", lambda: self.seen.newest[plural] >= version)
+
+
+def _elapsed() -> timedelta:
+    return timedelta(seconds=asyncio.get_running_loop().time())
+
+
+def _image(pod: Json) -> str:
+    return str(pod["spec"]["containers"][0]["image"])
+
+
+@asynccontextmanager
+async def raised(world: World) -> AsyncIterator[Scene]:
+    """Give a scene whose watches are open."""
+    scene = Scene(world)
+    opened = [asyncio.Event() for _ in WATCHED]
+    async with asyncio.TaskGroup() as tasks:
+        watches = [
+            tasks.create_task(scene.follow(resource, event), name=f"watch-{resource.plural}")
+            for resource, event in zip(WATCHED, opened, strict=True)
+        ]
+        for event in opened:
+            await event.wait()
+        yield scene
+        for watch in watches:
+            watch.cancel()
+
+
+def staged(play: Callable[[Scene], Awaitable[None]]) -> Play:
+    """Return what plays a sequence about controllers in a world."""
+
+    @functools.wraps(play)
+    async def played(world: World) -> None:
+        try:
+            async with raised(world) as scene:
+                await play(scene)
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    return played
+
+
+def controlled(play: Callable[[Scene], Awaitable[None]]) -> Play:
+    """Add the decorated function to the list of sequences."""
+    return sequence(needs=Needs.CONTROLLERS)(staged(play))

@@ -1,0 +1,74 @@
+"""The list of sequences: each has a name, what it plays, and what it needs of its world."""
+
+import importlib
+import pkgutil
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from tests.contract import sequences
+from tests.contract.noise import NOT_MODELLED, TEXTS_OF_GO
+from tests.contract.world import World
+
+Play = Callable[[World], Awaitable[None]]
+
+
+class Needs(Enum):
+    """What must be at work besides the API server, and who may not."""
+
+    API = auto()
+    """No controllers: nothing changes but by the sequence itself. Many are played at once."""
+    OBLIVION = auto()
+    """As API, and the server forgets its past: when all who need it have asked for that."""
+    CONTROLLERS = auto()
+    """StatefulSet controller, garbage collector and kubelet. Many are played at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sequence:
+    """One sequence of calls, to be played on both sides."""
+
+    topic: str
+    name: str
+    play: Play
+    needs: Needs
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.name}"
+
+    @property
+    def has_texts(self) -> bool:
+        """Tell whether messages are compared too, and not only codes and reasons."""
+        return str(self) not in TEXTS_OF_GO
+
+    @property
+    def is_modelled(self) -> bool:
+        """Tell whether the sandbox answers at all, and does not raise NotModelled."""
+        return str(self) not in NOT_MODELLED
+
+
+_ALL: list[Sequence] = []
+
+
+def sequence(*, needs: Needs = Needs.API) -> Callable[[Play], Play]:
+    """Add the decorated function to the list, under the names of its module and its own."""
+
+    def add(play: Play) -> Play:
+        topic = play.__module__.rpartition(".")[2]
+        name = getattr(play, "__name__", "")
+        _ALL.append(Sequence(topic=topic, name=name, play=play, needs=needs))
+        return play
+
+    return add
+
+
+def add_each(table: Iterable[tuple[str, Play]], topic: str, needs: Needs = Needs.API) -> None:
+    """Add sequences that differ in little, under names of their own."""
+    _ALL.extend(Sequence(topic=topic, name=name, play=play, needs=needs) for name, play in table)
+
+
+def list_sequences() -> list[Sequence]:
+    """Return the sequences of all modules, by topic."""
+    for module in pkgutil.iter_modules(sequences.__path__):
+        importlib.import_module(f"{sequences.__name__}.{module.name}")
+    return sorted(_ALL, key=lambda one: one.topic)

@@ -1,0 +1,1 @@
+"""What clients do, written once; importing a module here adds its sequences to the list."""

@@ -1,0 +1,199 @@
+"""Writes that others overtake while webhooks are asked: rounds, conflicts, what is kept."""
+
+from rollout_operator.kube.api import STATEFULSETS, JsonObject
+from rollout_operator.sandbox.request import MERGE_PATCH, Request
+from tests.contract.bodies import config_map, statefulset, tree
+from tests.contract.plays import sequence
+from tests.contract.reviews import allow
+from tests.contract.sides import CONFIG_MAPS, Decide, Hook, Verdict
+from tests.contract.world import World
+
+
+async def _patched(world: World) -> None:
+    await world.patch(CONFIG_MAPS, "a", {"data": {"key": "other"}})
+    await world.get(CONFIG_MAPS, "a")
+
+
+def _while_asked(world: World, request: Request, times: int = 1) -> Decide:
+    """Return a hook that lets somebody else write before it answers, so often."""
+    left = [times]
+
+    async def decide(_review: JsonObject) -> Verdict:
+        if left[0]:
+            left[0] -= 1
+            with world.quietly():
+                await world.send(request)
+        return {"allowed": True}
+
+    return decide
+
+
+def _write(world: World, body: JsonObject, resource: str = "a") -> Request:
+    return Request(
+        verb="patch",
+        resource=CONFIG_MAPS,
+        namespace=world.namespace,
+        name=resource,
+        body=body,
+        content_type=MERGE_PATCH,
+    )
+
+
+@sequence()
+async def a_conflict_during_a_patch_asks_again(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    inner = _write(world, {"data": {"inner": "1"}})
+    await world.register("Validating", Hook(name="one", decide=_while_asked(world, inner)))
+    await _patched(world)
+
+
+@sequence()
+async def a_conflict_during_a_mutating_hook_asks_again(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    inner = _write(world, {"data": {"inner": "1"}})
+    await world.register("Mutating", Hook(name="one", decide=_while_asked(world, inner)))
+    await world.register("Validating", Hook(name="two", decide=allow()), name="later")
+    await _patched(world)
+
+
+@sequence()
+async def three_conflicts_during_a_patch(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    asked = [0]
+
+    async def decide(_review: JsonObject) -> Verdict:
+        asked[0] += 1
+        if asked[0] in (1, 3, 5):
+            with world.quietly():
+                await world.send(_write(world, {"data": {"inner": f"{asked[0]}"}}))
+        return {"allowed": True}
+
+    await world.register("Validating", Hook(name="one", decide=decide))
+    await _patched(world)
+
+
+@sequence()
+async def a_conflict_during_a_put_with_version(world: World) -> None:
+    body = tree(await world.make(CONFIG_MAPS, config_map("a")))
+    inner = _write(world, {"data": {"inner": "1"}})
+    await world.register("Validating", Hook(name="one", decide=_while_asked(world, inner)))
+    body["data"] = {"key": "put"}
+    await world.update(CONFIG_MAPS, "a", body)
+    await world.get(CONFIG_MAPS, "a")
+
+
+@sequence()
+async def a_conflict_during_a_put_without_version(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    inner = _write(world, {"data": {"inner": "1"}})
+    await world.register("Validating", Hook(name="one", decide=_while_asked(world, inner)))
+    await world.update(CONFIG_MAPS, "a", config_map("a", data={"key": "put"}))
+    await world.get(CONFIG_MAPS, "a")
+
+
+@sequence()
+async def a_conflict_during_a_patch_with_version(world: World) -> None:
+    made = tree(await world.make(CONFIG_MAPS, config_map("a")))
+    inner = _write(world, {"data": {"inner": "1"}})
+    await world.register("Validating", Hook(name="one", decide=_while_asked(world, inner)))
+    version = {"resourceVersion": made["metadata"]["resourceVersion"]}
+    await world.patch(CONFIG_MAPS, "a", {"metadata": version, "data": {"key": "other"}})
+    await world.get(CONFIG_MAPS, "a")
+
+
+@sequence()
+async def deleted_during_a_patch(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    inner = Request(verb="delete", resource=CONFIG_MAPS, namespace=world.namespace, name="a")
+    await world.register("Validating", Hook(name="one", decide=_while_asked(world, inner)))
+    await _patched(world)
+
+
+@sequence()
+async def changed_during_a_delete(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    inner = _write(world, {"data": {"inner": "1"}})
+    decide = _while_asked(world, inner)
+    await world.register("Validating", Hook(name="one", decide=decide, operations=("DELETE",)))
+    await world.delete(CONFIG_MAPS, "a")
+    await world.get(CONFIG_MAPS, "a")
+
+
+@sequence()
+async def created_by_another_during_a_create(world: World) -> None:
+    asked = [0]
+
+    async def decide(_review: JsonObject) -> Verdict:
+        asked[0] += 1
+        if asked[0] == 1:
+            with world.quietly():
+                await world.create(CONFIG_MAPS, config_map("a", data={"key": "inner"}))
+        return {"allowed": True}
+
+    await world.register("Validating", Hook(name="one", decide=decide, operations=("CREATE",)))
+    await world.create(CONFIG_MAPS, config_map("a"))
+    await world.get(CONFIG_MAPS, "a")
+
+
+@sequence()
+async def a_conflict_during_a_scale_asks_again(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    note = Request(
+        verb="patch",
+        resource=STATEFULSETS,
+        namespace=world.namespace,
+        name="a",
+        body={"metadata": {"annotations": {"note": "inner"}}},
+        content_type=MERGE_PATCH,
+    )
+    hook = Hook(
+        name="one",
+        decide=_while_asked(world, note),
+        groups=("apps",),
+        resources=("statefulsets/scale",),
+    )
+    await world.register("Validating", hook)
+    await world.patch(STATEFULSETS, "a/scale", {"spec": {"replicas": 1}})
+    await world.get(STATEFULSETS, "a")
+
+
+@sequence()
+async def a_conflict_during_a_scale_put_with_version(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    body = tree(await world.get(STATEFULSETS, "a/scale"))
+    note = Request(
+        verb="patch",
+        resource=STATEFULSETS,
+        namespace=world.namespace,
+        name="a",
+        body={"metadata": {"annotations": {"note": "inner"}}},
+        content_type=MERGE_PATCH,
+    )
+    hook = Hook(
+        name="one",
+        decide=_while_asked(world, note),
+        groups=("apps",),
+        resources=("statefulsets/scale",),
+    )
+    await world.register("Validating", hook)
+    body["spec"]["replicas"] = 1
+    await world.update(STATEFULSETS, "a/scale", body)
+    await world.get(STATEFULSETS, "a")
+
+
+@sequence()
+async def a_hook_that_writes_the_object_each_time(world: World) -> None:
+    """A hook that changes what is under admission is asked again and again; this one stops."""
+    await world.make(CONFIG_MAPS, config_map("a"))
+    written = [0]
+
+    async def decide(review: JsonObject) -> Verdict:
+        is_ours = "'key': 'other'" in str(review["object"])
+        if is_ours and written[0] < 5:
+            written[0] += 1
+            with world.quietly():
+                await world.send(_write(world, {"data": {"inner": f"{written[0]}"}}))
+        return {"allowed": True}
+
+    await world.register("Mutating", Hook(name="one", decide=decide))
+    await _patched(world)

@@ -1,0 +1,170 @@
+"""The operator's own client and the sandbox's door: the same call, the same error class."""
+
+from datetime import timedelta
+
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Precondition
+from rollout_operator.model.errors import ApiError
+from rollout_operator.model.names import Uid
+from tests.contract.bodies import config_map, pod, statefulset, tree, uid_of, version_of
+from tests.contract.plays import Needs, sequence
+from tests.contract.reviews import deny, silent
+from tests.contract.sides import CONFIG_MAPS, Hook
+from tests.contract.world import World
+
+
+def _uid(value: str) -> Uid:
+    return Uid(value)
+
+
+OTHER = "11111111-2222-3333-4444-555555555555"
+
+
+@sequence()
+async def fetches(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    for name in ("a", "absent"):
+        call = world.doors.fetch(CONFIG_MAPS, world.namespace, name)
+        await world.attempt(f"fetch {name}", call)
+
+
+@sequence()
+async def pages(world: World) -> None:
+    for name in "abc":
+        await world.make(CONFIG_MAPS, config_map(name))
+    first = await world.doors.fetch_page(CONFIG_MAPS, world.namespace, limit=2)
+    rest = await world.doors.fetch_page(
+        CONFIG_MAPS, world.namespace, limit=2, token=first.next_token
+    )
+    world.note("pages", sizes=[len(first.items), len(rest.items)], is_last=not rest.next_token)
+
+
+@sequence(needs=Needs.OBLIVION)
+async def an_expired_page(world: World) -> None:
+    for name in "abc":
+        await world.make(CONFIG_MAPS, config_map(name))
+    first = await world.doors.fetch_page(CONFIG_MAPS, world.namespace, limit=2)
+    await world.make(CONFIG_MAPS, config_map("d"))
+    await world.side.forget_past()
+    call = world.doors.fetch_page(CONFIG_MAPS, world.namespace, token=first.next_token)
+    await world.attempt("the rest", call)
+
+
+@sequence()
+async def a_token_that_is_none(world: World) -> None:
+    call = world.doors.fetch_page(CONFIG_MAPS, world.namespace, token="nonsense")
+    await world.attempt("the rest", call)
+
+
+@sequence()
+async def creates(world: World) -> None:
+    for _ in range(2):
+        call = world.doors.create(CONFIG_MAPS, world.namespace, config_map("a"))
+        await world.attempt("create", call)
+    bad = world.doors.create(CONFIG_MAPS, world.namespace, config_map("A_b"))
+    await world.attempt("create", bad)
+
+
+@sequence()
+async def replaces(world: World) -> None:
+    body = tree(await world.make(CONFIG_MAPS, config_map("a")))
+    body["data"] = {"key": "other"}
+    for _ in range(2):
+        call = world.doors.replace(CONFIG_MAPS, world.namespace, "a", body)
+        await world.attempt("replace", call)
+        body["data"] = {"key": "third"}
+    absent = world.doors.replace(CONFIG_MAPS, world.namespace, "b", config_map("b"))
+    await world.attempt("replace", absent)
+
+
+@sequence()
+async def merge_patches(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    patches: tuple[JsonObject, ...] = (
+        {"spec": {"replicas": 2}},
+        {"spec": {"replicas": -1}},
+        {"metadata": {"uid": OTHER}, "spec": {"replicas": 1}},
+        {"metadata": {"resourceVersion": "1"}, "spec": {"replicas": 1}},
+    )
+    for patch in patches:
+        call = world.doors.patch(STATEFULSETS, world.namespace, "a", patch)
+        await world.attempt("patch", call)
+
+
+@sequence()
+async def json_patches(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    for path, value in (("/data/key", "other"), ("/data/absent", "x"), ("/data/key", "value")):
+        steps: list[JsonObject] = [
+            {"op": "test", "path": path, "value": value},
+            {"op": "add", "path": "/data/new", "value": "1"},
+        ]
+        call = world.doors.patch(CONFIG_MAPS, world.namespace, "a", steps)
+        await world.attempt("patch", call)
+
+
+@sequence()
+async def deletes(world: World) -> None:
+    made = await world.make(PODS, pod("a"))
+    uid, version = uid_of(made), version_of(made)
+    for wanted in ((OTHER, version), (uid, "1"), (uid, version), (uid, version)):
+        precondition = Precondition(uid=_uid(wanted[0]), resource_version=wanted[1])
+        call = world.doors.delete(PODS, world.namespace, "a", precondition=precondition)
+        await world.attempt("delete", call)
+
+
+@sequence()
+async def statuses(world: World) -> None:
+    body = tree(await world.make(STATEFULSETS, statefulset("a")))
+    body["status"] = {"replicas": 1, "observedGeneration": 1}
+    for _ in range(2):
+        call = world.doors.replace_status(STATEFULSETS, world.namespace, "a", body)
+        await world.attempt("replace status", call)
+        body["status"] = {"replicas": 2}
+
+
+@sequence()
+async def denials(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    hook = Hook(name="one", decide=deny(message="not now", code=429))
+    await world.register("Validating", hook)
+    call = world.doors.patch(CONFIG_MAPS, world.namespace, "a", {"data": {"key": "x"}})
+    await world.attempt("patch", call)
+
+
+@sequence()
+async def hooks_that_do_not_answer(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    hook = Hook(name="one", decide=silent(), fields={"timeoutSeconds": 1})
+    await world.register("Validating", hook)
+    call = world.doors.patch(CONFIG_MAPS, world.namespace, "a", {"data": {"key": "x"}})
+    await world.attempt("patch", call)
+
+
+@sequence()
+async def watches(world: World) -> None:
+    version = version_of(await world.make(CONFIG_MAPS, config_map("start")))
+    await world.make(CONFIG_MAPS, config_map("a"))
+    with world.quietly():
+        await world.delete(CONFIG_MAPS, "a")
+    async with world.doors.watch(
+        CONFIG_MAPS, world.namespace, resource_version=version, lasts=timedelta(seconds=1)
+    ) as events:
+        types = [event.type async for event in events]
+    world.note("events", types=[kind for kind in types if kind != "BOOKMARK"])
+
+
+@sequence(needs=Needs.OBLIVION)
+async def a_watch_that_is_too_old(world: World) -> None:
+    version = version_of(await world.make(CONFIG_MAPS, config_map("a")))
+    await world.make(CONFIG_MAPS, config_map("b"))
+    await world.side.forget_past()
+    error = ""
+    try:
+        async with world.doors.watch(
+            CONFIG_MAPS, world.namespace, resource_version=version, lasts=timedelta(seconds=1)
+        ) as events:
+            async for _ in events:
+                pass
+    except ApiError as raised:
+        error = type(raised).__name__
+    world.note("the watch", raises=error)

@@ -1,0 +1,130 @@
+"""Owners and what goes with them: the garbage collector is at work."""
+
+from rollout_operator.kube.api import PODS, SECRETS, STATEFULSETS
+from rollout_operator.sandbox.request import Answer
+from tests.contract.bodies import (
+    config_map,
+    delete_options,
+    owner,
+    pod,
+    secret,
+    statefulset,
+    tree,
+)
+from tests.contract.plays import Needs, sequence
+from tests.contract.sides import CONFIG_MAPS
+from tests.contract.world import World
+
+
+@sequence(needs=Needs.CONTROLLERS)
+async def dependants_go_with_their_owner(world: World) -> None:
+    made = await world.make(CONFIG_MAPS, config_map("owner"))
+    await world.make(SECRETS, secret("other"))
+    for name in ("a", "b"):
+        body = config_map(name, ownerReferences=[owner(made)])
+        await world.create(CONFIG_MAPS, body)
+    await world.delete(CONFIG_MAPS, "owner")
+    await world.until_gone(CONFIG_MAPS, "a")
+    await world.until_gone(CONFIG_MAPS, "b")
+    await world.get(SECRETS, "other")
+
+
+@sequence(needs=Needs.CONTROLLERS)
+async def background_says_the_same(world: World) -> None:
+    made = await world.make(CONFIG_MAPS, config_map("owner"))
+    await world.make(CONFIG_MAPS, config_map("a", ownerReferences=[owner(made)]))
+    await world.delete(CONFIG_MAPS, "owner", delete_options(propagationPolicy="Background"))
+    await world.until_gone(CONFIG_MAPS, "a")
+
+
+@sequence(needs=Needs.CONTROLLERS)
+async def orphans_stay_and_lose_their_reference(world: World) -> None:
+    made = await world.make(CONFIG_MAPS, config_map("owner"))
+    await world.make(CONFIG_MAPS, config_map("a", ownerReferences=[owner(made)]))
+    # Once this one is gone, the collector has seen the one above too.
+    other = await world.make(CONFIG_MAPS, config_map("other"))
+    await world.make(CONFIG_MAPS, config_map("b", ownerReferences=[owner(other)]))
+    await world.delete(CONFIG_MAPS, "other")
+    await world.until_gone(CONFIG_MAPS, "b")
+    await world.delete(CONFIG_MAPS, "owner", delete_options(propagationPolicy="Orphan"))
+    await world.until_gone(CONFIG_MAPS, "owner")
+    await world.get(CONFIG_MAPS, "a")
+
+
+@sequence(needs=Needs.CONTROLLERS)
+async def one_of_two_owners_is_not_enough(world: World) -> None:
+    one = await world.make(CONFIG_MAPS, config_map("one"))
+    two = await world.make(CONFIG_MAPS, config_map("two"))
+    body = config_map("a", ownerReferences=[owner(one), owner(two)])
+    await world.make(CONFIG_MAPS, body)
+    await world.make(CONFIG_MAPS, config_map("b", ownerReferences=[owner(one)]))
+    await world.delete(CONFIG_MAPS, "one")
+    await world.until_gone(CONFIG_MAPS, "b")
+    await world.until(CONFIG_MAPS, "a", lambda answer: len(_owners(answer)) == 1)
+    await world.get(CONFIG_MAPS, "a")
+    await world.delete(CONFIG_MAPS, "two")
+    await world.until_gone(CONFIG_MAPS, "a")
+
+
+@sequence(needs=Needs.CONTROLLERS)
+async def an_owner_that_never_was(world: World) -> None:
+    made = await world.make(CONFIG_MAPS, config_map("owner"))
+    uid = "11111111-2222-3333-4444-555555555555"
+    reference = {**owner(made), "uid": uid}
+    await world.make(CONFIG_MAPS, config_map("a", ownerReferences=[reference]))
+    await world.until_gone(CONFIG_MAPS, "a")
+    await world.get(CONFIG_MAPS, "owner")
+
+
+@sequence(needs=Needs.CONTROLLERS)
+async def an_owner_created_anew_is_another(world: World) -> None:
+    made = await world.make(CONFIG_MAPS, config_map("owner"))
+    await world.make(CONFIG_MAPS, config_map("a", ownerReferences=[owner(made)]))
+    await world.delete(CONFIG_MAPS, "owner")
+    await world.make(CONFIG_MAPS, config_map("owner"))
+    await world.until_gone(CONFIG_MAPS, "a")
+    await world.get(CONFIG_MAPS, "owner")
+
+
+@sequence(needs=Needs.CONTROLLERS)
+async def pods_of_a_deleted_owner_end_gracefully(world: World) -> None:
+    made = await world.make(CONFIG_MAPS, config_map("owner"))
+    body = pod("a", node="n", ownerReferences=[owner(made)], finalizers=["x.org/a"])
+    await world.make(PODS, body)
+    await world.delete(CONFIG_MAPS, "owner")
+    await world.until(PODS, "a", lambda answer: "deletionTimestamp" in tree(answer)["metadata"])
+    with world.quietly():
+        ending = tree(await world.get(PODS, "a"))["metadata"]
+        await world.patch(PODS, "a", {"metadata": {"finalizers": None}})
+    world.note("the pod", grace=ending["deletionGracePeriodSeconds"])
+    await world.until_gone(PODS, "a")
+
+
+@sequence(needs=Needs.CONTROLLERS)
+async def a_chain_of_owners(world: World) -> None:
+    first = await world.make(CONFIG_MAPS, config_map("first"))
+    second = await world.make(CONFIG_MAPS, config_map("second", ownerReferences=[owner(first)]))
+    await world.make(CONFIG_MAPS, config_map("third", ownerReferences=[owner(second)]))
+    await world.delete(CONFIG_MAPS, "first")
+    await world.until_gone(CONFIG_MAPS, "third")
+    await world.get(CONFIG_MAPS, "second")
+
+
+@sequence()
+async def two_controllers(world: World) -> None:
+    one = await world.make(CONFIG_MAPS, config_map("one"))
+    two = await world.make(CONFIG_MAPS, config_map("two"))
+    references = [owner(each, controller=True) for each in (one, two)]
+    await world.create(CONFIG_MAPS, config_map("a", ownerReferences=references))
+
+
+@sequence()
+async def a_reference_without_uid(world: World) -> None:
+    made = await world.make(STATEFULSETS, statefulset("one"))
+    reference = {**owner(made), "uid": ""}
+    await world.create(CONFIG_MAPS, config_map("a", ownerReferences=[reference]))
+
+
+def _owners(answer: Answer) -> list[object]:
+    owners: list[object] = tree(answer)["metadata"].get("ownerReferences", [])
+    return owners

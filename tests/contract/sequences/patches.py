@@ -1,0 +1,304 @@
+"""Patches of the three kinds, with preconditions and without."""
+
+from collections.abc import Sequence
+
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.sandbox.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Body
+from tests.contract.bodies import config_map, pod, statefulset, uid_of, version_of
+from tests.contract.plays import Play, add_each, sequence
+from tests.contract.sides import CONFIG_MAPS
+from tests.contract.world import World
+
+OTHER_UID = "11111111-2222-3333-4444-555555555555"
+
+
+@sequence()
+async def a_patch_without_change_keeps_the_version(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    await world.patch(CONFIG_MAPS, "a", {"data": {"key": "value"}})
+    await world.patch(CONFIG_MAPS, "a", {"data": {"key": "value"}}, STRATEGIC_PATCH)
+    await world.patch(CONFIG_MAPS, "a", [_step("replace", "/data/key", "value")], JSON_PATCH)
+    await world.patch(CONFIG_MAPS, "a", {})
+    await world.patch(CONFIG_MAPS, "a", [], JSON_PATCH)
+
+
+@sequence()
+async def what_does_not_exist_is_not_patched(world: World) -> None:
+    for kind in (MERGE_PATCH, STRATEGIC_PATCH):
+        await world.patch(CONFIG_MAPS, "a", {"data": {"key": "value"}}, kind)
+    await world.patch(CONFIG_MAPS, "a", [], JSON_PATCH)
+
+
+@sequence()
+async def preconditions_that_hold(world: World) -> None:
+    made = await world.make(CONFIG_MAPS, config_map("a"))
+    metadata = {"uid": uid_of(made), "resourceVersion": version_of(made)}
+    await world.patch(CONFIG_MAPS, "a", {"metadata": metadata, "data": {"key": "other"}})
+
+
+@sequence()
+async def an_old_version_in_a_patch(world: World) -> None:
+    made = await world.make(CONFIG_MAPS, config_map("a"))
+    await world.patch(CONFIG_MAPS, "a", {"data": {"key": "other"}})
+    metadata = {"resourceVersion": version_of(made)}
+    for kind in (MERGE_PATCH, STRATEGIC_PATCH):
+        await world.patch(CONFIG_MAPS, "a", {"metadata": metadata, "data": {"key": "3"}}, kind)
+    await world.get(CONFIG_MAPS, "a")
+
+
+@sequence()
+async def an_old_version_in_a_patch_without_change(world: World) -> None:
+    made = await world.make(CONFIG_MAPS, config_map("a"))
+    await world.patch(CONFIG_MAPS, "a", {"data": {"key": "other"}})
+    metadata = {"resourceVersion": version_of(made)}
+    await world.patch(CONFIG_MAPS, "a", {"metadata": metadata, "data": {"key": "other"}})
+
+
+@sequence()
+async def another_uid_in_a_patch(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    for kind in (MERGE_PATCH, STRATEGIC_PATCH):
+        patch: JsonObject = {"metadata": {"uid": OTHER_UID}, "data": {"key": "3"}}
+        await world.patch(CONFIG_MAPS, "a", patch, kind)
+    await world.get(CONFIG_MAPS, "a")
+
+
+@sequence()
+async def another_uid_and_an_old_version_in_a_patch(world: World) -> None:
+    made = await world.make(CONFIG_MAPS, config_map("a"))
+    await world.patch(CONFIG_MAPS, "a", {"data": {"key": "other"}})
+    metadata = {"uid": OTHER_UID, "resourceVersion": version_of(made)}
+    await world.patch(CONFIG_MAPS, "a", {"metadata": metadata, "data": {"key": "3"}})
+
+
+@sequence()
+async def an_empty_version_in_a_patch_is_none(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    metadata = {"resourceVersion": ""}
+    await world.patch(CONFIG_MAPS, "a", {"metadata": metadata, "data": {"key": "3"}})
+
+
+@sequence()
+async def preconditions_of_a_stateful_set(world: World) -> None:
+    made = await world.make(STATEFULSETS, statefulset("a"))
+    await world.patch(STATEFULSETS, "a", {"metadata": {"uid": OTHER_UID}, "spec": {"replicas": 1}})
+    metadata = {"uid": uid_of(made), "resourceVersion": version_of(made)}
+    patch: JsonObject = {"metadata": metadata, "spec": {"replicas": 1}}
+    await world.patch(STATEFULSETS, "a", patch)
+    await world.patch(STATEFULSETS, "a", patch)
+
+
+@sequence()
+async def preconditions_of_a_pod(world: World) -> None:
+    made = await world.make(PODS, pod("a"))
+    patch: JsonObject = {"metadata": {"uid": OTHER_UID, "annotations": {"x": "y"}}}
+    await world.patch(PODS, "a", patch)
+    metadata = {"uid": uid_of(made), "resourceVersion": version_of(made)}
+    patch = {"metadata": {**metadata, "annotations": {"x": "y"}}}
+    await world.patch(PODS, "a", patch)
+    await world.patch(PODS, "a", patch)
+
+
+@sequence()
+async def the_name_cannot_be_patched(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    await world.patch(CONFIG_MAPS, "a", {"metadata": {"name": "b"}})
+
+
+@sequence()
+async def a_merge_patch_removes_by_null(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a", annotations={"x": "y", "z": "w"}))
+    await world.patch(CONFIG_MAPS, "a", {"metadata": {"annotations": {"x": None, "absent": None}}})
+    await world.patch(CONFIG_MAPS, "a", {"data": None, "metadata": {"annotations": None}})
+
+
+@sequence()
+async def a_merge_patch_replaces_lists(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    containers = [{"name": "other", "image": "v2"}]
+    await world.patch(STATEFULSETS, "a", {"spec": {"template": {"spec": {
+        "containers": containers}}}})  # fmt: skip
+
+
+@sequence()
+async def a_patch_of_another_media_type(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    await world.patch(CONFIG_MAPS, "a", {"data": {}}, "application/json")
+
+
+@sequence()
+async def a_patch_with_a_wrong_type(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    await world.patch(STATEFULSETS, "a", {"spec": {"replicas": "three"}})
+    await world.get(STATEFULSETS, "a")
+
+
+@sequence()
+async def dry_run_of_a_patch_changes_nothing(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    await world.patch(STATEFULSETS, "a", {"spec": {"replicas": 1}}, dryRun="All")
+    await world.get(STATEFULSETS, "a")
+
+
+@sequence()
+async def finalizers_are_a_set(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a", finalizers=["x.org/a"]))
+    patch: JsonObject = {"metadata": {"finalizers": ["x.org/b", "x.org/a"]}}
+    await world.patch(CONFIG_MAPS, "a", patch, STRATEGIC_PATCH)
+    patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["x.org/a"]}}
+    await world.patch(CONFIG_MAPS, "a", patch, STRATEGIC_PATCH)
+    await world.patch(CONFIG_MAPS, "a", {"metadata": {"finalizers": None}})
+
+
+def _strategic(*patches: JsonObject) -> Play:
+    async def play(world: World) -> None:
+        await world.make(STATEFULSETS, statefulset("a", template=TEMPLATE))
+        for patch in patches:
+            await world.patch(STATEFULSETS, "a", {"spec": {"template": patch}}, STRATEGIC_PATCH)
+
+    return play
+
+
+TEMPLATE: JsonObject = {
+    "metadata": {"labels": {"name": "a"}, "annotations": {"x": "y"}},
+    "spec": {
+        "containers": [
+            {
+                "name": "app",
+                "image": "v1",
+                "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
+                "ports": [{"containerPort": 80, "protocol": "TCP", "name": "http"}],
+                "args": ["-a", "-b"],
+            },
+            {"name": "side", "image": "s1"},
+        ],
+        "nodeSelector": {"zone": "a", "disk": "ssd"},
+    },
+}
+
+
+def _container(**fields: object) -> JsonObject:
+    return {"spec": {"containers": [{"name": "app", **fields}]}}
+
+
+add_each(
+    (
+        ("an_image_by_name", _strategic(_container(image="v2"))),
+        ("a_new_container_comes_first", _strategic(
+            {"spec": {"containers": [{"name": "new", "image": "n"}]}})),
+        ("a_container_is_deleted", _strategic(
+            {"spec": {"containers": [{"name": "side", "$patch": "delete"}]}})),
+        ("containers_are_replaced", _strategic({"spec": {"containers": [
+            {"name": "only", "image": "o"}, {"$patch": "replace"}]}})),
+        ("variables_are_merged", _strategic(
+            _container(env=[{"name": "B", "value": "3"}, {"name": "C", "value": "4"}]))),
+        ("a_variable_is_deleted", _strategic(
+            _container(env=[{"name": "A", "$patch": "delete"}]))),
+        ("ports_by_number", _strategic(
+            _container(ports=[{"containerPort": 80, "name": "web"}, {"containerPort": 81}]))),
+        ("arguments_are_replaced", _strategic(_container(args=["-c"]))),
+        ("maps_are_merged", _strategic({"spec": {"nodeSelector": {"disk": None, "cpu": "big"}}})),
+        ("a_map_is_replaced", _strategic(
+            {"spec": {"nodeSelector": {"$patch": "replace", "cpu": "big"}}})),
+        ("annotations_of_the_template", _strategic(
+            {"metadata": {"annotations": {"restartedAt": "now"}}})),
+        ("order_of_containers", _strategic({"spec": {
+            "$setElementOrder/containers": [{"name": "side"}, {"name": "app"}],
+            "containers": [{"name": "app", "image": "v2"}]}})),
+        ("a_container_without_name", _strategic({"spec": {"containers": [{"image": "v2"}]}})),
+        ("an_unknown_directive", _strategic({"spec": {"nodeSelector": {"$patch": "nonsense"}}})),
+        ("a_toleration", _strategic({"spec": {"tolerations": [{"key": "a", "operator": "Exists"}]}},
+            {"spec": {"tolerations": [{"key": "b", "operator": "Exists"}]}})),
+        ("volumes_by_name", _strategic({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}},
+            {"spec": {"volumes": [{"name": "w", "emptyDir": {}}]}},
+            {"spec": {"volumes": [{"name": "v", "$patch": "delete"}]}})),
+    ),
+    "strategic_patches",
+)  # fmt: skip
+
+
+def _json(*steps: JsonObject) -> Play:
+    async def play(world: World) -> None:
+        body = config_map("a", annotations={"x/y": "z"})
+        await world.make(CONFIG_MAPS, body)
+        await world.patch(CONFIG_MAPS, "a", list(steps), JSON_PATCH)
+        await world.get(CONFIG_MAPS, "a")
+
+    return play
+
+
+def _whole(body: Body) -> Play:
+    async def play(world: World) -> None:
+        await world.make(CONFIG_MAPS, config_map("a"))
+        await world.patch(CONFIG_MAPS, "a", body, JSON_PATCH)
+
+    return play
+
+
+def _step(op: str, path: str, *value: object, **more: object) -> JsonObject:
+    return {"op": op, "path": path, **({"value": value[0]} if value else {}), **more}
+
+
+STEPS: Sequence[tuple[str, Play]] = (
+    ("add", _json(_step("add", "/data/new", "1"))),
+    ("add_over", _json(_step("add", "/data/key", "1"))),
+    ("add_below_nothing", _json(_step("add", "/metadata/labels/x", "1"))),
+    ("add_a_map", _json(_step("add", "/metadata/labels", {"x": "1"}))),
+    ("replace", _json(_step("replace", "/data/key", "1"))),
+    ("replace_nothing", _json(_step("replace", "/data/absent", "1"))),
+    ("remove", _json(_step("remove", "/data/key"))),
+    ("remove_nothing", _json(_step("remove", "/data/absent"))),
+    ("remove_below_nothing", _json(_step("remove", "/metadata/labels/x"))),
+    ("escaped_path", _json(_step("replace", "/metadata/annotations/x~1y", "1"))),
+    ("move", _json(_step("move", "/data/moved", **{"from": "/data/key"}))),
+    ("copy", _json(_step("copy", "/data/copied", **{"from": "/data/key"}))),
+    ("copy_nothing", _json(_step("copy", "/data/copied", **{"from": "/data/absent"}))),
+    ("test_holds", _json(_step("test", "/data/key", "value"), _step("remove", "/data/key"))),
+    ("test_fails", _json(_step("test", "/data/key", "other"), _step("remove", "/data/key"))),
+    ("test_of_nothing", _json(_step("test", "/data/absent", "x"), _step("remove", "/data/key"))),
+    ("test_for_null", _json(_step("test", "/data/absent", None), _step("remove", "/data/key"))),
+    ("a_failed_test_after_a_change", _json(
+        _step("remove", "/data/key"), _step("test", "/data/key", "value"))),
+    ("unknown_operation", _json(_step("nonsense", "/data/key"))),
+    ("no_path", _json({"op": "remove"})),
+    ("append_to_nothing", _json(_step("add", "/metadata/finalizers/-", "x.org/a"))),
+    ("append", _json(_step("add", "/metadata/finalizers", ["x.org/a"]),
+        _step("add", "/metadata/finalizers/-", "x.org/b"),
+        _step("remove", "/metadata/finalizers/0"))),
+    ("index_too_large", _json(_step("add", "/metadata/finalizers", ["x.org/a"]),
+        _step("replace", "/metadata/finalizers/7", "x.org/b"))),
+    ("a_map_is_no_list_of_steps", _whole({"data": {"key": "other"}})),
+    ("a_wrong_type", _json(_step("replace", "/data", "text"))),
+)  # fmt: skip
+
+add_each(STEPS, "json_patches")
+
+
+@sequence()
+async def a_test_of_the_version(world: World) -> None:
+    made = await world.make(CONFIG_MAPS, config_map("a"))
+    steps = [
+        _step("test", "/metadata/resourceVersion", version_of(made)),
+        _step("replace", "/data/key", "1"),
+    ]
+    await world.patch(CONFIG_MAPS, "a", steps, JSON_PATCH)
+    await world.patch(CONFIG_MAPS, "a", steps, JSON_PATCH)
+
+
+@sequence()
+async def a_test_of_the_uid(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    steps = [_step("test", "/metadata/uid", OTHER_UID), _step("replace", "/data/key", "1")]
+    await world.patch(CONFIG_MAPS, "a", steps, JSON_PATCH)
+
+
+@sequence()
+async def a_replaced_version_is_a_precondition(world: World) -> None:
+    made = await world.make(CONFIG_MAPS, config_map("a"))
+    steps = [
+        _step("replace", "/metadata/resourceVersion", version_of(made)),
+        _step("replace", "/data/key", "1"),
+    ]
+    await world.patch(CONFIG_MAPS, "a", steps, JSON_PATCH)
+    steps[1] = _step("replace", "/data/key", "2")
+    await world.patch(CONFIG_MAPS, "a", steps, JSON_PATCH)

@@ -1,0 +1,255 @@
+"""StatefulSets: defaults, what may not change, generation, status and scale."""
+
+from rollout_operator.kube.api import STATEFULSETS, JsonObject
+from rollout_operator.sandbox.request import JSON_PATCH, STRATEGIC_PATCH
+from tests.contract.bodies import statefulset, tree
+from tests.contract.plays import Play, add_each, sequence
+from tests.contract.world import World
+
+
+@sequence()
+async def defaults(world: World) -> None:
+    await world.create(STATEFULSETS, statefulset("a", None))
+
+
+@sequence()
+async def fields_that_are_given_stay(world: World) -> None:
+    body = statefulset(
+        "a",
+        0,
+        podManagementPolicy="Parallel",
+        updateStrategy={"type": "OnDelete"},
+        revisionHistoryLimit=3,
+        minReadySeconds=5,
+        ordinals={"start": 7},
+    )
+    await world.create(STATEFULSETS, body)
+
+
+@sequence()
+async def a_partition(world: World) -> None:
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
+    await world.create(STATEFULSETS, statefulset("a", updateStrategy=strategy))
+
+
+@sequence()
+async def generation_rises_with_the_spec_only(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    await world.patch(STATEFULSETS, "a", {"metadata": {"labels": {"x": "y"}}})
+    await world.patch(STATEFULSETS, "a", {"spec": {"replicas": 2}})
+    await world.patch(STATEFULSETS, "a", {"spec": {"replicas": 2}})
+    await world.patch(STATEFULSETS, "a", {"metadata": {"generation": 9}})
+
+
+@sequence()
+async def generation_rises_with_a_delete(world: World) -> None:
+    body = statefulset("a")
+    body["metadata"] = {"name": "a", "finalizers": ["x.org/a"]}
+    await world.make(STATEFULSETS, body)
+    await world.delete(STATEFULSETS, "a")
+    await world.patch(STATEFULSETS, "a", {"metadata": {"finalizers": None}})
+
+
+@sequence()
+async def omitted_replicas_mean_one(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a", 3))
+    await world.update(STATEFULSETS, "a", statefulset("a", None))
+    await world.patch(STATEFULSETS, "a", {"spec": {"replicas": 5}})
+    await world.patch(STATEFULSETS, "a", {"spec": {"replicas": None}})
+
+
+def _refused(*specs: JsonObject) -> Play:
+    async def play(world: World) -> None:
+        await world.make(STATEFULSETS, statefulset("a"))
+        for spec in specs:
+            await world.patch(STATEFULSETS, "a", {"spec": spec})
+
+    return play
+
+
+def _not_created(replicas: int = 3, **spec: object) -> Play:
+    async def play(world: World) -> None:
+        await world.create(STATEFULSETS, statefulset("a", replicas, **spec))
+
+    return play
+
+
+add_each(
+    (
+        ("another_service_name", _refused({"serviceName": "other"})),
+        ("another_pod_management", _refused({"podManagementPolicy": "Parallel"})),
+        ("another_selector", _refused({"selector": {"matchLabels": {"name": "b"}}})),
+        ("labels_that_the_selector_misses", _refused(
+            {"template": {"metadata": {"labels": {"name": "b"}}}})),
+        ("volume_claims_added", _refused({"volumeClaimTemplates": [{"metadata": {"name": "v"},
+            "spec": {"accessModes": ["ReadWriteOnce"],
+                     "resources": {"requests": {"storage": "1Gi"}}}}]})),
+        ("negative_replicas", _refused({"replicas": -1})),
+        ("an_unknown_strategy", _refused({"updateStrategy": {"type": "Nonsense"}})),
+        ("on_delete_and_back", _refused(
+            {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}},
+            {"updateStrategy": {"type": "RollingUpdate"}})),
+        ("on_delete_with_a_partition", _refused({"updateStrategy": {"type": "OnDelete"}})),
+        ("what_may_change", _refused({"minReadySeconds": 3}, {"ordinals": {"start": 2}},
+            {"revisionHistoryLimit": 2},
+            {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}})),
+        ("another_restart_policy", _refused({"template": {"spec": {"restartPolicy": "Never"}}})),
+        ("no_containers", _refused({"template": {"spec": {"containers": []}}})),
+        ("negative_min_ready_seconds", _refused({"minReadySeconds": -1})),
+        ("created_with_negative_replicas", _not_created(replicas=-1)),
+        ("created_without_selector", _not_created(selector=None)),
+        ("created_with_another_selector", _not_created(
+            selector={"matchLabels": {"name": "other"}})),
+        ("created_with_an_unknown_policy", _not_created(podManagementPolicy="Nonsense")),
+        ("created_without_service_name", _not_created(serviceName="")),
+        ("created_with_a_service_name_that_is_none", _not_created(serviceName="a@b:9/")),
+        ("created_with_negative_ordinals", _not_created(ordinals={"start": -1})),
+    ),
+    "statefulset_rules",
+)  # fmt: skip
+
+
+@sequence()
+async def status_by_its_subresource_only(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    await world.patch(STATEFULSETS, "a", {"status": {"replicas": 3, "observedGeneration": 1}})
+    await world.patch(STATEFULSETS, "a/status", {"status": {"replicas": 3}})
+    await world.get(STATEFULSETS, "a/status")
+
+
+@sequence()
+async def the_status_subresource_leaves_the_spec(world: World) -> None:
+    body = tree(await world.make(STATEFULSETS, statefulset("a")))
+    body["status"] = {"replicas": 2, "readyReplicas": 1, "observedGeneration": 1}
+    body["spec"]["replicas"] = 9
+    body["metadata"]["labels"] = {"x": "y"}
+    await world.update(STATEFULSETS, "a/status", body)
+    await world.get(STATEFULSETS, "a")
+    await world.update(STATEFULSETS, "a/status", body)
+
+
+@sequence()
+async def a_status_without_change_keeps_the_version(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    for _ in range(2):
+        await world.patch(STATEFULSETS, "a/status", {"status": {"replicas": 3}})
+
+
+@sequence()
+async def a_status_without_version(world: World) -> None:
+    body = tree(await world.make(STATEFULSETS, statefulset("a")))
+    del body["metadata"]["resourceVersion"]
+    body["status"] = {"replicas": 2}
+    await world.update(STATEFULSETS, "a/status", body)
+
+
+@sequence()
+async def a_status_that_is_none(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    await world.patch(STATEFULSETS, "a/status", {"status": {"replicas": -1}})
+    await world.patch(STATEFULSETS, "a/status", {"status": {"replicas": 1, "readyReplicas": 2}})
+
+
+@sequence()
+async def conditions_are_merged_by_type(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    for kind in ("A", "B"):
+        condition = {"type": kind, "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+        patch: JsonObject = {"status": {"conditions": [condition]}}
+        await world.patch(STATEFULSETS, "a/status", patch, STRATEGIC_PATCH)
+
+
+@sequence()
+async def scale_is_read(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    await world.get(STATEFULSETS, "a/scale")
+    await world.patch(STATEFULSETS, "a/status", {"status": {"replicas": 2}})
+    await world.get(STATEFULSETS, "a/scale")
+
+
+@sequence()
+async def scale_is_patched(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    await world.patch(STATEFULSETS, "a/scale", {"spec": {"replicas": 5}})
+    await world.get(STATEFULSETS, "a")
+    step: JsonObject = {"op": "replace", "path": "/spec/replicas", "value": 4}
+    await world.patch(STATEFULSETS, "a/scale", [step], JSON_PATCH)
+    await world.patch(STATEFULSETS, "a/scale", [step], JSON_PATCH)
+    await world.get(STATEFULSETS, "a")
+
+
+@sequence()
+async def scale_to_zero(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    await world.patch(STATEFULSETS, "a/scale", {"spec": {"replicas": 0}})
+    await world.get(STATEFULSETS, "a/scale")
+
+
+@sequence()
+async def scale_is_put(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    body = tree(await world.get(STATEFULSETS, "a/scale"))
+    body["spec"]["replicas"] = 5
+    await world.update(STATEFULSETS, "a/scale", body)
+    body["spec"]["replicas"] = 6
+    await world.update(STATEFULSETS, "a/scale", body)
+    del body["metadata"]["resourceVersion"]
+    await world.update(STATEFULSETS, "a/scale", body)
+    await world.get(STATEFULSETS, "a")
+
+
+@sequence()
+async def a_scale_of_another_uid(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    body = tree(await world.get(STATEFULSETS, "a/scale"))
+    body["metadata"]["uid"] = "11111111-2222-3333-4444-555555555555"
+    body["spec"]["replicas"] = 5
+    await world.update(STATEFULSETS, "a/scale", body)
+
+
+@sequence()
+async def a_scale_of_another_name(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    body = tree(await world.get(STATEFULSETS, "a/scale"))
+    body["metadata"]["name"] = "b"
+    await world.update(STATEFULSETS, "a/scale", body)
+
+
+@sequence()
+async def a_negative_scale(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    await world.patch(STATEFULSETS, "a/scale", {"spec": {"replicas": -1}})
+    await world.get(STATEFULSETS, "a")
+
+
+@sequence()
+async def a_scale_without_replicas_is_zero(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    await world.patch(STATEFULSETS, "a/scale", {"spec": {"replicas": None}})
+
+
+@sequence()
+async def dry_run_of_a_scale(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    await world.patch(STATEFULSETS, "a/scale", {"spec": {"replicas": 1}}, dryRun="All")
+    body = tree(await world.get(STATEFULSETS, "a/scale"))
+    body["spec"]["replicas"] = 5
+    await world.update(STATEFULSETS, "a/scale", body, dryRun="All")
+    await world.get(STATEFULSETS, "a")
+
+
+@sequence()
+async def dry_run_of_a_status(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    await world.patch(STATEFULSETS, "a/status", {"status": {"replicas": 3}}, dryRun="All")
+    await world.get(STATEFULSETS, "a")
+
+
+@sequence()
+async def an_old_version_in_a_scale_patch(world: World) -> None:
+    made = tree(await world.make(STATEFULSETS, statefulset("a")))
+    await world.patch(STATEFULSETS, "a", {"spec": {"replicas": 2}})
+    metadata = {"resourceVersion": made["metadata"]["resourceVersion"]}
+    patch: JsonObject = {"metadata": metadata, "spec": {"replicas": 1}}
+    await world.patch(STATEFULSETS, "a/scale", patch)
+    await world.get(STATEFULSETS, "a")

@@ -1,0 +1,209 @@
+"""Watches: where they start, what they tell, how they end."""
+
+from rollout_operator.kube.api import PODS, STATEFULSETS
+from tests.contract.bodies import config_map, delete_options, pod, statefulset, version_of
+from tests.contract.plays import Needs, sequence
+from tests.contract.sides import CONFIG_MAPS
+from tests.contract.world import World
+
+
+async def _start(world: World) -> str:
+    """Return the version before anything that the sequence does from now on."""
+    return version_of(await world.make(CONFIG_MAPS, config_map("start")))
+
+
+async def _end(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("end", labels={"x": "y"}))
+
+
+@sequence()
+async def what_happened_since_a_version(world: World) -> None:
+    version = await _start(world)
+    await world.create(CONFIG_MAPS, config_map("a"))
+    await world.patch(CONFIG_MAPS, "a", {"data": {"key": "other"}})
+    await world.delete(CONFIG_MAPS, "a")
+    await _end(world)
+    await world.events(CONFIG_MAPS, "end", resourceVersion=version)
+
+
+@sequence()
+async def events_come_while_it_is_open(world: World) -> None:
+    version = await _start(world)
+    async with world.watch(CONFIG_MAPS, resourceVersion=version) as watch:
+        await world.create(CONFIG_MAPS, config_map("a"))
+        await watch.until("a")
+        await world.patch(CONFIG_MAPS, "a", {"data": {"key": "other"}})
+        await watch.until("a")
+
+
+@sequence()
+async def a_write_without_change_is_no_event(world: World) -> None:
+    version = await _start(world)
+    await world.patch(CONFIG_MAPS, "start", {"data": {"key": "value"}})
+    await world.patch(CONFIG_MAPS, "start", {"data": {"key": "other"}}, dryRun="All")
+    await _end(world)
+    await world.events(CONFIG_MAPS, "end", resourceVersion=version)
+
+
+@sequence()
+async def refused_writes_are_no_events(world: World) -> None:
+    version = await _start(world)
+    await world.create(CONFIG_MAPS, config_map("start"))
+    await world.patch(CONFIG_MAPS, "start", {"metadata": {"resourceVersion": "1"}})
+    await _end(world)
+    await world.events(CONFIG_MAPS, "end", resourceVersion=version)
+
+
+@sequence()
+async def leaving_and_entering_a_selector(world: World) -> None:
+    version = await _start(world)
+    await world.make(CONFIG_MAPS, config_map("a"))
+    for value in ("y", "z", "y"):
+        await world.patch(CONFIG_MAPS, "a", {"metadata": {"labels": {"x": value}}})
+    await world.patch(CONFIG_MAPS, "a", {"data": {"key": "other"}})
+    await world.patch(CONFIG_MAPS, "a", {"metadata": {"labels": None}})
+    await world.delete(CONFIG_MAPS, "a")
+    await _end(world)
+    await world.events(CONFIG_MAPS, "end", resourceVersion=version, labelSelector="x=y")
+
+
+@sequence()
+async def one_object_by_name(world: World) -> None:
+    version = await _start(world)
+    await world.make(CONFIG_MAPS, config_map("a"))
+    await world.make(CONFIG_MAPS, config_map("b"))
+    await world.patch(CONFIG_MAPS, "a", {"data": {"key": "other"}})
+    await world.patch(CONFIG_MAPS, "b", {"data": {"key": "other"}})
+    await world.delete(CONFIG_MAPS, "b")
+    query = {"fieldSelector": "metadata.name=b", "resourceVersion": version}
+    await world.events(CONFIG_MAPS, timeoutSeconds="1", **query)
+
+
+@sequence()
+async def from_any_state(world: World) -> None:
+    version = await _start(world)
+    await world.make(CONFIG_MAPS, config_map("a"))
+    await _end(world)
+    await world.events(CONFIG_MAPS, "end", resourceVersion=version)
+    await world.events(CONFIG_MAPS, "start", resourceVersion="0")
+
+
+@sequence()
+async def from_the_newest_state(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("b"))
+    await world.make(CONFIG_MAPS, config_map("a"))
+    await world.events(CONFIG_MAPS, "b")
+
+
+@sequence()
+async def from_the_newest_state_with_a_selector(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    await _end(world)
+    await world.events(CONFIG_MAPS, "end", labelSelector="x=y")
+
+
+@sequence()
+async def it_ends_when_its_time_is_over(world: World) -> None:
+    version = await _start(world)
+    await world.events(CONFIG_MAPS, resourceVersion=version, timeoutSeconds="1")
+
+
+@sequence()
+async def bookmarks(world: World) -> None:
+    version = await _start(world)
+    query = {"resourceVersion": version, "timeoutSeconds": "4"}
+    async with world.watch(CONFIG_MAPS, allowWatchBookmarks="true", **query) as watch:
+        await world.create(CONFIG_MAPS, config_map("a"))
+        world.side.send_bookmarks()
+        await watch.until()
+
+
+@sequence()
+async def no_bookmarks_unless_asked_for(world: World) -> None:
+    version = await _start(world)
+    query = {"resourceVersion": version, "timeoutSeconds": "4"}
+    async with world.watch(CONFIG_MAPS, **query) as watch:
+        world.side.send_bookmarks()
+        await watch.until()
+
+
+@sequence(needs=Needs.OBLIVION)
+async def a_version_that_is_too_old(world: World) -> None:
+    version = await _start(world)
+    await _end(world)
+    await world.side.forget_past()
+    await world.events(CONFIG_MAPS, resourceVersion=version, timeoutSeconds="2")
+
+
+@sequence()
+async def a_version_that_is_no_number(world: World) -> None:
+    await world.events(CONFIG_MAPS, resourceVersion="nonsense", timeoutSeconds="1")
+
+
+@sequence()
+async def a_selector_that_is_none(world: World) -> None:
+    await world.events(CONFIG_MAPS, labelSelector="=(", timeoutSeconds="1")
+
+
+@sequence()
+async def an_unknown_field(world: World) -> None:
+    await world.events(CONFIG_MAPS, fieldSelector="data.key=value", timeoutSeconds="1")
+
+
+@sequence()
+async def a_pod_s_graceful_end(world: World) -> None:
+    version = await _start(world)
+    await world.make(PODS, pod("a", node="n"))
+    await world.delete(PODS, "a")
+    await world.delete(PODS, "a", delete_options(gracePeriodSeconds=0))
+    await world.make(PODS, pod("end"))
+    await world.events(PODS, "end", resourceVersion=version)
+
+
+@sequence()
+async def an_end_without_grace(world: World) -> None:
+    version = await _start(world)
+    await world.make(PODS, pod("a", node="n"))
+    await world.delete(PODS, "a", delete_options(gracePeriodSeconds=0))
+    await world.make(PODS, pod("b"))
+    await world.delete(PODS, "b")
+    await world.make(PODS, pod("end"))
+    await world.events(PODS, "end", resourceVersion=version)
+
+
+@sequence()
+async def a_finalizer_s_end(world: World) -> None:
+    version = await _start(world)
+    await world.make(CONFIG_MAPS, config_map("a", finalizers=["x.org/a"]))
+    await world.delete(CONFIG_MAPS, "a")
+    await world.patch(CONFIG_MAPS, "a", {"metadata": {"finalizers": None}})
+    await _end(world)
+    await world.events(CONFIG_MAPS, "end", resourceVersion=version)
+
+
+@sequence()
+async def status_and_scale_are_changes_of_the_object(world: World) -> None:
+    version = await _start(world)
+    await world.make(STATEFULSETS, statefulset("a"))
+    await world.patch(STATEFULSETS, "a/scale", {"spec": {"replicas": 2}})
+    await world.patch(STATEFULSETS, "a/status", {"status": {"replicas": 2}})
+    await world.make(STATEFULSETS, statefulset("end"))
+    await world.events(STATEFULSETS, "end", resourceVersion=version)
+
+
+@sequence()
+async def other_kinds_are_not_seen(world: World) -> None:
+    version = await _start(world)
+    await world.make(PODS, pod("a"))
+    await _end(world)
+    await world.events(CONFIG_MAPS, "end", resourceVersion=version)
+
+
+@sequence()
+async def an_object_created_anew(world: World) -> None:
+    version = await _start(world)
+    for _ in range(2):
+        await world.make(CONFIG_MAPS, config_map("a"))
+        await world.delete(CONFIG_MAPS, "a")
+    await _end(world)
+    await world.events(CONFIG_MAPS, "end", resourceVersion=version)

@@ -1,0 +1,101 @@
+"""What a sequence needs of the world that it is played on, whichever of the two it is.
+
+`real` and `simulated` implement it; `world` gives sequences the words to use it.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, Literal, Protocol
+
+from rollout_operator.kube.api import JsonObject, Reader, Resource, Watcher, Writer
+from rollout_operator.sandbox.request import Answer, Request
+
+CORE: Final = "v1"
+PODS: Final = Resource("", CORE, "pods", "Pod")
+CONFIG_MAPS: Final = Resource("", CORE, "configmaps", "ConfigMap")
+NAMESPACES: Final = Resource("", CORE, "namespaces", "Namespace", False)
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+REVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
+
+HookKind = Literal["Mutating", "Validating"]
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """The hook never answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """The hook answers something that is no review."""
+
+    body: bytes
+    status: int = 200
+    """Of HTTP; anything but 200 is seen by the real server only."""
+
+
+Verdict = JsonObject | Silence | Garbage
+"""The `response` of a review, to which the right `uid` is added where it has none."""
+Decide = Callable[[JsonObject], Awaitable[Verdict]]
+"""Given the `request` of a review."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hook:
+    """One webhook of a configuration."""
+
+    name: str
+    decide: Decide
+    fields: Mapping[str, object] = field(default_factory=dict)
+    """Put over those of the webhook, as `failurePolicy`."""
+    operations: tuple[str, ...] = ("UPDATE",)
+    resources: tuple[str, ...] = ("configmaps",)
+    groups: tuple[str, ...] = ("",)
+
+
+class Doors(Reader, Watcher, Writer, Protocol):
+    """All that a process of the operator does at the API server."""
+
+
+class Side(Protocol):
+    """One of the two worlds, with a namespace of its own for one sequence."""
+
+    name: str
+    namespace: str
+
+    async def call(self, request: Request) -> Answer:
+        """Send a request as a person would and return what came back."""
+        ...
+
+    def watch(
+        self, request: Request
+    ) -> AbstractAsyncContextManager[AsyncIterator[JsonObject] | Answer]:
+        """Open a watch: its events with `type` and `object`, or the refusal."""
+        ...
+
+    def hook_url(self, path: str) -> tuple[str, str]:
+        """Return the URL that a hook has here, and the caBundle to reach it."""
+        ...
+
+    def attend(self, path: str, decide: Decide) -> None:
+        """Let `decide` answer the reviews that come to `path`."""
+        ...
+
+    def doors(self) -> Doors:
+        """Return the door of a process of the operator: its own client, or the simulated one."""
+        ...
+
+    async def forget_past(self) -> None:
+        """Let the API server forget all versions but the newest."""
+        ...
+
+    def send_bookmarks(self) -> None:
+        """See that open watches get a bookmark soon."""
+        ...
+
+    async def pause(self, span: timedelta) -> None:
+        """Let time pass, as between two looks at something that others bring about."""
+        ...

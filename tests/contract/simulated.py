@@ -1,0 +1,149 @@
+"""Sequences on the sandbox, in virtual time: no process, no socket, some milliseconds each."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.sandbox.api import SimulatedApi
+from rollout_operator.sandbox.cluster import Cluster
+from rollout_operator.sandbox.door import Door
+from rollout_operator.sandbox.faults import NoFaults
+from rollout_operator.sandbox.history import History
+from rollout_operator.sandbox.hooks import HookCall
+from rollout_operator.sandbox.link import Link
+from rollout_operator.sandbox.loop import VirtualTimeLoop
+from rollout_operator.sandbox.pace import Pace
+from rollout_operator.sandbox.request import Answer, Refusal, Request
+from tests.contract.controllers_pods import SIMULATED_CHOICE
+from tests.contract.plays import Needs, Sequence
+from tests.contract.reviews import answer_review
+from tests.contract.sides import NAMESPACES, Decide, Doors, Garbage, Silence
+from tests.contract.world import World
+
+EPOCH: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+NAMESPACE: Final = "contract-sandbox"
+DEFAULT_PACE: Final = Pace()
+# A certificate's place: the sandbox does not look into it.
+BUNDLE: Final = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg=="
+
+
+@dataclass(kw_only=True)
+class SandboxSide:
+    """A simulated API server, for one sequence."""
+
+    api: SimulatedApi
+    door: Door
+    namespace: str = NAMESPACE
+    name: str = "sandbox"
+    decisions: dict[str, Decide] = field(default_factory=dict)
+
+    async def call(self, request: Request) -> Answer:
+        """Send a request and return what came back."""
+        return await self.api.call(request)
+
+    @asynccontextmanager
+    async def watch(self, request: Request) -> AsyncIterator[AsyncIterator[JsonObject] | Answer]:
+        """Open a watch: its events, or the refusal."""
+        try:
+            stream = self.api.open_watch(request)
+        except Refusal as refusal:
+            yield refusal.answer()
+            return
+
+        async def events() -> AsyncIterator[JsonObject]:
+            async for event in stream:
+                yield {"type": event.type, "object": msgspec.json.decode(event.body)}
+
+        try:
+            yield events()
+        finally:
+            stream.close()
+
+    def hook_url(self, path: str) -> tuple[str, str]:
+        """Return URL and caBundle of a hook."""
+        return f"https://localhost:1{path}", BUNDLE
+
+    def attend(self, path: str, decide: Decide) -> None:
+        """Let `decide` answer the reviews that come to `path`."""
+        self.decisions[path] = decide
+
+    def doors(self) -> Doors:
+        """Return the door of a process."""
+        return self.door
+
+    async def forget_past(self) -> None:
+        """Forget old versions."""
+        self.api.compact()
+
+    def send_bookmarks(self) -> None:
+        """Send a bookmark to all watches that asked for them."""
+        self.api.send_bookmarks()
+
+    async def pause(self, span: timedelta) -> None:
+        """Let virtual time pass."""
+        await asyncio.sleep(span.total_seconds())
+
+    async def answer_hook(self, call: HookCall) -> bytes:
+        """Answer one review as the sequence decides."""
+        path = call.path.partition("?")[0]
+        review: Any = msgspec.json.decode(call.body)
+        verdict = await self.decisions[path](review["request"])
+        match verdict:
+            case Silence():
+                await asyncio.Event().wait()
+                raise TimeoutError
+            case Garbage(body=body):
+                return body
+            case _:
+                return answer_review(call.body, verdict)
+
+
+def play_simulated(
+    played: Sequence, *, seed: int = 0, pace: Pace = DEFAULT_PACE
+) -> list[str] | Exception:
+    """Play a sequence on a sandbox of its own and return its transcript, or why it broke off.
+
+    That may be NotModelled: the sandbox says what it does not know.
+    """
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(_outcome(played, random.Random(seed), pace))
+
+
+async def _outcome(played: Sequence, chance: random.Random, pace: Pace) -> list[str] | Exception:
+    (found,) = await asyncio.gather(_play(played, chance, pace), return_exceptions=True)
+    if isinstance(found, BaseException) and not isinstance(found, Exception):
+        raise found
+    return found
+
+
+async def _play(played: Sequence, chance: random.Random, pace: Pace) -> list[str]:
+    elapsed = _stopwatch()
+    api = SimulatedApi(History(), elapsed=elapsed, epoch=EPOCH, chance=chance)
+    link = Link("operator-1", faults=NoFaults(), chance=chance)
+    side = SandboxSide(api=api, door=Door(api, link, name="acting"))
+    api.hooks = side.answer_hook
+    body: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    made = await api.call(Request(verb="create", resource=NAMESPACES, body=body))
+    assert made.is_ok, made.message
+    cluster = Cluster(api, chance=chance, elapsed=elapsed, choose=SIMULATED_CHOICE, pace=pace)
+    if played.needs is Needs.CONTROLLERS:
+        cluster.start()
+    try:
+        world = World(side)
+        await played.play(world)
+        return world.transcript.render(has_texts=played.has_texts)
+    finally:
+        cluster.stop()
+
+
+def _stopwatch() -> Callable[[], timedelta]:
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    return lambda: timedelta(seconds=loop.time() - begin)

@@ -1,0 +1,55 @@
+"""The sandbox answers as a real control plane does: each sequence is played on both.
+
+`python -m tests.contract` plays them outside of pytest and prints all differences.
+"""
+
+from datetime import timedelta
+
+import pytest
+
+from rollout_operator.sandbox.pace import Pace
+from rollout_operator.sandbox.request import NotModelled
+from tests.contract.plays import Sequence, list_sequences
+from tests.contract.recording import Recordings
+from tests.contract.simulated import play_simulated
+from tests.contract.transcript import find_difference
+
+ALL = list_sequences()
+
+
+@pytest.mark.controlplane
+@pytest.mark.parametrize("sequence", ALL, ids=str)
+def test_both_worlds_answer_alike(sequence: Sequence, recordings: Recordings) -> None:
+    real = recordings[str(sequence)]
+    if isinstance(real, Exception):
+        raise real
+    simulated = play_simulated(sequence)
+    if not sequence.is_modelled:
+        assert isinstance(simulated, NotModelled), "known by now: take it off the list"
+        return
+    if isinstance(simulated, Exception):
+        raise simulated
+
+    difference = find_difference(real, simulated)
+
+    assert not difference, f"the worlds differ:\n{difference}"
+
+
+# A controller whose caches are behind, each by itself, as those of the real one are.
+LAGGING = Pace(
+    controller=(timedelta(milliseconds=1), timedelta(milliseconds=10)),
+    status=(timedelta(0), timedelta(milliseconds=20)),
+    controller_cache=(timedelta(0), timedelta(milliseconds=5)),
+)
+
+
+@pytest.mark.parametrize("sequence", ALL, ids=str)
+def test_a_sequence_is_the_same_every_time(sequence: Sequence) -> None:
+    """Without a control plane: that it can be played at all, and that nothing in it is chance."""
+    first = play_simulated(sequence)
+    second = play_simulated(sequence, seed=1, pace=LAGGING)
+
+    if isinstance(first, Exception):
+        assert not sequence.is_modelled, first
+        return
+    assert first == second
