@@ -46,8 +46,8 @@ controlplane: $(READY) ## build the control plane of the tests: about four minut
 test: lint controlplane ## everything, on a real control plane too
 	$(PY) -m pytest $(ARGS)
 
-test-fast: lint ## everything that needs no control plane: under two minutes
-	$(PY) -m pytest -m "not controlplane" $(ARGS)
+test-fast: lint ## what needs neither a control plane nor much time: about three minutes
+	$(PY) -m pytest -m "not controlplane and not slow" $(ARGS)
 
 format: $(READY) ## format and mend what can be mended by rule
 	$(PY) -m ruff format .

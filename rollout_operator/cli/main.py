@@ -17,7 +17,7 @@ from rollout_operator.flags import USAGE_EXIT_CODE, HelpRequested, UnknownFlag
 from rollout_operator.model.errors import ConfigError, OperatorError
 
 _FAILED: Final = 1
-_COMMANDS: Final = ("run", "demo", "uninstall-webhooks", "version", "help")
+_COMMANDS: Final = ("run", "demo", "simulate", "uninstall-webhooks", "version", "help")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _run(words[1:])
         case "demo":
             return _demo(words[1:])
+        case "simulate":
+            return _simulate(words[1:])
         case "uninstall-webhooks":
             return _uninstall_webhooks(words[1:])
         case "version":
@@ -64,6 +66,20 @@ def _demo(words: Sequence[str]) -> int:
         return _show(demo_flags.render_demo_usage())
     except ConfigError as error:
         return _refuse(error, demo_flags.render_demo_usage())
+    except OperatorError as error:
+        _complain(_chain(error))
+    return _FAILED
+
+
+def _simulate(words: Sequence[str]) -> int:
+    from rollout_operator.cli import simulate, simulate_flags
+
+    try:
+        return simulate.run(words)
+    except HelpRequested:
+        return _show(simulate_flags.render_simulate_usage())
+    except ConfigError as error:
+        return _refuse(error, simulate_flags.render_simulate_usage())
     except OperatorError as error:
         _complain(_chain(error))
     return _FAILED

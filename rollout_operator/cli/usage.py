@@ -16,6 +16,7 @@ _INDENT: Final = " " * 6
 _HEAD: Final = """\
 Usage: rollout-operator [flags]
        rollout-operator demo [flags]
+       rollout-operator simulate -f FILE [-change "..."] [flags]
        rollout-operator uninstall-webhooks -kubernetes.namespace=NAME [flags]
        rollout-operator version
 

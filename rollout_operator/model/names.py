@@ -27,7 +27,7 @@ PREPARE_PORT: Final = "grafana.com/prepare-downscale-http-port"
 MIN_TIME_BETWEEN_DOWNSCALES: Final = "grafana.com/min-time-between-zones-downscale"
 LAST_DOWNSCALE: Final = "grafana.com/last-downscale"
 
-# On a pod: which downscale it was prepared for. See `model.downscale.Note`.
+# On pods: which downscale is underway. See `model.downscale.Note`.
 DOWNSCALE_NOTE: Final = "grafana.com/rollout-operator-downscale"
 
 # On webhook configurations: whether and by which operator the CA is written into them.

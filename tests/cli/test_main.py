@@ -62,7 +62,7 @@ def test_an_unknown_command_is_answered_with_the_commands(word: str, capsys: Cap
     shown = capsys.readouterr().err
     assert shown == (
         f'rollout-operator: unknown command "{word}"; commands are run, demo,'
-        " uninstall-webhooks, version, help; flags start with -\n"
+        " simulate, uninstall-webhooks, version, help; flags start with -\n"
     )
 
 

@@ -1,0 +1,145 @@
+"""`simulate` on what the real control plane prints: it predicts what the real operator then does.
+
+The prediction is made from the objects alone, before the operator has anything to do; the judge
+then lists the real deletes in order.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+from tests.world.api import PODS, STATEFULSETS, Json
+from tests.world.kubelet import Behaviour, Kind, by_image, image_of
+from tests.world.scene import World
+from tests.world.sets import (
+    PAUSED,
+    REVISION,
+    Snapshot,
+    Zone,
+    annotate,
+    is_ready,
+    missing_ready,
+    set_image,
+    wait_adopted,
+    wait_pod,
+    wait_until,
+)
+
+pytestmark = pytest.mark.controlplane
+
+NAMES: Final = ("zone-a", "zone-b", "zone-c")
+
+
+async def test_it_predicts_the_order_of_deletes(world: World) -> None:
+    """Three zones, one with a limit of 2, one with a pod that crashes at the old revision."""
+    names = await _create(world)
+    await world.operator()
+    await world.kubelet.crash("zone-c-2")
+    await _wait_unready(world, "zone-c-2")
+
+    told = await _simulate(await _dump(world), "image v2")
+    await set_image(world.api, world.namespace, names, "v2")
+    await wait_adopted(world.api, world.namespace, names)
+
+    assert told["deletes"] == await _list_deletes(world)
+    assert told["deletes"][0] == "zone-c-2"
+    assert len(told["deletes"]) == 11
+    assert told["mostDown"] == {"zone-a": 2, "zone-b": 1, "zone-c": 1}
+    await world.judge.assert_clean()
+
+
+async def test_it_predicts_what_an_operator_finds(world: World) -> None:
+    """Outdated pods of a rollout that has begun, no change, and one zone that is paused."""
+    names = await _create(world)
+    await annotate(world.api, world.namespace, "zone-b", **{PAUSED: "true"})
+    await set_image(world.api, world.namespace, names, "v2")
+    await world.api.delete(PODS, world.namespace, "zone-a-1")
+    await wait_pod(world.api, world.namespace, "zone-a-1", "new", lambda pod: image_of(pod) == "v2")
+    await wait_until(world.api, world.namespace, _lack_settled)
+
+    told = await _simulate(await _dump(world))
+    await world.operator()
+    await wait_adopted(world.api, world.namespace, ["zone-a", "zone-c"])
+
+    assert told["deletes"] == await _list_deletes(world)
+    assert told["deletes"] == [
+        *(f"zone-a-{ordinal}" for ordinal in (0, 2, 3, 4)),
+        *(f"zone-c-{ordinal}" for ordinal in range(3)),
+    ]
+    assert "zone-b is paused: 3 outdated pods wait" in " ".join(told["ends"]["ingester"])
+    await world.judge.assert_clean()
+
+
+async def test_it_predicts_where_a_rollout_stops(world: World) -> None:
+    """The pods of the new template crash: the first one, and nothing after it."""
+    world.kubelet.choose = by_image({"bad": Behaviour(kind=Kind.CRASH_LOOP)})
+    names = await _create(world)
+
+    told = await _simulate(await _dump(world), "bad template")
+    await world.operator()
+    await set_image(world.api, world.namespace, names, "bad")
+    for ordinal in (0, 1):
+        await _wait_unready(world, f"zone-a-{ordinal}", "bad")
+    await world.judge.settle()
+
+    assert told["deletes"] == await _list_deletes(world)
+    assert told["deletes"] == ["zone-a-0", "zone-a-1"]
+    assert "CrashLoopBackOff" in " ".join(told["ends"]["ingester"])
+
+
+async def _create(world: World) -> list[str]:
+    return await world.create(
+        Zone(name=NAMES[0], replicas=5, max_unavailable=2), Zone(name=NAMES[1]), Zone(name=NAMES[2])
+    )
+
+
+async def _wait_unready(world: World, name: str, image: str = "v1") -> None:
+    def is_down(pod: Json) -> bool:
+        statuses = pod.get("status", {}).get("containerStatuses", ())
+        waits = any("waiting" in one["state"] for one in statuses)
+        return image_of(pod) == image and waits and not is_ready(pod)
+
+    await wait_pod(world.api, world.namespace, name, f"down at {image}", is_down)
+
+
+def _lack_settled(now: Snapshot) -> str:
+    """Return what is missing until each status knows the new template, and all pods are ready."""
+    for name in NAMES:
+        if missing := missing_ready(now, name):
+            return missing
+        status = now.sets[name]["status"]
+        if status["updateRevision"] == status["currentRevision"]:
+            return f"{name}: its status knows no new revision"
+    labels = now.pods["zone-a-1"]["metadata"]["labels"]
+    is_new = labels[REVISION] == now.sets["zone-a"]["status"]["updateRevision"]
+    return "" if is_new else "zone-a-1 is not at the update revision"
+
+
+async def _dump(world: World) -> Path:
+    """Write what the API server lists into a file, as YAML, and return it."""
+    lists = [await world.api.list(kind, world.namespace) for kind in (STATEFULSETS, PODS)]
+    path = world.folder / "dump.yaml"
+    path.write_text(yaml.safe_dump_all(lists))
+    return path
+
+
+async def _simulate(dump: Path, *changes: str) -> Json:
+    """Return what the command tells, for machines; meanwhile the world goes on."""
+    words = [word for change in changes for word in ("-change", change)]
+    command = (sys.executable, "-m", "rollout_operator", "simulate", "-f", str(dump), "-o", "json")
+    ended = await asyncio.to_thread(
+        subprocess.run, [*command, *words], capture_output=True, check=False, timeout=60
+    )
+    assert ended.returncode == 0, ended.stderr.decode()
+    told: Json = json.loads(ended.stdout)
+    return told
+
+
+async def _list_deletes(world: World) -> list[str]:
+    return [one.name for one in await world.judge.deletes() if one.is_done]
