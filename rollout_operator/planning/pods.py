@@ -54,7 +54,7 @@ def choose_pods(look: Readiness, limit: int) -> Choice:
     healthy = [pod for pod in look.standing if pod.revision != revision]
     room = limit - look.unavailable
     shares = (
-        _choose_unanswered(look),
+        *_choose_unanswered(look, limit),
         _choose_unborn(look, limit),
         _choose_fallen(look, limit),
         # Whatever is in flight or broken counts as unavailable: this bounds disruptions as well.
@@ -81,10 +81,17 @@ def _is_broken(sts: StatefulSet, one: Down) -> bool:
     return may_go and one.pod.revision != sts.update_revision
 
 
-def _choose_unanswered(look: Readiness) -> Share:
-    """Return the pods to delete once more, by the same UID: it settles what became of them."""
+def _choose_unanswered(look: Readiness, limit: int) -> tuple[Share, Share]:
+    """Return the pods to delete once more, by the same UID: it settles what became of them.
+
+    Those that are still up, the second share, may have been spared. 3 pods, limit 1, another one
+    has crashed since: it waits until the first request cannot be carried out any more (SI-03).
+    """
     pods = [one for one in _find_broken(look) if one.why is Why.UNANSWERED]
-    return _share(look, pods, len(pods))
+    down = [one for one in pods if not one.pod.is_ready]
+    up = [one for one in pods if one.pod.is_ready]
+    others = max(look.seen_down - len(up), look.status_short)
+    return _share(look, down, len(down)), _share(look, up, limit - others)
 
 
 def _choose_unborn(look: Readiness, limit: int) -> Share:

@@ -199,6 +199,20 @@ def test_the_limit_is_never_crossed(case: Group) -> None:
         healthy = sum(one.reason.code is Code.POD_OUTDATED for one in action.going)
         if healthy:
             assert count_unavailable(case, member) + healthy <= limit
+        spared = [
+            one.pod.uid
+            for one in action.going
+            if one.pod.is_ready and case.deletions.get(one.pod.uid) is Deletion.UNKNOWN
+        ]
+        if spared:
+            unsure = sum(
+                one.is_ready
+                and not one.is_terminating
+                and one.revision != member.sts.update_revision
+                and case.deletions.get(one.uid) is Deletion.UNKNOWN
+                for one in own_pods(member).values()
+            )
+            assert count_unavailable(case, member) - unsure + len(spared) <= limit
         ordinals = {one.uid: ordinal for ordinal, one in own_pods(member).items()}
         before = find_in_flight(case, member)
         going = {ordinals[one.pod.uid] for one in action.going}

@@ -39,6 +39,30 @@ ONE_ZONE = [
         id="SI-18 a delete without an answer is repeated for the same pod and no other",
     ),
     pytest.param(
+        group(prev("a", "ppP"), deletions={"zone-a-0": Deletion.UNKNOWN}),
+        [
+            "budget_used: zone-a: 3 outdated pods wait: 2 unavailable of 1 allowed "
+            "(zone-a-0: delete not answered and zone-a-2: CrashLoopBackOff)"
+        ],
+        id="SI-03 a delete without an answer is not repeated when another pod has crashed since",
+    ),
+    pytest.param(
+        group(prev("a", "ppP", limit="2"), deletions={"zone-a-0": Deletion.UNKNOWN}),
+        [
+            "replace in zone-a: 1 of broken [zone-a-0] and 1 of broken [zone-a-2]",
+            "budget_used: zone-a: 1 outdated pod waits: 2 unavailable of 2 allowed, 2 going now",
+        ],
+        id="SI-03 a delete without an answer is repeated where the limit leaves room for it",
+    ),
+    pytest.param(
+        group(prev("a", "PPp"), deletions={"zone-a-0": Deletion.UNKNOWN}),
+        [
+            "replace in zone-a: 1 of broken [zone-a-0]",
+            "budget_used: zone-a: 2 outdated pods wait: 2 unavailable of 1 allowed, 1 going now",
+        ],
+        id="LI-10 a delete without an answer is repeated where the pod is down anyway",
+    ),
+    pytest.param(
         group(zone("a", "lll"), deletions={"zone-a-0": Deletion.UNKNOWN}),
         ["zone_not_ready: zone-a has 2 of 3 pods ready (zone-a-0: delete not answered)"],
         id="SI-07 a delete without an answer is not repeated at the update revision",
