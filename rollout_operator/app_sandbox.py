@@ -93,6 +93,7 @@ class Sandbox:
         for process in self._processes:
             await process.end()
         self.cluster.stop()
+        self.api.stop()
 
     def elapsed(self) -> timedelta:
         """Return the time since this world began."""

@@ -29,13 +29,13 @@ class Waker:
         self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
     ) -> None:
         """A StatefulSet came, changed or went."""
-        for group in {one.group for one in (old, new) if one is not None}:
+        for group in dict.fromkeys(one.group for one in (old, new) if one is not None):
             if group is not None:
                 self._add(group)
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
         """A pod came, changed or went. Without a known owner it concerns nobody yet."""
-        for owner in {one.owner_uid for one in (old, new) if one is not None}:
+        for owner in dict.fromkeys(one.owner_uid for one in (old, new) if one is not None):
             found = None if owner is None else self._owners.get_by_uid(owner)
             if found is not None and found.group is not None:
                 self._add(found.group)

@@ -31,7 +31,7 @@ from rollout_operator.sandbox.refusals import (
     not_found,
     timed_out,
 )
-from rollout_operator.sandbox.request import Answer, Refusal, Request, not_modelled
+from rollout_operator.sandbox.request import Answer, Refusal, Request, api_version_of, not_modelled
 from rollout_operator.sandbox.scales import read_scale
 from rollout_operator.sandbox.store import By, Place, Store
 from rollout_operator.sandbox.streams import Stream, Streams
@@ -90,18 +90,6 @@ class SimulatedApi:
         """Return the newest resourceVersion."""
         return self._store.revision
 
-    @property
-    def expires_in_stream(self) -> bool:
-        """Tell whether a watch from a forgotten version fails by an ERROR in its stream.
-
-        As from the real server; where it is set false, by HTTP status 410.
-        """
-        return self._streams.expires_in_stream
-
-    @expires_in_stream.setter
-    def expires_in_stream(self, value: bool) -> None:
-        self._streams.expires_in_stream = value
-
     def now(self) -> datetime:
         """Return what the server's clock shows."""
         return self._epoch + self.elapsed() + self.clock_offset
@@ -115,7 +103,7 @@ class SimulatedApi:
         return _finish(self._serve(request, may_wait=False))
 
     def open_watch(self, request: Request) -> Stream:
-        """Open a watch, with the query of a list. Raises Refusal (400, 403, 404, 410, 422)."""
+        """Open a watch, with the query of a list. Raises Refusal (400, 403, 404, 405, 422)."""
         self._calls += 1
         number = self._calls
         try:
@@ -147,10 +135,6 @@ class SimulatedApi:
     def send_bookmarks(self) -> None:
         """Send a bookmark on all open watches that allowed it."""
         self._streams.send_bookmarks()
-
-    def expire_watches(self, resource: Resource | None = None) -> None:
-        """End all open watches, or those of one kind, with an ERROR 410."""
-        self._streams.expire(resource)
 
     def put(self, obj: JsonObject, *, actor: str) -> None:
         """Store a whole object as it is, with a new resourceVersion, whatever is there.
@@ -314,8 +298,6 @@ def _resource_of(obj: JsonObject) -> Resource:
     """Return the resource of an object by its kind and version. Raises Refusal (404)."""
     version, kind = str(obj.get("apiVersion", "")), obj.get("kind")
     for one in KINDS.values():
-        resource = one.resource
-        known = f"{resource.group}/{resource.version}" if resource.group else resource.version
-        if (known, resource.kind) == (version, kind):
-            return resource
+        if (api_version_of(one.resource), one.resource.kind) == (version, kind):
+            return one.resource
     raise no_resource()

@@ -93,10 +93,6 @@ class Cluster:
         """Make a pod ready again. Raises LookupError where none of that name lives."""
         self._kubelets.mend(name)
 
-    def set_behaviour(self, choose: Choose) -> None:
-        """Choose otherwise for pods that are created from now on."""
-        self._kubelets.choose = choose
-
     def _as_found(self, resource: Resource, obj: JsonObject) -> Commit:
         return Commit(
             at=self._elapsed(),

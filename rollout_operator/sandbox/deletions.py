@@ -12,6 +12,7 @@ from typing import Final
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.sandbox.fields import (
     is_terminating,
+    metadata_of,
     moment_of,
     name_of,
     number,
@@ -23,7 +24,7 @@ from rollout_operator.sandbox.invalid import Problems
 from rollout_operator.sandbox.refusals import bad_request, conflict, not_found
 from rollout_operator.sandbox.request import Answer, Request, not_modelled
 from rollout_operator.sandbox.tidy import copy_json
-from rollout_operator.sandbox.turns import Turn, metadata_of, no_such_kind
+from rollout_operator.sandbox.turns import Turn, no_such_kind
 from rollout_operator.sandbox.writes import Writes, store_precondition, uid_precondition
 
 ORPHAN: Final = "orphan"

@@ -5,7 +5,6 @@ Decides what each call looks like to the API server, and how its answer looks to
 come through is `views`'.
 """
 
-import asyncio
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -26,7 +25,7 @@ from rollout_operator.kube.call import Call
 from rollout_operator.kube.responses import Status, error_of, read_status
 from rollout_operator.model.errors import UnknownOutcome, Unreachable
 from rollout_operator.sandbox.faults import Ask, Failure, Fate
-from rollout_operator.sandbox.history import Commit, History
+from rollout_operator.sandbox.history import History
 from rollout_operator.sandbox.link import Link
 from rollout_operator.sandbox.request import (
     JSON_PATCH,
@@ -76,6 +75,9 @@ class Api(Protocol):
 
     @property
     def history(self) -> History: ...
+
+    @property
+    def elapsed(self) -> Callable[[], timedelta]: ...
 
     def now(self) -> datetime: ...
 
@@ -309,7 +311,7 @@ class Door:
         return self._link.faults.on_list(ask)
 
     async def _carry_out(self, request: Request, age: timedelta) -> Answer:
-        revision = _find_revision(self._api.history, age) if age else 0
+        revision = self._api.history.revision_at(self._api.elapsed() - age) if age else 0
         if revision:
             query = {
                 **request.query,
@@ -389,12 +391,3 @@ def _read_page(body: JsonObject) -> Page:
         resource_version=metadata["resourceVersion"],
         next_token=metadata.get("continue", ""),
     )
-
-
-def _find_revision(history: History, age: timedelta) -> int:
-    """Return the version of `age` ago, 0 where there was none yet."""
-    since = timedelta(seconds=asyncio.get_running_loop().time()) - age
-    for record in reversed(history.records):
-        if isinstance(record, Commit) and record.at <= since:
-            return record.revision
-    return 0

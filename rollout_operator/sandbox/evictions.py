@@ -12,9 +12,19 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from rollout_operator.kube.api import PODS, JsonObject, Resource
-from rollout_operator.sandbox.fields import child, children, name_of, number, text, timestamp
+from rollout_operator.sandbox.fields import (
+    child,
+    children,
+    condition_of,
+    is_terminating,
+    name_of,
+    number,
+    text,
+    timestamp,
+)
 from rollout_operator.sandbox.kinds import BUDGETS
 from rollout_operator.sandbox.labels import labels_of, matches
+from rollout_operator.sandbox.refusals import bad_request, conflict, not_found
 from rollout_operator.sandbox.request import Answer, Refusal, Request
 
 _VERSIONS: Final = ("policy/v1", "policy/v1beta1")
@@ -52,12 +62,12 @@ def check_eviction(request: Request) -> None:
     body = request.body if isinstance(request.body, dict) else {}
     version = text(body, "apiVersion") or _VERSIONS[0]
     if version not in _VERSIONS:
-        raise _bad_request(
+        raise bad_request(
             f"the API version in the data ({version}) does not match the expected API version "
             f"({_VERSIONS[0]})"
         )
     if name_of(body) != request.name:
-        raise _bad_request("name in URL does not match name in Eviction object")
+        raise bad_request("name in URL does not match name in Eviction object")
 
 
 def evict(api: EvictionApi, request: Request) -> Answer:
@@ -65,10 +75,10 @@ def evict(api: EvictionApi, request: Request) -> Answer:
     check_eviction(request)
     pod = api.get(PODS, request.namespace, request.name)
     if pod is None:
-        raise Refusal(404, "NotFound", f'pods "{request.name}" not found')
+        raise not_found(PODS, request.name)
     options = _options(request)
     if _needs_no_budget(pod):
-        if text(pod, "status", "phase") not in _OVER and not _is_going(pod):
+        if text(pod, "status", "phase") not in _OVER and not is_terminating(pod):
             options = _with_version(options, pod)  # lest it becomes ready meanwhile
         _delete(api, request, options)
     else:
@@ -102,11 +112,7 @@ def _options(request: Request) -> JsonObject:
 
 def _needs_no_budget(pod: JsonObject) -> bool:
     """Tell whether its going disrupts nothing: it has ended, not begun, or is on its way out."""
-    return text(pod, "status", "phase") in (*_OVER, "Pending") or _is_going(pod)
-
-
-def _is_going(pod: JsonObject) -> bool:
-    return bool(text(pod, "metadata", "deletionTimestamp"))
+    return text(pod, "status", "phase") in (*_OVER, "Pending") or is_terminating(pod)
 
 
 def _with_version(options: JsonObject, pod: JsonObject) -> JsonObject:
@@ -124,7 +130,7 @@ def _guards(budget: JsonObject, pod: JsonObject) -> bool:
 
 def _is_unready_and_free(pod: JsonObject, budget: JsonObject) -> bool:
     """Tell whether a pod that is not ready may go without taking from the budget."""
-    if _condition(pod, "Ready").get("status") == "True":
+    if condition_of(pod, "Ready").get("status") == "True":
         return False
     if text(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
@@ -179,7 +185,7 @@ def _insufficient(budget: JsonObject, now: str) -> list[JsonObject]:
     generation = number(budget, "status", "observedGeneration")
     if generation:
         changed["observedGeneration"] = generation
-    before = _condition(budget, "DisruptionAllowed")
+    before = condition_of(budget, "DisruptionAllowed")
     if before.get("status") == "False":
         changed["lastTransitionTime"] = before.get("lastTransitionTime")
     return _with_condition(children(budget, "status", "conditions"), changed)
@@ -205,32 +211,22 @@ def _check_preconditions(pod: JsonObject, options: JsonObject) -> None:
     for key, word, fate in checks:
         wanted, found = text(options, "preconditions", key), text(pod, "metadata", key)
         if wanted and wanted != found:
-            raise Refusal(
-                409,
-                "Conflict",
-                f'Operation cannot be fulfilled on Pod "{name_of(pod)}": the {word} in the '
-                f"precondition ({wanted}) does not match the {word} in record ({found}). "
-                f"The object might have been {fate}",
+            why = f"the {word} in the precondition ({wanted}) does not match the {word} in record"
+            raise conflict(
+                "Pod", name_of(pod), f"{why} ({found}). The object might have been {fate}"
             )
 
 
 def _mark(api: EvictionApi, request: Request, pod: JsonObject) -> str:
     """Write why a pod goes into its status; return its new version."""
     condition = {**_DISRUPTED, "lastProbeTime": None, "lastTransitionTime": timestamp(api.now())}
-    before = _condition(pod, "DisruptionTarget")
+    before = condition_of(pod, "DisruptionTarget")
     if before.get("status") == "True":
         condition["lastTransitionTime"] = before.get("lastTransitionTime")
     conditions = _with_condition(children(pod, "status", "conditions"), condition)
     body = {**pod, "status": {**child(pod, "status"), "conditions": conditions}}
     write = replace(request, verb="update", subresource="status", query={}, body=body)
     return text(_checked(api.call_now(write)).body, "metadata", "resourceVersion")
-
-
-def _condition(obj: JsonObject, kind: str) -> JsonObject:
-    for one in children(obj, "status", "conditions"):
-        if one.get("type") == kind:
-            return one
-    return {}
 
 
 def _with_condition(before: list[JsonObject], changed: JsonObject) -> list[JsonObject]:
@@ -244,10 +240,6 @@ def _checked(answer: Answer) -> Answer:
     raise Refusal(answer.status, answer.reason, answer.message)
 
 
-def _bad_request(message: str) -> Refusal:
-    return Refusal(400, "BadRequest", message)
-
-
 def _forbidden(budget: str, why: str) -> Refusal:
     message = f'poddisruptionbudget.policy "{budget}" is forbidden: {why}'
     return Refusal(403, "Forbidden", message)
@@ -258,7 +250,7 @@ def _too_early(why: str) -> Refusal:
 
 
 def _exhausted(budget: JsonObject) -> Refusal:
-    name, condition = name_of(budget), _condition(budget, "DisruptionAllowed")
+    name, condition = name_of(budget), condition_of(budget, "DisruptionAllowed")
     message, reason = text(condition, "message"), text(condition, "reason")
     speaks = condition.get("status") == "False" and bool(message)
     healthy = number(budget, "status", "currentHealthy")

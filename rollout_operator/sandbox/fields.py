@@ -13,30 +13,32 @@ _SECONDS: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 def child(obj: JsonObject, *path: str) -> JsonObject:
     """Return the object at a path, an empty one where there is none."""
-    for key in path:
-        inner = obj.get(key)
-        if not isinstance(inner, dict):
-            return {}
-        obj = inner
-    return obj
+    found = _find(obj, path)
+    return found if isinstance(found, dict) else {}
 
 
 def text(obj: JsonObject, *path: str) -> str:
     """Return the text at a path, empty where there is none."""
-    found = child(obj, *path[:-1]).get(path[-1])
+    found = _find(obj, path)
     return found if isinstance(found, str) else ""
 
 
 def number(obj: JsonObject, *path: str, default: int = 0) -> int:
     """Return the whole number at a path, `default` where there is none."""
-    found = child(obj, *path[:-1]).get(path[-1])
+    found = _find(obj, path)
     return found if isinstance(found, int) else default
 
 
 def children(obj: JsonObject, *path: str) -> list[JsonObject]:
     """Return the objects of the list at a path, an empty one where there is none."""
-    found = child(obj, *path[:-1]).get(path[-1])
+    found = _find(obj, path)
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def metadata_of(obj: JsonObject) -> JsonObject:
+    """Return `metadata`."""
+    found = obj.get("metadata")
+    return found if isinstance(found, dict) else {}
 
 
 def name_of(obj: JsonObject) -> str:
@@ -67,6 +69,14 @@ def controller_of(obj: JsonObject) -> JsonObject:
     return {}
 
 
+def condition_of(obj: JsonObject, kind: str) -> JsonObject:
+    """Return the condition of a type in its status, an empty object where it has none."""
+    for one in children(obj, "status", "conditions"):
+        if one.get("type") == kind:
+            return one
+    return {}
+
+
 def timestamp(moment: datetime) -> str:
     """Return a time as objects carry it: whole seconds, in UTC."""
     return moment.astimezone(UTC).strftime(_SECONDS)
@@ -75,3 +85,12 @@ def timestamp(moment: datetime) -> str:
 def moment_of(stamp: str) -> datetime:
     """Return the time that `timestamp` wrote. Raises ValueError for anything else."""
     return datetime.strptime(stamp, _SECONDS).replace(tzinfo=UTC)
+
+
+def _find(obj: JsonObject, path: tuple[str, ...]) -> object:
+    found: object = obj
+    for key in path:
+        if not isinstance(found, dict):
+            return None
+        found = found.get(key)
+    return found

@@ -13,13 +13,12 @@ from typing import Final
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.sandbox.deletions import FOREGROUND, ORPHAN
-from rollout_operator.sandbox.fields import children, is_terminating, text, uid_of
+from rollout_operator.sandbox.fields import children, is_terminating, metadata_of, text, uid_of
 from rollout_operator.sandbox.history import Commit
 from rollout_operator.sandbox.kinds import KINDS
 from rollout_operator.sandbox.pace import Range, Timers, draw
-from rollout_operator.sandbox.request import MERGE_PATCH, Answer, Request
+from rollout_operator.sandbox.request import MERGE_PATCH, Answer, Request, Verb
 from rollout_operator.sandbox.store import Place, Store
-from rollout_operator.sandbox.turns import metadata_of
 
 ACTOR: Final = "garbage-collector"
 # From a change until the collector has come to what it means.
@@ -197,16 +196,15 @@ class GarbageCollector:
         }
         self._send(place, "delete", options)
 
-    def _send(self, place: Place, verb: str, body: JsonObject) -> bool:
-        is_patch = verb == "patch"
+    def _send(self, place: Place, verb: Verb, body: JsonObject) -> bool:
         answer = self._call(
             Request(
-                verb="patch" if is_patch else "delete",
+                verb=verb,
                 resource=place.resource,
                 namespace=place.namespace,
                 name=place.name,
                 body=body,
-                content_type=MERGE_PATCH if is_patch else "application/json",
+                content_type=MERGE_PATCH if verb == "patch" else "application/json",
                 user=ACTOR,
             )
         )

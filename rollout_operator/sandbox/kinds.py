@@ -31,7 +31,7 @@ from rollout_operator.sandbox.plainkinds import (
     SERVICE,
 )
 from rollout_operator.sandbox.podrules import POD
-from rollout_operator.sandbox.request import Refusal
+from rollout_operator.sandbox.refusals import no_resource
 from rollout_operator.sandbox.rules import (
     Rules,
     Update,
@@ -124,5 +124,5 @@ def find_kind(resource: Resource) -> Kind:
     """Return the kind of a resource. Raises Refusal (404) where there is none."""
     kind = KINDS.get((resource.group, resource.plural))
     if kind is None or kind.resource.version != resource.version:
-        raise Refusal(404, "NotFound", "the server could not find the requested resource")
+        raise no_resource()
     return kind

@@ -1,7 +1,7 @@
 """Label selectors as objects carry them: `matchLabels` and `matchExpressions`.
 
-Decides which labels one matches and how it is written as text. The grammar of selectors in queries
-is `lists`' part.
+Decides which labels one matches and how it is written as text. Selectors
+in queries are `selection`'s part.
 """
 
 from collections.abc import Mapping

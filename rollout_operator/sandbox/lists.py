@@ -22,7 +22,7 @@ from rollout_operator.sandbox.refusals import (
     unexpected,
     version_too_large,
 )
-from rollout_operator.sandbox.request import Refusal, Request
+from rollout_operator.sandbox.request import Refusal, Request, api_version_of
 from rollout_operator.sandbox.selection import read_selection
 from rollout_operator.sandbox.store import Store
 
@@ -80,7 +80,7 @@ def list_objects(store: Store, request: Request) -> JsonObject:
             metadata["remainingItemCount"] = rest
     return {
         "kind": f"{resource.kind}List",
-        "apiVersion": f"{resource.group}/{resource.version}" if resource.group else "v1",
+        "apiVersion": api_version_of(resource),
         "metadata": metadata,
         "items": [_item(obj) for obj in taken],
     }

@@ -2,7 +2,8 @@
 
 Decides what runs next: one of those who can run, and if there is none, whoever has the nearest
 timer, whose time it then is. Nothing reaches the machine: what needs a socket, a thread or a
-process is an error here. What is simulated on it is left to the other modules.
+process is an error here. A callback that fails ends the run, where no exception handler is set: it
+was a step of the world. What is simulated on it is left to the other modules.
 
 Shuffled, any callback that is ready may come next, also one that became ready later. Two orders
 are kept, because asyncio promises them. Timers run in the order of their times. And callbacks of
@@ -62,7 +63,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """A loop that owns its time, in seconds from 0 on.
 
     With `chance` whoever can run does so in an order of that seed, without in the order in which
-    they became ready. `run_forever` raises Deadlock and Livelock.
+    they became ready. `run_forever` raises Deadlock, Livelock, and what a callback has raised.
     """
 
     def __init__(self, chance: random.Random | None = None) -> None:
@@ -79,7 +80,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._thread = threading.get_ident()
         self._is_halted = False
         self._left = 0
-        self._error: RuntimeError | None = None
+        self._error: Exception | None = None
         self._marks: list[tuple[int, int, Callable[[], object]]] = []
         self._next_look = MOST_STEPS_AT_ONCE
         self._jumped_at = 0
@@ -95,7 +96,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._set_next_look()
 
     def run_forever(self) -> None:
-        """Run until `stop`. Raises Deadlock and Livelock."""
+        """Run until `stop`. Raises Deadlock, Livelock, and what a callback has raised."""
         self._thread = threading.get_ident()
         if self._is_halted:
             self._left = len(self._pool) + len(self._line)
@@ -111,6 +112,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().stop()
         self._is_halted = True
         self._left = len(self._pool) + len(self._line)
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        """End the run where something fails that is nobody's: no task, and no future."""
+        error = context.get("exception")
+        if not isinstance(error, Exception) or "future" in context or "task" in context:
+            super().default_exception_handler(context)
+            return
+        self._error = self._error or error
+        self._is_halted, self._left = True, 0
 
     def close(self) -> None:
         super().close()

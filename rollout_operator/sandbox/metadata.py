@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.sandbox.fields import children, text
+from rollout_operator.sandbox.fields import children, metadata_of, text
 from rollout_operator.sandbox.invalid import IMMUTABLE, Problems
 from rollout_operator.sandbox.labels import strings
 
@@ -98,9 +98,7 @@ def check_labels(field: str, labels: dict[str, str], problems: Problems) -> None
 
 def keep_metadata(old: JsonObject, new: JsonObject) -> None:
     """Put back in `new.metadata` what an update can never change, whatever it says."""
-    before, after = old["metadata"], new["metadata"]
-    assert isinstance(before, dict)
-    assert isinstance(after, dict)
+    before, after = metadata_of(old), metadata_of(new)
     for key in ("generation", "creationTimestamp"):
         after.pop(key, None)
         if key in before:
@@ -114,9 +112,7 @@ def keep_metadata(old: JsonObject, new: JsonObject) -> None:
 
 def check_metadata_update(old: JsonObject, new: JsonObject, problems: Problems) -> None:
     """Note what changed in `metadata` although it may not."""
-    before, after = old["metadata"], new["metadata"]
-    assert isinstance(before, dict)
-    assert isinstance(after, dict)
+    before, after = metadata_of(old), metadata_of(new)
     if "deletionTimestamp" in before:
         known, added = _texts(before, "finalizers"), _texts(after, "finalizers")
         extra = sorted(set(added) - set(known))

@@ -22,7 +22,7 @@ from rollout_operator.sandbox.request import (
     not_modelled,
 )
 from rollout_operator.sandbox.shapes import find_misfit
-from rollout_operator.sandbox.tidy import copy_json
+from rollout_operator.sandbox.tidy import copy_changed
 
 _APPLY: Final = ("application/apply-patch+yaml", "application/apply-patch+cbor")
 # What cannot be read has no kind yet.
@@ -32,7 +32,7 @@ _OBJECT: Final = "map[string]interface {}"
 
 
 def apply_patch(obj: JsonObject, content_type: str, body: Body) -> JsonObject:
-    """Return a new object, patched, that shares nothing with either argument.
+    """Return a new object, patched; it shares with `obj` what `tidy.copy_changed` shares.
 
     Raises Refusal (400, 413, 415, 422).
     """
@@ -56,8 +56,8 @@ def _patched(obj: JsonObject, kind: str, body: Body) -> JsonObject:
     if not isinstance(body, dict):
         raise _undecodable("array", _OBJECT)
     if kind == STRATEGIC_PATCH:
-        return merge_strategic(copy_json(obj), copy_json(body))
-    return merge(copy_json(obj), copy_json(body))
+        return copy_changed(merge_strategic(obj, body), obj)
+    return copy_changed(merge(obj, body), obj)
 
 
 def merge(obj: JsonObject, patch: JsonObject) -> JsonObject:

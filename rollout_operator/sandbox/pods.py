@@ -15,21 +15,14 @@ from rollout_operator.sandbox.history import History, PodCalled
 from rollout_operator.sandbox.pace import Timers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """A call that a pod has taken."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Call:
+    """A call that a pod has taken: its caller waits for `done`."""
 
     begun: timedelta
     actor: str
     method: str
     path: str
-
-
-@dataclass(slots=True, eq=False)
-class _Call:
-    """A call under way: its caller waits for `done`."""
-
-    arrival: Arrival
     response: Response
     done: asyncio.Future[int]
     timer: int = 0
@@ -70,10 +63,14 @@ class PodEndpoints:
         response = self._choose(listener, method)
         if response.reply is Reply.REFUSES:
             raise ConnectionRefusedError(f"{endpoint.ip}:{endpoint.port}: refused")
-        arrival = Arrival(
-            begun=self._elapsed(), actor=actor, method=method, path=f"/{endpoint.path}"
+        call = _Call(
+            begun=self._elapsed(),
+            actor=actor,
+            method=method,
+            path=f"/{endpoint.path}",
+            response=response,
+            done=asyncio.get_running_loop().create_future(),
         )
-        call = _Call(arrival, response, asyncio.get_running_loop().create_future())
         listener.calls.append(call)
         call.timer = self._timers.after(response.after, lambda: self._act(listener, call))
         return await call.done
@@ -100,11 +97,12 @@ class PodEndpoints:
     def leave(self, ip: str) -> None:
         """Let nothing listen there any more, and break off what was being answered."""
         listener = self._listeners.pop(ip, None)
-        for call in listener.calls if listener is not None else ():
-            assert listener is not None
+        if listener is None:
+            return
+        for call in listener.calls:
             self._timers.cancel(call.timer)
             self._end(call, ConnectionResetError(f"{listener.name} has ended"))
-            if self._still_owes(call):
+            if call.timer:  # one that hangs was written down when it had acted
                 self._note(listener, call, status=0, acted=False)
 
     def _choose(self, listener: _Listener, method: str) -> Response:
@@ -115,8 +113,8 @@ class PodEndpoints:
 
     def _act(self, listener: _Listener, call: _Call) -> None:
         response = call.response
-        if response.does_act and call.arrival.method in ("POST", "DELETE"):
-            self._prepared[listener.uid] = call.arrival.method == "POST"
+        if response.does_act and call.method in ("POST", "DELETE"):
+            self._prepared[listener.uid] = call.method == "POST"
         is_answered = response.reply is Reply.ANSWERS and not call.done.done()
         status = response.status if is_answered else 0
         self._note(listener, call, status=status, acted=response.does_act)
@@ -133,12 +131,12 @@ class PodEndpoints:
         self._history.add(
             PodCalled(
                 at=self._elapsed(),
-                begun=call.arrival.begun,
-                actor=call.arrival.actor,
-                method=call.arrival.method,
+                begun=call.begun,
+                actor=call.actor,
+                method=call.method,
                 pod=listener.name,
                 uid=listener.uid,
-                path=call.arrival.path,
+                path=call.path,
                 status=status,
                 acted=acted,
             )
@@ -148,7 +146,3 @@ class PodEndpoints:
     def _end(call: _Call, error: OSError) -> None:
         if not call.done.done():  # else its caller has left
             call.done.set_exception(error)
-
-    @staticmethod
-    def _still_owes(call: _Call) -> bool:
-        return call.timer != 0  # one that hangs was written down when it had acted

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.sandbox.fields import child, children, number, text
+from rollout_operator.sandbox.fields import child, children, condition_of, number, text
 
 HOST_IP: Final = "10.255.0.1"
 
@@ -109,9 +109,9 @@ def _condition(pod: JsonObject, kind: str, why_not: str, now: str) -> JsonObject
     """Return a condition: true where there is no reason why not."""
     status = "False" if why_not else "True"
     since = now
-    for old in children(pod, "status", "conditions"):
-        if old.get("type") == kind and old.get("status") == status:
-            since = text(old, "lastTransitionTime") or now
+    old = condition_of(pod, kind)
+    if old.get("status") == status:
+        since = text(old, "lastTransitionTime") or now
     condition: JsonObject = {"type": kind, "status": status, "lastTransitionTime": since}
     return condition | {"reason": why_not} if why_not else condition
 

@@ -41,8 +41,10 @@ def check_query(request: Request) -> None:
     query = request.query
     if not query:
         return
-    if unknown := sorted(query.keys() - _PARAMETERS[request.verb]):
-        not_modelled(f"the query parameters {', '.join(unknown)} of a {request.verb}")
+    known = _PARAMETERS[request.verb]
+    if not query.keys() <= known:
+        unknown = ", ".join(sorted(query.keys() - known))
+        not_modelled(f"the query parameters {unknown} of a {request.verb}")
     _check_options(request)
 
 

@@ -80,8 +80,6 @@ class Doses:
         return Doses(**doses)
 
 
-NO_DOSES: Final = Doses().times(0)
-
 _LOST: Final = (
     Failure.CONNECT,
     Failure.RESET_BEFORE,
@@ -133,10 +131,7 @@ class RandomFaults:
         if kind is None:
             return FATE
         fate = _fate_of(kind, size, choice)
-        what = (
-            fate.crash.name.lower() if fate.crash else fate.fails or f"{fate.before or fate.after}"
-        )
-        return fate if self._fire(kind, ask.actor, f"{ask.text}: {what}") else FATE
+        return fate if self._fire(kind, ask.actor, f"{ask.text}: {_word(fate)}") else FATE
 
     def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventFate:
         which, size = self._random(), self._random()
@@ -256,6 +251,15 @@ def _fate_of(kind: str, size: float, choice: float) -> Fate:
         "server_error": lambda: Fate(fails=_one_of(_ERRORS, choice)),
     }
     return fates[kind]()
+
+
+def _word(fate: Fate) -> str:
+    """Return what becomes of a call; of a late one with the span, by which it is found again."""
+    if fate.crash:
+        return fate.crash.name.lower()
+    if fate.fails is Failure.LATE:
+        return f"{fate.fails}: {fate.before}"
+    return fate.fails or f"{fate.before or fate.after}"
 
 
 def _event_fate_of(kind: str, size: float) -> EventFate:

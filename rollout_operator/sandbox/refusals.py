@@ -11,11 +11,6 @@ from rollout_operator.sandbox.request import Answer, Refusal, Request
 MODIFIED: Final = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
-NO_RESOURCE: Final = "the server could not find the requested resource"
-NO_METHOD: Final = "the server does not allow this method on the requested resource"
-TIMED_OUT: Final = (
-    "Timeout: request did not complete within requested timeout - context deadline exceeded"
-)
 _INCONSISTENT: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start "
     "a new list without the continue parameter, or use the continue token in this response to "
@@ -68,12 +63,13 @@ def no_namespace(name: str) -> Refusal:
 
 def no_resource() -> Refusal:
     """Return the refusal for a path that leads nowhere."""
-    return Refusal(404, "NotFound", NO_RESOURCE)
+    return Refusal(404, "NotFound", "the server could not find the requested resource")
 
 
 def no_method() -> Refusal:
     """Return the refusal for a verb that a path does not know."""
-    return Refusal(405, "MethodNotAllowed", NO_METHOD)
+    text = "the server does not allow this method on the requested resource"
+    return Refusal(405, "MethodNotAllowed", text)
 
 
 def already_exists(resource: Resource, name: str) -> Refusal:
@@ -112,7 +108,8 @@ def unexpected(message: str) -> Refusal:
 
 def timed_out() -> Refusal:
     """Return the refusal of a request that took longer than the server lets it."""
-    return Refusal(504, "Timeout", TIMED_OUT)
+    text = "Timeout: request did not complete within requested timeout - context deadline exceeded"
+    return Refusal(504, "Timeout", text)
 
 
 def version_too_large(asked: int, newest: int) -> Refusal:

@@ -122,6 +122,11 @@ class NotModelled(Exception):
     """The simulated world does not know how the real one behaves here: never a silent guess."""
 
 
+def api_version_of(resource: Resource) -> str:
+    """Return `apiVersion` of the objects of a kind."""
+    return f"{resource.group}/{resource.version}" if resource.group else resource.version
+
+
 def not_modelled(what: str) -> NoReturn:
     """Raise NotModelled that names what was asked for."""
     raise NotModelled(f"the sandbox does not model {what}")

@@ -7,6 +7,7 @@ part.
 import base64
 import binascii
 import random
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -46,9 +47,7 @@ class HookAnswer:
 
 def make_uid(chance: random.Random) -> str:
     """Return a random UUID (version 4) out of this source of chance."""
-    bits = chance.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62) | (0x4 << 76) | (0x2 << 62)
-    digits = f"{bits:032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return str(uuid.UUID(int=chance.getrandbits(128), version=4))
 
 
 def encode_review(attempt: Attempt, obj: JsonObject | None, uid: str) -> bytes:

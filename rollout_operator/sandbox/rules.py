@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.sandbox.fields import name_of
+from rollout_operator.sandbox.fields import metadata_of, name_of, number
 from rollout_operator.sandbox.invalid import Problems
 from rollout_operator.sandbox.metadata import (
     check_label_name,
@@ -76,10 +76,8 @@ class Rules:
 
 def list_unknown(rules: Rules, obj: JsonObject) -> tuple[str, ...]:
     """Return the warnings about fields of a body that nobody knows, and that are dropped."""
-    metadata = obj.get("metadata")
     unknown = [key for key in obj if key not in rules.parts and key not in _ALWAYS]
-    if isinstance(metadata, dict):
-        unknown += [f"metadata.{key}" for key in metadata if key not in METADATA_FIELDS]
+    unknown += [f"metadata.{key}" for key in metadata_of(obj) if key not in METADATA_FIELDS]
     return tuple(f'unknown field "{one}"' for one in sorted(unknown))
 
 
@@ -109,10 +107,8 @@ def create_object(resource: Resource, rules: Rules, obj: JsonObject) -> None:
     if not rules.keeps_status:
         obj.pop("status", None)
     default_object(rules, obj)
-    metadata = obj["metadata"]
-    assert isinstance(metadata, dict)
     if rules.counted:  # of other kinds it is what their creator says
-        metadata["generation"] = 1
+        metadata_of(obj)["generation"] = 1
     rules.begin(obj)
     problems = Problems()
     name = name_of(obj)
@@ -141,7 +137,7 @@ def update_object(resource: Resource, rules: Rules, update: Update) -> None:
     keep_metadata(old, new)
     (rules.settle_status if is_status else rules.settle)(old, new)
     if any(old.get(key) != new.get(key) for key in rules.counted):
-        _raise_generation(new)
+        metadata_of(new)["generation"] = number(new, "metadata", "generation") + 1
     problems = Problems()
     if old["metadata"] != new["metadata"]:
         check_metadata_update(old, new, problems)
@@ -172,10 +168,3 @@ def _default_changed(rules: Rules, old: JsonObject, new: JsonObject) -> None:
 def _name_type(obj: JsonObject) -> str:
     kind, version = obj.get("kind"), obj.get("apiVersion")
     return f'{kind} in version "{version}" cannot be handled as a {kind}'
-
-
-def _raise_generation(obj: JsonObject) -> None:
-    metadata = obj["metadata"]
-    assert isinstance(metadata, dict)
-    generation = metadata.get("generation")
-    metadata["generation"] = (generation if isinstance(generation, int) else 0) + 1

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.sandbox.fields import metadata_of
 from rollout_operator.sandbox.history import Commit, History
 
 Collection = tuple[str, str]
@@ -44,9 +45,7 @@ def collection_of(resource: Resource) -> Collection:
 
 def versioned(obj: JsonObject, revision: int) -> JsonObject:
     """Return an object with another resourceVersion; all but the path to it is shared."""
-    metadata = obj["metadata"]
-    assert isinstance(metadata, dict)
-    return {**obj, "metadata": {**metadata, "resourceVersion": str(revision)}}
+    return {**obj, "metadata": {**metadata_of(obj), "resourceVersion": str(revision)}}
 
 
 class Store:

@@ -15,6 +15,7 @@ from rollout_operator.model.names import MAX_UNAVAILABLE, PAUSED, REVISION_LABEL
 from rollout_operator.sandbox.fields import (
     child,
     children,
+    condition_of,
     controller_of,
     is_terminating,
     number,
@@ -265,8 +266,7 @@ def _short(revision: str) -> str:
 
 
 def _is_ready(pod: JsonObject) -> bool:
-    conditions = children(pod, "status", "conditions")
-    is_so = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    is_so = condition_of(pod, "Ready").get("status") == "True"
     return is_so and text(pod, "status", "phase") == "Running"
 
 

@@ -1,7 +1,7 @@
 """Watches at the simulated API server: streams of events, in the order of the writes.
 
-Decides what an open watch is sent and how it ends: in order, cut off, or with an ERROR that its
-version is forgotten. What becomes of an event on the way to a client is `door`'s part.
+Decides what an open watch is sent and how it ends: in order, or with an ERROR that its version is
+forgotten. What becomes of an event on the way to a client is `door`'s part.
 """
 
 import asyncio
@@ -15,11 +15,12 @@ from typing import Final, Self
 import msgspec
 
 from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.sandbox.fields import text
 from rollout_operator.sandbox.history import Commit
 from rollout_operator.sandbox.invalid import Problems
 from rollout_operator.sandbox.lists import NOT_OLDER, check_reached, parse_version
 from rollout_operator.sandbox.refusals import bad_request, watch_expired
-from rollout_operator.sandbox.request import Refusal, Request
+from rollout_operator.sandbox.request import Refusal, Request, api_version_of
 from rollout_operator.sandbox.selection import Selection, read_selection
 from rollout_operator.sandbox.store import Collection, Store, collection_of, versioned
 
@@ -51,7 +52,7 @@ class Stream:
         self.on_event: Callable[[], None] | None = None
         """Told when there is something to pop, and when the stream has ended."""
         self.is_closed = False
-        self.is_cut = False
+        """Whether it has ended; events may still wait to be popped."""
         self.selection = selection
         self.has_bookmarks = has_bookmarks
         self.after = 0
@@ -64,23 +65,13 @@ class Stream:
         return self
 
     async def __anext__(self) -> StreamEvent:
-        """Return the next event once it is there.
-
-        Raises StopAsyncIteration at the end of the stream, ConnectionResetError where it was cut.
-        """
+        """Return the next event once it is there. Raises StopAsyncIteration at the end."""
         while not self._events:
-            if self.is_cut:
-                raise ConnectionResetError("the connection was cut")
             if self.is_closed:
                 raise StopAsyncIteration
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         return self._events.popleft()
-
-    @property
-    def is_over(self) -> bool:
-        """Tell whether it has ended, one way or the other; events may still wait to be popped."""
-        return self.is_closed or self.is_cut
 
     def pop(self) -> StreamEvent | None:
         """Return the next event, None where none is there."""
@@ -88,7 +79,7 @@ class Stream:
 
     def push(self, event: StreamEvent) -> None:
         """Add an event at the end. After the end of the stream it is lost."""
-        if not self.is_over:
+        if not self.is_closed:
             self._events.append(event)
             self._wake()
 
@@ -101,24 +92,15 @@ class Stream:
     def close(self) -> None:
         """End the stream in order: what was sent can still be read."""
         self.is_closed = True
-        self._end()
-
-    def cut(self) -> None:
-        """Break the connection: what was not read is lost."""
-        self.is_cut = True
-        self._events.clear()
-        self._end()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._wake()
 
     def close_after(self, span: timedelta) -> None:
         """End the stream in order after a while."""
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(span.total_seconds(), self.close)
-
-    def _end(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -143,9 +125,6 @@ class Streams:
     """All open watches of one API server."""
 
     def __init__(self, store: Store, chance: random.Random) -> None:
-        self.expires_in_stream = True
-        """How a watch from a forgotten version fails: with an ERROR, as from a watch cache; else
-        with HTTP status 410."""
         self._store = store
         self._chance = chance
         self._open: dict[Collection, list[tuple[str, Stream]]] = {}
@@ -154,7 +133,10 @@ class Streams:
         store.listeners.append(self._tell)
 
     def open(self, request: Request) -> Stream:
-        """Open a watch. Raises Refusal (400, 410, 422, 504)."""
+        """Open a watch. Raises Refusal (400, 422).
+
+        From a forgotten version it fails as from a watch cache: by an ERROR in the stream.
+        """
         resource, query = request.resource, request.query
         has_bookmarks = query.get("allowWatchBookmarks", "") in _TRUE
         stream = Stream(read_selection(resource, query), has_bookmarks=has_bookmarks)
@@ -162,13 +144,14 @@ class Streams:
         try:
             start = _read_start(self._store, query, has_bookmarks)
         except Refusal as refusal:
-            if not (self.expires_in_stream and refusal.status in (410, 504)):
+            if refusal.status not in (410, 504):
                 raise
             stream.fail(refusal)
             return stream
         self._begin(stream, request, start)
         stream.close_after(length)
-        self._open.setdefault(collection_of(resource), []).append((request.namespace, stream))
+        collection = collection_of(resource)
+        self._open[collection] = [*self._living(collection), (request.namespace, stream)]
         return stream
 
     def send_bookmarks(self) -> None:
@@ -177,14 +160,6 @@ class Streams:
             for _, stream in self._living(collection):
                 if stream.has_bookmarks:
                     stream.push(self._bookmark(collection, {}))
-
-    def expire(self, resource: Resource | None = None) -> None:
-        """End all open watches, or those of one kind, with an ERROR that they are too old."""
-        refusal = watch_expired(self._store.revision, self._store.revision)
-        collections = list(self._open) if resource is None else [collection_of(resource)]
-        for collection in collections:
-            for _, stream in self._living(collection):
-                stream.fail(refusal)
 
     def forget_bodies(self) -> None:
         """Drop the encoded versions that nobody can ask for any more."""
@@ -214,7 +189,7 @@ class Streams:
 
     def _living(self, collection: Collection) -> Sequence[tuple[str, Stream]]:
         streams = self._open[collection] = [
-            one for one in self._open.get(collection, ()) if not one[1].is_over
+            one for one in self._open.get(collection, ()) if not one[1].is_closed
         ]
         return tuple(streams)
 
@@ -249,7 +224,7 @@ class Streams:
         resource, revision = self._kinds[collection], self._store.revision
         obj: JsonObject = {
             "kind": resource.kind,
-            "apiVersion": f"{resource.group}/{resource.version}" if resource.group else "v1",
+            "apiVersion": api_version_of(resource),
             "metadata": {"resourceVersion": str(revision), **marks},
         }
         return StreamEvent("BOOKMARK", obj, _encode(obj), revision)
@@ -296,6 +271,4 @@ def _check_options(match: str, initial: str | None) -> None:
 
 
 def _revision_of(obj: JsonObject) -> int:
-    metadata = obj["metadata"]
-    assert isinstance(metadata, dict)
-    return int(str(metadata["resourceVersion"]))
+    return int(text(obj, "metadata", "resourceVersion"))

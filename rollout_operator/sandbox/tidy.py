@@ -49,7 +49,21 @@ _EMPTY: Final[tuple[object, ...]] = ("", 0, [], {})
 
 def copy_json(obj: JsonObject) -> JsonObject:
     """Return a deep copy of a JSON object, several times faster than `copy.deepcopy`."""
-    return {key: _copied(value) for key, value in obj.items()}
+    return {
+        key: _copied(value) if isinstance(value, dict | list) else value
+        for key, value in obj.items()
+    }
+
+
+def copy_changed(obj: JsonObject, old: JsonObject) -> JsonObject:
+    """Return a deep copy but for the fields beside `metadata` that are as in `old`: those are its.
+
+    Most updates change one of spec and status, and the other is the larger one.
+    """
+    return {
+        key: old[key] if key != "metadata" and key in old and value == old[key] else _copied(value)
+        for key, value in obj.items()
+    }
 
 
 def tidy(value: object) -> None:
@@ -99,7 +113,7 @@ def tidy_field(holder: JsonObject, key: str) -> None:
 
 def _copied(value: object) -> object:
     if isinstance(value, dict):
-        return {key: _copied(one) for key, one in value.items()}
+        return copy_json(value)
     if isinstance(value, list):
         return [_copied(one) for one in value]
     return value

@@ -14,13 +14,13 @@ from rollout_operator.kube.api import (
     VALIDATING_WEBHOOKS,
     JsonObject,
 )
+from rollout_operator.sandbox.fields import metadata_of, name_of
 from rollout_operator.sandbox.hooks import Admission, Attempt
 from rollout_operator.sandbox.kinds import KINDS, NAMESPACES, Kind
 from rollout_operator.sandbox.labels import labels_of
 from rollout_operator.sandbox.refusals import bad_request, unknown_format
-from rollout_operator.sandbox.request import Request, not_modelled
+from rollout_operator.sandbox.request import Request, api_version_of, not_modelled
 from rollout_operator.sandbox.store import By, Place, Store
-from rollout_operator.sandbox.tidy import copy_json
 
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
@@ -47,11 +47,8 @@ class Turn:
 
     @property
     def is_dry_run(self) -> bool:
-        """Tell whether nothing may be kept; the options of a deletion need not name their kind."""
-        request = self.request
-        if request.verb == "delete" and isinstance(request.body, dict):
-            return request.body.get("dryRun") == ["All"] or request.query.get("dryRun") == "All"
-        return request.is_dry_run
+        """Tell whether nothing may be kept."""
+        return self.request.is_dry_run
 
     @property
     def is_dry_review(self) -> bool:
@@ -66,16 +63,17 @@ class Turn:
         return By(self.request.user, self.number)
 
     def read_body(self) -> JsonObject:
-        """Return a copy of the object in the body, of the right kind. Raises Refusal (400)."""
+        """Return the object in the body, of the right kind, with metadata of its own.
+
+        All else in it is the sender's: never change it. Raises Refusal (400).
+        """
         body = self.request.body
         if not isinstance(body, dict) or self.request.content_type != "application/json":
             raise unknown_format()
         version, kind = self._type()
         _check_type(body, version, kind)
-        copied = copy_json(body)
-        if not isinstance(copied.get("metadata"), dict):
-            copied["metadata"] = {}
-        return {**copied, "apiVersion": version, "kind": kind}
+        metadata = {**metadata_of(body)}
+        return {**body, "metadata": metadata, "apiVersion": version, "kind": kind}
 
     def check_identity(self, obj: JsonObject) -> None:
         """Set the namespace where it is absent. Raises Refusal (400) where it is another object."""
@@ -105,9 +103,7 @@ class Turn:
     def _type(self) -> tuple[str, str]:
         if self.request.subresource == "scale":
             return _SCALE
-        resource = self.kind.resource
-        version = f"{resource.group}/{resource.version}" if resource.group else resource.version
-        return version, resource.kind
+        return api_version_of(self.kind.resource), self.kind.resource.kind
 
 
 class Asker:
@@ -138,7 +134,7 @@ class Asker:
             kind=turn.kind,
             subresource=request.subresource,
             namespace=request.namespace,
-            name=request.name or str(metadata_of(new or {}).get("name", "")),
+            name=request.name or name_of(new or {}),
             user=request.user,
             call=turn.number,
             old=old,
@@ -192,12 +188,6 @@ def no_such_kind(version: str, kind: str) -> str:
     return f'no kind "{kind}" is registered for version "{version}" in scheme "{scheme}"'
 
 
-def metadata_of(obj: JsonObject) -> JsonObject:
-    """Return the metadata of an object, an empty one where it has none."""
-    metadata = obj.get("metadata")
-    return metadata if isinstance(metadata, dict) else {}
-
-
 def _options(turn: Turn, operation: Operation) -> JsonObject:
     kind = _OPTIONS.get(operation, "DeleteOptions")
     options: JsonObject = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
@@ -225,6 +215,4 @@ def _check_type(body: JsonObject, version: str, kind: str) -> None:
 
 
 def _is_of(kind: Kind, given: tuple[str, str]) -> bool:
-    resource = kind.resource
-    version = f"{resource.group}/{resource.version}" if resource.group else resource.version
-    return given == (version, resource.kind)
+    return given == (api_version_of(kind.resource), kind.resource.kind)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rollout_operator.sandbox.faults import EVENT_FATE, EventFate
+from rollout_operator.sandbox.fields import name_of
 from rollout_operator.sandbox.link import Link, wait_for_ever
 from rollout_operator.sandbox.streams import Stream, StreamEvent
 
@@ -84,7 +85,9 @@ class View:
     def _ask(self, event: StreamEvent) -> EventFate:
         link = self.link
         number = link.number_event(self._plural, event.type)
-        return link.faults.on_event(link.actor, self._plural, event.type, _name_of(event), number)
+        return link.faults.on_event(
+            link.actor, self._plural, event.type, name_of(event.object), number
+        )
 
     def open(self, stream: Stream) -> "Delivery":
         """Follow a stream that was opened for this view, until `close`."""
@@ -160,10 +163,7 @@ class Delivery:
     async def _deliver(self) -> StreamEvent | None:
         now = asyncio.get_running_loop().time()
         if not self._lines or self._lines[0].due > now:
-            # What is not due at the end comes on a later stream.
-            if self._stream.is_cut:
-                raise ConnectionResetError("Connection reset by peer")
-            return None
+            return None  # what is not due at the end comes on a later stream
         line = self._lines.popleft()
         if line.fate.crash:
             self._view.link.crash()
@@ -191,15 +191,10 @@ class Delivery:
                 # In the order of the stream: what follows a late one is late as well.
                 due = max(line.due, self._lines[-1].due) if self._lines else line.due
                 self._lines.append(_Line(due, line.event, line.fate))
-        if self._stream.is_over and self._end is None:
+        if self._stream.is_closed and self._end is None:
             arrival = asyncio.get_running_loop().time() + self._view.link.latency()
             last = self._lines[-1] if self._lines else None
             # What is not there by then comes on a later stream, but for an ERROR there is none.
             is_error = last is not None and last.event.type == "ERROR"
             self._end = max(arrival, last.due) if last is not None and is_error else arrival
         self._news.set()
-
-
-def _name_of(event: StreamEvent) -> str:
-    metadata = event.object.get("metadata")
-    return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""

@@ -6,13 +6,12 @@ kind must look like is `rules`' part; deletions are `deletions`'.
 """
 
 import random
-import uuid
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.sandbox.fields import is_terminating, name_of, text, timestamp
+from rollout_operator.sandbox.fields import is_terminating, metadata_of, name_of, text, timestamp
 from rollout_operator.sandbox.invalid import Problems
 from rollout_operator.sandbox.kinds import NAMESPACES
 from rollout_operator.sandbox.patches import apply_patch
@@ -27,10 +26,11 @@ from rollout_operator.sandbox.refusals import (
     unexpected,
 )
 from rollout_operator.sandbox.request import Answer, Refusal, not_modelled
+from rollout_operator.sandbox.reviews import make_uid
 from rollout_operator.sandbox.scales import read_scale, write_scale
 from rollout_operator.sandbox.store import Place, Store
-from rollout_operator.sandbox.tidy import copy_json
-from rollout_operator.sandbox.turns import Asker, Turn, metadata_of
+from rollout_operator.sandbox.tidy import copy_changed, copy_json
+from rollout_operator.sandbox.turns import Asker, Turn
 
 Change = Callable[[JsonObject], Awaitable[JsonObject]]
 """From the version that is there to the one that should be. Raises Refusal."""
@@ -86,7 +86,7 @@ class Writes:
         async def put(current: JsonObject) -> JsonObject:
             if uid and uid != text(current, "metadata", "uid"):
                 raise uid_precondition(place, uid, text(current, "metadata", "uid"))
-            return await self._review(turn, current, lambda _: copy_json(body))
+            return await self._review(turn, current, lambda old: copy_changed(body, old))
 
         return self._answer(turn, await self.guarantee(turn, put))
 
@@ -162,7 +162,7 @@ class Writes:
             problems.require("metadata.name", "name or generateName is required")
             problems.raise_if_any(resource, "")
         metadata["name"] = name
-        metadata["uid"] = self._new_uid()
+        metadata["uid"] = make_uid(self._chance)
         metadata["creationTimestamp"] = timestamp(self.now())
         turn.kind.prepare_create(new)
         await self.asker.validate(turn, "CREATE", None, new)
@@ -242,9 +242,6 @@ class Writes:
         return Answer(
             status=200, body=read_scale(obj) if turn.request.subresource == "scale" else obj
         )
-
-    def _new_uid(self) -> str:
-        return str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
 
 
 def uid_precondition(place: Place, asked: str, known: str) -> Refusal:

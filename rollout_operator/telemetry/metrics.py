@@ -45,6 +45,7 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = CollectorRegistry() if registry is None else registry
         self._known: set[str] = set()
+        self._held: dict[str, frozenset[Code]] = {}
         self._define_group()
         self._define_http()
         self._define_client()
@@ -69,14 +70,17 @@ class Metrics:
     def forget_group(self, name: str) -> None:
         """Remove all series of a group that no longer exists; an unknown name is fine."""
         self._known.discard(name)
+        self._held.pop(name, None)
         for metric in self._of_groups:
             metric.remove_by_labels({"rollout_group": name})
 
     def hold_group(self, name: str, codes: Iterable[Code]) -> None:
         """Show `codes` as what holds the group now, and nothing else."""
-        held = frozenset(codes)
-        for code in WAIT_CODES:
+        held = frozenset(WAIT_CODES).intersection(codes)
+        # Of some thirty series one or two change.
+        for code in held ^ self._held.get(name, frozenset()):
             self.group_waiting.labels(name, code).set(code in held)
+        self._held[name] = held
 
     def watch_age(self, kind: str, read: Callable[[], float]) -> None:
         """Show `read()`, the seconds since the watch last proved to be alive, at each scrape."""

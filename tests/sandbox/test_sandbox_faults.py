@@ -30,11 +30,12 @@ from rollout_operator.sandbox.planned_faults import (
     PodPlan,
     ScriptedFaults,
 )
-from rollout_operator.sandbox.random_faults import NO_DOSES, Doses, RandomFaults
+from rollout_operator.sandbox.random_faults import Doses, RandomFaults
 from tests.sandbox.door_world import ACTOR, in_order
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
 MANY = 4000
+NO_DOSES = Doses().times(0)
 
 
 def ask(verb: str = "get", number: int = 1) -> Ask:

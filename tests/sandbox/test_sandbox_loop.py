@@ -333,18 +333,6 @@ def test_stop_ends_also_who_can_always_go_on(seed: int | None) -> None:
     loop.close()
 
 
-def test_an_error_in_a_callback_ends_nothing() -> None:
-    async def main() -> list[object]:
-        told: list[object] = []
-        loop = current_loop()
-        loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
-        loop.call_soon(int, "no number")
-        await asyncio.sleep(1)
-        return told
-
-    assert [type(error) for error in run(main)] == [ValueError]
-
-
 def test_an_interrupt_ends_all_and_the_loop_can_go_on() -> None:
     loop = VirtualTimeLoop()
 

@@ -12,7 +12,7 @@ import pytest
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.api import SECRETS
-from rollout_operator.model.errors import ApiError, Gone, Unreachable
+from rollout_operator.model.errors import ApiError, Unreachable
 from rollout_operator.sandbox.faults import EventFate, Failure
 from rollout_operator.sandbox.planned_faults import EventPlan
 from tests.sandbox.door_world import ACTOR, NAMESPACE, DoorWorld, fails, in_order, loop_time
@@ -218,29 +218,6 @@ async def test_a_forgotten_version_is_gone() -> None:
     await follower.run()
     assert follower.ends[0].startswith("Gone at 0: ")
 
-    world.api.expires_in_stream = False
-    with pytest.raises(Gone):
-        async with world.door.watch(SECRETS, NAMESPACE, resource_version="1", lasts=LASTS):
-            pass
-
-
-@in_order
-async def test_the_server_may_cut_or_expire_what_is_open() -> None:
-    world = DoorWorld()
-    follower = follow(world)
-    asyncio.get_running_loop().call_later(3, world.api.expire_watches)
-    await follower.run()
-    assert follower.ends[0].startswith("Gone at 3: ")
-
-
-@in_order
-async def test_the_last_word_of_the_server_comes_behind_what_is_late() -> None:
-    world = DoorWorld(plan(1, EventFate(delay=timedelta(seconds=10))))
-    asyncio.get_running_loop().call_later(3, world.api.expire_watches)
-    follower = await follow_while(world, "a")
-    assert follower.seen == ["ADDED a at 11"]
-    assert follower.ends[0].startswith("Gone at 11: ")
-
 
 @pytest.mark.parametrize(
     "how", [Failure.TIMEOUT, Failure.LATE, Failure.CUT_BODY, Failure.RESET_AFTER]
@@ -267,7 +244,9 @@ async def test_leaving_closes_the_stream() -> None:
 def count_open(world: DoorWorld) -> int:
     """Return how many watches the API server believes to be open."""
     return sum(
-        not stream.is_over for streams in world.api._streams._open.values() for _, stream in streams
+        not stream.is_closed
+        for streams in world.api._streams._open.values()
+        for _, stream in streams
     )
 
 

@@ -113,11 +113,13 @@ def _run_campaign(given: argparse.Namespace) -> int:
 
 
 def _count(summaries: Iterator[Summary], seconds: float) -> Tally:
-    """Add up until all are there or the time is over, and say now and then how far it is."""
+    """Add up until all are there or the time is over; tell failures at once, and how far it is."""
     tally, begin = Tally(), time.monotonic()
     told = begin
     for summary in summaries:
         tally.add(summary)
+        if not summary.is_clean:
+            sys.stderr.write(f"{summary.text}\n")
         now = time.monotonic()
         if now - begin > seconds:
             break

@@ -19,7 +19,8 @@ SEEDS: Final = 1000
 PRINT_HASH: Final = """
 import json, sys
 from tests.simulation.campaign import Job, run_job
-print(json.dumps({name: run_job(Job(scenario=name, seed=5)).trace_hash for name in sys.argv[1:]}))
+jobs = [Job(scenario=name, seed=seed) for name in sys.argv[1:] for seed in (1, 5)]
+print(json.dumps([run_job(job).trace_hash for job in jobs]))
 """
 
 
