@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, Protocol
 
@@ -29,7 +29,7 @@ from rollout_operator.controllers.wake import Waker
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.downscales import Downscales
 from rollout_operator.guards.locks import Locks
-from rollout_operator.kube.api import PODS, STATEFULSETS, Door, Reader, Resource
+from rollout_operator.kube.api import PODS, STATEFULSETS, Door, Resource
 from rollout_operator.kube.informer import Collection, Informer
 from rollout_operator.kube.store import PodStore, StatefulSetStore, Store
 from rollout_operator.model.decode import decode_pod, decode_statefulset
@@ -71,6 +71,13 @@ class Doors:
     chance: Callable[[], float]
     """Returns numbers in 0..1."""
 
+    def tell_time(self, door: Door) -> datetime:
+        """Return the API server's time, which each door knows by the answers to all of them.
+
+        Ours before the first answer: it may be wrong, and may jump.
+        """
+        return door.server_time() or self.clock.now()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -93,7 +100,7 @@ class Shared:
     downscales: Downscales
     metrics: Metrics
     health: Health
-    make_observer: Callable[[Reader], Observer]
+    make_observer: Callable[[Door], Observer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,15 +313,15 @@ class Engine:
     def _find_lack(self) -> str | None:
         return None if self.ready.is_set() else "not started"
 
-    def _make_observer(self, reader: Reader) -> Observer:
+    def _make_observer(self, door: Door) -> Observer:
         return Observer(
             namespace=self._settings.namespace,
-            reader=reader,
+            reader=door,
             sets=self._sets,
             pods=self._pods,
             watches=(self._set_informer, self._pod_informer),
             deletes=self._deletes,
-            clock=self._clock,
+            now=partial(self._doors.tell_time, door),
             find_downscale=self._downscales.find_underway,
         )
 

@@ -183,8 +183,7 @@ class Reviews:
         return Parents(shared.sets, door, namespace=shared.namespace, clock=shared.doors.clock)
 
     def _tell_server_time(self) -> datetime:
-        """Return the API server's time, which every door knows by the answers to all of them."""
-        return self._reviewing.server_time() or self._shared.doors.clock.now()
+        return self._shared.doors.tell_time(self._reviewing)
 
     def _count_verdict(self, path: str, verdict: Verdict) -> None:
         key = (path, verdict.is_allowed, verdict.reason.code)

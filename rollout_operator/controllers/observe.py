@@ -7,12 +7,11 @@ that cannot be undone.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import both
 from rollout_operator.controllers.memory import OwnDeletes
 from rollout_operator.kube.api import PODS, STATEFULSETS, Reader, Resource
@@ -57,7 +56,8 @@ class Observer:
     pods: PodCache
     watches: tuple[Freshness, ...]
     deletes: OwnDeletes
-    clock: Clock
+    now: Callable[[], datetime]
+    """The API server's time: whether a pod has been ready for long enough is told by its clock."""
     find_downscale: Callable[[GroupName], Underway | None] = lambda name: None
 
     def observe(self, name: GroupName) -> Group:
@@ -146,7 +146,7 @@ class Observer:
                 if isinstance(member, StatefulSet)
             ),
             unreadable=tuple(one for one in members if isinstance(one, Unreadable)),
-            now=self.clock.now(),
+            now=self.now(),
             deletions=self.deletes.list_of({member.uid for member in members}),
             view_age=age,
             downscale=self.find_downscale(name),

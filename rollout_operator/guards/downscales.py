@@ -187,10 +187,11 @@ class Downscales:
         if claim.stage is Stage.PERSISTED:
             return
         claim.stage = Stage.PERSISTED
-        if claim.is_adopted:
-            # It may have happened long ago, while its pods are still on their way out: the same
-            # is repeated for so long at most, and then written within as long again.
-            now = min(now, claim.begun + 2 * PERSIST_LIMIT)
+        # It may have happened long ago: seen late, or found with its pods still on their way out.
+        # Then the same was repeated for so long at most, and written within as long again.
+        asked = now + self.time_left(claim) - PERSIST_LIMIT
+        last = claim.begun + PERSIST_LIMIT if claim.is_adopted else asked
+        now = min(now, last + PERSIST_LIMIT)
         earlier = self._times.get(claim.key.set_uid, now)
         self._times[claim.key.set_uid] = max(now, claim.begun, earlier)
         self._unrecorded[claim.key.set_uid] = claim.begun

@@ -100,7 +100,7 @@ def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
         pods=pod_store,
         watches=(),
         deletes=deletes,
-        clock=clock,
+        now=clock.now,
     )
     executor = Executor(
         door, observer, deletes, clock=clock, metrics=metrics, is_stopping=stop.is_set

@@ -153,6 +153,15 @@ def test_a_downscale_that_happened_is_noted_once(bench: Bench) -> None:
     assert len(bench.told) == told
 
 
+def test_si11_what_is_seen_late_was_written_in_time(bench: Bench) -> None:
+    """A watch that was deaf for an hour: nothing can be written 36 s after it was asked for."""
+    claim = bench.open()
+    bench.clock.jump(timedelta(hours=1))
+    bench.downscales.note_persisted(claim, EPOCH + timedelta(hours=1))
+
+    assert bench.downscales.times == {A: EPOCH + PERSIST_LIMIT}
+
+
 def test_si11_the_time_of_a_downscale_never_moves_back(bench: Bench) -> None:
     """A second one is seen by a clock that was set back: the other zones wait as long."""
     late = EPOCH + timedelta(minutes=5)

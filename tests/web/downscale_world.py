@@ -161,7 +161,7 @@ class World:
         deletes = OwnDeletes(self.pods.get, self.clock)
         observer = Observer(
             namespace="test", reader=self.door, sets=self.sets, pods=self.pods, watches=(),
-            deletes=deletes, clock=self.clock, find_downscale=downscales.find_underway,
+            deletes=deletes, now=self.clock.now, find_downscale=downscales.find_underway,
         )  # fmt: skip
         hook = PrepareDownscale(
             Parts(
