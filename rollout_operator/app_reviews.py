@@ -67,6 +67,7 @@ class Reviews:
         self._checking, self._reviewing, self._settling = (
             shared.doors.open(name) for name in ("checking", "reviewing", "settling")
         )
+        self._name = f"{shared.doors.chance():.16f}"[2:]
         self._queue: WorkQueue[Uid] = WorkQueue()
         self._workers: Workers[Uid] | None = None
         self._calls = PodClient(
@@ -157,7 +158,7 @@ class Reviews:
             looker=shared.make_observer(self._reviewing),
             locks=shared.locks,
             downscales=shared.downscales,
-            notes=Notes(self._reviewing),
+            notes=Notes(self._reviewing, self._name),
             pods=self._calls,
             clock=clock,
             server_time=self._tell_server_time,
@@ -219,7 +220,7 @@ class Reviews:
                 pods=shared.pods,
                 downscales=shared.downscales,
                 locks=shared.locks,
-                notes=Notes(self._settling),
+                notes=Notes(self._settling, self._name),
                 calls=self._calls,
                 door=self._settling,
                 clock=shared.doors.clock,

@@ -176,7 +176,12 @@ class DownscaleController:
                 log.warn("Ignoring a note that cannot be read", err=error)
                 _mark(self._known, set_uid, [pod])
                 continue
-            if note is not None:
+            if note is None:
+                continue
+            if self._parts.notes.is_own(note):
+                # Settled before the cache showed it, 4 minutes late where its event was lost.
+                _mark(self._known, set_uid, [pod])
+            else:
                 notes.append(note)
         return notes
 

@@ -41,8 +41,10 @@ class Patcher(Protocol):
 class Notes:
     """Writes and removes notes."""
 
-    def __init__(self, door: Patcher) -> None:
+    def __init__(self, door: Patcher, by: str = "") -> None:
+        """Write in the name of a process: no two of one namespace may have the same."""
         self._door = door
+        self._by = by
         self._is_forbidden = False
 
     async def write(
@@ -55,7 +57,9 @@ class Notes:
         Where the role may not patch pods, nothing is written, and that is told once: after a crash
         nobody knows then which pods were prepared.
         """
-        note = Note(replicas_from=key.replicas_from, replicas_to=key.replicas_to, at=at)
+        note = Note(
+            replicas_from=key.replicas_from, replicas_to=key.replicas_to, at=at, by=self._by
+        )
         text = msgspec.json.encode(note).decode()
         carriers = [*choose_carriers(pods), *([] if witness is None else [witness])]
         errors = await gather_all(self._put(pod, text) for pod in carriers)
@@ -65,6 +69,10 @@ class Notes:
                 self._tell_forbidden(failures[0])
                 return
             raise failures[0]
+
+    def is_own(self, note: Note) -> bool:
+        """Tell whether this process wrote a note: it knows more of it than the note says."""
+        return bool(self._by) and note.by == self._by
 
     async def remove(self, pods: Sequence[Pod]) -> ApiError | None:
         """Remove the notes of these pods; return the first error. Pods that are gone are fine."""

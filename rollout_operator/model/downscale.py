@@ -55,13 +55,15 @@ class Key:
     replicas_to: int
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The story of a downscale, as pods that are to go carry it, for a restarted process."""
+class Note(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The story of a downscale, as pods carry it for a restarted process."""
 
     replicas_from: int
     replicas_to: int
     at: datetime
     """When it began, in the API server's time."""
+    by: str = ""
+    """The process that wrote it, which remembers what became of it; empty where it is not told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

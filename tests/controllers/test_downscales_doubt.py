@@ -114,6 +114,25 @@ async def test_a_downscale_that_the_cache_does_not_show_is_not_taken_back() -> N
 
 
 @in_virtual_time
+async def test_its_own_note_that_shows_late_is_no_story_of_another_process() -> None:
+    """LI-01, LI-02: refused and undone; the event of a note was lost, a list shows it later."""
+    world = three_zones()
+    async with world.controlling():
+        world.calls.answer = refuse("zone-a-4")
+        assert not (await world.ask("zone-a", 3)).is_allowed
+        world.calls.answer = confirm
+        await world.clock.sleep(timedelta(minutes=4))
+        assert world.memory.downscales.list_sets() == []
+        told = len(world.calls.calls)
+        assert world.noted()
+        await world.watch()
+        await world.pass_time(1)
+        assert (await world.ask("zone-b", 3)).is_allowed
+        assert world.noted() == ["zone-b-0", "zone-b-3", "zone-b-4"]
+        assert len(world.calls.calls) == told + 2
+
+
+@in_virtual_time
 async def test_a_set_that_the_cache_does_not_show_yet_is_not_forgotten() -> None:
     """LI-05: created just now, and the watch is behind."""
     world = prepared_alone(zone("zone-a", group=None))

@@ -88,7 +88,8 @@ def _judge_rest(book: Book, rest: Rest, begin: timedelta, found: Findings) -> No
         found.violations.append(Violation(invariant=name, at=rest.reached_at, text=text))
     # Who asks, even in vain, gives the operator something to do.
     asked = max((one.at for one in book.reviews if not one.dry_run), default=begin)
-    _judge_quiet(book, max(rest.reached_at, begin, asked) + SETTLING, found)
+    settling = SETTLING + (RESYNC if name == "LI-02" else timedelta(0))
+    _judge_quiet(book, max(rest.reached_at, begin, asked) + settling, found)
 
 
 def _bound(book: Book, rest: Rest, begin: timedelta) -> tuple[timedelta, str]:
@@ -107,7 +108,7 @@ def _judge_quiet(book: Book, begin: timedelta, found: Findings) -> None:
     """Nothing is written any more, and little is read (LI-01, LI-11)."""
     promises: Promises = book.promises
     lasted = book.ended_at - begin
-    if lasted < promises.quiet - SETTLING:
+    if lasted < promises.quiet - SETTLING - RESYNC:
         text = f"the run ended {max(lasted, timedelta(0)).total_seconds():.0f} s after rest,"
         text += f" too soon to tell that it stays quiet for {promises.quiet.total_seconds():.0f} s"
         found.undetermined.append(text)

@@ -152,12 +152,14 @@ class World:
         self.sets, self.pods = StatefulSetStore(), PodStore()
         self.calls = FakePods(self.clock)
         self.is_stopping = False
+        self.starts = 0
         self.sync()
         self.memory = self.restart()
 
     def restart(self, calls: Calls | None = None) -> Memory:
         """Forget everything but what the API server holds: a new process."""
-        downscales, locks = Downscales(self.clock), Locks()
+        self.starts += 1
+        name, downscales, locks = f"process-{self.starts}", Downscales(self.clock), Locks()
         deletes = OwnDeletes(self.pods.get, self.clock)
         observer = Observer(
             namespace="test", reader=self.door, sets=self.sets, pods=self.pods, watches=(),
@@ -166,7 +168,7 @@ class World:
         hook = PrepareDownscale(
             Parts(
                 parents=Parents(self.sets, self.door, namespace="test", clock=self.clock),
-                looker=observer, locks=locks, downscales=downscales, notes=Notes(self.door),
+                looker=observer, locks=locks, downscales=downscales, notes=Notes(self.door, name),
                 pods=calls or self.calls, clock=self.clock, server_time=self.clock.now,
                 namespace="test", cluster_domain="cluster.local.", retell_after=RETELL,
                 is_stopping=lambda: self.is_stopping,
@@ -175,7 +177,7 @@ class World:
         controller = DownscaleController(
             ControllerParts(
                 sets=self.sets, pods=self.pods, downscales=downscales, locks=locks,
-                notes=Notes(self.door), calls=self.calls, door=self.door, clock=self.clock,
+                notes=Notes(self.door, name), calls=self.calls, door=self.door, clock=self.clock,
                 server_time=self.clock.now, cluster_domain="cluster.local.",
             )
         )  # fmt: skip
