@@ -93,6 +93,10 @@ class Cluster:
         """Make a pod ready again. Raises LookupError where none of that name lives."""
         self._kubelets.mend(name)
 
+    def lag_controller(self, span: timedelta) -> None:
+        """Let the StatefulSet controller see each change so much later; zero ends that."""
+        self._sets.lag(span)
+
     def _as_found(self, resource: Resource, obj: JsonObject) -> Commit:
         return Commit(
             at=self._elapsed(),

@@ -70,6 +70,7 @@ class StatefulSets:
         self._timers = timers
         self._chance = chance
         self._pace = pace
+        self._lag = timedelta(0)
         self._view = View(timers=timers, chance=chance, lag=pace.controller_cache)
         self._view.on_change = self._notice
         self._queued: dict[Key, int] = {}
@@ -77,6 +78,13 @@ class StatefulSets:
         """Keys in work, and whether they changed meanwhile."""
         self._failures: dict[Key, int] = {}
         self._written: dict[Key, dict[str, int]] = {}
+
+    def lag(self, span: timedelta) -> None:
+        """Look so much later than usual from now on; zero ends that at once."""
+        self._lag = span
+        for key in list(self._queued):
+            self._timers.cancel(self._queued.pop(key))
+            self._wake(key)
 
     def see(self, commit: Commit) -> None:
         """Take note of a commit, which gets into the cache at its pace."""
@@ -133,7 +141,7 @@ class StatefulSets:
         if key in self._working:
             self._working[key] = True
         elif key not in self._queued:
-            span = draw(self._chance, self._pace.controller)
+            span = self._lag + draw(self._chance, self._pace.controller)
             self._queued[key] = self._timers.after(span, lambda: self._look(key))
 
     # One look

@@ -105,6 +105,27 @@ def test_a_lagging_cache_only_delays(seed: int) -> None:
     scenario()
 
 
+@in_virtual_time
+async def test_a_controller_that_lags_sees_all_later_until_it_does_not() -> None:
+    """FP-02: spec and status are apart for as long as it lags, and no longer."""
+    with world() as scene:
+        await begin(scene)
+        name = ZONES[0].name
+        scene.cluster.lag_controller(timedelta(seconds=30))
+        scene.patch(name, {"replicas": 1})
+
+        await wait(scene, timedelta(seconds=29))
+        assert scene.status(name)["observedGeneration"] == 1
+        assert len(scene.pods(f"{name}-")) == 3
+        await wait(scene, timedelta(seconds=2))
+        assert scene.status(name)["observedGeneration"] == 2
+
+        scene.patch(name, {"replicas": 2})
+        scene.cluster.lag_controller(timedelta(0))
+        await wait(scene, timedelta(seconds=1))
+        assert scene.status(name)["observedGeneration"] == 3
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_no_pod_is_asked_for_twice_because_the_cache_is_waited_for(seed: int) -> None:
     """As since v1.36: looks that come before an own write is seen are put off."""

@@ -25,6 +25,8 @@ FIRST_BLOW: Final = 100_001
 # As many steps as an operator takes in the busy part of a rollout.
 MOST_STEPS: Final = 20_000
 MOST_OF_A_KIND: Final = 4
+LEAST_LAG: Final = timedelta(seconds=1)
+MOST_LAG: Final = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +95,12 @@ class Chaos:
                 tasks.create_task(self._strike(blow))
 
     def heal(self) -> None:
-        """Undo whatever still lasts: partitions, wrong rates, pods that crash."""
+        """Undo whatever still lasts: partitions, wrong rates, lags, pods that crash."""
         self._is_over = True
         process = self._patient.process
         process.link.heal()
         process.clock.rate = 1.0
+        self._sandbox.cluster.lag_controller(timedelta(0))
         for name in self._failed:
             self._mend_pod(name)
 
@@ -141,8 +144,18 @@ class Chaos:
             case "compact":
                 self._note(blow, "has no old versions any more", actor="api-server")
                 self._sandbox.api.compact()
+            case "controller_lags":
+                await self._lag_controller(blow)
             case _:
                 raise ValueError(f"no such blow: {blow.kind}")
+
+    async def _lag_controller(self, blow: Blow) -> None:
+        span = LEAST_LAG + (MOST_LAG - LEAST_LAG) * blow.size
+        text = f"sees all {_seconds(span)} late, for {_seconds(blow.lasts)}"
+        self._note(blow, text, actor="statefulset-controller")
+        self._sandbox.cluster.lag_controller(span)
+        await asyncio.sleep(blow.lasts.total_seconds())
+        self._sandbox.cluster.lag_controller(timedelta(0))
 
     def _crash_at_step(self, blow: Blow) -> None:
         loop = asyncio.get_running_loop()
@@ -203,7 +216,7 @@ def _draw_count(chance: random.Random, expected: float) -> int:
 
 def _draw_span(chance: random.Random, kind: str) -> timedelta:
     match kind:
-        case "partition" | "pods_cut":
+        case "partition" | "pods_cut" | "controller_lags":
             return timedelta(seconds=600 ** chance.random())
         case "crash" | "crash_at_step" | "stop":
             # Mostly at once, as a kubelet does; sometimes after its longest pauses.

@@ -215,6 +215,7 @@ def statefulset(name: str) -> JsonObject:
             "name": name,
             "uid": name,
             "generation": 1,
+            "creationTimestamp": "2026-01-02T03:04:05Z",
             "labels": {"rollout-group": "ingester"},
             "annotations": {},
         },

@@ -18,8 +18,10 @@ from tests.simulation.views import Book, labels
 
 # Nothing is committed so long after it was sent: an API server ends every request after 60 s.
 IN_FLIGHT: Final = timedelta(seconds=120)
-# What is called late is sent again only when its caller's time is over.
-LATE_AFTER: Final = timedelta(seconds=29)
+# What is called late is sent only when its caller's time is over.
+LATE_AFTER: Final = timedelta(seconds=30)
+# What a request takes on its way, beside the span by which it was held up.
+LATENCY: Final = timedelta(seconds=1)
 # Faults by which a request arrives, or an answer comes, later than anyone could know.
 DELAYING: Final = frozenset({"slow", "late", "pod_slow"})
 # How faults end by which the caller does not learn what became of a delete that was carried out:
@@ -40,6 +42,8 @@ class Look:
         return min(self.sets_at, self.pods_at)
 
 
+_Groups = list[tuple[timedelta, str]]
+"""Since when a set was in which group."""
 _NO_LOOK: Final = Look(timedelta(0), timedelta(0))
 _SPAN: Final = re.compile(r": ([0-9]+):([0-9]{2}):([0-9.]+)$")
 
@@ -56,6 +60,8 @@ class Delete:
     """Sent by a process that was dead when it arrived."""
     is_lost: bool
     """Its answer never reached who sent it."""
+    was_held: bool
+    """Another call of its process was slow between its look and itself (SI-09 allows 5 s)."""
 
     @property
     def is_late(self) -> bool:
@@ -107,11 +113,14 @@ def _list(book: Book) -> Iterator[Delete]:
         if request.verb == "delete" and request.resource.plural == PODS.plural:
             if request.subresource:
                 continue
-            yield _read(book, called, reads, groups.get(called.number, ""))
+            yield _read(book, called, reads, groups.get(called.number, []))
 
 
-def _read(book: Book, called: Called, reads: dict[tuple[str, str], _Reads], group: str) -> Delete:
-    actor, sent_at = called.actor, _find_sent(book, called)
+def _read(
+    book: Book, called: Called, reads: dict[tuple[str, str], _Reads], groups: _Groups
+) -> Delete:
+    actor, sent_at = called.actor, find_sent(book, called)
+    group = next((name for begun, name in reversed(groups) if begun <= sent_at), "")
     life = book.lives.find(actor, sent_at)
     look = _look(reads, called, (life, sent_at), group)
     is_ghost = life is None or life.ended < called.begun
@@ -123,36 +132,39 @@ def _read(book: Book, called: Called, reads: dict[tuple[str, str], _Reads], grou
             look, is_ghost = former, True
     faults = book.list_faults(actor, sent_at - IN_FLIGHT, called.begun)
     is_lost = any(_loses(one, called) and one.at >= (look or _NO_LOOK).at for one in faults)
-    return Delete(called, sent_at, look, is_ghost, is_lost)
+    was_held = look is not None and any(
+        one.kind in DELAYING and look.at <= one.at <= sent_at for one in faults
+    )
+    return Delete(called, sent_at, look, is_ghost, is_lost, was_held)
 
 
-def _find_sent(book: Book, called: Called) -> timedelta:
-    """Return when a delete was sent: when a fault began to hold it up, else when it arrived."""
-    what = f"delete pods/{called.request.name}: "
+def find_sent(book: Book, called: Called) -> timedelta:
+    """Return when a write was sent: when a fault began to hold it up, else when it arrived."""
+    request = called.request
+    target = (request.verb, request.resource, request.name, request.subresource)
+    parts = (request.resource.plural, request.name, request.subresource)
+    what = f"{request.verb} {'/'.join(part for part in parts if part)}: "
     held = [
         one
         for one in book.list_faults(called.actor, called.begun - IN_FLIGHT, called.begun)
         if what in one.text and one.kind in DELAYING
     ]
     for fault in reversed(held):
-        others = [
+        due = fault.at + _span(fault) + (LATE_AFTER if fault.kind == "late" else timedelta(0))
+        arrived = [
             one.begun
             for one in book.own_calls
-            if one.request.verb == "delete" and one.request.name == called.request.name
-            if one.actor == called.actor and fault.at <= one.begun <= fault.at + IN_FLIGHT
+            if one.actor == called.actor and due <= one.begun <= due + LATENCY
+            if target
+            == (one.request.verb, one.request.resource, one.request.name, one.request.subresource)
         ]
-        if fault.kind == "late":
-            late = [at for at in others if at >= fault.at + LATE_AFTER]
-            arrived = max(late, default=None)
-        else:
-            arrived = min((at for at in others if at >= fault.at + _span(fault)), default=None)
-        if arrived == called.begun:
+        if min(arrived, default=None) == called.begun:
             return fault.at
     return called.begun
 
 
 def _span(fault: Fault) -> timedelta:
-    """Return how long a slow request was held up, as its fault tells; zero where it does not."""
+    """Return how long a request was held up, as its fault tells; zero where it does not."""
     found = _SPAN.search(fault.text)
     if found is None:
         return timedelta(0)
@@ -196,17 +208,17 @@ def _covers(call: Called, group: str) -> bool:
     return not selector or not group or group in selector
 
 
-def _find_groups(book: Book) -> dict[int, str]:
-    """Return the group of the set that owned each deleted pod, by number of the request."""
-    groups: dict[str, str] = {}
-    found: dict[int, str] = {}
+def _find_groups(book: Book) -> dict[int, _Groups]:
+    """Return the groups of the set that owned each deleted pod, by number of the request."""
+    groups: dict[str, _Groups] = {}
+    found: dict[int, _Groups] = {}
     for write in book.writes:
         commit = write.commit
         if commit.resource.plural == STATEFULSETS.plural and commit.after is not None:
             ours = labels(commit.after)
             name = ours.get("rollout-group", ours.get("grafana.com/rollout-group", ""))
-            groups[getattr(write.now, "uid", "")] = str(name)
+            groups.setdefault(getattr(write.now, "uid", ""), []).append((write.at, str(name)))
         pod = write.ended_pod
         if pod is not None and commit.call:
-            found[commit.call] = groups.get(pod.owner, "")
+            found[commit.call] = groups.get(pod.owner, [])
     return found

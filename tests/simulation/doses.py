@@ -2,14 +2,16 @@
 
 What happens to calls, events and pods is drawn by the sandbox's own `Doses`; what happens to a
 process, a pod or the API server as a whole is a blow (see `chaos`), and what happens to a review is
-in `chaos_hooks`.
+in `chaos_hooks`. The usual dose has a little of everything; one schedule in five has a storm, which
+is far more of one kind.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rollout_operator.sandbox.random_faults import Doses
+from tests.simulation.virtual import split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,8 @@ class Blows:
     pod_fails: float = 0
     compact: float = 0
     """The API server forgets old versions."""
+    controller_lags: float = 0
+    """The StatefulSet controller sees all 1 to 60 s late, for 1 s to 10 min."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +74,38 @@ NORMAL: Final = Dose(
         clock_rate=0.2,
         pod_fails=0.5,
         compact=0.4,
+        controller_lags=0.3,
     ),
     hooks=HookFaults(repeated=0.1, timed_out=0.03, unreachable=0.03, refused_later=0.08),
 )
-DOSES: Final[Mapping[str, Dose]] = {"normal": NORMAL}
+_OLD_VIEWS: Final = replace(NORMAL.calls, freeze=0.03, delay_event=0.1)
+# Most reads are made only where the view is too old to answer.
+_LOST_CALLS: Final = replace(NORMAL.calls, lost=0.1, server_error=0.1, delay_event=0.1)
+STORM_SHARE: Final = 0.2
+# Of what strikes everywhere, and of what strikes only where webhooks are asked.
+STORMS: Final[Mapping[str, Dose]] = {
+    "late writes": replace(NORMAL, calls=replace(NORMAL.calls, late=0.2)),
+    "old views": replace(NORMAL, calls=_OLD_VIEWS),
+    "lost events": replace(NORMAL, calls=replace(NORMAL.calls, drop_event=0.05)),
+    "lost calls": replace(NORMAL, calls=_LOST_CALLS),
+    "late controller": Dose(
+        calls=_OLD_VIEWS, blows=replace(NORMAL.blows, controller_lags=3), hooks=NORMAL.hooks
+    ),
+}
+REVIEW_STORMS: Final[Mapping[str, Dose]] = {
+    **STORMS,
+    "lost pods": replace(NORMAL, calls=replace(NORMAL.calls, pod_failure=0.3, pod_slow=0.3)),
+    "slow reviews": replace(NORMAL, calls=replace(NORMAL.calls, review_slow=0.3)),
+}
+
+
+def find_storm(seed: int, *, has_webhooks: bool = False) -> str:
+    """Return which storm a schedule has, by its seed; empty where it has the usual dose."""
+    chance = split(seed, "storm")
+    storms = [*(REVIEW_STORMS if has_webhooks else STORMS)]
+    return chance.choice(storms) if chance.random() < STORM_SHARE else ""
+
+
+def choose_dose(storm: str) -> Dose:
+    """Return the dose of a storm, the usual one for none."""
+    return REVIEW_STORMS[storm] if storm else NORMAL

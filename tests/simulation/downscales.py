@@ -5,7 +5,7 @@ webhook configuration with failure policy Fail sends its writes to the operator.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -37,6 +37,8 @@ class Downscale:
     """The least that the zones have asked for together since the request was made."""
     removed: tuple[Pod, ...]
     """Those which existed and had been ready."""
+    short: Mapping[str, timedelta]
+    """Wanted pods of other zones of the group that were unavailable, and since when."""
     guards: frozenset[str]
     """Paths of the webhooks in force: PREPARE_PATH, NO_DOWNSCALE_PATH."""
 
@@ -144,6 +146,12 @@ def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Se
         removed=tuple(
             pod for pod in pods if pod.owner == before.uid and pod.uid in world.were_ready
         ),
+        short={
+            name: world.short_since[name]
+            for one in members
+            if one.uid != before.uid
+            for name in world.list_short(one, write.at)
+        },
         guards=guards.find(begun, subresource),
     )
 

@@ -68,7 +68,8 @@ class Case:
 
 def cut(delete: Delete, since: timedelta) -> timedelta:
     """Return a time, or that of the look where that is earlier and the delete came late."""
-    return min(since, delete.look.at) if delete.is_late and delete.look else since
+    came_late = delete.is_late or delete.was_held
+    return min(since, delete.look.at) if came_late and delete.look else since
 
 
 def find_broken(book: Book) -> Iterator[Violation]:
@@ -130,14 +131,14 @@ def judge_request(delete: Delete, book: Book) -> Iterator[Violation]:
 def find_blind(deletes: Mapping[int, Delete]) -> Iterator[Violation]:
     """Yield deletes that follow one without an answer, with no look in between (SI-18)."""
     unknown: dict[str, Delete] = {}
-    for delete in sorted(deletes.values(), key=lambda each: each.called.begun):
+    for delete in sorted(deletes.values(), key=lambda each: each.sent_at):
         actor = delete.called.actor
         before = unknown.get(actor)
         is_blind = (
             before is not None
             and delete.look is not None
             and not delete.is_ghost
-            and delete.look.at < before.called.begun
+            and delete.look.at < before.sent_at
         )
         if is_blind and before is not None:
             text = (
@@ -215,9 +216,9 @@ def _within_limit(case: Case) -> Iterator[Finding]:
 
 
 def _strictly_within_limit(case: Case) -> Iterator[Finding]:
-    if not case.world.is_available(case.pod.name):
-        return
-    own = [each for each in case.world.open if each.owner == case.owner.uid and each.was_available]
+    if case.pod.uid not in case.world.were_ready:
+        return  # put there by a disruption that lasts: to end it anew adds none (LI-10)
+    own = [each for each in case.world.open if each.owner == case.owner.uid]
     count = len({case.pod.name, *(each.pod.name for each in own)})
     if count > case.limit:
         text = f"{count} disruptions in {case.owner.name} at once, limit {case.limit}"
@@ -262,7 +263,6 @@ def _disrupt(world: World, pod: Pod, delete: Delete, at: timedelta) -> None:
                 pod=pod,
                 owner=pod.owner,
                 begun=at,
-                was_available=world.is_available(pod.name),
                 is_ghost=delete.is_ghost,
             )
         )

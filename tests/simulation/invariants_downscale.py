@@ -1,4 +1,4 @@
-"""What is promised of downscales that persist, and of calls to pods: SI-10 to SI-14, SI-21.
+"""What is promised of downscales that persist, and of calls to pods: SI-02, SI-10 to SI-14, SI-21.
 
 Only what webhooks in force should have guarded is judged. What repeated reviews and dry runs may
 leave behind is judged in `invariants_reviews`.
@@ -47,6 +47,7 @@ def find_broken(book: Book) -> Iterator[Violation]:
         if each.must_prepare:
             yield from _judge_asked(book, each)
             yield from _judge_prepared(book, each)
+            yield from _judge_neighbours(book, each)
     targets = read_targets(book)
     for call in book.pod_calls:
         yield from _judge_target(targets, call)
@@ -129,6 +130,15 @@ def _judge_prepared(book: Book, downscale: Downscale) -> Iterator[Violation]:
         if lack:
             text = f"{downscale.text}: {pod.name} {lack}"
             yield Violation(invariant="SI-10", at=downscale.at, text=text)
+
+
+def _judge_neighbours(book: Book, downscale: Downscale) -> Iterator[Violation]:
+    """SI-02, PREP-19: no other zone was short when it was first asked for, and still is."""
+    known = _first_asked(book, downscale) - book.promises.known
+    short = [name for name, since in downscale.short.items() if since <= known]
+    if short:
+        text = f"{downscale.text} while other zones are short: {', '.join(short)}"
+        yield Violation(invariant="SI-02", at=downscale.at, text=text)
 
 
 def _find_lack(calls: list[PodCalled], since: timedelta, until: timedelta) -> str:

@@ -1,4 +1,4 @@
-"""What reviews may leave behind: nothing after a dry run (SI-15), and one record (SI-16)."""
+"""What reviews may leave behind: nothing after a dry run (SI-15), each effect once (SI-16)."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -10,16 +10,17 @@ from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import DOWNSCALE_NOTE, LAST_DOWNSCALE
 from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.sandbox.history import Called, Reviewed
+from tests.simulation.deletes import find_sent
 from tests.simulation.downscales import PREPARE_PATH, list_reviews
 from tests.simulation.invariants_downscale import REVIEW_LASTS
 from tests.simulation.promises import Violation
-from tests.simulation.views import Book, annotations
+from tests.simulation.views import Book, Write, annotations
 from tests.world.history import Set
 
 # A review that got no answer: what the operator made of it is not known.
 NO_ANSWER: Final = -1
-# The time in the answer is ahead of the clock by less: whoever corrects it by so much saw it late.
-SEEN_LATE: Final = timedelta(seconds=3)
+# The time in the answer is at most so far ahead: whoever names a later one saw the write late.
+SEEN_LATE: Final = timedelta(seconds=2)
 NEVER: Final = datetime.min.replace(year=1970, tzinfo=UTC)
 
 
@@ -30,6 +31,7 @@ def find_broken(book: Book) -> Iterator[Violation]:
         yield from _find_effects(book)
         yield from _find_other_answers(book)
         yield from _find_second_records(book)
+        yield from _find_second_calls(book)
 
 
 def _find_kept(book: Book) -> Iterator[Violation]:
@@ -49,7 +51,7 @@ def _find_effects(book: Book) -> Iterator[Violation]:
         (one.begun, one.pod, f"POST {one.pod}") for one in book.pod_calls if one.method == "POST"
     ]
     acts += [
-        (one.begun, one.request.name, f"note on {one.request.name}")
+        (find_sent(book, one), one.request.name, f"note on {one.request.name}")
         for one in book.own_calls
         if _writes_note(one)
     ]
@@ -119,7 +121,10 @@ def _find_second_records(book: Book) -> Iterator[Violation]:
         is_record = is_downscale or book.is_operator(write.commit.actor)
         if uid not in since or old == new or not is_record:
             continue
-        if counts[uid] and _corrects(_read(old), _read(new), epoch + since[uid]):
+        stamps = (_read(old), _read(new))
+        if counts[uid] and _corrects(
+            *stamps, epoch + since[uid], is_troubled=_is_troubled(book, write, since[uid])
+        ):
             continue
         counts[uid] += 1
         if counts[uid] > 1 + book.lives.count_starts(since[uid], write.at):
@@ -127,9 +132,48 @@ def _find_second_records(book: Book) -> Iterator[Violation]:
             yield Violation(invariant="SI-16", at=write.at, text=text)
 
 
-def _corrects(old: datetime, new: datetime, written_at: datetime) -> bool:
+def _find_second_calls(book: Book) -> Iterator[Violation]:
+    """Yield pods that are called again for the same write, though all called had confirmed."""
+    asked = [one for one in list_reviews(book, PREPARE_PATH) if not one.dry_run]
+    rounds: dict[int, list[Reviewed]] = {}
+    for review in asked:
+        rounds.setdefault(review.call, []).append(review)
+    for call, reviews in rounds.items():
+        name, begin, end = reviews[0].name, reviews[0].begun, reviews[-1].at
+        is_alone = not any(
+            one.call != call and one.name == name and one.begun <= end
+            for one in asked
+            if one.at + REVIEW_LASTS >= begin
+        )
+        # An answer that was lost is none to who asked.
+        failed = book.list_faults(reviews[0].actor, begin, end)
+        if is_alone and not failed and book.lives.are_the_same(begin, end):
+            yield from _find_called_again(book, name, (begin, end))
+
+
+def _find_called_again(
+    book: Book, zone: str, span: tuple[timedelta, timedelta]
+) -> Iterator[Violation]:
+    confirmed: dict[str, timedelta] = {}
+    for call in sorted(book.pod_calls, key=lambda one: one.begun):
+        if not span[0] <= call.begun <= span[1] or call.pod.rpartition("-")[0] != zone:
+            continue
+        if call.method != "POST" or not 200 <= call.status < 300:
+            return  # the round has failed: whoever confirmed is told otherwise, and called again
+        if confirmed.get(call.uid, call.begun) < call.begun:
+            text = f"{call.pod} had confirmed, and was called again for the same write"
+            yield Violation(invariant="SI-16", at=call.begun, text=text)
+        confirmed[call.uid] = call.at
+
+
+def _corrects(old: datetime, new: datetime, written_at: datetime, *, is_troubled: bool) -> bool:
     """Tell whether a record had to be replaced by a later one."""
-    return old < new and (old < written_at or new - old >= SEEN_LATE)
+    return old < new and (old < written_at or new > written_at + SEEN_LATE or is_troubled)
+
+
+def _is_troubled(book: Book, record: Write, since: timedelta) -> bool:
+    """Tell whether its process may have seen a downscale late, or found it again."""
+    return bool(book.list_faults(record.commit.actor, since - book.promises.known, record.at))
 
 
 def _find_epoch(book: Book) -> datetime:

@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tests.simulation.scenarios import FULL, SMALL, Scenario, Size
+from tests.simulation.scenarios_both import rolled_and_downscaled
 from tests.simulation.scenarios_downscales import downscaled
 from tests.simulation.scenarios_rollouts import budgeted, crashing, plain, recreated, rolled_back
 from tests.simulation.scenarios_walk import walked
+from tests.simulation.scenarios_wide import widened
 
 Maker = Callable[[Size], Scenario]
 
@@ -16,11 +18,14 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s3": (budgeted, Size(3, 5)),
     "s4": (crashing, FULL),
     "s7": (downscaled, FULL),
+    "s7-wide": (widened, Size(2, 4)),
     "s10": (recreated, FULL),
     "walk": (walked, FULL),
+    "both": (rolled_and_downscaled, Size(3, 2)),
     "s1-small": (plain, SMALL),
     "s2-small": (rolled_back, SMALL),
     "s7-small": (downscaled, SMALL),
+    "both-small": (rolled_and_downscaled, SMALL),
 }
 NAMES: Final = tuple(MAKERS)
 

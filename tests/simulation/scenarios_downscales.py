@@ -4,7 +4,6 @@ Both webhooks are registered as shipped. The pods are asked first; the zones wai
 """
 
 import asyncio
-import random
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -34,7 +33,7 @@ def downscaled(size: Size) -> Scenario:
     """
     first, second, *kept = list_zones(size)
     zones = [
-        *(_prepared(zone) for zone in (first, second)),
+        *(prepare_zone(zone) for zone in (first, second)),
         *(replace(zone, labels={NO_DOWNSCALE: "true"}) for zone in kept),
     ]
     wanted = {zone.name: size.pods - 1 for zone in (first, second)}
@@ -42,9 +41,9 @@ def downscaled(size: Size) -> Scenario:
     async def script(people: People) -> None:
         async with asyncio.TaskGroup() as tasks:
             for name, replicas in wanted.items():
-                client = replace(people, name=f"client-{name[-1]}", chance=_split(people.chance))
+                client = people.split(f"client-{name[-1]}")
                 tasks.create_task(_scale_down(client, name, replicas))
-            tries = replace(people, name="bob", chance=_split(people.chance))
+            tries = people.split("bob")
             tasks.create_task(_rehearse(tries, list(wanted)))
             for zone in kept:
                 tasks.create_task(_try_in_vain(tries, zone.name, size.pods - 1))
@@ -59,10 +58,11 @@ def downscaled(size: Size) -> Scenario:
     )
 
 
-def _prepared(zone: Zone) -> Zone:
+def prepare_zone(zone: Zone, *, wait: str = WAIT) -> Zone:
+    """Return a zone whose pods are asked before they go, and which waits for the others."""
     return replace(
         zone,
-        labels={PREPARE: "true", MIN_TIME: WAIT},
+        labels={PREPARE: "true", MIN_TIME: wait},
         annotations={f"{PREPARE}-http-path": PATH, f"{PREPARE}-http-port": "8080"},
     )
 
@@ -76,10 +76,10 @@ async def _scale_down(people: People, name: str, replicas: int) -> None:
         return
     if mood < GIVES_UP + WAVERS:
         # 3 -> 2 -> 3 -> 2, as an autoscaler that cannot decide.
-        await people.attempt(partial(_scale_anyhow, people, name, replicas))
+        await people.attempt(partial(scale_anyhow, people, name, replicas))
         await people.wait(0, 10)
-        await people.insist(partial(_scale_anyhow, people, name, replicas + 1))
-    await people.insist(partial(_scale_anyhow, people, name, replicas))
+        await people.insist(partial(scale_anyhow, people, name, replicas + 1))
+    await people.insist(partial(scale_anyhow, people, name, replicas))
 
 
 async def _lose_the_race(people: People, name: str, replicas: int) -> None:
@@ -91,7 +91,8 @@ async def _lose_the_race(people: People, name: str, replicas: int) -> None:
             raise
 
 
-async def _scale_anyhow(people: People, name: str, replicas: int) -> None:
+async def scale_anyhow(people: People, name: str, replicas: int) -> None:
+    """Ask once, by any route that leads there. Raises Refusal."""
     await people.scale(name, replicas, people.chance.choice(LIVELY_ROUTES))
 
 
@@ -108,8 +109,3 @@ async def _try_in_vain(people: People, name: str, replicas: int) -> None:
         await people.wait(0, 60)
         route = people.chance.choice(LIVELY_ROUTES)
         await people.attempt(partial(people.scale, name, replicas, route))
-
-
-def _split(chance: random.Random) -> random.Random:
-    """Return a chance of its own, so that what one client draws changes nothing for another."""
-    return random.Random(chance.getrandbits(64))

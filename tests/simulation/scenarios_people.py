@@ -7,7 +7,7 @@ refused is tried again by `insist`, as people do; nothing here looks at the oper
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, assert_never, cast
 
@@ -61,6 +61,10 @@ class People:
     name: str = "alice"
     tries: list[str] = field(default_factory=list)
     """What was refused, for those who read a failure."""
+
+    def split(self, name: str) -> "People":
+        """Return one of them; what is drawn for one changes nothing for another."""
+        return replace(self, name=name, chance=random.Random(self.chance.getrandbits(64)))
 
     async def wait(self, least: float, most: float) -> None:
         """Let some time pass, in seconds."""

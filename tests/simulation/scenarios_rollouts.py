@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final
 
 from rollout_operator.sandbox.zones import Zone
@@ -16,6 +17,8 @@ from tests.simulation.scenarios_people import People
 
 GROUP: Final = "ingester"
 BAD: Final = "bad"
+# `minReadySeconds` of S2.
+PATIENCE: Final = timedelta(seconds=5)
 
 
 def plain(size: Size) -> Scenario:
@@ -30,16 +33,15 @@ def plain(size: Size) -> Scenario:
 
 
 def rolled_back(size: Size) -> Scenario:
-    """S2: the old template comes back in the middle."""
+    """S2: the old template comes back in the middle; pods count once they have stayed ready."""
+    zones = [replace(zone, min_ready=PATIENCE) for zone in list_zones(size)]
 
     async def script(people: People) -> None:
         await _rolling(size, "v2")(people)
         await people.wait(2, 60)
         await _rolling(size, "v1")(people)
 
-    return Scenario(
-        name="s2", size=size, zones=list_zones(size), script=script, find_missing=find_unrolled
-    )
+    return Scenario(name="s2", size=size, zones=zones, script=script, find_missing=find_unrolled)
 
 
 def budgeted(size: Size) -> Scenario:

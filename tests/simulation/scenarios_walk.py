@@ -25,6 +25,8 @@ from tests.simulation.scenarios_rollouts import GROUP, list_zones
 LEAST_STEPS: Final = 8
 MOST_STEPS: Final = 14
 WRONG_SHARE: Final = 0.2
+# Walks that end without one of their sets.
+LOST_SHARE: Final = 0.5
 LAST_IMAGE: Final = "last"
 WRONG_LIMITS: Final = ("-1", "-50%", "two", "", "1e3", "101%%", " 2", "99999999999999999999")
 
@@ -66,7 +68,15 @@ class _Walk:
         await self._try(lambda: chance.choice(steps())(zone.name))
 
     async def mend(self) -> None:
-        """Leave every set in its group, able to roll, at one last template."""
+        """Leave every set in its group, able to roll, at one last template.
+
+        Sometimes all but one, which is deleted for good: nobody may wait for it.
+        """
+        lost = self.people.chance.choice(self.zones)
+        if self.people.chance.random() < LOST_SHARE:
+            self.zones.remove(lost)
+            if self.people.find(lost.name) is not None:
+                await self._try(partial(self.people.delete, lost.name))
         for zone in self.zones:
             if self.people.find(zone.name) is None:
                 await self.people.insist(partial(self.people.create, zone))

@@ -17,7 +17,7 @@ from rollout_operator.sandbox.history import Fault
 from rollout_operator.sandbox.random_faults import RandomFaults
 from tests.simulation.chaos import Chaos, draw_blows
 from tests.simulation.chaos_hooks import FaultyHooks, later_webhook
-from tests.simulation.doses import NORMAL, Dose
+from tests.simulation.doses import Dose, choose_dose, find_storm
 from tests.simulation.keeper import Keeper
 from tests.simulation.scenarios import Scenario
 from tests.simulation.stage import Outcome, play
@@ -33,11 +33,16 @@ def run(
     scenario: Scenario,
     seed: int,
     *,
-    dose: Dose = NORMAL,
+    dose: Dose | None = None,
     only: frozenset[int] | None = None,
     listens: bool = False,
 ) -> Outcome:
-    """Run a scenario under the faults of a seed; with `only`, just the faults of these numbers."""
+    """Run a scenario under the faults of a seed; with `only`, just the faults of these numbers.
+
+    Without a dose, it is the seed's own: the usual one, or that of a storm.
+    """
+    if dose is None:
+        dose = choose_dose(find_storm(seed, has_webhooks=scenario.has_webhooks))
     course = RandomCourse(scenario, seed, dose, only)
     outcome = play(scenario, seed, course, listens=listens)
     # Blows that find nothing to strike take their turns too: a run without them is another one.

@@ -19,7 +19,6 @@ class Disruption:
     owner: str
     """UID of its set."""
     begun: timedelta
-    was_available: bool
     is_ghost: bool
     """Whether the process that asked for it was dead when it happened."""
 

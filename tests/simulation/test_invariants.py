@@ -55,6 +55,25 @@ def two_at_once(told: Chronicle) -> None:
     told.delete(10.5, "zone-a-1")
 
 
+def fallen_beside_one(told: Chronicle) -> None:
+    told.delete(10, "zone-a-0")
+    told.pod(10.2, "zone-a-1", ready=False)
+    told.delete(20, "zone-a-1")
+
+
+def fallen_after_one(told: Chronicle) -> None:
+    told.delete(10, "zone-a-0")
+    told.pod(10.2, "zone-a-1", ready=False)
+    told.replace(12, "zone-a-0")
+    told.delete(20, "zone-a-1")
+
+
+def never_up_beside_one(told: Chronicle) -> None:
+    told.delete(10, "zone-a-0")
+    told.replace(12, "zone-a-0", ready=False, revision="bad")
+    told.delete(20, "zone-a-0")
+
+
 def limit_just_lowered(told: Chronicle) -> None:
     told.zone(0, "zone-a", limit="2")
     told.delete(10, "zone-a-0")
@@ -141,6 +160,9 @@ def just_ungrouped(told: Chronicle) -> None:
         pytest.param(other_zone_wants_more, ["SI-02"], id="SI-02 a pod that was never there"),
         pytest.param(zone_already_short, ["SI-03"], id="SI-03 one was missing before"),
         pytest.param(broken_pod_goes, [], id="SI-03 what is broken costs nothing"),
+        pytest.param(fallen_beside_one, ["SI-04"], id="SI-04 one that fell by itself is one more"),
+        pytest.param(fallen_after_one, [], id="SI-04 the one before is up again"),
+        pytest.param(never_up_beside_one, [], id="SI-04 LI-10 the same one again, not up since"),
         pytest.param(two_at_once, ["SI-03", "SI-04"], id="SI-04 one more than the limit"),
         pytest.param(limit_just_lowered, [], id="SI-04 by the limit of a moment ago"),
         pytest.param(without_uid, ["SI-07"], id="SI-07 no uid"),
@@ -229,4 +251,4 @@ def test_each_promise_is_accounted_for() -> None:
     wanted = [f"SI-{number:02}" for number in range(1, 25)]
     wanted += [f"LI-{number:02}" for number in range(1, 15)]
 
-    assert list(COVERAGE) == wanted
+    assert list(COVERAGE) == [*wanted, "ROLL-39"]

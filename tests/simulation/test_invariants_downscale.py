@@ -275,3 +275,40 @@ def test_a_pod_without_a_set_is_nobody_to_call() -> None:
         told.prepare(10, "stray-0")
 
     assert judge(story) == ["SI-21"]
+
+
+def beside_a_short_zone(told: Chronicle, since: float = 4) -> None:
+    told.pod(since, "zone-b-1", ready=False)
+    scale(told, 20)
+
+
+def asked_before_it_was_short(told: Chronicle) -> None:
+    ask(told, 4, status=409)
+    told.pod(6, "zone-b-1", ready=False)
+    scale(told, 20)
+
+
+def whole_again(told: Chronicle) -> None:
+    told.pod(4, "zone-b-1", ready=False)
+    told.pod(19.9, "zone-b-1")
+    scale(told, 20)
+
+
+def short_itself(told: Chronicle) -> None:
+    told.pod(4, "zone-a-1", ready=False)
+    scale(told, 20)
+
+
+@pytest.mark.parametrize(
+    ("story", "broken"),
+    [
+        pytest.param(beside_a_short_zone, ["SI-02"], id="a pod has not been ready for long"),
+        pytest.param(lambda told: beside_a_short_zone(told, 14), [], id="for 4 s when asked"),
+        pytest.param(asked_before_it_was_short, [], id="since the same was asked for before"),
+        pytest.param(whole_again, [], id="it is ready again"),
+        pytest.param(short_itself, [], id="it is a pod of the zone itself"),
+    ],
+)
+def test_no_zone_loses_pods_while_another_is_short(story: Story, broken: list[str]) -> None:
+    """SI-02, PREP-19: of other zones, what has lasted for 5 s when the request arrives."""
+    assert judge(story) == broken

@@ -62,9 +62,31 @@ def slow_delete(told: Chronicle) -> None:
 
 def late_and_sent_again(told: Chronicle) -> None:
     told.look(9.9)
-    told.fault(10, "late", "call 3: delete pods/zone-a-0: late")
+    told.fault(10, "late", "call 3: delete pods/zone-a-0: late: 0:00:10")
     told.delete(40.5, "zone-a-0")
     told.call(50, "delete", PODS, "zone-a-0", body=preconditions("zone-a-0@0"), status=409)
+
+
+def late_and_first(told: Chronicle) -> None:
+    told.look(9.9)
+    told.fault(10, "late", "call 3: delete pods/zone-a-0: late: 0:00:00.200000")
+    told.delete(40.21, "zone-a-0", looked=False)
+    told.replace(41, "zone-a-0", revision="old")
+    told.delete(100, "zone-a-0")
+
+
+def late_on_an_old_look(told: Chronicle) -> None:
+    told.look(1)
+    told.fault(10, "late", "call 3: delete pods/zone-a-0: late: 0:00:10")
+    told.delete(50.01, "zone-a-0", looked=False)
+
+
+def late_and_moved(told: Chronicle) -> None:
+    for resource in (PODS, STATEFULSETS):
+        told.call(9.9, "list", resource, query={"labelSelector": "rollout-group=ingester"})
+    told.fault(10, "late", "call 3: delete pods/zone-a-0: late: 0:00:10")
+    told.zone(20, "zone-a", group="store")
+    told.delete(50.01, "zone-a-0", looked=False)
 
 
 def slow_clock(told: Chronicle) -> None:
@@ -86,6 +108,9 @@ def slow_clock(told: Chronicle) -> None:
         pytest.param(look_of_a_former_life, ["SI-09"], id="the look of an earlier life"),
         pytest.param(slow_delete, [], id="a delete that was made to be slow"),
         pytest.param(late_and_sent_again, [], id="a late one that arrives after its repetition"),
+        pytest.param(late_and_first, [], id="a late one of a pod that is deleted again later"),
+        pytest.param(late_on_an_old_look, ["SI-09"], id="a late one, sent on an old look"),
+        pytest.param(late_and_moved, [], id="a late one of a zone that changes its group"),
         pytest.param(slow_clock, [], id="ten seconds by a clock that runs at half speed"),
     ],
 )
@@ -110,10 +135,20 @@ def lost_then_looked(told: Chronicle) -> None:
     told.delete(10.5, "zone-a-1")
 
 
+def late_beside_a_lost_one(told: Chronicle) -> None:
+    told.look(9.9)
+    told.fault(10, "late", "call 3: delete pods/zone-a-0: late: 0:00:01")
+    told.look(40.1)
+    told.fault(40.2, "lost", "call 6: delete pods/zone-a-0: timeout")
+    told.delete(40.2, "zone-a-0", looked=False)
+    told.call(41.01, "delete", PODS, "zone-a-0", body=preconditions("zone-a-0@0"), status=409)
+
+
 def test_what_got_no_answer_is_read_back() -> None:
     """SI-18: no delete on a look that is older than one whose outcome is unknown."""
     assert judge(lost_then_blind) == ["SI-18"]
     assert judge(lost_then_looked) == []
+    assert judge(late_beside_a_lost_one) == []
 
 
 def late_and_dead(told: Chronicle) -> None:

@@ -23,6 +23,14 @@ def dry_and_noted(told: Chronicle) -> None:
     ask(told, 20, query={"dryRun": "All"})
 
 
+def dry_beside_a_late_note(told: Chronicle) -> None:
+    told.fault(1, "late", "call 9: patch pods/zone-a-2: late: 0:00:01")
+    note = {"metadata": {"annotations": {DOWNSCALE_NOTE: "{}"}}}
+    told.call(32.1, "patch", PODS, "zone-a-2", body=note)
+    told.review(32.3, "zone-a", told.number + 1, dry_run=True)
+    ask(told, 33, query={"dryRun": "All"})
+
+
 def dry_beside_a_real_one(told: Chronicle) -> None:
     told.review(19.4, "zone-a", 99)
     dry_and_prepared(told)
@@ -39,6 +47,7 @@ def dry_and_written(told: Chronicle) -> None:
         pytest.param(dry_and_prepared, ["SI-15"], id="a pod was called"),
         pytest.param(dry_and_noted, ["SI-15"], id="a note was written"),
         pytest.param(dry_beside_a_real_one, [], id="for a real one at the same time"),
+        pytest.param(dry_beside_a_late_note, [], id="a note that was sent half a minute before"),
         pytest.param(dry_and_written, ["SI-15"], id="it was written"),
     ],
 )
@@ -66,6 +75,51 @@ def test_the_same_question_gets_the_same_answer() -> None:
     assert judge(asked_after_a_change) == []
 
 
+def called_twice(told: Chronicle, **between: Any) -> None:
+    told.look(18)
+    told.prepare(18.8, "zone-a-2")
+    if between:
+        told.prepare(19.1, "zone-a-2", **between)
+    told.prepare(19.3, "zone-a-2")
+    told.review(19.6, "zone-a", told.number + 1, begun=s(18.5))
+    ask(told, 20, status=400)
+
+
+def called_by_two_lives(told: Chronicle) -> None:
+    told.lived(19.05, "crashed")
+    told.lived(19.1, "started")
+    called_twice(told)
+
+
+def called_for_two_writes(told: Chronicle) -> None:
+    told.review(19.15, "zone-a", 99)
+    called_twice(told)
+
+
+def called_again_after_a_lost_answer(told: Chronicle) -> None:
+    told.fault(19, "pod_failure", "POST zone-a-2: reset_after")
+    called_twice(told)
+
+
+def called_in_two_rounds(told: Chronicle) -> None:
+    told.look(18)
+    for at in (18.8, 19.3):
+        told.prepare(at, "zone-a-2")
+        told.review(at + 0.2, "zone-a", told.number + 1, begun=s(at - 0.1))
+    ask(told, 20, status=400)
+
+
+def test_a_pod_that_has_confirmed_is_not_called_again() -> None:
+    """SI-16: one write, one call of each pod, however often it is asked about."""
+    assert judge(called_twice) == ["SI-16"]
+    assert judge(called_in_two_rounds) == ["SI-16"]
+    assert judge(lambda told: called_twice(told, method="DELETE")) == []
+    assert judge(lambda told: called_twice(told, status=500, acted=False)) == []
+    assert judge(called_by_two_lives) == []
+    assert judge(called_for_two_writes) == []
+    assert judge(called_again_after_a_lost_answer) == []
+
+
 def recorded(*times: str) -> list[str]:
     """Return what it breaks to record a downscale at these times, one second after the other."""
 
@@ -89,12 +143,24 @@ def test_a_downscale_is_recorded_once() -> None:
 def test_a_record_may_be_corrected_to_a_later_time() -> None:
     """SI-11, SI-16: it was written later than the answer says, or seen late."""
     assert recorded("2026-01-02T03:04:20Z", "2026-01-02T03:04:26Z") == []
-    assert recorded("2026-01-02T03:04:26Z", "2026-01-02T03:04:40Z") == []
+    assert recorded("2026-01-02T03:04:26Z", "2026-01-02T03:04:28Z") == []
+
+
+def test_a_record_that_was_seen_late_may_be_corrected_by_a_second() -> None:
+    """SI-16: how late something was seen shows in no time that is rounded to seconds."""
+
+    def story(told: Chronicle) -> None:
+        scale(told, 20, annotations={LAST_DOWNSCALE: "2026-01-02T03:04:26Z"})
+        told.fault(20.1, "delay_event", "event 3 of statefulsets: MODIFIED zone-a")
+        stamp = {LAST_DOWNSCALE: "2026-01-02T03:04:27Z"}
+        told.zone(22, "zone-a", annotations=stamp, actor="operator-1")
+
+    assert judge(story) == []
 
 
 def stamped_twice(told: Chronicle) -> None:
     scale(told, 20, annotations={LAST_DOWNSCALE: "2026-01-02T03:04:25Z"})
-    stamp = {LAST_DOWNSCALE: "2026-01-02T03:04:27Z"}
+    stamp = {LAST_DOWNSCALE: "2026-01-02T03:04:26Z"}
     told.zone(21, "zone-a", annotations=stamp, actor="operator-1")
 
 

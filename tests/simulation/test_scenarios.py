@@ -1,15 +1,19 @@
 """Scenarios without faults: each ends at rest, clean, and did what its name says."""
 
+from itertools import pairwise
 from typing import cast
 
 import pytest
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.sandbox.history import Called, Commit, History, PodCalled, Said
+from rollout_operator.sandbox.history import Called, Commit, History, PodCalled, Reviewed, Said
+from tests.simulation.exclusion import list_grants
+from tests.simulation.promises import Promises
 from tests.simulation.scenarios import FULL, SMALL, Scenario, Size
 from tests.simulation.scenarios_book import NAMES, find_scenario
 from tests.simulation.schedule import run
 from tests.simulation.stage import Outcome
+from tests.simulation.views import read_book
 
 NO_FAULTS: frozenset[int] = frozenset()
 
@@ -81,6 +85,55 @@ def test_s7_zones_go_down_where_people_insist_and_the_third_never_does() -> None
     assert undone, "pods of those who gave up were told that they stay"
 
 
+def test_s2_pods_must_stay_ready_for_a_while() -> None:
+    history = play_calmly(find_scenario("s2-small")).history
+
+    specs = [cast(JsonObject, one.after["spec"]) for one in sets(history) if one.after]
+    assert {spec["minReadySeconds"] for spec in specs} == {5}
+
+
+def test_s7_wide_people_want_different_counts_of_one_set() -> None:
+    """Over some seeds one range holds several pods, some are undone, some are taken back midway."""
+    ends, called, undone, is_raised = set(), set(), 0, False
+    for seed in range(0, 400, 20):
+        history = play_calmly(find_scenario("s7-wide"), seed).history
+        calls = history.list_all(PodCalled)
+        called |= {call.pod for call in calls if call.method == "POST"}
+        undone += sum(call.method == "DELETE" for call in calls)
+        for name in ("ingester-zone-a", "ingester-zone-b"):
+            found = counts(history, name)
+            is_raised |= any(now > old for old, now in pairwise(found))
+            ends.add(found[-1])
+
+    assert ends >= {2, 3, 4}
+    assert {pod[-1] for pod in called} == {"1", "2", "3"}
+    assert undone
+    assert is_raised
+
+
+def test_both_a_rollout_meets_the_downscales() -> None:
+    """All are rolled out, two are scaled down; over some seeds each comes in the other's middle."""
+    comes_first, comes_second = False, False
+    for seed in range(0, 200, 20):
+        history = play_calmly(find_scenario("both-small"), seed).history
+        assert len(images(history)) == 1
+        assert images(history) <= {"v2", "v3"}
+        assert {counts(history, f"ingester-zone-{zone}")[-1] for zone in "ab"} == {1}
+        deletes = [
+            one.at
+            for one in history.list_all(Called)
+            if one.actor == "operator-1" and one.request.verb == "delete"
+        ]
+        refused = [one.at for one in history.list_all(Reviewed) if not one.allowed]
+        comes_first |= any(min(deletes) < at < max(deletes) for at in refused)
+        renewed = [said.at for said in history.list_all(Said) if "sets the image" in said.text]
+        grants = list_grants(read_book(history, Promises()))
+        comes_second |= any(one.looked_at < at < one.ended_at for one in grants for at in renewed)
+
+    assert comes_first
+    assert comes_second
+
+
 def test_s10_the_set_is_another_one_of_the_same_name() -> None:
     history = play_calmly(find_scenario("s10")).history
 
@@ -99,6 +152,16 @@ def test_the_walk_takes_at_least_eight_steps_some_of_them_wrong() -> None:
         texts += said
     wrong = ("maybe", "RollingUpdate", "elsewhere", "80@example.com", "soon", "-1", "two")
     assert any(word in text for text in texts for word in wrong)
+
+
+def test_the_walk_sometimes_ends_without_one_of_its_sets() -> None:
+    ends = set()
+    for seed in range(0, 160, 20):
+        history = play_calmly(find_scenario("walk"), seed).history
+        last = {one.name: one.after is not None for one in sets(history)}
+        ends.add(sum(last.values()))
+
+    assert ends == {2, 3}
 
 
 def images(history: History) -> set[str]:

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from tests.simulation.campaign import ROTATION, Tally, list_schedules, run_all, run_job
+from tests.simulation.doses import NORMAL, REVIEW_STORMS, STORMS, choose_dose, find_storm
 from tests.simulation.scenarios_book import find_scenario
 from tests.simulation.schedule import run
 from tests.simulation.shrink import Case, shrink
@@ -20,11 +21,32 @@ KINDS: Final = frozenset(
     {
         *("crash", "crash_at_step", "stop", "partition", "pods_cut", "clock_jump", "clock_rate"),
         *("pod_fails", "compact", "slow", "throttled", "lost", "late", "conflict", "gone"),
+        "controller_lags",
         *("too_many", "server_error", "delay_event", "drop_event", "drop_bookmark", "freeze"),
         *("duplicate_event", "cut_stream", "gone_event", "stale_list", "pod_failure", "pod_slow"),
         *("hook_repeated", "hook_timed_out", "hook_unreachable", "hook_refused_later"),
     }
 )
+
+
+def test_one_schedule_in_five_has_a_storm_and_all_kinds_come() -> None:
+    storms = Counter(find_storm(seed, has_webhooks=True) for seed in range(2000))
+
+    assert set(storms) == {"", *REVIEW_STORMS}
+    assert 0.75 < storms[""] / 2000 < 0.85
+    assert max(storms.values()) == storms[""]
+    assert {find_storm(seed) for seed in range(500)} == {"", *STORMS}
+
+
+def test_a_storm_comes_by_the_seed_alone() -> None:
+    """So that one command repeats it, and what it brings is far more of one kind."""
+    name, scenario = "late writes", find_scenario("s1")
+    seeds = [seed for seed in range(200) if find_storm(seed) == name][:3]
+
+    assert choose_dose(name).calls.late == 0.2
+    assert choose_dose("") == NORMAL
+    assert sum(run(scenario, seed).faults["late"] for seed in seeds) > 3
+    assert not sum(run(scenario, seed, dose=NORMAL).faults["late"] for seed in seeds) > 1
 
 
 @pytest.mark.parametrize("name", ROTATION)
@@ -54,10 +76,10 @@ def test_five_thousand_schedules_break_no_promise() -> None:
 
 
 def test_scenarios_take_turns_and_every_seed_comes_once() -> None:
-    jobs = list_schedules(100, first_seed=50)
+    jobs = list_schedules(10 * len(ROTATION), first_seed=50)
 
-    assert [job.seed for job in jobs] == list(range(50, 150))
-    assert set(Counter(job.scenario for job in jobs).values()) == {100 // len(ROTATION)}
+    assert [job.seed for job in jobs] == list(range(50, 50 + 10 * len(ROTATION)))
+    assert Counter(job.scenario for job in jobs) == dict.fromkeys(ROTATION, 10)
 
 
 def test_the_tally_adds_up_and_prints_one_line() -> None:

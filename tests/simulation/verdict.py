@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from rollout_operator.sandbox.history import History
-from tests.simulation import invariants, invariants_downscale, invariants_reviews
+from tests.simulation import (
+    exclusion,
+    invariants,
+    invariants_downscale,
+    invariants_reviews,
+    invariants_revision,
+)
 from tests.simulation.liveness import judge_liveness
 from tests.simulation.promises import Promises as Promises
 from tests.simulation.promises import Verdict as Verdict
@@ -16,7 +22,8 @@ NOT_PROMISED: Final = "SI-17"
 
 COVERAGE: Final[Mapping[str, str]] = {
     "SI-01": "judged at the commit of each delete; no allowance but the group's members in flight",
-    "SI-02": "judged at the commit of each delete, on what has lasted for 5 s",
+    "SI-02": "judged per delete and per downscale, on what has lasted for 5 s; no delete while"
+    " another zone is about to lose pods (D-25)",
     "SI-03": "judged at the commit of each delete, on what has lasted for 5 s",
     "SI-04": "judged at the commit of each delete, strictly",
     "SI-05": "not yet: there are no budgets by partition",
@@ -31,7 +38,7 @@ COVERAGE: Final[Mapping[str, str]] = {
     "SI-13": "judged for prepare-downscale: asked, allowed last, and on a read that succeeded",
     "SI-14": "judged per downscale that persists while its webhook is in force",
     "SI-15": "judged: writes of dry runs, and calls and notes while only dry runs are asked about",
-    "SI-16": "judged: refusals of what was just allowed, and records written twice",
+    "SI-16": "judged: refusals of what was just allowed, records written and pods called twice",
     "SI-17": "not promised: deletes of a process that had died are listed under it, apart",
     "SI-18": "judged: no delete on a look older than one that got no answer",
     "SI-19": "not here: no certificates in this world",
@@ -54,6 +61,7 @@ COVERAGE: Final[Mapping[str, str]] = {
     "LI-12": "not here: measured on real clocks",
     "LI-13": "not here: no certificates in this world",
     "LI-14": "not here: the process itself is not simulated",
+    "ROLL-39": "judged per status write that sets the current revision, on what has lasted for 5 s",
 }
 
 
@@ -64,7 +72,9 @@ def find_violations(history: History, promises: Promises = DEFAULT) -> Verdict:
         *invariants.find_broken(book),
         *invariants.find_foreign(book),
         *invariants_downscale.find_broken(book),
+        *exclusion.find_broken(book),
         *invariants_reviews.find_broken(book),
+        *invariants_revision.find_broken(book),
     ]
     liveness = judge_liveness(book)
     found += liveness.violations

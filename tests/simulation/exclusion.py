@@ -1,0 +1,89 @@
+"""Whether a rollout and a downscale of one group excluded each other (D-25), as part of SI-02.
+
+From the operator's live look that a downscale is granted on until its request has ended, that zone
+is about to lose pods: no pod of another zone may be deleted. Told by requests and reviews; deletes
+that arrive late, or were asked for by another life of the process, do not count.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from rollout_operator.kube.api import STATEFULSETS
+from rollout_operator.sandbox.history import Reviewed
+from tests.simulation.deletes import Delete, list_deletes
+from tests.simulation.downscales import PREPARE_PATH, list_reviews
+from tests.simulation.promises import Violation
+from tests.simulation.views import Book
+from tests.world.history import Set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """A downscale that was allowed, after pods had been called for it."""
+
+    zone: str
+    looked_at: timedelta
+    """When the look began that it rests on, or any later one before the first call of a pod."""
+    ended_at: timedelta
+    """When its request was answered: written, or refused by somebody else."""
+
+
+def find_broken(book: Book) -> Iterator[Violation]:
+    """Yield deletes in one zone while another was about to lose pods."""
+    grants = list(list_grants(book))
+    if not grants:
+        return
+    groups = {
+        write.now.name: write.now.group for write in book.writes if isinstance(write.now, Set)
+    }
+    for delete in list_deletes(book).values():
+        for grant in grants:
+            zone = delete.called.request.name.rpartition("-")[0]
+            is_other = zone != grant.zone and groups.get(zone) == groups.get(grant.zone)
+            if is_other and _is_between(book, delete, grant):
+                text = (
+                    f"delete of {delete.called.request.name}: {grant.zone} was granted a downscale"
+                    " that might still be written"
+                )
+                yield Violation(invariant="SI-02", at=delete.called.at, text=text)
+
+
+def list_grants(book: Book) -> Iterator[Grant]:
+    """Yield the downscales that were allowed, of those for which pods were called and confirmed."""
+    for review in list_reviews(book, PREPARE_PATH):
+        called = book.calls.get(review.call)
+        if called is None or not review.allowed or review.dry_run:
+            continue
+        looked_at = _find_look(book, review)
+        if looked_at is not None:
+            yield Grant(zone=review.name, looked_at=looked_at, ended_at=called.at)
+
+
+def _find_look(book: Book, review: Reviewed) -> timedelta | None:
+    """Return when the last live look of a review began before it called pods; None without both."""
+    told = [
+        one.begun
+        for one in book.pod_calls
+        if one.method == "POST"
+        and one.pod.rpartition("-")[0] == review.name
+        and review.begun <= one.begun <= review.at
+    ]
+    looks = [
+        one.begun
+        for one in book.own_calls
+        if one.request.verb == "list"
+        and one.request.resource.plural == STATEFULSETS.plural
+        and review.begun <= one.begun <= min(told, default=timedelta(0))
+    ]
+    return max(looks, default=None)
+
+
+def _is_between(book: Book, delete: Delete, grant: Grant) -> bool:
+    called = delete.called
+    return (
+        called.status < 300
+        and not delete.is_late
+        and grant.looked_at < called.begun < grant.ended_at
+        and book.lives.are_the_same(grant.looked_at, called.at)
+    )
