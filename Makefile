@@ -16,7 +16,7 @@ IMAGE ?= rollout-operator:dev
 EPOCH = $(shell git log -1 --format=%ct)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lint controlplane test test-fast format demo demo-cluster simulate bench lock image manifests clean
+.PHONY: help venv lint controlplane test test-fast format demo demo-cluster simulate mutants bench lock image manifests clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -63,6 +63,9 @@ demo-cluster: controlplane ## the same on a real control plane, with the operato
 N ?= 20000
 simulate: $(READY) ## random schedules of faults on all cores, judged by the invariants
 	@$(PY) -m tests.simulation campaign --schedules $(N) $(ARGS)
+
+mutants: $(READY) ## deliberate errors, one at a time: does the simulation see each of them?
+	@$(PY) -m tests.mutants $(ARGS)
 
 bench: controlplane ## one JSON line a benchmark
 	@$(PY) -m benchmarks $(ARGS)

@@ -1,0 +1,1 @@
+"""Deliberate errors in the operator, and whether the simulation sees them."""

@@ -1,0 +1,14 @@
+"""All mutants, by layer, from the list that the test programme names."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tests.mutants.catalogue_caches import CACHES
+from tests.mutants.catalogue_downscales import DOWNSCALE_CONTROL
+from tests.mutants.catalogue_executing import EXECUTING
+from tests.mutants.catalogue_planning import PLANNING
+from tests.mutants.catalogue_reviews import REVIEWS
+from tests.mutants.entry import Mutant
+
+ALL: Final = (*PLANNING, *EXECUTING, *CACHES, *REVIEWS, *DOWNSCALE_CONTROL)
+CATALOGUE: Final[Mapping[str, Mutant]] = {mutant.name: mutant for mutant in ALL}

@@ -1,0 +1,101 @@
+"""Mutants of what the operator believes: `kube.store`, `kube.informer`, `kube.retries`."""
+
+from typing import Final
+
+from tests.mutants.entry import Mutant
+
+CACHES: Final = (
+    Mutant(
+        name="name-keyed-cache",
+        file="kube/store.py",
+        old="        if old.uid != view.uid:\n            return self._supersede(old, view)\n",
+        new="",
+        breaks="SI-07: a successor is taken for a new version of the pod before it",
+        unseen=(
+            "versions compare across the UIDs of one name, so that the right view is stored all "
+            "the same; only what callbacks are told differs"
+        ),
+        units="tests/kube/test_kube_store.py",
+    ),
+    Mutant(
+        name="older-events-taken",
+        file="kube/store.py",
+        old="        if _is_known(view.resource_version, old.resource_version):\n"
+        "            return ()\n",
+        new="",
+        breaks="LI-02: an event that comes late or twice turns the view back",
+        unseen=(
+            "a wrong view only delays: a live look precedes each act, and a list within four "
+            "minutes mends it, inside of the five that LI-02 allows"
+        ),
+        units="tests/kube/test_kube_store.py",
+    ),
+    Mutant(
+        name="deletions-not-remembered",
+        file="kube/store.py",
+        old="        self._remember_deletion(last.uid, version)\n        if old is None or not",
+        new="        if old is None or not",
+        breaks="LI-02: an event that comes after the deletion brings the pod back",
+        unseen=(
+            "a wrong view only delays: a live look precedes each act, and a list within four "
+            "minutes mends it, inside of the five that LI-02 allows"
+        ),
+        units="tests/kube/test_kube_store.py",
+    ),
+    Mutant(
+        name="absence-from-a-list-ignored",
+        file="kube/store.py",
+        old="for old in [old for key, old in self._views.items() if not _lives_on("
+        "old, found.get(key))]:",
+        new="for old in list(self._views.values())[:0]:",
+        breaks="LI-02, FP-08: a deletion that shows only in a list is never seen",
+        scenarios=("walk",),
+        storm="lost events",
+        units="tests/kube/test_kube_store.py",
+    ),
+    Mutant(
+        name="bookmarks-taken-as-data",
+        file="kube/informer.py",
+        old="            self._advance(self._read_bookmark(event))\n            return\n",
+        new="            self._read_bookmark(event)\n",
+        breaks="LI-02: an object is stored that does not exist",
+        unseen="a bookmark names no object and no group, and what no group has is not looked at",
+        units="tests/kube/test_kube_informer.py",
+    ),
+    Mutant(
+        name="lists-by-any-cache",
+        file="kube/informer.py",
+        old="            token=token,\n        )\n        for start",
+        new='            token=token,\n            resource_version="0",\n'
+        "        )\n        for start",
+        breaks="SI-09: a list may be older than what was seen before",
+        unseen=(
+            "the watch goes on where the old list ends, and a live look precedes each act: nothing "
+            "rests on the list alone"
+        ),
+        units="tests/kube/test_kube_informer.py",
+    ),
+    Mutant(
+        name="gone-retried-in-place",
+        file="kube/retries.py",
+        old="needs_list=not has_list or isinstance(error, Gone) or self.resumes >= FAILED_RESUMES,",
+        new="needs_list=not has_list,",
+        breaks="LI-04: a version that is too old is asked for again and again",
+    ),
+    Mutant(
+        name="never-listed-again",
+        file="kube/informer.py",
+        old="now - self._listed_at >= RELIST:",
+        new="now - self._listed_at >= RELIST * 100:",
+        breaks="LI-02: what a watch has not brought is never found",
+        storm="lost events",
+        scenarios=("s1-small", "s1"),
+    ),
+    Mutant(
+        name="changes-by-list-not-told",
+        file="kube/informer.py",
+        old="            self._tell(changes[start : start + STEP])\n",
+        new="",
+        breaks="LI-02: what a list shows wakes nobody",
+    ),
+)

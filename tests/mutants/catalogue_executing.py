@@ -1,0 +1,151 @@
+"""Mutants of the effects of a rollout: `controllers.executor`, `observe`, `memory`, `attempts`."""
+
+from typing import Final
+
+from tests.mutants.entry import Mutant
+
+EXECUTING: Final = (
+    Mutant(
+        name="no-uid-precondition",
+        file="controllers/executor.py",
+        old="Precondition(uid=pod.uid, resource_version=pod.resource_version)",
+        new="Precondition(uid=None, resource_version=pod.resource_version)",
+        breaks="SI-07: the successor of a pod is deleted",
+        scenarios=("s1",),
+    ),
+    Mutant(
+        name="no-version-precondition",
+        file="controllers/executor.py",
+        old="Precondition(uid=pod.uid, resource_version=pod.resource_version)",
+        new="Precondition(uid=pod.uid, resource_version=None)",
+        breaks="SI-07: a pod is deleted that has changed since the look",
+        scenarios=("s1",),
+    ),
+    Mutant(
+        name="live-look-off",
+        file="controllers/executor.py",
+        old="live = await self._observer.observe_live(group)",
+        new="live = group",
+        breaks="SI-09: deletes rest on what a watch has brought",
+        scenarios=("s1",),
+    ),
+    Mutant(
+        name="look-not-compared",
+        file="controllers/executor.py",
+        old="agreed = _agree(action, plan_group(live)) if group.owners == live.owners else None",
+        new="agreed = action if group.owners == live.owners else None",
+        breaks="SI-02, SI-03, SI-04, SI-07: the look is made, and nothing follows from it",
+        scenarios=("walk",),
+        storm="old views",
+    ),
+    Mutant(
+        name="look-lasts-a-minute",
+        file="controllers/executor.py",
+        old="LOOK_LASTS: Final = timedelta(seconds=5)",
+        new="LOOK_LASTS: Final = timedelta(minutes=1)",
+        breaks="SI-09: deletes rest on a look older than five seconds",
+        scenarios=("s3",),
+    ),
+    Mutant(
+        name="look-dated-after-it",
+        file="controllers/executor.py",
+        old="        expires_at = self._clock.elapsed() + LOOK_LASTS\n"
+        "        live = await self._observer.observe_live(group)\n",
+        new="        live = await self._observer.observe_live(group)\n"
+        "        expires_at = self._clock.elapsed() + LOOK_LASTS\n",
+        breaks="SI-09: an answer that was long on its way counts as fresh",
+        scenarios=("s3", "s1"),
+    ),
+    Mutant(
+        name="live-look-may-be-old",
+        file="controllers/observe.py",
+        old="limit=LIVE_PAGE, token=token\n",
+        new='limit=LIVE_PAGE, token=token, resource_version="0"\n',
+        breaks="SI-09: any API server's cache answers for the store",
+        scenarios=("s1",),
+    ),
+    Mutant(
+        name="refused-pod-ends-the-round",
+        file="controllers/executor.py",
+        old="if fate is _Fate.LATE or fate is _Fate.CHANGED:",
+        new="if fate is not _Fate.WENT:",
+        breaks="LI-01: one pod that may not go keeps all others (D-15)",
+        scenarios=("s3",),
+        unseen=(
+            "no fault refuses the delete of one pod while it grants that of another; and one that"
+            " was refused comes last in the next round: the others would only go a retry later"
+        ),
+        units="tests/controllers/test_executor.py",
+    ),
+    Mutant(
+        name="lock-per-request",
+        file="controllers/executor.py",
+        old="async with self._locks.hold(group_lock(group.name)):",
+        new='async with self._locks.hold(f"request {self._clock.elapsed()}"):',
+        breaks="SI-02: a downscale is granted between a rollout's look and its deletes (D-25)",
+        units="tests/controllers/test_executor_lock.py",
+        scenarios=("both", "both-small"),
+        unseen=(
+            "claims and deletes are remembered in the same step of the loop in which a look ends: "
+            "the lock is a second guard against what the memory shows"
+        ),
+    ),
+    Mutant(
+        name="own-deletes-off",
+        file="controllers/memory.py",
+        old="return {own.pod.uid: own.state for own in self._of(owners)}",
+        new="return {}",
+        breaks="SI-01, SI-03, SI-04: a delete without an answer is forgotten before it is done",
+        scenarios=("s2",),
+        storm="late writes",
+    ),
+    Mutant(
+        name="unknown-outcome-is-failure",
+        file="controllers/executor.py",
+        old='            self._count(group, "unknown")\n            raise\n',
+        new='            self._count(group, "unknown")\n'
+        "            self._deletes.drop(pod)\n            raise\n",
+        breaks="SI-01, SI-03, SI-04: a delete without an answer is taken back, and done later",
+        scenarios=("s2",),
+        storm="late writes",
+    ),
+    Mutant(
+        name="unknown-outcome-is-success",
+        file="controllers/executor.py",
+        old='            self._count(group, "unknown")\n            raise\n',
+        new='            self._count(group, "unknown")\n'
+        "            self._deletes.accept(pod)\n            raise\n",
+        breaks="SI-18, LI-01: a pod counts as gone for ever that was never deleted",
+    ),
+    Mutant(
+        name="retried-at-once",
+        file="controllers/executor.py",
+        old='            self._count(group, "unknown")\n            raise\n',
+        new="            await self._door.delete(\n"
+        "                PODS, pod.namespace, pod.name, precondition=precondition\n"
+        "            )\n",
+        breaks="SI-18: a write without an answer is sent again, and nothing is read back",
+    ),
+    Mutant(
+        name="outcome-not-read-back",
+        file="controllers/rollout.py",
+        old="        if parts.deletes.list_unknown(group.owners):\n            step = ",
+        new="        if parts.deletes.list_unknown(()):\n            step = ",
+        breaks="SI-18, LI-01: what became of a delete is never found out",
+        scenarios=("s2",),
+        unseen=(
+            "a delete without an answer is sent once more by the same UID, after a new look, and "
+            "that settles it, too"
+        ),
+        units="tests/controllers/test_rollout.py",
+    ),
+    Mutant(
+        name="unknown-forgotten-at-the-first-look",
+        file="controllers/executor.py",
+        old="elif not self._deletes.may_still_commit(own):",
+        new="elif self._deletes.may_still_commit(own):",
+        breaks="SI-01, SI-03, SI-04: a delete that is still on its way counts as failed",
+        scenarios=("s2",),
+        storm="late writes",
+    ),
+)

@@ -1,0 +1,78 @@
+"""What a mutant is: one deliberate error in the operator, and how it is put into a copy of it."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.simulation.ears import DEFECT
+
+
+class OutOfDate(Exception):
+    """The catalogue is out of date: a text that a mutant changes is not there exactly once."""
+
+
+ROLLOUTS: Final = ("s1", "s2", "s3", "s4", "s10", "walk")
+DOWNSCALES: Final = ("s7", "s7-small")
+# Where people want different counts of one set.
+WIDE: Final = ("s7-wide",)
+# Scenarios whose systematic plans are asked after the random schedules.
+PLANNED_ROLLOUTS: Final = ("s1-small", "s2-small")
+PLANNED_DOWNSCALES: Final = ("s7-small",)
+# How the judge calls it where a world does not come to rest, or not in time.
+NO_REST: Final = frozenset({"LI-01", "LI-02", "LI-10"})
+# Promises that are seen by that alone.
+SEEN_AT_REST: Final = NO_REST | {"LI-03", "LI-04"}
+_PROMISE: Final = re.compile(r"\b(?:[SL]I|ROLL)-\d\d\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One error: `old` becomes `new` in one file of the package."""
+
+    name: str
+    file: str
+    """Below `rollout_operator/`."""
+    old: str
+    new: str
+    breaks: str
+    """The promises that it breaks, by id, and in a few words how. No other counts as a finding."""
+    scenarios: tuple[str, ...] = ROLLOUTS
+    """Those whose random schedules are asked, in turn."""
+    storm: str = ""
+    """Only schedules whose seed has this one are asked, where it takes one to see it at all."""
+    units: str = ""
+    """Unit tests to ask where the simulation is silent; by default those of the file's folder."""
+    unseen: str = ""
+    """Why the simulation cannot see it; empty where it does."""
+
+    @property
+    def unit_tests(self) -> str:
+        """Return the folder or file of tests, relative to the checkout."""
+        return self.units or f"tests/{self.file.partition('/')[0]}"
+
+    @property
+    def planned(self) -> tuple[str, ...]:
+        """Return the scenarios whose systematic plans are asked."""
+        return PLANNED_DOWNSCALES if self.scenarios == DOWNSCALES else PLANNED_ROLLOUTS
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Return the invariants by which it may show, in the judge's words."""
+        named = frozenset(_PROMISE.findall(self.breaks))
+        return named | {DEFECT} | (NO_REST if named & SEEN_AT_REST else frozenset())
+
+    def change(self, source: str) -> str:
+        """Return the text of its file with the error in it. Raises OutOfDate."""
+        found = source.count(self.old)
+        if found != 1:
+            raise OutOfDate(
+                f"the catalogue is out of date: {self.name}: its text is {found} times, and not"
+                f" once, in rollout_operator/{self.file}: {self.old!r}"
+            )
+        return source.replace(self.old, self.new)
+
+    def apply(self, package: Path) -> None:
+        """Put the error into a copy of the package. Raises OutOfDate."""
+        path = package / self.file
+        path.write_text(self.change(path.read_text()))

@@ -1,0 +1,187 @@
+"""Put mutants into copies of the package, and find out who sees them.
+
+The checkout is only read, once, at the beginning: what others change meanwhile changes no result. A
+run that is not clean tells of a mutant only where the same run is clean without it.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import msgspec
+
+from tests.code_rules import ROOT
+from tests.mutants.entry import Mutant
+from tests.mutants.trial import Line, Question, Word
+from tests.simulation.campaign import Job
+
+SCHEDULES: Final = 160
+# Of unit tests: a mutant may let one of them wait for ever.
+UNIT_SECONDS: Final = 180.0
+SHOWN: Final = 110
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How much the simulation is asked about one mutant before it counts as silent."""
+
+    schedules: int = SCHEDULES
+    has_plans: bool = True
+    asks_units: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Who sees a mutant."""
+
+    mutant: Mutant
+    simulation: str = ""
+    """The run that shows it, and what it shows; empty where the simulation is silent."""
+    units: str = ""
+    """The first unit test that fails; empty where none does or none was asked."""
+
+    @property
+    def is_found(self) -> bool:
+        """Tell whether anybody sees it."""
+        return bool(self.simulation or self.units)
+
+    def render(self) -> str:
+        """Return it as a line of the report."""
+        if self.simulation:
+            return f"{self.mutant.name}: {self.simulation}"
+        if self.units:
+            return f"{self.mutant.name}: by unit tests only: {self.units}{self._why()}"
+        return f"{self.mutant.name}: SURVIVED{self._why()}"
+
+    def _why(self) -> str:
+        return f" ({self.mutant.unseen or 'without an explanation'})"
+
+
+@dataclass(slots=True)
+class Runner:
+    """Asks about one mutant after the other, from as many threads as there are."""
+
+    base: Path
+    """A copy of what is needed of the checkout, without any mutant."""
+    budget: Budget = field(default_factory=Budget)
+    _is_clean: dict[Question | str, bool] = field(default_factory=dict)
+    """Without any mutant: runs, and folders of unit tests."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def judge(self, mutant: Mutant) -> Result:
+        """Find out who sees a mutant. Raises OutOfDate."""
+        with TemporaryDirectory(prefix=f"mutant-{mutant.name}-") as name:
+            copy = Path(name)
+            shutil.copytree(self.base, copy, dirs_exist_ok=True)
+            mutant.apply(copy / "rollout_operator")
+            simulation = self._ask_simulation(mutant, copy)
+            units = ""
+            if not simulation and self.budget.asks_units:
+                units = self._ask_units(mutant, copy)
+        return Result(mutant=mutant, simulation=simulation, units=units)
+
+    def _ask_simulation(self, mutant: Mutant, copy: Path) -> str:
+        # Where it is known why nothing shows, a few schedules tell whether that is still so.
+        question = Question(
+            scenarios=mutant.scenarios,
+            schedules=self.budget.schedules // (4 if mutant.unseen else 1),
+            planned=mutant.planned if self.budget.has_plans and not mutant.unseen else (),
+            storm=mutant.storm,
+            wanted=sorted(mutant.wanted),
+        )
+        while True:
+            line, begun = _run_trial(copy, question)
+            if line.job is None:
+                return ""
+            if self.is_clean_without(line.job):
+                return f"{_name(line.job)}: {line.text[:SHOWN]}"
+            question = replace(question, skipped=question.skipped + begun)
+
+    def is_clean_without(self, job: Job) -> bool:
+        """Tell whether a job is clean in the package as it is."""
+        question = Question(only=job)
+        with self._lock:
+            if question not in self._is_clean:
+                line, _ = _run_trial(self.base, question)
+                self._is_clean[question] = line.word is Word.CLEAN
+                if line.word is not Word.CLEAN:
+                    sys.stderr.write(f"not clean without a mutant: {_name(job)}: {line.text}\n")
+            return self._is_clean[question]
+
+    def _ask_units(self, mutant: Mutant, copy: Path) -> str:
+        failed = _run_units(copy, mutant.unit_tests)
+        if not failed:
+            return ""
+        with self._lock:
+            if mutant.unit_tests not in self._is_clean:
+                self._is_clean[mutant.unit_tests] = not _run_units(self.base, mutant.unit_tests)
+            return failed if self._is_clean[mutant.unit_tests] else ""
+
+
+@contextmanager
+def copied() -> Iterator[Path]:
+    """Give a folder with the package and its tests, compiled, for as long as the context lasts."""
+    with TemporaryDirectory(prefix="mutants-base-") as name:
+        base = Path(name)
+        for part in ("rollout_operator", "tests"):
+            shutil.copytree(ROOT / part, base / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", base)
+        # Copies keep the time of their sources, so that only the mutant's file is compiled anew.
+        parts = ("rollout_operator", "tests/simulation", "tests/world")
+        _run([sys.executable, "-m", "compileall", "-q", *parts], base)
+        yield base
+
+
+def _run_trial(folder: Path, question: Question) -> tuple[Line, int]:
+    """Run a trial to its end; return how it ended, and how many jobs it began."""
+    words = [sys.executable, "-m", "tests.mutants.trial", msgspec.json.encode(question).decode()]
+    ended = _run(words, folder)
+    lines = [msgspec.json.decode(line, type=Line) for line in ended.stdout.splitlines()]
+    begun = sum(line.word is Word.BEGIN for line in lines)
+    if not lines:
+        return Line(Word.FOUND, Job(scenario="none"), f"no start: {_tail(ended.stderr)}"), begun
+    last = lines[-1]
+    if last.word is Word.BEGIN:
+        what = _tail(ended.stderr) or "no end: it spins without any time going by"
+        last = Line(Word.FOUND, last.job, f"breaks the run: {what}")
+    return last, begun
+
+
+def _run_units(folder: Path, tests: str) -> str:
+    """Return the first unit test that fails, empty where none does."""
+    words = ["-p", "no:cacheprovider", "-q", "-x", "-m", "not controlplane", "--durations=0"]
+    try:
+        ended = _run([sys.executable, "-m", "pytest", *words, tests], folder, UNIT_SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"no end of {tests}"
+    found = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if ended.returncode == 0:
+        return ""
+    return found[0].partition(" - ")[0] if found else f"exit code {ended.returncode}"
+
+
+def _run(
+    words: list[str], folder: Path, limit: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command where the folder's own package is the first that is found."""
+    environ = {**os.environ, "PYTHONPATH": str(folder), "PYTHONHASHSEED": "0"}
+    return subprocess.run(
+        words, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=limit
+    )
+
+
+def _tail(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return "; ".join(lines[-2:])[-SHOWN:]
+
+
+def _name(job: Job) -> str:
+    return f"{job.scenario} {f'seed {job.seed}' if job.plan is None else job.plan.text}"

@@ -1,0 +1,171 @@
+"""The catalogue of deliberate errors is up to date, and the simulation sees some of them at once.
+
+All of them are asked about by `make mutants`, which takes half an hour.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.code_rules import PACKAGE, ROOT
+from tests.mutants.__main__ import is_enough, main, render_total
+from tests.mutants.catalogue import ALL, CATALOGUE
+from tests.mutants.entry import Mutant, OutOfDate
+from tests.mutants.runner import Budget, Result, Runner, copied
+from tests.mutants.trial import Question
+from tests.simulation.campaign import Job
+from tests.simulation.doses import REVIEW_STORMS, find_storm
+from tests.simulation.ears import DEFECT
+from tests.simulation.promises import Verdict, Violation
+from tests.simulation.scenarios_book import NAMES
+
+QUICK = Budget(schedules=12, has_plans=False, asks_units=False)
+MUTANT = ALL[0]
+HARMLESS = replace(
+    MUTANT,
+    name="harmless",
+    old='"""What is up in one zone',
+    new='"""What is up in  one zone',
+    unseen="no behaviour is changed",
+)
+
+
+@pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.name)
+def test_a_mutant_changes_exactly_one_place_and_is_still_code(mutant: Mutant) -> None:
+    source = (PACKAGE / mutant.file).read_text()
+
+    changed = mutant.change(source)
+
+    assert ast.unparse(ast.parse(changed)) != ast.unparse(ast.parse(source))
+    compile(changed, mutant.file, "exec")
+
+
+@pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.name)
+def test_a_mutant_names_what_it_breaks_and_who_is_asked(mutant: Mutant) -> None:
+    assert len(mutant.wanted) > 1, "breaks names at least one promise"
+    assert {*mutant.scenarios, *mutant.planned} <= {*NAMES}
+    assert mutant.storm in {"", *REVIEW_STORMS}
+    assert (ROOT / mutant.unit_tests).exists()
+
+
+def test_names_are_unique_and_there_are_enough() -> None:
+    names = Counter(mutant.name for mutant in ALL)
+
+    assert [name for name, count in names.items() if count > 1] == []
+    assert len(CATALOGUE) >= 45
+
+
+@pytest.mark.parametrize("source", ["", f"{MUTANT.old}\n{MUTANT.old}"], ids=["gone", "twice"])
+def test_a_text_that_is_not_there_exactly_once_fails_loudly(source: str) -> None:
+    with pytest.raises(OutOfDate, match=f"the catalogue is out of date: {MUTANT.name}"):
+        MUTANT.change(source)
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[Path]:
+    with copied() as folder:
+        yield folder
+
+
+@pytest.mark.parametrize(
+    ("name", "invariant"),
+    [
+        pytest.param("one-pod-more-than-the-limit", "SI-04", id="SI-04 in a decision"),
+        pytest.param("no-version-precondition", "SI-07", id="SI-07 in an effect"),
+        pytest.param("dry-run-prepares", "SI-15", id="SI-15 in a review"),
+    ],
+)
+def test_the_simulation_sees_a_mutant_within_seconds(base: Path, name: str, invariant: str) -> None:
+    result = Runner(base, QUICK).judge(CATALOGUE[name])
+
+    assert invariant in result.simulation
+    assert result.render().startswith(f"{name}: s")
+
+
+def test_an_error_that_is_none_survives(base: Path) -> None:
+    result = Runner(base, Budget(schedules=1, has_plans=False, asks_units=False)).judge(HARMLESS)
+
+    assert not result.is_found
+    assert result.render() == "harmless: SURVIVED (no behaviour is changed)"
+
+
+def test_the_checkout_is_never_changed(base: Path) -> None:
+    before = (base / "rollout_operator" / MUTANT.file).read_text()
+
+    Runner(base, Budget(schedules=0, has_plans=False, asks_units=False)).judge(MUTANT)
+
+    assert (base / "rollout_operator" / MUTANT.file).read_text() == before
+    assert MUTANT.old in (PACKAGE / MUTANT.file).read_text()
+
+
+def test_what_the_package_shows_without_a_mutant_tells_nothing(base: Path, tmp_path: Path) -> None:
+    job = Job(scenario="s1", seed=1)
+    broken = tmp_path / "rollout_operator"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise ImportError('broken to begin with')")
+    (tmp_path / "tests").symlink_to(base / "tests")
+
+    assert Runner(base).is_clean_without(job)
+    assert not Runner(tmp_path).is_clean_without(job)
+
+
+def test_a_question_goes_on_where_it_was_left() -> None:
+    jobs = list(Question(scenarios=("s1", "s2"), schedules=5).list_jobs())
+
+    assert [job.scenario for job in jobs] == ["s2", "s1", "s2", "s1", "s2"]
+    assert [job.seed for job in jobs] == [1, 2, 3, 4, 5]
+
+
+def test_a_question_may_ask_for_schedules_with_one_storm_only() -> None:
+    jobs = list(Question(scenarios=("s1", "s2"), schedules=7, storm="late writes").list_jobs())
+
+    assert len(jobs) == 7
+    assert {find_storm(job.seed) for job in jobs} == {"late writes"}
+
+
+def test_only_promises_that_are_named_count() -> None:
+    """Any run may break another promise by chance."""
+    job = Job(scenario="s1", seed=1)
+    shown = [
+        Violation(invariant="SI-04", at=timedelta(0), text="by the mutant"),
+        Violation(invariant="SI-16", at=timedelta(0), text="by chance"),
+    ]
+    verdict = Verdict(violations=tuple(shown), undetermined=("too short",))
+
+    assert Question(wanted=("SI-03", "SI-04")).choose(verdict) == ["SI-04 at 0.0 s: by the mutant"]
+    assert len(Question(only=job).choose(verdict)) == 3
+
+
+def test_a_world_that_never_rests_shows_by_any_of_the_judges_words() -> None:
+    assert replace(MUTANT, breaks="LI-04: no list").wanted == {
+        "LI-01",
+        "LI-02",
+        "LI-04",
+        "LI-10",
+        DEFECT,
+    }
+    assert replace(MUTANT, breaks="SI-07").wanted == {"SI-07", DEFECT}
+
+
+def test_survivors_must_be_few_and_explained() -> None:
+    seen = [Result(mutant=MUTANT, simulation="s1 seed 1: SI-03")] * 19
+    by_units = Result(mutant=HARMLESS, units="tests/planning")
+
+    assert is_enough(seen)
+    assert is_enough([*seen, Result(mutant=HARMLESS)])
+    assert not is_enough([*seen, Result(mutant=MUTANT)])  # not explained
+    assert not is_enough([*seen[1:], Result(mutant=HARMLESS), Result(mutant=HARMLESS)])  # 90 %
+    assert render_total([*seen, by_units]) == (
+        "mutants=20 by_simulation=19 by_unit_tests_only=1 survived=0 share=100.0%"
+        " share_by_simulation=95.0%"
+    )
+
+
+def test_the_command_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list", MUTANT.name]) == 0
+    assert capsys.readouterr().out == f"{MUTANT.name}: {MUTANT.breaks}\n"
