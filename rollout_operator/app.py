@@ -65,7 +65,6 @@ async def _serve(config: Config, limits: Limits) -> None:
     clock = LoopClock()
     telemetry = Telemetry.begin(clock)
     heartbeat = Heartbeat(clock, telemetry.metrics)
-    telemetry.health.part("event loop", is_alive=heartbeat.find_stall)
     async with AsyncExitStack() as stack:
         admin = AdminServer(
             config.server_port, metrics=telemetry.metrics, health=telemetry.health,
@@ -78,6 +77,8 @@ async def _serve(config: Config, limits: Limits) -> None:
         )
         transport = await connect(access, clock)
         stack.push_async_callback(transport.close)
+        # Not earlier: without any part it is told that the operator starts, and so not ready.
+        telemetry.health.part("event loop", is_alive=heartbeat.find_stall)
         engine = _build_engine(config, transport, clock, telemetry)
         await engine.serve(stop, limits.sync, also={"heartbeat": heartbeat.run()})
     log.info("Rollout operator has stopped")

@@ -310,9 +310,6 @@ class Engine:
             "workers", is_ready=lambda: None if self.ready.is_set() else "not started"
         )
 
-    def _find_lack(self) -> str | None:
-        return None if self.ready.is_set() else "not started"
-
     def _make_observer(self, door: Door) -> Observer:
         return Observer(
             namespace=self._settings.namespace,

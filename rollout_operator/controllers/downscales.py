@@ -208,7 +208,7 @@ class DownscaleController:
                 return await self._give_up(claim, sts, pods)
 
     async def _record(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
-        """Write the time of a downscale that happened where no answer has. Raises ApiError."""
+        """Write the time of a downscale where no answer has, or too early. Raises ApiError."""
         parts = self._parts
         begun = parts.downscales.find_unrecorded(sts.uid)
         if begun is None:
@@ -246,8 +246,13 @@ class DownscaleController:
         if live.uid != sts.uid or live.replicas <= claim.key.replicas_to:
             return LAGGING
         # Asked again while we were looking: it may still happen.
-        if parts.downscales.time_left(claim) > timedelta(0) or claim.stage is Stage.PREPARING:
+        if parts.downscales.get(sts.uid) is not claim or claim.stage is Stage.PREPARING:
             return CATCH_UP
+        if parts.downscales.time_left(claim) > timedelta(0):
+            return CATCH_UP
+        if claim.is_adopted and not any(p.downscale_note for p in pods if p.uid in claim.pods):
+            # The pods that were noted are gone: it happened, and was taken back (SI-11).
+            parts.downscales.note_persisted(claim, parts.server_time())
         staying = choose_staying(live, pods, claim.pods)
         log.warn(
             "Downscale did not happen, telling pods that they stay",

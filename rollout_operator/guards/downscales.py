@@ -22,6 +22,8 @@ from rollout_operator.model.outcome import Verdict
 # An API server gives up on a write 34 s after it began (`requestTimeoutUpperBound`), and a review
 # is asked for later than that. So long after the last review nothing that it allowed can persist.
 PERSIST_LIMIT: Final = timedelta(seconds=36)
+# No webhook may be given more time by its configuration.
+LONGEST_REVIEW: Final = timedelta(seconds=30)
 
 
 class Stage(StrEnum):
@@ -182,15 +184,20 @@ class Downscales:
         """Return for how long the request may still persist; zero or less: no longer."""
         return claim.asked_at + PERSIST_LIMIT - self._clock.elapsed()
 
+    def granted_at(self, claim: Claim) -> timedelta | None:
+        """Return when the newest review of it came, None where nothing can persist any more."""
+        return claim.asked_at if self.time_left(claim) > timedelta(0) else None
+
     def note_persisted(self, claim: Claim, now: datetime) -> None:
         """The set wants fewer replicas now: `now` is the API server's time."""
         if claim.stage is Stage.PERSISTED:
             return
         claim.stage = Stage.PERSISTED
         # It may have happened long ago: seen late, or found with its pods still on their way out.
-        # Then the same was repeated for so long at most, and written within as long again.
+        # A note tells when the first review began; from its answer on the same was repeated for so
+        # long at most, and written within as long again.
         asked = now + self.time_left(claim) - PERSIST_LIMIT
-        last = claim.begun + PERSIST_LIMIT if claim.is_adopted else asked
+        last = claim.begun + LONGEST_REVIEW + PERSIST_LIMIT if claim.is_adopted else asked
         now = min(now, last + PERSIST_LIMIT)
         earlier = self._times.get(claim.key.set_uid, now)
         self._times[claim.key.set_uid] = max(now, claim.begun, earlier)

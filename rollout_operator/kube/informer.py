@@ -52,6 +52,7 @@ REFRESH_PAUSE: Final = timedelta(seconds=10)
 # Whatever a watch has failed to bring is found after this long, and the end of a stream: within
 # five minutes (LI-02). Of 5,000 pods it takes a twentieth of a second.
 RELIST: Final = timedelta(minutes=4)
+RELIST_PAUSE: Final = timedelta(seconds=30)
 
 _EVENT_TYPES: Final = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 
@@ -100,7 +101,8 @@ class Informer(Generic[Viewed]):
         # The newest version of the collection that was seen, by list, event or bookmark.
         self._version = ""
         self._needs_list = True
-        self._listed_at: timedelta | None = None
+        # When everything is to be listed anew although nothing is known to be wrong.
+        self._list_due_at: timedelta | None = None
         self._stream: asyncio.Timeout | None = None
         self._opened_at = timedelta(0)
         self._proven_at: timedelta | None = None
@@ -172,6 +174,8 @@ class Informer(Generic[Viewed]):
             try:
                 if self._needs_list:
                     await self._list()
+                elif self._list_due_at is not None and self._clock.elapsed() >= self._list_due_at:
+                    await self._list_anew()
                 else:
                     await self._follow()
             except ApiError as error:
@@ -184,7 +188,7 @@ class Informer(Generic[Viewed]):
         self._check_version(version)
         while token:
             _, token = await self._fetch_views(views, token)
-        is_first, self._listed_at = self._listed_at is None, asked_at
+        is_first, self._list_due_at = self._list_due_at is None, asked_at + RELIST
         changes = self._of.store.replace_all(views)
         self._version, self._proven_at = version, asked_at
         # A refresh that was asked for meanwhile may know of something newer.
@@ -197,6 +201,14 @@ class Informer(Generic[Viewed]):
         for start in range(0, len(changes), STEP):
             self._tell(changes[start : start + STEP])
             await asyncio.sleep(0)
+
+    async def _list_anew(self) -> None:
+        """List between two streams. Where that fails the watch goes on, and it is tried later."""
+        try:
+            await self._list()
+        except ApiError as error:
+            log.debug("Not listed anew", **self._keys(), again_in=RELIST_PAUSE, err=error)
+            self._list_due_at = self._clock.elapsed() + RELIST_PAUSE
 
     async def _fetch_views(self, views: list[Viewed], token: str) -> tuple[str, str]:
         """Add the views of one page; return the version of the list and the next token."""
@@ -282,8 +294,6 @@ class Informer(Generic[Viewed]):
         self._meters.restarts[Cause.CLOSED].inc()
         if lasted >= lasts - END_LEEWAY:
             self._proven_at = now
-        if self._listed_at is not None and now - self._listed_at >= RELIST:
-            self._needs_list = True
 
     def _take(self, event: WatchEvent) -> None:
         if event.type not in _EVENT_TYPES:

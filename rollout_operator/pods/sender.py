@@ -22,11 +22,14 @@ class HttpSender:
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
         self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
 
     async def send(self, method: Method, endpoint: Endpoint) -> int:
         """Return the status; all that follows it is left unread."""
         url = render_url(endpoint)
         log.debug("Calling pod", pod=endpoint.pod, method=method, url=url)
+        if self._is_closed:
+            raise aiohttp.ClientConnectionError("the operator is stopping")
         if self._session is None:
             self._session = open_session(self._namespace)
         async with self._session.request(
@@ -44,6 +47,7 @@ class HttpSender:
 
     async def close(self) -> None:
         """Close all connections; see `client.Sender`."""
+        self._is_closed = True
         if self._session is not None:
             await self._session.close()
 

@@ -124,8 +124,8 @@ class _Step:
     claim: Claim
     plan: PreparePods
     missing: tuple[Endpoint, ...]
-    was_open: bool
-    """Whether the same has been allowed before, and may persist whatever comes of this review."""
+    granted_at: timedelta | None
+    """On the clock's `elapsed`: when the same was allowed before, if that may persist still."""
     is_repeated: bool
     """Whether it is the same request again: then the time of the first answer stands."""
 
@@ -212,6 +212,8 @@ class PrepareDownscale:
         async with parts.locks.hold(ask.lock):
             known = parts.downscales.get(ask.key.set_uid)
             if known is not None and known.key == ask.key and known.answer is not None:
+                # The API server may write it as late as this review allows.
+                parts.downscales.renew(known, ())
                 return known.answer
             group = await self._look(ask)
             # Again: while we looked, it may have been settled, or found on the pods.
@@ -226,16 +228,16 @@ class PrepareDownscale:
     def _decide(self, ask: _Ask, group: Group, zone: Zone, known: Claim | None) -> Verdict | _Step:
         parts, now = self._parts, self._parts.server_time()
         is_open = known is not None and known.stage is not Stage.PERSISTED
-        is_same = is_open and known is not None and known.key == ask.key
-        if is_open and not is_same:
+        same = known if is_open and known is not None and known.key == ask.key else None
+        if is_open and same is None:
             why = f"statefulset {zone.sts.name} is already in process of updating replicas"
             return ask.refuse(Code.OTHER_DOWNSCALE_UNDERWAY, why, status=RETRY)
         # A repeated review is not judged again: what was granted holds the others back (D-24). So
         # late it is another request, from a client that keeps trying: the world has changed, and
         # what is recorded must not be the time of its first attempt. What another process began it
         # may never have granted, and two zones can be found so at once.
-        is_late = known is not None and now - known.begun >= PERSIST_LIMIT
-        is_repeated = is_same and known is not None and not known.is_adopted and not is_late
+        is_late = same is not None and now - same.begun >= PERSIST_LIMIT
+        is_repeated = same is not None and not same.is_adopted and not is_late
         if ask.group and not is_repeated:
             underway = parts.downscales.find_underway(ask.group, but=ask.key.set_uid)
             picture = replace(group, now=now, downscale=underway)
@@ -246,14 +248,15 @@ class PrepareDownscale:
         plan = choose_pods_to_prepare(ask.decrease, zone, ask.target, parts.cluster_domain)
         if isinstance(plan, Verdict):
             return plan
+        granted_at = None if same is None else parts.downscales.granted_at(same)
         told = [(one.uid, one.pod) for one in plan.endpoints]
-        if is_repeated and known is not None:
-            parts.downscales.renew(known, told)
-            claim = known
+        if same is not None and is_repeated:
+            parts.downscales.renew(same, told)
+            claim = same
         else:
             # The server's clock may be a second ahead of what we know of it.
             begun = now + CLOCK_ERROR
-            if is_same and is_late:
+            if is_late:
                 log.warn(
                     "Downscale is asked for again and again, and does not happen",
                     zone=zone.sts.name, replicas_from=ask.key.replicas_from,
@@ -264,7 +267,7 @@ class PrepareDownscale:
         claim.stage = Stage.PREPARING
         claim.answer = asyncio.get_running_loop().create_future()
         return _Step(
-            claim=claim, plan=plan, missing=missing, was_open=is_same, is_repeated=is_repeated
+            claim=claim, plan=plan, missing=missing, granted_at=granted_at, is_repeated=is_repeated
         )
 
     async def _look(self, ask: _Ask) -> Group:
@@ -299,7 +302,7 @@ class PrepareDownscale:
                     verdict = _allow(ask, step)
                 else:
                     verdict = problem
-                    is_told = not step.was_open and await self._take_back(ask, step)
+                    is_told = step.granted_at is None and await self._take_back(ask, step)
         finally:
             # Also where this task is cancelled: then the answer never comes, and pods are owed.
             self._end(step, verdict, is_told=is_told)
@@ -309,7 +312,9 @@ class PrepareDownscale:
         """Settle the claim of a review that is over, however it ended."""
         downscales, claim = self._parts.downscales, step.claim
         later = self._parts.retell_after
-        if claim.stage is Stage.PREPARING and step.was_open:
+        if claim.stage is Stage.PREPARING and step.granted_at is not None:
+            # What is refused is not written: it does not hold the group back for longer.
+            claim.asked_at = step.granted_at
             downscales.allow(claim)
         elif claim.stage is Stage.PREPARING and is_told:
             downscales.close(claim, owed=claim.pods, after=later)

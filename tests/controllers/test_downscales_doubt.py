@@ -9,10 +9,12 @@ import pytest
 from rollout_operator.guards.downscales import Stage
 from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.names import DOWNSCALE_NOTE
+from rollout_operator.model.outcome import Code
 from tests.controllers.fake_door import Json
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import (
     HOUR,
+    WAIT,
     World,
     come_to_rest,
     confirm,
@@ -130,6 +132,22 @@ async def test_its_own_note_that_shows_late_is_no_story_of_another_process() -> 
         assert (await world.ask("zone-b", 3)).is_allowed
         assert world.noted() == ["zone-b-0", "zone-b-3", "zone-b-4"]
         assert len(world.calls.calls) == told + 2
+
+
+@in_virtual_time
+async def test_si11_what_happened_and_was_taken_back_before_a_restart_counts() -> None:
+    """5, 3, 5 while nobody was there: the note on a pod that stays is all that is left of it."""
+    world = three_zones(a=WAIT, b=WAIT)
+    assert (await world.ask("zone-a", 3)).is_allowed
+    for name in ("zone-a-3", "zone-a-4"):
+        world.door.put("pods", pod("zone-a", int(name[-1]), uid=f"{name}-new"))
+    world.sync()
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(60)
+        verdict = await world.ask("zone-b", 3)
+        assert verdict.reason.code is Code.ZONE_DOWNSCALED_LATELY
+        assert world.annotation("zone-a") is not None
 
 
 @in_virtual_time

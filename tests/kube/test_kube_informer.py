@@ -203,30 +203,6 @@ async def test_li11_an_idle_informer_asks_at_most_twice_a_minute() -> None:
 
 
 @virtual
-async def test_li02_what_a_watch_never_brings_is_found_within_five_minutes() -> None:
-    """No watch should lose an event; one that did would leave a group waiting for ever."""
-    pages = [[page(10, pod("a-0", 5, ready=False))], [page(20, pod("a-0", 15))]]
-    rig = make(pages, [[Wait(38), bookmark(16), Wait(2)]] * 10)
-    async with running(rig):
-        await after(300)
-    assert rig.told == [("", "a-0@5"), ("a-0@5", "a-0@15")]
-    assert len(rig.api.lists) == 2, "no list after each stream"
-
-
-@virtual
-async def test_a_list_without_news_keeps_the_views_that_are_stored() -> None:
-    """D-51: a second copy of five thousand pods would be 20 MiB."""
-    rig = make([[page(10, pod("a-0", 5))], [page(20, pod("a-0", 5))]], [[Wait(40)]] * 10)
-    async with running(rig):
-        await after(1)
-        before = rig.store.get(NAMESPACE, "a-0")
-        assert before is not None
-        await after(300)
-        assert rig.store.get(NAMESPACE, "a-0") is before
-    assert len(rig.api.lists) == 2
-
-
-@virtual
 async def test_a_stream_resumes_from_its_newest_event() -> None:
     rig = make([[page(10)]], [[Wait(2), bookmark(15), added(pod("a-0", 17)), Wait(3)]])
     async with running(rig):

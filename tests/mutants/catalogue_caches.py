@@ -85,8 +85,8 @@ CACHES: Final = (
     Mutant(
         name="never-listed-again",
         file="kube/informer.py",
-        old="now - self._listed_at >= RELIST:",
-        new="now - self._listed_at >= RELIST * 100:",
+        old="asked_at + RELIST\n",
+        new="asked_at + RELIST * 100\n",
         breaks="LI-02: what a watch has not brought is never found",
         storm="lost events",
         scenarios=("s1-small", "s1"),

@@ -107,8 +107,8 @@ REVIEWS: Final = (
     Mutant(
         name="repeated-review-judged-again",
         file="web/prepare_downscale.py",
-        old="is_repeated = is_same and known is not None",
-        new="is_repeated = is_same and known is None",
+        old="is_repeated = same is not None",
+        new="is_repeated = same is not None and now is None",
         breaks="SI-16: each round of one request has another time recorded",
         scenarios=DOWNSCALES,
         unseen=(
@@ -128,7 +128,7 @@ REVIEWS: Final = (
     Mutant(
         name="same-set-underway-ignored",
         file="web/prepare_downscale.py",
-        old="        if is_open and not is_same:\n",
+        old="        if is_open and same is None:\n",
         new="        if is_open and not is_open:\n",
         breaks="SI-10, SI-12, LI-05: two ranges of one set are granted at once",
         scenarios=WIDE,

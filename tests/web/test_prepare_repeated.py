@@ -89,13 +89,54 @@ async def test_a_new_pod_that_refuses_does_not_undo_what_may_still_happen() -> N
         world.calls.answer = refuse("zone-a-4")
         assert (await world.ask("zone-a", 3)).reason.code is Code.POD_NOT_PREPARED
         world.calls.answer = confirm
-        await world.pass_time(34)
-        assert world.calls.names("DELETE") == []
+        await world.pass_time(14)
+        assert world.calls.names("DELETE") == [], "of what was allowed at the beginning"
         await world.pass_time(20)
         assert {call.uid for call in world.calls.calls if call.method == "DELETE"} == {
             "uid-new",
             "uid-zone-a-3-old",
         }
+
+
+@in_virtual_time
+async def test_what_is_refused_again_and_again_holds_nobody_back_for_longer() -> None:
+    """LI-01, LI-05: allowed, refused by somebody else; then a pod fails, and an HPA goes on."""
+    world = three_zones()
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        world.door.put("pods", pod("zone-a", 4, uid="uid-new"))
+        await world.watch()
+        world.calls.answer = refuse("zone-a-4")
+        for _ in range(5):
+            await world.pass_time(15)
+            assert not (await world.ask("zone-a", 3)).is_allowed
+        assert {call.pod for call in world.calls.confirmed if call.method == "DELETE"} == {
+            "zone-a-3",
+            "zone-a-4",
+        }
+        await world.pass_time(15)
+        assert (await world.ask("zone-b", 4)).is_allowed
+
+
+@in_virtual_time
+async def test_a_review_that_joins_another_one_may_be_written_as_late_as_it_came() -> None:
+    """SI-12: pods take 6 s, the second request comes at 5.5 s and is written 34 s after that."""
+    world = three_zones()
+
+    async def slowly(method: str, endpoint: Endpoint) -> None:
+        await asyncio.sleep(6)
+
+    world.calls.answer = slowly
+    async with world.controlling(), asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(world.ask("zone-a", 3))
+        await world.clock.sleep(5.5 * SECOND)
+        second = tasks.create_task(world.ask("zone-a", 3))
+        await world.clock.sleep(34 * SECOND)
+        assert (await first).is_allowed
+        assert (await second).is_allowed
+        assert world.calls.names("DELETE") == []
+        await world.pass_time(20)
+        assert set(world.calls.names("DELETE")) == {"zone-a-3", "zone-a-4"}
 
 
 @in_virtual_time
@@ -220,7 +261,7 @@ async def _cancel_at(world: World, step: int) -> bool:
     return was_running
 
 
-@pytest.mark.parametrize("step", range(1, 9))
+@pytest.mark.parametrize("step", range(1, 10))
 def test_a_review_that_is_cut_off_leaves_no_prepared_pod(step: int) -> None:
     """W-13, FP-22, LI-05: cancelled in the look, the notes, the calls; every pod called is owed."""
 
