@@ -90,6 +90,16 @@ async def test_a_request_has_exactly_these_bytes(client: PodClient, method: Meth
     ]
 
 
+async def test_nobody_is_called_once_it_is_closed(client: PodClient) -> None:
+    """FP-35: even where nobody was called before, so that no session is left open."""
+    async with PodServers(status(200)) as pods:
+        await client.close()
+        errors = await client.prepare_all([pods.endpoint()])
+
+    assert len(errors) == 1
+    assert pods.seen == []
+
+
 async def test_an_address_of_version_6_is_called(client: PodClient) -> None:
     """D-27, FP-38: a cluster without IPv4."""
     arrived: list[bytes] = []
