@@ -329,15 +329,17 @@ class PrepareDownscale:
         parts, claim = self._parts, step.claim
         limit = self._left(ask.until) * (1 - UNDO_SHARE)
         called = {one.uid for one in step.missing}
-        if not called:
+        if called:
+            log.info(
+                "Preparing pods for a downscale",
+                zone=claim.name, replicas_from=claim.key.replicas_from,
+                replicas_to=claim.key.replicas_to, pods=[one.pod for one in step.missing],
+            )  # fmt: skip
+        elif step.is_repeated:
             return None
-        log.info(
-            "Preparing pods for a downscale",
-            zone=claim.name, replicas_from=claim.key.replicas_from,
-            replicas_to=claim.key.replicas_to, pods=[one.pod for one in step.missing],
-        )  # fmt: skip
         try:
             async with asyncio.timeout(limit):
+                # Where nobody is called either: after a crash the time of it counts (SI-11).
                 carriers = [pod for pod in step.plan.going if pod.uid in called]
                 await parts.notes.write(claim.key, claim.begun, carriers, step.plan.witness)
                 failures = await parts.pods.prepare_all(step.missing)

@@ -151,6 +151,23 @@ async def test_si11_what_happened_and_was_taken_back_before_a_restart_counts() -
 
 
 @in_virtual_time
+async def test_si11_a_downscale_that_nobody_is_prepared_for_counts_after_a_crash() -> None:
+    """3, 5 and 3 again before there are any new pods: one that stays has the note."""
+    world = three_zones(a=WAIT, b=WAIT)
+    for name in ("zone-a-3", "zone-a-4"):
+        world.remove_pod(name)
+    world.sync()
+    assert (await world.ask("zone-a", 3)).is_allowed
+    assert world.calls.calls == []
+    world.commit("zone-a", 3)
+    world.sync()
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(5)
+        assert (await world.ask("zone-b", 3)).reason.code is Code.ZONE_DOWNSCALED_LATELY
+
+
+@in_virtual_time
 async def test_a_set_that_the_cache_does_not_show_yet_is_not_forgotten() -> None:
     """LI-05: created just now, and the watch is behind."""
     world = prepared_alone(zone("zone-a", group=None))
