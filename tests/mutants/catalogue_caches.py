@@ -60,7 +60,7 @@ CACHES: Final = (
         new="            self._read_bookmark(event)\n",
         breaks="LI-02: an object is stored that does not exist",
         unseen="a bookmark names no object and no group, and what no group has is not looked at",
-        units="tests/kube/test_kube_informer.py",
+        units="tests/kube/test_kube_informer_relist.py",
     ),
     Mutant(
         name="lists-by-any-cache",
