@@ -17,7 +17,8 @@ from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.app_engine import Doors, Engine, Settings, Telemetry
 from rollout_operator.config import Config
-from rollout_operator.kube.client import Client, Timeouts
+from rollout_operator.kube.call import Timeouts
+from rollout_operator.kube.client import Client
 from rollout_operator.kube.connect import Access, connect
 from rollout_operator.kube.limits import Limits as RateLimits
 from rollout_operator.kube.transport import Transport

@@ -17,13 +17,14 @@ from rollout_operator.aio.tasks import TaskDied, TaskStack, race
 from rollout_operator.app_engine import Doors, Engine, Settings, Shared, Telemetry
 from rollout_operator.app_reviews import Reviews
 from rollout_operator.config import Config
+from rollout_operator.kube.call import DEFAULT_TIMEOUTS
 from rollout_operator.kube.configurations import Configuration
 from rollout_operator.model.decode_review import decode_review
 from rollout_operator.model.errors import DecodeError, OperatorError
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.sandbox.api import SimulatedApi
 from rollout_operator.sandbox.clock import SimulatedClock
-from rollout_operator.sandbox.door import DEFAULT_LIMITS, Door
+from rollout_operator.sandbox.door import Door
 from rollout_operator.sandbox.faults import Faults
 from rollout_operator.sandbox.history import Lived
 from rollout_operator.sandbox.hooks import HookCall
@@ -166,7 +167,7 @@ class _Life:
         self.link = Link(process.name, faults=world.faults, chance=chance)
         self.link.on_crash = self.die
         self.telemetry = Telemetry.begin(process.clock)
-        self._limits = DEFAULT_LIMITS.at_most(config.client_timeout)
+        self._timeouts = DEFAULT_TIMEOUTS.at_most(config.client_timeout)
         doors = Doors(open=self._open_door, clock=process.clock, chance=chance.random)
         settings = Settings(
             namespace=config.namespace, reconcile_interval=config.reconcile_interval
@@ -238,7 +239,7 @@ class _Life:
         await asyncio.Event().wait()
 
     def _open_door(self, name: str) -> Door:
-        return Door(self._world.api, self.link, name=name, limits=self._limits)
+        return Door(self._world.api, self.link, name=name, timeouts=self._timeouts)
 
     def _build_reviews(self, shared: Shared) -> "_Reviewing":
         assert self._config.webhooks is not None, "asked for only then"

@@ -25,7 +25,8 @@ from rollout_operator.kube.api import (
     Resource,
     Writer,
 )
-from rollout_operator.kube.client import Client, Timeouts
+from rollout_operator.kube.call import Timeouts
+from rollout_operator.kube.client import Client
 from rollout_operator.kube.connect import Access, connect
 from rollout_operator.kube.limits import Limits
 from rollout_operator.model.decode_webhooks import (

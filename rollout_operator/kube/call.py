@@ -1,6 +1,7 @@
-"""What is asked of the API server, in the words of its authoriser: verb, resource, object."""
+"""What is asked of the API server, in the words of its authoriser, and how long it may take."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Final
 from urllib.parse import quote
 
@@ -80,3 +81,30 @@ class Call:
         target = "/".join(part for part in parts if part)
         scope = f" in namespace {self.namespace}" if self.resource.is_namespaced else ""
         return f"{self.verb} {target}{scope}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How long a call may take, answer included; none of them bounds a living watch."""
+
+    read: timedelta = timedelta(seconds=30)
+    """Also of the head of a watch."""
+    write: timedelta = timedelta(seconds=30)
+    page: timedelta = timedelta(seconds=60)
+    watch: timedelta = timedelta(minutes=5)
+    """The longest watch that is asked for."""
+    silence: timedelta = timedelta(seconds=5)
+    """How much longer than it was asked to last a watch may say nothing."""
+
+    def at_most(self, limit: timedelta) -> "Timeouts":
+        """Return these with no call and no watch longer than `limit`."""
+        return replace(
+            self,
+            read=min(self.read, limit),
+            write=min(self.write, limit),
+            page=min(self.page, limit),
+            watch=min(self.watch, limit),
+        )
+
+
+DEFAULT_TIMEOUTS: Final = Timeouts()

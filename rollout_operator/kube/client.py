@@ -6,7 +6,6 @@ is `exchange`'s part; what a line of a watch means is decided in `stream`.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -14,40 +13,13 @@ import aiohttp
 import msgspec
 
 from rollout_operator.kube.api import JsonObject, Page, Precondition, Resource, WatchEvent
-from rollout_operator.kube.call import Call
+from rollout_operator.kube.call import DEFAULT_TIMEOUTS, Call, Timeouts
 from rollout_operator.kube.exchange import Exchange, Request, translated
 from rollout_operator.kube.limits import Limits
 from rollout_operator.kube.stream import Splitter, decode_event
 from rollout_operator.kube.transport import Transport
 from rollout_operator.model.errors import UnknownOutcome, Unreachable
 from rollout_operator.telemetry.metrics import Metrics
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeouts:
-    """How long a call may take, answer included; none of them bounds a living watch."""
-
-    read: timedelta = timedelta(seconds=30)
-    """Also of the head of a watch."""
-    write: timedelta = timedelta(seconds=30)
-    page: timedelta = timedelta(seconds=60)
-    watch: timedelta = timedelta(minutes=5)
-    """The longest watch that is asked for."""
-    silence: timedelta = timedelta(seconds=5)
-    """How much longer than it was asked to last a watch may say nothing."""
-
-    def at_most(self, limit: timedelta) -> "Timeouts":
-        """Return these with no call and no watch longer than `limit`."""
-        return replace(
-            self,
-            read=min(self.read, limit),
-            write=min(self.write, limit),
-            page=min(self.page, limit),
-            watch=min(self.watch, limit),
-        )
-
-
-DEFAULT_TIMEOUTS: Final = Timeouts()
 
 
 class _ListMeta(msgspec.Struct):

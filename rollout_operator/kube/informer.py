@@ -52,6 +52,7 @@ REFRESH_PAUSE: Final = timedelta(seconds=10)
 # Whatever a watch has failed to bring is found after this long, and the end of a stream: within
 # five minutes (LI-02). Of 5,000 pods it takes a twentieth of a second.
 RELIST: Final = timedelta(minutes=4)
+# Where that list fails; the watch goes on meanwhile.
 RELIST_PAUSE: Final = timedelta(seconds=30)
 
 _EVENT_TYPES: Final = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")

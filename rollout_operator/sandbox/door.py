@@ -21,7 +21,7 @@ from typing import Final, Protocol, cast
 import msgspec
 
 from rollout_operator.kube.api import JsonObject, Page, Precondition, Resource, WatchEvent
-from rollout_operator.kube.call import Call
+from rollout_operator.kube.call import DEFAULT_TIMEOUTS, Call, Timeouts
 from rollout_operator.kube.responses import Status, error_of, read_status
 from rollout_operator.model.errors import UnknownOutcome, Unreachable
 from rollout_operator.sandbox.faults import Ask, Failure, Fate
@@ -44,30 +44,6 @@ FOLLOWING: Final = "following"
 """Name of the door through which informers look: only their lists may be of the past."""
 
 _encode: Final = msgspec.json.Encoder().encode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How long a call may take: the defaults of `kube.client.Timeouts`."""
-
-    read: timedelta = timedelta(seconds=30)
-    write: timedelta = timedelta(seconds=30)
-    page: timedelta = timedelta(seconds=60)
-    watch: timedelta = timedelta(minutes=5)
-    silence: timedelta = timedelta(seconds=5)
-
-    def at_most(self, limit: timedelta) -> "Limits":
-        """Return these with no call and no watch longer than `limit`."""
-        return replace(
-            self,
-            read=min(self.read, limit),
-            write=min(self.write, limit),
-            page=min(self.page, limit),
-            watch=min(self.watch, limit),
-        )
-
-
-DEFAULT_LIMITS: Final = Limits()
 
 
 class Api(Protocol):
@@ -120,12 +96,14 @@ class Door:
     No call returns any more once the link is dead.
     """
 
-    def __init__(self, api: Api, link: Link, *, name: str, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, api: Api, link: Link, *, name: str, timeouts: Timeouts = DEFAULT_TIMEOUTS
+    ) -> None:
         """Open a door; `name` says what for: following, looking, acting, reviewing."""
         self._api = api
         self._link = link
         self._name = name
-        self._limits = limits
+        self._timeouts = timeouts
         self._views: dict[tuple[Resource, str, str, str], View] = {}
 
     def server_time(self) -> datetime | None:
@@ -138,7 +116,7 @@ class Door:
     async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
         """Return one object as JSON; see `kube.api.Reader`."""
         call = Call(verb="get", resource=resource, namespace=namespace, name=name)
-        return _encode(await self._read(_Sent(call=call, within=self._limits.read)))
+        return _encode(await self._read(_Sent(call=call, within=self._timeouts.read)))
 
     async def fetch_page(
         self,
@@ -160,7 +138,9 @@ class Door:
             "resourceVersion": "" if token else resource_version or "",
         }
         call = Call(verb="list", resource=resource, namespace=namespace)
-        page = _read_page(await self._read(_Sent(call=call, query=query, within=self._limits.page)))
+        page = _read_page(
+            await self._read(_Sent(call=call, query=query, within=self._timeouts.page))
+        )
         if not page.next_token:
             self._find_view(resource, namespace, selector, field_selector).relist()
         return page
@@ -177,7 +157,7 @@ class Door:
         lasts: timedelta,
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         """Open a watch; see `kube.api.Watcher`. Leaving the context closes the connection."""
-        lasts = min(lasts, self._limits.watch)
+        lasts = min(lasts, self._timeouts.watch)
         query = {
             "watch": "1",
             "allowWatchBookmarks": "true",
@@ -189,10 +169,10 @@ class Door:
         call = Call(verb="watch", resource=resource, namespace=namespace)
         opening = _Opening(self._api)
         try:
-            sent = _Sent(call=call, query=query, within=self._limits.read)
+            sent = _Sent(call=call, query=query, within=self._timeouts.read)
             stream = await self._open(sent, opening)
             view = self._find_view(resource, namespace, selector, field_selector)
-            silence = lasts + self._limits.silence
+            silence = lasts + self._timeouts.silence
             with closing(view.open(stream)) as delivery:
                 async with aclosing(_events(call, delivery, silence)) as events:
                     yield events
@@ -218,7 +198,7 @@ class Door:
                 "resourceVersion": precondition.resource_version,
             },
         }
-        sent = _Sent(call=call, within=self._limits.write, body=body, sent_within=sent_within)
+        sent = _Sent(call=call, within=self._timeouts.write, body=body, sent_within=sent_within)
         await self._ask(sent)
 
     async def replace_status(
@@ -228,7 +208,7 @@ class Door:
         call = Call(
             verb="update", resource=resource, namespace=namespace, name=name, subresource="status"
         )
-        await self._ask(_Sent(call=call, within=self._limits.write, body=body))
+        await self._ask(_Sent(call=call, within=self._timeouts.write, body=body))
 
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
         """POST a new object and return it; see `kube.api.Writer`."""
@@ -264,7 +244,7 @@ class Door:
 
     async def _write(self, call: Call, body: Body, content_type: str = "application/json") -> bytes:
         """Return the object as it was written."""
-        within = self._limits.write
+        within = self._timeouts.write
         written = await self._ask(
             _Sent(call=call, within=within, body=body, content_type=content_type)
         )

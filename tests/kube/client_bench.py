@@ -8,7 +8,8 @@ from datetime import timedelta
 
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Precondition, WatchEvent
-from rollout_operator.kube.client import DEFAULT_TIMEOUTS, Client, Timeouts
+from rollout_operator.kube.call import DEFAULT_TIMEOUTS, Timeouts
+from rollout_operator.kube.client import Client
 from rollout_operator.kube.credential import Credential
 from rollout_operator.kube.lean import new_configuration
 from rollout_operator.kube.limits import Limits

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from rollout_operator import __version__
 from rollout_operator.kube.api import PODS
-from rollout_operator.kube.client import Timeouts
+from rollout_operator.kube.call import Timeouts
 from rollout_operator.model.errors import Gone, NotFound, Unreachable
 from tests.kube.client_bench import (
     DELETE,
