@@ -165,7 +165,9 @@ class DownscaleController:
             pods=[name for _, name in told], settled_in=PERSIST_LIMIT,
         )  # fmt: skip
         # Not from `begun` on: the same may have been allowed again until the other process ended.
-        parts.downscales.adopt(sts, key, begun, told)
+        present = {pod.uid for pod in pods}
+        has_replaced = any(note.first and note.first not in present for note in notes)
+        parts.downscales.adopt(sts, key, begun, told, has_replaced=has_replaced)
 
     def _read_notes(self, set_uid: Uid, pods: Sequence[Pod]) -> list[Note]:
         notes: list[Note] = []
@@ -230,7 +232,7 @@ class DownscaleController:
             try:
                 await parts.door.patch(STATEFULSETS, sts.namespace, sts.name, patch)
             except Conflict:
-                return LAGGING  # somebody has written it: what is to be recorded is not what it was
+                return LAGGING  # what the set shows then decides
             log.info("Recorded downscale", zone=sts.name, at=text, reason=Code.DOWNSCALE_RECORDED)
         parts.downscales.note_recorded(sts.uid, begun)
         return RESYNC
@@ -250,8 +252,8 @@ class DownscaleController:
             return CATCH_UP
         if parts.downscales.time_left(claim) > timedelta(0):
             return CATCH_UP
-        if claim.is_adopted and not any(p.downscale_note for p in pods if p.uid in claim.pods):
-            # The pods that were noted are gone: it happened, and was taken back (SI-11).
+        if claim.has_replaced:
+            # It happened before we came, and was taken back: other zones wait all the same (SI-11).
             parts.downscales.note_persisted(claim, parts.server_time())
         staying = choose_staying(live, pods, claim.pods)
         log.warn(

@@ -58,6 +58,8 @@ class Claim:
     """Those of them that have confirmed."""
     is_adopted: bool = False
     """Whether another process began it."""
+    has_replaced: bool = False
+    """Whether pods of it had been replaced when it was adopted: then it has happened before."""
     answer: asyncio.Future[Verdict] | None = None
     """For reviews that ask the same while pods are being called."""
 
@@ -150,7 +152,13 @@ class Downscales:
         return claim
 
     def adopt(
-        self, sts: StatefulSet, key: Key, begun: datetime, pods: Iterable[tuple[Uid, str]]
+        self,
+        sts: StatefulSet,
+        key: Key,
+        begun: datetime,
+        pods: Iterable[tuple[Uid, str]],
+        *,
+        has_replaced: bool = False,
     ) -> Claim:
         """Take over what another process has begun; it may persist for the whole time from now on.
 
@@ -159,6 +167,7 @@ class Downscales:
         claim = self.begin(sts, key, begun, pods)
         claim.stage = Stage.OPEN
         claim.is_adopted = True
+        claim.has_replaced = has_replaced
         self._tell(claim)
         return claim
 

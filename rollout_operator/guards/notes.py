@@ -7,14 +7,14 @@ before the time of the downscale is recorded (SI-11). See `model.downscale.Note`
 """
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.tasks import gather_all
 from rollout_operator.kube.api import PODS, JsonObject, Resource
-from rollout_operator.model.downscale import Key, Note
+from rollout_operator.model.downscale import Note
 from rollout_operator.model.errors import ApiError, Conflict, Denied, InvalidInput, NotFound
 from rollout_operator.model.names import DOWNSCALE_NOTE
 from rollout_operator.model.objects import Pod
@@ -47,20 +47,15 @@ class Notes:
         self._by = by
         self._is_forbidden = False
 
-    async def write(
-        self, key: Key, at: datetime, pods: Sequence[Pod], witness: Pod | None = None
-    ) -> None:
-        """Write the story on some of the pods, and on one that stays.
+    async def write(self, note: Note, pods: Sequence[Pod], witness: Pod | None = None) -> None:
+        """Write a story on some of the pods, and on one that stays.
 
         Raises ApiError where none of them carries it.
 
         Where the role may not patch pods, nothing is written, and that is told once: after a crash
         nobody knows then which pods were prepared.
         """
-        note = Note(
-            replicas_from=key.replicas_from, replicas_to=key.replicas_to, at=at, by=self._by
-        )
-        text = msgspec.json.encode(note).decode()
+        text = msgspec.json.encode(replace(note, by=self._by)).decode()
         carriers = [*choose_carriers(pods), *([] if witness is None else [witness])]
         errors = await gather_all(self._put(pod, text) for pod in carriers)
         failures = [error for error in errors if error is not None]

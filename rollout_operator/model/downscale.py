@@ -64,6 +64,13 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     """When it began, in the API server's time."""
     by: str = ""
     """The process that wrote it, which remembers what became of it; empty where it is not told."""
+    first: Uid = Uid("")
+    """The pod that goes first: where it is gone, the downscale has happened. Empty for none."""
+
+    @classmethod
+    def of(cls, key: Key, at: datetime, *, first: Uid) -> "Note":
+        """Return the story of a downscale that begins now."""
+        return cls(replicas_from=key.replicas_from, replicas_to=key.replicas_to, at=at, first=first)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,11 +34,16 @@ class PreparePods:
 
     endpoints: tuple[Endpoint, ...]
     going: tuple[Pod, ...]
-    """All pods that exist in the range, called or not."""
+    """All pods that exist in the range, called or not, in the order in which they go."""
     witness: Pod | None = None
     """One that stays, to remember the others by; None where none does."""
     skipped: str = ""
     """Which pods are not called, and why, in words; empty where all are."""
+
+    @property
+    def first(self) -> Uid:
+        """Return the pod that goes first, empty where there is none."""
+        return self.going[0].uid if self.going else Uid("")
 
 
 def assess_neighbours(

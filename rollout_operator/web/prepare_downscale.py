@@ -17,7 +17,7 @@ from rollout_operator.guards.downscales import PERSIST_LIMIT, Claim, Downscales,
 from rollout_operator.guards.locks import Locks, calls_lock, group_lock
 from rollout_operator.guards.notes import Notes
 from rollout_operator.kube.server_clock import CLOCK_ERROR
-from rollout_operator.model.downscale import Decrease, Endpoint, Key
+from rollout_operator.model.downscale import Decrease, Endpoint, Key, Note
 from rollout_operator.model.errors import ApiError, Conflict, InvalidInput
 from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.names import (
@@ -233,9 +233,8 @@ class PrepareDownscale:
             why = f"statefulset {zone.sts.name} is already in process of updating replicas"
             return ask.refuse(Code.OTHER_DOWNSCALE_UNDERWAY, why, status=RETRY)
         # A repeated review is not judged again: what was granted holds the others back (D-24). So
-        # late it is another request, from a client that keeps trying: the world has changed, and
-        # what is recorded must not be the time of its first attempt. What another process began it
-        # may never have granted, and two zones can be found so at once.
+        # late it is another request, from a client that keeps trying: the world has changed, and so
+        # has the time to record. What another process began it may never have granted.
         is_late = same is not None and now - same.begun >= PERSIST_LIMIT
         is_repeated = same is not None and not same.is_adopted and not is_late
         if ask.group and not is_repeated:
@@ -341,7 +340,8 @@ class PrepareDownscale:
             async with asyncio.timeout(limit):
                 # Where nobody is called either: after a crash the time of it counts (SI-11).
                 carriers = [pod for pod in step.plan.going if pod.uid in called]
-                await parts.notes.write(claim.key, claim.begun, carriers, step.plan.witness)
+                note = Note.of(claim.key, claim.begun, first=step.plan.first)
+                await parts.notes.write(note, carriers, step.plan.witness)
                 failures = await parts.pods.prepare_all(step.missing)
         except ApiError as error:
             why = f"adding an annotation to the pods failed. {error}"

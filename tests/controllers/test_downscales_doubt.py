@@ -151,6 +151,22 @@ async def test_si11_what_happened_and_was_taken_back_before_a_restart_counts() -
 
 
 @in_virtual_time
+async def test_a_note_that_was_left_over_is_no_proof_that_it_happened() -> None:
+    """LI-01: undone, and killed when one of its notes was still there: nobody waits for it."""
+    world = three_zones(a=WAIT, b=WAIT)
+    assert (await world.ask("zone-a", 3)).is_allowed
+    for ordinal in (3, 4):
+        world.door.put("pods", pod("zone-a", ordinal))
+    world.sync()
+    assert world.noted() == ["zone-a-0"]
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(60)
+        assert (await world.ask("zone-b", 3)).is_allowed
+        assert world.annotation("zone-a") is None
+
+
+@in_virtual_time
 async def test_si11_a_downscale_that_nobody_is_prepared_for_counts_after_a_crash() -> None:
     """3, 5 and 3 again before there are any new pods: one that stays has the note."""
     world = three_zones(a=WAIT, b=WAIT)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rollout_operator.guards.notes import COPIES, Notes, choose_carriers, read_note
 from rollout_operator.kube.api import PODS, JsonObject, Resource
-from rollout_operator.model.downscale import Key, Note
+from rollout_operator.model.downscale import Note
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -24,10 +24,9 @@ from rollout_operator.model.errors import (
 from rollout_operator.model.names import DOWNSCALE_NOTE, Uid
 from rollout_operator.model.objects import Pod
 from rollout_operator.telemetry import logs
-from tests.builders import NOW, pod, sts_uid
+from tests.builders import NOW, pod
 
 REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=300, database=None)
-KEY: Final = Key(set_uid=sts_uid("a"), replicas_from=5, replicas_to=3)
 TEXT: Final = '{"replicasFrom":5,"replicasTo":3,"at":"2026-01-01T12:00:00Z"}'
 NOTE: Final = Note(replicas_from=5, replicas_to=3, at=NOW)
 
@@ -80,7 +79,7 @@ def patch_of(ordinal: int, text: str | None) -> JsonObject:
 
 async def test_a_note_tells_the_whole_story(door: Door) -> None:
     """D-23: with the UID, so that no other pod of the name is marked."""
-    await Notes(door).write(KEY, NOW, pods(4, 3))
+    await Notes(door).write(NOTE, pods(4, 3))
 
     assert door.patches == {"zone-a-4": patch_of(4, TEXT), "zone-a-3": patch_of(3, TEXT)}
     (carrier,) = pods(4, note=TEXT)
@@ -90,13 +89,13 @@ async def test_a_note_tells_the_whole_story(door: Door) -> None:
 async def test_si11_one_that_stays_remembers_those_that_go() -> None:
     """They may be gone before the time of their downscale is recorded."""
     door = Door()
-    await Notes(door).write(KEY, NOW, pods(4), witness=pods(0)[0])
+    await Notes(door).write(NOTE, pods(4), witness=pods(0)[0])
     assert door.patches == {"zone-a-4": patch_of(4, TEXT), "zone-a-0": patch_of(0, TEXT)}
 
 
 async def test_of_many_pods_few_carry_it(door: Door) -> None:
     """D-53: the default limits let ten requests through at once."""
-    await Notes(door).write(KEY, NOW, pods(*range(64)))
+    await Notes(door).write(NOTE, pods(*range(64)))
 
     assert sorted(door.tried) == ["zone-a-0", "zone-a-21", "zone-a-42", "zone-a-63"]
 
@@ -113,7 +112,7 @@ def test_first_and_last_always_carry_it_and_nobody_twice(number: int) -> None:
 
 
 async def test_without_pods_there_is_nothing_to_write(door: Door) -> None:
-    await Notes(door).write(KEY, NOW, [])
+    await Notes(door).write(NOTE, [])
     assert await Notes(door).remove([]) is None
     assert door.tried == []
 
@@ -125,7 +124,7 @@ async def test_without_pods_there_is_nothing_to_write(door: Door) -> None:
 )
 async def test_one_copy_is_enough(door: Door, lines: list[str], error: ApiError) -> None:
     door.errors = dict.fromkeys(("zone-a-4", "zone-a-3", "zone-a-2"), error)
-    await Notes(door).write(KEY, NOW, pods(4, 3, 2, 1))
+    await Notes(door).write(NOTE, pods(4, 3, 2, 1))
 
     assert list(door.patches) == ["zone-a-1"]
     assert lines == []
@@ -138,13 +137,13 @@ async def test_without_any_copy_nobody_may_be_told(door: Door, error: ApiError) 
     """FP-06: what nobody would know after a crash must not begin."""
     door.errors = {"zone-a-4": error, "zone-a-3": error}
     with pytest.raises(type(error)):
-        await Notes(door).write(KEY, NOW, pods(4, 3))
+        await Notes(door).write(NOTE, pods(4, 3))
 
 
 async def test_a_mixture_of_errors_is_no_missing_right(door: Door, lines: list[str]) -> None:
     door.errors = {"zone-a-4": Denied("no"), "zone-a-3": Unreachable("gone")}
     with pytest.raises(ApiError):
-        await Notes(door).write(KEY, NOW, pods(4, 3))
+        await Notes(door).write(NOTE, pods(4, 3))
     assert lines == []
 
 
@@ -155,7 +154,7 @@ async def test_w38_without_the_right_it_goes_on_and_says_so_once(
     door.errors = {"zone-a-4": Denied("cannot patch pods"), "zone-a-3": Denied("cannot")}
     notes = Notes(door)
     for _ in range(3):
-        await notes.write(KEY, NOW, pods(4, 3))
+        await notes.write(NOTE, pods(4, 3))
 
     (line,) = lines
     assert "level=warn" in line
@@ -166,9 +165,9 @@ async def test_w38_without_the_right_it_goes_on_and_says_so_once(
 async def test_the_right_may_come_later(door: Door) -> None:
     notes = Notes(door)
     door.errors = {"zone-a-4": Denied("no")}
-    await notes.write(KEY, NOW, pods(4))
+    await notes.write(NOTE, pods(4))
     door.errors = {}
-    await notes.write(KEY, NOW, pods(4))
+    await notes.write(NOTE, pods(4))
 
     assert door.patches == {"zone-a-4": patch_of(4, TEXT)}
 
