@@ -36,7 +36,7 @@ class Downscale:
     wait: timedelta
     """The least that the zones have asked for together since the request was made."""
     removed: tuple[Pod, ...]
-    """Those which existed and had been ready."""
+    """Those which existed and had been ready before the hook looked."""
     short: Mapping[str, timedelta]
     """Wanted pods of other zones of the group that were unavailable, and since when."""
     guards: frozenset[str]
@@ -136,6 +136,7 @@ def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Se
     gone = [name for name in before.pod_names if name not in now.pod_names]
     pods = [world.pods[name] for name in gone if name in world.pods]
     subresource = "" if called is None else called.request.subresource
+    looked = _find_look(book, write)
     return Downscale(
         write=write,
         before=before,
@@ -144,7 +145,9 @@ def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Se
         members=members,
         wait=_wait(world, before, members, begun - book.promises.known),
         removed=tuple(
-            pod for pod in pods if pod.owner == before.uid and pod.uid in world.were_ready
+            pod
+            for pod in pods
+            if pod.owner == before.uid and world.were_ready.get(pod.uid, looked) < looked
         ),
         short={
             name: world.short_since[name]
@@ -154,6 +157,21 @@ def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Se
         },
         guards=guards.find(begun, subresource),
     )
+
+
+def _find_look(book: Book, write: Write) -> timedelta:
+    """Return when the last look at a group began that allowed a write; its own time without one.
+
+    A pod that becomes ready between look and write was never ready for all that could be known.
+    """
+    looked = write.at
+    for review in reversed(list_reviews(book, PREPARE_PATH)):
+        is_last = looked == write.at and review.call == write.commit.call
+        # One that asks the same while another is being answered shares its look.
+        is_shared = looked != write.at and review.name == write.commit.name and review.at >= looked
+        if review.begun < looked and (is_last or is_shared):
+            looked = review.begun
+    return looked
 
 
 def _wait(world: World, before: Set, members: Sequence[Set], since: timedelta) -> timedelta:

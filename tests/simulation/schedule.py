@@ -27,6 +27,8 @@ HEALING_SHARE: Final = 0.6
 # The part of a schedule in which things go wrong: a rollout of nine pods takes about three minutes.
 LEAST_ACTIVE: Final = timedelta(seconds=20)
 MOST_ACTIVE: Final = timedelta(minutes=8)
+# As often as an API server sends one on a watch: `defaultBookmarkFrequency` of its watch cache.
+BOOKMARK_PERIOD: Final = timedelta(minutes=1)
 
 
 def run(
@@ -96,9 +98,12 @@ class RandomCourse:
         """Strike for the active time, then heal everything if this is a schedule that heals."""
         chaos = Chaos(sandbox, keeper, self._blows)
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._active.total_seconds()):
+            async with (
+                asyncio.timeout(self._active.total_seconds()),
+                asyncio.TaskGroup() as tasks,
+            ):
+                tasks.create_task(_send_bookmarks(sandbox))
                 await chaos.run()
-                await asyncio.Event().wait()
         if self._is_healing:
             self._faults.heal()
             chaos.heal()
@@ -108,3 +113,9 @@ class RandomCourse:
 
     def _may_strike(self, number: int) -> bool:
         return self._only is None or number in self._only
+
+
+async def _send_bookmarks(sandbox: Sandbox) -> None:
+    while True:
+        await asyncio.sleep(BOOKMARK_PERIOD.total_seconds())
+        sandbox.api.send_bookmarks()

@@ -51,8 +51,8 @@ class World:
     """Names of the pods that the sets want."""
     short_since: dict[str, timedelta] = field(default_factory=dict)
     """By pod name: since when a wanted ordinal has been unavailable without a break."""
-    were_ready: set[str] = field(default_factory=set)
-    """UIDs of pods that have been ready."""
+    were_ready: dict[str, timedelta] = field(default_factory=dict)
+    """By UID, of pods that have been ready: since when first."""
     open: list[Disruption] = field(default_factory=list)
 
     def take(self, write: Write) -> None:
@@ -65,7 +65,7 @@ class World:
                 if isinstance(write.now, Pod):
                     self.pods[name] = write.now
                     if write.now.is_ready:
-                        self.were_ready.add(write.now.uid)
+                        self.were_ready.setdefault(write.now.uid, at)
                 else:
                     self.pods.pop(name, None)
                 self._note(name, at)

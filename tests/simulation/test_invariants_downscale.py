@@ -64,6 +64,24 @@ def never_ready(told: Chronicle) -> None:
     ask(told, 20, body={"spec": {"replicas": 3}})
 
 
+def ready_before_the_look(told: Chronicle) -> None:
+    ready_at(told, 18.9)
+
+
+def ready_after_the_look(told: Chronicle) -> None:
+    ready_at(told, 19.1)
+
+
+def ready_at(told: Chronicle, ready: float) -> None:
+    told.zone(1, "zone-a", replicas=4)
+    told.pod(2, "zone-a-3", ready=False)
+    told.look(18.5)
+    told.pod(ready, "zone-a-3")
+    told.review(19.5, "zone-a", told.number + 1)
+    told.zone(20, "zone-a", replicas=3, call=told.number + 1)
+    ask(told, 20, body={"spec": {"replicas": 3}})
+
+
 @pytest.mark.parametrize(
     ("story", "broken"),
     [
@@ -77,6 +95,8 @@ def never_ready(told: Chronicle) -> None:
         pytest.param(undone_before, [], id="told that it stays, then prepared"),
         pytest.param(undone_when_wanted_again, [], id="told that it stays once it does"),
         pytest.param(never_ready, [], id="D-26 a pod that was never ready"),
+        pytest.param(ready_before_the_look, ["SI-10"], id="ready before the hook looked"),
+        pytest.param(ready_after_the_look, [], id="D-26 ready since the hook looked"),
     ],
 )
 def test_pods_are_prepared_before_they_go(story: Story, broken: list[str]) -> None:

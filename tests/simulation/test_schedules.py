@@ -17,12 +17,11 @@ from tests.simulation.shrink import Case, shrink
 SCHEDULES: Final = 5000
 # Fewer of some kind than in one run out of a thousand, and the dose of it is gone.
 LEAST_OF_EACH: Final = 5
-# Not among them is `drop_bookmark`: nothing sends bookmarks in these runs.
 KINDS: Final = frozenset(
     {
         *("crash", "crash_at_step", "stop", "partition", "pods_cut", "clock_jump", "clock_rate"),
         *("pod_fails", "compact", "slow", "throttled", "lost", "late", "conflict", "gone"),
-        "controller_lags",
+        *("controller_lags", "drop_bookmark"),
         *("too_many", "server_error", "delay_event", "drop_event", "freeze"),
         *("duplicate_event", "cut_stream", "gone_event", "stale_list", "pod_failure", "pod_slow"),
         *("hook_repeated", "hook_timed_out", "hook_unreachable", "hook_refused_later"),
