@@ -1,15 +1,9 @@
 """The demo shows what there is, in 80 columns, and leaves nothing behind."""
 
-import fcntl
 import io
 import os
-import pty
 import re
-import select
-import subprocess
 import sys
-import termios
-import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,12 +14,12 @@ from rollout_operator.cli.demo_screen import BEGIN, END, Plain
 from tests.demo.__main__ import _parser
 from tests.demo.figures import Record, measure
 from tests.demo.show import Settings, present
+from tests.terminal import PATIENCE, on_terminal, read_until
 from tests.world.plane import ControlPlane
 from tests.world.stories import begin
 from tests.world.timings import Restart
 
 ROOT = Path(__file__).parents[1]
-PATIENCE = 60.0
 
 
 # Measuring
@@ -151,26 +145,12 @@ async def test_a_whole_rollout_in_plain_lines(plane: ControlPlane) -> None:
 @pytest.mark.controlplane
 def test_an_interrupt_from_the_keyboard_leaves_nothing_behind(tmp_path: Path) -> None:
     """The terminal sends it to our children as well, which must not disturb the clean-up."""
-    master, slave = pty.openpty()
-    demo = subprocess.Popen(
-        [sys.executable, "-m", "tests.demo"],
-        cwd=ROOT,
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        env={**os.environ, "TERM": "xterm", "TMPDIR": str(tmp_path)},
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    )
-    os.close(slave)
-    try:
-        shown = _read_until(master, "pods_starting")
+    command = [sys.executable, "-m", "tests.demo"]
+    with on_terminal(command, cwd=ROOT, TMPDIR=str(tmp_path)) as (demo, master):
+        shown = read_until(master, "pods_starting")
         os.write(master, b"\x03\x03")
-        shown += _read_until(master, "nothing is left")
+        shown += read_until(master, "nothing is left")
         code = demo.wait(PATIENCE)
-    finally:
-        demo.kill()
-        os.close(master)
 
     assert code == 130
     assert BEGIN in shown
@@ -178,18 +158,6 @@ def test_an_interrupt_from_the_keyboard_leaves_nothing_behind(tmp_path: Path) ->
     assert "Traceback" not in shown
     assert _session_members(demo.pid) == []
     assert list(tmp_path.glob("test-world-*")) == []
-
-
-def _read_until(master: int, awaited: str) -> str:
-    text, end = "", time.monotonic() + PATIENCE
-    while awaited not in text:
-        readable, _, _ = select.select([master], [], [], max(0.0, end - time.monotonic()))
-        assert readable, f"no {awaited!r} in {text[-2000:]}"
-        try:
-            text += os.read(master, 65536).decode(errors="replace")
-        except OSError:  # nobody writes any more
-            pytest.fail(f"no {awaited!r} in {text[-2000:]}")
-    return text
 
 
 def _session_members(session: int) -> list[str]:

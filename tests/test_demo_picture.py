@@ -3,20 +3,15 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from rollout_operator.cli.demo_drawing import COLUMNS, Line, render_line
+from rollout_operator.cli.demo_drawing import COLUMNS
 from rollout_operator.cli.demo_picture import Cell, Note, Row, State
+from tests.cli.demo_pictures import plain
 from tests.demo.figures import Figures
 from tests.demo.picture import read_notes, read_rows
 from tests.demo.summary import draw_failure, draw_summary
 from tests.world.api import PODS, STATEFULSETS, Event, Json
 from tests.world.sets import Snapshot
 from tests.world.verdicts import Violation
-
-
-def plain(lines: list[Line]) -> list[str]:
-    # Not cut, so that a line which is too long is seen to be.
-    return [render_line(line, 2 * COLUMNS, is_coloured=False).rstrip() for line in lines]
-
 
 # Reading
 

@@ -20,14 +20,19 @@ EPOCH = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 P = ParamSpec("P")
 
 
+def elapsed() -> timedelta:
+    """Return the time since the running loop began."""
+    return timedelta(seconds=asyncio.get_running_loop().time())
+
+
 class VirtualClock:
     """The `aio.clock.Clock` of the running loop; the wall clock goes along."""
 
     def now(self) -> datetime:
-        return EPOCH + self.elapsed()
+        return EPOCH + elapsed()
 
     def elapsed(self) -> timedelta:
-        return timedelta(seconds=asyncio.get_running_loop().time())
+        return elapsed()
 
     async def sleep(self, span: timedelta) -> None:
         await asyncio.sleep(max(span.total_seconds(), 0))

@@ -1,11 +1,15 @@
-"""What is asked of the API server, in the words of its authoriser, and how long it may take."""
+"""What is asked of the API server, in the words of its authoriser, and how long it may take.
+
+The real client and the sandbox's door ask alike, since both have their queries and bodies from
+here.
+"""
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 from urllib.parse import quote
 
-from rollout_operator.kube.api import Resource
+from rollout_operator.kube.api import JsonObject, Precondition, Resource
 from rollout_operator.model.errors import InvalidInput
 
 _METHODS: Final = {
@@ -81,6 +85,52 @@ class Call:
         target = "/".join(part for part in parts if part)
         scope = f" in namespace {self.namespace}" if self.resource.is_namespaced else ""
         return f"{self.verb} {target}{scope}"
+
+
+def page_query(
+    selector: str, field_selector: str, *, limit: int, token: str, version: str | None
+) -> dict[str, str]:
+    """Return the query of one page of a list."""
+    query = {
+        "limit": f"{limit}",
+        "labelSelector": selector,
+        "fieldSelector": field_selector,
+        "continue": token,
+        # The token stands for a version: the server refuses both together.
+        "resourceVersion": "" if token else version or "",
+    }
+    return _given(query)
+
+
+def watch_query(
+    selector: str, field_selector: str, *, version: str, lasts: timedelta
+) -> dict[str, str]:
+    """Return the query of a watch."""
+    query = {
+        "watch": "1",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": version,
+        "timeoutSeconds": f"{max(round(lasts.total_seconds()), 1)}",
+        "labelSelector": selector,
+        "fieldSelector": field_selector,
+    }
+    return _given(query)
+
+
+def _given(query: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in query.items() if value}
+
+
+def delete_options(precondition: Precondition) -> JsonObject:
+    """Return the body of a delete that holds for this object in this state only."""
+    return {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {
+            "uid": precondition.uid,
+            "resourceVersion": precondition.resource_version,
+        },
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

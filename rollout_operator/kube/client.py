@@ -13,7 +13,14 @@ import aiohttp
 import msgspec
 
 from rollout_operator.kube.api import JsonObject, Page, Precondition, Resource, WatchEvent
-from rollout_operator.kube.call import DEFAULT_TIMEOUTS, Call, Timeouts
+from rollout_operator.kube.call import (
+    DEFAULT_TIMEOUTS,
+    Call,
+    Timeouts,
+    delete_options,
+    page_query,
+    watch_query,
+)
 from rollout_operator.kube.exchange import Exchange, Request, translated
 from rollout_operator.kube.limits import Limits
 from rollout_operator.kube.stream import Splitter, decode_event
@@ -83,16 +90,11 @@ class Client:
 
         Each item shares the memory of the whole page: decode it and let it go.
         """
-        query = {
-            "limit": f"{limit}",
-            "labelSelector": selector,
-            "fieldSelector": field_selector,
-            "continue": token,
-            # The token stands for a version: the server refuses both together.
-            "resourceVersion": "" if token else resource_version or "",
-        }
+        query = page_query(
+            selector, field_selector, limit=limit, token=token, version=resource_version
+        )
         call = Call(verb="list", resource=resource, namespace=namespace)
-        request = Request(call=call, query=_given(query), within=self._timeouts.page)
+        request = Request(call=call, query=tuple(query.items()), within=self._timeouts.page)
         return _decode_page(call, await self._exchange.ask(request))
 
     @asynccontextmanager
@@ -108,18 +110,11 @@ class Client:
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         """Open a watch; see `api.Watcher`. Leaving the context closes the connection."""
         lasts = min(lasts, self._timeouts.watch)
-        query = {
-            "watch": "1",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": resource_version,
-            "timeoutSeconds": f"{max(round(lasts.total_seconds()), 1)}",
-            "labelSelector": selector,
-            "fieldSelector": field_selector,
-        }
+        query = watch_query(selector, field_selector, version=resource_version, lasts=lasts)
         call = Call(verb="watch", resource=resource, namespace=namespace)
         silence = lasts + self._timeouts.silence
         request = Request(
-            call=call, query=_given(query), within=self._timeouts.read, silence=silence
+            call=call, query=tuple(query.items()), within=self._timeouts.read, silence=silence
         )
         response = await self._exchange.open(request)
         try:
@@ -139,16 +134,11 @@ class Client:
     ) -> None:
         """Delete one object; see `api.Writer`."""
         call = Call(verb="delete", resource=resource, namespace=namespace, name=name)
-        body: JsonObject = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "preconditions": {
-                "uid": precondition.uid,
-                "resourceVersion": precondition.resource_version,
-            },
-        }
         request = Request(
-            call=call, body=body, within=self._timeouts.write, sent_within=sent_within
+            call=call,
+            body=delete_options(precondition),
+            within=self._timeouts.write,
+            sent_within=sent_within,
         )
         await self._exchange.ask(request)
 
@@ -202,10 +192,6 @@ class Client:
             text = f"cannot tell what {call} wrote: the answer is no object: {error}"
             raise UnknownOutcome(text, call=call) from error
         return body
-
-
-def _given(query: dict[str, str]) -> list[tuple[str, str]]:
-    return [(key, value) for key, value in query.items() if value]
 
 
 def _decode_page(call: Call, body: bytes) -> Page:

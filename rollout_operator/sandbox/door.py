@@ -21,7 +21,14 @@ from typing import Final, Protocol, cast
 import msgspec
 
 from rollout_operator.kube.api import JsonObject, Page, Precondition, Resource, WatchEvent
-from rollout_operator.kube.call import DEFAULT_TIMEOUTS, Call, Timeouts
+from rollout_operator.kube.call import (
+    DEFAULT_TIMEOUTS,
+    Call,
+    Timeouts,
+    delete_options,
+    page_query,
+    watch_query,
+)
 from rollout_operator.kube.responses import Status, error_of, read_status
 from rollout_operator.model.errors import UnknownOutcome, Unreachable
 from rollout_operator.sandbox.faults import Ask, Failure, Fate
@@ -69,7 +76,6 @@ class _Sent:
     call: Call
     within: timedelta
     query: Mapping[str, str] = field(default_factory=dict)
-    """Empty values are left out."""
     body: Body = None
     content_type: str = "application/json"
     sent_within: timedelta | None = None
@@ -83,7 +89,7 @@ class _Sent:
             namespace=call.namespace,
             name=call.name,
             subresource=call.subresource,
-            query={key: value for key, value in self.query.items() if value},
+            query=self.query,
             body=self.body,
             content_type=self.content_type,
             user=user,
@@ -130,13 +136,9 @@ class Door:
         resource_version: str | None = None,
     ) -> Page:
         """Return one page of a list; see `kube.api.Reader`."""
-        query = {
-            "limit": f"{limit}",
-            "labelSelector": selector,
-            "fieldSelector": field_selector,
-            "continue": token,
-            "resourceVersion": "" if token else resource_version or "",
-        }
+        query = page_query(
+            selector, field_selector, limit=limit, token=token, version=resource_version
+        )
         call = Call(verb="list", resource=resource, namespace=namespace)
         page = _read_page(
             await self._read(_Sent(call=call, query=query, within=self._timeouts.page))
@@ -158,14 +160,7 @@ class Door:
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         """Open a watch; see `kube.api.Watcher`. Leaving the context closes the connection."""
         lasts = min(lasts, self._timeouts.watch)
-        query = {
-            "watch": "1",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": resource_version,
-            "timeoutSeconds": f"{max(round(lasts.total_seconds()), 1)}",
-            "labelSelector": selector,
-            "fieldSelector": field_selector,
-        }
+        query = watch_query(selector, field_selector, version=resource_version, lasts=lasts)
         call = Call(verb="watch", resource=resource, namespace=namespace)
         opening = _Opening(self._api)
         try:
@@ -190,14 +185,7 @@ class Door:
     ) -> None:
         """Delete one object; see `kube.api.Writer`."""
         call = Call(verb="delete", resource=resource, namespace=namespace, name=name)
-        body: JsonObject = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "preconditions": {
-                "uid": precondition.uid,
-                "resourceVersion": precondition.resource_version,
-            },
-        }
+        body = delete_options(precondition)
         sent = _Sent(call=call, within=self._timeouts.write, body=body, sent_within=sent_within)
         await self._ask(sent)
 

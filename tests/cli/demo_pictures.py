@@ -1,5 +1,8 @@
 """Pictures made by hand, for tests of what is drawn."""
 
+from collections.abc import Sequence
+
+from rollout_operator.cli.demo_drawing import COLUMNS, Line, render_line
 from rollout_operator.cli.demo_picture import Cell, Note, Picture, Row, State, Why
 
 VERSIONS = {
@@ -15,6 +18,12 @@ OLD, ENDING, GONE, STARTING, NEW = (
     Cell(state, VERSIONS[state])
     for state in (State.OLD, State.ENDING, State.GONE, State.STARTING, State.NEW)
 )
+
+
+def plain(lines: Sequence[Line]) -> list[str]:
+    """Return lines as they look without colours."""
+    # Not cut, so that a line which is too long is seen to be.
+    return [render_line(line, 2 * COLUMNS, is_coloured=False).rstrip() for line in lines]
 
 
 def row(name: str, *cells: Cell, current: str = "794c7697f9", update: str = "79bf74c864") -> Row:

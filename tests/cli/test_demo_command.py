@@ -1,63 +1,19 @@
 """`rollout-operator demo` as a process: on a terminal, in a pipe, interrupted, and serving."""
 
-import fcntl
 import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
-import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from rollout_operator.cli.demo_screen import BEGIN, END
+from tests.terminal import PATIENCE, on_terminal, read_until
 
 COMMAND = [sys.executable, "-m", "rollout_operator", "demo"]
 QUICK = ["-zones=2", "-pods=1", "-ready-after=200ms", "-speed=4"]
-PATIENCE = 60.0
-
-
-@contextmanager
-def on_terminal(*words: str, **env: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Run the demo on a terminal of 80 x 24, and yield it with the other end."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    demo = subprocess.Popen(
-        [*COMMAND, *words],
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        env={**os.environ, "TERM": "xterm", **env},
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    )
-    os.close(slave)
-    try:
-        yield demo, master
-    finally:
-        demo.kill()
-        demo.wait()
-        os.close(master)
-
-
-def read_until(master: int, awaited: str) -> str:
-    """Return what is shown until `awaited` is."""
-    text, end = "", time.monotonic() + PATIENCE
-    while awaited not in text:
-        readable, _, _ = select.select([master], [], [], max(0.0, end - time.monotonic()))
-        assert readable, f"no {awaited!r} in {text[-2000:]}"
-        try:
-            text += os.read(master, 65536).decode(errors="replace")
-        except OSError:  # nobody writes any more
-            pytest.fail(f"no {awaited!r} in {text[-2000:]}")
-    return text
 
 
 def frames(shown: str) -> list[list[str]]:
@@ -75,7 +31,7 @@ def frames(shown: str) -> list[list[str]]:
 def test_a_story_on_a_terminal_of_80_columns_and_24_lines(
     words: list[str], is_coloured: bool
 ) -> None:
-    with on_terminal(*QUICK, *words) as (demo, master):
+    with on_terminal([*COMMAND, *QUICK, *words]) as (demo, master):
         shown = read_until(master, END)
         assert demo.wait(PATIENCE) == 0
 
@@ -90,7 +46,7 @@ def test_a_story_on_a_terminal_of_80_columns_and_24_lines(
 
 
 def test_a_dumb_terminal_gets_lines() -> None:
-    with on_terminal(*QUICK, TERM="dumb") as (demo, master):
+    with on_terminal([*COMMAND, *QUICK], TERM="dumb") as (demo, master):
         shown = read_until(master, "the operator never took pods of two zones")
         assert demo.wait(PATIENCE) == 0
 
@@ -98,7 +54,7 @@ def test_a_dumb_terminal_gets_lines() -> None:
 
 
 def test_an_interrupt_from_the_keyboard_ends_it_cleanly() -> None:
-    with on_terminal("-ready-after=1m") as (demo, master):
+    with on_terminal([*COMMAND, "-ready-after=1m"]) as (demo, master):
         shown = read_until(master, "pods_starting")
         os.write(master, b"\x03\x03")
         shown += read_until(master, "nothing is left")
@@ -121,7 +77,7 @@ def test_a_reader_that_goes_away_ends_it_without_a_word() -> None:
 
 def test_a_demo_that_serves_goes_on_and_ends_with_0_by_a_signal() -> None:
     words = [*QUICK, "-speed=10", "-serve", "-server.port=0"]
-    with on_terminal(*words, NO_COLOR="1") as (demo, master):
+    with on_terminal([*COMMAND, *words], NO_COLOR="1") as (demo, master):
         shown = read_until(master, "2 pods replaced in")
         found = re.search(r"http://127\.0\.0\.1:[0-9]+/", shown)
         assert found is not None

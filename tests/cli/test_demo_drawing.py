@@ -1,6 +1,5 @@
 """What the demo shows fits 80 columns and 24 lines, and needs no colour."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,7 +8,6 @@ from rollout_operator.cli.demo_drawing import (
     COLUMNS,
     LOOKS,
     MOST_PODS,
-    Line,
     Style,
     draw_frame,
     draw_grid,
@@ -27,15 +25,11 @@ from tests.cli.demo_pictures import (
     STARTING,
     VERSIONS,
     picture,
+    plain,
     row,
 )
 
 HEIGHT = 23
-
-
-def plain(lines: Sequence[Line]) -> list[str]:
-    # Not cut, so that a line which is too long is seen to be.
-    return [render_line(line, 2 * COLUMNS, is_coloured=False).rstrip() for line in lines]
 
 
 def why(zone: str, text: str) -> Why:

@@ -158,6 +158,12 @@ class Scene:
             await self.remove(pod, gracePeriodSeconds=0)
             await self.until(f"{pod} gone", functools.partial(self._has_changed, pod, uid))
 
+    async def renew(self, *pods: str) -> None:
+        """Let pods that are going be gone, each followed at once by its successor, ready."""
+        for pod in pods:
+            await self.end(pod)
+            await self.ready(pod)
+
     async def replace(self, *pods: str) -> None:
         """Delete each pod and make its successor ready, one after the other, with rest between."""
         for pod in pods:
@@ -191,6 +197,15 @@ class Scene:
     async def until_whole(self, name: str = "a") -> None:
         """Wait until all pods of a set are there and available, and its status says so."""
         await self.until(f"{name} whole", lambda: self._is_whole(name))
+
+    async def until_behind(self, name: str = "a") -> None:
+        """Wait until the controller has seen a new template."""
+
+        def holds() -> bool:
+            status = self.seen.sets[name]["status"]
+            return bool(status["currentRevision"] != status["updateRevision"])
+
+        await self.until(f"{name} behind", holds)
 
     async def until_rolled(self, name: str = "a") -> None:
         """Wait until a set is whole, on its update revision."""

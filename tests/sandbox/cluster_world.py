@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.sandbox.api import SimulatedApi
@@ -18,8 +18,8 @@ from rollout_operator.sandbox.members import ready_since, revision_of
 from rollout_operator.sandbox.pace import Pace
 from rollout_operator.sandbox.request import MERGE_PATCH, Answer, Request, Verb
 from rollout_operator.sandbox.zones import Zone, statefulset
+from tests.virtual_time import EPOCH, elapsed
 
-EPOCH = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NAMESPACE = "default"
 PATIENCE = timedelta(minutes=30)
 
@@ -54,6 +54,11 @@ class World:
     def create(self, zone: Zone, **spec: object) -> None:
         sts = statefulset(zone, NAMESPACE)
         self.call("create", "", {**sts, "spec": {**child(sts, "spec"), **spec}})
+
+    async def bring_up(self, zone: Zone, **spec: object) -> None:
+        """Create a set and wait until all its pods are ready."""
+        self.create(zone, **spec)
+        await self.until_ready(zone.name)
 
     def patch(self, name: str, spec: JsonObject) -> None:
         self.call("patch", name, {"spec": spec})
@@ -151,10 +156,6 @@ class World:
         target = text(self.sts(name), "status", "updateRevision")
         pods = self.pods(f"{name}-")
         return self.is_ready(name) and all(revision_of(one) == target for one in pods)
-
-
-def elapsed() -> timedelta:
-    return timedelta(seconds=asyncio.get_running_loop().time())
 
 
 @contextmanager

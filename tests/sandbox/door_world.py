@@ -1,17 +1,15 @@
 """A simulated API server with some Secrets, and doors to it under planned faults.
 
-@in_order
+@in_virtual_time
 async def test_it() -> None:
     world = DoorWorld(CallPlan(actor=ACTOR, number=1, fate=Fate(fails=Failure.TIMEOUT)))
     await world.door.fetch(SECRETS, NAMESPACE, "a")
 """
 
 import asyncio
-import functools
 import random
-from collections.abc import Awaitable, Callable, Coroutine
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from collections.abc import Awaitable
+from typing import Final
 
 from rollout_operator.aio.tasks import race
 from rollout_operator.kube.api import SECRETS, JsonObject, Page, Precondition
@@ -21,24 +19,12 @@ from rollout_operator.sandbox.door import Door
 from rollout_operator.sandbox.faults import Failure, Fate
 from rollout_operator.sandbox.history import Called, Commit, Fault, History
 from rollout_operator.sandbox.link import Link
-from rollout_operator.sandbox.loop import VirtualTimeLoop
 from rollout_operator.sandbox.planned_faults import CallPlan, Planned, ScriptedFaults
 from rollout_operator.sandbox.request import Request
+from tests.virtual_time import EPOCH, elapsed
 
-EPOCH: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ACTOR: Final = "operator-1"
 NAMESPACE: Final = "default"
-
-
-def in_order(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test on a loop of its own, in the order in which all became ready."""
-
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-            runner.run(test(*args, **kwargs))
-
-    return run
 
 
 def fails(how: Failure, number: int = 1) -> CallPlan:
@@ -68,7 +54,7 @@ class DoorWorld:
         self.history = History()
         self.api = SimulatedApi(
             self.history,
-            elapsed=lambda: timedelta(seconds=loop_time()),
+            elapsed=elapsed,
             epoch=EPOCH,
             chance=random.Random(seed),
         )

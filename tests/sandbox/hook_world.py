@@ -20,15 +20,12 @@ from rollout_operator.sandbox.hooks import Admission, Attempt, HookCall, HookCal
 from rollout_operator.sandbox.kinds import find_kind
 from rollout_operator.sandbox.tidy import copy_json
 from tests.sandbox.manifests import created, part, workload
+from tests.virtual_time import elapsed
 
 Respond = Callable[[JsonObject], JsonObject]
 """From the request of a review to the response, without its uid."""
 
 SETS = find_kind(STATEFULSETS)
-
-
-def elapsed() -> timedelta:
-    return timedelta(seconds=asyncio.get_running_loop().time())
 
 
 class World:

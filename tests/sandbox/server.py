@@ -1,13 +1,12 @@
 """A simulated API server alone, with nobody around it: what tests of the server's frame talk to."""
 
-import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.kube.api import VALIDATING_WEBHOOKS, JsonObject, Resource
 from rollout_operator.sandbox.api import SimulatedApi
 from rollout_operator.sandbox.fields import child, text
 from rollout_operator.sandbox.history import Called, Commit, History
@@ -15,8 +14,8 @@ from rollout_operator.sandbox.hooks import HookCall, HookCaller
 from rollout_operator.sandbox.request import MERGE_PATCH, Answer, Body, Request, Verb
 from rollout_operator.sandbox.streams import Stream, StreamEvent
 from rollout_operator.sandbox.zones import Zone, statefulset
+from tests.virtual_time import EPOCH, elapsed
 
-EPOCH = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NAMESPACE = "default"
 CLUSTER_WIDE = ""
 
@@ -74,6 +73,11 @@ class Server:
         assert answer.status == 201, answer.message
         return answer.body
 
+    def guard(self, resource: Resource, *operations: str, decide: "Decide") -> None:
+        """Have operations on a kind reviewed by a webhook."""
+        self.api.hooks = answering(decide)
+        self.create(VALIDATING_WEBHOOKS, hook_on(resource, *operations))
+
     def merge(self, resource: Resource, name: str, body: JsonObject) -> JsonObject:
         """Merge something into an object and expect no refusal."""
         answer = self.ask("patch", resource, name, Asked(body=body))
@@ -101,7 +105,7 @@ class Server:
 
 def _elapsed() -> timedelta:
     try:
-        return timedelta(seconds=asyncio.get_running_loop().time())
+        return elapsed()
     except RuntimeError:
         return timedelta(0)
 

@@ -18,12 +18,10 @@ from rollout_operator.sandbox.kinds import BUDGETS, CONFIG_MAPS, NAMESPACES
 from rollout_operator.sandbox.request import NotModelled, Refusal, Request, Verb
 from tests.sandbox.server import (
     CLUSTER_WIDE,
-    EPOCH,
     NAMESPACE,
     NOTHING,
     Asked,
     Server,
-    answering,
     config_map,
     hook_on,
     metadata,
@@ -32,7 +30,7 @@ from tests.sandbox.server import (
     version,
     zone,
 )
-from tests.virtual_time import in_virtual_time
+from tests.virtual_time import EPOCH, in_virtual_time
 
 NO_RESOURCE = "the server could not find the requested resource"
 NOT_FOUND = 'configmaps "x" not found'
@@ -194,8 +192,7 @@ async def test_a_record_tells_when_a_request_came_and_when_it_was_answered() -> 
         await asyncio.sleep(3)
         return {"allowed": False, "status": {"message": "no", "code": 403}, "warnings": ["careful"]}
 
-    server.api.hooks = answering(decide)
-    server.create(VALIDATING_WEBHOOKS, hook_on(CONFIG_MAPS, "CREATE"))
+    server.guard(CONFIG_MAPS, "CREATE", decide=decide)
     await asyncio.sleep(1)
     answer = await server.call("create", CONFIG_MAPS, asked=Asked(body=config_map()))
     assert (answer.status, answer.warnings) == (403, ("careful",))
@@ -311,8 +308,7 @@ async def test_webhooks_are_asked_about_an_eviction_before_anything_else() -> No
         asked.append((*seen, text(child(request, "object"), "metadata", "namespace")))
         return {"allowed": request["name"] != "p", "status": {"code": 429, "message": "later"}}
 
-    server.api.hooks = answering(decide)
-    server.create(VALIDATING_WEBHOOKS, hook_on(PODS, "CREATE"))
+    server.guard(PODS, "CREATE", decide=decide)
     denied = await server.call("create", PODS, "p", eviction(dryRun=["All"]))
     assert denied.status == 429
     assert 'admission webhook "judge.example.com" denied the request: later' in denied.message

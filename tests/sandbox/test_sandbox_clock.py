@@ -7,12 +7,13 @@ import pytest
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.sandbox.clock import SimulatedClock
-from tests.sandbox.door_world import EPOCH, in_order, loop_time
+from tests.sandbox.door_world import loop_time
+from tests.virtual_time import EPOCH, in_virtual_time
 
 HOUR = timedelta(hours=1)
 
 
-@in_order
+@in_virtual_time
 async def test_a_clock_that_is_right() -> None:
     clock: Clock = SimulatedClock(EPOCH)
     await clock.sleep(HOUR)
@@ -21,7 +22,7 @@ async def test_a_clock_that_is_right() -> None:
 
 
 @pytest.mark.parametrize("jump", [2 * HOUR, -2 * HOUR])
-@in_order
+@in_virtual_time
 async def test_a_jump_moves_the_wall_clock_only(jump: timedelta) -> None:
     clock = SimulatedClock(EPOCH)
     await clock.sleep(HOUR)
@@ -34,7 +35,7 @@ async def test_a_jump_moves_the_wall_clock_only(jump: timedelta) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.5, 2.0])
-@in_order
+@in_virtual_time
 async def test_a_rate_holds_from_then_on(rate: float) -> None:
     clock = SimulatedClock(EPOCH)
     await asyncio.sleep(100)
@@ -51,7 +52,7 @@ async def test_a_rate_holds_from_then_on(rate: float) -> None:
     assert clock.elapsed() == timedelta(seconds=170)
 
 
-@in_order
+@in_virtual_time
 async def test_it_never_stands_still() -> None:
     clock = SimulatedClock(EPOCH)
     with pytest.raises(ValueError, match=r"rate: 0\.0 <= 0"):
@@ -59,7 +60,7 @@ async def test_it_never_stands_still() -> None:
     assert clock.rate == 1.0
 
 
-@in_order
+@in_virtual_time
 async def test_a_span_below_zero_is_no_wait() -> None:
     clock = SimulatedClock(EPOCH)
     await clock.sleep(timedelta(seconds=-5))

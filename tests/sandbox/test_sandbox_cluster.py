@@ -134,8 +134,7 @@ def test_no_pod_is_asked_for_twice_because_the_cache_is_waited_for(seed: int) ->
     async def scenario() -> None:
         with world(seed=seed, pace=BEHIND) as scene:
             annotate_at_each_status(scene, most=10)
-            scene.create(Zone(name="web"))
-            await scene.until_ready("web")
+            await scene.bring_up(Zone(name="web"))
             created = [
                 one.status
                 for one in scene.called("statefulset-controller")
@@ -185,8 +184,7 @@ async def test_an_undone_current_revision_is_what_a_late_status_does() -> None:
     """A status counted before someone wrote the current revision overwrites it, as in real life."""
     slow = Pace(status=(timedelta(seconds=5), timedelta(seconds=5)))
     with world(pace=slow) as scene:
-        scene.create(Zone(name="web", replicas=1))
-        await scene.until_ready("web")
+        await scene.bring_up(Zone(name="web", replicas=1))
         scene.set_image("web", "v2")
         await scene.until(lambda: has_new_revision(scene.status("web")))
         old = scene.status("web")["currentRevision"]
@@ -214,12 +212,10 @@ async def wait(scene: World, span: timedelta) -> None:
 async def test_a_set_made_anew_under_its_name_takes_no_pods_of_the_old_one() -> None:
     """FP-28, S10: pods of the old set are removed first, those of the new one are others."""
     with world() as scene:
-        scene.create(Zone(name="web"))
-        await scene.until_ready("web")
+        await scene.bring_up(Zone(name="web"))
         old = {uid_of(one) for one in scene.pods()}
         scene.call("delete", "web", {"kind": "DeleteOptions", "apiVersion": "v1"})
-        scene.create(Zone(name="web"))
-        await scene.until_ready("web")
+        await scene.bring_up(Zone(name="web"))
         assert not old & {uid_of(one) for one in scene.pods()}
         owner = uid_of(scene.sts("web"))
         assert all(owner in str(child(one, "metadata")["ownerReferences"]) for one in scene.pods())
@@ -229,8 +225,7 @@ async def test_a_set_made_anew_under_its_name_takes_no_pods_of_the_old_one() -> 
 async def test_a_set_deleted_without_its_pods_and_made_anew_adopts_them() -> None:
     """How immutable fields are changed in practice: no pod restarts, revisions stay."""
     with world() as scene:
-        scene.create(Zone(name="web"))
-        await scene.until_ready("web")
+        await scene.bring_up(Zone(name="web"))
         pods, revisions = [uid_of(one) for one in scene.pods()], scene.revisions()
         options: JsonObject = {
             "kind": "DeleteOptions",
@@ -240,8 +235,7 @@ async def test_a_set_deleted_without_its_pods_and_made_anew_adopts_them() -> Non
         scene.call("delete", "web", options)
         await scene.until(lambda: scene.api.get(STATEFULSETS, NAMESPACE, "web") is None)
         await wait(scene, timedelta(seconds=1))
-        scene.create(Zone(name="web"))
-        await scene.until_ready("web")
+        await scene.bring_up(Zone(name="web"))
         assert [uid_of(one) for one in scene.pods()] == pods
         assert [uid_of(one) for one in scene.revisions()] == [uid_of(one) for one in revisions]
         assert number(scene.status("web"), "updatedReplicas") == 3
@@ -252,8 +246,7 @@ async def test_a_late_status_may_land_on_a_set_of_the_same_name() -> None:
     """As in real life: after a conflict the newest object of that name gets what was counted."""
     slow = Pace(status=(timedelta(seconds=5), timedelta(seconds=5)))
     with world(pace=slow) as scene:
-        scene.create(Zone(name="web", replicas=2))
-        await scene.until_ready("web")
+        await scene.bring_up(Zone(name="web", replicas=2))
         scene.patch("web", {"replicas": 1})
         await wait(scene, timedelta(seconds=1))
         scene.call("delete", "web", {"kind": "DeleteOptions", "apiVersion": "v1"})
@@ -300,8 +293,7 @@ async def test_pods_answer_from_running_to_their_end() -> None:
 @in_virtual_time
 async def test_a_crashed_pod_refuses_and_a_mended_one_answers() -> None:
     with world() as scene:
-        scene.create(Zone(name="web", replicas=1))
-        await scene.until_ready("web")
+        await scene.bring_up(Zone(name="web", replicas=1))
         scene.cluster.fail_pod("web-0")
         with pytest.raises(ConnectionRefusedError):
             await prepare(scene)
@@ -317,7 +309,8 @@ async def prepare(scene: World) -> int:
     endpoint = Endpoint(
         pod="web-0", uid=Uid("any"), ip=ip_of(scene), host="web-0.web", port=80, path="prepare"
     )
-    return await scene.cluster.endpoints.serve("POST", endpoint, "operator-1")
+    status, _ = await scene.cluster.endpoints.serve("POST", endpoint, "operator-1")
+    return status
 
 
 @in_virtual_time

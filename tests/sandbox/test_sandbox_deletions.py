@@ -6,25 +6,22 @@ from typing import Any
 
 import pytest
 
-from rollout_operator.kube.api import PODS, STATEFULSETS, VALIDATING_WEBHOOKS, JsonObject
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.sandbox.fields import moment_of, number, text
 from rollout_operator.sandbox.kinds import CONFIG_MAPS, NAMESPACES
 from rollout_operator.sandbox.request import Answer, NotModelled
 from tests.sandbox.server import (
-    EPOCH,
     Asked,
     Server,
-    answering,
     config_map,
     drained,
-    hook_on,
     metadata,
     pod,
     uid,
     version,
     zone,
 )
-from tests.virtual_time import in_virtual_time
+from tests.virtual_time import EPOCH, in_virtual_time
 
 GRACE = "deletionGracePeriodSeconds"
 
@@ -274,8 +271,7 @@ async def test_each_write_of_a_deletion_has_its_own_round_of_admission() -> None
         rounds.append((request["operation"], request["object"], options.get("gracePeriodSeconds")))
         return {"allowed": True}
 
-    server.api.hooks = answering(decide)
-    server.create(VALIDATING_WEBHOOKS, hook_on(PODS, "DELETE"))
+    server.guard(PODS, "DELETE", decide=decide)
     assert (await server.call("delete", PODS, "p")).status == 200
     assert rounds == [("DELETE", None, 30)]
     again = Asked(body={"gracePeriodSeconds": 30})
@@ -296,8 +292,7 @@ async def test_a_pod_that_changes_during_its_review_is_deleted_only_if_it_is_sti
         await asyncio.sleep(2)
         return {"allowed": True}
 
-    server.api.hooks = answering(decide)
-    server.create(VALIDATING_WEBHOOKS, hook_on(PODS, "DELETE"))
+    server.guard(PODS, "DELETE", decide=decide)
     label: JsonObject = {"metadata": {"labels": {"a": "b"}}}
     loop = asyncio.get_running_loop()
     loop.call_later(1, lambda: server.merge(PODS, "p", label))
@@ -322,8 +317,7 @@ async def test_what_changes_during_its_review_is_reviewed_again_before_it_is_rem
         await asyncio.sleep(2)
         return {"allowed": True}
 
-    server.api.hooks = answering(decide)
-    server.create(VALIDATING_WEBHOOKS, hook_on(CONFIG_MAPS, "DELETE"))
+    server.guard(CONFIG_MAPS, "DELETE", decide=decide)
     loop = asyncio.get_running_loop()
     loop.call_later(1, lambda: server.merge(CONFIG_MAPS, "c", {"data": {"key": "2"}}))
     assert (await server.call("delete", CONFIG_MAPS, "c")).status == 200

@@ -16,17 +16,16 @@ from rollout_operator.model.names import Uid
 from rollout_operator.sandbox.loop import Deadlock
 from tests.sandbox.door_world import (
     ACTOR,
-    EPOCH,
     NAMESPACE,
     DoorWorld,
-    in_order,
     loop_time,
     never_returns,
     secret,
 )
+from tests.virtual_time import EPOCH, in_virtual_time
 
 
-@in_order
+@in_virtual_time
 async def test_an_object_is_created_read_changed_and_deleted() -> None:
     world = DoorWorld()
     created = json.loads(await world.door.create(SECRETS, NAMESPACE, secret("a", key="MQ==")))
@@ -53,7 +52,7 @@ async def test_an_object_is_created_read_changed_and_deleted() -> None:
     assert {commit.actor for commit in world.commits()} == {ACTOR}
 
 
-@in_order
+@in_virtual_time
 async def test_refusals_are_the_errors_of_the_real_client() -> None:
     world = DoorWorld()
     version = world.put("a", key="MQ==")
@@ -75,7 +74,7 @@ async def test_refusals_are_the_errors_of_the_real_client() -> None:
     assert world.exists("a")
 
 
-@in_order
+@in_virtual_time
 async def test_a_call_that_names_nothing_is_not_sent() -> None:
     world = DoorWorld()
     with pytest.raises(InvalidInput):
@@ -83,7 +82,7 @@ async def test_a_call_that_names_nothing_is_not_sent() -> None:
     assert world.calls() == []
 
 
-@in_order
+@in_virtual_time
 async def test_a_status_is_replaced_on_its_own_path() -> None:
     world = DoorWorld()
     body: JsonObject = {
@@ -96,7 +95,7 @@ async def test_a_status_is_replaced_on_its_own_path() -> None:
     assert [call.request.subresource for call in world.calls()] == ["status"]
 
 
-@in_order
+@in_virtual_time
 async def test_lists_come_in_pages() -> None:
     world = DoorWorld()
     for name in "abc":
@@ -114,7 +113,7 @@ async def test_lists_come_in_pages() -> None:
     assert rest.next_token == ""
 
 
-@in_order
+@in_virtual_time
 async def test_each_way_takes_its_time() -> None:
     world = DoorWorld()
     world.put("a")
@@ -128,7 +127,7 @@ async def test_each_way_takes_its_time() -> None:
     assert 0.014 < max(spans) <= 0.02
 
 
-@in_order
+@in_virtual_time
 async def test_the_server_time_is_that_of_its_answers() -> None:
     """D-22: up to a second early; in whole seconds, as the header has it."""
     world = DoorWorld()
@@ -152,7 +151,7 @@ async def test_the_server_time_is_that_of_its_answers() -> None:
     assert world.api.now() - told < timedelta(seconds=0.2)
 
 
-@in_order
+@in_virtual_time
 async def test_the_server_clock_may_jump() -> None:
     world = DoorWorld()
     world.put("a")
@@ -167,7 +166,7 @@ async def test_the_server_clock_may_jump() -> None:
     assert world.api.now() > EPOCH
 
 
-@in_order
+@in_virtual_time
 async def test_a_refusal_tells_the_time_as_well() -> None:
     world = DoorWorld()
     with pytest.raises(NotFound):
@@ -175,7 +174,7 @@ async def test_a_refusal_tells_the_time_as_well() -> None:
     assert world.door.server_time() is not None
 
 
-@in_order
+@in_virtual_time
 async def test_a_cut_link_gives_no_answer_within_the_limits() -> None:
     world = DoorWorld()
     world.put("a")
@@ -192,7 +191,7 @@ async def test_a_cut_link_gives_no_answer_within_the_limits() -> None:
     assert await world.list()
 
 
-@in_order
+@in_virtual_time
 async def test_an_answer_is_lost_where_the_link_is_cut_meanwhile() -> None:
     world = DoorWorld()
     world.put("a")
@@ -202,7 +201,7 @@ async def test_an_answer_is_lost_where_the_link_is_cut_meanwhile() -> None:
     assert [commit.name for commit in world.commits()] == ["a"]
 
 
-@in_order
+@in_virtual_time
 async def test_the_dead_do_not_call() -> None:
     world = DoorWorld()
     version = world.precondition("a") if world.put("a") else None
@@ -227,7 +226,7 @@ def test_a_request_on_its_way_at_death_may_arrive(arrives: bool) -> None:
 def _die_on_the_way(seed: int) -> bool:
     found: list[bool] = []
 
-    @in_order
+    @in_virtual_time
     async def run() -> None:
         world = DoorWorld(seed=seed)
         loop = asyncio.get_running_loop()
@@ -239,7 +238,7 @@ def _die_on_the_way(seed: int) -> bool:
     return found[0]
 
 
-@in_order
+@in_virtual_time
 async def test_what_has_arrived_at_death_is_carried_out() -> None:
     world = DoorWorld()
     world.api.on_commit(lambda _: world.link.kill())
@@ -247,7 +246,7 @@ async def test_what_has_arrived_at_death_is_carried_out() -> None:
     assert world.exists("a")
 
 
-@in_order
+@in_virtual_time
 async def test_a_caller_who_leaves_does_not_take_the_request_along() -> None:
     world = DoorWorld()
     with pytest.raises(TimeoutError):
@@ -258,7 +257,7 @@ async def test_a_caller_who_leaves_does_not_take_the_request_along() -> None:
     assert world.exists("a")
 
 
-@in_order
+@in_virtual_time
 async def test_nothing_flies_on_after_the_end_of_a_world() -> None:
     world = DoorWorld()
     with pytest.raises(TimeoutError):
@@ -271,7 +270,7 @@ async def test_nothing_flies_on_after_the_end_of_a_world() -> None:
 
 
 def test_a_dead_process_alone_is_a_deadlock() -> None:
-    @in_order
+    @in_virtual_time
     async def run() -> None:
         world = DoorWorld()
         world.link.kill()

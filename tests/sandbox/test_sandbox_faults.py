@@ -31,7 +31,8 @@ from rollout_operator.sandbox.planned_faults import (
     ScriptedFaults,
 )
 from rollout_operator.sandbox.random_faults import Doses, RandomFaults
-from tests.sandbox.door_world import ACTOR, in_order
+from tests.sandbox.door_world import ACTOR
+from tests.virtual_time import in_virtual_time
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
 MANY = 4000
@@ -75,7 +76,7 @@ def dice(seed: int = 1, doses: Doses | None = None) -> RandomFaults:
     return RandomFaults(random.Random(seed), doses or Doses())
 
 
-@in_order
+@in_virtual_time
 async def test_every_kind_comes_by_its_dose() -> None:
     """Section 3.2: every kind of fault has its dose, and the report counts them."""
     told: list[Fault] = []
@@ -89,7 +90,7 @@ async def test_every_kind_comes_by_its_dose() -> None:
     assert share == pytest.approx(0.15, rel=0.15)
 
 
-@in_order
+@in_virtual_time
 async def test_more_and_fewer() -> None:
     for factor in (0.5, 5):
         faults = dice(doses=Doses().times(factor))
@@ -98,7 +99,7 @@ async def test_more_and_fewer() -> None:
     assert max(getattr(Doses().times(1e6), each.name) for each in fields(Doses)) == 1.0
 
 
-@in_order
+@in_virtual_time
 async def test_without_a_dose_nothing_comes() -> None:
     faults = dice(doses=NO_DOSES)
     assert ask_all(faults) == usual() * MANY
@@ -106,20 +107,20 @@ async def test_without_a_dose_nothing_comes() -> None:
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(Doses)])
-@in_order
+@in_virtual_time
 async def test_one_dose_brings_one_kind(name: str) -> None:
     faults = dice(doses=replace(NO_DOSES, **{name: 1.0}))
     ask_all(faults, 50)
     assert set(faults.fired) == {name}
 
 
-@in_order
+@in_virtual_time
 async def test_the_same_seed_gives_the_same_faults() -> None:
     assert ask_all(dice(5)) == ask_all(dice(5))
     assert ask_all(dice(5)) != ask_all(dice(6))
 
 
-@in_order
+@in_virtual_time
 async def test_faults_that_are_left_out_change_no_others() -> None:
     """So that a run can be shrunk: the dice are thrown alike, whatever comes of it."""
     all_of_them = ask_all(dice(5))
@@ -137,7 +138,7 @@ async def test_faults_that_are_left_out_change_no_others() -> None:
     )
 
 
-@in_order
+@in_virtual_time
 async def test_healing_ends_all() -> None:
     faults = dice()
     ask_all(faults, 100)
@@ -157,20 +158,20 @@ async def test_healing_ends_all() -> None:
         ("delete", {Failure.GONE}),
     ],
 )
-@in_order
+@in_virtual_time
 async def test_a_call_fails_only_as_such_calls_do(verb: str, impossible: set[Failure]) -> None:
     faults = dice(doses=Doses().times(8))
     seen = {faults.on_call(ask(verb)).fails for _ in range(MANY)}
     assert seen - {None} == set(Failure) - impossible
 
 
-@in_order
+@in_virtual_time
 async def test_all_crash_points_are_hit() -> None:
     faults = dice(doses=replace(NO_DOSES, crash=1.0))
     assert {faults.on_call(ask()).crash for _ in range(100)} == set(CrashPoint)
 
 
-@in_order
+@in_virtual_time
 async def test_delays_have_a_long_tail() -> None:
     faults = dice(doses=replace(NO_DOSES, slow=1.0))
     fates = [faults.on_call(ask()) for _ in range(MANY)]
@@ -187,7 +188,7 @@ def play(plan: Sequence[Planned]) -> tuple[ScriptedFaults, list[Fault]]:
     return ScriptedFaults(plan, told.append), told
 
 
-@in_order
+@in_virtual_time
 async def test_a_plan_comes_true_once() -> None:
     """A process that comes back after the crash at its second call lives to make that one."""
     crash = Fate(crash=CrashPoint.AFTER_COMMIT)
@@ -201,7 +202,7 @@ async def test_a_plan_comes_true_once() -> None:
     assert faults.list_waiting() == ()
 
 
-@in_order
+@in_virtual_time
 async def test_a_plan_is_for_one_process_and_one_plural() -> None:
     drop = EventFate(drop=True)
     faults, _ = play([EventPlan(actor=ACTOR, plural="pods", number=1, fate=drop)])
@@ -211,7 +212,7 @@ async def test_a_plan_is_for_one_process_and_one_plural() -> None:
     assert faults.on_event(ACTOR, "pods", "ADDED", "a", 1) == drop
 
 
-@in_order
+@in_virtual_time
 async def test_lists_and_pod_calls_count_over_all_lives() -> None:
     age, slow = timedelta(seconds=30), PodFate(after=timedelta(seconds=3))
     faults, told = play(
@@ -230,7 +231,7 @@ async def test_lists_and_pod_calls_count_over_all_lives() -> None:
     assert [fault.number for fault in told] == [1, 2]
 
 
-@in_order
+@in_virtual_time
 async def test_what_is_healed_does_not_come_true() -> None:
     faults, told = play([CallPlan(actor=ACTOR, number=1, fate=Fate(fails=Failure.INTERNAL))])
     faults.heal()
@@ -246,7 +247,7 @@ async def test_what_is_healed_does_not_come_true() -> None:
         (EventFate(), "as usual"),
     ],
 )
-@in_order
+@in_virtual_time
 async def test_what_comes_true_is_told_in_words(fate: EventFate, kind: str) -> None:
     faults, told = play([EventPlan(actor=ACTOR, plural="pods", number=3, fate=fate)])
     faults.on_event(ACTOR, "pods", "DELETED", "a-0", 3)

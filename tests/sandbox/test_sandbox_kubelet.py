@@ -14,8 +14,8 @@ from rollout_operator.sandbox.fields import child, children, moment_of, number, 
 from rollout_operator.sandbox.history import Commit
 from rollout_operator.sandbox.podstatus import Place, Shape, next_status
 from rollout_operator.sandbox.zones import Zone
-from tests.sandbox.cluster_world import EPOCH, World, container_state, is_ready, world
-from tests.virtual_time import in_virtual_time
+from tests.sandbox.cluster_world import World, container_state, is_ready, world
+from tests.virtual_time import EPOCH, in_virtual_time
 
 ONE = Zone(name="web", replicas=1)
 
@@ -64,8 +64,7 @@ def look(commit: Commit) -> str:
 @in_virtual_time
 async def test_a_normal_life_from_creation_to_the_end() -> None:
     with world() as scene:
-        scene.create(ONE)
-        await scene.until_ready("web")
+        await scene.bring_up(ONE)
         scene.delete_pod("web-0")
         await scene.until(lambda: "gone" in looks(scene))
         assert looks(scene) == [
@@ -91,8 +90,7 @@ async def test_a_normal_life_from_creation_to_the_end() -> None:
 @in_virtual_time
 async def test_an_end_may_go_without_a_last_status() -> None:
     with world(choose=always(Behaviour(shows_its_end=False))) as scene:
-        scene.create(ONE)
-        await scene.until_ready("web")
+        await scene.bring_up(ONE)
         scene.delete_pod("web-0")
         await scene.until(lambda: "gone" in looks(scene))
         assert looks(scene)[-2:] == ["terminating", "gone"]
@@ -101,8 +99,7 @@ async def test_an_end_may_go_without_a_last_status() -> None:
 @in_virtual_time
 async def test_a_ready_pod_has_all_that_proves_it() -> None:
     with world() as scene:
-        scene.create(Zone(name="web", replicas=2))
-        await scene.until_ready("web")
+        await scene.bring_up(Zone(name="web", replicas=2))
         pod = scene.pod("web-0")
         assert view(pod).is_ready
         assert view(pod).ip.startswith("10.0.")
@@ -171,8 +168,7 @@ async def test_the_operator_can_tell_who_has_never_been_ready() -> None:
         )
         assert view(scene.pod("web-0")).never_ready
     with world(seed=1) as scene:
-        scene.create(ONE)
-        await scene.until_ready("web")
+        await scene.bring_up(ONE)
         scene.cluster.fail_pod("web-0")
         await scene.until(lambda: container_state(scene.pod("web-0")) == "waiting")
         assert view(scene.pod("web-0")).was_ready
@@ -214,8 +210,7 @@ async def test_a_flapping_pod_is_ready_and_not_in_turn() -> None:
 @in_virtual_time
 async def test_a_failed_pod_stays_down_until_it_is_mended() -> None:
     with world() as scene:
-        scene.create(ONE)
-        await scene.until_ready("web")
+        await scene.bring_up(ONE)
         uid = uid_of(scene.pod("web-0"))
         scene.cluster.fail_pod("web-0")
         assert container_state(scene.pod("web-0")) == "terminated"
@@ -253,8 +248,7 @@ async def test_only_living_pods_can_fail_or_be_mended() -> None:
     with world() as scene:
         with pytest.raises(LookupError, match="no living pod web-0"):
             scene.cluster.fail_pod("web-0")
-        scene.create(ONE)
-        await scene.until_ready("web")
+        await scene.bring_up(ONE)
         scene.delete_pod("web-0")
         with pytest.raises(LookupError, match="no living pod web-0"):
             scene.cluster.mend_pod("web-0")
@@ -269,8 +263,7 @@ async def test_a_behaviour_is_chosen_once_when_the_pod_is_created() -> None:
         return Behaviour() if len(seen) == 1 else Behaviour(kind=Kind.NEVER_READY)
 
     with world(choose=choose) as scene:
-        scene.create(ONE)
-        await scene.until_ready("web")
+        await scene.bring_up(ONE)
         scene.delete_pod("web-0")
         await scene.until(lambda: looks(scene).count("Pending/waiting") == 2)
         assert len(seen) == len(set(seen)) == 2
@@ -281,8 +274,7 @@ async def test_a_behaviour_is_chosen_once_when_the_pod_is_created() -> None:
 async def test_a_forced_end_leaves_nothing_behind() -> None:
     """A pod deleted without grace is gone at once; its kubelet touches its name no more."""
     with world() as scene:
-        scene.create(ONE)
-        await scene.until_ready("web")
+        await scene.bring_up(ONE)
         ip = view(scene.pod("web-0")).ip
         scene.delete_pod("web-0", gracePeriodSeconds=0)
         assert scene.pods() == []
@@ -295,8 +287,7 @@ async def test_a_forced_end_leaves_nothing_behind() -> None:
 @in_virtual_time
 async def test_a_finalizer_holds_the_object_and_not_the_process() -> None:
     with world() as scene:
-        scene.create(ONE, template=held_template())
-        await scene.until_ready("web")
+        await scene.bring_up(ONE, template=held_template())
         scene.delete_pod("web-0")
         await scene.until(lambda: looks(scene)[-1] == "Succeeded/terminated")
         with pytest.raises(TimeoutError):
@@ -313,8 +304,7 @@ def held_template() -> JsonObject:
 @in_virtual_time
 async def test_a_pod_bound_by_its_template_needs_no_scheduler() -> None:
     with world() as scene:
-        scene.create(Zone(name="web", replicas=1, node="here"))
-        await scene.until_ready("web")
+        await scene.bring_up(Zone(name="web", replicas=1, node="here"))
         assert scene.commits("pods", "scheduler") == []
         assert text(scene.pod("web-0"), "spec", "nodeName") == "here"
 
@@ -323,8 +313,7 @@ async def test_a_pod_bound_by_its_template_needs_no_scheduler() -> None:
 async def test_pods_that_ran_elsewhere_go_on_as_they_were() -> None:
     """For a world copied from a dump: ready pods are left alone, others become ready."""
     with world() as scene:
-        scene.create(Zone(name="web", replicas=2))
-        await scene.until_ready("web")
+        await scene.bring_up(Zone(name="web", replicas=2))
         scene.cluster.fail_pod("web-1")
         await scene.until(lambda: container_state(scene.pod("web-1")) == "waiting")
         pods, sts, revisions = scene.pods(), scene.sts("web"), scene.revisions()
@@ -349,8 +338,7 @@ def test_each_shape_runs_or_does_not() -> None:
 async def test_what_kubelets_write_names_the_pod_by_uid() -> None:
     """A status meant for one pod never lands on the next one of its name."""
     with world() as scene:
-        scene.create(ONE)
-        await scene.until_ready("web")
+        await scene.bring_up(ONE)
         bodies = [
             one.request.body
             for one in scene.called("kubelet")

@@ -13,7 +13,8 @@ from rollout_operator.model.names import Uid
 from rollout_operator.sandbox.faults import CrashPoint, PodFailure, PodFate, ReviewFate
 from rollout_operator.sandbox.planned_faults import PodPlan, ReviewPlan
 from rollout_operator.sandbox.pod_door import PodDoor
-from tests.sandbox.door_world import ACTOR, DoorWorld, in_order, loop_time, never_returns
+from tests.sandbox.door_world import ACTOR, DoorWorld, loop_time, never_returns
+from tests.virtual_time import in_virtual_time
 
 ENDPOINT = Endpoint(
     pod="a-0", uid=Uid("1"), ip="10.0.0.1", host="a-0.a", port=80, path="prepare-downscale"
@@ -26,16 +27,16 @@ class Pods:
     def __init__(self) -> None:
         self.acted: list[str] = []
 
-    async def serve(self, method: str, endpoint: Endpoint, actor: str) -> int:
+    async def serve(self, method: str, endpoint: Endpoint, actor: str) -> tuple[int, bytes]:
         self.acted.append(f"{actor} {method} {endpoint.pod}")
-        return 200
+        return 200, b"said"
 
 
 def plan(fate: PodFate) -> PodPlan:
     return PodPlan(actor=ACTOR, number=1, fate=fate)
 
 
-@in_order
+@in_virtual_time
 async def test_a_pod_acts_and_answers() -> None:
     world, pods = DoorWorld(), Pods()
     assert await PodDoor(world.link, pods).send("POST", ENDPOINT) == 200
@@ -51,7 +52,7 @@ async def test_a_pod_acts_and_answers() -> None:
         (PodFailure.RESET_AFTER, ConnectionResetError, True),
     ],
 )
-@in_order
+@in_virtual_time
 async def test_a_broken_connection(how: PodFailure, error: type[OSError], acts: bool) -> None:
     world, pods = DoorWorld(plan(PodFate(fails=how))), Pods()
     door = PodDoor(world.link, pods)
@@ -70,7 +71,7 @@ async def test_a_broken_connection(how: PodFailure, error: type[OSError], acts: 
         (PodFailure.ERROR_AFTER, 500, True),
     ],
 )
-@in_order
+@in_virtual_time
 async def test_something_else_answers(how: PodFailure, status: int, acts: bool) -> None:
     world, pods = DoorWorld(plan(PodFate(fails=how))), Pods()
     assert await PodDoor(world.link, pods).send("DELETE", ENDPOINT) == status
@@ -78,14 +79,14 @@ async def test_something_else_answers(how: PodFailure, status: int, acts: bool) 
 
 
 @pytest.mark.parametrize(("how", "acts"), [(PodFailure.SILENT, True), (PodFailure.LOST, False)])
-@in_order
+@in_virtual_time
 async def test_nobody_answers(how: PodFailure, acts: bool) -> None:
     world, pods = DoorWorld(plan(PodFate(fails=how))), Pods()
     assert await never_returns(PodDoor(world.link, pods).send("POST", ENDPOINT))
     assert len(pods.acted) == acts
 
 
-@in_order
+@in_virtual_time
 async def test_a_slow_answer_is_one() -> None:
     fate = PodFate(before=timedelta(seconds=2), after=timedelta(seconds=3))
     world, pods = DoorWorld(plan(fate)), Pods()
@@ -94,7 +95,7 @@ async def test_a_slow_answer_is_one() -> None:
 
 
 @pytest.mark.parametrize("cut", ["is_cut", "cut_pods"])
-@in_order
+@in_virtual_time
 async def test_pods_out_of_reach(cut: str) -> None:
     """A partition to the pods leaves the API server in reach."""
     world, pods = DoorWorld(), Pods()
@@ -108,7 +109,7 @@ async def test_pods_out_of_reach(cut: str) -> None:
 
 
 @pytest.mark.parametrize("point", CrashPoint)
-@in_order
+@in_virtual_time
 async def test_a_crash_within_a_request(point: CrashPoint) -> None:
     world, pods = DoorWorld(plan(PodFate(crash=point))), Pods()
     door = PodDoor(world.link, pods)
@@ -124,7 +125,7 @@ async def test_a_crash_within_a_request(point: CrashPoint) -> None:
     assert len(answers) == (point is CrashPoint.AFTER_REPLY)
 
 
-@in_order
+@in_virtual_time
 async def test_a_closed_door_sends_nothing() -> None:
     world, pods = DoorWorld(), Pods()
     door = PodDoor(world.link, pods)
@@ -147,7 +148,7 @@ async def ask(world: DoorWorld) -> None:
     await world.link.let_out()
 
 
-@in_order
+@in_virtual_time
 async def test_a_review_goes_there_and_back() -> None:
     world = DoorWorld()
     await ask(world)
@@ -155,7 +156,7 @@ async def test_a_review_goes_there_and_back() -> None:
 
 
 @pytest.mark.parametrize("way", ["question", "answer"])
-@in_order
+@in_virtual_time
 async def test_a_review_breaks_or_is_lost(way: str) -> None:
     """FP-23: the API server sees a failed webhook, whatever the process has done by then."""
     broken = DoorWorld(review(way, ReviewFate(reset=True)))
@@ -170,7 +171,7 @@ async def test_a_review_breaks_or_is_lost(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["question", "answer"])
-@in_order
+@in_virtual_time
 async def test_a_process_dies_over_a_review(way: str) -> None:
     world = DoorWorld(review(way, ReviewFate(crash=True)))
     with pytest.raises(ConnectionRefusedError):
@@ -179,7 +180,7 @@ async def test_a_process_dies_over_a_review(way: str) -> None:
     await asyncio.wait_for(world.link.wait_dead(), 1)
 
 
-@in_order
+@in_virtual_time
 async def test_a_review_does_not_get_over_a_cut_link() -> None:
     world = DoorWorld()
     world.link.is_cut = True

@@ -21,8 +21,7 @@ from rollout_operator.sandbox.behaviour import (
 from rollout_operator.sandbox.history import History, PodCalled
 from rollout_operator.sandbox.pace import Timers
 from rollout_operator.sandbox.pods import PodEndpoints
-from tests.sandbox.cluster_world import elapsed
-from tests.virtual_time import in_virtual_time
+from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
 
 IP = "10.0.0.1"
 
@@ -34,7 +33,7 @@ def endpoint(ip: str = IP) -> Endpoint:
 @contextmanager
 def pods(behaviour: Behaviour | None = None) -> Iterator[PodEndpoints]:
     timers = Timers()
-    served = PodEndpoints(History(), elapsed=elapsed, timers=timers)
+    served = PodEndpoints(History(), elapsed=elapsed, now=VirtualClock().now, timers=timers)
     served.enter(IP, pod="a-0", uid="u", behaviour=behaviour or Behaviour())
     yield served
     timers.stop()
@@ -45,7 +44,8 @@ def calls_of(served: PodEndpoints) -> list[PodCalled]:
 
 
 async def ask(served: PodEndpoints, method: str = "POST") -> int:
-    return await served.serve(method, endpoint(), "operator-1")
+    status, _ = await served.serve(method, endpoint(), "operator-1")
+    return status
 
 
 @in_virtual_time

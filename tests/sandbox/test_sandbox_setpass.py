@@ -20,8 +20,8 @@ from rollout_operator.sandbox.setstatus import SetStatus
 from rollout_operator.sandbox.setview import View
 from rollout_operator.sandbox.setwrites import SetWrites, WriteFailed
 from rollout_operator.sandbox.zones import Zone, statefulset
-from tests.sandbox.cluster_world import elapsed, world
-from tests.virtual_time import in_virtual_time
+from tests.sandbox.cluster_world import world
+from tests.virtual_time import elapsed, in_virtual_time
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LAG = (timedelta(seconds=1), timedelta(seconds=9))
@@ -280,8 +280,7 @@ async def test_a_bad_revision_and_its_correction() -> None:
     """S4 by hand: broken pods stay until they are deleted, and come back at the corrected one."""
     choose = by_image({"bad": Behaviour(kind=Kind.CRASH_LOOP)})
     with world(choose=choose) as scene:
-        scene.create(Zone(name="web"))
-        await scene.until_ready("web")
+        await scene.bring_up(Zone(name="web"))
         first = scene.status("web")["updateRevision"]
         scene.set_image("web", "bad")
         await scene.until_revised("web", first)

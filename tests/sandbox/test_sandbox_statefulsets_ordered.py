@@ -28,8 +28,7 @@ def list_steps(scene: World) -> list[str]:
 @in_virtual_time
 async def test_each_pod_is_made_when_the_one_below_is_ready() -> None:
     with world() as scene:
-        scene.create(ORDERED)
-        await scene.until_ready("web")
+        await scene.bring_up(ORDERED)
         assert list_steps(scene) == ["+0", "!0", "+1", "!1", "+2", "!2"]
 
 
@@ -52,8 +51,7 @@ async def test_each_pod_waits_until_the_one_below_is_available() -> None:
 @in_virtual_time
 async def test_scaling_down_takes_one_at_a_time_from_the_top_and_waits_for_its_end() -> None:
     with world() as scene:
-        scene.create(ORDERED)
-        await scene.until_ready("web")
+        await scene.bring_up(ORDERED)
         before = len(list_steps(scene))
         scene.patch("web", {"replicas": 0})
         await scene.until(lambda: not scene.pods())
@@ -72,8 +70,7 @@ async def test_scaling_down_takes_one_at_a_time_from_the_top_and_waits_for_its_e
 async def test_a_deleted_higher_pod_is_not_made_before_the_lower_is_ready() -> None:
     """FP-30: two pods deleted at once come back one after the other."""
     with world() as scene:
-        scene.create(ORDERED)
-        await scene.until_ready("web")
+        await scene.bring_up(ORDERED)
         before = len(list_steps(scene))
         scene.delete_pod("web-0")
         scene.delete_pod("web-1")
@@ -90,8 +87,7 @@ async def test_a_deleted_higher_pod_is_not_made_before_the_lower_is_ready() -> N
 async def test_an_unready_pod_blocks_all_that_is_above_it() -> None:
     """A pod that never gets ready: what is above is neither made nor taken away."""
     with world(choose=BAD) as scene:
-        scene.create(ORDERED)
-        await scene.until_ready("web")
+        await scene.bring_up(ORDERED)
         scene.set_image("web", "bad")
         await scene.until(lambda: len(scene.revisions()) == 2)
         scene.delete_pod("web-0")
@@ -106,25 +102,25 @@ async def test_an_unready_pod_blocks_all_that_is_above_it() -> None:
         assert scene.pod_names() == ["web-0", "web-1"]
 
 
+async def scale_down_while_unready(scene: World, pod: str, *, to: int) -> None:
+    """Have one of three ready pods fail, then want fewer."""
+    await scene.bring_up(ORDERED)
+    scene.cluster.fail_pod(pod)
+    await scene.until(lambda: number(scene.status("web"), "readyReplicas") == 2)
+    scene.patch("web", {"replicas": to})
+
+
 @in_virtual_time
 async def test_the_lowest_unavailable_condemned_pod_may_go_although_it_is_not_ready() -> None:
     with world() as scene:
-        scene.create(ORDERED)
-        await scene.until_ready("web")
-        scene.cluster.fail_pod("web-2")
-        await scene.until(lambda: number(scene.status("web"), "readyReplicas") == 2)
-        scene.patch("web", {"replicas": 2})
+        await scale_down_while_unready(scene, "web-2", to=2)
         await scene.until(lambda: scene.pod_names() == ["web-0", "web-1"])
 
 
 @in_virtual_time
 async def test_an_unready_condemned_pod_below_holds_the_ready_one_above() -> None:
     with world() as scene:
-        scene.create(ORDERED)
-        await scene.until_ready("web")
-        scene.cluster.fail_pod("web-1")
-        await scene.until(lambda: number(scene.status("web"), "readyReplicas") == 2)
-        scene.patch("web", {"replicas": 1})
+        await scale_down_while_unready(scene, "web-1", to=1)
         await scene.until(lambda: scene.pod_names() == ["web-0"])
         gone = [one.name for one in scene.commits("pods") if one.after is None]
         assert gone == ["web-2", "web-1"], "ready pods go from the top, whoever is unready below"
@@ -133,8 +129,9 @@ async def test_an_unready_condemned_pod_below_holds_the_ready_one_above() -> Non
 @in_virtual_time
 async def test_an_ordered_rolling_update_waits_for_each_replacement() -> None:
     with world() as scene:
-        scene.create(Zone(name="web", pod_management="OrderedReady", strategy="RollingUpdate"))
-        await scene.until_ready("web")
+        await scene.bring_up(
+            Zone(name="web", pod_management="OrderedReady", strategy="RollingUpdate")
+        )
         before = len(list_steps(scene))
         scene.set_image("web", "v2")
         await scene.until(lambda: len(scene.revisions()) == 2)

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from rollout_operator.kube.api import PODS, VALIDATING_WEBHOOKS, JsonObject
+from rollout_operator.kube.api import PODS, JsonObject
 from rollout_operator.sandbox.fields import child
 from rollout_operator.sandbox.kinds import CONFIG_MAPS
 from rollout_operator.sandbox.request import NotModelled
-from tests.sandbox.server import NOTHING, Asked, Server, answering, config_map, hook_on, pod
+from tests.sandbox.server import NOTHING, Asked, Server, config_map, pod
 from tests.virtual_time import in_virtual_time
 
 
@@ -20,8 +20,7 @@ def slow(server: Server, seconds: float, seen: list[object]) -> None:
         await asyncio.sleep(seconds)
         return {"allowed": True}
 
-    server.api.hooks = answering(decide)
-    server.create(VALIDATING_WEBHOOKS, hook_on(CONFIG_MAPS, "CREATE", "UPDATE"))
+    server.guard(CONFIG_MAPS, "CREATE", "UPDATE", decide=decide)
 
 
 @in_virtual_time
@@ -70,8 +69,7 @@ async def test_a_busy_rival_starves_a_patch_until_the_server_gives_it_up() -> No
         server.api.put({**found, "data": {"count": str(count)}}, actor="rival")
         return {"allowed": True}
 
-    server.api.hooks = answering(rival)
-    server.create(VALIDATING_WEBHOOKS, hook_on(CONFIG_MAPS, "UPDATE"))
+    server.guard(CONFIG_MAPS, "UPDATE", decide=rival)
     answer = await server.call("patch", CONFIG_MAPS, "c", Asked(body={"data": {"key": "2"}}))
     assert (answer.status, answer.reason) == (504, "Timeout")
     assert "request did not complete within requested timeout" in answer.message
@@ -93,8 +91,7 @@ async def test_a_denied_write_is_tried_again_where_the_object_changed_meanwhile(
             server.api.put({**found, "data": {"key": "7"}}, actor="rival")
         return {"allowed": asked > 1, "status": {"message": "not yet"}}
 
-    server.api.hooks = answering(deny_once)
-    server.create(VALIDATING_WEBHOOKS, hook_on(CONFIG_MAPS, "UPDATE"))
+    server.guard(CONFIG_MAPS, "UPDATE", decide=deny_once)
     answer = await server.call("patch", CONFIG_MAPS, "c", Asked(body={"data": {"x": "y"}}))
     assert (answer.status, asked) == (200, 2)
     assert child(answer.body, "data") == {"key": "7", "x": "y"}

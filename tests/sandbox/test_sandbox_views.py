@@ -15,7 +15,8 @@ from rollout_operator.kube.api import SECRETS
 from rollout_operator.model.errors import ApiError, Unreachable
 from rollout_operator.sandbox.faults import EventFate, Failure
 from rollout_operator.sandbox.planned_faults import EventPlan
-from tests.sandbox.door_world import ACTOR, NAMESPACE, DoorWorld, fails, in_order, loop_time
+from tests.sandbox.door_world import ACTOR, NAMESPACE, DoorWorld, fails, loop_time
+from tests.virtual_time import in_virtual_time
 
 LASTS = timedelta(seconds=40)
 
@@ -75,7 +76,7 @@ async def follow_while(
     return follower
 
 
-@in_order
+@in_virtual_time
 async def test_events_come_as_they_happen_until_the_end() -> None:
     world = DoorWorld()
     world.put("a")
@@ -85,7 +86,7 @@ async def test_events_come_as_they_happen_until_the_end() -> None:
     assert follower.ends == ["end at 40"]
 
 
-@in_order
+@in_virtual_time
 async def test_bookmarks_come_as_well() -> None:
     world = DoorWorld()
     follower = follow(world)
@@ -94,7 +95,7 @@ async def test_bookmarks_come_as_well() -> None:
     assert follower.seen == ["BOOKMARK at 2"]
 
 
-@in_order
+@in_virtual_time
 async def test_a_late_event_holds_up_those_behind_it() -> None:
     """Never out of order within one stream."""
     world = DoorWorld(plan(1, EventFate(delay=timedelta(seconds=10))))
@@ -102,7 +103,7 @@ async def test_a_late_event_holds_up_those_behind_it() -> None:
     assert follower.seen == ["ADDED a at 11", "ADDED b at 11"]
 
 
-@in_order
+@in_virtual_time
 async def test_what_lags_beyond_the_end_comes_on_a_later_stream_at_its_time() -> None:
     """A lagging API server ends the stream when it was asked to, and knows no more afterwards."""
     world = DoorWorld(plan(1, EventFate(delay=timedelta(seconds=100))))
@@ -112,7 +113,7 @@ async def test_what_lags_beyond_the_end_comes_on_a_later_stream_at_its_time() ->
     assert follower.seen == ["ADDED a at 101", "ADDED b at 101"]
 
 
-@in_order
+@in_virtual_time
 async def test_a_lost_event_stays_lost_until_a_list() -> None:
     """Also where it was the last one, so that the next stream begins before it."""
     world = DoorWorld(plan(2, EventFate(drop=True)))
@@ -124,14 +125,14 @@ async def test_a_lost_event_stays_lost_until_a_list() -> None:
     assert follower.seen == ["ADDED a at 1", "ADDED b at 80"]
 
 
-@in_order
+@in_virtual_time
 async def test_an_event_may_come_twice() -> None:
     world = DoorWorld(plan(1, EventFate(duplicate=True)))
     follower = await follow_while(world, "a", "b")
     assert follower.seen == ["ADDED a at 1", "ADDED a at 1", "ADDED b at 2"]
 
 
-@in_order
+@in_virtual_time
 async def test_a_frozen_view_tells_nothing_until_it_thaws() -> None:
     world = DoorWorld(plan(2, EventFate(freeze=timedelta(seconds=20))))
     follower = await follow_while(world, "a", "b", "c")
@@ -139,7 +140,7 @@ async def test_a_frozen_view_tells_nothing_until_it_thaws() -> None:
     assert follower.ends == ["end at 40"]
 
 
-@in_order
+@in_virtual_time
 async def test_not_even_the_end_comes_from_a_frozen_view() -> None:
     """The client gives up after its silence; what is opened anew is as frozen."""
     world = DoorWorld(plan(2, EventFate(freeze=timedelta(seconds=120))))
@@ -158,7 +159,7 @@ async def test_not_even_the_end_comes_from_a_frozen_view() -> None:
         (EventFate(gone=True), "Gone at 2: cannot watch secrets in namespace default: 410 Expired"),
     ],
 )
-@in_order
+@in_virtual_time
 async def test_a_stream_that_breaks_loses_nothing(fate: EventFate, error: str) -> None:
     world = DoorWorld(plan(2, fate))
     follower = await follow_while(world, "a", "b", streams=2)
@@ -168,7 +169,7 @@ async def test_a_stream_that_breaks_loses_nothing(fate: EventFate, error: str) -
     assert [fault.kind for fault in world.told] == ["cut_stream" if fate.cut else "gone_event"]
 
 
-@in_order
+@in_virtual_time
 async def test_a_process_dies_before_an_event() -> None:
     """Section 3.2, Sieve plans: freeze and restart."""
     world = DoorWorld(plan(2, EventFate(crash=True)))
@@ -185,7 +186,7 @@ async def test_a_process_dies_before_an_event() -> None:
     assert [round(when) for when in crashed] == [2]
 
 
-@in_order
+@in_virtual_time
 async def test_no_word_comes_over_a_cut_link_and_all_of_them_when_it_heals() -> None:
     world = DoorWorld()
     loop = asyncio.get_running_loop()
@@ -196,7 +197,7 @@ async def test_no_word_comes_over_a_cut_link_and_all_of_them_when_it_heals() -> 
     assert follower.ends == ["end at 40"]
 
 
-@in_order
+@in_virtual_time
 async def test_healing_brings_what_was_held_back() -> None:
     world = DoorWorld(
         plan(1, EventFate(delay=timedelta(seconds=30))),
@@ -208,7 +209,7 @@ async def test_healing_brings_what_was_held_back() -> None:
     assert follower.ends == ["end at 40"]
 
 
-@in_order
+@in_virtual_time
 async def test_a_forgotten_version_is_gone() -> None:
     world = DoorWorld()
     follower = follow(world)
@@ -222,7 +223,7 @@ async def test_a_forgotten_version_is_gone() -> None:
 @pytest.mark.parametrize(
     "how", [Failure.TIMEOUT, Failure.LATE, Failure.CUT_BODY, Failure.RESET_AFTER]
 )
-@in_order
+@in_virtual_time
 async def test_a_watch_that_nobody_got_is_not_left_open(how: Failure) -> None:
     world = DoorWorld(fails(how))
     follower = follow(world)
@@ -233,7 +234,7 @@ async def test_a_watch_that_nobody_got_is_not_left_open(how: Failure) -> None:
     assert count_open(world) == 0
 
 
-@in_order
+@in_virtual_time
 async def test_leaving_closes_the_stream() -> None:
     world = DoorWorld()
     async with world.door.watch(SECRETS, NAMESPACE, resource_version="1", lasts=LASTS):
@@ -251,7 +252,7 @@ def count_open(world: DoorWorld) -> int:
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-@in_order
+@in_virtual_time
 async def test_events_are_numbered_over_all_streams_of_a_life(number: int) -> None:
     world = DoorWorld(plan(number, EventFate(duplicate=True)))
     await follow_while(world, "a", "b", "c", streams=4, lasts=timedelta(seconds=2))
@@ -260,7 +261,7 @@ async def test_events_are_numbered_over_all_streams_of_a_life(number: int) -> No
     ]
 
 
-@in_order
+@in_virtual_time
 async def test_a_silent_watch_is_unreachable() -> None:
     world = DoorWorld()
     follower = follow(world)

@@ -14,6 +14,7 @@ import msgspec
 from rollout_operator.kube.api import VALIDATING_WEBHOOKS, JsonObject
 from rollout_operator.sandbox.history import Fault, History
 from rollout_operator.sandbox.hooks import HookCall, HookCaller
+from rollout_operator.sandbox.registrations import no_downscale
 from rollout_operator.sandbox.request import Request
 from tests.simulation.doses import HookFaults
 from tests.simulation.virtual import now
@@ -25,31 +26,20 @@ LATER_PATH: Final = "/later"
 LATER_NAME: Final = "zz-later"
 
 
-def later_webhook(namespace: str) -> Request:
+def later_webhook(
+    namespace: str, *, name: str = LATER_NAME, path: str = LATER_PATH, policy: str = "Ignore"
+) -> Request:
     """Return the request that registers a webhook of somebody else, for the same changes."""
-    service: JsonObject = {"namespace": namespace, "name": "later", "path": LATER_PATH}
-    rule: JsonObject = {
-        "apiGroups": ["apps"],
-        "apiVersions": ["v1"],
-        "operations": ["UPDATE"],
-        "resources": ["statefulsets", "statefulsets/scale"],
-        "scope": "Namespaced",
-    }
-    hook: JsonObject = {
-        "name": f"{LATER_NAME}.example.com",
+    body = no_downscale(namespace)
+    (ours,) = cast(list[JsonObject], body["webhooks"])
+    service: JsonObject = {"namespace": namespace, "name": name, "path": path}
+    theirs = {
+        **ours,
+        "name": f"{name}.example.com",
         "clientConfig": {"service": service},
-        "rules": [rule],
-        "failurePolicy": "Ignore",
-        "sideEffects": "None",
-        "timeoutSeconds": 10,
-        "admissionReviewVersions": ["v1"],
+        "failurePolicy": policy,
     }
-    body: JsonObject = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": VALIDATING_WEBHOOKS.kind,
-        "metadata": {"name": LATER_NAME},
-        "webhooks": [hook],
-    }
+    body = {**body, "metadata": {"name": name}, "webhooks": [theirs]}
     return Request(verb="create", resource=VALIDATING_WEBHOOKS, body=body, user="someone")
 
 

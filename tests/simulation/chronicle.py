@@ -125,10 +125,10 @@ class Chronicle:
         )
         return self.number
 
-    def look(self, at: float, actor: str = OPERATOR) -> None:
-        """Add live reads of the group."""
+    def look(self, at: float, **parts: Any) -> None:
+        """Add reads of the group, live if nothing else is said."""
         for resource in (STATEFULSETS, PODS):
-            self.call(at, "list", resource, actor=actor)
+            self.call(at, "list", resource, **parts)
 
     def delete(self, at: float, name: str, *, looked: bool = True, **parts: Any) -> None:
         """Have the operator delete a pod, as it should if nothing else is said."""

@@ -6,7 +6,7 @@ from typing import Final, cast
 
 import msgspec
 
-from rollout_operator.kube.api import VALIDATING_WEBHOOKS, JsonObject
+from rollout_operator.kube.api import JsonObject
 from rollout_operator.model.names import (
     MIN_TIME_BETWEEN_DOWNSCALES,
     NO_DOWNSCALE,
@@ -15,9 +15,8 @@ from rollout_operator.model.names import (
     PREPARE_PORT,
 )
 from rollout_operator.sandbox.hooks import HookCall, HookCaller
-from rollout_operator.sandbox.registrations import no_downscale
-from rollout_operator.sandbox.request import Request
 from rollout_operator.sandbox.zones import Zone
+from tests.simulation.chaos_hooks import later_webhook
 from tests.simulation.scenarios_people import Route
 from tests.simulation.stories import Story, Teller
 
@@ -47,7 +46,9 @@ async def _refuse_later(teller: Teller) -> None:
     assert api.hooks is not None
     quota = _Quota(api.hooks)
     api.hooks = quota
-    await teller.sandbox.call(_register_quota(teller.sandbox.namespace))
+    await teller.sandbox.call(
+        later_webhook(teller.sandbox.namespace, name="quota", path=QUOTA_PATH, policy="Fail")
+    )
     await people.attempt(lambda: people.scale("zone-b", 2, Route.SCALE_MERGE))
     await asyncio.sleep(120)
     quota.is_used_up = False
@@ -80,16 +81,6 @@ class _Quota:
         if self.is_used_up:
             response |= {"allowed": False, "status": {"code": 403, "message": "not today"}}
         return msgspec.json.encode({**review, "response": response})
-
-
-def _register_quota(namespace: str) -> Request:
-    """Return the request that registers it for all that ours are asked about."""
-    body = no_downscale(namespace)
-    (ours,) = cast(list[JsonObject], body["webhooks"])
-    service: JsonObject = {"namespace": namespace, "name": "quota", "path": QUOTA_PATH}
-    theirs = {**ours, "name": "quota.example.com", "clientConfig": {"service": service}}
-    body = {**body, "metadata": {"name": "quota"}, "webhooks": [theirs]}
-    return Request(verb="create", resource=VALIDATING_WEBHOOKS, body=body, user="someone")
 
 
 STORIES: Final = (

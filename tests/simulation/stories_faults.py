@@ -5,7 +5,7 @@ from typing import Final
 
 from rollout_operator.sandbox.faults import CrashPoint, Failure, Fate
 from tests.simulation.stories import Mishap, Story, Teller
-from tests.simulation.stories_rollouts import zones
+from tests.simulation.stories_rollouts import roll, zones
 
 POD: Final = "zone-a-1"
 
@@ -15,11 +15,6 @@ async def _crash(teller: Teller) -> None:
     await teller.until_dead()
     await asyncio.sleep(1)
     teller.start()
-    await teller.until_rolled()
-
-
-async def _roll(teller: Teller) -> None:
-    await teller.roll("v2")
     await teller.until_rolled()
 
 
@@ -47,7 +42,7 @@ STORIES: Final = (
         "until its patience is over, and takes no other pod meanwhile. Then it reads back what has "
         "become of this one, finds another in its place, and goes on.",
         zones=zones("ab"),
-        play=_roll,
+        play=roll,
         mishap=Mishap(
             verb="delete",
             pod=POD,

@@ -13,7 +13,8 @@ def zones(letters: str = "abc", pods: int = 3, limit: int | None = None) -> list
     return [Zone(name=f"zone-{letter}", replicas=pods, max_unavailable=limit) for letter in letters]
 
 
-async def _roll(teller: Teller) -> None:
+async def roll(teller: Teller) -> None:
+    """Let one new template be rolled out."""
     await teller.roll("v2")
     await teller.until_rolled()
 
@@ -57,7 +58,7 @@ STORIES: Final = (
         "the next goes as soon as the last is ready again, and the next zone begins as soon as "
         "this one is whole.",
         zones=zones(),
-        play=_roll,
+        play=roll,
     ),
     Story(
         name="two-pods-at-a-time",
@@ -65,7 +66,7 @@ STORIES: Final = (
         about="Both zones have rollout-max-unavailable: 2. The third pod goes as soon as one of "
         "the first two is back, not when both are.",
         zones=zones("ab", pods=5, limit=2),
-        play=_roll,
+        play=roll,
     ),
     Story(
         name="bad-revision-then-fix",

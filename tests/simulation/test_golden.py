@@ -11,11 +11,12 @@ from typing import Final
 import pytest
 
 from rollout_operator.sandbox.faults import Failure, Fate
-from rollout_operator.sandbox.history import Called, Fault, History, Lived, PodCalled
+from rollout_operator.sandbox.history import Called, Fault, Lived, PodCalled
 from rollout_operator.sandbox.trace import WIDTH, trace_hash
 from tests.goldens import Golden
 from tests.simulation import stories_downscales, stories_faults, stories_rollouts
 from tests.simulation.stories import Mishap, Story, Teller, Told, tell
+from tests.simulation.views import list_deletes
 
 FOLDER: Final = Path(__file__).parents[1] / "golden"
 STORIES: Final = (
@@ -61,15 +62,6 @@ def test_the_same_story_is_told_twice_alike(name: str) -> None:
     assert trace_hash(first.history) == trace_hash(second.history)
 
 
-def list_deleted(history: History) -> list[str]:
-    """Return the pods that the operator has deleted, in order."""
-    return [
-        call.request.name
-        for call in history.list_all(Called)
-        if call.actor == "operator-1" and call.request.verb == "delete" and call.status < 300
-    ]
-
-
 def list_pods(letters: str, pods: int = 3) -> list[str]:
     return [f"zone-{letter}-{number}" for letter in letters for number in range(pods)]
 
@@ -97,7 +89,7 @@ def list_pods(letters: str, pods: int = 3) -> list[str]:
 )
 def test_the_story_shows_what_it_says(name: str, deleted: Sequence[str]) -> None:
     """Whoever updates the files without reading them is told here."""
-    assert list_deleted(tell(BY_NAME[name]).history) == deleted
+    assert list_deletes(tell(BY_NAME[name]).history) == deleted
 
 
 def test_the_dead_pod_of_another_zone_holds_up_all_others() -> None:
@@ -106,7 +98,7 @@ def test_the_dead_pod_of_another_zone_holds_up_all_others() -> None:
     calls = [one for one in told.history.list_all(Called) if one.request.verb == "delete"]
     gaps = [(after.at - before.at).total_seconds() for before, after in pairwise(calls)]
     assert max(gaps) > 60
-    assert list_deleted(told.history) == list_pods("abc")
+    assert list_deletes(told.history) == list_pods("abc")
 
 
 def list_asked(name: str) -> list[tuple[str, str]]:

@@ -1,11 +1,49 @@
 """The judge of rollouts: each promise by a history that breaks it, and one that nearly does."""
 
+from typing import Any
+
 import pytest
 
 from rollout_operator.kube.api import PODS, SECRETS, VALIDATING_WEBHOOKS, Resource
 from tests.simulation.chronicle import Chronicle, preconditions, s
 from tests.simulation.chronicle_deletes import Story, judge
 from tests.simulation.verdict import COVERAGE, find_violations
+
+
+def after_zone(at: float, name: str, **parts: Any) -> Story:
+    """Change a set, and delete a pod of zone-a at 10 s."""
+
+    def story(told: Chronicle) -> None:
+        told.zone(at, name, **parts)
+        told.delete(10, "zone-a-0")
+
+    return story
+
+
+def after_pod(at: float, name: str, **parts: Any) -> Story:
+    """Change a pod, and delete one of zone-a at 10 s."""
+
+    def story(told: Chronicle) -> None:
+        told.pod(at, name, **parts)
+        told.delete(10, "zone-a-0")
+
+    return story
+
+
+other_zone_short = after_pod(4, "zone-b-1", ready=False)
+other_zone_just_short = after_pod(6, "zone-b-1", ready=False)
+other_zone_wants_more = after_zone(4, "zone-b", replicas=4)
+zone_already_short = after_pod(4, "zone-a-1", ready=False)
+new_pod = after_pod(5, "zone-a-0", revision="new")
+rolled_back_in_flight = after_zone(9.7, "zone-a", update_revision="old")
+paused_set = after_zone(4, "zone-a", paused="true")
+just_paused = after_zone(6, "zone-a", paused="true")
+wrong_strategy_elsewhere = after_zone(5, "zone-c", strategy="RollingUpdate")
+lagging_status = after_zone(9, "zone-b", generation=2)
+status_lags_in_flight = after_zone(9.8, "zone-b", generation=2)
+no_revision = after_zone(5, "zone-b", update_revision="")
+ungrouped = after_zone(2, "zone-a", group=None)
+just_ungrouped = after_zone(9.9, "zone-a", group=None)
 
 
 def two_zones(told: Chronicle) -> None:
@@ -23,26 +61,6 @@ def other_zone_leaves(told: Chronicle) -> None:
     told.delete(10, "zone-a-0")
     told.zone(11, "zone-a", group="other")
     told.delete(20, "zone-b-0")
-
-
-def other_zone_short(told: Chronicle) -> None:
-    told.pod(4, "zone-b-1", ready=False)
-    told.delete(10, "zone-a-0")
-
-
-def other_zone_just_short(told: Chronicle) -> None:
-    told.pod(6, "zone-b-1", ready=False)
-    told.delete(10, "zone-a-0")
-
-
-def other_zone_wants_more(told: Chronicle) -> None:
-    told.zone(4, "zone-b", replicas=4)
-    told.delete(10, "zone-a-0")
-
-
-def zone_already_short(told: Chronicle) -> None:
-    told.pod(4, "zone-a-1", ready=False)
-    told.delete(10, "zone-a-0")
 
 
 def broken_pod_goes(told: Chronicle) -> None:
@@ -94,59 +112,9 @@ def without_version(told: Chronicle) -> None:
     told.delete(10, "zone-a-0", body=preconditions("zone-a-0@0", version=""))
 
 
-def new_pod(told: Chronicle) -> None:
-    told.pod(5, "zone-a-0", revision="new")
-    told.delete(10, "zone-a-0")
-
-
-def rolled_back_in_flight(told: Chronicle) -> None:
-    told.zone(9.7, "zone-a", update_revision="old")
-    told.delete(10, "zone-a-0")
-
-
-def paused_set(told: Chronicle) -> None:
-    told.zone(4, "zone-a", paused="true")
-    told.delete(10, "zone-a-0")
-
-
-def just_paused(told: Chronicle) -> None:
-    told.zone(6, "zone-a", paused="true")
-    told.delete(10, "zone-a-0")
-
-
-def wrong_strategy_elsewhere(told: Chronicle) -> None:
-    told.zone(5, "zone-c", strategy="RollingUpdate")
-    told.delete(10, "zone-a-0")
-
-
-def lagging_status(told: Chronicle) -> None:
-    told.zone(9, "zone-b", generation=2)
-    told.delete(10, "zone-a-0")
-
-
-def status_lags_in_flight(told: Chronicle) -> None:
-    told.zone(9.8, "zone-b", generation=2)
-    told.delete(10, "zone-a-0")
-
-
-def no_revision(told: Chronicle) -> None:
-    told.zone(5, "zone-b", update_revision="")
-    told.delete(10, "zone-a-0")
-
-
 def stray_pod(told: Chronicle) -> None:
     told.pod(5, "zone-a-9", owner="somebody")
     told.delete(10, "zone-a-9")
-
-
-def ungrouped(told: Chronicle) -> None:
-    told.zone(2, "zone-a", group=None)
-    told.delete(10, "zone-a-0")
-
-
-def just_ungrouped(told: Chronicle) -> None:
-    told.zone(9.9, "zone-a", group=None)
-    told.delete(10, "zone-a-0")
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,7 @@ def recent_look(told: Chronicle) -> None:
 
 
 def cached_look(told: Chronicle) -> None:
-    for resource in (PODS, STATEFULSETS):
-        told.call(9.9, "list", resource, query={"resourceVersion": "0"})
+    told.look(9.9, query={"resourceVersion": "0"})
     told.delete(10, "zone-a-0", looked=False)
 
 
@@ -41,8 +40,7 @@ def look_of_another_process(told: Chronicle) -> None:
 
 
 def look_of_another_group(told: Chronicle) -> None:
-    for resource in (PODS, STATEFULSETS):
-        told.call(9.9, "list", resource, query={"labelSelector": "rollout-group=store"})
+    told.look(9.9, query={"labelSelector": "rollout-group=store"})
     told.delete(10, "zone-a-0", looked=False)
 
 
@@ -82,8 +80,7 @@ def late_on_an_old_look(told: Chronicle) -> None:
 
 
 def late_and_moved(told: Chronicle) -> None:
-    for resource in (PODS, STATEFULSETS):
-        told.call(9.9, "list", resource, query={"labelSelector": "rollout-group=ingester"})
+    told.look(9.9, query={"labelSelector": "rollout-group=ingester"})
     told.fault(10, "late", "call 3: delete pods/zone-a-0: late: 0:00:10")
     told.zone(20, "zone-a", group="store")
     told.delete(50.01, "zone-a-0", looked=False)

@@ -13,7 +13,7 @@ from tests.simulation.scenarios import FULL, SMALL, Scenario, Size
 from tests.simulation.scenarios_book import NAMES, find_scenario
 from tests.simulation.schedule import run
 from tests.simulation.stage import Outcome
-from tests.simulation.views import read_book
+from tests.simulation.views import list_deletes, read_book
 
 NO_FAULTS: frozenset[int] = frozenset()
 
@@ -25,15 +25,6 @@ def play_calmly(scenario: Scenario, seed: int = 2) -> Outcome:
         if outcome.is_healed:
             return outcome
     raise AssertionError("no seed of twenty heals")
-
-
-def list_deletes(history: History) -> list[str]:
-    """Return the pods that the operator has deleted, in order."""
-    return [
-        call.request.name
-        for call in history.list_all(Called)
-        if call.actor == "operator-1" and call.request.verb == "delete" and call.status < 300
-    ]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -141,6 +141,15 @@ def _read_set(found: JsonObject) -> View:
 _READ = {PODS.plural: _read_pod, STATEFULSETS.plural: _read_set}
 
 
+def list_deletes(history: History) -> list[str]:
+    """Return the pods that the operator has deleted, in order."""
+    return [
+        call.request.name
+        for call in history.list_all(Called)
+        if call.actor == "operator-1" and call.request.verb == "delete" and call.status < 300
+    ]
+
+
 def annotations(found: JsonObject | None) -> JsonObject:
     """Return the annotations of an object, none where there is none."""
     return _map(found, "annotations")

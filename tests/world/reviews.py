@@ -4,21 +4,16 @@ Kubernetes knows no quota of replicas; what refuses a downscale after our approv
 this, registered for the same rules.
 """
 
-import asyncio
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from types import TracebackType
-from typing import Final, Self, assert_never
+from typing import assert_never
 
 import msgspec
 from aiohttp import web
 
 from tests.world.api import Json
 from tests.world.pki import Pki
-
-CLOSE_LIMIT: Final = timedelta(seconds=1)
+from tests.world.review_server import ReviewServer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,46 +53,20 @@ class Seen:
         return old.get("replicas", 0), new.get("replicas", 0)
 
 
-class Reviewer:
+class Reviewer(ReviewServer):
     """Answers reviews with `verdict`, which may be changed at any time. Use with `async with`.
 
     `by_path` says otherwise for some paths.
     """
 
     def __init__(self, pki: Pki, verdict: Verdict | None = None) -> None:
+        super().__init__(pki)
         self.verdict: Verdict = verdict or Allow()
         self.by_path: dict[str, Verdict] = {}
         self.seen: list[Seen] = []
-        self.port = 0
-        self._pki = pki
-        self._over = asyncio.Event()
-        self._runner: web.AppRunner | None = None
 
-    async def __aenter__(self) -> Self:
-        app = web.Application(client_max_size=2**24)
-        app.router.add_post("/{tail:.*}", self._answer)
-        self._runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=CLOSE_LIMIT.total_seconds()
-        )
-        await self._runner.setup()
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(self._pki.cert, self._pki.key)
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context)
-        await site.start()
-        self.port = int(self._runner.addresses[0][1])
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        if self._runner is not None:
-            await self._runner.cleanup()
-
-    async def _answer(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.Response:
+        """Note a review and answer it."""
         review: Json = msgspec.json.decode(await request.read())
         self.seen.append(Seen(path=request.path, request=review["request"]))
         verdict = self.by_path.get(request.path, self.verdict)
@@ -108,8 +77,7 @@ class Reviewer:
             case Deny(message=message, code=code):
                 response = {"allowed": False, "status": {"message": message, "code": code}}
             case Silence():
-                await self._over.wait()
-                raise web.HTTPServiceUnavailable
+                return await self.stay_silent()
             case _:
                 assert_never(verdict)
         body = {

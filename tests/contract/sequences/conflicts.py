@@ -1,6 +1,6 @@
 """Writes that others overtake while webhooks are asked: rounds, conflicts, what is kept."""
 
-from rollout_operator.kube.api import STATEFULSETS, JsonObject
+from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
 from rollout_operator.sandbox.request import MERGE_PATCH, Request
 from tests.contract.bodies import config_map, statefulset, tree
 from tests.contract.plays import sequence
@@ -28,22 +28,39 @@ def _while_asked(world: World, request: Request, times: int = 1) -> Decide:
     return decide
 
 
-def _write(world: World, body: JsonObject, resource: str = "a") -> Request:
+def _write(world: World, body: JsonObject, resource: Resource = CONFIG_MAPS) -> Request:
     return Request(
         verb="patch",
-        resource=CONFIG_MAPS,
+        resource=resource,
         namespace=world.namespace,
-        name=resource,
+        name="a",
         body=body,
         content_type=MERGE_PATCH,
     )
 
 
+async def _overtaken(world: World) -> None:
+    """Let somebody else write during the first review of a change."""
+    inner = _write(world, {"data": {"inner": "1"}})
+    await world.register("Validating", Hook(name="one", decide=_while_asked(world, inner)))
+
+
+async def _noted_while_scaled(world: World) -> None:
+    """Let somebody else annotate the set during the first review of its scale."""
+    note = _write(world, {"metadata": {"annotations": {"note": "inner"}}}, STATEFULSETS)
+    hook = Hook(
+        name="one",
+        decide=_while_asked(world, note),
+        groups=("apps",),
+        resources=("statefulsets/scale",),
+    )
+    await world.register("Validating", hook)
+
+
 @sequence()
 async def a_conflict_during_a_patch_asks_again(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
-    inner = _write(world, {"data": {"inner": "1"}})
-    await world.register("Validating", Hook(name="one", decide=_while_asked(world, inner)))
+    await _overtaken(world)
     await _patched(world)
 
 
@@ -75,8 +92,7 @@ async def three_conflicts_during_a_patch(world: World) -> None:
 @sequence()
 async def a_conflict_during_a_put_with_version(world: World) -> None:
     body = tree(await world.make(CONFIG_MAPS, config_map("a")))
-    inner = _write(world, {"data": {"inner": "1"}})
-    await world.register("Validating", Hook(name="one", decide=_while_asked(world, inner)))
+    await _overtaken(world)
     body["data"] = {"key": "put"}
     await world.update(CONFIG_MAPS, "a", body)
     await world.get(CONFIG_MAPS, "a")
@@ -85,8 +101,7 @@ async def a_conflict_during_a_put_with_version(world: World) -> None:
 @sequence()
 async def a_conflict_during_a_put_without_version(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
-    inner = _write(world, {"data": {"inner": "1"}})
-    await world.register("Validating", Hook(name="one", decide=_while_asked(world, inner)))
+    await _overtaken(world)
     await world.update(CONFIG_MAPS, "a", config_map("a", data={"key": "put"}))
     await world.get(CONFIG_MAPS, "a")
 
@@ -94,8 +109,7 @@ async def a_conflict_during_a_put_without_version(world: World) -> None:
 @sequence()
 async def a_conflict_during_a_patch_with_version(world: World) -> None:
     made = tree(await world.make(CONFIG_MAPS, config_map("a")))
-    inner = _write(world, {"data": {"inner": "1"}})
-    await world.register("Validating", Hook(name="one", decide=_while_asked(world, inner)))
+    await _overtaken(world)
     version = {"resourceVersion": made["metadata"]["resourceVersion"]}
     await world.patch(CONFIG_MAPS, "a", {"metadata": version, "data": {"key": "other"}})
     await world.get(CONFIG_MAPS, "a")
@@ -138,21 +152,7 @@ async def created_by_another_during_a_create(world: World) -> None:
 @sequence()
 async def a_conflict_during_a_scale_asks_again(world: World) -> None:
     await world.make(STATEFULSETS, statefulset("a"))
-    note = Request(
-        verb="patch",
-        resource=STATEFULSETS,
-        namespace=world.namespace,
-        name="a",
-        body={"metadata": {"annotations": {"note": "inner"}}},
-        content_type=MERGE_PATCH,
-    )
-    hook = Hook(
-        name="one",
-        decide=_while_asked(world, note),
-        groups=("apps",),
-        resources=("statefulsets/scale",),
-    )
-    await world.register("Validating", hook)
+    await _noted_while_scaled(world)
     await world.patch(STATEFULSETS, "a/scale", {"spec": {"replicas": 1}})
     await world.get(STATEFULSETS, "a")
 
@@ -161,21 +161,7 @@ async def a_conflict_during_a_scale_asks_again(world: World) -> None:
 async def a_conflict_during_a_scale_put_with_version(world: World) -> None:
     await world.make(STATEFULSETS, statefulset("a"))
     body = tree(await world.get(STATEFULSETS, "a/scale"))
-    note = Request(
-        verb="patch",
-        resource=STATEFULSETS,
-        namespace=world.namespace,
-        name="a",
-        body={"metadata": {"annotations": {"note": "inner"}}},
-        content_type=MERGE_PATCH,
-    )
-    hook = Hook(
-        name="one",
-        decide=_while_asked(world, note),
-        groups=("apps",),
-        resources=("statefulsets/scale",),
-    )
-    await world.register("Validating", hook)
+    await _noted_while_scaled(world)
     body["spec"]["replicas"] = 1
     await world.update(STATEFULSETS, "a/scale", body)
     await world.get(STATEFULSETS, "a")

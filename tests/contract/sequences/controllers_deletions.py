@@ -15,9 +15,7 @@ from tests.contract.sides import PODS
 async def the_lowest_in_order(scene: Scene) -> None:
     await scene.whole()
     await scene.remove("a-0")
-    await scene.rest("it is going")
-    await scene.end("a-0")
-    await scene.rest("it is made anew")
+    await _goes_and_comes(scene, "a-0")
     await scene.ready("a-0")
     await scene.rest("whole")
 
@@ -26,9 +24,7 @@ async def the_lowest_in_order(scene: Scene) -> None:
 async def one_in_parallel(scene: Scene) -> None:
     await scene.whole(pods=PARALLEL)
     await scene.remove("a-1")
-    await scene.rest("it is going")
-    await scene.end("a-1")
-    await scene.rest("it is made anew")
+    await _goes_and_comes(scene, "a-1")
     await scene.ready("a-1")
     await scene.rest("whole")
 
@@ -82,9 +78,7 @@ async def one_that_is_not_ready(scene: Scene) -> None:
     await scene.write("a-1")
     await scene.settle()
     await scene.remove("a-1")
-    await scene.rest("it is going")
-    await scene.end("a-1")
-    await scene.rest("it is made anew")
+    await _goes_and_comes(scene, "a-1")
 
 
 @controlled
@@ -128,9 +122,7 @@ async def one_that_a_finalizer_keeps(scene: Scene) -> None:
 async def one_that_is_evicted(scene: Scene) -> None:
     await scene.whole()
     await scene.make(PODS, eviction("a-2"), "a-2/eviction")
-    await scene.rest("it is going")
-    await scene.end("a-2")
-    await scene.rest("it is made anew")
+    await _goes_and_comes(scene, "a-2")
 
 
 @controlled
@@ -179,6 +171,12 @@ async def one_of_a_set_without_replicas(scene: Scene) -> None:
     await scene.end(*THREE)
     await scene.rest("none", has_steps=False)
     await scene.world.get(STATEFULSETS, "a/scale")
+
+
+async def _goes_and_comes(scene: Scene, name: str) -> None:
+    await scene.rest("it is going")
+    await scene.end(name)
+    await scene.rest("it is made anew")
 
 
 def _anew(scene: Scene, name: str, uid: str) -> Any:

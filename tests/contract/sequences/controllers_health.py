@@ -21,16 +21,14 @@ async def not_ready_and_ready_again(scene: Scene) -> None:
 async def failed_in_order(scene: Scene) -> None:
     await scene.whole()
     await scene.write("a-1", phase="Failed")
-    await _until_another(scene, "a-1")
-    await scene.rest("it goes without grace, and is made anew", has_steps=False)
+    await _made_anew(scene, "a-1", "it goes without grace, and is made anew")
 
 
 @controlled
 async def failed_in_parallel(scene: Scene) -> None:
     await scene.whole(pods=PARALLEL)
     await scene.write("a-1", phase="Failed")
-    await _until_another(scene, "a-1")
-    await scene.rest("it goes without grace, and is made anew", has_steps=False)
+    await _made_anew(scene, "a-1", "it goes without grace, and is made anew")
 
 
 @controlled
@@ -41,8 +39,7 @@ async def failed_above_one_that_is_not_ready(scene: Scene) -> None:
     await scene.write("a-2", phase="Failed")
     await scene.rest("in order, it stays")
     await scene.ready("a-0")
-    await _until_another(scene, "a-2")
-    await scene.rest("then it goes", has_steps=False)
+    await _made_anew(scene, "a-2", "then it goes")
 
 
 @controlled
@@ -62,8 +59,7 @@ async def failed_and_outdated(scene: Scene) -> None:
     await scene.version("2")
     await scene.settle()
     await scene.write("a-1", phase="Failed")
-    await _until_another(scene, "a-1")
-    await scene.rest("it comes with the new revision", has_steps=False)
+    await _made_anew(scene, "a-1", "it comes with the new revision")
 
 
 @controlled
@@ -81,8 +77,7 @@ async def failed_and_not_wanted(scene: Scene) -> None:
 async def succeeded(scene: Scene) -> None:
     await scene.whole()
     await scene.write("a-2", phase="Succeeded")
-    await _until_another(scene, "a-2")
-    await scene.rest("it goes too, and is made anew", has_steps=False)
+    await _made_anew(scene, "a-2", "it goes too, and is made anew")
 
 
 @controlled
@@ -99,9 +94,10 @@ async def of_an_unknown_phase(scene: Scene) -> None:
     await scene.rest("it does not count as ready")
 
 
-async def _until_another(scene: Scene, name: str) -> None:
-    """Wait for the second pod of a name."""
+async def _made_anew(scene: Scene, name: str, title: str) -> None:
+    """Wait for the second pod of a name; how it came is chance."""
     await scene.until(f"{name} anew", lambda: scene.seen.count_lives(name) == 2)
+    await scene.rest(title, has_steps=False)
 
 
 def _in_trouble(image: str, policy: str, number: int) -> Play:
@@ -206,8 +202,7 @@ async def not_long_enough_to_roll_on(scene: Scene) -> None:
     await scene.settle()
     await scene.version("2")
     await scene.rest("the highest goes")
-    await scene.end("a-2")
-    await scene.ready("a-2")
+    await scene.renew("a-2")
     await scene.rest("and no other")
     await scene.change(minReadySeconds=0)
     await scene.rest("the next goes")

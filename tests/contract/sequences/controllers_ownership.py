@@ -4,7 +4,7 @@ from typing import Any
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from tests.contract.bodies import pod
-from tests.contract.controllers_pods import QUICK
+from tests.contract.controllers_pods import HELD, QUICK
 from tests.contract.controllers_scene import Scene, controlled
 from tests.contract.controllers_seen import is_going
 from tests.contract.controllers_sets import PARALLEL, THREE, web
@@ -30,8 +30,7 @@ async def a_set_deleted_with_its_pods(scene: Scene) -> None:
 @controlled
 async def a_set_deleted_without_its_pods(scene: Scene) -> None:
     await scene.whole()
-    await scene.drop(policy="Orphan")
-    await scene.until_gone("a")
+    await _leave_pods(scene)
     await scene.rest("pods and revisions stay", has_steps=False)
 
 
@@ -69,8 +68,7 @@ async def a_set_that_a_finalizer_keeps(scene: Scene) -> None:
 @controlled
 async def a_set_made_again_adopts_what_was_left(scene: Scene) -> None:
     await scene.whole()
-    await scene.drop(policy="Orphan")
-    await scene.until("set gone", lambda: "a" not in scene.seen.sets)
+    await _leave_pods(scene)
     await scene.create(web())
     await scene.until_whole()
     await scene.rest("the same pods, the same revision", has_steps=False)
@@ -79,8 +77,7 @@ async def a_set_made_again_adopts_what_was_left(scene: Scene) -> None:
 @controlled
 async def a_set_made_again_with_another_template(scene: Scene) -> None:
     await scene.whole()
-    await scene.drop(policy="Orphan")
-    await scene.until("set gone", lambda: "a" not in scene.seen.sets)
+    await _leave_pods(scene)
     await scene.create(_of_version(web(), "2"))
     await scene.until_whole()
     await scene.rest("the same pods, outdated", has_steps=False)
@@ -91,8 +88,7 @@ async def a_set_made_again_with_another_template(scene: Scene) -> None:
 @controlled
 async def a_rolling_set_made_again_with_another_template(scene: Scene) -> None:
     await scene.whole(strategy="RollingUpdate")
-    await scene.drop(policy="Orphan")
-    await scene.until("set gone", lambda: "a" not in scene.seen.sets)
+    await _leave_pods(scene)
     await scene.create(_of_version(web(strategy="RollingUpdate"), "2"))
     await _until_status(scene, replicas=3)
     await scene.rest("the highest goes", has_steps=False)
@@ -101,8 +97,7 @@ async def a_rolling_set_made_again_with_another_template(scene: Scene) -> None:
 @controlled
 async def a_set_made_again_with_fewer_pods(scene: Scene) -> None:
     await scene.whole(pods=PARALLEL)
-    await scene.drop(policy="Orphan")
-    await scene.until("set gone", lambda: "a" not in scene.seen.sets)
+    await _leave_pods(scene)
     await scene.create(web(replicas=1, pods=PARALLEL))
     await _until_status(scene, replicas=3)
     await scene.rest("the others are adopted, and go", has_steps=False)
@@ -203,9 +198,8 @@ async def a_rolling_pod_that_has_lost_its_revision(scene: Scene) -> None:
 
 @controlled
 async def pods_that_were_there_before(scene: Scene) -> None:
-    for name, labels in (("a-1", "a"), ("a-x", "a"), ("b-0", "a"), ("a-2", "other")):
-        body = pod(name, node="some-node", labels={"name": labels})
-        await scene.make(PODS, _held(body))
+    for name, label in (("a-1", "a"), ("a-x", "a"), ("b-0", "a"), ("a-2", "other")):
+        await _make_stray(scene, name, label)
     for name in ("a-1", "a-x", "b-0", "a-2"):
         await scene.until_started(name)
     await scene.create(web(replicas=2, pods=PARALLEL))
@@ -215,8 +209,7 @@ async def pods_that_were_there_before(scene: Scene) -> None:
 
 @controlled
 async def a_name_that_somebody_else_has(scene: Scene) -> None:
-    body = pod("a-1", node="some-node", labels={"name": "other"})
-    await scene.make(PODS, _held(body))
+    await _make_stray(scene, "a-1", "other")
     await scene.until_started("a-1")
     await scene.create(web())
     await scene.ready("a-0")
@@ -230,8 +223,7 @@ async def a_name_that_somebody_else_has(scene: Scene) -> None:
 @controlled
 async def a_name_that_somebody_else_has_in_parallel(scene: Scene) -> None:
     """Pods are made in batches of one, two, four and so on, up to one that fails."""
-    body = pod("a-1", node="some-node", labels={"name": "other"})
-    await scene.make(PODS, _held(body))
+    await _make_stray(scene, "a-1", "other")
     await scene.until_started("a-1")
     await scene.create(web(replicas=5, pods=PARALLEL))
     for name in ("a-0", "a-2"):
@@ -304,10 +296,18 @@ def _of_version(body: JsonObject, version: str) -> JsonObject:
     return body
 
 
-def _held(body: JsonObject) -> JsonObject:
+async def _make_stray(scene: Scene, name: str, label: str) -> None:
+    """Create a held pod that is nobody's."""
+    body = pod(name, node="some-node", labels={"name": label})
     spec: Any = body["spec"]
-    spec["containers"][0]["image"] = "held"
-    return body
+    spec["containers"][0]["image"] = HELD
+    await scene.make(PODS, body)
+
+
+async def _leave_pods(scene: Scene) -> None:
+    """Delete the set, and not its pods."""
+    await scene.drop(policy="Orphan")
+    await scene.until_gone("a")
 
 
 def _owners(scene: Scene, name: str) -> Any:

@@ -5,27 +5,31 @@ from tests.contract.controllers_scene import Scene, controlled
 from tests.contract.controllers_sets import PARALLEL, ROLLING, THREE, web
 
 
-@controlled
-async def rolling_goes_from_the_highest_down(scene: Scene) -> None:
-    await scene.whole(strategy=ROLLING)
+async def _move_each(scene: Scene) -> None:
     await scene.version("2")
     for pod in reversed(THREE):
         await scene.rest(f"{pod} is told to go")
         await scene.end(pod)
         await scene.rest(f"{pod} is made anew")
         await scene.ready(pod)
+
+
+async def _partition(scene: Scene, partition: int) -> None:
+    strategy = {"type": ROLLING, "rollingUpdate": {"partition": partition}}
+    await scene.change(updateStrategy=strategy)
+
+
+@controlled
+async def rolling_goes_from_the_highest_down(scene: Scene) -> None:
+    await scene.whole(strategy=ROLLING)
+    await _move_each(scene)
     await scene.rest("whole, and the new revision is the current one")
 
 
 @controlled
 async def rolling_in_parallel(scene: Scene) -> None:
     await scene.whole(strategy=ROLLING, pods=PARALLEL)
-    await scene.version("2")
-    for pod in reversed(THREE):
-        await scene.rest(f"{pod} is told to go")
-        await scene.end(pod)
-        await scene.rest(f"{pod} is made anew")
-        await scene.ready(pod)
+    await _move_each(scene)
     await scene.rest("whole")
 
 
@@ -34,16 +38,13 @@ async def rolling_back_in_the_middle(scene: Scene) -> None:
     await scene.whole(strategy=ROLLING)
     await scene.version("2")
     await scene.settle()
-    await scene.end("a-2")
-    await scene.ready("a-2")
+    await scene.renew("a-2")
     await scene.rest("one moved, the next is going")
     await scene.version("1")
     await scene.rest("back, while it is going")
-    await scene.end("a-1")
-    await scene.ready("a-1")
+    await scene.renew("a-1")
     await scene.rest("the highest is told to go")
-    await scene.end("a-2")
-    await scene.ready("a-2")
+    await scene.renew("a-2")
     await scene.rest("whole as before")
 
 
@@ -78,23 +79,21 @@ async def rolling_replaces_a_broken_old_pod_only_in_its_turn(scene: Scene) -> No
     await scene.settle()
     await scene.version("2")
     await scene.rest("the highest goes although another is down")
-    await scene.end("a-2")
-    await scene.ready("a-2")
+    await scene.renew("a-2")
     await scene.rest("then the next")
 
 
 @controlled
 async def rolling_down_to_a_partition(scene: Scene) -> None:
     await scene.whole(strategy=ROLLING)
-    await scene.change(updateStrategy={"type": ROLLING, "rollingUpdate": {"partition": 2}})
+    await _partition(scene, 2)
     await scene.version("2")
     await scene.rest("the highest goes")
-    await scene.end("a-2")
-    await scene.ready("a-2")
+    await scene.renew("a-2")
     await scene.rest("and no other")
     await scene.replace("a-1")
     await scene.rest("one below comes with the old revision")
-    await scene.change(updateStrategy={"type": ROLLING, "rollingUpdate": {"partition": 0}})
+    await _partition(scene, 0)
     await scene.rest("then the next goes")
 
 
@@ -104,11 +103,10 @@ async def rolling_down_to_a_partition_from_another_ordinal_on(scene: Scene) -> N
     await scene.create(web(strategy=ROLLING, ordinals={"start": 4}))
     await scene.ready("a-4", "a-5", "a-6")
     await scene.settle()
-    await scene.change(updateStrategy={"type": ROLLING, "rollingUpdate": {"partition": 2}})
+    await _partition(scene, 2)
     await scene.version("2")
     await scene.settle()
-    await scene.end("a-6")
-    await scene.ready("a-6")
+    await scene.renew("a-6")
     await scene.rest("the highest has moved")
     await scene.replace("a-5")
     await scene.rest("one below comes with the old revision")
@@ -117,7 +115,7 @@ async def rolling_down_to_a_partition_from_another_ordinal_on(scene: Scene) -> N
 @controlled
 async def rolling_beyond_a_partition_above_all(scene: Scene) -> None:
     await scene.whole(strategy=ROLLING, pods=PARALLEL)
-    await scene.change(updateStrategy={"type": ROLLING, "rollingUpdate": {"partition": 4}})
+    await _partition(scene, 4)
     await scene.version("2")
     await scene.rest("nobody goes")
     await scene.change(replicas=5)
@@ -146,7 +144,7 @@ async def rolling_while_a_lower_pod_is_deleted(scene: Scene) -> None:
 @controlled
 async def rolling_without_a_partition_while_a_lower_pod_is_deleted(scene: Scene) -> None:
     await scene.whole(strategy=ROLLING, pods=PARALLEL)
-    await scene.change(updateStrategy={"type": ROLLING, "rollingUpdate": {"partition": 0}})
+    await _partition(scene, 0)
     await _lowest_deleted(scene)
 
 
@@ -171,13 +169,11 @@ async def from_on_delete_to_rolling(scene: Scene) -> None:
     await scene.version("2")
     await scene.settle()
     await scene.replace("a-1")
-    await scene.change(updateStrategy={"type": ROLLING, "rollingUpdate": {"partition": 0}})
+    await _partition(scene, 0)
     await scene.rest("the highest goes")
-    await scene.end("a-2")
-    await scene.ready("a-2")
+    await scene.renew("a-2")
     await scene.rest("then the lowest: the one between is new")
-    await scene.end("a-0")
-    await scene.ready("a-0")
+    await scene.renew("a-0")
     await scene.rest("whole, and the new revision is the current one")
 
 
@@ -187,7 +183,7 @@ async def from_on_delete_to_rolling_when_all_is_done(scene: Scene) -> None:
     await scene.version("2")
     await scene.settle()
     await scene.replace(*THREE)
-    await scene.change(updateStrategy={"type": ROLLING, "rollingUpdate": {"partition": 0}})
+    await _partition(scene, 0)
     await scene.rest("the new revision is the current one")
 
 
@@ -197,8 +193,7 @@ async def from_rolling_to_on_delete(scene: Scene) -> None:
     await scene.version("2")
     await scene.settle()
     await scene.change(updateStrategy={"type": "OnDelete", "rollingUpdate": None})
-    await scene.end("a-2")
-    await scene.ready("a-2")
+    await scene.renew("a-2")
     await scene.rest("no other goes")
 
 
@@ -207,11 +202,6 @@ async def rolling_by_themselves(scene: Scene) -> None:
     await scene.create(web(image=QUICK, strategy=ROLLING))
     await scene.until_whole()
     await scene.version("2")
-    await scene.until("seen", lambda: _is_behind(scene))
+    await scene.until_behind()
     await scene.until_rolled()
     await scene.rest("all replaced")
-
-
-def _is_behind(scene: Scene) -> bool:
-    status = scene.seen.sets["a"]["status"]
-    return bool(status["currentRevision"] != status["updateRevision"])

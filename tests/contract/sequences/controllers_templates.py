@@ -190,18 +190,13 @@ async def on_delete_by_themselves(scene: Scene) -> None:
     await scene.create(web(image=QUICK, pods=PARALLEL))
     await scene.until_whole()
     await scene.version("2")
-    await scene.until("seen", lambda: _is_behind(scene))
+    await scene.until_behind()
     for pod in THREE:
         await scene.remove(pod)
         await _until_updated(scene, pod)
         await scene.until_whole()
     await scene.until_rolled()
     await scene.rest("all replaced")
-
-
-def _is_behind(scene: Scene) -> bool:
-    status = scene.seen.sets["a"]["status"]
-    return bool(status["currentRevision"] != status["updateRevision"])
 
 
 async def _until_updated(scene: Scene, name: str) -> None:

@@ -251,18 +251,18 @@ async def a_propagation_that_is_none(world: World) -> None:
 
 @sequence()
 async def orphan_leaves_a_finalizer(world: World) -> None:
-    """Without a garbage collector at work, the intermediate state can be seen."""
-    await world.make(STATEFULSETS, statefulset("a", 0))
-    await world.delete(STATEFULSETS, "a", delete_options(propagationPolicy="Orphan"))
-    await world.get(STATEFULSETS, "a")
-    await world.patch(STATEFULSETS, "a", {"metadata": {"finalizers": None}})
-    await world.get(STATEFULSETS, "a")
+    await _deleted_and_released(world, "Orphan")
 
 
 @sequence()
 async def foreground_leaves_a_finalizer(world: World) -> None:
+    await _deleted_and_released(world, "Foreground")
+
+
+async def _deleted_and_released(world: World, policy: str) -> None:
+    """Without a garbage collector at work, the intermediate state can be seen."""
     await world.make(STATEFULSETS, statefulset("a", 0))
-    await world.delete(STATEFULSETS, "a", delete_options(propagationPolicy="Foreground"))
+    await world.delete(STATEFULSETS, "a", delete_options(propagationPolicy=policy))
     await world.get(STATEFULSETS, "a")
     await world.patch(STATEFULSETS, "a", {"metadata": {"finalizers": None}})
     await world.get(STATEFULSETS, "a")

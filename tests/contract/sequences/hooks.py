@@ -2,12 +2,13 @@
 
 import base64
 import json
+from collections.abc import Mapping
 
 from rollout_operator.kube.api import JsonObject
 from tests.contract.bodies import config_map
 from tests.contract.plays import Play, add_each
 from tests.contract.reviews import allow, answering, deny, patching, silent
-from tests.contract.sides import CONFIG_MAPS, Decide, Garbage, Hook
+from tests.contract.sides import CONFIG_MAPS, Decide, Garbage, Hook, HookKind
 from tests.contract.world import World
 
 NOTE: JsonObject = {"op": "add", "path": "/metadata/annotations", "value": {"by": "hook"}}
@@ -18,26 +19,23 @@ async def _patched(world: World) -> None:
     await world.get(CONFIG_MAPS, "a")
 
 
-def _answered(decide: Decide, **fields: object) -> Play:
-    """Return a play of one patch that one validating hook is asked about."""
+def _asked(kind: HookKind, decide: Decide, fields: Mapping[str, object]) -> Play:
+    """Return a play of one patch that one hook is asked about."""
 
     async def play(world: World) -> None:
         await world.make(CONFIG_MAPS, config_map("a"))
-        await world.register("Validating", Hook(name="one", decide=decide, fields=fields))
+        await world.register(kind, Hook(name="one", decide=decide, fields=fields))
         await _patched(world)
 
     return play
+
+
+def _answered(decide: Decide, **fields: object) -> Play:
+    return _asked("Validating", decide, fields)
 
 
 def _mutated(decide: Decide, **fields: object) -> Play:
-    """Return a play of one patch that one mutating hook is asked about."""
-
-    async def play(world: World) -> None:
-        await world.make(CONFIG_MAPS, config_map("a"))
-        await world.register("Mutating", Hook(name="one", decide=decide, fields=fields))
-        await _patched(world)
-
-    return play
+    return _asked("Mutating", decide, fields)
 
 
 def _raw(patch: bytes, kind: str = "JSONPatch") -> Decide:

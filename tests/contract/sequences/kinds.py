@@ -156,23 +156,27 @@ def _configuration(kind: str, **webhook: object) -> Play:
     resource = MUTATING_WEBHOOKS if kind == "Mutating" else VALIDATING_WEBHOOKS
 
     async def play(world: World) -> None:
-        hook = {
-            "name": "guard.example.org",
-            "clientConfig": {"url": "https://127.0.0.1:1/x"},
-            "rules": [RULE],
-            "sideEffects": "None",
-            "admissionReviewVersions": ["v1"],
-            **webhook,
-        }
-        body: JsonObject = {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": f"{kind}WebhookConfiguration",
-            "metadata": {"name": world.unique("guard")},
-            "webhooks": [{key: value for key, value in hook.items() if value is not None}],
-        }
-        await world.create(resource, body)
+        await world.create(resource, _guard(world, kind, **webhook))
 
     return play
+
+
+def _guard(world: World, kind: str, **webhook: object) -> JsonObject:
+    """Return a configuration of one webhook with such fields, or without those that are None."""
+    hook = {
+        "name": "guard.example.org",
+        "clientConfig": {"url": "https://127.0.0.1:1/x"},
+        "rules": [RULE],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        **webhook,
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": f"{kind}WebhookConfiguration",
+        "metadata": {"name": world.unique("guard")},
+        "webhooks": [{key: value for key, value in hook.items() if value is not None}],
+    }
 
 
 RULE: JsonObject = {
@@ -208,20 +212,7 @@ add_each(
 @sequence()
 async def a_configuration_counts_its_generations(world: World) -> None:
     name = world.unique("guard")
-    hook = {
-        "name": "guard.example.org",
-        "clientConfig": {"url": "https://127.0.0.1:1/x"},
-        "rules": [RULE],
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-    }
-    body: JsonObject = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": name},
-        "webhooks": [hook],
-    }
-    await world.make(VALIDATING_WEBHOOKS, body)
+    await world.make(VALIDATING_WEBHOOKS, _guard(world, "Validating"))
     await world.patch(VALIDATING_WEBHOOKS, name, {"metadata": {"labels": {"x": "y"}}})
     hooks: JsonObject = {"webhooks": [{"name": "guard.example.org", "timeoutSeconds": 3}]}
     await world.patch(VALIDATING_WEBHOOKS, name, hooks, STRATEGIC_PATCH)
