@@ -20,10 +20,21 @@ class Endpoint:
     ip: str
     """Of the pod's own status."""
     host: str
-    """DNS name, for the `Host` header only: nobody looks it up."""
+    """DNS name, for the `Host` header and certificates only: nobody looks it up."""
     port: int
     path: str
     """Without a leading slash."""
+    scheme: str = "http"
+    """`http` or `https`; the certificate of the latter must name `host`."""
+    query: str = ""
+    """Without the question mark, empty for none."""
+    shows_port: bool = True
+    """Whether the `Host` header names the port; where not, it is the default of the scheme."""
+
+    @property
+    def authority(self) -> str:
+        """Return the value of the `Host` header."""
+        return f"{self.host}:{self.port}" if self.shows_port else self.host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,30 @@ PREPARE_PORT: Final = "grafana.com/prepare-downscale-http-port"
 MIN_TIME_BETWEEN_DOWNSCALES: Final = "grafana.com/min-time-between-zones-downscale"
 LAST_DOWNSCALE: Final = "grafana.com/last-downscale"
 
+# Annotations by which replica counts move through the zones.
+LEADING_ZONE: Final = "grafana.com/rollout-downscale-leader"
+UPSCALE_WHEN_READY: Final = "grafana.com/rollout-upscale-only-when-leader-ready"
+FORCE_REPLICAS: Final = "grafana.com/rollout-force-replicas"
+MIRROR_NAME: Final = "grafana.com/rollout-mirror-replicas-from-resource-name"
+MIRROR_KIND: Final = "grafana.com/rollout-mirror-replicas-from-resource-kind"
+MIRROR_API_VERSION: Final = "grafana.com/rollout-mirror-replicas-from-resource-api-version"
+MIRROR_WRITE_BACK: Final = "grafana.com/rollout-mirror-replicas-from-resource-write-back"
+DOWNSCALE_DELAY: Final = "grafana.com/rollout-delayed-downscale"
+DOWNSCALE_DELAY_URL: Final = "grafana.com/rollout-prepare-delayed-downscale-url"
+SCALING_ANNOTATIONS: Final = frozenset(
+    {
+        LEADING_ZONE,
+        UPSCALE_WHEN_READY,
+        FORCE_REPLICAS,
+        MIRROR_NAME,
+        MIRROR_KIND,
+        MIRROR_API_VERSION,
+        MIRROR_WRITE_BACK,
+        DOWNSCALE_DELAY,
+        DOWNSCALE_DELAY_URL,
+    }
+)
+
 # On pods: which downscale is underway. See `model.downscale.Note`.
 DOWNSCALE_NOTE: Final = "grafana.com/rollout-operator-downscale"
 
@@ -46,6 +70,7 @@ STATEFULSET_ANNOTATIONS: Final = frozenset(
         PREPARE_PORT,
         MIN_TIME_BETWEEN_DOWNSCALES,
         LAST_DOWNSCALE,
+        *SCALING_ANNOTATIONS,
     }
 )
 STATEFULSET_LABELS: Final = frozenset(

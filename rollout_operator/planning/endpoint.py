@@ -3,7 +3,8 @@
 Decides which port, path and names may become part of a request (D-27): what a tenant writes into
 an annotation must reach nothing but the pods of its own set. Which pods are called is decided by
 who asks, how they are called in `pods.client`; what a refusal means for the review is left to
-`admission`.
+`admission`. The URL of delayed downscales is judged in `delay_endpoint`, by the same rules for
+pods, ports and names.
 """
 
 import re
@@ -25,7 +26,7 @@ _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 # The flag is the operator's own, and capitals in a domain are legal; a dot may end it (FQDN-02).
 _DOMAIN_LABEL: Final = re.compile(_LABEL.pattern, re.IGNORECASE | re.ASCII)
 
-_LARGEST_PORT: Final = 65535
+LARGEST_PORT: Final = 65535
 _LONGEST_PATH: Final = 256
 # As in DNS, the dot at the end not counted.
 _LONGEST_HOST: Final = 253
@@ -48,6 +49,14 @@ class Target:
     service: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a pod is, whatever it is asked there."""
+
+    ip: str
+    host: str
+
+
 def plan_target(annotations: Mapping[str, str], service_name: str) -> Target | str:
     """Return where the pods of a set are to be called, or the end of the sentence that refuses it.
 
@@ -55,7 +64,7 @@ def plan_target(annotations: Mapping[str, str], service_name: str) -> Target | s
     """
     port_text = annotations.get(PREPARE_PORT, "")
     path = annotations.get(PREPARE_PATH, "")
-    problem = _judge_port(port_text) or _judge_path(path) or _judge_service(service_name)
+    problem = _judge_port(port_text) or _judge_path(path) or judge_service(service_name)
     if problem:
         return problem
     return Target(port=int(port_text), path=path.lstrip("/"), service=service_name)
@@ -66,7 +75,25 @@ def plan_endpoint(pod: Pod, target: Target, cluster_domain: str) -> Endpoint | s
 
     `cluster_domain` is the flag as given; its dot at the end stays part of the host.
     """
-    host = f"{pod.name}.{target.service}.{pod.namespace}.svc.{cluster_domain}"
+    place = plan_place(pod, target.service, cluster_domain)
+    if isinstance(place, str):
+        return place
+    return Endpoint(
+        pod=pod.name,
+        uid=pod.uid,
+        ip=place.ip,
+        host=place.host,
+        port=target.port,
+        path=target.path,
+    )
+
+
+def plan_place(pod: Pod, service: str, cluster_domain: str) -> Place | str:
+    """Return where a pod is and what it is called there, or why it cannot be called.
+
+    `service` has been judged; `cluster_domain` is as in `plan_endpoint`.
+    """
+    host = f"{pod.name}.{service}.{pod.namespace}.svc.{cluster_domain}"
     problem = _judge_names(pod, cluster_domain)
     if problem:
         return problem
@@ -74,18 +101,39 @@ def plan_endpoint(pod: Pod, target: Target, cluster_domain: str) -> Endpoint | s
         return f"the DNS name of pod {pod.name} is longer than {_LONGEST_HOST} characters"
     ip = _read_address(pod.ip)
     if ip is None:
-        shown = f"has no valid address: {_show(pod.ip)}" if pod.ip else "has no address yet"
+        shown = f"has no valid address: {show(pod.ip)}" if pod.ip else "has no address yet"
         return f"pod {pod.name} {shown}"
-    return Endpoint(pod=pod.name, uid=pod.uid, ip=ip, host=host, port=target.port, path=target.path)
+    return Place(ip=ip, host=host)
+
+
+def is_port(text: str) -> bool:
+    """Tell whether a text is a port from 1 to 65535, in the one way to write it."""
+    return _PORT.fullmatch(text) is not None and int(text) <= LARGEST_PORT
+
+
+def judge_service(name: str) -> str:
+    """Return what is wrong with the `serviceName` of a set, empty where nothing is."""
+    if not name:
+        return "the serviceName is not set or empty."
+    return "" if _LABEL.fullmatch(name) else f"the serviceName is no DNS label: {show(name)}"
+
+
+def show(text: str) -> str:
+    """Return text in double quotes, on one printable line, cut where it is long."""
+    escaped = "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode()
+        for char in quote(text)
+    )
+    return escaped if len(escaped) <= _LONGEST_SHOWN else f'{escaped[: _LONGEST_SHOWN - 4]}..."'
 
 
 def _judge_port(text: str) -> str:
     """Return what is wrong, empty where nothing is; so do the others of this name."""
     if not text:
         return f"the {PREPARE_PORT} annotation is not set or empty."
-    if _PORT.fullmatch(text) and int(text) <= _LARGEST_PORT:
+    if is_port(text):
         return ""
-    return f"the {PREPARE_PORT} annotation is no port from 1 to {_LARGEST_PORT}: {_show(text)}"
+    return f"the {PREPARE_PORT} annotation is no port from 1 to {LARGEST_PORT}: {show(text)}"
 
 
 def _judge_path(text: str) -> str:
@@ -96,22 +144,16 @@ def _judge_path(text: str) -> str:
     has_dots = not {".", ".."}.isdisjoint(path.split("/"))
     if len(path) <= _LONGEST_PATH and _PATH.fullmatch(path) and not has_dots:
         return ""
-    return f"the {PREPARE_PATH} annotation is no plain path: {_show(text)} ({_PATH_RULE})"
-
-
-def _judge_service(name: str) -> str:
-    if not name:
-        return "the serviceName is not set or empty."
-    return "" if _LABEL.fullmatch(name) else f"the serviceName is no DNS label: {_show(name)}"
+    return f"the {PREPARE_PATH} annotation is no plain path: {show(text)} ({_PATH_RULE})"
 
 
 def _judge_names(pod: Pod, cluster_domain: str) -> str:
     if not _are_labels(pod.name, _LABEL):
-        return f"the name of a pod is no DNS name: {_show(pod.name)}"
+        return f"the name of a pod is no DNS name: {show(pod.name)}"
     if not _LABEL.fullmatch(pod.namespace):
-        return f"the namespace of pod {pod.name} is no DNS label: {_show(pod.namespace)}"
+        return f"the namespace of pod {pod.name} is no DNS label: {show(pod.namespace)}"
     if not _are_labels(cluster_domain.removesuffix("."), _DOMAIN_LABEL):
-        return f"the cluster domain is no DNS name: {_show(cluster_domain)}"
+        return f"the cluster domain is no DNS name: {show(cluster_domain)}"
     return ""
 
 
@@ -129,12 +171,3 @@ def _read_address(text: str) -> str | None:
     # A zone such as `fe80::1%eth0` is a name of the machine that wrote it, and free text.
     has_zone = isinstance(address, IPv6Address) and address.scope_id is not None
     return None if has_zone else str(address)
-
-
-def _show(text: str) -> str:
-    """Return text in double quotes, on one printable line, cut where it is long."""
-    escaped = "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode()
-        for char in quote(text)
-    )
-    return escaped if len(escaped) <= _LONGEST_SHOWN else f'{escaped[: _LONGEST_SHOWN - 4]}..."'

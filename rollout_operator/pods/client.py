@@ -1,12 +1,13 @@
-"""Call pods over HTTP: prepare them for a downscale, or take that back.
+"""Call pods over HTTP: prepare them for a downscale, take that back, ask since when they are ready.
 
 Decides how long a call may take, how many go at a time and what counts as success. What may be
-called is decided in `planning.endpoint`, how it is sent in `sender`; who is called, and what a
-failure means, is left to `guards`.
+called is decided in `planning.endpoint` and `planning.delay_endpoint`, how it is sent in `sender`,
+what an answer says in `model.decode_word`; who is called, and what a failure means, is left to
+`guards` and `controllers`.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,16 +16,18 @@ from typing import Final, Literal, Protocol
 import aiohttp
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.model.decode_word import decode_word
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.errors import OperatorError
 from rollout_operator.model.names import Uid
+from rollout_operator.model.scaling import Word
 from rollout_operator.model.units import format_duration
 from rollout_operator.pods.session import describe
 from rollout_operator.telemetry.metrics import Metrics
 
 Method = Literal["POST", "DELETE"]
 
-# Of one review, so that it leaves room for others (PREP-20).
+# Of one review or one conversation with a zone, so that it leaves room for others (PREP-20).
 AT_MOST_PER_REVIEW: Final = 32
 # Tenants choose the paths: a value of a label for each would let them fill our memory (W-59).
 MOST_PATHS: Final = 20
@@ -50,6 +53,13 @@ class Sender(Protocol):
         """
         ...
 
+    async def ask(self, endpoint: Endpoint) -> tuple[int, bytes]:
+        """POST, and return the HTTP status with the body of a 2xx; see `send` for errors.
+
+        At most one byte more than `model.decode_word.LONGEST_BODY` is read.
+        """
+        ...
+
     async def close(self) -> None:
         """Close all connections: calls under way fail, and none may follow."""
         ...
@@ -63,6 +73,8 @@ class _Call:
     endpoint: Endpoint
     status: int = 0
     """0 where no answer came."""
+    reads_body: bool = False
+    body: bytes = b""
 
     def failed(self, problem: str) -> PodError:
         return PodError(f"{self.method} {self.endpoint.pod}: {problem}")
@@ -97,16 +109,12 @@ class PodClient:
         those of the calls that failed by themselves. Any 2xx confirms.
         """
         failures: list[PodError] = []
-        waiting = iter(endpoints)
 
-        async def work() -> None:
-            for endpoint in waiting:
-                await self._call("POST", endpoint)
+        async def prepare(endpoint: Endpoint) -> None:
+            await self._call("POST", endpoint)
 
         try:
-            async with asyncio.TaskGroup() as tasks:
-                for number in range(min(len(endpoints), AT_MOST_PER_REVIEW)):
-                    tasks.create_task(work(), name=f"prepare-{number}")
+            await _call_each("prepare", endpoints, prepare)
         except* PodError as group:
             failures += [error for error in group.exceptions if isinstance(error, PodError)]
         return failures
@@ -114,34 +122,58 @@ class PodClient:
     async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]:
         """DELETE at all, once each, whatever becomes of the others; return which ones failed."""
         failures: dict[Uid, PodError] = {}
-        waiting = iter(endpoints)
 
-        async def work() -> None:
-            for endpoint in waiting:
-                try:
-                    await self._call("DELETE", endpoint)
-                except PodError as error:
-                    failures[endpoint.uid] = error
+        async def cancel(endpoint: Endpoint) -> None:
+            try:
+                await self._call("DELETE", endpoint)
+            except PodError as error:
+                failures[endpoint.uid] = error
 
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(min(len(endpoints), AT_MOST_PER_REVIEW)):
-                tasks.create_task(work(), name=f"cancel-{number}")
+        await _call_each("cancel", endpoints, cancel)
         return failures
+
+    async def ask_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, Word]:
+        """POST to all, once each, whatever becomes of the others; return what each has answered.
+
+        Each has a word, one without a time where no good answer came within the time (W-20). The
+        times at which they were asked are this machine's.
+        """
+        words: dict[Uid, Word] = {}
+
+        async def ask(endpoint: Endpoint) -> None:
+            words[endpoint.uid] = await self._ask(endpoint)
+
+        await _call_each("ask", endpoints, ask)
+        return words
 
     async def close(self) -> None:
         """Close all connections: calls under way fail, and none may follow."""
         await self._sender.close()
 
     async def _call(self, method: Method, endpoint: Endpoint) -> None:
+        """Send once. Raises PodError for everything but a 2xx."""
+        call = _Call(method, endpoint)
         async with self._turns:
-            await self._attempt(_Call(method, endpoint))
+            await self._attempt(call)
+        if not is_success(call.status):
+            raise call.failed(f"HTTP status {call.status}")
+
+    async def _ask(self, endpoint: Endpoint) -> Word:
+        call = _Call("POST", endpoint, reads_body=True)
+        async with self._turns:
+            asked_at = self._clock.now()
+            try:
+                await self._attempt(call)
+            except PodError as error:
+                return Word(asked_at=asked_at, since=None, problem=str(error))
+        return decode_word(endpoint.pod, call.status, call.body, asked_at)
 
     async def _attempt(self, call: _Call) -> None:
-        """Send once. Raises PodError for everything but a 2xx."""
+        """Send once. Raises PodError where no answer comes, or none that can be read."""
         with self._measured(call):
             try:
                 async with asyncio.timeout(self._timeout.total_seconds()) as limit:
-                    call.status = await self._sender.send(call.method, call.endpoint)
+                    await self._send(call)
             except _LOST as error:
                 problem = (
                     f"no answer within {format_duration(self._timeout)}"
@@ -149,8 +181,12 @@ class PodClient:
                     else describe(error)
                 )
                 raise call.failed(problem) from error
-        if not is_success(call.status):
-            raise call.failed(f"HTTP status {call.status}")
+
+    async def _send(self, call: _Call) -> None:
+        if call.reads_body:
+            call.status, call.body = await self._sender.ask(call.endpoint)
+        else:
+            call.status = await self._sender.send(call.method, call.endpoint)
 
     @contextmanager
     def _measured(self, call: _Call) -> Iterator[None]:
@@ -172,3 +208,18 @@ class PodClient:
 def is_success(status: int) -> bool:
     """Tell whether a pod has confirmed by this status."""
     return 200 <= status < 300
+
+
+async def _call_each(
+    name: str, endpoints: Sequence[Endpoint], call: Callable[[Endpoint], Awaitable[None]]
+) -> None:
+    """Call all in this order, some at a time; the first error cancels the others."""
+    waiting = iter(endpoints)
+
+    async def work() -> None:
+        for endpoint in waiting:
+            await call(endpoint)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(min(len(endpoints), AT_MOST_PER_REVIEW)):
+            tasks.create_task(work(), name=f"{name}-{number}")

@@ -4,10 +4,15 @@ What a connection may do is decided in `session`; how long a request may take, a
 means, in `client`.
 """
 
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 import aiohttp
+from yarl import URL
 
+from rollout_operator.model.decode_word import LONGEST_BODY
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.pods.client import Method, is_success
 from rollout_operator.pods.session import open_session
@@ -19,31 +24,51 @@ _LONGEST_EXCERPT: Final = 200
 class HttpSender:
     """Implements `client.Sender`. The first call opens what all of them share."""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, *, trust: ssl.SSLContext | None = None) -> None:
+        """`trust` judges the certificates of pods; None: the CAs of the system do."""
         self._namespace = namespace
+        self._trust = trust
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
 
     async def send(self, method: Method, endpoint: Endpoint) -> int:
         """Return the status; all that follows it is left unread."""
+        async with self._open(method, endpoint) as response:
+            return response.status
+
+    async def ask(self, endpoint: Endpoint) -> tuple[int, bytes]:
+        """Return the status and the body of a success, as far as `client.Sender.ask` says."""
+        async with self._open("POST", endpoint) as response:
+            is_read = is_success(response.status)
+            return response.status, await _read(response) if is_read else b""
+
+    @asynccontextmanager
+    async def _open(
+        self, method: Method, endpoint: Endpoint
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         url = render_url(endpoint)
-        log.debug("Calling pod", pod=endpoint.pod, method=method, url=url)
+        # Of a query nobody knows what is secret.
+        log.debug("Calling pod", pod=endpoint.pod, method=method, url=url.partition("?")[0])
         if self._is_closed:
             raise aiohttp.ClientConnectionError("the operator is stopping")
         if self._session is None:
-            self._session = open_session(self._namespace)
+            self._session = open_session(self._namespace, self._trust)
         async with self._session.request(
             method,
-            url,
-            headers={"Host": f"{endpoint.host}:{endpoint.port}"},
+            # As it was written: what is escaped in it stays so, and what is not, too.
+            URL(url, encoded=True),
+            headers={"Host": endpoint.authority},
             allow_redirects=False,
+            server_hostname=endpoint.host.removesuffix("."),
         ) as response:
-            status = response.status
-            if not is_success(status):
+            if not is_success(response.status):
                 log.debug("Pod refused", pod=endpoint.pod, body=_excerpt(response))
-            # Released, it would be read to its end in the background to use the connection again.
-            response.close()
-            return status
+            try:
+                yield response
+            finally:
+                # Released, it would be read to its end in the background to use the connection
+                # again.
+                response.close()
 
     async def close(self) -> None:
         """Close all connections; see `client.Sender`."""
@@ -55,7 +80,16 @@ class HttpSender:
 def render_url(endpoint: Endpoint) -> str:
     """Return where to connect: the address itself, so that no name decides whom we talk to."""
     host = f"[{endpoint.ip}]" if ":" in endpoint.ip else endpoint.ip
-    return f"http://{host}:{endpoint.port}/{endpoint.path}"
+    query = f"?{endpoint.query}" if endpoint.query else ""
+    return f"{endpoint.scheme}://{host}:{endpoint.port}/{endpoint.path}{query}"
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """Return a body, cut where it is too long by a byte."""
+    body = bytearray()
+    while piece := await response.content.read(LONGEST_BODY + 1 - len(body)):
+        body += piece
+    return bytes(body)
 
 
 def _excerpt(response: aiohttp.ClientResponse) -> str:

@@ -1,11 +1,12 @@
 """The HTTP session towards pods: what it may do, and what its failures are called.
 
 A pod is a stranger: nothing that it answers is followed, kept, unpacked or believed beyond its
-status, and nothing is sent to it that tells who we are but our namespace (SEC-11, SEC-12). Which
-requests are made is decided in `client`.
+status and, where it is asked for a time, that time; and nothing is sent to it that tells who we
+are but our namespace (SEC-11, SEC-12). Which requests are made is decided in `client`.
 """
 
 import os
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
@@ -15,7 +16,7 @@ from aiohttp.abc import AbstractResolver
 from rollout_operator import __version__
 from rollout_operator.model.names import CLUSTER_HEADER
 
-# Reading pauses at twice this much of a body, which is closed unread as soon as its head is there.
+# Reading pauses at twice this much of a body; most are closed unread once their head is there.
 _READ_BUFFER: Final = 32 * 1024
 # Servers send about ten headers, meshes add as many; together at most 128 KiB are taken.
 _MOST_HEADERS: Final = 64
@@ -26,13 +27,17 @@ class _Broken(aiohttp.ClientError):
     """The connection broke after the request was sent: it must not be sent a second time."""
 
 
-def open_session(namespace: str) -> aiohttp.ClientSession:
-    """Return a session without limits of its own in number and time; needs a running loop."""
+def open_session(namespace: str, trust: ssl.SSLContext | None = None) -> aiohttp.ClientSession:
+    """Return a session without limits of its own in number and time; needs a running loop.
+
+    `trust` judges the certificates of pods; None: the CAs of the system do.
+    """
     connector = aiohttp.TCPConnector(
         resolver=_NoResolver(),
         use_dns_cache=False,
         force_close=True,
         limit=0,
+        ssl=trust or True,
     )
     return aiohttp.ClientSession(
         connector=connector,
@@ -56,11 +61,19 @@ def open_session(namespace: str) -> aiohttp.ClientSession:
 
 def describe(error: Exception) -> str:
     """Return what went wrong in words of our own: those of aiohttp quote what the pod sent."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        why = error.certificate_error
+        told = why.verify_message if isinstance(why, ssl.SSLCertVerificationError) else ""
+        return f"certificate not accepted: {told}" if told else "certificate not accepted"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return "no TLS connection"
     if isinstance(error, aiohttp.ClientConnectorError):
         code = error.os_error.errno
         return f"no connection: {os.strerror(code).lower()}" if code else "no connection"
     if isinstance(error, aiohttp.ClientResponseError):
         return "no valid HTTP answer, or too long headers"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "the answer broke off"
     if isinstance(error, _Broken):
         return "connection closed without an answer"
     return f"no answer: {type(error).__name__}"

@@ -57,6 +57,10 @@ class Response:
     """From the arrival of the call until the pod acts and answers."""
     acts: bool | None = None
     """Whether it does what was asked; None: exactly where it answers 2xx."""
+    body: bytes | None = None
+    """Of an answer; None: what a good pod says, to a POST since when it is prepared."""
+    clock_offset: timedelta = timedelta(0)
+    """By how much the clock that it tells this time by is ahead of the API server's."""
 
     @property
     def does_act(self) -> bool:

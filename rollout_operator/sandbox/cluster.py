@@ -56,7 +56,9 @@ class Cluster:
         self._api = api
         self._elapsed = elapsed
         self._timers = Timers()
-        self.endpoints = PodEndpoints(api.history, elapsed=elapsed, timers=self._timers)
+        self.endpoints = PodEndpoints(
+            api.history, elapsed=elapsed, now=api.now, timers=self._timers
+        )
         # One stream of chance each: what kubelets draw does not change what controllers draw.
         means = Means(
             timers=self._timers,

@@ -17,7 +17,7 @@ _INSTEAD: Final = {PodFailure.REDIRECT: 307, PodFailure.ERROR: 500}
 class Endpoints(Protocol):
     """The pods that listen; see `sandbox.pods.PodEndpoints`."""
 
-    async def serve(self, method: str, endpoint: Endpoint, actor: str) -> int: ...
+    async def serve(self, method: str, endpoint: Endpoint, actor: str) -> tuple[int, bytes]: ...
 
 
 class PodDoor:
@@ -34,6 +34,18 @@ class PodDoor:
         Raises OSError where the connection is refused or breaks. Never returns where pods are out
         of reach, where nobody answers, and once the link is dead: who calls sets a limit.
         """
+        status, _ = await self._send(method, endpoint)
+        return status
+
+    async def ask(self, endpoint: Endpoint) -> tuple[int, bytes]:
+        """POST, and return the status and the body that a pod answers; see `send`."""
+        return await self._send("POST", endpoint)
+
+    async def close(self) -> None:
+        """Send nothing more."""
+        self._is_closed = True
+
+    async def _send(self, method: str, endpoint: Endpoint) -> tuple[int, bytes]:
         if self._is_closed:
             raise ConnectionAbortedError("this door is closed")
         link = self._link
@@ -43,25 +55,21 @@ class PodDoor:
         await link.stay_alive()
         await asyncio.sleep(fate.before.total_seconds() + link.latency())
         await self._cross()
-        status = await self._ask(method, endpoint, fate)
+        answer = await self._ask(method, endpoint, fate)
         if fate.crash is CrashPoint.AFTER_COMMIT:
             link.crash()
         await asyncio.sleep(fate.after.total_seconds() + link.latency())
         await self._cross()
         if fate.crash is CrashPoint.AFTER_REPLY:
             asyncio.get_running_loop().call_soon(link.crash)
-        return status
-
-    async def close(self) -> None:
-        """Send nothing more."""
-        self._is_closed = True
+        return answer
 
     async def _cross(self) -> None:
         """Go on where there is a way, else never."""
         if self._link.cut_pods or self._link.is_dead:
             await wait_for_ever()
 
-    async def _ask(self, method: str, endpoint: Endpoint, fate: PodFate) -> int:
+    async def _ask(self, method: str, endpoint: Endpoint, fate: PodFate) -> tuple[int, bytes]:
         fails = fate.fails
         if fails is PodFailure.REFUSED:
             raise ConnectionRefusedError("Connect call failed")
@@ -70,10 +78,10 @@ class PodDoor:
         if fails is PodFailure.LOST:
             await wait_for_ever()
         if fails in _INSTEAD:
-            return _INSTEAD[fails]
-        status = await self._endpoints.serve(method, endpoint, self._link.actor)
+            return _INSTEAD[fails], b""
+        answer = await self._endpoints.serve(method, endpoint, self._link.actor)
         if fails is PodFailure.RESET_AFTER:
             raise ConnectionResetError("Connection reset by peer")
         if fails is PodFailure.SILENT:
             await wait_for_ever()
-        return 500 if fails is PodFailure.ERROR_AFTER else status
+        return (500, b"") if fails is PodFailure.ERROR_AFTER else answer

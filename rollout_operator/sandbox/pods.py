@@ -1,13 +1,15 @@
 """Pods over HTTP: who listens where, what a call makes them do, which of them are prepared.
 
 A pod answers as its behaviour says, from its start to its end. Once it has begun, it acts whether
-or not its caller still waits. Whether a call gets here and back is left to its caller's link.
+or not its caller still waits. A good one says since when it is prepared, for each path by itself.
+Whether a call gets here and back is left to its caller's link.
 """
 
 import asyncio
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.sandbox.behaviour import Behaviour, Reply, Response
@@ -24,7 +26,7 @@ class _Call:
     method: str
     path: str
     response: Response
-    done: asyncio.Future[int]
+    done: asyncio.Future[tuple[int, bytes]]
     timer: int = 0
 
 
@@ -36,23 +38,32 @@ class _Listener:
     uid: str
     behaviour: Behaviour
     calls: list[_Call] = field(default_factory=list)
+    since: dict[str, datetime] = field(default_factory=dict)
+    """When it was prepared, by path; a pod that starts again has forgotten."""
 
 
 class PodEndpoints:
     """The pods of a world that listen, by address; needs a running loop."""
 
     def __init__(
-        self, history: History, *, elapsed: Callable[[], timedelta], timers: Timers
+        self,
+        history: History,
+        *,
+        elapsed: Callable[[], timedelta],
+        now: Callable[[], datetime],
+        timers: Timers,
     ) -> None:
+        """`now` is the API server's time."""
         self._history = history
         self._elapsed = elapsed
+        self._now = now
         self._timers = timers
         self._listeners: dict[str, _Listener] = {}
-        self._prepared: dict[str, bool] = {}
+        self._prepared: dict[str, set[str]] = {}
         self._overrides: dict[tuple[str, str], Response] = {}
 
-    async def serve(self, method: str, endpoint: Endpoint, actor: str) -> int:
-        """Return the HTTP status that the pod at `endpoint.ip` answers.
+    async def serve(self, method: str, endpoint: Endpoint, actor: str) -> tuple[int, bytes]:
+        """Return the HTTP status and the body that the pod at `endpoint.ip` answers.
 
         Waits for ever where it hangs. Raises ConnectionRefusedError where nothing listens, and
         ConnectionResetError where the pod breaks the connection or ends.
@@ -76,8 +87,8 @@ class PodEndpoints:
         return await call.done
 
     def prepared(self, uid: str) -> bool:
-        """Tell whether the pod of that UID has acted on a POST and on no DELETE since."""
-        return self._prepared.get(uid, False)
+        """Tell whether the pod of that UID acted on a POST and, on its path, no DELETE since."""
+        return bool(self._prepared.get(uid))
 
     def answer(self, pod: str, method: str, response: Response | None) -> None:
         """Let pods of that name, now and later, answer so; None: as their behaviour says.
@@ -114,7 +125,7 @@ class PodEndpoints:
     def _act(self, listener: _Listener, call: _Call) -> None:
         response = call.response
         if response.does_act and call.method in ("POST", "DELETE"):
-            self._prepared[listener.uid] = call.method == "POST"
+            self._prepare(listener, call)
         is_answered = response.reply is Reply.ANSWERS and not call.done.done()
         status = response.status if is_answered else 0
         self._note(listener, call, status=status, acted=response.does_act)
@@ -125,7 +136,26 @@ class PodEndpoints:
         if response.reply is Reply.RESETS:
             self._end(call, ConnectionResetError(f"{listener.name} has reset the connection"))
         elif is_answered:
-            call.done.set_result(status)
+            call.done.set_result((status, self._say(listener, call)))
+
+    def _prepare(self, listener: _Listener, call: _Call) -> None:
+        """Do what was asked, or take it back, for the path that was called."""
+        paths = self._prepared.setdefault(listener.uid, set())
+        if call.method == "POST":
+            paths.add(call.path)
+            listener.since.setdefault(call.path, self._now())
+        else:
+            paths.discard(call.path)
+            listener.since.pop(call.path, None)
+
+    def _say(self, listener: _Listener, call: _Call) -> bytes:
+        response = call.response
+        if response.body is not None:
+            return response.body
+        if call.method != "POST" or response.status // 100 != 2:
+            return b""
+        since = listener.since.get(call.path, self._now()) + response.clock_offset
+        return json.dumps({"timestamp": int(since.timestamp())}).encode()
 
     def _note(self, listener: _Listener, call: _Call, *, status: int, acted: bool) -> None:
         self._history.add(

@@ -10,6 +10,7 @@ ever inside of the context is ended after half a minute.
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -49,8 +50,9 @@ class Seen:
 class PodServers:
     """The servers. `seen` are all requests in the order of their arrival."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, tls: ssl.SSLContext | None = None) -> None:
         self.answer = answer
+        self._tls = tls
         self.seen: list[Seen] = []
         self.connections = 0
         self.active = 0
@@ -65,7 +67,7 @@ class PodServers:
         listening = socket.create_server(("0.0.0.0", 0), backlog=256)
         # Else the kernel would take megabytes of a body that nobody reads.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
-        self._server = await asyncio.start_server(self._serve, sock=listening)
+        self._server = await asyncio.start_server(self._serve, sock=listening, ssl=self._tls)
         self.port = listening.getsockname()[1]
         return self
 

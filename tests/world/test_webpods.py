@@ -1,7 +1,9 @@
 """Pods answer as they are told, everything is written down, and each UID has its own state."""
 
 import asyncio
+import json
 import socket
+import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from itertools import pairwise
@@ -15,6 +17,7 @@ from tests.world.scene import World
 from tests.world.sets import Zone, is_ready, wait_pod
 from tests.world.webpods import (
     BROKEN,
+    DELAYED_PATH,
     NO_CONTENT,
     OK,
     Behaviour,
@@ -98,6 +101,45 @@ async def test_pods_answer_as_told(pods: WebPods, behaviour: Behaviour, status: 
     assert await ask(pods, "POST", "a-1") == 200
     assert pods.is_prepared("a-0") is (status < 300)
     assert pods.is_prepared("a-1")
+
+
+async def ask_since(pods: WebPods, name: str) -> object:
+    """POST as for a delayed downscale, and return what the pod says."""
+    url = f"http://{pods.address(name)}:{pods.port}{DELAYED_PATH}?a=b"
+    async with aiohttp.ClientSession(timeout=ASK_LIMIT) as session, session.post(url) as answer:
+        body = await answer.read()
+        return json.loads(body) if body else body
+
+
+async def test_a_pod_says_since_when_it_is_prepared(pods: WebPods) -> None:
+    """DELAY-09, SEED-075 to SEED-077: until a DELETE, or its end; apart from `prepared`."""
+    begin = int(time.time())
+    assert await ask_since(pods, "a-0") == {"timestamp": pods.delayed_since["a-0-uid"]}
+    assert begin <= pods.delayed_since["a-0-uid"] <= time.time()
+    pods.delayed_since["a-0-uid"] = 7
+    assert await ask_since(pods, "a-0") == {"timestamp": 7}
+    assert not pods.is_prepared("a-0")
+
+    await ask(pods, "POST", "a-0")
+    await ask(pods, "DELETE", "a-0", DELAYED_PATH)
+    await pods.wait_until("cancelled", lambda: not pods.delayed_since)
+    assert pods.is_prepared("a-0")
+    assert await ask_since(pods, "a-0") != {"timestamp": 7}
+
+    await pods.leave(pod("a-0"))
+    assert pods.delayed_since == {}
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "said"),
+    [(Respond(body=b""), b""), (Respond(body=b"[1]"), [1]), (NO_CONTENT, b"")],
+)
+async def test_a_pod_may_say_anything_else(
+    pods: WebPods, behaviour: Behaviour, said: object
+) -> None:
+    """FP-25."""
+    pods.behave("a-0", behaviour)
+    assert await ask_since(pods, "a-0") == said
 
 
 async def test_a_hanging_pod_answers_nobody(pods: WebPods) -> None:

@@ -2,14 +2,14 @@
 
 How a pod answers is said by name, at any time; what it was asked is written down with the UID that
 it had at that moment. A pod counts as prepared, by UID, from a successful POST to a successful
-DELETE: the one that takes its name later starts clean.
+DELETE: the one that takes its name later starts clean. On `DELAYED_PATH` it says since when it is
+prepared for a delayed downscale, which is a state of its own.
 """
 
 import asyncio
 import itertools
+import json
 import random
-import socket
-import struct
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,12 +19,13 @@ from typing import Final, Self, assert_never
 
 from tests.world.api import Json
 from tests.world.childproc import free_ports
+from tests.world.podwire import flood, left, reset, write_head
 
 WAIT_LIMIT: Final = timedelta(seconds=30)
 # A request without a whole head after that long is written down as it is and let go.
 HEAD_LIMIT: Final = timedelta(seconds=10)
 HEAD_BYTES: Final = 64 * 1024
-CHUNK: Final = b"x" * 16384
+DELAYED_PATH: Final = "/prepare-delayed-downscale"
 
 # Several runs may share a machine: each starts somewhere else in 127.16.0.0 to 127.239.255.255.
 _FIRST: Final = random.SystemRandom().randrange(16 << 16, 200 << 16)
@@ -46,7 +47,8 @@ class Respond:
     status: int = 200
     after: timedelta = timedelta(0)
     headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
+    body: bytes | None = None
+    """None: since when it is prepared, to a POST on `DELAYED_PATH` that succeeds; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,11 @@ class PodCall:
         return self.headers.get("host", "")
 
     @property
+    def is_delayed(self) -> bool:
+        """Say whether it is about a delayed downscale."""
+        return self.path.partition("?")[0] == DELAYED_PATH
+
+    @property
     def is_success(self) -> bool:
         """Say whether a 2xx was written out."""
         return self.done_at is not None and self.status is not None and self.status // 100 == 2
@@ -138,6 +145,8 @@ class WebPods:
         """All requests, in the order in which their heads were read."""
         self.prepared: set[str] = set()
         """UIDs."""
+        self.delayed_since: dict[str, int] = {}
+        """Unix seconds by UID; a test may let hours pass here."""
         self._rules: dict[str, list[_Rule]] = {}
         self._seats: dict[str, _Seat] = {}
         self._addresses: dict[str, str] = {}
@@ -178,6 +187,7 @@ class WebPods:
         seat = self._seats.get(pod["metadata"]["name"])
         if seat is not None and seat.uid == pod["metadata"]["uid"]:
             del self._seats[seat.name]
+            self.delayed_since.pop(seat.uid, None)
             await _stop(seat)
 
     def address(self, name: str) -> str:
@@ -290,33 +300,46 @@ class WebPods:
     ) -> None:
         match behaviour:
             case Respond():
-                if behaviour.after and await _left(reader, behaviour.after):
+                if behaviour.after and await left(reader, behaviour.after):
                     # The pod has begun and cannot know that nobody waits any more.
                     self._note_state(call, behaviour.status)
                     return
-                length = {"Content-Length": str(len(behaviour.body))}
-                _write_head(writer, behaviour.status, {**length, **behaviour.headers})
-                writer.write(b"" if behaviour.status == 204 else behaviour.body)
+                body = self._say(call, behaviour)
+                length = {"Content-Length": str(len(body))}
+                write_head(writer, behaviour.status, {**length, **behaviour.headers})
+                writer.write(b"" if behaviour.status == 204 else body)
                 call.status = behaviour.status
                 await writer.drain()
             case Hang():
-                await _left(reader, None)
+                await left(reader, None)
                 return
             case Flood(size=size):
-                _write_head(writer, 200, {})
+                write_head(writer, 200, {})
                 call.status = 200
-                await _flood(writer, size)
+                await flood(writer, size)
             case Reset(is_done=is_done):
                 self._note_state(call, 200 if is_done else 0)
-                _reset(writer)
+                reset(writer)
                 return
             case _:
                 assert_never(behaviour)
         call.done_at = time.monotonic()
         self._note_state(call, call.status)
 
+    def _say(self, call: PodCall, behaviour: Respond) -> bytes:
+        is_asked = call.is_delayed and call.method == "POST" and behaviour.status // 100 == 2
+        if behaviour.body is not None or not is_asked:
+            return behaviour.body or b""
+        self._note_state(call, behaviour.status)  # now, as it tells since when
+        return json.dumps({"timestamp": self.delayed_since[call.uid]}).encode()
+
     def _note_state(self, call: PodCall, status: int) -> None:
-        if status // 100 == 2 and call.method == "POST":
+        if status // 100 == 2 and call.is_delayed:
+            if call.method == "POST":
+                self.delayed_since.setdefault(call.uid, int(time.time()))
+            elif call.method == "DELETE":
+                self.delayed_since.pop(call.uid, None)
+        elif status // 100 == 2 and call.method == "POST":
             self.prepared.add(call.uid)
         elif status // 100 == 2 and call.method == "DELETE":
             self.prepared.discard(call.uid)
@@ -355,35 +378,3 @@ def _read_call(seat: _Seat, head: bytes) -> PodCall:
         path=path,
         headers=headers,
     )
-
-
-def _write_head(writer: asyncio.StreamWriter, status: int, headers: Mapping[str, str]) -> None:
-    lines = [f"HTTP/1.1 {status} Because", "Connection: close"]
-    lines += [f"{key}: {value}" for key, value in headers.items()]
-    writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
-
-
-async def _left(reader: asyncio.StreamReader, limit: timedelta | None) -> bool:
-    """Say whether the caller went away within the time; without a limit it is waited for."""
-    try:
-        async with asyncio.timeout(limit.total_seconds() if limit else None):
-            while await reader.read(4096):
-                pass
-    except TimeoutError:
-        return False
-    return True
-
-
-async def _flood(writer: asyncio.StreamWriter, size: int | None) -> None:
-    sent = 0
-    while size is None or sent < size:
-        writer.write(CHUNK)
-        sent += len(CHUNK)
-        await writer.drain()
-
-
-def _reset(writer: asyncio.StreamWriter) -> None:
-    raw = writer.get_extra_info("socket")
-    # No lingering: what the caller sees is a reset, not an orderly end.
-    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    writer.transport.abort()

@@ -1,0 +1,160 @@
+"""Replica counts on their way through the zones: what decides them, and what follows.
+
+A zone follows another one, or mirrors the count of any object with a `scale` subresource; every
+other count belongs to people. Views in, `ScalingPlan` out: see `planning.replicas`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from rollout_operator.model.downscale import Endpoint
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.outcome import Reason
+from rollout_operator.model.tracker import Source
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Reference:
+    """An object of the operator's own namespace whose scale zones mirror."""
+
+    group: str
+    """API group, empty for the core group; its version does not matter."""
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}{f'.{self.group}' if self.group else ''} {self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """What a `scale` subresource shows: both counts are 0 where they are absent."""
+
+    replicas: int
+    status_replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoScale:
+    """Why a reference shows no count now; `why` names the object and the value."""
+
+    why: str
+    is_lasting: bool
+    """Whether a person must change something; else it is read again soon."""
+
+
+Reading = Scale | NoScale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """What a pod answered when it was asked to prepare for a delayed downscale."""
+
+    asked_at: datetime
+    """When it was asked, in the API server's time."""
+    since: datetime | None
+    """Since when it is prepared, by its own word; None where it gave none that can be used."""
+    problem: str = ""
+    """Why `since` is None, with the pod's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talk:
+    """What passed between us and one pod about delayed downscales, the newest of each."""
+
+    word: Word | None = None
+    """Of its last POST, None where there was none since the last DELETE that it confirmed."""
+    cancelled_at: datetime | None = None
+    """When it last confirmed a DELETE; None for not since the last POST."""
+    tried_at: datetime | None = None
+    """When it was last sent a DELETE that it did not confirm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A count that we wrote and that the cache may not show yet."""
+
+    replicas: int
+    generation: int
+    """`metadata.generation` of the answer: a cache that shows it, or a later one, is up to date."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """Everything that `plan_scaling` reads."""
+
+    group: Group
+    """`now` is the API server's time; `downscale` is one of the group that may still persist."""
+    times: Mapping[Uid, datetime] = field(default_factory=dict)
+    """Last downscales by UID of the set, beyond what annotations show."""
+    source: Source = Source.ANNOTATIONS
+    """Whether annotations tell times at all."""
+    times_problem: str = ""
+    """Why the times of downscales are not known; then no zone may be scaled down."""
+    scales: Mapping[Reference, Reading] = field(default_factory=dict)
+    """Of all references that were read; one that is not here has not been read yet."""
+    talks: Mapping[Uid, Talk] = field(default_factory=dict)
+    """By UID of the pod."""
+    written: Mapping[Uid, Written] = field(default_factory=dict)
+    """By UID of the set."""
+    cluster_domain: str = "cluster.local."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleZone:
+    """Set `spec.replicas` of a zone."""
+
+    zone: StatefulSet
+    replicas: int
+    reason: Reason
+
+    @property
+    def is_downscale(self) -> bool:
+        """Tell whether pods go."""
+        return self.replicas < self.zone.replicas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishReplicas:
+    """Set `status.replicas` of a reference."""
+
+    reference: Reference
+    replicas: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TalkToPods:
+    """What the pods of one zone are to be told: DELETE to those that stay, POST to others.
+
+    Only calls that are due are here. DELETEs come first; the answers of POSTs become a `Word` each.
+    """
+
+    zone: StatefulSet
+    cancel: tuple[Endpoint, ...] = ()
+    ask: tuple[Endpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingPlan:
+    """All that one look at the counts of a group leads to.
+
+    At most one of `scale` is a downscale. What each zone waits for is in `waits`, in the order of
+    zones; `problems` are what a person must change, or what is odd. `look_again` is the time after
+    which a deadline falls due that no event announces.
+    """
+
+    group: GroupName
+    scale: tuple[ScaleZone, ...] = ()
+    publish: tuple[PublishReplicas, ...] = ()
+    talks: tuple[TalkToPods, ...] = ()
+    waits: tuple[Reason, ...] = ()
+    problems: tuple[Reason, ...] = ()
+    failed: frozenset[str] = frozenset()
+    """Names of zones whose count cannot be decided as they are: a person must act."""
+    look_again: timedelta | None = None
+    next_downscale: timedelta | None = None
+    """Time until a zone of the group may be scaled down again; None where nothing waits for it."""
