@@ -95,7 +95,11 @@ def _build_engine(
         limits = RateLimits(config.client_qps, config.client_burst, clock)
         return Client(transport, limits, telemetry.metrics, timeouts)
 
-    settings = Settings(namespace=config.namespace, reconcile_interval=config.reconcile_interval)
+    settings = Settings(
+        namespace=config.namespace,
+        reconcile_interval=config.reconcile_interval,
+        zone_tracker=config.zone_tracker,
+    )
     doors = Doors(open=open_door, clock=clock, chance=random.random)
     engine = Engine(settings, doors, telemetry)
     webhooks = config.webhooks

@@ -29,6 +29,8 @@ from rollout_operator.controllers.wake import Waker
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.downscales import Downscales
 from rollout_operator.guards.locks import Locks
+from rollout_operator.guards.records import Annotations, Records
+from rollout_operator.guards.tracker import Tracker
 from rollout_operator.kube.api import PODS, STATEFULSETS, Door, Resource
 from rollout_operator.kube.informer import Collection, Informer
 from rollout_operator.kube.store import PodStore, StatefulSetStore, Store
@@ -86,6 +88,8 @@ class Settings:
     namespace: str
     reconcile_interval: timedelta
     """The longest wait after a failure."""
+    zone_tracker: str = ""
+    """Name of the ConfigMap with the times of downscales; empty where annotations hold them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +105,7 @@ class Shared:
     metrics: Metrics
     health: Health
     make_observer: Callable[[Door], Observer]
+    make_records: Callable[[Door], Records]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +190,7 @@ class Engine:
             metrics=self._metrics,
             health=self._health,
             make_observer=self._make_observer,
+            make_records=self._make_records,
         )
         reviewing = self._reviewing = build(shared)
         self._set_informer.on_change(reviewing.on_set)
@@ -320,6 +326,18 @@ class Engine:
             deletes=self._deletes,
             now=partial(self._doors.tell_time, door),
             find_downscale=self._downscales.find_underway,
+        )
+
+    def _make_records(self, door: Door) -> Records:
+        settings = self._settings
+        if not settings.zone_tracker:
+            return Annotations(door, self._downscales)
+        return Tracker(
+            door,
+            self._downscales,
+            namespace=settings.namespace,
+            name=settings.zone_tracker,
+            now=partial(self._doors.tell_time, door),
         )
 
     def _wake_group(self, set_uid: Uid, group: GroupName | None) -> None:

@@ -170,7 +170,9 @@ class _Life:
         self._timeouts = DEFAULT_TIMEOUTS.at_most(config.client_timeout)
         doors = Doors(open=self._open_door, clock=process.clock, chance=chance.random)
         settings = Settings(
-            namespace=config.namespace, reconcile_interval=config.reconcile_interval
+            namespace=config.namespace,
+            reconcile_interval=config.reconcile_interval,
+            zone_tracker=config.zone_tracker,
         )
         self.engine = Engine(settings, doors, self.telemetry)
         if config.webhooks is not None:

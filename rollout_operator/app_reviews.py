@@ -34,7 +34,7 @@ from rollout_operator.telemetry.families import Counter
 from rollout_operator.telemetry.logs import log
 from rollout_operator.web.no_downscale import NoDownscale
 from rollout_operator.web.parents import Parents
-from rollout_operator.web.prepare_downscale import Parts as PrepareParts
+from rollout_operator.web.prepare_claim import Parts as PrepareParts
 from rollout_operator.web.prepare_downscale import PrepareDownscale
 from rollout_operator.web.reviewer import Reviewer
 from rollout_operator.web.routes import name_route
@@ -158,6 +158,7 @@ class Reviews:
             looker=shared.make_observer(self._reviewing),
             locks=shared.locks,
             downscales=shared.downscales,
+            records=shared.make_records(self._reviewing),
             notes=Notes(self._reviewing, self._name),
             pods=self._calls,
             clock=clock,
@@ -220,6 +221,7 @@ class Reviews:
                 pods=shared.pods,
                 downscales=shared.downscales,
                 locks=shared.locks,
+                records=shared.make_records(self._settling),
                 notes=Notes(self._settling, self._name),
                 calls=self._calls,
                 door=self._settling,

@@ -33,6 +33,7 @@ from rollout_operator.webhook_flags import (
     check_cluster_domain,
     check_webhook_spans,
     check_webhooks,
+    is_object_name,
     read_webhooks,
 )
 
@@ -155,17 +156,23 @@ VALIDATION_AGENTS: Final = Flag(
     group=_VALIDATION,
     help="User agents that are not checked: regular expressions (RE2), separated by commas.",
 )
+USE_TRACKER: Final = Flag(
+    name="use-zone-tracker",
+    kind=BOOL,
+    default=False,
+    group=_TRACKER,
+    help="Keep the times of downscales in a ConfigMap, and not in annotations of StatefulSets.",
+)
+TRACKER_NAME: Final = Flag(
+    name="zone-tracker.config-map-name",
+    kind=TEXT,
+    default="rollout-operator-zone-tracker",
+    group=_TRACKER,
+    help="Name of that ConfigMap, in the namespace of -kubernetes.namespace. Where there is none it"
+    " is created, and then each zone counts as just scaled down.",
+)
 # Known so that giving them is told apart from a slip of the pen.
 _LATER_BY_GROUP: Final[dict[tuple[str, str], tuple[tuple[str, Kind[Any], object, str], ...]]] = {
-    (_TRACKER, "the zone tracker"): (
-        ("use-zone-tracker", BOOL, False, "Keep the times of downscales in a ConfigMap."),
-        (
-            "zone-tracker.config-map-name",
-            TEXT,
-            "rollout-operator-zone-tracker",
-            "Name of that ConfigMap.",
-        ),
-    ),
     (_BUDGETS, "disruption budgets"): (
         (
             "zpdb.pod-ready-annotation-patch-timeout",
@@ -192,6 +199,8 @@ FLAGS: Final[tuple[Flag[Any], ...]] = (
     VALIDATION_PATHS,
     VALIDATION_AGENTS,
     *WEBHOOK_FLAGS,
+    USE_TRACKER,
+    TRACKER_NAME,
     *(
         Flag(name=name, kind=kind, default=default, help=help, group=group, feature=feature)
         for (group, feature), rows in _LATER_BY_GROUP.items()
@@ -219,6 +228,8 @@ class Config:
     cluster_validation_soft: bool = VALIDATION_SOFT.default
     cluster_validation_excluded_paths: tuple[str, ...] = VALIDATION_PATHS.default
     cluster_validation_excluded_user_agents: tuple[str, ...] = VALIDATION_AGENTS.default
+    zone_tracker: str = ""
+    """Name of the ConfigMap with the times of downscales; empty where annotations hold them."""
     webhooks: WebhookConfig | None = None
     """None where no webhooks are served."""
     leftovers: tuple[str, ...] = ()
@@ -249,6 +260,7 @@ class Config:
             cluster_validation_soft=words.value(VALIDATION_SOFT),
             cluster_validation_excluded_paths=words.value(VALIDATION_PATHS),
             cluster_validation_excluded_user_agents=words.value(VALIDATION_AGENTS),
+            zone_tracker=words.value(TRACKER_NAME) if words.value(USE_TRACKER) else "",
             webhooks=read_webhooks(words, words.value(NAMESPACE)),
             leftovers=words.leftovers,
         )
@@ -310,11 +322,21 @@ def _check_api_server(words: Words) -> Iterator[str]:
             f"-{API_URL.name} and -{CONFIG_FILE.name} must be given together or not at all:"
             f" -{empty.name} is empty"
         )
+    if words.value(USE_TRACKER):
+        yield from _check_tracker(words)
     qps, burst = words.value(CLIENT_QPS), words.value(CLIENT_BURST)
     if qps > 0 and burst < 1:
         yield f"-{CLIENT_BURST.name} must be at least 1 when -{CLIENT_QPS.name} is above 0: {burst}"
     if not math.isfinite(qps):
         yield f"-{CLIENT_QPS.name} must be a finite number: {qps}"
+
+
+def _check_tracker(words: Words) -> Iterator[str]:
+    name = words.value(TRACKER_NAME)
+    if not name:
+        yield f"-{USE_TRACKER.name} needs -{TRACKER_NAME.name}, which is empty"
+    if not is_object_name(name):
+        yield f"-{TRACKER_NAME.name}: {quote(name)} is not a name of a ConfigMap"
 
 
 def _check_spans(words: Words) -> Iterator[str]:

@@ -248,7 +248,7 @@ def check_webhooks(words: Words) -> Iterator[str]:
     if words.value(CLIENT_NAME) and not words.value(CLIENT_CA):
         yield f"-{CLIENT_NAME.name} needs -{CLIENT_CA.name}"
     for name in words.value(BUNDLE_NAMES):
-        if not _is_object_name(name):
+        if not is_object_name(name):
             yield f"-{BUNDLE_NAMES.name}: {quote(name)} is not a name of a webhook configuration"
     if words.value(ENABLED):
         yield from _check_certificate(words)
@@ -258,7 +258,7 @@ def _check_certificate(words: Words) -> Iterator[str]:
     if not words.value(SELF_SIGNED):
         yield from _check_files(words)
         return
-    if not _is_object_name(words.value(SECRET_NAME)):
+    if not is_object_name(words.value(SECRET_NAME)):
         yield f"-{SECRET_NAME.name}: {quote(words.value(SECRET_NAME))} is not a name of a Secret"
     name = words.value(DNS_NAME)
     if name and not _is_dns_name(name):
@@ -292,7 +292,8 @@ def _read_certificate(words: Words, namespace: str) -> SelfSigned | GivenCertifi
     )
 
 
-def _is_object_name(name: str) -> bool:
+def is_object_name(name: str) -> bool:
+    """Tell whether an object may be called that."""
     return _is_dns_name(name) and not name.endswith(".")
 
 

@@ -14,6 +14,8 @@ MANIFESTS: Final = ROOT / "manifests"
 BASE: Final = MANIFESTS / "base"
 WEBHOOKS, LEAST, DEPLOYMENTS = "webhooks", "webhooks-least-privilege", "no-downscale-deployments"
 
+TRACKER: Final = "zone-tracker"
+
 VALIDATING: Final = "ValidatingWebhookConfiguration"
 MUTATING: Final = "MutatingWebhookConfiguration"
 # With dashes, as most have: what is put together from parts must not be taken apart by them.

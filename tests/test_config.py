@@ -175,9 +175,35 @@ def test_help_and_bad_words_are_told_apart() -> None:
             id="FLAG-39 of a later feature",
         ),
         pytest.param(
-            [IN_NAMESPACE, "-use-zone-tracker"],
-            "-use-zone-tracker: the zone tracker is not part of this version",
-            id="FLAG-37 of a later feature",
+            [IN_NAMESPACE, "-use-zone-tracker", "-zone-tracker.config-map-name="],
+            "-use-zone-tracker needs -zone-tracker.config-map-name, which is empty",
+            id="FLAG-38 FLAG-40 no name",
+        ),
+        pytest.param(
+            [IN_NAMESPACE, "-use-zone-tracker", "-zone-tracker.config-map-name=../x"],
+            '-zone-tracker.config-map-name: "../x" is not a name of a ConfigMap',
+            id="FLAG-38 a path",
+        ),
+        pytest.param(
+            [
+                IN_NAMESPACE,
+                "-use-zone-tracker",
+                "-zone-tracker.config-map-name=",
+                "-kubernetes.client-burst=0",
+            ],
+            "-use-zone-tracker needs -zone-tracker.config-map-name, which is empty",
+            id="FLAG-40 the tracker comes before the burst",
+        ),
+        pytest.param(
+            [
+                IN_NAMESPACE,
+                "-use-zone-tracker",
+                "-zone-tracker.config-map-name=",
+                "-kubernetes.config-file=a",
+            ],
+            "-kubernetes.api-url and -kubernetes.config-file must be given together or not at all:"
+            " -kubernetes.api-url is empty",
+            id="FLAG-40 the API server comes before the tracker",
         ),
         pytest.param(
             [IN_NAMESPACE, "-reconcile.interval=0"],
@@ -297,6 +323,27 @@ def test_no_time_out_leaves_the_limits_of_the_client() -> None:
     assert configure("-kubernetes.client-timeout=0").client_timeout == UNLIMITED
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        pytest.param([], "", id="off by default"),
+        pytest.param(["-use-zone-tracker"], "rollout-operator-zone-tracker", id="on"),
+        pytest.param(
+            ["-use-zone-tracker=true", "-zone-tracker.config-map-name=zones.x"],
+            "zones.x",
+            id="another name",
+        ),
+        pytest.param(["-zone-tracker.config-map-name=zones"], "", id="a name alone"),
+        pytest.param(["-zone-tracker.config-map-name="], "", id="no name, and off"),
+        pytest.param(["-use-zone-tracker", "-use-zone-tracker=false"], "", id="off again"),
+    ],
+)
+def test_the_zone_tracker_needs_no_webhooks(words: list[str], name: str) -> None:
+    """FLAG-37, FLAG-38: coordinated scaling asks it as well."""
+    config = configure(*words)
+    assert (config.zone_tracker, config.webhooks) == (name, None)
+
+
 LATER: Final = [flag for flag in FLAGS if flag.feature]
 
 
@@ -312,16 +359,6 @@ def test_flags_of_features_that_are_not_there_are_refused(flag: object) -> None:
     assert message.endswith("not part of this version")
 
 
-@pytest.mark.parametrize(
-    "flag", [flag for flag in LATER if flag.kind is BOOL], ids=lambda flag: flag.name
-)
-def test_a_switch_turned_off_asks_for_nothing(flag: object) -> None:
-    name = next(each.name for each in LATER if each is flag)
-
-    assert configure(f"-{name}=false") == Config(namespace="prod")
-    assert configure(f"-{name}", f"-{name}=false") == Config(namespace="prod")
-
-
 def test_all_that_is_missing_is_told_at_once() -> None:
     """DEP-39: the arguments of the jsonnet library, of which some features are not there yet."""
     message = refuse(
@@ -333,18 +370,12 @@ def test_all_that_is_missing_is_told_at_once() -> None:
     )
 
     assert message.split("; ") == [
-        "-use-zone-tracker: the zone tracker is not part of this version",
-        "-zone-tracker.config-map-name: the zone tracker is not part of this version",
         "-zpdb.pod-ready-annotation-patch-timeout: disruption budgets are not part of this version",
     ]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [["-use-zone-tracker=yes"], ["-zpdb.pod-ready-annotation-patch-timeout=1d"]],
-)
-def test_a_bad_value_of_a_missing_feature_is_still_a_bad_value(words: list[str]) -> None:
+def test_a_bad_value_of_a_missing_feature_is_still_a_bad_value() -> None:
     with pytest.raises(ConfigError) as caught:
-        configure(*words)
+        configure("-zpdb.pod-ready-annotation-patch-timeout=1d")
 
     assert caught.value.exit_code == 2

@@ -71,4 +71,3 @@ def test_the_table_says_what_is_missing() -> None:
 
     for flag in FLAGS:
         assert ("Not part of this version" in rows[f"-{flag.name}"]) == bool(flag.feature)
-    assert "refused unless its value is false" in rows["-use-zone-tracker"]

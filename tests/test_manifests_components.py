@@ -17,11 +17,13 @@ from tests.rendered import (
     MANIFESTS,
     MUTATING,
     NAMESPACE,
+    TRACKER,
     VALIDATING,
     WEBHOOKS,
     Rendered,
     by_name,
     container_of,
+    default,
     granted,
     hook_of,
     install,
@@ -35,7 +37,7 @@ COMPONENTS: Final = sorted(
 
 @pytest.fixture
 def everything(tmp_path: Path) -> Rendered:
-    return by_name(install(tmp_path, WEBHOOKS, LEAST, DEPLOYMENTS))
+    return by_name(install(tmp_path, WEBHOOKS, LEAST, DEPLOYMENTS, TRACKER))
 
 
 @pytest.mark.parametrize("folder", COMPONENTS, ids=lambda folder: folder.name)
@@ -83,7 +85,9 @@ def test_each_role_is_bound(everything: Rendered) -> None:
     assert all(key[0].removesuffix("Role") in {"", "Cluster"} for key in bound)
 
 
-@pytest.mark.parametrize("components", [(WEBHOOKS,), (WEBHOOKS, LEAST, DEPLOYMENTS)])
+@pytest.mark.parametrize(
+    "components", [(WEBHOOKS,), (TRACKER,), (WEBHOOKS, LEAST, DEPLOYMENTS, TRACKER)]
+)
 def test_the_namespace_reaches_everything(tmp_path: Path, components: tuple[str, ...]) -> None:
     """DEP-84: names, selectors and labels follow `namespace:`, and no placeholder is left."""
     objects = install(tmp_path, *components)
@@ -128,6 +132,23 @@ def test_least_privilege_names_what_may_be_patched(everything: Rendered) -> None
     (flag,) = (word for word in container_of(everything)["args"] if "ca-bundle-names" in word)
     names = flag.replace("$(POD_NAMESPACE)", NAMESPACE).partition("=")[2].split(",")
     assert set(names) == {name for _, name in shipped}
+
+
+@pytest.mark.parametrize("components", [(TRACKER,), (WEBHOOKS, TRACKER), (TRACKER, WEBHOOKS)])
+def test_the_zone_tracker_is_an_option(tmp_path: Path, components: tuple[str, ...]) -> None:
+    """DEP-34, DEP-84, RBAC-05: with and without webhooks; no more than the one ConfigMap."""
+    objects = by_name(install(tmp_path, *components))
+
+    name = default("zone-tracker.config-map-name")
+    assert granted(objects["Role", "rollout-operator-zone-tracker"]) == {
+        ("configmaps", "create", ""),
+        ("configmaps", "get", name),
+        ("configmaps", "patch", name),
+    }
+    words = [word.replace("$(POD_NAMESPACE)", NAMESPACE) for word in container_of(objects)["args"]]
+    config = Config.from_args(words)
+    assert config.zone_tracker == name
+    assert (config.webhooks is not None) == (WEBHOOKS in components)
 
 
 def test_least_privilege_needs_the_webhooks(tmp_path: Path) -> None:

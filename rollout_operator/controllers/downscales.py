@@ -16,19 +16,18 @@ from rollout_operator.controllers.worker import Result
 from rollout_operator.guards.downscales import PERSIST_LIMIT, Claim, Downscales, Stage
 from rollout_operator.guards.locks import Locks, calls_lock
 from rollout_operator.guards.notes import Notes, read_note
-from rollout_operator.kube.api import STATEFULSETS, JsonObject, Reader, Writer
+from rollout_operator.guards.records import Records
+from rollout_operator.kube.api import STATEFULSETS, Reader
 from rollout_operator.kube.server_clock import CLOCK_ERROR
 from rollout_operator.kube.store import is_older
 from rollout_operator.model.decode import decode_statefulset
 from rollout_operator.model.downscale import Endpoint, Key, Note
 from rollout_operator.model.errors import ApiError, Conflict, InvalidInput, NotFound
-from rollout_operator.model.names import LAST_DOWNSCALE, Uid
+from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.planning.aftermath import Fate, choose_staying, is_over, judge_downscale
 from rollout_operator.planning.endpoint import plan_endpoint, plan_target
-from rollout_operator.planning.spacing import format_downscale_time
 from rollout_operator.pods.client import AT_MOST_PER_REVIEW, PodError
 from rollout_operator.telemetry.logs import log
 
@@ -64,10 +63,6 @@ class Calls(Protocol):
     async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]: ...
 
 
-class Door(Reader, Writer, Protocol):
-    """The part of the API that is needed."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What the controller works with."""
@@ -76,9 +71,10 @@ class Parts:
     pods: PodCache
     downscales: Downscales
     locks: Locks
+    records: Records
     notes: Notes
     calls: Calls
-    door: Door
+    door: Reader
     clock: Clock
     server_time: Callable[[], datetime]
     cluster_domain: str
@@ -120,7 +116,7 @@ class DownscaleController:
         self._adopt(sts, pods)
         again, failure = RESYNC, None
         # One that fails does not delay the others: what cannot be recorded is no debt of a pod.
-        for step in (self._settle, self._record, self._pay, self._clean):
+        for step in (self._settle, self._record, self._give_back, self._pay, self._clean):
             try:
                 again = min(again, await step(sts, pods))
             except (ApiError, InvalidInput) as error:
@@ -218,23 +214,27 @@ class DownscaleController:
         # The later one, of when it was allowed and of when it was seen to have happened: of what
         # was asked again, the object carries the time of the first answer (SI-11).
         at = max(begun, parts.downscales.times.get(sts.uid, begun))
-        if not _is_recorded(at, sts):
-            text = format_downscale_time(at)
-            # With the version, so that a patch that is long on its way does not put back the time
-            # of a downscale that came after it.
-            patch: JsonObject = {
-                "metadata": {
-                    "uid": sts.uid,
-                    "resourceVersion": sts.resource_version,
-                    "annotations": {LAST_DOWNSCALE: text},
-                }
-            }
-            try:
-                await parts.door.patch(STATEFULSETS, sts.namespace, sts.name, patch)
-            except Conflict:
-                return LAGGING  # what the set shows then decides
-            log.info("Recorded downscale", zone=sts.name, at=text, reason=Code.DOWNSCALE_RECORDED)
+        try:
+            await parts.records.keep(sts, at)
+        except Conflict:
+            return LAGGING  # what is there then decides
         parts.downscales.note_recorded(sts.uid, begun)
+        return RESYNC
+
+    async def _give_back(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
+        """Take back what was recorded of a downscale that did not happen. Raises ApiError."""
+        parts = self._parts
+        if parts.downscales.find_entry(sts.uid) is None:
+            return RESYNC
+        # Reviews record under the same lock: what a new one writes is not taken for the old.
+        async with parts.locks.hold(calls_lock(sts.uid)):
+            entry = parts.downscales.find_entry(sts.uid)
+            if entry is not None:
+                try:
+                    await parts.records.give_back(sts, entry)
+                except Conflict:
+                    return LAGGING
+                parts.downscales.note_given_back(sts.uid)
         return RESYNC
 
     async def _give_up(self, claim: Claim, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
@@ -365,13 +365,6 @@ def _plan_endpoints(sts: StatefulSet, pods: Sequence[Pod], cluster_domain: str) 
     if len(problems) == len(found):
         raise InvalidInput(problems[0])
     return [one for one in found if isinstance(one, Endpoint)]
-
-
-def _is_recorded(at: datetime, sts: StatefulSet) -> bool:
-    try:
-        return parse_rfc3339(sts.annotations.get(LAST_DOWNSCALE, "")) >= at
-    except InvalidInput:
-        return False
 
 
 def _first(failed: Mapping[Uid, Exception]) -> str:

@@ -7,7 +7,7 @@ written on the pods; see `notes`.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -18,6 +18,7 @@ from rollout_operator.model.downscale import Key, Underway
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Verdict
+from rollout_operator.model.tracker import Entry
 
 # An API server gives up on a write 34 s after it began (`requestTimeoutUpperBound`), and a review
 # is asked for later than that. So long after the last review nothing that it allowed can persist.
@@ -60,6 +61,8 @@ class Claim:
     """Whether another process began it."""
     has_replaced: bool = False
     """Whether pods of it had been replaced when it was adopted: then it has happened before."""
+    entry: Entry | None = None
+    """What the zone tracker says of it, or may say: given back where it does not happen."""
     answer: asyncio.Future[Verdict] | None = None
     """For reviews that ask the same while pods are being called."""
 
@@ -75,6 +78,14 @@ class Debt:
     """After how long it is told once more; None for not at all."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Announced:
+    """A downscale that the operator itself is writing."""
+
+    group: GroupName | None
+    underway: Underway
+
+
 class Downscales:
     """All claims, and the pods that are owed a cancellation."""
 
@@ -85,6 +96,8 @@ class Downscales:
         self._times: dict[Uid, datetime] = {}
         self._unrecorded: dict[Uid, datetime] = {}
         self._versions: dict[Uid, str] = {}
+        self._entries: dict[Uid, Entry] = {}
+        self._announced: dict[Uid, _Announced] = {}
         self._callbacks: list[Callable[[Uid, GroupName | None], None]] = []
 
     def on_change(self, callback: Callable[[Uid, GroupName | None], None]) -> None:
@@ -102,11 +115,15 @@ class Downscales:
 
     def remembers(self, set_uid: Uid) -> bool:
         """Tell whether anything of a set is not settled."""
-        return any(set_uid in each for each in (self._claims, self._owed, self._unrecorded))
+        return any(set_uid in each for each in self._unsettled)
 
     def list_sets(self) -> list[Uid]:
         """Return the sets of which anything is remembered that is not settled."""
-        return list({**self._claims, **self._owed, **self._unrecorded})
+        return list(dict.fromkeys(uid for each in self._unsettled for uid in each))
+
+    @property
+    def _unsettled(self) -> tuple[Mapping[Uid, object], ...]:
+        return self._claims, self._owed, self._unrecorded, self._entries
 
     def count(self, stage: Stage) -> int:
         """Return how many claims are at a stage."""
@@ -124,19 +141,41 @@ class Downscales:
             is_other = claim.group == group and claim.key.set_uid != but
             if is_other and claim.stage is not Stage.PERSISTED:
                 return _underway(claim)
+        for set_uid, announced in self._announced.items():
+            if announced.group == group and set_uid != but:
+                return announced.underway
         return None
+
+    def announce(self, sts: StatefulSet, replicas: int) -> None:
+        """We are about to write fewer replicas: nothing else of the group may begin meanwhile.
+
+        Of a set that carries no label nobody is asked about that; one that does gets a claim too.
+        """
+        underway = Underway(zone=sts.name, replicas_from=sts.replicas, replicas_to=replicas)
+        self._announced[sts.uid] = _Announced(sts.group, underway)
+
+    def withdraw(self, set_uid: Uid) -> None:
+        """What was announced has been written, or never will be; an unknown set is fine."""
+        announced = self._announced.pop(set_uid, None)
+        if announced is not None:
+            for callback in self._callbacks:
+                callback(set_uid, announced.group)
 
     def begin(
         self, sts: StatefulSet, key: Key, begun: datetime, pods: Iterable[tuple[Uid, str]]
     ) -> Claim:
-        """Claim a downscale before anyone is told of it. A debt to the same pods is taken over.
+        """Claim a downscale before anyone is told of it.
 
-        An older claim on the set must have persisted, or be of the same downscale: its pods become
-        part of this one, because they may still be there when the set is scaled up again.
+        What is owed to the same pods, and to the zone tracker, is taken over. An older claim on the
+        set must have persisted, or be of the same downscale: its pods become part of this one,
+        because they may still be there when the set is scaled up again.
         """
         told = dict(pods)
         self.settle(key.set_uid, told)
         older = self._claims.get(key.set_uid)
+        entry = self._entries.pop(key.set_uid, None)
+        if older is not None and older.stage is not Stage.PERSISTED:
+            entry = older.entry
         claim = Claim(
             key=key,
             namespace=sts.namespace,
@@ -146,6 +185,7 @@ class Downscales:
             asked_at=self._clock.elapsed(),
             seen_version=sts.resource_version,
             pods=told if older is None else {**older.pods, **told},
+            entry=entry,
         )
         self._claims[key.set_uid] = claim
         self._tell(claim)
@@ -238,12 +278,22 @@ class Downscales:
         if self._claims.get(claim.key.set_uid) is not claim:
             return
         del self._claims[claim.key.set_uid]
+        if claim.entry is not None and claim.stage is not Stage.PERSISTED:
+            self._entries[claim.key.set_uid] = claim.entry
         due = self._clock.elapsed() + after
         debts = {uid: Debt(claim.pods[uid], due, again) for uid in owed if uid in claim.pods}
         if debts:
             self._owed.setdefault(claim.key.set_uid, {}).update(debts)
             self._versions[claim.key.set_uid] = claim.seen_version
         self._tell(claim)
+
+    def find_entry(self, set_uid: Uid) -> Entry | None:
+        """Return what the zone tracker may say of a downscale that did not happen."""
+        return self._entries.get(set_uid)
+
+    def note_given_back(self, set_uid: Uid) -> None:
+        """The zone tracker says again what it said before a downscale that did not happen."""
+        self._entries.pop(set_uid, None)
 
     def list_owed(self, set_uid: Uid) -> dict[Uid, Debt]:
         """Return the pods of a set that are to be told that they stay."""
@@ -288,6 +338,7 @@ class Downscales:
         self._times.pop(set_uid, None)
         self._unrecorded.pop(set_uid, None)
         self._versions.pop(set_uid, None)
+        self._entries.pop(set_uid, None)
         if claim is not None:
             self._tell(claim)
 

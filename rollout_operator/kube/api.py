@@ -31,14 +31,15 @@ class Resource:
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
         """Return the path of a collection, an object or its subresource."""
-        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         scope = ("namespaces", namespace) if self.is_namespaced else ()
-        parts = (root, *scope, self.plural, name, subresource)
+        root = ("/apis" if self.group else "/api", self.group, self.version)
+        parts = (*root, *scope, self.plural, name, subresource)
         return "/".join(part for part in parts if part)
 
 
 PODS: Final = Resource("", "v1", "pods", "Pod")
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 STATEFULSETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 REPLICASETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")

@@ -14,6 +14,7 @@ from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import Code, Verdict
+from rollout_operator.model.tracker import Source
 from rollout_operator.planning.admission import RETRY, refuse_decrease
 from rollout_operator.planning.endpoint import Target, plan_endpoint
 from rollout_operator.planning.pods import count_outdated
@@ -47,12 +48,17 @@ class PreparePods:
 
 
 def assess_neighbours(
-    decrease: Decrease, scaled: StatefulSet, group: Group, times: Mapping[Uid, datetime]
+    decrease: Decrease,
+    scaled: StatefulSet,
+    group: Group,
+    times: Mapping[Uid, datetime],
+    source: Source = Source.ANNOTATIONS,
 ) -> Verdict | None:
     """Return why the group does not let a zone lose pods now, None where it does.
 
     PREP-10 to 19: what else is scaled down, when others were, and whether they are whole and rolled
-    out. The zone itself is exempt. `group.now` is the API server's time.
+    out. The zone itself is exempt. `group.now` is the API server's time; `times` and `source` are
+    those of `find_recent_downscale`.
     """
     if group.unreadable:
         one = min(group.unreadable, key=lambda one: one.name)
@@ -62,7 +68,7 @@ def assess_neighbours(
         why = f"statefulset {group.downscale.zone} is already in process of updating replicas"
         return refuse_decrease(decrease, Code.OTHER_DOWNSCALE_UNDERWAY, why, status=RETRY)
     others = [zone for zone in order_zones(group.zones) if zone.sts.uid != scaled.uid]
-    recent = find_recent_downscale(scaled, [zone.sts for zone in others], times, group.now)
+    recent = find_recent_downscale(scaled, [zone.sts for zone in others], times, group.now, source)
     if recent is not None:
         return refuse_decrease(decrease, *recent)
     for other in others:

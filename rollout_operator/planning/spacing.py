@@ -4,12 +4,15 @@ One function for the webhook and for every controller (D-22). All times are the 
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code
+from rollout_operator.model.tracker import Source
 from rollout_operator.model.units import (
     format_duration,
     format_go_time,
@@ -21,18 +24,66 @@ from rollout_operator.model.units import (
 Refusal = tuple[Code, str]
 """Why a downscale must wait: the code, and the words after `is not allowed because`."""
 
+_SECOND: Final = timedelta(seconds=1)
+
+# As all releases word it: people look for these texts.
+BROKEN_TIMES: Final = {
+    Source.ANNOTATIONS: "parsing downscale annotations failed.",
+    Source.TRACKER: "parsing parsing downscale timestamps from the zone ConfigMap failed.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recent:
+    """A downscale of another zone that was too short a time ago."""
+
+    sts: StatefulSet
+    last: datetime
+    wait: timedelta
+    left: timedelta
+    """More than zero."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadTime:
+    """A time or a span that cannot be read."""
+
+    sts: StatefulSet
+    why: str
+    """Names key and value."""
+
 
 def find_recent_downscale(
     scaled: StatefulSet,
     others: Iterable[StatefulSet],
     remembered: Mapping[Uid, datetime],
     now: datetime,
+    source: Source = Source.ANNOTATIONS,
 ) -> Refusal | None:
     """Return why one zone may not be scaled down yet, None where it may.
 
     The wait is the longest that any zone asks for, the one that is scaled included. `remembered`
-    holds downscales that annotations may not show yet. A time that cannot be read refuses, whoever
-    has it (PREP-12, PREP-15): it may be the one that forbids.
+    holds downscales that annotations may not show yet, and all there are where `source` is the zone
+    tracker. A time that cannot be read refuses, whoever has it (PREP-12, PREP-15): it may be the
+    one that forbids.
+    """
+    found = find_recent(scaled, others, remembered, now, source)
+    if isinstance(found, BadTime):
+        text = f"{BROKEN_TIMES[source]} statefulset {found.sts.name}: {found.why}"
+        return Code.BAD_DOWNSCALE_TIME, text
+    return (Code.ZONE_DOWNSCALED_LATELY, _word_wait(found[0], now, source)) if found else None
+
+
+def find_recent(
+    scaled: StatefulSet,
+    others: Iterable[StatefulSet],
+    remembered: Mapping[Uid, datetime],
+    now: datetime,
+    source: Source = Source.ANNOTATIONS,
+) -> tuple[Recent, ...] | BadTime:
+    """Return as data what `find_recent_downscale` words: all downscales that are too recent.
+
+    They come in the order of `others`.
     """
     others = tuple(others)
     spans: list[timedelta] = []
@@ -41,23 +92,58 @@ def find_recent_downscale(
         try:
             spans.append(_read_span(one))
             # The own time of the zone that is scaled does not matter, nor does a broken one.
-            last = None if one is scaled else _read_last(one, remembered)
+            last = None if one is scaled else _read_last(one, remembered, source)
         except InvalidInput as error:
-            text = f"parsing downscale annotations failed. statefulset {one.name}: {error}"
-            return Code.BAD_DOWNSCALE_TIME, text
+            return BadTime(sts=one, why=str(error))
         if last is not None:
             times.append((one, last))
     wait = max(spans)
-    for one, last in times:
-        if wait and now - last < wait:
-            return Code.ZONE_DOWNSCALED_LATELY, _word_wait(one, last, wait, now)
-    return None
+    return tuple(
+        Recent(sts=one, last=last, wait=wait, left=wait - (now - last))
+        for one, last in times
+        if wait and now - last < wait
+    )
+
+
+def knows_downscale(
+    others: Iterable[StatefulSet],
+    remembered: Mapping[Uid, datetime],
+    source: Source = Source.ANNOTATIONS,
+) -> bool:
+    """Tell whether any of these zones has been scaled down, whenever that was."""
+    has_notes = source is Source.ANNOTATIONS
+    return any(
+        one.uid in remembered or (has_notes and LAST_DOWNSCALE in one.annotations) for one in others
+    )
+
+
+def hint_future(recent: Recent, now: datetime, source: Source = Source.ANNOTATIONS) -> str:
+    """Return what a person must mend where a time lies in the future, with its semicolon."""
+    # More than the second by which times are rounded up.
+    if recent.last - now <= timedelta(minutes=1):
+        return ""
+    is_tracked = source is Source.TRACKER
+    place = "entry in the zone ConfigMap" if is_tracked else f"annotation {LAST_DOWNSCALE}"
+    return f"; that time lies in the future: see its {place}"
 
 
 def format_downscale_time(now: datetime) -> str:
     """Return the text that records a downscale: whole seconds, never earlier than it was."""
     whole = now.replace(microsecond=0)
     return format_rfc3339(whole if whole == now else whole + timedelta(seconds=1))
+
+
+def format_left(left: timedelta) -> str:
+    """Return how long something still takes, in whole seconds, never less than it does."""
+    return format_duration(-(-left // _SECOND) * _SECOND)
+
+
+def format_moment(time: datetime) -> str:
+    """Return a time that somebody else wrote, in UTC wherever it has a place there."""
+    try:
+        return format_rfc3339(time)
+    except OverflowError:
+        return format_go_time(time)
 
 
 def _read_span(sts: StatefulSet) -> timedelta:
@@ -73,10 +159,12 @@ def _read_span(sts: StatefulSet) -> timedelta:
         raise InvalidInput(f"{kind} {key}: {error}") from error
 
 
-def _read_last(sts: StatefulSet, remembered: Mapping[Uid, datetime]) -> datetime | None:
+def _read_last(
+    sts: StatefulSet, remembered: Mapping[Uid, datetime], source: Source
+) -> datetime | None:
     text = sts.annotations.get(LAST_DOWNSCALE)
     known = remembered.get(sts.uid)
-    if text is None:
+    if text is None or source is Source.TRACKER:
         return known
     try:
         written = parse_rfc3339(text)
@@ -85,12 +173,9 @@ def _read_last(sts: StatefulSet, remembered: Mapping[Uid, datetime]) -> datetime
     return written if known is None else max(written, known)
 
 
-def _word_wait(sts: StatefulSet, last: datetime, wait: timedelta, now: datetime) -> str:
-    text = (
-        f"statefulset {sts.name} was downscaled at {format_go_time(last)} and is labelled to wait"
-        f" {format_duration(wait)} between zone downscales"
+def _word_wait(recent: Recent, now: datetime, source: Source) -> str:
+    return (
+        f"statefulset {recent.sts.name} was downscaled at {format_go_time(recent.last)} and is"
+        f" labelled to wait {format_duration(recent.wait)} between zone downscales"
+        f"{hint_future(recent, now, source)}"
     )
-    # More than the second by which times are rounded up: a person has to mend it.
-    if last - now > timedelta(minutes=1):
-        text += f"; that time lies in the future: see its annotation {LAST_DOWNSCALE}"
-    return text

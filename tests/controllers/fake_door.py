@@ -132,7 +132,10 @@ class FakeDoor:
         self.pause: Callable[[str], Awaitable[None]] = _at_once
         """Awaited after that: a test lets others go first here."""
 
-    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
+    async def fetch(
+        self, resource: Resource, namespace: str, name: str, subresource: str = ""
+    ) -> bytes:
+        assert not subresource, "this door knows of none"
         await self._note(f"get {resource.plural}/{name}")
         found = self.objects.get((resource.plural, name))
         if found is None:
@@ -220,8 +223,10 @@ class FakeDoor:
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
+        subresource: str = "",
     ) -> bytes:
         """Take merge patches only; identity in their metadata is a precondition, as in the API."""
+        assert not subresource, "this door knows of none"
         assert isinstance(patch, dict), "this door takes merge patches only"
         await self._note(f"patch {resource.plural}/{name}")
         held, wanted = self._held(resource, name), patch.get("metadata")

@@ -112,9 +112,9 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="not-recorded",
-        file="controllers/downscales.py",
-        old="        if not _is_recorded(at, sts):\n",
-        new="        if sts.is_terminating:\n",
+        file="guards/records.py",
+        old="        if _is_annotated(sts, at):\n",
+        new="        if not sts.is_terminating:\n",
         breaks="SI-11: a downscale by /scale leaves no time behind",
         scenarios=DOWNSCALES,
     ),

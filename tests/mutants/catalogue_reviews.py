@@ -17,8 +17,8 @@ REVIEWS: Final = (
     Mutant(
         name="min-time-off-by-five-seconds",
         file="planning/spacing.py",
-        old="if wait and now - last < wait:",
-        new="if wait and now - last < wait - timedelta(seconds=5):",
+        old="if wait and now - last < wait\n",
+        new="if wait and now - last < wait - timedelta(seconds=5)\n",
         breaks="SI-11: the time between zones is almost waited for",
         scenarios=DOWNSCALES,
     ),
@@ -97,7 +97,7 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="repeated-review-prepares-again",
-        file="web/prepare_downscale.py",
+        file="web/prepare_claim.py",
         old="for one in plan.endpoints if one.uid not in claim.prepared)",
         new="for one in plan.endpoints)",
         breaks="SI-16: each round of one request calls the pods",
@@ -106,9 +106,9 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="repeated-review-judged-again",
-        file="web/prepare_downscale.py",
-        old="is_repeated = same is not None",
-        new="is_repeated = same is not None and now is None",
+        file="web/prepare_claim.py",
+        old="        return not claim.is_adopted and not self._is_late(claim)\n",
+        new="        return claim.is_adopted and not self._is_late(claim)\n",
         breaks="SI-16: each round of one request has another time recorded",
         scenarios=DOWNSCALES,
         unseen=(
@@ -119,15 +119,15 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="other-downscale-underway-ignored",
-        file="web/prepare_downscale.py",
-        old="picture = replace(group, now=now, downscale=underway)",
-        new="picture = replace(group, now=now, downscale=None if underway else None)",
+        file="web/prepare_claim.py",
+        old="now=parts.server_time(), downscale=underway)",
+        new="now=parts.server_time(), downscale=None if underway else None)",
         breaks="SI-11: two zones are granted at once",
         scenarios=DOWNSCALES,
     ),
     Mutant(
         name="same-set-underway-ignored",
-        file="web/prepare_downscale.py",
+        file="web/prepare_claim.py",
         old="        if is_open and same is None:\n",
         new="        if is_open and not is_open:\n",
         breaks="SI-10, SI-12, LI-05: two ranges of one set are granted at once",
@@ -136,7 +136,7 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="review-not-compared-with-the-store",
-        file="web/prepare_downscale.py",
+        file="web/prepare_claim.py",
         old="if zone is None or not self._is_as_asked(ask, zone.sts):",
         new="if zone is None:",
         breaks="SI-10: what a review says is taken for what the store holds",

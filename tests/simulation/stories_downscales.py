@@ -44,7 +44,7 @@ async def _forbid(teller: Teller) -> None:
 async def _refuse_later(teller: Teller) -> None:
     people, api = teller.people, teller.sandbox.api
     assert api.hooks is not None
-    quota = _Quota(api.hooks)
+    quota = Quota(api.hooks)
     api.hooks = quota
     await teller.sandbox.call(
         later_webhook(teller.sandbox.namespace, name="quota", path=QUOTA_PATH, policy="Fail")
@@ -66,7 +66,7 @@ async def _take_turns(teller: Teller) -> None:
     await teller.until_whole()
 
 
-class _Quota:
+class Quota:
     """A webhook of somebody else behind ours: a `HookCaller` around the one to the operator."""
 
     def __init__(self, inner: HookCaller) -> None:

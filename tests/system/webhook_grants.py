@@ -9,7 +9,7 @@ from tests.rendered import MANIFESTS
 from tests.system.grants import REVIEWS
 from tests.system.hooked import wait_true
 from tests.world.api import CLUSTER_ROLES, ROLES, Json, Resource
-from tests.world.manifests import ACCOUNT, SECRET
+from tests.world.manifests import ACCOUNT, SECRET, apply_manifests
 from tests.world.scene import World
 
 HOOKS_GROUP: Final = "admissionregistration.k8s.io"
@@ -55,6 +55,16 @@ def rights_of(role: Json) -> set[Right]:
     }
 
 
+async def grant_tracker(world: World) -> None:
+    """Grant what the component `zone-tracker` does."""
+    folder = MANIFESTS / "components" / "zone-tracker"
+    role, binding = (
+        yaml.safe_load((folder / name).read_text()) for name in ("role.yaml", "rolebinding.yaml")
+    )
+    binding["subjects"][0]["namespace"] = world.namespace
+    await apply_manifests(world.api, world.namespace, [role, binding])
+
+
 async def drop(world: World, right: Right) -> Json:
     """Take a right away, wait until the API server knows, and return the role as it was."""
     world.may_be_forbidden = True
@@ -82,7 +92,8 @@ async def restore(world: World, right: Right, before: Json) -> None:
 def _role_of(world: World, right: Right) -> tuple[Resource, str, str]:
     if right.group == HOOKS_GROUP:
         return CLUSTER_ROLES, "", f"{ACCOUNT}-{world.namespace}-webhooks"
-    return ROLES, world.namespace, f"{ACCOUNT}-webhooks"
+    part = "zone-tracker" if right.resource == "configmaps" else "webhooks"
+    return ROLES, world.namespace, f"{ACCOUNT}-{part}"
 
 
 def _without(rule: Json, right: Right) -> Json:
@@ -98,7 +109,7 @@ async def _lacks(world: World, right: Right) -> bool:
         "verb": right.verb,
         "group": right.group,
         "resource": right.resource,
-        "name": SECRET if right.resource == "secrets" and right.verb != "create" else "",
+        "name": SECRET if right.resource == "secrets" and right.verb != "create" else right.name,
     }
     body: Json = {
         "apiVersion": "authorization.k8s.io/v1",

@@ -25,6 +25,8 @@ from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.downscales import Downscales
 from rollout_operator.guards.locks import Locks
 from rollout_operator.guards.notes import Notes
+from rollout_operator.guards.records import Annotations, Records
+from rollout_operator.guards.tracker import Tracker
 from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode import decode_pod, decode_statefulset
 from rollout_operator.model.downscale import Endpoint
@@ -34,7 +36,8 @@ from rollout_operator.model.review import Review, Scalable, Version
 from rollout_operator.pods.client import PodError
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.parents import Parents
-from rollout_operator.web.prepare_downscale import Calls, Parts, PrepareDownscale
+from rollout_operator.web.prepare_claim import Calls, Parts
+from rollout_operator.web.prepare_downscale import PrepareDownscale
 from tests.controllers.fake_door import FakeDoor, Json, pod_json, set_json
 from tests.virtual_time import VirtualClock
 
@@ -146,7 +149,9 @@ class Memory:
 class World:
     """All parts; `memory` is that of the running process."""
 
-    def __init__(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
+    def __init__(self, sets: Sequence[Json], pods: Sequence[Json], *, tracker: str = "") -> None:
+        """Keep the times of downscales in the ConfigMap `tracker`, if that is given."""
+        self.tracker = tracker
         self.clock = VirtualClock()
         self.door = FakeDoor(sets, pods)
         self.sets, self.pods = StatefulSetStore(), PodStore()
@@ -169,6 +174,7 @@ class World:
             Parts(
                 parents=Parents(self.sets, self.door, namespace="test", clock=self.clock),
                 looker=observer, locks=locks, downscales=downscales, notes=Notes(self.door, name),
+                records=self._make_records(downscales),
                 pods=calls or self.calls, clock=self.clock, server_time=self.clock.now,
                 namespace="test", cluster_domain="cluster.local.", retell_after=RETELL,
                 is_stopping=lambda: self.is_stopping,
@@ -177,6 +183,7 @@ class World:
         controller = DownscaleController(
             ControllerParts(
                 sets=self.sets, pods=self.pods, downscales=downscales, locks=locks,
+                records=self._make_records(downscales),
                 notes=Notes(self.door, name), calls=self.calls, door=self.door, clock=self.clock,
                 server_time=self.clock.now, cluster_domain="cluster.local.",
             )
@@ -187,9 +194,16 @@ class World:
         self.memory = Memory(downscales, controller, hook, executor, observer)
         return self.memory
 
+    def _make_records(self, downscales: Downscales) -> Records:
+        if not self.tracker:
+            return Annotations(self.door, downscales)
+        return Tracker(
+            self.door, downscales, namespace="test", name=self.tracker, now=self.clock.now
+        )
+
     def sync(self) -> None:
         """Bring the caches up to date."""
-        found = {kind: [] for kind in ("statefulsets", "pods")}  # type: dict[str, list[Json]]
+        found: dict[str, list[Json]] = {"statefulsets": [], "pods": [], "configmaps": []}
         for (plural, _), one in self.door.objects.items():
             found[plural].append(one)
         self.sets.replace_all([decode_statefulset(raw(one)) for one in found["statefulsets"]])
@@ -325,14 +339,15 @@ def pod(name: str, ordinal: int, *, uid: str = "", ready: bool = True) -> Json:
     return one
 
 
-def three_zones(replicas: int = 5, **changes: Mapping[str, str]) -> World:
+def three_zones(replicas: int = 5, *, tracker: str = "", **changes: Mapping[str, str]) -> World:
     """Return zones a, b and c, all whole; `changes` are annotations of a zone, by its letter."""
     names = {letter: f"zone-{letter}" for letter in "abc"}
     sets = [
         zone(name, replicas, annotations={**WHERE, **changes.get(letter, {})})
         for letter, name in names.items()
     ]
-    return World(sets, [one for name in names.values() for one in pods_of(name, replicas)])
+    pods = [one for name in names.values() for one in pods_of(name, replicas)]
+    return World(sets, pods, tracker=tracker)
 
 
 def prepared_alone(one: Json, pods: Sequence[Json] = ()) -> World:

@@ -1,0 +1,134 @@
+"""The zone tracker on an API server of dictionaries, and what tests ask of its ConfigMap."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from rollout_operator.guards.downscales import Claim, Downscales
+from rollout_operator.guards.records import Grant, Seen
+from rollout_operator.guards.tracker import Tracker
+from rollout_operator.model.errors import ApiError
+from rollout_operator.model.names import GROUP_LABEL, MIN_TIME_BETWEEN_DOWNSCALES, Uid
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.tracker import format_entry
+from rollout_operator.planning.spacing import Refusal, format_downscale_time
+from tests.builders import sts
+from tests.controllers.fake_door import FakeDoor, Json
+from tests.fakes_clock import EPOCH, FakeClock
+from tests.ledger import key
+
+NAME: Final = "zones"
+SECOND: Final = timedelta(seconds=1)
+HOUR: Final = timedelta(hours=1)
+FRESH: Final = format_entry("2026-01-02T03:04:06Z")
+"""What a map that is created at the beginning says: by a clock that may be a second behind."""
+
+
+def entry(ago: timedelta = HOUR) -> str:
+    """Return the entry of a downscale so long before the beginning."""
+    return format_entry(format_downscale_time(EPOCH - ago))
+
+
+def member(letter: str, *, wait: str = "", group: str | None = "ingester") -> StatefulSet:
+    """Return a set; `wait` is what its label asks for."""
+    labels = {GROUP_LABEL: group} if group is not None else {}
+    if wait:
+        labels[MIN_TIME_BETWEEN_DOWNSCALES] = wait
+    return sts(letter, labels=labels)
+
+
+class TrackerBench:
+    """One tracker; `data` is what the API server holds, None for no ConfigMap."""
+
+    def __init__(self, data: Mapping[str, str] | None = None) -> None:
+        self.clock = FakeClock()
+        self.door = FakeDoor([], [])
+        self.downscales = Downscales(self.clock)
+        self.tracker = self._make(self.downscales)
+        if data is not None:
+            self.put(data)
+
+    def another(self) -> Tracker:
+        """Return the tracker of another process, of which this one knows nothing."""
+        return self._make(Downscales(self.clock))
+
+    def _make(self, downscales: Downscales) -> Tracker:
+        return Tracker(self.door, downscales, namespace="test", name=NAME, now=self.clock.now)
+
+    def put(self, data: Mapping[str, object], **changes: Json) -> None:
+        """Let somebody else write the whole ConfigMap."""
+        held = self.door.objects.get(("configmaps", NAME))
+        version = 0 if held is None else int(str(_meta(held)["resourceVersion"]))
+        metadata: Json = {
+            "name": NAME,
+            "uid": "uid-zones",
+            "labels": {"owner": "somebody"},
+            "annotations": {"note": "kept"},
+            "resourceVersion": str(version + 1),
+        }
+        self.door.objects["configmaps", NAME] = {"metadata": metadata, "data": {**data}, **changes}
+
+    def set(self, name: str, text: str) -> None:
+        """Let somebody else write one entry."""
+        self.put({**self.data, name: text})
+
+    @property
+    def held(self) -> Json:
+        """Return the ConfigMap as the API server has it."""
+        return copy.deepcopy(self.door.objects["configmaps", NAME])
+
+    @property
+    def others(self) -> Json:
+        """Return all of the ConfigMap that is neither entries nor version."""
+        meta = {**_meta(self.held), "resourceVersion": ""}
+        return {**self.held, "data": {}, "metadata": meta}
+
+    @property
+    def data(self) -> Mapping[str, str]:
+        """Return its entries."""
+        data = self.held["data"]
+        assert isinstance(data, dict)
+        return data
+
+    def fail(self, call: str, error: ApiError, times: int = 10**6) -> None:
+        """Let calls that begin so end in an error, without effect."""
+        left = [times]
+
+        def before(made: str) -> None:
+            if made.startswith(call) and left[0] > 0:
+                left[0] -= 1
+                raise error
+
+        self.door.before = before
+
+    def claim(self, one: StatefulSet) -> Claim:
+        """Claim the downscale of a set from three replicas to one."""
+        letter = one.name.removeprefix("zone-")
+        return self.downscales.begin(one, key(letter), self.clock.now(), ())
+
+    async def grant(self, one: StatefulSet, *others: StatefulSet) -> Refusal | None:
+        """Look, claim and record, as a review does."""
+        seen = Seen()
+        if others:
+            seen = await self.tracker.look((one, *others), but=one.uid)
+        return await self.tracker.record(self.granting(one, others, seen))
+
+    def granting(
+        self, one: StatefulSet, others: Sequence[StatefulSet] = (), seen: Seen | None = None
+    ) -> Grant:
+        """Return a downscale that is about to be allowed now."""
+        claim = self.downscales.get(one.uid) or self.claim(one)
+        return Grant(
+            claim=claim, sts=one, others=tuple(others), seen=seen or Seen(), at=self.clock.now()
+        )
+
+    def remember(self, letter: str, at: datetime) -> None:
+        """Let this process have seen a downscale."""
+        self.downscales.times[Uid(f"uid-{letter}")] = at
+
+
+def _meta(one: Json) -> Json:
+    meta = one["metadata"]
+    assert isinstance(meta, dict)
+    return meta

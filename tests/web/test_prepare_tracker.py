@@ -1,0 +1,362 @@
+"""Prepare-downscale with the zone tracker: T-07 in that mode, ZONE-01 to 10, W-15, SI-11, SI-15."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+
+from rollout_operator.model.errors import ApiError, Denied, UnknownOutcome, Unreachable
+from rollout_operator.model.names import LAST_DOWNSCALE, Uid
+from rollout_operator.model.outcome import Code, Verdict
+from rollout_operator.model.tracker import format_entry
+from tests.controllers.fake_door import Json
+from tests.virtual_time import in_virtual_time
+from tests.web.downscale_world import (
+    RETELL,
+    SECOND,
+    WAIT,
+    World,
+    outdate,
+    part,
+    pod,
+    pods_of,
+    refuse,
+    three_zones,
+    zone,
+)
+
+MAP: Final = "zones"
+PREFIX: Final = "downscale of statefulsets/zone-a in test from 5 to 3 replicas is "
+DENIED: Final = f"{PREFIX}not allowed because "
+NOT_LOADED: Final = f"{DENIED}loading zones failed. "
+NOT_RECORDED: Final = f"{DENIED}setting downscale timestamp in the zone ConfigMap failed. "
+BAD_TIME: Final = (
+    f"{DENIED}parsing parsing downscale timestamps from the zone ConfigMap failed. statefulset"
+    " zone-b: "
+)
+OLD: Final = format_entry("2026-01-01T00:00:00Z")
+ANSWERED: Final = format_entry("2026-01-02T03:04:07Z")
+"""Pods need a tenth of a second, and the clock may be a second behind."""
+A: Final = Uid("uid-zone-a")
+
+
+def tracked(data: Mapping[str, str] | None = None, **changes: Mapping[str, str]) -> World:
+    """Return three zones and the ConfigMap, empty where nothing else is said."""
+    return fill(three_zones(5, tracker=MAP, **changes), data or {})
+
+
+def fill(world: World, data: Mapping[str, str]) -> World:
+    meta: Json = {"name": MAP, "uid": "u", "resourceVersion": "1", "labels": {"mine": "kept"}}
+    world.door.objects["configmaps", MAP] = {"metadata": meta, "data": dict(data)}
+    return world
+
+
+def data_of(world: World) -> Json:
+    return part(world.door.objects["configmaps", MAP], "data")
+
+
+def map_calls(world: World) -> list[str]:
+    return [call for call in world.door.calls if "configmaps" in call]
+
+
+def fail(world: World, call: str, error: ApiError) -> None:
+    def before(made: str) -> None:
+        if made == call:
+            raise error
+
+    world.door.before = before
+
+
+@pytest.mark.parametrize("to", [5, 8])
+@in_virtual_time
+async def test_t07_1_what_is_no_decrease_is_allowed(to: int) -> None:
+    """T-07 #1: the ConfigMap is not even read."""
+    world = three_zones(tracker=MAP)
+    assert (await world.ask("zone-a", to)).is_allowed
+    assert world.door.calls == []
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["of the set", "of its Scale"])
+@in_virtual_time
+async def test_t07_2_the_time_is_recorded_before_the_answer(whole: bool) -> None:
+    """T-07 #2, ZONE-01, ZONE-09, W-16: in the ConfigMap and nowhere else; foreign things stay."""
+    world = tracked({"zone-b": OLD, "other": "garbage"})
+    verdict = await world.ask("zone-a", 3, whole=whole)
+    assert verdict.is_allowed
+    assert verdict.annotations == {}
+    assert data_of(world) == {"zone-a": ANSWERED, "zone-b": OLD, "other": "garbage"}
+    assert part(world.door.objects["configmaps", MAP], "metadata")["labels"] == {"mine": "kept"}
+    assert map_calls(world) == [f"get configmaps/{MAP}", f"patch configmaps/{MAP}"]
+    assert not [call for call in world.door.calls if call.startswith("patch statefulsets")]
+
+
+@in_virtual_time
+async def test_t07_3_a_fresh_map_lets_zones_wait() -> None:
+    """T-07 #3, ZONE-03, ZONE-07: nobody is called."""
+    world = three_zones(tracker=MAP, c={"grafana.com/min-time-between-zones-downscale": "12h"})
+    verdict = await world.ask("zone-a", 3)
+    assert (verdict.reason.code, verdict.reason.text) == (
+        Code.ZONE_DOWNSCALED_LATELY,
+        f"{DENIED}statefulset zone-b was downscaled at 2026-01-02 03:04:06 +0000 UTC and is"
+        " labelled to wait 12h0m0s between zone downscales",
+    )
+    assert set(data_of(world)) == {"zone-a", "zone-b", "zone-c"}
+    assert world.calls.calls == []
+
+
+@in_virtual_time
+async def test_t07_4_a_pod_refuses() -> None:
+    """T-07 #4: every pod is told that it stays, and nothing is recorded."""
+    world = tracked()
+    world.calls.answer = refuse("zone-a-4")
+    verdict = await world.ask("zone-a", 3, whole=True)
+    assert verdict.reason.code is Code.POD_NOT_PREPARED
+    assert world.calls.names("DELETE") == ["zone-a-4", "zone-a-3"]
+    assert data_of(world) == {}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unreachable("etcd is down"),
+        UnknownOutcome("no answer"),
+        Denied('cannot patch configmaps/zones: no; grant verb patch on "configmaps"', status=403),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_t07_5_what_cannot_be_recorded_is_refused(error: ApiError) -> None:
+    """T-07 #5, ZONE-09, DEP-34: all pods are told that they stay; the missing rule is named."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = tracked()
+
+        def before(call: str) -> None:
+            if call.startswith(("patch configmaps", "put configmaps")):
+                raise error
+
+        world.door.before = before
+        verdict = await world.ask("zone-a", 3)
+        assert verdict.reason.code is Code.NOT_RECORDED
+        assert verdict.reason.text == f"{NOT_RECORDED}{error}"
+        assert verdict.code == 429
+        assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"]
+        assert world.calls.names("DELETE") == ["zone-a-4", "zone-a-3"]
+        assert data_of(world) == {}
+        owed = world.memory.downscales.list_owed(A)
+        assert {debt.due for debt in owed.values()} == {world.clock.elapsed() + RETELL}
+
+    run()
+
+
+@in_virtual_time
+async def test_t07_5_a_record_that_hangs_is_given_up_in_time() -> None:
+    """LI-06, SI-13: and pods are told before the answer is due."""
+    world = tracked()
+
+    async def pause(call: str) -> None:
+        if call.startswith("patch configmaps"):
+            await asyncio.sleep(1000)
+
+    world.door.pause = pause
+    verdict = await world.ask("zone-a", 3)
+    assert verdict.reason.code is Code.REVIEW_TIMED_OUT
+    assert verdict.reason.text.startswith(f"{NOT_RECORDED}no answer within 7.")
+    assert world.calls.names("DELETE") == ["zone-a-4", "zone-a-3"]
+    assert world.clock.elapsed() < 9 * SECOND
+
+
+@in_virtual_time
+async def test_t07_6_a_dry_run_leaves_no_trace() -> None:
+    """T-07 #6, SI-15: no ConfigMap is made for it."""
+    world = three_zones(tracker=MAP)
+    for whole in (True, False):
+        assert (await world.ask("zone-a", 3, whole=whole, dry_run=True)).is_allowed
+    assert world.door.calls == []
+    assert world.calls.calls == []
+
+
+@in_virtual_time
+async def test_t07_7_another_zone_is_not_rolled_out() -> None:
+    """T-07 #7, ZONE-01: the other checks are the same."""
+    world = tracked()
+    outdate(world, "zone-b")
+    world.sync()
+    verdict = await world.ask("zone-a", 3)
+    assert verdict.reason.code is Code.OTHER_ZONE_NOT_READY
+    assert world.calls.calls == []
+    assert data_of(world) == {}
+
+
+@in_virtual_time
+async def test_t07_8_9_the_own_zone_may_be_unready_and_labels_of_pods_do_not_matter() -> None:
+    """T-07 #8, #9 with D-10, PREP-19."""
+    pods = [pod("zone-a", 0, ready=False), *pods_of("zone-a", first=1), *pods_of("zone-b")]
+    for one in pods[5:]:
+        part(one, "metadata")["labels"] = {"app": "b", "controller-revision-hash": "old"}
+    other = zone("zone-b")
+    part(other, "spec")["selector"] = {"matchLabels": {"app": "b"}}
+    world = fill(World([zone("zone-a"), other], pods, tracker=MAP), {})
+    assert (await world.ask("zone-a", 3)).is_allowed
+
+
+@pytest.mark.parametrize(
+    ("refused", "allowed", "deletes"),
+    [
+        pytest.param("", True, 0, id="T-07 #10 all succeed"),
+        pytest.param("zone-a-0", False, 64, id="T-07 #11 #12 the last fails"),
+    ],
+)
+def test_t07_64_pods(refused: str, allowed: bool, deletes: int) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        world = fill(three_zones(64, tracker=MAP), {})
+        world.calls.answer = refuse(refused)
+        assert (await world.ask("zone-a", 0)).is_allowed is allowed
+        assert len(world.calls.names("POST")) == 64
+        assert len(world.calls.names("DELETE")) == deletes
+        assert ("zone-a" in data_of(world)) is allowed
+
+    run()
+
+
+@in_virtual_time
+async def test_t07_13_pods_that_do_not_exist_need_no_call() -> None:
+    """T-07 #13: the downscale is recorded all the same."""
+    pods = [*pods_of("zone-a", 3), *pods_of("zone-b")]
+    world = fill(World([zone("zone-a"), zone("zone-b")], pods, tracker=MAP), {})
+    assert (await world.ask("zone-a", 3)).is_allowed
+    assert world.calls.calls == []
+    assert "zone-a" in data_of(world)
+
+
+@pytest.mark.parametrize(
+    ("data", "changes", "code", "words"),
+    [
+        pytest.param(
+            {"zone-b": "{"}, {}, Code.BAD_DOWNSCALE_TIME,
+            f"{NOT_LOADED}ConfigMap zones: data.zone-b: ", id="ZONE-05 no JSON",
+        ),
+        pytest.param(
+            {"zone-b": format_entry("soon")}, {}, Code.BAD_DOWNSCALE_TIME,
+            f"{BAD_TIME}entry in ConfigMap zones: ", id="ZONE-06 no time",
+        ),
+        pytest.param(
+            {}, {"b": {"grafana.com/min-time-between-zones-downscale": "soon"}},
+            Code.BAD_DOWNSCALE_TIME,
+            f"{BAD_TIME}annotation grafana.com/min-time-between-zones-downscale: ",
+            id="ZONE-06 no span",
+        ),
+        pytest.param(
+            {"zone-b": format_entry("2026-01-02T03:00:00Z")}, {"a": WAIT},
+            Code.ZONE_DOWNSCALED_LATELY,
+            f"{DENIED}statefulset zone-b was downscaled at 2026-01-02 03:00:00 +0000 UTC and is"
+            " labelled to wait 1h0m0s between zone downscales",
+            id="ZONE-07 T-08 another zone lately",
+        ),
+        pytest.param(
+            {"zone-b": format_entry("2027-01-02T03:00:00Z")}, {"a": WAIT},
+            Code.ZONE_DOWNSCALED_LATELY,
+            f"{DENIED}statefulset zone-b was downscaled at 2027-01-02 03:00:00 +0000 UTC and is"
+            " labelled to wait 1h0m0s between zone downscales; that time lies in the future: see"
+            " its entry in the zone ConfigMap",
+            id="W-50 in the future",
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_map_forbids(
+    data: Mapping[str, str], changes: Mapping[str, Mapping[str, str]], code: Code, words: str
+) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        world = tracked(data, **changes)
+        verdict = await world.ask("zone-a", 3)
+        assert verdict.reason.code is code
+        assert verdict.reason.text.startswith(words)
+        assert world.calls.calls == []
+        assert data_of(world) == data
+
+    run()
+
+
+@pytest.mark.parametrize("stamp", ["2026-01-02T03:04:05Z", "yesterday"])
+@in_virtual_time
+async def test_zone01_annotations_are_not_read(stamp: str) -> None:
+    """ZONE-01: neither a time that would forbid nor one that cannot be read."""
+    world = tracked({}, a=WAIT, b={**WAIT, LAST_DOWNSCALE: stamp})
+    assert (await world.ask("zone-a", 3)).is_allowed
+
+
+@pytest.mark.parametrize("verb", ["get", "post"])
+@in_virtual_time
+async def test_zone05_a_map_that_cannot_be_read_or_made(verb: str) -> None:
+    """ZONE-05, DEP-34, SI-13: refused, with the rule that is missing."""
+    world = three_zones(tracker=MAP)
+    denied = Denied(f'grant verb {verb} on "configmaps"', status=403)
+    fail(world, f"{verb} configmaps/{MAP}", denied)
+    verdict = await world.ask("zone-a", 3)
+    assert (verdict.reason.code, verdict.code) == (Code.GROUP_NOT_READ, 429)
+    assert verdict.reason.text == f"{NOT_LOADED}{denied}"
+    assert world.calls.calls == []
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2, 3, 5, 8], ids=lambda turns: f"after {turns} turns")
+@in_virtual_time
+async def test_w15_two_zones_at_once(delay: int) -> None:
+    """T-08, ZONE-08, W-15, D-25: exactly one passes, whatever the order; another group passes."""
+    world = tracked({}, a=WAIT, b=WAIT)
+    part(world.door.objects["statefulsets", "zone-c"], "metadata")["labels"] = {
+        "rollout-group": "store", "grafana.com/prepare-downscale": "true"
+    }  # fmt: skip
+    world.sync()
+    world.door.pause = lambda call: asyncio.sleep(0)
+
+    async def ask_later(name: str) -> Verdict:
+        for _ in range(delay):
+            await asyncio.sleep(0)
+        return await world.ask(name, 3)
+
+    asked = (world.ask("zone-a", 3), ask_later("zone-b"), ask_later("zone-c"))
+    verdicts = await asyncio.gather(*asked)
+    assert [verdict.is_allowed for verdict in verdicts] == [True, False, True]
+    assert verdicts[1].reason.text.endswith("zone-a is already in process of updating replicas")
+    assert set(data_of(world)) == {"zone-a", "zone-c"}
+
+
+@in_virtual_time
+async def test_w15_two_processes_at_once() -> None:
+    """W-15, SI-11: neither knows of the other; pods of the second are told that they stay."""
+    world = tracked({}, a=WAIT, b=WAIT)
+    first = world.memory
+    second = world.restart()
+    asked = (
+        memory.hook.review(world.review(name, 3), world.clock.elapsed() + 9 * SECOND)
+        for memory, name in ((first, "zone-a"), (second, "zone-b"))
+    )
+    verdicts = await asyncio.gather(*asked)
+    assert sorted(verdict.is_allowed for verdict in verdicts) == [False, True]
+    (lost,) = [verdict for verdict in verdicts if not verdict.is_allowed]
+    assert lost.reason.code is Code.ZONE_DOWNSCALED_LATELY
+    assert len(data_of(world)) == 1
+    assert len(world.calls.names("DELETE")) == 2
+
+
+@in_virtual_time
+async def test_d24_a_repeated_review_records_once() -> None:
+    """SI-16, D-24: and is not refused where the ConfigMap cannot be read by now."""
+    world = tracked()
+    first = await world.ask("zone-a", 3)
+    fail(world, f"get configmaps/{MAP}", Unreachable("down"))
+    await world.clock.sleep(6 * SECOND)
+    assert await world.ask("zone-a", 3) == first
+    assert map_calls(world) == [f"get configmaps/{MAP}", f"patch configmaps/{MAP}"]
+
+
+@in_virtual_time
+async def test_zone10_a_set_without_a_group() -> None:
+    """ZONE-10, W-16: no other entry decides or is lost."""
+    alone = zone("zone-a", group=None)
+    world = fill(World([alone], pods_of("zone-a"), tracker=MAP), {"zone-b": "garbage"})
+    assert (await world.ask("zone-a", 3)).is_allowed
+    assert data_of(world) == {"zone-a": ANSWERED, "zone-b": "garbage"}
