@@ -22,6 +22,9 @@ class Code(StrEnum):
     POD_OUTDATED = "pod_outdated"
     POD_BROKEN_AND_OUTDATED = "pod_broken_and_outdated"
     ROLLED_OUT = "rolled_out"
+    SCALE_UP = "scale_up"
+    SCALE_DOWN = "scale_down"
+    SCALE_PUBLISHED = "scale_published"
     # waiting: time or the cluster will change it
     UP_TO_DATE = "up_to_date"
     BUDGET_USED = "budget_used"
@@ -38,14 +41,28 @@ class Code(StrEnum):
     DELETE_REFUSED = "delete_refused"
     BACKING_OFF = "backing_off"
     DOWNSCALE_UNDERWAY = "downscale_underway"
+    LEADING_ZONE_NOT_READY = "leading_zone_not_ready"
+    ROLLOUT_UNDERWAY = "rollout_underway"
+    DELAYED_BY_PODS = "delayed_by_pods"
+    POD_GAVE_NO_TIME = "pod_gave_no_time"
+    REFERENCE_NOT_READ = "reference_not_read"
+    SCALE_REFUSED = "scale_refused"
     # failing: a person must change something
     WRONG_STRATEGY = "wrong_strategy"
     REVISION_EMPTY = "revision_empty"
     OBJECT_UNREADABLE = "object_unreadable"
+    NO_LEADING_ZONE = "no_leading_zone"
+    LEADING_ZONES_CIRCLE = "leading_zones_circle"
+    WAIT_TIME_MISSING = "wait_time_missing"
+    BAD_REFERENCE = "bad_reference"
+    BAD_DELAY = "bad_delay"
     PODS_MISSING = "pods_missing"
     # oddities that change no decision
     BAD_MAX_UNAVAILABLE = "bad_max_unavailable"
     BAD_PAUSED = "bad_paused"
+    BAD_FORCE_REPLICAS = "bad_force_replicas"
+    BAD_SCALING_SWITCH = "bad_scaling_switch"
+    FOLLOWS_AND_MIRRORS = "follows_and_mirrors"
     GROUP_LABELS_DIFFER = "group_labels_differ"
     PODS_SHARE_LABELS = "pods_share_labels"
     LABEL_MISPLACED = "label_misplaced"
@@ -83,8 +100,6 @@ REVIEW_CODES: Final = frozenset(
         Code.DRY_RUN,
         Code.CANNOT_CHECK,
         Code.PODS_PREPARED,
-        Code.ZONE_DOWNSCALED_LATELY,
-        Code.OTHER_ZONE_NOT_READY,
         Code.OTHER_DOWNSCALE_UNDERWAY,
         Code.GROUP_NOT_READ,
         Code.CHANGED_MEANWHILE,
@@ -94,13 +109,12 @@ REVIEW_CODES: Final = frozenset(
         Code.STOPPING,
         Code.NO_DOWNSCALE,
         Code.PREPARE_MISCONFIGURED,
-        Code.BAD_DOWNSCALE_TIME,
         Code.OTHER_NAMESPACE,
         Code.DOWNSCALE_RECORDED,
         Code.DOWNSCALE_UNDONE,
     }
 )
-"""Codes that say why a review was answered as it was, and never what holds a group."""
+"""Codes that only say why a review was answered as it was, and never what holds a group."""
 
 
 @unique
@@ -125,6 +139,8 @@ class Reason:
     severity: Severity = Severity.INFO
     zone: str = ""
     """Name of the StatefulSet that it is about; empty where it is about the group."""
+    gist: str = ""
+    """What of the text is news where it changes, empty for all of it: time that runs is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

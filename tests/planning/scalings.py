@@ -1,0 +1,217 @@
+"""Short builders of counts to be planned, and the short form of a plan of counts.
+
+`counted("b", 3, follows="a")` is zone-b with three ready pods that follows zone-a; `mirroring("b",
+3)` mirrors the `Scale` of DEMO. `delayed("b", 5)` mirrors it with a delay of an hour.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec.structs import replace
+
+from rollout_operator.model.downscale import Endpoint, Underway
+from rollout_operator.model.group import Deletion, Zone
+from rollout_operator.model.names import (
+    DOWNSCALE_DELAY,
+    DOWNSCALE_DELAY_URL,
+    FORCE_REPLICAS,
+    LAST_DOWNSCALE,
+    LEADING_ZONE,
+    MIN_TIME_BETWEEN_DOWNSCALES,
+    MIRROR_API_VERSION,
+    MIRROR_KIND,
+    MIRROR_NAME,
+    MIRROR_WRITE_BACK,
+    PAUSED,
+    PREPARE_DOWNSCALE,
+    UPSCALE_WHEN_READY,
+    Uid,
+)
+from rollout_operator.model.objects import Unreadable
+from rollout_operator.model.outcome import Reason
+from rollout_operator.model.scaling import (
+    NoScale,
+    Reading,
+    Reference,
+    Scale,
+    Scaling,
+    ScalingPlan,
+    Talk,
+    TalkToPods,
+    Word,
+    Written,
+)
+from rollout_operator.planning.replicas import plan_scaling
+from rollout_operator.planning.spacing import format_downscale_time
+from tests.builders import NOW, group, sts_uid, with_pods, zone
+
+HOUR: Final = timedelta(hours=1)
+MINUTE: Final = timedelta(minutes=1)
+SECOND: Final = timedelta(seconds=1)
+DEMO: Final = Reference("rollout-operator.grafana.com", "ReplicaTemplate", "demo")
+SHOWN: Final = "ReplicaTemplate.rollout-operator.grafana.com demo"
+URL: Final = "http://pod/prepare-delayed-downscale"
+FORCED: Final = "forced by grafana.com/rollout-force-replicas"
+
+# Short names of annotations.
+_KEYS: Final = {
+    "leading": LEADING_ZONE,
+    "gate": UPSCALE_WHEN_READY,
+    "force": FORCE_REPLICAS,
+    "last": LAST_DOWNSCALE,
+    "span": MIN_TIME_BETWEEN_DOWNSCALES,
+    "name": MIRROR_NAME,
+    "kind": MIRROR_KIND,
+    "version": MIRROR_API_VERSION,
+    "write_back": MIRROR_WRITE_BACK,
+    "delay": DOWNSCALE_DELAY,
+    "url": DOWNSCALE_DELAY_URL,
+    "paused": PAUSED,
+}
+
+
+def counted(
+    letter: str,
+    replicas: int,
+    *,
+    follows: str | None = None,
+    ago: timedelta | None = None,
+    label: str | None = None,
+    pods: str | None = None,
+    **notes: str | None,
+) -> Zone:
+    """Return a zone of so many pods; `follows` is a letter, `ago` when it was scaled down last.
+
+    `label` is how long to wait between zones, `pods` are as in `tests.builders.zone`, `notes` are
+    annotations.
+    """
+    states = "l" * replicas if pods is None else pods
+    up = sum(state in "plo" for state in states)
+    base = zone(letter, states, ready=up, limit=None, service_name="pods")
+    if follows is not None:
+        notes = {**notes, "leading": f"zone-{follows}" if follows else ""}
+    if ago is not None:
+        notes = {**notes, "last": format_downscale_time(NOW - ago)}
+    labels = {} if label is None else {MIN_TIME_BETWEEN_DOWNSCALES: label}
+    return annotated(with_pods(changed(base, labels=labels), ip="10.0.0.1"), **notes)
+
+
+def mirroring(letter: str, replicas: int, *, pods: str | None = None, **notes: str | None) -> Zone:
+    """Return a zone that mirrors DEMO."""
+    version = "rollout-operator.grafana.com/v1"
+    usual = {"name": "demo", "kind": "ReplicaTemplate", "version": version}
+    return annotated(counted(letter, replicas, pods=pods), **{**usual, **notes})
+
+
+def delayed(letter: str, replicas: int, *, pods: str | None = None, **notes: str | None) -> Zone:
+    """Return a zone that mirrors DEMO with a delay of an hour."""
+    return mirroring(letter, replicas, pods=pods, **{"delay": "1h", "url": URL, **notes})
+
+
+def annotated(base: Zone, **notes: str | None) -> Zone:
+    """Return the zone with more annotations, by the short names above."""
+    more = {_KEYS[key]: text for key, text in notes.items() if text is not None}
+    return changed(base, annotations={**base.sts.annotations, **more})
+
+
+def changed(base: Zone, **changes: object) -> Zone:
+    """Return the zone with its StatefulSet changed."""
+    return dataclasses.replace(base, sts=replace(base.sts, **changes))
+
+
+def guarded(base: Zone) -> Zone:
+    """Return the zone with the label of prepare-downscale."""
+    return changed(base, labels={**base.sts.labels, PREPARE_DOWNSCALE: "true"})
+
+
+def view(
+    *zones: Zone,
+    scale: str | NoScale | None = None,
+    words: Mapping[str, Word] | None = None,
+    stay: Mapping[str, Talk] | None = None,
+    written: Mapping[str, int] | None = None,
+    seen: Mapping[str, timedelta] | None = None,
+    deletions: Mapping[str, Deletion] | None = None,
+    unreadable: tuple[Unreadable, ...] = (),
+    downscale: Underway | None = None,
+    view_age: timedelta = timedelta(0),
+    now: datetime = NOW,
+) -> Scaling:
+    """Return what a plan is made of.
+
+    `scale` is as `5/2`, spec and status of DEMO; `words` and `stay` are by pod as `b-4`, `written`
+    by letter, `seen` is how long ago we saw zones go; the last four are those of the group.
+    """
+    readings: dict[Reference, Reading] = {}
+    if isinstance(scale, NoScale):
+        readings[DEMO] = scale
+    elif scale is not None:
+        spec, _, status = scale.partition("/")
+        readings[DEMO] = Scale(replicas=int(spec), status_replicas=int(status))
+    talks = {Uid(f"uid-{pod}"): Talk(word=word) for pod, word in (words or {}).items()}
+    talks |= {Uid(f"uid-{pod}"): talk for pod, talk in (stay or {}).items()}
+    return Scaling(
+        group=dataclasses.replace(
+            group(*zones, deletions=deletions),
+            unreadable=unreadable,
+            downscale=downscale,
+            view_age=view_age,
+            now=now,
+        ),
+        times={sts_uid(letter): NOW - ago for letter, ago in (seen or {}).items()},
+        scales=readings,
+        talks=talks,
+        written={
+            sts_uid(letter): Written(replicas=count, generation=2)
+            for letter, count in (written or {}).items()
+        },
+    )
+
+
+def word(since: timedelta | None, *, asked: timedelta = SECOND, problem: str = "") -> Word:
+    """Return a word of a pod that is prepared for so long, said so long ago."""
+    begun = None if since is None else NOW - since
+    return Word(asked_at=NOW - asked, since=begun, problem=problem)
+
+
+def outline(plan: ScalingPlan) -> list[str]:
+    """Return the whole plan as short lines, but for the times of the next looks."""
+    lines = [f"{one.reason.code}: {one.reason.text}" for one in plan.scale]
+    lines += [f"publish {one.replicas} to {one.reference}" for one in plan.publish]
+    lines += [_outline_talk(talk) for talk in plan.talks]
+    lines += [_outline_reason("wait", reason) for reason in plan.waits]
+    lines += [_outline_reason("problem", reason) for reason in plan.problems]
+    return [*lines, *(f"failed {name}" for name in sorted(plan.failed))]
+
+
+def show(*zones: Zone, scale: str | None = None) -> list[str]:
+    """Return the outline of the plan for such a view."""
+    return outline(plan_scaling(view(*zones, scale=scale)))
+
+
+def counts(plan: ScalingPlan) -> dict[str, int]:
+    """Return the new counts by zone."""
+    return {one.zone.name: one.replicas for one in plan.scale}
+
+
+def codes(plan: ScalingPlan) -> list[str]:
+    """Return what is waited for and what is wrong, as codes with zones."""
+    return [f"{reason.code} {reason.zone}" for reason in (*plan.waits, *plan.problems)]
+
+
+def _outline_reason(kind: str, reason: Reason) -> str:
+    return f"{kind} {reason.code} {reason.zone}: {reason.text}"
+
+
+def _outline_talk(talk: TalkToPods) -> str:
+    """Return a line such as `talk zone-b: stay 0 1 2, ask 4 3`."""
+    stay = sorted(talk.cancel, key=lambda endpoint: endpoint.pod)
+    parts = [f"stay {_outline_pods(stay)}"] if stay else []
+    parts += [f"ask {_outline_pods(talk.ask)}"] if talk.ask else []
+    return f"talk {talk.zone.name}: {', '.join(parts)}"
+
+
+def _outline_pods(endpoints: Iterable[Endpoint]) -> str:
+    return " ".join(endpoint.pod.rpartition("-")[2] for endpoint in endpoints)
