@@ -4,8 +4,10 @@ A reason is written to the log when it is new for its zone or its text is anothe
 which waits for an hour says so once, and the last line about a zone is always what holds it now.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Final, Protocol
 
 from rollout_operator.model.names import GroupName
@@ -30,6 +32,13 @@ _MESSAGES: Final = {
 }
 
 _Key = tuple[Code, str]
+
+
+class Part(StrEnum):
+    """What of a group is decided by itself. What is told first comes first."""
+
+    ROLLOUT = "rollout"
+    SCALING = "scaling"
 
 
 class Clock(Protocol):
@@ -74,14 +83,18 @@ class Board:
         self._metrics = metrics
         self._clock = clock
         self._entries: dict[GroupName, Entry] = {}
+        self._parts: dict[GroupName, dict[Part, Plan]] = {}
         self._told: dict[GroupName, _Told] = {}
 
-    def post(self, plan: Plan) -> timedelta | None:
-        """Take `plan` as what is known of its group now.
+    def post(self, plan: Plan, part: Part = Part.ROLLOUT) -> timedelta | None:
+        """Take `plan` as what is known of one part of its group now.
 
         Returns after how long to post again where the log still owes a reason, which changed too
         soon after it was last told or has not stayed long enough; else None.
         """
+        parts = self._parts.setdefault(plan.group, {})
+        parts[part] = plan
+        plan = _merge([parts[one] for one in Part if one in parts])
         now = self._clock.now()
         before = self._entries.get(plan.group)
         holds_still = before is not None and _leading(before.plan) == _leading(plan)
@@ -93,6 +106,7 @@ class Board:
     def forget(self, group: GroupName) -> None:
         """Drop what is known of a group that no longer exists; an unknown name is fine."""
         self._entries.pop(group, None)
+        self._parts.pop(group, None)
         self._told.pop(group, None)
 
     def entries(self) -> tuple[Entry, ...]:
@@ -110,16 +124,28 @@ class Board:
         told.begun = {key: told.begun.get(key, now) for key in current if key[0] in PATIENCE}
         owed: list[timedelta] = []
         for key, reason in current.items():
-            if told.texts.get(key) == reason.text:
+            gist = reason.gist or reason.text
+            if told.texts.get(key) == gist:
                 continue
             wait = told.wait_before(key, now)
             if wait > timedelta(0):
                 owed.append(wait)
                 continue
-            told.texts[key] = reason.text
+            told.texts[key] = gist
             told.times[key] = now
             _write(plan.group, reason)
         return min(owed, default=None)
+
+
+def _merge(plans: Sequence[Plan]) -> Plan:
+    """Return the plans of all parts of a group as one; with a wait of any, it is not at rest."""
+    first = plans[0]
+    if len(plans) == 1:
+        return first
+    waits = tuple(wait for plan in plans for wait in plan.waits)
+    held = tuple(wait for wait in waits if wait.code is not Code.UP_TO_DATE)
+    problems = tuple(problem for plan in plans for problem in plan.problems)
+    return replace(first, waits=held or waits, problems=problems)
 
 
 def _gather(plan: Plan) -> dict[_Key, Reason]:
@@ -133,7 +159,9 @@ def _gather(plan: Plan) -> dict[_Key, Reason]:
 def _join(same: list[Reason]) -> Reason:
     if len(same) == 1:
         return same[0]
-    return replace(same[0], text="; ".join(dict.fromkeys(reason.text for reason in same)))
+    texts = dict.fromkeys(reason.text for reason in same)
+    gists = dict.fromkeys(reason.gist or reason.text for reason in same)
+    return replace(same[0], text="; ".join(texts), gist="; ".join(gists))
 
 
 def _leading(plan: Plan) -> _Key | None:

@@ -28,6 +28,12 @@ _NEVER_HOLD: Final = frozenset(
         Code.POD_OUTDATED,
         Code.POD_BROKEN_AND_OUTDATED,
         Code.ROLLED_OUT,
+        Code.SCALE_UP,
+        Code.SCALE_DOWN,
+        Code.SCALE_PUBLISHED,
+        Code.BAD_FORCE_REPLICAS,
+        Code.BAD_SCALING_SWITCH,
+        Code.FOLLOWS_AND_MIRRORS,
         Code.BAD_MAX_UNAVAILABLE,
         Code.BAD_PAUSED,
         Code.GROUP_LABELS_DIFFER,
@@ -37,6 +43,18 @@ _NEVER_HOLD: Final = frozenset(
 WAIT_CODES: Final = tuple(code for code in Code if code not in _NEVER_HOLD | REVIEW_CODES)
 FAILURE_POLICIES: Final = ("Fail", "Ignore")
 DELETE_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "gone")
+SCALING_DIRECTIONS: Final = ("up", "down")
+SCALING_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "failed")
+# What keeps a count from being decided or written.
+SCALING_FAILURES: Final = (
+    Code.SCALE_REFUSED,
+    Code.NO_LEADING_ZONE,
+    Code.LEADING_ZONES_CIRCLE,
+    Code.WAIT_TIME_MISSING,
+    Code.BAD_DOWNSCALE_TIME,
+    Code.BAD_REFERENCE,
+    Code.BAD_DELAY,
+)
 
 
 class Metrics:
@@ -73,6 +91,19 @@ class Metrics:
         self._held.pop(name, None)
         for metric in self._of_groups:
             metric.remove_by_labels({"rollout_group": name})
+
+    def begin_scaling(self, name: str) -> None:
+        """Make all series exist of a group whose zones are scaled together. Counts nothing."""
+        self.next_downscale.labels(name)
+        for direction in SCALING_DIRECTIONS:
+            for outcome in SCALING_OUTCOMES:
+                self.scalings.labels(name, direction, outcome)
+        for code in SCALING_FAILURES:
+            self.scaling_failures.labels(name, code)
+
+    def forget_scaling(self, name: str) -> None:
+        """Remove the gauge of a group whose zones are no longer scaled together."""
+        self.next_downscale.remove_by_labels({"rollout_group": name})
 
     def hold_group(self, name: str, codes: Iterable[Code]) -> None:
         """Show `codes` as what holds the group now, and nothing else."""
@@ -140,7 +171,31 @@ class Metrics:
             "rollout_group",
             "outcome",
         )
+        self.scalings = self._counter(
+            "scalings_total",
+            "Changes of spec.replicas that the operator sent, by direction (up, down) and by what "
+            "the API server answered: accepted, conflict (changed meanwhile), refused, unknown (no "
+            "answer), failed.",
+            "rollout_group",
+            "direction",
+            "outcome",
+        )
+        self.scaling_failures = self._counter(
+            "scaling_failures_total",
+            "Looks at a rollout group that could not decide or write the count of a zone.",
+            "rollout_group",
+            "reason",
+        )
+        self.next_downscale = self._gauge(
+            "next_downscale_seconds",
+            "Seconds until the next zone of a rollout group may be scaled down; 0 where nothing "
+            "waits for that. Only of groups whose zones are scaled together.",
+            *group,
+        )
         self._of_groups: tuple[Counter | Gauge | Histogram, ...] = (
+            self.scalings,
+            self.scaling_failures,
+            self.next_downscale,
             self.group_reconciles,
             self.group_reconciles_failed,
             self.group_reconcile_duration,

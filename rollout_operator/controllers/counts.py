@@ -1,0 +1,209 @@
+"""Write replica counts: the only code that changes `spec.replicas`.
+
+An upscale goes as the cache shows the group. A downscale takes pods away: the same decision is
+taken again on a live look, under the group's lock, and is announced before the lock is let go, so
+that no rollout begins meanwhile. The lock is not held across the write: a set that is guarded comes
+back to us as a review, which takes it (FP-24).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.guards.downscales import PERSIST_LIMIT, Downscales
+from rollout_operator.guards.locks import Locks, group_lock
+from rollout_operator.guards.records import Times
+from rollout_operator.kube.api import STATEFULSETS, JsonObject, Writer
+from rollout_operator.model.decode import decode_statefulset
+from rollout_operator.model.errors import (
+    ApiError,
+    Conflict,
+    DecodeError,
+    NotFound,
+    Refused,
+    TooManyRequests,
+    UnknownOutcome,
+)
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.scaling import ScaleZone, Scaling, Written
+from rollout_operator.planning.replicas import plan_scaling
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+
+# A cache that has not shown an own write for so long is told to be behind by its own age.
+UNSEEN_LIMIT: Final = timedelta(seconds=60)
+
+
+class LiveObserver(Protocol):
+    """Where the second look comes from."""
+
+    async def observe_live(self, cached: Group) -> Group: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pending:
+    """A count that the cache does not show yet."""
+
+    replicas: int
+    generation: int | None
+    """Of the answer; None where none came: it may be written now, later or never."""
+    expires_at: timedelta
+    """On the clock's `elapsed`."""
+
+
+class Counts:
+    """Writes counts, and remembers them until the cache shows them."""
+
+    def __init__(
+        self,
+        door: Writer,
+        observer: LiveObserver,
+        times: Times,
+        *,
+        locks: Locks,
+        downscales: Downscales,
+        clock: Clock,
+        metrics: Metrics,
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._door = door
+        self._observer = observer
+        self._times = times
+        self._locks = locks
+        self._downscales = downscales
+        self._clock = clock
+        self._metrics = metrics
+        self._is_stopping = is_stopping
+        self._pending: dict[Uid, _Pending] = {}
+        self._read: dict[Uid, datetime] = {}
+
+    def view(self, group: Group) -> Scaling:
+        """Return what is known of the counts of a group: what was written, and the last times."""
+        sets = [zone.sts for zone in group.zones]
+        times = dict(self._downscales.times)
+        for sts in sets:
+            # A time only grows: the last that was read, or what this process has seen since.
+            read = self._read.get(sts.uid)
+            if read is not None:
+                times[sts.uid] = max(read, times.get(sts.uid, read))
+        return Scaling(
+            group=group,
+            times=times,
+            source=self._times.source,
+            written=self.list_written(sets),
+        )
+
+    def list_written(self, sets: Iterable[StatefulSet]) -> Mapping[Uid, Written]:
+        """Return what was written to these sets and is not shown by them; forget what is."""
+        shown = {sts.uid: sts for sts in sets}
+        now = self._clock.elapsed()
+        for uid, pending in list(self._pending.items()):
+            sts = shown.get(uid)
+            if pending.expires_at <= now or (sts is not None and _shows(sts, pending)):
+                del self._pending[uid]
+                self._downscales.withdraw(uid)
+        return {
+            uid: Written(replicas=pending.replicas, generation=pending.generation)
+            for uid, pending in self._pending.items()
+            if uid in shown and pending.generation is not None
+        }
+
+    async def scale_up(self, group: GroupName, action: ScaleZone) -> None:
+        """Write more replicas. Raises ApiError; Conflict where the cache was behind."""
+        await self._write(group, action)
+
+    async def scale_down(self, scaling: Scaling, action: ScaleZone) -> None:
+        """Write fewer replicas, if a live look leads to the same decision.
+
+        Raises ApiError, Conflict where it does not, and InvalidInput where times cannot be read.
+        """
+        group = scaling.group
+        async with self._locks.hold(group_lock(group.name)):
+            live = await self._observer.observe_live(group)
+            times = await self._times.read([zone.sts for zone in live.zones])
+            self._read.update(times)
+            plan = plan_scaling(replace(scaling, group=live, times=times, written={}))
+            agreed = _find(plan.scale, action)
+            if agreed is None or live.owners != group.owners:
+                name = action.zone.name
+                raise Conflict(f"the API server does not confirm what the cache shows of {name}")
+            if self._is_stopping():
+                return
+            self._downscales.announce(agreed.zone, agreed.replicas)
+        is_unanswered = False
+        try:
+            await self._write(group.name, agreed)
+        except UnknownOutcome:
+            is_unanswered = True
+            raise
+        finally:
+            if not is_unanswered:
+                self._downscales.withdraw(agreed.zone.uid)
+
+    async def _write(self, group: GroupName, action: ScaleZone) -> None:
+        zone = action.zone
+        log.info(
+            "Scaling zone",
+            group=group, zone=zone.name, replicas_from=zone.replicas, replicas_to=action.replicas,
+            reason=action.reason.code, why=action.reason.text,
+        )  # fmt: skip
+        # Whoever wrote another count since, or another set of that name, is not overwritten. A
+        # version would fail with each change of the status, of which a zone that moves has many.
+        steps: list[JsonObject] = [
+            {"op": "test", "path": "/metadata/uid", "value": zone.uid},
+            {"op": "test", "path": "/spec/replicas", "value": zone.replicas},
+            {"op": "replace", "path": "/spec/replicas", "value": action.replicas},
+        ]
+        try:
+            body = await self._door.patch(STATEFULSETS, zone.namespace, zone.name, steps)
+        except ApiError as error:
+            self._count(group, action, _name_outcome(error))
+            if isinstance(error, UnknownOutcome):
+                self._remember(zone.uid, action.replicas, None, PERSIST_LIMIT)
+            raise
+        self._count(group, action, "accepted")
+        try:
+            written = decode_statefulset(body)
+        except DecodeError as error:
+            raise Conflict(str(error), call=f"patch statefulset {zone.name}") from error
+        self._remember(zone.uid, written.replicas, written.generation, UNSEEN_LIMIT)
+
+    def _remember(self, uid: Uid, replicas: int, generation: int | None, limit: timedelta) -> None:
+        self._pending[uid] = _Pending(
+            replicas=replicas, generation=generation, expires_at=self._clock.elapsed() + limit
+        )
+
+    def _count(self, group: GroupName, action: ScaleZone, outcome: str) -> None:
+        direction = "down" if action.is_downscale else "up"
+        self._metrics.scalings.labels(group, direction, outcome).inc()
+
+
+def _shows(sts: StatefulSet, pending: _Pending) -> bool:
+    """Tell whether a cache shows a count that was written, or what somebody wrote after it."""
+    if pending.generation is None:
+        return sts.replicas == pending.replicas
+    return sts.generation >= pending.generation
+
+
+def _find(actions: Iterable[ScaleZone], wanted: ScaleZone) -> ScaleZone | None:
+    """Return the same action in another plan."""
+    for one in actions:
+        is_same = one.zone.uid == wanted.zone.uid and one.replicas == wanted.replicas
+        if is_same and one.zone.replicas == wanted.zone.replicas:
+            return one
+    return None
+
+
+def _name_outcome(error: ApiError) -> str:
+    match error:
+        case Conflict() | NotFound():
+            return "conflict"
+        case Refused() | TooManyRequests():
+            return "refused"
+        case UnknownOutcome():
+            return "unknown"
+    return "failed"

@@ -1,0 +1,245 @@
+"""Bring the replica counts of one rollout group to what they should be.
+
+Beside rollouts, with workers of its own: pods that are slow to answer and references that cannot be
+read delay no rollout. What is due is decided in `planning.replicas`; counts are written by
+`counts`, pods are talked to by `talks`, references are read by whoever follows them.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final, Protocol
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.attempts import Attempt, Attempts
+from rollout_operator.controllers.counts import Counts
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.talks import Talks
+from rollout_operator.controllers.worker import Result
+from rollout_operator.model.errors import ApiError, Conflict, InvalidInput, TooManyRequests
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import SCALING_ANNOTATIONS, GroupName
+from rollout_operator.model.outcome import Code, Plan, Reason, Severity
+from rollout_operator.model.scaling import (
+    PublishReplicas,
+    Reading,
+    Reference,
+    ScaleZone,
+    Scaling,
+    ScalingPlan,
+)
+from rollout_operator.planning.replicas import list_references, plan_scaling
+from rollout_operator.telemetry.board import Board, Part
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+
+# Nothing is missed by events alone; this is for what events do not tell.
+RESYNC: Final = timedelta(minutes=4)
+# Own writes are known at once, so that a chain is through in one look; a bound for what is not.
+ROUNDS: Final = 8
+# First wait after the store contradicted the cache, which shows it any moment.
+RECHECK_WAIT: Final = timedelta(milliseconds=50)
+# Longest Retry-After that is obeyed.
+RETRY_AFTER_LIMIT: Final = timedelta(seconds=60)
+# Timers may be early by a little.
+CATCH_UP: Final = timedelta(milliseconds=20)
+
+
+class References(Protocol):
+    """Where the counts of references come from."""
+
+    @property
+    def readings(self) -> Mapping[Reference, Reading]: ...
+
+    def want(self, group: GroupName, references: Collection[Reference]) -> None:
+        """Follow these for a group, and no others any more."""
+        ...
+
+    async def publish(self, reference: Reference, replicas: int) -> None:
+        """Write `status.replicas`. Raises ApiError and InvalidInput."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a ScalingController works with."""
+
+    observer: Observer
+    counts: Counts
+    talks: Talks
+    references: References
+    attempts: Attempts
+    board: Board
+    metrics: Metrics
+    clock: Clock
+    cluster_domain: str
+
+
+@dataclass(slots=True, kw_only=True)
+class _Look:
+    """What one look at a group came to, beyond its last plan."""
+
+    reasons: list[Reason] = field(default_factory=list)
+    again: timedelta = RESYNC
+
+    def clear(self) -> None:
+        """Begin anew: what was found before is found again, where it still holds."""
+        self.reasons.clear()
+        self.again = RESYNC
+
+    def fail(self, reason: Reason, again: timedelta) -> None:
+        """Note a failed attempt, and when it is repeated."""
+        self.reasons.append(reason)
+        self.again = min(self.again, again)
+
+
+class ScalingController:
+    """Reconciles the counts of rollout groups by name."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._known: set[GroupName] = set()
+
+    async def reconcile(self, name: GroupName) -> Result:
+        """Look at the group once, do what is due, and say when to look again."""
+        group = self._parts.observer.observe(name)
+        if not any(SCALING_ANNOTATIONS & zone.sts.annotations.keys() for zone in group.zones):
+            self._forget(name, group)
+            return Result()
+        self._known.add(name)
+        self._parts.metrics.begin_scaling(name)
+        look = _Look()
+        plan = await self._work(group, look)
+        owed = self._report(plan, look)
+        return Result(again=min(look.again, plan.look_again or RESYNC, owed or RESYNC))
+
+    async def _work(self, group: Group, look: _Look) -> ScalingPlan:
+        """Do what is due until nothing more is; return the last plan."""
+        parts = self._parts
+        for _ in range(ROUNDS):
+            look.clear()
+            scaling = self._view(group)
+            plan = plan_scaling(scaling)
+            for talk in plan.talks:
+                parts.talks.begin(talk)
+            done = [await self._scale(scaling, action, look) for action in plan.scale]
+            if not any(done):
+                break
+            group = parts.observer.observe(group.name)
+        for publication in plan.publish:
+            await self._publish(publication, look)
+        return plan
+
+    def _view(self, group: Group) -> Scaling:
+        parts = self._parts
+        sets = [zone.sts for zone in group.zones]
+        for zone in group.zones:
+            parts.talks.keep(zone.sts.uid, {pod.uid for pod in zone.pods})
+        parts.references.want(group.name, list_references(sets))
+        return replace(
+            parts.counts.view(group),
+            scales=parts.references.readings,
+            talks=parts.talks.known(group.owners),
+            cluster_domain=parts.cluster_domain,
+        )
+
+    async def _scale(self, scaling: Scaling, action: ScaleZone, look: _Look) -> bool:
+        """Write one count, unless that failed lately; tell whether it was written (D-18)."""
+        counts, zone = self._parts.counts, action.zone
+        attempt = ("scale", zone.uid, f"{zone.replicas}", f"{action.replicas}")
+        change = f"{zone.name}: {zone.replicas} → {action.replicas}"
+
+        async def write() -> None:
+            if action.is_downscale:
+                await counts.scale_down(scaling, action)
+            else:
+                await counts.scale_up(scaling.group.name, action)
+
+        return await self._try(attempt, change, zone.name, write, look)
+
+    async def _publish(self, publication: PublishReplicas, look: _Look) -> None:
+        reference, replicas = publication.reference, publication.replicas
+
+        async def write() -> None:
+            await self._parts.references.publish(reference, replicas)
+            log.info("Published replicas", reference=f"{reference}", replicas=replicas)
+
+        await self._try(("publish", f"{reference}"), f"status of {reference}", "", write, look)
+
+    async def _try(
+        self,
+        attempt: Attempt,
+        what: str,
+        zone: str,
+        write: Callable[[], Awaitable[None]],
+        look: _Look,
+    ) -> bool:
+        attempts = self._parts.attempts
+        wait, failure = attempts.wait_before(attempt)
+        if wait:
+            look.fail(_word_failure(what, failure, zone), wait + CATCH_UP)
+            return False
+        try:
+            await write()
+        except Conflict as error:
+            wait = attempts.note_failure(attempt, str(error), at_least=RECHECK_WAIT)
+            reason = Reason(
+                code=Code.VIEW_CHANGED, text=str(error), severity=Severity.DEBUG, zone=zone
+            )
+            look.fail(reason, wait + CATCH_UP)
+            return False
+        except (ApiError, InvalidInput) as error:
+            wait = attempts.note_failure(attempt, str(error), at_least=_retry_after(error))
+            log.debug("Attempt failed", attempt=attempt[0], zone=zone, again_in=wait, err=error)
+            look.fail(_word_failure(what, str(error), zone), wait + CATCH_UP)
+            return False
+        attempts.note_success(attempt)
+        return True
+
+    def _report(self, plan: ScalingPlan, look: _Look) -> timedelta | None:
+        """Show what came of a look; return when to show it again where something is owed."""
+        metrics = self._parts.metrics
+        failing = [one for one in plan.problems if one.zone in plan.failed]
+        for reason in (*look.reasons, *failing):
+            if reason.severity is not Severity.DEBUG:
+                metrics.scaling_failures.labels(plan.group, reason.code).inc()
+        self._note_next(plan)
+        waits = (*look.reasons, *plan.waits, *failing)
+        odd = tuple(one for one in plan.problems if one not in failing)
+        told = Plan(group=plan.group, waits=waits, problems=odd)
+        return self._parts.board.post(told, Part.SCALING)
+
+    def _note_next(self, plan: ScalingPlan) -> None:
+        """Show when a zone may be scaled down next: 0 where nothing waits for that."""
+        name, clock = plan.group, self._parts.clock
+        left = plan.next_downscale or timedelta(0)
+        due = clock.elapsed() + left
+
+        def read() -> float:
+            return max((due - clock.elapsed()).total_seconds(), 0.0)
+
+        self._parts.metrics.next_downscale.labels(name).set_function(read)
+
+    def _forget(self, name: GroupName, group: Group) -> None:
+        """Nothing of a group is scaled by us, or it is gone."""
+        if name not in self._known:
+            return
+        self._known.discard(name)
+        parts = self._parts
+        parts.references.want(name, ())
+        for zone in group.zones:
+            parts.talks.forget(zone.sts.uid)
+        parts.metrics.forget_scaling(name)
+        if group.zones:
+            parts.board.post(Plan(group=name), Part.SCALING)
+
+
+def _word_failure(what: str, failure: str, zone: str) -> Reason:
+    text = f"{what}: the last attempt failed and will be repeated: {failure}"
+    return Reason(code=Code.SCALE_REFUSED, text=text, severity=Severity.WARN, zone=zone)
+
+
+def _retry_after(error: Exception) -> timedelta:
+    if isinstance(error, TooManyRequests) and error.retry_after is not None:
+        return min(error.retry_after, RETRY_AFTER_LIMIT)
+    return timedelta(0)
