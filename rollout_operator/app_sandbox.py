@@ -5,7 +5,6 @@ always gives one story, or an ordinary one, in real time. What is not here is wh
 cannot have: sockets, and with them TLS, certificates and the admin server.
 """
 
-import asyncio
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from rollout_operator.config import Config
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.sandbox.api import SimulatedApi
 from rollout_operator.sandbox.behaviour import DEFAULT, Choose
-from rollout_operator.sandbox.clock import SimulatedClock
+from rollout_operator.sandbox.clock import SimulatedClock, loop_time
 from rollout_operator.sandbox.cluster import Cluster
 from rollout_operator.sandbox.faults import Faults, NoFaults
 from rollout_operator.sandbox.history import History, Said
@@ -53,7 +52,7 @@ class Sandbox:
         """
         self.namespace = namespace
         self.epoch = epoch
-        self._began = asyncio.get_running_loop().time()
+        self._began = loop_time()
         self.history = History()
         self.faults = faults or NoFaults()
         self._seed = seed
@@ -97,11 +96,11 @@ class Sandbox:
 
     def elapsed(self) -> timedelta:
         """Return the time since this world began."""
-        return timedelta(seconds=asyncio.get_running_loop().time() - self._began)
+        return loop_time() - self._began
 
     def clock(self) -> SimulatedClock:
         """Return a clock that is right, for a process to have."""
-        return SimulatedClock(self.epoch - timedelta(seconds=self._began))
+        return SimulatedClock(self.epoch - self._began)
 
     def chance(self, purpose: str) -> random.Random:
         """Return the source of chance for one purpose, by the seed of this world."""

@@ -32,6 +32,7 @@ _CLUSTER_SCOPED: Final = {
     "Namespace",
     "ClusterRole",
     "ClusterRoleBinding",
+    "CustomResourceDefinition",
     "MutatingWebhookConfiguration",
     "ValidatingWebhookConfiguration",
 }

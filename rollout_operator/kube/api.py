@@ -53,6 +53,14 @@ MUTATING_WEBHOOKS: Final = Resource(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A kind as an API server's discovery shows it."""
+
+    resource: Resource
+    subresources: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """A part of a list: undecoded objects, version of the whole list, token of the next part."""
 
@@ -83,8 +91,10 @@ class Precondition:
 class Reader(Protocol):
     """Reads that leave no trace."""
 
-    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
-        """Return one object as JSON, read from the store and not from a cache.
+    async def fetch(
+        self, resource: Resource, namespace: str, name: str, subresource: str = ""
+    ) -> bytes:
+        """Return one object, or its subresource, as JSON: from the store and not from a cache.
 
         Raises NotFound, Denied, Unreachable, TooManyRequests, Throttled.
         """
@@ -183,8 +193,11 @@ class Writer(Protocol):
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
+        subresource: str = "",
     ) -> bytes:
-        """PATCH an object and return it as JSON: by a merge patch, or by JSON patch steps.
+        """PATCH an object, or its subresource, and return it as JSON.
+
+        By a merge patch, or by JSON patch steps.
 
         Raises as `delete`; Conflict where `metadata.uid` or `metadata.resourceVersion` of a merge
         patch is another one, or where a `test` step failed or another one does not apply.
@@ -192,7 +205,23 @@ class Writer(Protocol):
         ...
 
 
-class Door(Reader, Watcher, Writer, Protocol):
+class Discoverer(Protocol):
+    """Which kinds the API server knows. Raises what `Reader.fetch` raises."""
+
+    async def fetch_group(self, group: str) -> Sequence[str]:
+        """Return the versions of an API group, the preferred one first.
+
+        The core group, whose name is empty, is known to have one: nothing is asked. Raises
+        NotFound where nobody serves the group, and InvalidInput where it can be no group's name.
+        """
+        ...
+
+    async def fetch_resources(self, group: str, version: str) -> Sequence[Served]:
+        """Return the kinds of a version of an API group. Raises NotFound where nobody serves it."""
+        ...
+
+
+class Door(Reader, Watcher, Writer, Discoverer, Protocol):
     """All of one component's ways to the API server."""
 
     def server_time(self) -> datetime | None:

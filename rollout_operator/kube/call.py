@@ -4,6 +4,7 @@ The real client and the sandbox's door ask alike, since both have their queries 
 here.
 """
 
+import re
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
@@ -12,7 +13,13 @@ from urllib.parse import quote
 from rollout_operator.kube.api import JsonObject, Precondition, Resource
 from rollout_operator.model.errors import InvalidInput
 
+# The verb of calls that ask which kinds there are; a Role knows it as `get` of a path.
+DISCOVER: Final = "discover"
+CORE_VERSIONS: Final = ("v1",)
+"""Of the core group, in all clusters there are."""
+
 _METHODS: Final = {
+    DISCOVER: "GET",
     "get": "GET",
     "list": "GET",
     "watch": "GET",
@@ -21,9 +28,11 @@ _METHODS: Final = {
     "patch": "PATCH",
     "delete": "DELETE",
 }
-_OF_COLLECTIONS: Final = frozenset({"list", "watch", "create"})
+_OF_COLLECTIONS: Final = frozenset({DISCOVER, "list", "watch", "create"})
 # Segments that a URL drops together with the one before them.
 _DOTS: Final = frozenset({".", ".."})
+# API groups are DNS names; a reference names one as people wrote it.
+_IS_GROUP: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +90,32 @@ class Call:
 
         What belongs to the cluster is in no namespace.
         """
+        if self.verb == DISCOVER:
+            return f"{self.verb} {self.path.removeprefix('/')}"
         parts = (self.resource.plural, self.name, self.subresource)
         target = "/".join(part for part in parts if part)
         scope = f" in namespace {self.namespace}" if self.resource.is_namespaced else ""
         return f"{self.verb} {target}{scope}"
+
+
+def object_call(
+    verb: str, resource: Resource, namespace: str, name: str, subresource: str = ""
+) -> Call:
+    """Return the call about one object, or its subresource. Raises InvalidInput."""
+    return Call(
+        verb=verb, resource=resource, namespace=namespace, name=name, subresource=subresource
+    )
+
+
+def discovery_call(group: str, version: str = "") -> Call:
+    """Return the call that asks for the versions of a group, or for the kinds of one of them.
+
+    Raises InvalidInput where the group's name would change the path.
+    """
+    if group and not _IS_GROUP.fullmatch(group):
+        raise InvalidInput(f"cannot {DISCOVER}: API group: {group!r} names nothing")
+    resource = Resource(group, version, "", "", is_namespaced=False)
+    return Call(verb=DISCOVER, resource=resource, namespace="")
 
 
 def page_query(

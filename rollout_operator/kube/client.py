@@ -12,15 +12,26 @@ from typing import Final
 import aiohttp
 import msgspec
 
-from rollout_operator.kube.api import JsonObject, Page, Precondition, Resource, WatchEvent
+from rollout_operator.kube.api import (
+    JsonObject,
+    Page,
+    Precondition,
+    Resource,
+    Served,
+    WatchEvent,
+)
 from rollout_operator.kube.call import (
+    CORE_VERSIONS,
     DEFAULT_TIMEOUTS,
     Call,
     Timeouts,
     delete_options,
+    discovery_call,
+    object_call,
     page_query,
     watch_query,
 )
+from rollout_operator.kube.discovery import decode_group, decode_resources
 from rollout_operator.kube.exchange import Exchange, Request, translated
 from rollout_operator.kube.limits import Limits
 from rollout_operator.kube.stream import Splitter, decode_event
@@ -70,10 +81,26 @@ class Client:
         """
         return self._exchange.server_time()
 
-    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
-        """Return one object as JSON; see `api.Reader`."""
-        call = Call(verb="get", resource=resource, namespace=namespace, name=name)
+    async def fetch(
+        self, resource: Resource, namespace: str, name: str, subresource: str = ""
+    ) -> bytes:
+        """Return one object, or its subresource, as JSON; see `api.Reader`."""
+        call = object_call("get", resource, namespace, name, subresource)
         return await self._exchange.ask(Request(call=call, within=self._timeouts.read))
+
+    async def fetch_group(self, group: str) -> Sequence[str]:
+        """Return the versions of an API group; see `api.Discoverer`."""
+        if not group:
+            return CORE_VERSIONS
+        call = discovery_call(group)
+        body = await self._exchange.ask(Request(call=call, within=self._timeouts.read))
+        return decode_group(call, body)
+
+    async def fetch_resources(self, group: str, version: str) -> Sequence[Served]:
+        """Return the kinds of a version of an API group; see `api.Discoverer`."""
+        call = discovery_call(group, version)
+        body = await self._exchange.ask(Request(call=call, within=self._timeouts.read))
+        return decode_resources(call, body)
 
     async def fetch_page(
         self,
@@ -169,9 +196,10 @@ class Client:
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
+        subresource: str = "",
     ) -> bytes:
-        """PATCH an object and return it; see `api.Writer`."""
-        call = Call(verb="patch", resource=resource, namespace=namespace, name=name)
+        """PATCH an object, or its subresource, and return it; see `api.Writer`."""
+        call = object_call("patch", resource, namespace, name, subresource)
         is_merge = isinstance(patch, dict)
         request = Request(
             call=call,

@@ -15,7 +15,7 @@ from typing import Final, cast
 import aiohttp
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.kube.call import Call
+from rollout_operator.kube.call import DISCOVER, Call
 from rollout_operator.kube.limits import Limits
 from rollout_operator.kube.paths import bucket_key, describe_path
 from rollout_operator.kube.responses import (
@@ -145,7 +145,7 @@ class Exchange:
         try:
             yield statuses
         finally:
-            labels = (describe_path(call.path), call.method, *(statuses or ["error"]))
+            labels = (_describe(call), call.method, *(statuses or ["error"]))
             duration = (clock.elapsed() - start).total_seconds()
             self._metrics.api_request_duration.labels(*labels).observe(duration)
 
@@ -196,6 +196,16 @@ def translated(call: Call, timed_out: str = "timed out") -> Iterator[None]:
             text = f"cannot tell whether {call.text} succeeded: no answer: {told}"
             raise UnknownOutcome(text, call=call.text) from error
         raise Unreachable(f"cannot {call.text}: no answer: {told}", call=call.text) from error
+
+
+def _describe(call: Call) -> str:
+    """Return what metrics call a request.
+
+    Groups that are discovered are named by people, in annotations: there is no end to them.
+    """
+    if call.verb == DISCOVER:
+        return "discovery of resources" if call.resource.version else "discovery of a group"
+    return describe_path(call.path)
 
 
 def _useless(call: Call, problem: str) -> Unreachable:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.kube.call import Call
+from rollout_operator.kube.call import DISCOVER, Call
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -124,7 +124,8 @@ def error_of(call: Call, code: int, status: Status, retry_after: str = "") -> Ap
     kind = _class_of(call, code, status)
     if kind is Denied and code == 403:
         role = "Role" if call.resource.is_namespaced else "ClusterRole"
-        text = f"{text}; grant verb {call.verb} on {_granted(call)} in its {role}"
+        verb = "get" if call.verb == DISCOVER else call.verb
+        text = f"{text}; grant verb {verb} on {_granted(call)} in its {role}"
     return kind(text, call=call.text, status=code, reason=reason)
 
 
@@ -199,5 +200,7 @@ def _told(code: int, status: Status) -> str:
 
 def _granted(call: Call) -> str:
     """Return the resource as a rule of a Role names it."""
+    if call.verb == DISCOVER:
+        return f'non-resource URL "{call.path}"'
     plural = f"{call.resource.plural}/{call.subresource}".rstrip("/")
     return f'"{plural}" in API group "{call.resource.group}"'

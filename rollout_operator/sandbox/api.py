@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.sandbox.deletions import delete_object
+from rollout_operator.sandbox.discovery import discover
 from rollout_operator.sandbox.evictions import check_eviction, evict
 from rollout_operator.sandbox.fields import name_of, namespace_of
 from rollout_operator.sandbox.garbage import GarbageCollector
@@ -155,14 +156,17 @@ class SimulatedApi:
         self._calls += 1
         number, begun = self._calls, self.elapsed()
         try:
-            turn = Turn(
-                request=request,
-                kind=self._find(request),
-                number=number,
-                may_wait=may_wait,
-                deadline=begun + REQUEST_LIMIT,
-            )
-            answer = await self._answer_in_time(turn)
+            if request.verb == "discover":
+                answer = discover(request.resource)
+            else:
+                turn = Turn(
+                    request=request,
+                    kind=self._find(request),
+                    number=number,
+                    may_wait=may_wait,
+                    deadline=begun + REQUEST_LIMIT,
+                )
+                answer = await self._answer_in_time(turn)
         except Refusal as refusal:
             answer = refusal.answer()
             if not refusal.reason:
@@ -199,7 +203,7 @@ class SimulatedApi:
                 return await self._writes.patch(turn)
             case "delete":
                 return await delete_object(self._writes, turn)
-            case "watch":
+            case "watch" | "discover":
                 return not_modelled("a watch as a call: it is opened by open_watch")
 
     async def _evict(self, turn: Turn) -> Answer:

@@ -7,6 +7,8 @@ makes the faults; the API server has a clock of its own.
 import asyncio
 from datetime import datetime, timedelta
 
+from rollout_operator.sandbox.loop import VirtualTimeLoop
+
 
 class SimulatedClock:
     """An `aio.clock.Clock`. Needs a running loop wherever it is asked.
@@ -35,7 +37,7 @@ class SimulatedClock:
         """Run at another pace from now on. Raises ValueError where it would stand or go back."""
         if rate <= 0:
             raise ValueError(f"rate: {rate} <= 0")
-        self._base, self._since = self.elapsed(), _loop_time()
+        self._base, self._since = self.elapsed(), loop_time()
         self._rate = rate
 
     def jump(self, span: timedelta) -> None:
@@ -47,12 +49,14 @@ class SimulatedClock:
 
     def elapsed(self) -> timedelta:
         if self._rate == 1.0 and not self._base:
-            return _loop_time()
-        return self._base + (_loop_time() - self._since) * self._rate
+            return loop_time()
+        return self._base + (loop_time() - self._since) * self._rate
 
     async def sleep(self, span: timedelta) -> None:
         await asyncio.sleep(max(span.total_seconds(), 0) / self._rate)
 
 
-def _loop_time() -> timedelta:
-    return timedelta(seconds=asyncio.get_running_loop().time())
+def loop_time() -> timedelta:
+    """Return the time of the running loop."""
+    loop = asyncio.get_running_loop()
+    return loop.elapsed if isinstance(loop, VirtualTimeLoop) else timedelta(seconds=loop.time())

@@ -20,18 +20,30 @@ from typing import Final, Protocol, cast
 
 import msgspec
 
-from rollout_operator.kube.api import JsonObject, Page, Precondition, Resource, WatchEvent
+from rollout_operator.kube.api import (
+    JsonObject,
+    Page,
+    Precondition,
+    Resource,
+    Served,
+    WatchEvent,
+)
 from rollout_operator.kube.call import (
+    CORE_VERSIONS,
     DEFAULT_TIMEOUTS,
     Call,
     Timeouts,
     delete_options,
+    discovery_call,
+    object_call,
     page_query,
     watch_query,
 )
 from rollout_operator.kube.responses import Status, error_of, read_status
 from rollout_operator.model.errors import UnknownOutcome, Unreachable
+from rollout_operator.sandbox.discovery import read_resources, read_versions
 from rollout_operator.sandbox.faults import Ask, Failure, Fate
+from rollout_operator.sandbox.fields import metadata_of, uid_of
 from rollout_operator.sandbox.history import History
 from rollout_operator.sandbox.link import Link
 from rollout_operator.sandbox.request import (
@@ -110,6 +122,8 @@ class Door:
         self._link = link
         self._name = name
         self._timeouts = timeouts
+        self._items: dict[str, tuple[object, msgspec.Raw]] = {}
+        """By UID: the newest version that was listed, and how it was sent."""
         self._views: dict[tuple[Resource, str, str, str], View] = {}
 
     def server_time(self) -> datetime | None:
@@ -119,10 +133,24 @@ class Door:
         """
         return self._link.clock.now()
 
-    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
-        """Return one object as JSON; see `kube.api.Reader`."""
-        call = Call(verb="get", resource=resource, namespace=namespace, name=name)
+    async def fetch(
+        self, resource: Resource, namespace: str, name: str, subresource: str = ""
+    ) -> bytes:
+        """Return one object, or its subresource, as JSON; see `kube.api.Reader`."""
+        call = object_call("get", resource, namespace, name, subresource)
         return _encode(await self._read(_Sent(call=call, within=self._timeouts.read)))
+
+    async def fetch_group(self, group: str) -> Sequence[str]:
+        """Return the versions of an API group; see `kube.api.Discoverer`."""
+        if not group:
+            return CORE_VERSIONS
+        sent = _Sent(call=discovery_call(group), within=self._timeouts.read)
+        return read_versions(await self._read(sent))
+
+    async def fetch_resources(self, group: str, version: str) -> Sequence[Served]:
+        """Return the kinds of a version of an API group; see `kube.api.Discoverer`."""
+        sent = _Sent(call=discovery_call(group, version), within=self._timeouts.read)
+        return read_resources(await self._read(sent), sent.call.resource)
 
     async def fetch_page(
         self,
@@ -140,7 +168,7 @@ class Door:
             selector, field_selector, limit=limit, token=token, version=resource_version
         )
         call = Call(verb="list", resource=resource, namespace=namespace)
-        page = _read_page(
+        page = self._read_page(
             await self._read(_Sent(call=call, query=query, within=self._timeouts.page))
         )
         if not page.next_token:
@@ -193,9 +221,7 @@ class Door:
         self, resource: Resource, namespace: str, name: str, body: JsonObject
     ) -> None:
         """PUT an object on its `status` subresource; see `kube.api.Writer`."""
-        call = Call(
-            verb="update", resource=resource, namespace=namespace, name=name, subresource="status"
-        )
+        call = object_call("update", resource, namespace, name, "status")
         await self._ask(_Sent(call=call, within=self._timeouts.write, body=body))
 
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
@@ -216,9 +242,10 @@ class Door:
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
+        subresource: str = "",
     ) -> bytes:
-        """PATCH an object and return it; see `kube.api.Writer`."""
-        call = Call(verb="patch", resource=resource, namespace=namespace, name=name)
+        """PATCH an object, or its subresource, and return it; see `kube.api.Writer`."""
+        call = object_call("patch", resource, namespace, name, subresource)
         content_type = MERGE_PATCH if isinstance(patch, dict) else JSON_PATCH
         return await self._write(call, patch, content_type)
 
@@ -292,6 +319,26 @@ class Door:
                 return answer
         return await self._api.call(request)
 
+    def _read_page(self, body: JsonObject) -> Page:
+        metadata, items = body["metadata"], body["items"]
+        assert isinstance(metadata, dict), "a list of the API server has metadata"
+        assert isinstance(items, list), "a list of the API server has items"
+        return Page(
+            items=[self._encode_item(item) for item in items],
+            resource_version=metadata["resourceVersion"],
+            next_token=metadata.get("continue", ""),
+        )
+
+    def _encode_item(self, item: JsonObject) -> msgspec.Raw:
+        """Return an object of a list as JSON; most have not changed since the last list."""
+        uid, version = uid_of(item), metadata_of(item).get("resourceVersion")
+        known = self._items.get(uid)
+        if known is None or known[0] != version:
+            known = version, msgspec.Raw(_encode(item))
+            if uid:
+                self._items[uid] = known
+        return known[1]
+
     def _find_view(
         self, resource: Resource, namespace: str, selector: str, field_selector: str
     ) -> View:
@@ -348,14 +395,3 @@ async def _next_event(call: Call, delivery: Delivery, silence: timedelta) -> Str
         message = "The resourceVersion for the provided watch is too old."
         status = Status(kind="Status", message=message, reason="Expired", code=410)
         raise error_of(call, 410, status) from error
-
-
-def _read_page(body: JsonObject) -> Page:
-    metadata, items = body["metadata"], body["items"]
-    assert isinstance(metadata, dict), "a list of the API server has metadata"
-    assert isinstance(items, list), "a list of the API server has items"
-    return Page(
-        items=[msgspec.Raw(_encode(item)) for item in items],
-        resource_version=metadata["resourceVersion"],
-        next_token=metadata.get("continue", ""),
-    )

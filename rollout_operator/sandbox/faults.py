@@ -98,7 +98,7 @@ class Ask:
     @property
     def is_write(self) -> bool:
         """Tell whether it changes something where it succeeds."""
-        return self.verb not in ("get", "list", "watch")
+        return self.verb not in ("get", "list", "watch", "discover")
 
     @property
     def text(self) -> str:

@@ -43,22 +43,22 @@ def metadata_of(obj: JsonObject) -> JsonObject:
 
 def name_of(obj: JsonObject) -> str:
     """Return `metadata.name`."""
-    return text(obj, "metadata", "name")
+    return _text_of(metadata_of(obj), "name")
 
 
 def namespace_of(obj: JsonObject) -> str:
     """Return `metadata.namespace`."""
-    return text(obj, "metadata", "namespace")
+    return _text_of(metadata_of(obj), "namespace")
 
 
 def uid_of(obj: JsonObject) -> str:
     """Return `metadata.uid`."""
-    return text(obj, "metadata", "uid")
+    return _text_of(metadata_of(obj), "uid")
 
 
 def is_terminating(obj: JsonObject) -> bool:
     """Tell whether it has been told to go."""
-    return bool(text(obj, "metadata", "deletionTimestamp"))
+    return _text_of(metadata_of(obj), "deletionTimestamp") != ""
 
 
 def controller_of(obj: JsonObject) -> JsonObject:
@@ -85,6 +85,11 @@ def timestamp(moment: datetime) -> str:
 def moment_of(stamp: str) -> datetime:
     """Return the time that `timestamp` wrote. Raises ValueError for anything else."""
     return datetime.strptime(stamp, _SECONDS).replace(tzinfo=UTC)
+
+
+def _text_of(obj: JsonObject, key: str) -> str:
+    found = obj.get(key)
+    return found if isinstance(found, str) else ""
 
 
 def _find(obj: JsonObject, path: tuple[str, ...]) -> object:

@@ -31,7 +31,8 @@ from rollout_operator.sandbox.plainkinds import (
     SERVICE,
 )
 from rollout_operator.sandbox.podrules import POD
-from rollout_operator.sandbox.refusals import no_resource
+from rollout_operator.sandbox.refusals import NoPage, no_resource
+from rollout_operator.sandbox.replicatemplates import REPLICA_TEMPLATE
 from rollout_operator.sandbox.rules import (
     Rules,
     Update,
@@ -56,6 +57,9 @@ BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruption
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False)
 NODES: Final = Resource("", "v1", "nodes", "Node", False)
 SERVICES: Final = Resource("", "v1", "services", "Service")
+REPLICA_TEMPLATES: Final = Resource(
+    "rollout-operator.grafana.com", "v1", "replicatemplates", "ReplicaTemplate"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +69,12 @@ class Kind:
     resource: Resource
     subresources: frozenset[str]
     prepare_create: Callable[[JsonObject], None]
-    """Given a fresh deep copy: drops, defaults, checks it. Raises Refusal (422)."""
+    """Given a copy as of `tidy.copy_head`: drops, defaults, checks it. Raises Refusal (422).
+
+    Fields that change are made anew.
+    """
     prepare_update: Callable[[JsonObject, JsonObject, str], None]
-    """Given old, a deep copy of new, and the subresource (empty for the object and its scale).
+    """Given old, such a copy of new, and the subresource (empty for the object and its scale).
 
     What may not change stays as it was or is refused (422).
     """
@@ -113,6 +120,7 @@ _ALL: Final = (
     _kind(SERVICES, SERVICE, "status"),
     _kind(VALIDATING_WEBHOOKS, VALIDATING, blind=False),
     _kind(MUTATING_WEBHOOKS, MUTATING, blind=False),
+    _kind(REPLICA_TEMPLATES, REPLICA_TEMPLATE, "status", "scale", blind=False),
 )
 KINDS: Final[Mapping[tuple[str, str], Kind]] = {
     (one.resource.group, one.resource.plural): one for one in _ALL
@@ -121,8 +129,11 @@ KINDS: Final[Mapping[tuple[str, str], Kind]] = {
 
 
 def find_kind(resource: Resource) -> Kind:
-    """Return the kind of a resource. Raises Refusal (404) where there is none."""
+    """Return the kind of a resource. Raises Refusal (404) where there is none.
+
+    For custom resources nobody answers but the HTTP server itself.
+    """
     kind = KINDS.get((resource.group, resource.plural))
     if kind is None or kind.resource.version != resource.version:
-        raise no_resource()
+        raise NoPage if resource.group == REPLICA_TEMPLATES.group else no_resource()
     return kind

@@ -36,10 +36,10 @@ def is_empty(selector: JsonObject) -> bool:
 
 def matches(selector: JsonObject, labels: Mapping[str, str]) -> bool:
     """Tell whether labels are what a selector asks for; an empty one asks for nothing."""
-    wanted = strings(selector, "matchLabels")
-    return all(labels.get(key) == value for key, value in wanted.items()) and all(
-        _holds(one, labels) for one in children(selector, "matchExpressions")
-    )
+    for key, value in child(selector, "matchLabels").items():
+        if isinstance(value, str) and labels.get(key) != value:
+            return False
+    return all(_holds(one, labels) for one in children(selector, "matchExpressions"))
 
 
 def render(selector: JsonObject) -> str:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn, TypeVar
 
 from rollout_operator.kube.call import Call
+from rollout_operator.sandbox.clock import loop_time
 from rollout_operator.sandbox.faults import Ask, Faults, Way
 from rollout_operator.sandbox.request import NotModelled
 
@@ -216,7 +217,7 @@ class ServerTime:
 
         Only its whole seconds are known, as from the header `Date`.
         """
-        now = _elapsed()
+        now = loop_time()
         start = shown.replace(microsecond=0) - now
         if self._best is None or now - self._since >= ESTIMATE_LASTS:
             self._before, self._best, self._since = self._best, start, now
@@ -225,14 +226,10 @@ class ServerTime:
     def now(self) -> datetime | None:
         """Return the server's time now, up to a second too early; None before its first answer."""
         starts = [start for start in (self._best, self._before) if start is not None]
-        return max(starts) + _elapsed() if starts else None
+        return max(starts) + loop_time() if starts else None
 
 
 async def wait_for_ever() -> NoReturn:
     """Wait until cancelled."""
     while True:
         await asyncio.get_running_loop().create_future()
-
-
-def _elapsed() -> timedelta:
-    return timedelta(seconds=asyncio.get_running_loop().time())

@@ -31,6 +31,8 @@ NOT_OLDER: Final = "NotOlderThan"
 _MATCHES: Final = ("", EXACT, NOT_OLDER)
 _LIST_OPTIONS: Final = Resource("meta.k8s.io", "v1", "listoptions", "ListOptions")
 _TOKEN_VERSION: Final = "meta.k8s.io/v1"
+# Lists of custom resources are written as they are, and say also what is empty.
+_CUSTOM: Final = frozenset({"rollout-operator.grafana.com"})
 # A token that goes on with whatever is there now.
 _NEWEST: Final = -1
 
@@ -78,11 +80,13 @@ def list_objects(store: Store, request: Request) -> JsonObject:
         metadata["continue"] = _write_token(cut.revision, start)
         if selection.is_empty:
             metadata["remainingItemCount"] = rest
+    if is_custom := resource.group in _CUSTOM:
+        metadata.setdefault("continue", "")
     return {
         "kind": f"{resource.kind}List",
         "apiVersion": api_version_of(resource),
         "metadata": metadata,
-        "items": [_item(obj) for obj in taken],
+        "items": [obj if is_custom else _item(obj) for obj in taken],
     }
 
 

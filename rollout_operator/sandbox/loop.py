@@ -23,6 +23,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
+from datetime import timedelta
 from itertools import count
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
@@ -73,17 +74,20 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._pool: list[asyncio.Handle] = []
         self._line: deque[asyncio.Handle] = deque()
         # Of each future with callbacks that wait, those behind its first one.
-        self._chains: dict[asyncio.Future[Any], deque[_Callback]] = {}
+        self._chains: dict[asyncio.Future[Any], list[_Callback]] = {}
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timers_looked_through = _FEW_TIMERS
         self._numbers = count()
         self._thread = threading.get_ident()
         self._is_halted = False
+        self._is_closed = False
         self._left = 0
         self._error: Exception | None = None
         self._marks: list[tuple[int, int, Callable[[], object]]] = []
         self._next_look = MOST_STEPS_AT_ONCE
         self._jumped_at = 0
+        self.elapsed = timedelta(0)
+        """What `time` returns, as a span: asked for several times at each instant."""
         self.steps = 0
         """How many callbacks have run."""
 
@@ -124,6 +128,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def close(self) -> None:
         super().close()
+        self._is_closed = True
         for waiting in (self._pool, self._line, self._chains, self._timers, self._marks):
             waiting.clear()
 
@@ -133,7 +138,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        self._check_open()
+        if self._is_closed:
+            raise _closed()
         if self._pick is None:
             handle = asyncio.Handle(callback, args, self, context)
             self._line.append(handle)
@@ -143,7 +149,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             handle.future = args[0]
             chain = self._chains.get(args[0])
             if chain is None:
-                self._chains[args[0]] = deque()
+                self._chains[args[0]] = []
                 self._pool.append(handle)
             else:
                 chain.append(handle)
@@ -159,7 +165,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        self._check_open()
+        if self._is_closed:
+            raise _closed()
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         if when <= self._now:
             self._put(timer)
@@ -196,15 +203,12 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         **options: Any,
     ) -> asyncio.Task[T]:
         """As ever; a name that is not given does not depend on what ran before this loop."""
-        self._check_open()
+        if self._is_closed:
+            raise _closed()
         number = next(self._numbers)
         if name is None:
             name = f"task-{number}"
         return _NumberedTask(coro, number, loop=self, name=name, context=context, **options)
-
-    def _check_open(self) -> None:
-        if self.is_closed():
-            raise RuntimeError("Event loop is closed")
 
     def _put(self, timer: asyncio.TimerHandle) -> None:
         (self._line if self._pick is None else self._pool).append(timer)
@@ -230,32 +234,23 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def _take(self) -> asyncio.Handle | None:
         """Return who comes next, None where nobody can run."""
-        pick = self._pick
-        if pick is None:
-            return self._line.popleft() if self._line else None
         pool = self._pool
+        if self._pick is None:
+            return self._line.popleft() if self._line else None
         if not pool:
             return None
-        last = pool.pop()
-        if not pool:
-            handle = last
-        else:
-            index = int(pick() * (len(pool) + 1))
-            if index == len(pool):
-                handle = last
-            else:
-                handle, pool[index] = pool[index], last
+        handle = pool.pop()
+        if pool:
+            index = int(self._pick() * (len(pool) + 1))
+            if index < len(pool):
+                handle, pool[index] = pool[index], handle
         if type(handle) is _Callback:
-            self._promote(handle.future)
+            # Now the next callback of that future may come.
+            chain = self._chains.pop(handle.future)
+            if chain:
+                pool.append(chain.pop(0))
+                self._chains[handle.future] = chain
         return handle
-
-    def _promote(self, future: asyncio.Future[Any]) -> None:
-        """Let the next callback of a future into the pool."""
-        chain = self._chains[future]
-        if chain:
-            self._pool.append(chain.popleft())
-        else:
-            del self._chains[future]
 
     def _pass_time(self) -> bool:
         """Jump to the nearest timers; False where there are none left: everyone waits for ever."""
@@ -268,6 +263,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._error = Deadlock(f"everyone waits for ever: {list_waits(self)}")
             return False
         self._now = timers[0][0]
+        self.elapsed = timedelta(seconds=self._now)
         while timers and timers[0][0] <= self._now:
             self._put(heapq.heappop(timers)[2])
         self._jumped_at = self.steps
@@ -321,6 +317,10 @@ class _NumberedTask(asyncio.Task[Any]):
 
     def __hash__(self) -> int:
         return self.number
+
+
+def _closed() -> RuntimeError:
+    return RuntimeError("Event loop is closed")
 
 
 def _refuse(name: str) -> Callable[..., NoReturn]:

@@ -5,6 +5,8 @@ a volume.
 """
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -32,6 +34,66 @@ _NAME: Final = re.compile(r"(.*)-([0-9]+)$")
 _MOST_ORDINAL: Final = 2**31 - 1
 
 
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """One version of a pod, and what the controller asks of it again and again: read once."""
+
+    pod: JsonObject
+    name: str
+    parent: str
+    """The name of a set, as its own name has it; see `parse_name`."""
+    ordinal: int
+    labels: Mapping[str, str]
+    revision: str
+    phase: str
+    ready_since: str | None
+    is_terminating: bool
+
+    @property
+    def is_running_and_ready(self) -> bool:
+        """Tell whether the controller counts it as ready; a terminating pod may well be."""
+        return self.phase == "Running" and self.ready_since is not None
+
+    def is_available(self, min_ready: int, now: datetime) -> bool:
+        """Tell whether it has been ready for `min_ready` seconds, whatever its phase."""
+        since = self.ready_since
+        if since is None:
+            return False
+        if min_ready == 0:
+            return True
+        return since != "" and moment_of(since) + timedelta(seconds=min_ready) <= now
+
+    def is_unavailable(self, min_ready: int, now: datetime) -> bool:
+        """Tell whether it does not count as up: unavailable, or on its way out."""
+        return self.is_terminating or not self.is_available(min_ready, now)
+
+    def has_identity(self, set_name: str) -> bool:
+        """Tell whether name and label are those of a member of the set."""
+        return (
+            self.ordinal >= 0
+            and self.parent == set_name
+            and self.name == f"{set_name}-{self.ordinal}"
+            and self.labels.get(POD_NAME_LABEL) == self.name
+        )
+
+
+def read_member(pod: JsonObject) -> Member:
+    """Return what the controller reads of a pod."""
+    parent, ordinal = parse_name(pod)
+    labels = labels_of(pod)
+    return Member(
+        pod=pod,
+        name=name_of(pod),
+        parent=parent,
+        ordinal=ordinal,
+        labels=labels,
+        revision=labels.get(REVISION_LABEL, ""),
+        phase=phase_of(pod),
+        ready_since=ready_since(pod),
+        is_terminating=is_terminating(pod),
+    )
+
+
 def parse_name(pod: JsonObject) -> tuple[str, int]:
     """Return the names of set and ordinal in a pod's name; -1 where it holds none."""
     match = _NAME.match(name_of(pod))
@@ -52,9 +114,9 @@ def is_parallel(sts: JsonObject) -> bool:
     return text(sts, "spec", "podManagementPolicy") == PARALLEL
 
 
-def selects(sts: JsonObject, obj: JsonObject) -> bool:
-    """Tell whether a set's selector matches an object's labels."""
-    return matches(child(sts, "spec", "selector"), labels_of(obj))
+def selects(sts: JsonObject, labels: Mapping[str, str]) -> bool:
+    """Tell whether a set's selector matches labels."""
+    return matches(child(sts, "spec", "selector"), labels)
 
 
 def revision_of(pod: JsonObject) -> str:
@@ -72,39 +134,12 @@ def is_running_and_ready(pod: JsonObject) -> bool:
     return phase_of(pod) == "Running" and ready_since(pod) is not None
 
 
-def is_available(pod: JsonObject, min_ready: int, now: datetime) -> bool:
-    """Tell whether it has been ready for `min_ready` seconds, whatever its phase."""
-    since = ready_since(pod)
-    if since is None:
-        return False
-    if min_ready == 0:
-        return True
-    return since != "" and moment_of(since) + timedelta(seconds=min_ready) <= now
-
-
-def is_unavailable(pod: JsonObject, min_ready: int, now: datetime) -> bool:
-    """Tell whether it does not count as up: unavailable, or on its way out."""
-    return is_terminating(pod) or not is_available(pod, min_ready, now)
-
-
 def ready_since(pod: JsonObject) -> str | None:
     """Return since when the condition Ready is true, None where it is not."""
     for one in children(pod, "status", "conditions"):
         if one.get("type") == "Ready":
             return text(one, "lastTransitionTime") if one.get("status") == "True" else None
     return None
-
-
-def identity_matches(sts: JsonObject, pod: JsonObject) -> bool:
-    """Tell whether name and label of a pod are those of a member."""
-    name = name_of(pod)
-    parent, ordinal = parse_name(pod)
-    return (
-        ordinal >= 0
-        and parent == name_of(sts)
-        and name == f"{parent}-{ordinal}"
-        and text(pod, "metadata", "labels", POD_NAME_LABEL) == name
-    )
 
 
 def owner_reference(sts: JsonObject) -> JsonObject:

@@ -22,7 +22,7 @@ from rollout_operator.sandbox.request import (
     not_modelled,
 )
 from rollout_operator.sandbox.shapes import find_misfit
-from rollout_operator.sandbox.tidy import copy_changed
+from rollout_operator.sandbox.tidy import copy_head
 
 _APPLY: Final = ("application/apply-patch+yaml", "application/apply-patch+cbor")
 # What cannot be read has no kind yet.
@@ -32,7 +32,7 @@ _OBJECT: Final = "map[string]interface {}"
 
 
 def apply_patch(obj: JsonObject, content_type: str, body: Body) -> JsonObject:
-    """Return a new object, patched; it shares with `obj` what `tidy.copy_changed` shares.
+    """Return a new object, patched; it shares with `obj` what `tidy.copy_head` shares.
 
     Raises Refusal (400, 413, 415, 422).
     """
@@ -56,8 +56,10 @@ def _patched(obj: JsonObject, kind: str, body: Body) -> JsonObject:
     if not isinstance(body, dict):
         raise _undecodable("array", _OBJECT)
     if kind == STRATEGIC_PATCH:
-        return copy_changed(merge_strategic(obj, body), obj)
-    return copy_changed(merge(obj, body), obj)
+        if obj.get("kind") == "ReplicaTemplate":
+            not_modelled("the refusal of a strategic merge patch of a custom resource")
+        return copy_head(merge_strategic(obj, body))
+    return copy_head(merge(obj, body))
 
 
 def merge(obj: JsonObject, patch: JsonObject) -> JsonObject:

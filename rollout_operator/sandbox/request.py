@@ -10,7 +10,8 @@ from typing import Final, Literal, NoReturn
 
 from rollout_operator.kube.api import JsonObject, Resource
 
-Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete"]
+Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "discover"]
+"""To discover is to ask for the versions of a group, or where one is given for its kinds."""
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"

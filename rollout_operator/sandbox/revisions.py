@@ -5,6 +5,7 @@ Pure. The name carries a hash of the pod template, made as the real controller m
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
@@ -37,8 +38,14 @@ def hash_of(data: JsonObject, collisions: int) -> str:
     encoded = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     for char in "<>&":  # as Go writes them
         encoded = encoded.replace(char, f"\\u{ord(char):04x}")
+    return _spell_hash(f"{encoded}{collisions}")
+
+
+@lru_cache(maxsize=256)
+def _spell_hash(text: str) -> str:
+    """Return FNV-1 as letters. The runs of one scenario all ask for the same few."""
     result = _FNV_START
-    for byte in f"{encoded}{collisions}".encode():
+    for byte in text.encode():
         result = (result * _FNV_PRIME & 0xFFFFFFFF) ^ byte
     return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(result))
 

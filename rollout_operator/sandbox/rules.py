@@ -20,7 +20,11 @@ from rollout_operator.sandbox.metadata import (
 )
 from rollout_operator.sandbox.request import Refusal
 from rollout_operator.sandbox.shapes import find_misfit
-from rollout_operator.sandbox.tidy import METADATA_FIELDS, tidy_field, tidy_metadata
+from rollout_operator.sandbox.tidy import (
+    METADATA_FIELDS,
+    tidied_fields,
+    tidied_metadata,
+)
 
 _ALWAYS: Final = frozenset({"apiVersion", "kind", "metadata"})
 
@@ -48,7 +52,7 @@ class Rules:
     parts: frozenset[str] = frozenset({"spec", "status"})
     """Fields beside `metadata`; others are dropped."""
     raw: frozenset[str] = frozenset()
-    """Of those, the ones whose content is the user's own and is kept as it is."""
+    """Of those, the ones whose content is the user's own and is kept as it is, not even copied."""
     counted: tuple[str, ...] = ()
     """Fields whose change raises `metadata.generation`; empty where it has none."""
     has_label_name: bool = False
@@ -84,19 +88,19 @@ def list_unknown(rules: Rules, obj: JsonObject) -> tuple[str, ...]:
 def default_object(rules: Rules, obj: JsonObject, kept: frozenset[str] = frozenset()) -> None:
     """Bring an object, in place, into the form in which the server reads it.
 
-    The fields in `kept` are in that form. Raises Refusal (400) where it cannot be read.
+    All its fields are new but those in `kept`, which are in that form. Raises Refusal (400) where
+    it cannot be read.
     """
     misfit = find_misfit(obj)
     if misfit:
         raise Refusal(400, "BadRequest", f"{_name_type(obj)}: {misfit}")
-    tidy_metadata(obj)
-    for key in tuple(obj):
-        if key in kept or key in _ALWAYS:
+    obj["metadata"] = tidied_metadata(obj)
+    for key in [key for key in obj if key not in kept and key not in _ALWAYS]:
+        if key in rules.raw and obj[key] is not None:
             continue
-        if key not in rules.parts:
-            del obj[key]
-        elif key not in rules.raw or obj[key] is None:
-            tidy_field(obj, key)
+        value = obj.pop(key)
+        if key in rules.parts:
+            obj.update(tidied_fields({key: value}))
     for key, fill in rules.defaults.items():
         if key not in kept:
             fill(obj)
@@ -122,7 +126,7 @@ def create_object(resource: Resource, rules: Rules, obj: JsonObject) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """Old and new version of one object, the new one a deep copy that is still changed."""
+    """Old and new version of one object; of the new one top level and metadata may be changed."""
 
     old: JsonObject
     new: JsonObject
@@ -158,11 +162,16 @@ def _keep(old: JsonObject, new: JsonObject, keys: tuple[str, ...]) -> None:
 
 def _default_changed(rules: Rules, old: JsonObject, new: JsonObject) -> None:
     """Bring what was changed into the stored form; share with the old version what was not."""
-    kept = frozenset(key for key in rules.parts if key in old and new.get(key) == old[key])
+    kept = _share(old, new, rules.parts)
     default_object(rules, new, kept)
-    for key in rules.parts:
-        if key in old and new.get(key) == old[key]:
-            new[key] = old[key]
+    _share(old, new, rules.parts - kept)
+
+
+def _share(old: JsonObject, new: JsonObject, keys: frozenset[str]) -> frozenset[str]:
+    same = frozenset(key for key in keys if key in old and new.get(key) == old[key])
+    for key in same:
+        new[key] = old[key]
+    return same
 
 
 def _name_type(obj: JsonObject) -> str:

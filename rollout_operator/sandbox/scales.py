@@ -1,4 +1,6 @@
-"""The `scale` subresource (autoscaling/v1) of StatefulSets, Deployments and ReplicaSets."""
+"""The `scale` subresource (autoscaling/v1) of StatefulSets, Deployments, ReplicaSets and
+ReplicaTemplates.
+"""
 
 from typing import Final
 
@@ -14,14 +16,21 @@ _PLURALS: Final = {
     "Deployment": "deployments",
     "ReplicaSet": "replicasets",
 }
+_CUSTOM: Final = frozenset({"ReplicaTemplate"})
 _METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def read_scale(obj: JsonObject) -> JsonObject:
-    """Return the Scale of an object, as the subresource shows it."""
+    """Return the Scale of an object, as the subresource shows it.
+
+    Raises Refusal (500) where a custom resource has no count.
+    """
+    if text(obj, "kind") in _CUSTOM and "replicas" not in child(obj, "spec"):
+        raise _no_count()
     metadata, replicas = child(obj, "metadata"), number(obj, "spec", "replicas")
     status: JsonObject = {"replicas": number(obj, "status", "replicas")}
-    selector = render(child(obj, "spec", "selector"))
+    # A custom resource has its selector as text.
+    selector = render(child(obj, "spec", "selector")) or text(obj, "spec", "labelSelector")
     if selector:
         status["selector"] = selector
     return {
@@ -45,9 +54,11 @@ def write_scale(obj: JsonObject, scale: JsonObject) -> JsonObject:
         replicas = 0
     if not isinstance(replicas, int) or isinstance(replicas, bool):
         not_modelled(f"a Scale whose spec.replicas is {replicas!r}")
-    problems = Problems()
-    problems.negative("spec.replicas", replicas)
-    problems.raise_if_any(SCALES, name_of(obj))
+    # Of a custom resource the object is judged, by its schema.
+    if text(obj, "kind") not in _CUSTOM:
+        problems = Problems()
+        problems.negative("spec.replicas", replicas)
+        problems.raise_if_any(SCALES, name_of(obj))
     _check_uid(obj, scale)
     metadata = {**child(obj, "metadata")}
     metadata.pop("resourceVersion", None)
@@ -57,10 +68,18 @@ def write_scale(obj: JsonObject, scale: JsonObject) -> JsonObject:
     return {**obj, "metadata": metadata, "spec": {**child(obj, "spec"), "replicas": replicas}}
 
 
+def _no_count() -> Refusal:
+    why = 'the spec replicas field ".spec.replicas" does not exist'
+    causes: list[JsonObject] = [{"message": why}]
+    return Refusal(500, "InternalError", f"Internal error occurred: {why}", causes=causes)
+
+
 def _check_uid(obj: JsonObject, scale: JsonObject) -> None:
     uid = uid_of(scale)
     if uid and uid != uid_of(obj):
-        plural = _PLURALS[text(obj, "kind")]
+        plural = _PLURALS.get(text(obj, "kind"), "")
+        if not plural:
+            not_modelled(f"a Scale of another {text(obj, 'kind')}")
         raise Refusal(
             409,
             "Conflict",

@@ -6,23 +6,18 @@ and when its status is written, is decided in `statefulsets`.
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.sandbox.fields import child, is_terminating, name_of, number, text
 from rollout_operator.sandbox.members import (
-    identity_matches,
-    is_available,
+    Member,
     is_parallel,
-    is_running_and_ready,
-    is_unavailable,
     new_pod,
     ordinals_of,
-    parse_name,
-    phase_of,
-    revision_of,
+    read_member,
 )
 from rollout_operator.sandbox.request import not_modelled
 from rollout_operator.sandbox.revisions import template_of
@@ -42,7 +37,7 @@ class Pass:
     """One pass: what it works on, and what it has found. `status` holds after `run`."""
 
     sts: JsonObject
-    pods: Sequence[JsonObject]
+    pods: Sequence[Member]
     current: JsonObject
     """The revision that the status names, or the update revision where it names none."""
     update: JsonObject
@@ -51,6 +46,14 @@ class Pass:
     now: datetime
     chance: random.Random
     """Calls of one batch go out together: nobody knows which comes first."""
+    _is_parallel: bool = field(init=False)
+    _is_rolling: bool = field(init=False)
+    _min_ready: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._is_parallel = is_parallel(self.sts)
+        self._is_rolling = text(self.sts, "spec", "updateStrategy", "type") == "RollingUpdate"
+        self._min_ready = number(self.sts, "spec", "minReadySeconds")
 
     def run(self) -> WriteFailed | None:
         """Carry out what can be done now; return the first failure."""
@@ -71,25 +74,20 @@ class Pass:
         self._count([*replicas, *condemned])
         return failure or self._roll(replicas)
 
-    def _sort(self) -> tuple[list[JsonObject], list[JsonObject]]:
+    def _sort(self) -> tuple[list[Member], list[Member]]:
         """Return the pods that are wanted, absent ones as they will be, and those that are not."""
         wanted = ordinals_of(self.sts)
-        found: dict[int, JsonObject] = {}
-        condemned: list[tuple[int, JsonObject]] = []
-        for pod in self.pods:
-            ordinal = parse_name(pod)[1]
-            if ordinal in wanted:
-                found[ordinal] = pod
-            elif ordinal >= 0:
-                condemned.append((ordinal, pod))
+        found = {pod.ordinal: pod for pod in self.pods if pod.ordinal in wanted}
         replicas = [found.get(ordinal) or self._new_pod(ordinal) for ordinal in wanted]
-        condemned.sort(key=lambda one: -one[0])
-        return replicas, [pod for _, pod in condemned]
+        condemned = [pod for pod in self.pods if pod.ordinal >= 0 and pod.ordinal not in wanted]
+        condemned.sort(key=lambda pod: -pod.ordinal)
+        return replicas, condemned
 
-    def _new_pod(self, ordinal: int) -> JsonObject:
+    def _new_pod(self, ordinal: int) -> Member:
         below = ordinals_of(self.sts).start + self._count_current()
         revision = self.current if self._is_rolling and ordinal < below else self.update
-        return new_pod(self.sts, template_of(revision), name_of(revision), ordinal)
+        pod = new_pod(self.sts, template_of(revision), name_of(revision), ordinal)
+        return read_member(pod)
 
     def _count_current(self) -> int:
         """Return how many pods, from the lowest on, are made of the current revision."""
@@ -100,35 +98,28 @@ class Pass:
         return self._partition
 
     @property
-    def _is_rolling(self) -> bool:
-        return text(self.sts, "spec", "updateStrategy", "type") == "RollingUpdate"
-
-    @property
     def _partition(self) -> int:
         return number(self.sts, "spec", "updateStrategy", "rollingUpdate", "partition")
 
-    @property
-    def _min_ready(self) -> int:
-        return number(self.sts, "spec", "minReadySeconds")
-
-    def _count(self, pods: Sequence[JsonObject]) -> None:
+    def _count(self, pods: Sequence[Member]) -> None:
         self.status.count(pods, self._min_ready, self.now)
 
-    def _first_unavailable(
-        self, replicas: Sequence[JsonObject], condemned: Sequence[JsonObject]
-    ) -> str:
+    def _first_unavailable(self, replicas: Sequence[Member], condemned: Sequence[Member]) -> str:
         """Return the name of the lowest unavailable pod, wanted ones first."""
         for pod in (*replicas, *reversed(condemned)):
-            if is_unavailable(pod, self._min_ready, self.now):
-                return name_of(pod)
+            if pod.is_unavailable(self._min_ready, self.now):
+                return pod.name
         return ""
 
-    def _run_all(self, pods: Sequence[JsonObject], step: Callable[[JsonObject], None]) -> None:
+    def _is_up(self, pod: Member) -> bool:
+        return pod.is_running_and_ready and pod.is_available(self._min_ready, self.now)
+
+    def _run_all(self, pods: Sequence[Member], step: Callable[[Member], None]) -> None:
         """Take the step for each pod: in order until one must wait, or all in growing batches.
 
         Raises the first failure; a batch is finished before.
         """
-        if not is_parallel(self.sts):
+        if not self._is_parallel:
             for pod in pods:
                 step(pod)
             return
@@ -142,7 +133,7 @@ class Pass:
             done, size = done + len(batch), min(2 * size, _LARGEST_BATCH)
 
     @staticmethod
-    def _try(step: Callable[[JsonObject], None], pod: JsonObject) -> WriteFailed | None:
+    def _try(step: Callable[[Member], None], pod: Member) -> WriteFailed | None:
         try:
             step(pod)
         except WriteFailed as failure:
@@ -151,46 +142,44 @@ class Pass:
             pass  # where pods come and go together, none waits for another
         return None
 
-    def _tend(self, pod: JsonObject) -> None:
+    def _tend(self, pod: Member) -> None:
         """Bring a wanted pod nearer; _Stop where those above must wait for it."""
-        if phase_of(pod) in ("Failed", "Succeeded"):
-            if not is_terminating(pod):
-                self.writes.delete_pod(pod)
+        if pod.phase in ("Failed", "Succeeded"):
+            if not pod.is_terminating:
+                self.writes.delete_pod(pod.name)
             raise _Stop
-        if phase_of(pod) == "":
-            self.writes.create_pod(pod)
+        if pod.phase == "":
+            self.writes.create_pod(pod.pod)
             raise _Stop
-        is_up = is_running_and_ready(pod) and is_available(pod, self._min_ready, self.now)
-        if not is_parallel(self.sts) and (is_terminating(pod) or not is_up):
+        if not self._is_parallel and (pod.is_terminating or not self._is_up(pod)):
             raise _Stop
-        if not identity_matches(self.sts, pod):
-            self.writes.give_identity(pod)
+        if not pod.has_identity(name_of(self.sts)):
+            self.writes.give_identity(pod.pod)
 
-    def _condemn(self, pod: JsonObject, first_unavailable: str) -> None:
+    def _condemn(self, pod: Member, first_unavailable: str) -> None:
         """Delete a pod that is not wanted; in order, only while all others are up."""
-        if is_terminating(pod):
+        if pod.is_terminating:
             raise _Stop
-        is_up = is_running_and_ready(pod) and is_available(pod, self._min_ready, self.now)
-        if not is_parallel(self.sts) and not is_up and name_of(pod) != first_unavailable:
+        if not self._is_parallel and not self._is_up(pod) and pod.name != first_unavailable:
             raise _Stop
-        self.writes.delete_pod(pod)
+        self.writes.delete_pod(pod.name)
         raise _Stop
 
-    def _roll(self, replicas: Sequence[JsonObject]) -> WriteFailed | None:
+    def _roll(self, replicas: Sequence[Member]) -> WriteFailed | None:
         """Under RollingUpdate, replace the highest outdated pod once all above it are up."""
         if not self._is_rolling:
             return None
         if "maxUnavailable" in child(self.sts, "spec", "updateStrategy", "rollingUpdate"):
             not_modelled(f"maxUnavailable of statefulset {name_of(self.sts)}")
         for pod in reversed(replicas[self._partition :]):
-            outdated = revision_of(pod) != self.status.update_revision
-            if outdated and not is_terminating(pod):
+            outdated = pod.revision != self.status.update_revision
+            if outdated and not pod.is_terminating:
                 try:
-                    self.writes.delete_pod(pod)
+                    self.writes.delete_pod(pod.name)
                 except WriteFailed as failed:
                     return failed
                 self.status.current -= 1
                 return None
-            if is_unavailable(pod, self._min_ready, self.now):
+            if pod.is_unavailable(self._min_ready, self.now):
                 return None
         return None

@@ -5,13 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.sandbox.fields import child, is_terminating, number, text
-from rollout_operator.sandbox.members import (
-    is_available,
-    is_running_and_ready,
-    phase_of,
-    revision_of,
-)
+from rollout_operator.sandbox.fields import child, number, text
+from rollout_operator.sandbox.members import Member
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,19 +23,18 @@ class SetStatus:
     current: int = 0
     updated: int = 0
 
-    def count(self, pods: Iterable[JsonObject], min_ready: int, now: datetime) -> None:
+    def count(self, pods: Iterable[Member], min_ready: int, now: datetime) -> None:
         """Count pods anew; those not created yet have no phase and count for nothing."""
         self.replicas = self.ready = self.available = self.current = self.updated = 0
         for pod in pods:
-            is_created = phase_of(pod) != ""
+            is_created = pod.phase != ""
             self.replicas += is_created
-            if is_running_and_ready(pod):
+            if pod.is_running_and_ready:
                 self.ready += 1
-                self.available += is_available(pod, min_ready, now)
-            if is_created and not is_terminating(pod):
-                revision = revision_of(pod)
-                self.current += revision == self.current_revision
-                self.updated += revision == self.update_revision
+                self.available += pod.is_available(min_ready, now)
+            if is_created and not pod.is_terminating:
+                self.current += pod.revision == self.current_revision
+                self.updated += pod.revision == self.update_revision
 
     def complete_rolling_update(self, sts: JsonObject) -> None:
         """Let the current revision follow where a RollingUpdate is through.

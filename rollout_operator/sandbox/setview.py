@@ -7,19 +7,21 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.sandbox.fields import controller_of, text
 from rollout_operator.sandbox.history import Commit
 from rollout_operator.sandbox.kinds import CONTROLLER_REVISIONS
+from rollout_operator.sandbox.members import Member, read_member
 from rollout_operator.sandbox.pace import Range, Timers, draw
 
 Key = tuple[str, str]
 """Namespace and name."""
 
 _WATCHED: Final = (STATEFULSETS.plural, PODS.plural, CONTROLLER_REVISIONS.plural)
-_Owned = dict[str, dict[Key, JsonObject]]
+_T = TypeVar("_T")
+_Owned = dict[str, dict[Key, _T]]
 
 
 class View:
@@ -28,7 +30,8 @@ class View:
     def __init__(self, *, timers: Timers, chance: random.Random, lag: Range) -> None:
         self.on_change: Callable[[Commit], None] = lambda _commit: None
         self.sets: dict[Key, JsonObject] = {}
-        self._owned: dict[str, _Owned] = {PODS.plural: {}, CONTROLLER_REVISIONS.plural: {}}
+        self._pods: _Owned[Member] = {}
+        self._revisions: _Owned[JsonObject] = {}
         self._newest: dict[str, int] = {}
         self._timers = timers
         self._chance = chance
@@ -60,36 +63,41 @@ class View:
                 self.sets.pop(key, None)
             else:
                 self.sets[key] = commit.after
+        elif plural == PODS.plural:
+            member = None if commit.after is None else read_member(commit.after)
+            _move(self._pods, key, commit, member)
         else:
-            self._move(self._owned[plural], key, commit)
+            _move(self._revisions, key, commit, commit.after)
         self.on_change(commit)
 
     def has_seen(self, plural: str, revision: int) -> bool:
         """Tell whether a write of that kind has got here."""
         return self._newest.get(plural, 0) >= revision
 
-    def pods(self, owner: str, namespace: str) -> list[JsonObject]:
+    def pods(self, owner: str, namespace: str) -> list[Member]:
         """Return the pods that a UID controls; those of nobody for an empty one."""
-        return self._list(PODS.plural, owner, namespace)
+        return _list(self._pods, owner, namespace)
 
     def revisions(self, owner: str, namespace: str) -> list[JsonObject]:
         """Return the revisions that a UID controls; those of nobody for an empty one."""
-        return self._list(CONTROLLER_REVISIONS.plural, owner, namespace)
+        return _list(self._revisions, owner, namespace)
 
     def sets_of(self, namespace: str) -> Iterator[JsonObject]:
         """Return the sets of a namespace."""
         return (one for key, one in self.sets.items() if key[0] == namespace)
 
-    def _list(self, plural: str, owner: str, namespace: str) -> list[JsonObject]:
-        found = self._owned[plural].get(owner, {})
-        return [one for key, one in found.items() if key[0] == namespace]
 
-    @staticmethod
-    def _move(owned: _Owned, key: Key, commit: Commit) -> None:
-        if commit.before is not None:
-            before = text(controller_of(commit.before), "uid")
-            owned.get(before, {}).pop(key, None)
-            if not owned.get(before):
-                owned.pop(before, None)
-        if commit.after is not None:
-            owned.setdefault(text(controller_of(commit.after), "uid"), {})[key] = commit.after
+def _list(owned: _Owned[_T], owner: str, namespace: str) -> list[_T]:
+    found = owned.get(owner)
+    return [one for key, one in found.items() if key[0] == namespace] if found else []
+
+
+def _move(owned: _Owned[_T], key: Key, commit: Commit, one: _T | None) -> None:
+    """Put an object, None for one that is gone, below its owner."""
+    if commit.before is not None:
+        before = text(controller_of(commit.before), "uid")
+        owned.get(before, {}).pop(key, None)
+        if not owned.get(before):
+            owned.pop(before, None)
+    if commit.after is not None and one is not None:
+        owned.setdefault(text(controller_of(commit.after), "uid"), {})[key] = one

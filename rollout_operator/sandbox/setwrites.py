@@ -57,10 +57,10 @@ class SetWrites:
         """POST a pod."""
         self._note(PODS, self._call("create", PODS, name_of(pod), body=pod))
 
-    def delete_pod(self, pod: JsonObject) -> None:
+    def delete_pod(self, name: str) -> None:
         """DELETE the pod of that name, whichever it is by now; none is fine."""
         try:
-            self._call("delete", PODS, name_of(pod))
+            self._call("delete", PODS, name)
         except WriteFailed as failed:
             if failed.answer.status != 404:
                 raise

@@ -10,6 +10,8 @@ from typing import Final
 from rollout_operator.kube.api import JsonObject
 
 _NUMBERS: Final = ("replicas", "minReadySeconds", "revisionHistoryLimit")
+# Kinds whose fields are judged by a schema, after they were read.
+_BY_SCHEMA: Final = frozenset({"ReplicaTemplate"})
 _OBJECTS: Final = ("spec", "status", "metadata")
 _NAMES: Final = {bool: "bool", int: "number", float: "number", str: "string", list: "array"}
 
@@ -26,7 +28,7 @@ def find_misfit(obj: JsonObject) -> str:
             text = _find_in_map(metadata.get(key), f"metadata.{key}")
             if text:
                 return text
-    if isinstance(spec, dict):
+    if isinstance(spec, dict) and obj.get("kind") not in _BY_SCHEMA:
         for key in _NUMBERS:
             value = spec.get(key)
             if value is not None and type(value) is not int:

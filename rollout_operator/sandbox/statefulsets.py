@@ -23,11 +23,11 @@ from rollout_operator.sandbox.fields import (
 )
 from rollout_operator.sandbox.history import Commit
 from rollout_operator.sandbox.kinds import CONTROLLER_REVISIONS
+from rollout_operator.sandbox.labels import labels_of
 from rollout_operator.sandbox.members import (
     STATEFULSET,
-    parse_name,
+    Member,
     ready_since,
-    revision_of,
     selects,
 )
 from rollout_operator.sandbox.pace import Pace, Timers, draw
@@ -114,7 +114,7 @@ class StatefulSets:
                 self._await_availability(sts, before, after)
         elif after is not None:
             for sts in self._view.sets_of(commit.namespace):
-                if selects(sts, after):
+                if selects(sts, labels_of(after)):
                     self._wake((commit.namespace, name_of(sts)))
 
     def _await_availability(
@@ -182,7 +182,7 @@ class StatefulSets:
     def _begin(self, key: Key, sts: JsonObject, writes: SetWrites) -> _Look:
         """Claim pods and revisions, and find the revisions that count. Raises WriteFailed."""
         for orphan in self._view.revisions("", key[0]):
-            if selects(sts, orphan):
+            if selects(sts, labels_of(orphan)):
                 writes.adopt(CONTROLLER_REVISIONS, orphan)
         pods = self._claim_pods(sts, writes)
         revisions = in_order(self._list_revisions(sts))
@@ -209,7 +209,7 @@ class StatefulSets:
             key=key, sts=sts, writes=writes, looked=looked, revisions=revisions, failure=None
         )
 
-    def _claim_pods(self, sts: JsonObject, writes: SetWrites) -> list[JsonObject]:
+    def _claim_pods(self, sts: JsonObject, writes: SetWrites) -> list[Member]:
         """Return the set's pods: its own that still match, and orphans that do now."""
         namespace = text(sts, "metadata", "namespace")
         mine = []
@@ -217,17 +217,18 @@ class StatefulSets:
             if _is_member(sts, pod):
                 mine.append(pod)
             elif not is_terminating(sts):
-                writes.release(pod)
+                writes.release(pod.pod)
         for pod in self._view.pods("", namespace):
-            may_adopt = not is_terminating(sts) and not is_terminating(pod)
-            if may_adopt and _is_member(sts, pod) and writes.adopt(PODS, pod) is not None:
+            may_adopt = not is_terminating(sts) and not pod.is_terminating
+            if may_adopt and _is_member(sts, pod) and writes.adopt(PODS, pod.pod) is not None:
                 mine.append(pod)
         return mine
 
     def _list_revisions(self, sts: JsonObject) -> list[JsonObject]:
         namespace = text(sts, "metadata", "namespace")
         owned = self._view.revisions(uid_of(sts), namespace)
-        return [one for one in (*owned, *self._view.revisions("", namespace)) if selects(sts, one)]
+        free = self._view.revisions("", namespace)
+        return [one for one in (*owned, *free) if selects(sts, labels_of(one))]
 
     @staticmethod
     def _find_update(
@@ -272,7 +273,8 @@ class StatefulSets:
     @staticmethod
     def _forget_revisions(look: _Look) -> None:
         looked = look.looked
-        live = [name_of(looked.current), name_of(looked.update), *map(revision_of, looked.pods)]
+        live = [name_of(looked.current), name_of(looked.update)]
+        live += [pod.revision for pod in looked.pods]
         for revision in list_forgotten(looked.sts, look.revisions, live):
             look.writes.delete_revision(revision)
 
@@ -296,14 +298,12 @@ class StatefulSets:
             self._wake(key)
 
 
-def _is_member(sts: JsonObject, pod: JsonObject) -> bool:
-    return parse_name(pod)[0] == name_of(sts) and selects(sts, pod)
+def _is_member(sts: JsonObject, pod: Member) -> bool:
+    return pod.parent == name_of(sts) and selects(sts, pod.labels)
 
 
-def _list_waits(
-    pods: Sequence[JsonObject], min_ready: timedelta, now: datetime
-) -> Sequence[timedelta]:
+def _list_waits(pods: Sequence[Member], min_ready: timedelta, now: datetime) -> Sequence[timedelta]:
     """Return how long each ready pod still has to wait until it is available."""
-    stamps = [since for pod in pods if (since := ready_since(pod))]
+    stamps = [pod.ready_since for pod in pods if pod.ready_since]
     waits = [moment_of(since) + min_ready - now for since in stamps]
     return [wait for wait in waits if wait > timedelta(0)]

@@ -43,77 +43,66 @@ METADATA_FIELDS: Final = frozenset(
     }
 )
 """What the server knows in `metadata`."""
-_NOT_KEPT: Final = ("managedFields", "selfLink")
-_EMPTY: Final[tuple[object, ...]] = ("", 0, [], {})
+_KEPT_METADATA: Final = METADATA_FIELDS - {"managedFields", "selfLink"}
 
 
 def copy_json(obj: JsonObject) -> JsonObject:
     """Return a deep copy of a JSON object, several times faster than `copy.deepcopy`."""
     return {
-        key: _copied(value) if isinstance(value, dict | list) else value
+        key: copy_value(value) if isinstance(value, dict | list) else value
         for key, value in obj.items()
     }
 
 
-def copy_changed(obj: JsonObject, old: JsonObject) -> JsonObject:
-    """Return a deep copy but for the fields beside `metadata` that are as in `old`: those are its.
-
-    Most updates change one of spec and status, and the other is the larger one.
-    """
-    return {
-        key: old[key] if key != "metadata" and key in old and value == old[key] else _copied(value)
-        for key, value in obj.items()
-    }
-
-
-def tidy(value: object) -> None:
-    """Take out of a part of an object, in place, what says nothing."""
+def copy_value(value: object) -> object:
+    """Return a deep copy of a part of an object."""
+    if isinstance(value, dict):
+        return copy_json(value)
     if isinstance(value, list):
-        for one in value:
-            tidy(one)
-    elif isinstance(value, dict):
-        for key in tuple(value):
-            tidy_field(value, key)
+        return [copy_value(one) for one in value]
+    return value
 
 
-def tidy_metadata(obj: JsonObject) -> JsonObject:
-    """Take out of `metadata`, in place, what says nothing or is unknown; return it.
+def copy_head(obj: JsonObject) -> JsonObject:
+    """Return a copy whose top level and `metadata` may be changed; all else is shared."""
+    metadata = obj.get("metadata")
+    return {**obj, "metadata": {**metadata}} if isinstance(metadata, dict) else {**obj}
+
+
+def tidied(value: object) -> object:
+    """Return a deep copy of a part of an object, without what says nothing in it."""
+    if isinstance(value, list):
+        return [tidied(one) for one in value]
+    return tidied_fields(value) if isinstance(value, dict) else value
+
+
+def tidied_fields(holder: JsonObject) -> JsonObject:
+    """Return a deep copy of an object, or a part of one, without what says nothing."""
+    kept: JsonObject = {}
+    for key, value in holder.items():
+        if isinstance(value, dict):
+            # In a map of texts, null is an empty one.
+            value = _filled(value) if key in _MAPS else tidied_fields(value)
+        elif isinstance(value, list):
+            value = [tidied(one) for one in value]
+        if value or (value is not None and key not in _LEFT_OUT_EMPTY):
+            kept[key] = value
+    return kept
+
+
+def tidied_metadata(obj: JsonObject) -> JsonObject:
+    """Return a deep copy of `metadata` without what says nothing or is unknown.
 
     `managedFields` goes as well: the sandbox keeps no account of who wrote which field.
     """
-    metadata = obj.get("metadata")
-    if not isinstance(metadata, dict):
-        obj["metadata"] = metadata = {}
-    for key in tuple(metadata):
-        if key not in METADATA_FIELDS or key in _NOT_KEPT:
-            del metadata[key]
-    tidy(metadata)
+    found = obj.get("metadata")
+    given = found if isinstance(found, dict) else {}
+    metadata = tidied_fields({key: given[key] for key in given if key in _KEPT_METADATA})
     for key in ("uid", "resourceVersion", "namespace", "name"):
         if metadata.get(key) == "":
             del metadata[key]
     return metadata
 
 
-def tidy_field(holder: JsonObject, key: str) -> None:
-    """Take one field away, in place, where it says nothing; else what says nothing in it."""
-    value = holder[key]
-    if value is None:
-        del holder[key]
-        return
-    if isinstance(value, dict) and key in _MAPS:
-        for name in [name for name, one in value.items() if one is None]:
-            value[name] = ""  # in a map of texts, null is an empty one
-    elif isinstance(value, dict | list):
-        tidy(value)
-    if isinstance(value, dict | list) and value:
-        return
-    if key in _LEFT_OUT_EMPTY and value in _EMPTY:
-        del holder[key]
-
-
-def _copied(value: object) -> object:
-    if isinstance(value, dict):
-        return copy_json(value)
-    if isinstance(value, list):
-        return [_copied(one) for one in value]
-    return value
+def _filled(texts: JsonObject) -> JsonObject:
+    return {key: "" if one is None else copy_value(one) for key, one in texts.items()}

@@ -40,11 +40,8 @@ def render_tail(history: History, at: timedelta, lines: int = 40) -> list[str]:
 
 def trace_hash(history: History) -> str:
     """Return the SHA-256 of all records in order; runs of one seed share it."""
-    digest = hashlib.sha256()
-    for record in history.records:
-        digest.update(_ENCODER.encode(_plain(record)))
-        digest.update(b"\n")
-    return digest.hexdigest()
+    lines = _ENCODER.encode_lines([_plain(record) for record in history.records])
+    return hashlib.sha256(lines).hexdigest()
 
 
 @dataclass(slots=True)

@@ -96,8 +96,14 @@ async def travel(trip: Trip, link: Link, fate: Fate) -> Answer:
     if answer.is_ok:
         return answer
     retry_after = f"{answer.retry_after}" if answer.retry_after else ""
-    status = read_status(msgspec.json.encode(answer.body))
+    status = read_status(_raw(answer))
     raise error_of(trip.call, answer.status, status, retry_after)
+
+
+def _raw(answer: Answer) -> bytes:
+    """Return the body as it came: the answer to a path that nobody serves is plain text."""
+    text = answer.body.get("text")
+    return text.encode() if isinstance(text, str) else msgspec.json.encode(answer.body)
 
 
 def _raise_lost(call: Call, told: str) -> NoReturn:

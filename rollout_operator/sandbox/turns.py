@@ -5,7 +5,7 @@ they are asked and what their answers mean is `hooks`' part.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, Literal
 
@@ -39,11 +39,11 @@ class Turn:
     """Whether webhooks can be called: not for whoever needs its answer at once."""
     deadline: timedelta
     """When the server gives the request up, since the world began."""
+    place: Place = field(init=False)
+    """Where its object is kept."""
 
-    @property
-    def place(self) -> Place:
-        """Return where its object is kept."""
-        return Place(self.kind.resource, self.request.namespace, self.request.name)
+    def __post_init__(self) -> None:
+        self.place = Place(self.kind.resource, self.request.namespace, self.request.name)
 
     @property
     def is_dry_run(self) -> bool:

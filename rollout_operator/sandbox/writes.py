@@ -29,7 +29,7 @@ from rollout_operator.sandbox.request import Answer, Refusal, not_modelled
 from rollout_operator.sandbox.reviews import make_uid
 from rollout_operator.sandbox.scales import read_scale, write_scale
 from rollout_operator.sandbox.store import Place, Store
-from rollout_operator.sandbox.tidy import copy_changed, copy_json
+from rollout_operator.sandbox.tidy import copy_head
 from rollout_operator.sandbox.turns import Asker, Turn
 
 Change = Callable[[JsonObject], Awaitable[JsonObject]]
@@ -86,7 +86,7 @@ class Writes:
         async def put(current: JsonObject) -> JsonObject:
             if uid and uid != text(current, "metadata", "uid"):
                 raise uid_precondition(place, uid, text(current, "metadata", "uid"))
-            return await self._review(turn, current, lambda old: copy_changed(body, old))
+            return await self._review(turn, current, lambda _: copy_head(body))
 
         return self._answer(turn, await self.guarantee(turn, put))
 
@@ -155,7 +155,7 @@ class Writes:
     async def _insert(self, turn: Turn, obj: JsonObject, name: str) -> JsonObject:
         resource = turn.kind.resource
         place = Place(resource, turn.request.namespace, name)
-        new = copy_json(obj)
+        new = copy_head(obj)
         metadata = metadata_of(new)
         if not name:
             problems = Problems()
@@ -167,7 +167,8 @@ class Writes:
         turn.kind.prepare_create(new)
         await self.asker.validate(turn, "CREATE", None, new)
         is_dry_run = turn.is_dry_run
-        if metadata.pop("resourceVersion", "") and turn.request.verb == "create" and not is_dry_run:
+        given = metadata_of(new).pop("resourceVersion", "")
+        if given and turn.request.verb == "create" and not is_dry_run:
             raise unexpected("resourceVersion should not be set on objects to be created")
         existing = self.store.get(place)
         if existing is not None:
@@ -208,7 +209,7 @@ class Writes:
         """Return the object with the number of replicas that its new scale says."""
         old = read_scale(current)
         scale = await self.asker.mutate(turn, "UPDATE", old, make(old))
-        return copy_json(write_scale(current, scale))
+        return write_scale(current, scale)
 
     def _check_version(self, turn: Turn, current: JsonObject, new: JsonObject) -> None:
         """Raise Refusal where the new version rests on another one than what is there."""

@@ -53,6 +53,16 @@ def workload(kind: str, name: str, replicas: int) -> JsonObject:
     return {**body, "kind": kind, "spec": spec}
 
 
+def replica_template(name: str, **spec: object) -> JsonObject:
+    """Return a ReplicaTemplate with such a spec."""
+    return {
+        "apiVersion": "rollout-operator.grafana.com/v1",
+        "kind": "ReplicaTemplate",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
 def pod(name: str, *, node: str = "", **metadata: object) -> JsonObject:
     """Return a pod, bound to a node where one is given: only those end gracefully."""
     spec: JsonObject = {"containers": [{"name": "app", "image": "v1"}]}

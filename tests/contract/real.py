@@ -28,6 +28,7 @@ METHODS: Final[Mapping[Verb, str]] = {
     "update": "PUT",
     "patch": "PATCH",
     "delete": "DELETE",
+    "discover": "GET",
 }
 
 

@@ -19,6 +19,7 @@ from tests.contract.plays import Sequence as Played
 from tests.contract.real import Lethe, RealSide
 from tests.contract.world import World
 from tests.world.api import NAMESPACES, SERVICE_ACCOUNTS, Api, ApiError
+from tests.world.crds import install_kinds
 from tests.world.kubelet import Kubelet
 from tests.world.plane import ADMIN, ControlPlane
 
@@ -41,6 +42,7 @@ class RealStage:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._api)
             await stack.enter_async_context(self._hooks)
+            await install_kinds(self._api)
             clock = LoopClock()
             file = self._plane.folder / "contract.conf"
             self._plane.kubeconfig(file, self._plane.tokens[ADMIN])

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Literal, Protocol
 
-from rollout_operator.kube.api import JsonObject, Reader, Resource, Watcher, Writer
+from rollout_operator.kube.api import (
+    Discoverer,
+    JsonObject,
+    Reader,
+    Resource,
+    Watcher,
+    Writer,
+)
 from rollout_operator.sandbox.request import Answer, Request
 
 CORE: Final = "v1"
@@ -56,7 +63,7 @@ class Hook:
     groups: tuple[str, ...] = ("",)
 
 
-class Doors(Reader, Watcher, Writer, Protocol):
+class Doors(Reader, Watcher, Writer, Discoverer, Protocol):
     """All that a process of the operator does at the API server."""
 
 

@@ -119,7 +119,9 @@ class ScriptedApi:
         """Return the calls for streams."""
         return [call for call in self.calls if call.verb == "watch"]
 
-    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
+    async def fetch(
+        self, resource: Resource, namespace: str, name: str, subresource: str = ""
+    ) -> bytes:
         raise NotFound(f"get {resource.path(namespace, name)}: not in this script")
 
     async def fetch_page(

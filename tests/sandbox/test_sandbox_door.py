@@ -114,6 +114,20 @@ async def test_lists_come_in_pages() -> None:
 
 
 @in_virtual_time
+async def test_a_list_shows_each_object_as_it_is_now() -> None:
+    """What has not changed since the last list is not encoded again, but all else is."""
+    world = DoorWorld()
+    world.put("a", key="MQ==")
+    world.put("b", key="MQ==")
+    first = await world.door.fetch_page(SECRETS, NAMESPACE)
+    world.put("b", key="Mg==")
+    second = await world.door.fetch_page(SECRETS, NAMESPACE)
+
+    assert second.items[0] is first.items[0]
+    assert [json.loads(bytes(one))["data"]["key"] for one in second.items] == ["MQ==", "Mg=="]
+
+
+@in_virtual_time
 async def test_each_way_takes_its_time() -> None:
     world = DoorWorld()
     world.put("a")

@@ -7,6 +7,7 @@ import asyncio
 import random
 import threading
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import pytest
@@ -37,6 +38,7 @@ def test_time_jumps_to_the_next_timer(seed: int | None) -> None:
         for span in (HOUR, 0.5, 0.0):
             await asyncio.sleep(span)
             times.append(current_loop().time())
+            assert current_loop().elapsed == timedelta(seconds=times[-1])
         return times
 
     assert run(main, seed) == [0.0, HOUR, HOUR + 0.5, HOUR + 0.5]

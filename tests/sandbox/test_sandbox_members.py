@@ -17,14 +17,13 @@ from rollout_operator.sandbox.fields import (
     text,
     timestamp,
 )
+from rollout_operator.sandbox.labels import labels_of
 from rollout_operator.sandbox.members import (
-    identity_matches,
-    is_available,
     is_running_and_ready,
-    is_unavailable,
     new_pod,
     ordinals_of,
     parse_name,
+    read_member,
     selects,
 )
 from rollout_operator.sandbox.setstatus import SetStatus
@@ -93,13 +92,26 @@ def test_a_member_has_name_and_label_of_its_set() -> None:
     sts = statefulset(Zone(name="web", first_ordinal=3, replicas=2))
     pod = new_pod(sts, child(sts, "spec", "template"), "web-1", 4)
     assert list(ordinals_of(sts)) == [3, 4]
-    assert identity_matches(sts, pod)
-    assert selects(sts, pod)
-    assert not identity_matches(sts, pod_of("web-4"))
-    assert not identity_matches(statefulset(Zone(name="we")), pod)
-    assert not selects(statefulset(Zone(name="other")), pod)
+    member = read_member(pod)
+    assert member.has_identity("web")
+    assert selects(sts, labels_of(pod))
+    assert not read_member(pod_of("web-4")).has_identity("web")
+    assert not member.has_identity("we")
+    assert not selects(statefulset(Zone(name="other")), labels_of(pod))
     odd = {**pod, "metadata": {**child(pod, "metadata"), "name": "web-04"}}
-    assert not identity_matches(sts, odd)
+    assert not read_member(odd).has_identity("web")
+
+
+def test_a_member_is_what_its_pod_says() -> None:
+    pod = pod_of("web-7", revision="r", deletionTimestamp=timestamp(NOW))
+    member = read_member(pod)
+    assert member.pod is pod
+    assert (member.name, member.parent, member.ordinal) == ("web-7", "web", 7)
+    assert (member.revision, member.phase, member.is_terminating) == ("r", "Running", True)
+    assert member.ready_since == timestamp(NOW - timedelta(seconds=10))
+    bare = read_member({"metadata": {"name": "web"}})
+    assert (bare.parent, bare.ordinal, bare.labels, bare.revision) == ("", -1, {}, "")
+    assert (bare.phase, bare.ready_since, bare.is_terminating) == ("", None, False)
 
 
 @pytest.mark.parametrize(
@@ -123,9 +135,10 @@ def test_a_member_has_name_and_label_of_its_set() -> None:
     ],
 )
 def test_states_of_pods(pod: JsonObject, ready: bool, available: bool, unavailable: bool) -> None:
-    assert is_running_and_ready(pod) is ready
-    assert is_available(pod, 10, NOW) is available
-    assert is_unavailable(pod, 10, NOW) is unavailable
+    member = read_member(pod)
+    assert is_running_and_ready(pod) is member.is_running_and_ready is ready
+    assert member.is_available(10, NOW) is available
+    assert member.is_unavailable(10, NOW) is unavailable
 
 
 def status_of(**changes: int) -> SetStatus:
@@ -149,7 +162,7 @@ def test_counts() -> None:
     ]
     assert is_terminating(pods[3])
     status = status_of()
-    status.count(pods, 5, NOW)
+    status.count(map(read_member, pods), 5, NOW)
     counts = (status.replicas, status.ready, status.available, status.current, status.updated)
     assert counts == (5, 4, 3, 1, 3)
 

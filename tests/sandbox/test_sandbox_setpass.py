@@ -11,7 +11,7 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
 from rollout_operator.sandbox.behaviour import Behaviour, Kind, by_image
 from rollout_operator.sandbox.fields import child, name_of
 from rollout_operator.sandbox.history import Commit
-from rollout_operator.sandbox.members import new_pod, revision_of
+from rollout_operator.sandbox.members import new_pod, read_member, revision_of
 from rollout_operator.sandbox.pace import Range, Timers, draw
 from rollout_operator.sandbox.request import Answer, NotModelled, Request
 from rollout_operator.sandbox.revisions import new_revision
@@ -63,7 +63,7 @@ def look(api: Api, zone: Zone, pods: list[JsonObject], **spec: object) -> tuple[
     revision = new_revision(sts, 1, 0)
     looked = Pass(
         sts=sts,
-        pods=pods,
+        pods=[read_member(pod) for pod in pods],
         current=revision,
         update=revision,
         status=SetStatus(
@@ -262,7 +262,7 @@ async def test_a_cache_without_lag_knows_at_once() -> None:
     nothing: Range = (timedelta(0), timedelta(0))
     view = View(timers=Timers(), chance=random.Random(1), lag=nothing)
     view.bring(commit_of(3, PODS))
-    assert [child(one, "metadata")["name"] for one in view.pods("", "default")] == ["web"]
+    assert [one.name for one in view.pods("", "default")] == ["web"]
     assert view.pods("", "other") == view.pods("u", "default") == []
     view.bring(commit_of(4, Resource("", "v1", "secrets", "Secret")))
     assert not view.has_seen("secrets", 4)

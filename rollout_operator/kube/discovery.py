@@ -1,0 +1,174 @@
+"""Find the resource of a kind: what API servers call discovery, read and remembered.
+
+Decides when a group is asked for again. Which kinds may be mirrored is left to who asks.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, TypeVar
+
+import msgspec
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.kube.api import Discoverer, Resource, Served
+from rollout_operator.kube.call import Call
+from rollout_operator.model.errors import ApiError, NotFound, Unreachable
+
+# A kind may be installed at any time; one that is missing is a typing error more often.
+MISSING_LASTS: Final = timedelta(minutes=1)
+# What is there stays there, or is missed by those who use it.
+FOUND_LASTS: Final = timedelta(minutes=10)
+# All who wait for a group that could not be asked for share one failure.
+FAILURE_LASTS: Final = timedelta(seconds=5)
+
+
+class _Version(msgspec.Struct):
+    version: str
+
+
+class _Group(msgspec.Struct):
+    versions: list[_Version]
+    preferredVersion: _Version | None = None
+
+
+class _Kind(msgspec.Struct):
+    name: str
+    kind: str
+    namespaced: bool = False
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Kind] | None = None
+
+
+_Shape = TypeVar("_Shape")
+
+_GROUP: Final = msgspec.json.Decoder(_Group)
+_RESOURCES: Final = msgspec.json.Decoder(_Resources)
+
+
+def decode_group(call: Call, body: bytes) -> Sequence[str]:
+    """Return the versions of an APIGroup, the preferred one first. Raises Unreachable."""
+    group = _read(call, body, _GROUP)
+    preferred = [group.preferredVersion] if group.preferredVersion else []
+    return tuple(dict.fromkeys(one.version for one in (*preferred, *group.versions)))
+
+
+def decode_resources(call: Call, body: bytes) -> Sequence[Served]:
+    """Return the kinds of an APIResourceList, in its order. Raises Unreachable."""
+    listed = _read(call, body, _RESOURCES).resources or ()
+    below: dict[str, set[str]] = defaultdict(set)
+    for one in listed:
+        plural, _, subresource = one.name.partition("/")
+        if subresource:
+            below[plural].add(subresource)
+    group, version = call.resource.group, call.resource.version
+    return tuple(
+        Served(
+            resource=Resource(group, version, one.name, one.kind, one.namespaced),
+            subresources=frozenset(below[one.name]),
+        )
+        for one in listed
+        if "/" not in one.name
+    )
+
+
+def _read(call: Call, body: bytes, decoder: "msgspec.json.Decoder[_Shape]") -> _Shape:
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        text = f"cannot {call.text}: the answer is no discovery: {error}"
+        raise Unreachable(text, call=call.text) from error
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one API group."""
+
+    kinds: Mapping[str, Served] = field(default_factory=dict)
+    looked_at: timedelta | None = None
+    is_doubted: bool = False
+    error: ApiError | None = None
+    """Why it could not be asked for, the last time."""
+    failed_at: timedelta = timedelta(0)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Catalog:
+    """The kinds of those API groups that somebody asks for.
+
+    A group is asked for again when it is used and was looked at ten minutes ago, and at most once
+    a minute where a kind is missing in it or doubted.
+    """
+
+    def __init__(self, api: Discoverer, clock: Clock) -> None:
+        self._api = api
+        self._clock = clock
+        self._groups: dict[str, _Known] = {}
+
+    async def find(self, group: str, kind: str) -> Served | None:
+        """Return a kind in the version that the API server prefers; None where there is none.
+
+        One that has a `scale` goes before one that has not. Raises ApiError where nothing is known
+        yet, and InvalidInput where no group can have such a name.
+        """
+        known = self._groups.setdefault(group, _Known())
+        # Who waits for a group that hangs keeps nobody who asks for another one.
+        async with known.lock:
+            if self._is_due(known, kind):
+                await self._look(group, known, kind)
+        return known.kinds.get(kind)
+
+    def doubt(self, group: str) -> None:
+        """Take note that something of a group was not found: look again, if not just done."""
+        if group in self._groups:
+            self._groups[group].is_doubted = True
+
+    def keep(self, groups: frozenset[str]) -> None:
+        """Forget all but these groups."""
+        for group in self._groups.keys() - groups:
+            del self._groups[group]
+
+    def _is_due(self, known: _Known, kind: str) -> bool:
+        if known.looked_at is None:
+            return True
+        is_sure = kind in known.kinds and not known.is_doubted
+        lasts = FOUND_LASTS if is_sure else MISSING_LASTS
+        return self._clock.elapsed() - known.looked_at >= lasts
+
+    async def _look(self, group: str, known: _Known, kind: str) -> None:
+        now = self._clock.elapsed()
+        if known.error is None or now - known.failed_at >= FAILURE_LASTS:
+            known.error = None
+            try:
+                known.kinds = await self._fetch_kinds(group)
+                known.looked_at, known.is_doubted = self._clock.elapsed(), False
+            except ApiError as error:
+                known.error, known.failed_at = error, self._clock.elapsed()
+        # What was found before is still the best guess, and whoever uses it finds out.
+        if known.error is not None and kind not in known.kinds:
+            raise known.error.with_traceback(None)
+
+    async def _fetch_kinds(self, group: str) -> Mapping[str, Served]:
+        kinds: dict[str, Served] = {}
+        try:
+            versions = await self._api.fetch_group(group)
+        except NotFound:
+            return kinds
+        for version in versions:
+            try:
+                listed = await self._api.fetch_resources(group, version)
+            except NotFound:
+                continue
+            for one in listed:
+                before = kinds.get(one.resource.kind)
+                if before is None or _has_scale(one) > _has_scale(before):
+                    kinds[one.resource.kind] = one
+        return kinds
+
+
+def _has_scale(served: Served) -> bool:
+    return "scale" in served.subresources

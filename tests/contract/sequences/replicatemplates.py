@@ -1,0 +1,236 @@
+"""A custom resource with `scale` and `status`, what can have neither, and discovery of kinds."""
+
+import msgspec
+
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
+from rollout_operator.model.errors import ApiError
+from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
+from rollout_operator.sandbox.request import JSON_PATCH
+from tests.contract.bodies import config_map, replica_template, statefulset, tree, version_of
+from tests.contract.plays import sequence
+from tests.contract.sides import CONFIG_MAPS
+from tests.contract.world import World
+
+TOO_MANY = 2**31
+WRAPS_TO_THREE = 2**32 + 3
+GROUP = REPLICA_TEMPLATES.group
+
+
+@sequence()
+async def a_template_has_one_replica_where_it_says_none(world: World) -> None:
+    await world.create(REPLICA_TEMPLATES, replica_template("a"))
+    await world.get(REPLICA_TEMPLATES, "a")
+    await world.get(REPLICA_TEMPLATES, "a/scale")
+    await world.get(REPLICA_TEMPLATES, "a/status")
+
+
+@sequence()
+async def a_template_without_spec_has_no_scale(world: World) -> None:
+    body = replica_template("a")
+    del body["spec"]
+    await world.create(REPLICA_TEMPLATES, body)
+    await world.get(REPLICA_TEMPLATES, "a/scale")
+    await world.patch(REPLICA_TEMPLATES, "a", {"spec": {}})
+    await world.get(REPLICA_TEMPLATES, "a/scale")
+
+
+@sequence()
+async def a_status_is_written_on_its_own(world: World) -> None:
+    body = {**replica_template("a", replicas=3), "status": {"replicas": 2}}
+    await world.create(REPLICA_TEMPLATES, body)
+    await world.patch(REPLICA_TEMPLATES, "a/status", {"status": {"replicas": 1}})
+    await world.patch(REPLICA_TEMPLATES, "a/status", {"status": {"replicas": 1}})
+    await world.patch(REPLICA_TEMPLATES, "a", {"status": {"replicas": 2}})
+    await world.patch(REPLICA_TEMPLATES, "a/status", {"spec": {"replicas": 9}})
+    labels: JsonObject = {"metadata": {"labels": {"x": "y"}}, "status": {"replicas": 4}}
+    await world.patch(REPLICA_TEMPLATES, "a/status", labels)
+    await world.get(REPLICA_TEMPLATES, "a/scale")
+    await world.patch(REPLICA_TEMPLATES, "a/status", {"status": None})
+
+
+@sequence()
+async def a_status_that_is_none(world: World) -> None:
+    await world.make(REPLICA_TEMPLATES, replica_template("a", replicas=3))
+    for replicas in (-1, TOO_MANY, 0):
+        await world.patch(REPLICA_TEMPLATES, "a/status", {"status": {"replicas": replicas}})
+    await world.patch(REPLICA_TEMPLATES, "a/status", {"status": {"other": 1}})
+    await world.patch(REPLICA_TEMPLATES, "a/status", {"status": {"replicas": 5}}, dryRun="All")
+    await world.get(REPLICA_TEMPLATES, "a")
+
+
+@sequence()
+async def only_the_spec_counts_generations(world: World) -> None:
+    await world.make(REPLICA_TEMPLATES, replica_template("a", replicas=3))
+    await world.patch(REPLICA_TEMPLATES, "a", {"spec": {"replicas": 4}})
+    await world.patch(REPLICA_TEMPLATES, "a", {"spec": {"replicas": 4}})
+    await world.patch(REPLICA_TEMPLATES, "a", {"metadata": {"annotations": {"x": "y"}}})
+    await world.patch(REPLICA_TEMPLATES, "a/scale", {"spec": {"replicas": 5}})
+    await world.patch(REPLICA_TEMPLATES, "a", {"spec": {"unknown": {"deep": 1}}, "more": 1})
+    await world.get(REPLICA_TEMPLATES, "a")
+
+
+@sequence()
+async def a_scale_is_patched(world: World) -> None:
+    made = await world.make(REPLICA_TEMPLATES, replica_template("a", replicas=3))
+    await world.patch(REPLICA_TEMPLATES, "a/scale", {"spec": {"replicas": 0}})
+    await world.patch(REPLICA_TEMPLATES, "a/scale", {"spec": {"replicas": 7}})
+    stale: JsonObject = {"metadata": {"resourceVersion": version_of(made)}, "spec": {"replicas": 1}}
+    await world.patch(REPLICA_TEMPLATES, "a/scale", stale)
+    step: JsonObject = {"op": "test", "path": "/spec/replicas", "value": 1}
+    await world.patch(REPLICA_TEMPLATES, "a/scale", [step], JSON_PATCH)
+    await world.get(REPLICA_TEMPLATES, "a")
+
+
+@sequence()
+async def a_scale_is_put(world: World) -> None:
+    await world.make(REPLICA_TEMPLATES, replica_template("a", replicas=3))
+    scale = tree(await world.get(REPLICA_TEMPLATES, "a/scale"))
+    scale["spec"]["replicas"] = 4
+    await world.update(REPLICA_TEMPLATES, "a/scale", scale)
+    await world.update(REPLICA_TEMPLATES, "a/scale", scale)
+
+
+@sequence()
+async def a_scale_shows_the_selector_of_the_spec(world: World) -> None:
+    body = replica_template("a", replicas=3, labelSelector="name=a")
+    await world.make(REPLICA_TEMPLATES, body)
+    await world.get(REPLICA_TEMPLATES, "a/scale")
+    await world.patch(REPLICA_TEMPLATES, "a", {"spec": {"labelSelector": ""}})
+    await world.get(REPLICA_TEMPLATES, "a/scale")
+
+
+@sequence()
+async def counts_above_int32(world: World) -> None:
+    await world.make(REPLICA_TEMPLATES, replica_template("a", replicas=TOO_MANY - 1))
+    await world.get(REPLICA_TEMPLATES, "a/scale")
+    for replicas in (TOO_MANY, WRAPS_TO_THREE):
+        await world.create(REPLICA_TEMPLATES, replica_template("b", replicas=replicas))
+        await world.patch(REPLICA_TEMPLATES, "a", {"spec": {"replicas": replicas}})
+    await world.get(REPLICA_TEMPLATES, "a/scale")
+
+
+@sequence()
+async def counts_below_zero(world: World) -> None:
+    await world.create(REPLICA_TEMPLATES, replica_template("a", replicas=-1))
+    await world.make(REPLICA_TEMPLATES, replica_template("a", replicas=1))
+    await world.patch(REPLICA_TEMPLATES, "a", {"spec": {"replicas": -1}})
+    await world.patch(REPLICA_TEMPLATES, "a/scale", {"spec": {"replicas": -1}})
+
+
+@sequence()
+async def a_template_changes_under_a_condition(world: World) -> None:
+    made = tree(await world.make(REPLICA_TEMPLATES, replica_template("a", replicas=1)))
+    version = {"resourceVersion": made["metadata"]["resourceVersion"]}
+    await world.patch(REPLICA_TEMPLATES, "a", {"metadata": version, "spec": {"replicas": 2}})
+    await world.patch(REPLICA_TEMPLATES, "a", {"metadata": version, "spec": {"replicas": 3}})
+    await world.patch(
+        REPLICA_TEMPLATES, "a/status", {"metadata": version, "status": {"replicas": 3}}
+    )
+    del made["metadata"]["resourceVersion"]
+    await world.update(REPLICA_TEMPLATES, "a", made)
+
+
+@sequence()
+async def a_watch_of_templates(world: World) -> None:
+    start = version_of(await world.make(REPLICA_TEMPLATES, replica_template("start")))
+    with world.quietly():
+        await world.create(REPLICA_TEMPLATES, replica_template("a", replicas=1))
+        await world.patch(REPLICA_TEMPLATES, "a/scale", {"spec": {"replicas": 2}})
+        await world.patch(REPLICA_TEMPLATES, "a/status", {"status": {"replicas": 2}})
+        await world.patch(REPLICA_TEMPLATES, "a/status", {"status": {"replicas": 2}})
+        await world.delete(REPLICA_TEMPLATES, "a")
+        await world.create(REPLICA_TEMPLATES, replica_template("end"))
+    await world.events(REPLICA_TEMPLATES, until="end", resourceVersion=start)
+    await world.list(REPLICA_TEMPLATES)
+
+
+@sequence()
+async def a_template_that_is_gone(world: World) -> None:
+    await world.get(REPLICA_TEMPLATES, "a/scale")
+    await world.patch(REPLICA_TEMPLATES, "a/scale", {"spec": {"replicas": 2}})
+    await world.patch(REPLICA_TEMPLATES, "a/status", {"status": {"replicas": 2}})
+    await world.make(REPLICA_TEMPLATES, replica_template("a"))
+    await world.delete(REPLICA_TEMPLATES, "a")
+    await world.get(REPLICA_TEMPLATES, "a/scale")
+
+
+@sequence()
+async def no_scale_on_a_config_map(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a"))
+    await world.get(CONFIG_MAPS, "a/scale")
+    await world.get(CONFIG_MAPS, "b/scale")
+    await world.patch(CONFIG_MAPS, "a/scale", {"spec": {"replicas": 1}})
+    await world.patch(CONFIG_MAPS, "a/status", {"status": {"replicas": 1}})
+
+
+@sequence()
+async def kinds_that_nobody_knows(world: World) -> None:
+    for unknown in (
+        Resource(GROUP, "v1", "nothings", "Nothing"),
+        Resource(GROUP, "v2", "replicatemplates", "ReplicaTemplate"),
+        Resource("nothings.example.org", "v1", "nothings", "Nothing"),
+    ):
+        await world.get(unknown, "a/scale")
+        await world.list(unknown)
+        call = world.doors.fetch(unknown, world.namespace, "a", "scale")
+        await world.attempt("through the door", call)
+
+
+@sequence()
+async def a_group_is_discovered(world: World) -> None:
+    for group in (GROUP, "apps", "", "policy"):
+        versions = await world.doors.fetch_group(group)
+        world.note(f"versions of {group!r}", preferred=versions[0])
+
+
+@sequence()
+async def groups_that_nobody_serves(world: World) -> None:
+    doors = world.doors
+    await world.attempt("a group", doors.fetch_group("nothings.example.org"))
+    await world.attempt("its kinds", doors.fetch_resources("nothings.example.org", "v1"))
+    await world.attempt("another version", doors.fetch_resources(GROUP, "v2"))
+    await world.attempt("another version", doors.fetch_resources("", "v2"))
+    await world.attempt("another version", doors.fetch_resources("apps", "v2"))
+
+
+@sequence()
+async def kinds_are_discovered(world: World) -> None:
+    """Of the built-in groups only what the sandbox models: the real server has more."""
+    for group, kinds in (
+        (GROUP, ("ReplicaTemplate",)),
+        ("apps", ("StatefulSet", "Deployment", "ReplicaSet", "ControllerRevision")),
+        ("", ("Pod", "ConfigMap", "Secret", "Namespace", "Node")),
+    ):
+        served = await world.doors.fetch_resources(group, "v1")
+        for one in sorted(served, key=lambda one: one.resource.plural):
+            if one.resource.kind in kinds:
+                below = one.subresources & {"scale", "status", "eviction"}
+                shown = msgspec.to_builtins(one.resource)
+                world.note("kind", **shown, has=sorted(below))
+
+
+@sequence()
+async def scales_through_the_door(world: World) -> None:
+    await world.make(REPLICA_TEMPLATES, replica_template("a", replicas=3, labelSelector="x=y"))
+    await world.make(STATEFULSETS, statefulset("b", 2))
+    for resource, name in ((REPLICA_TEMPLATES, "a"), (STATEFULSETS, "b")):
+        raw = await world.doors.fetch(resource, world.namespace, name, "scale")
+        world.note("scale", scale=msgspec.json.decode(raw))
+    missing = world.doors.fetch(REPLICA_TEMPLATES, world.namespace, "b", "scale")
+    await world.attempt("missing", missing)
+    await world.attempt("no scale", world.doors.fetch(PODS, world.namespace, "a", "scale"))
+
+
+@sequence()
+async def statuses_through_the_door(world: World) -> None:
+    await world.make(REPLICA_TEMPLATES, replica_template("a", replicas=3))
+    for replicas in (2, 2, -1, TOO_MANY):
+        patch: JsonObject = {"status": {"replicas": replicas}}
+        try:
+            raw = await world.doors.patch(REPLICA_TEMPLATES, world.namespace, "a", patch, "status")
+        except ApiError as error:
+            world.note("patch", error=type(error).__name__, status=error.status)
+        else:
+            world.note("patch", written=msgspec.json.decode(raw))
+    absent = world.doors.patch(REPLICA_TEMPLATES, world.namespace, "b", {}, "status")
+    await world.attempt("absent", absent)

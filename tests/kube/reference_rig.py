@@ -1,0 +1,196 @@
+"""References on a simulated API server: what they ask, and what they tell.
+
+@in_virtual_time
+async def test_it() -> None:
+    async with following() as rig:
+        rig.put("demo", 3)
+        rig.want("store", "demo")
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.kube.references import References
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.scaling import NoScale, Reading, Reference, Scale
+from rollout_operator.sandbox.api import SimulatedApi
+from rollout_operator.sandbox.door import Door
+from rollout_operator.sandbox.faults import FATE, Ask, Failure, Fate, NoFaults
+from rollout_operator.sandbox.history import Called, History
+from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
+from rollout_operator.sandbox.link import Link
+from rollout_operator.sandbox.refusals import NoPage
+from rollout_operator.sandbox.request import MERGE_PATCH, Answer, Request
+from rollout_operator.sandbox.streams import Stream
+from tests.virtual_time import EPOCH, VirtualClock, elapsed
+
+ACTOR: Final = "operator-1"
+NAMESPACE: Final = "default"
+GROUP: Final = REPLICA_TEMPLATES.group
+INTERVAL: Final = timedelta(seconds=5)
+
+
+def reference(name: str, kind: str = "ReplicaTemplate", group: str = GROUP) -> Reference:
+    """Return a reference to a ReplicaTemplate, if nothing else is said."""
+    return Reference(group, kind, name)
+
+
+def shown(replicas: int, status_replicas: int = 0) -> Scale:
+    """Return the reading of these counts."""
+    return Scale(replicas=replicas, status_replicas=status_replicas)
+
+
+class Trouble(NoFaults):
+    """Calls whose text ends like this fail like that: `get replicatemplates/demo/scale`."""
+
+    def __init__(self) -> None:
+        self.fails: dict[str, Failure] = {}
+        self.asked: list[tuple[timedelta, str]] = []
+
+    def on_call(self, ask: Ask) -> Fate:
+        call = ask.text.partition(": ")[2].rstrip()
+        self.asked.append((elapsed(), call))
+        failure = self.fails.get(call) or self.fails.get(ask.verb)
+        return Fate(fails=failure) if failure is not None else FATE
+
+
+class Server(SimulatedApi):
+    """An API server on which the kind of ReplicaTemplates may not be installed."""
+
+    is_bare = False
+
+    async def call(self, request: Request) -> Answer:
+        if self.is_bare and request.resource.group == GROUP:
+            return NoPage().answer()
+        return await super().call(request)
+
+    def open_watch(self, request: Request) -> Stream:
+        if self.is_bare and request.resource.group == GROUP:
+            raise NoPage
+        return super().open_watch(request)
+
+
+@dataclass
+class Rig:
+    """One process's references, and the API server behind them."""
+
+    api: Server
+    link: Link
+    trouble: Trouble
+    references: References
+    told: list[tuple[timedelta, str]] = field(default_factory=list)
+
+    def put(self, name: str, replicas: int, **spec: object) -> None:
+        """Create a ReplicaTemplate, or change its count."""
+        spec = {"replicas": replicas, **spec}
+        if self.api.get(REPLICA_TEMPLATES, NAMESPACE, name) is not None:
+            self.patch(name, {"spec": spec})
+            return
+        body: JsonObject = {
+            "apiVersion": f"{GROUP}/v1",
+            "kind": "ReplicaTemplate",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        self._call(Request(
+            verb="create", resource=REPLICA_TEMPLATES, namespace=NAMESPACE, body=body
+        ))  # fmt: skip
+
+    def patch(self, name: str, patch: JsonObject, subresource: str = "") -> None:
+        self._call(
+            Request(
+                verb="patch",
+                resource=REPLICA_TEMPLATES,
+                namespace=NAMESPACE,
+                name=name,
+                subresource=subresource,
+                body=patch,
+                content_type=MERGE_PATCH,
+            )
+        )
+
+    def delete(self, name: str) -> None:
+        self._call(
+            Request(verb="delete", resource=REPLICA_TEMPLATES, namespace=NAMESPACE, name=name)
+        )
+
+    def _call(self, request: Request) -> None:
+        answer = self.api.call_now(request)
+        assert answer.is_ok, answer.message
+
+    def forbid(self, verb: str, plural: str = "replicatemplates") -> None:
+        """Take a right away."""
+        self.api.forbidden.add((ACTOR, verb, plural))
+
+    def want(self, group: str, *names: str | Reference) -> None:
+        """Have a group want these."""
+        wanted = [reference(one) if isinstance(one, str) else one for one in names]
+        self.references.want(GroupName(group), wanted)
+
+    def reading(self, of: str | Reference = "demo") -> Reading | None:
+        return self.references.readings.get(reference(of) if isinstance(of, str) else of)
+
+    def refusal(self, of: str | Reference = "demo") -> NoScale:
+        found = self.reading(of)
+        assert isinstance(found, NoScale), found
+        return found
+
+    async def until(self, holds: Callable[[], bool], within: float = 2.0) -> None:
+        """Wait until it holds, at most for so many seconds."""
+        async with asyncio.timeout(within):
+            while not holds():  # noqa: ASYNC110 (virtual time: it costs nothing)
+                await asyncio.sleep(0.01)
+
+    async def until_shown(self, replicas: int, of: str = "demo", within: float = 2.0) -> None:
+        def is_shown() -> bool:
+            found = self.reading(of)
+            return isinstance(found, Scale) and found.replicas == replicas
+
+        await self.until(is_shown, within)
+
+    def asked(self, since: float = 0.0) -> Counter[str]:
+        """Return how often what was asked, from a moment on."""
+        begin = timedelta(seconds=since)
+        return Counter(call for at, call in self.trouble.asked if at >= begin)
+
+    def statuses(self) -> Counter[int]:
+        """Return the statuses of what was answered."""
+        calls = self.api.history.list_all(Called)
+        return Counter(one.status for one in calls if one.actor == ACTOR)
+
+
+@asynccontextmanager
+async def following(interval: timedelta = INTERVAL) -> AsyncIterator[Rig]:
+    """Run references to the end of the block."""
+    api = Server(History(), elapsed=elapsed, epoch=EPOCH, chance=random.Random(1))
+    trouble = Trouble()
+    link = Link(ACTOR, faults=trouble, chance=random.Random(2))
+    clock = VirtualClock()
+    references = References(
+        Door(api, link, name="mirroring"),
+        NAMESPACE,
+        reconcile_interval=interval,
+        clock=clock,
+        chance=random.Random(3).random,
+    )
+    rig = Rig(api, link, trouble, references)
+    references.on_change(lambda group: rig.told.append((elapsed(), group)))
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(references.run(), name="references")
+        try:
+            yield rig
+        finally:
+            task.cancel()
+    await asyncio.sleep(60)  # what was on its way to the API server arrives
+
+
+def listed(resource: Resource = REPLICA_TEMPLATES) -> str:
+    """Return how a list of a kind is noted."""
+    return f"list {resource.plural}"
