@@ -15,13 +15,15 @@ from datetime import timedelta
 
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock, LoopClock
-from rollout_operator.app_engine import Doors, Engine, Settings, Telemetry
+from rollout_operator.app_engine import Engine
+from rollout_operator.app_parts import Doors, Settings, Telemetry
 from rollout_operator.config import Config
 from rollout_operator.kube.call import Timeouts
 from rollout_operator.kube.client import Client
 from rollout_operator.kube.connect import Access, connect
 from rollout_operator.kube.limits import Limits as RateLimits
 from rollout_operator.kube.transport import Transport
+from rollout_operator.pods.sender import HttpSender
 from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.health import Heartbeat
 from rollout_operator.telemetry.logs import log
@@ -99,8 +101,15 @@ def _build_engine(
         namespace=config.namespace,
         reconcile_interval=config.reconcile_interval,
         zone_tracker=config.zone_tracker,
+        pods_timeout=config.pods_timeout,
+        cluster_domain=config.cluster_domain,
     )
-    doors = Doors(open=open_door, clock=clock, chance=random.random)
+    doors = Doors(
+        open=open_door,
+        open_pods=lambda: HttpSender(config.namespace),
+        clock=clock,
+        chance=random.random,
+    )
     engine = Engine(settings, doors, telemetry)
     webhooks = config.webhooks
     if webhooks is not None:

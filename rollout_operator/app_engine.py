@@ -9,17 +9,17 @@ time.
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from rollout_operator.aio.backoff import Backoff
-from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack, race
+from rollout_operator.app_parts import Doors, Reviewing, Settings, Shared, Telemetry
+from rollout_operator.app_scaling import Scaling
 from rollout_operator.controllers.attempts import Attempts
 from rollout_operator.controllers.executor import Executor
 from rollout_operator.controllers.memory import OwnDeletes
@@ -37,11 +37,8 @@ from rollout_operator.kube.store import PodStore, StatefulSetStore, Store
 from rollout_operator.model.decode import decode_pod, decode_statefulset
 from rollout_operator.model.errors import OperatorError, Throttled, TooManyRequests, Unreachable
 from rollout_operator.model.names import GroupName, Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, Viewed
-from rollout_operator.telemetry.board import Board
-from rollout_operator.telemetry.health import Health
+from rollout_operator.model.objects import Viewed
 from rollout_operator.telemetry.logs import log
-from rollout_operator.telemetry.metrics import Metrics
 
 # Groups that are reconciled at a time. A worker mostly waits for the API server, so that many cost
 # nothing; a bound keeps a thousand groups from opening a thousand connections.
@@ -58,95 +55,6 @@ BUG_BACKOFF: Final = timedelta(milliseconds=500)
 
 class StartError(OperatorError):
     """The operator could not start; the message says what to change."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doors:
-    """Where an operator gets everything from that is not its own: the world, time and chance."""
-
-    open: Callable[[str], Door]
-    """Opens a door to the API server for one component, with rate limits of its own.
-
-    The name says for what: `following`, `looking`, `acting`, `checking`, ...
-    """
-    clock: Clock
-    chance: Callable[[], float]
-    """Returns numbers in 0..1."""
-
-    def tell_time(self, door: Door) -> datetime:
-        """Return the API server's time, which each door knows by the answers to all of them.
-
-        Ours before the first answer: it may be wrong, and may jump.
-        """
-        return door.server_time() or self.clock.now()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What the engine reads of the configuration."""
-
-    namespace: str
-    reconcile_interval: timedelta
-    """The longest wait after a failure."""
-    zone_tracker: str = ""
-    """Name of the ConfigMap with the times of downscales; empty where annotations hold them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
-    """What rollouts and reviews both work with."""
-
-    namespace: str
-    doors: Doors
-    sets: StatefulSetStore
-    pods: PodStore
-    locks: Locks
-    downscales: Downscales
-    metrics: Metrics
-    health: Health
-    make_observer: Callable[[Door], Observer]
-    make_records: Callable[[Door], Records]
-
-
-@dataclass(frozen=True, slots=True)
-class Telemetry:
-    """What an operator tells of itself; it is there before any door is open."""
-
-    metrics: Metrics
-    health: Health
-    board: Board
-
-    @classmethod
-    def begin(cls, clock: Clock) -> "Telemetry":
-        """Return that of an operator that has done nothing yet; needs a running loop."""
-        metrics = Metrics()
-        return cls(metrics, Health(clock), Board(metrics, clock))
-
-
-class Reviewing(Protocol):
-    """What serves reviews, where that is asked for."""
-
-    async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:
-        """Serve reviews; the caches must be filled. Raises ConfigError and ApiError."""
-        ...
-
-    def on_set(
-        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
-    ) -> None:
-        """Take note of a changed set."""
-        ...
-
-    def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
-        """Take note of a changed pod."""
-        ...
-
-    def stopping(self) -> None:
-        """Begin no new downscale from now on."""
-        ...
-
-    async def drain(self, limit: timedelta) -> None:
-        """Answer the reviews in flight, at most for `limit`, and end."""
-        ...
 
 
 class Engine:
@@ -176,26 +84,16 @@ class Engine:
         )
         self._set_informer = self._follow(following, STATEFULSETS, decode_statefulset, self._sets)
         self._pod_informer = self._follow(following, PODS, decode_pod, self._pods)
+        self._shared = self._share()
+        self._scaling = Scaling(self._shared)
         self._wire(looking, acting)
+        self._downscales.on_change(self._wake_group)
 
     def add_reviews(self, build: Callable[[Shared], Reviewing]) -> None:
         """Serve reviews as well, with what `build` makes of what both share."""
-        shared = Shared(
-            namespace=self._settings.namespace,
-            doors=self._doors,
-            sets=self._sets,
-            pods=self._pods,
-            locks=self._locks,
-            downscales=self._downscales,
-            metrics=self._metrics,
-            health=self._health,
-            make_observer=self._make_observer,
-            make_records=self._make_records,
-        )
-        reviewing = self._reviewing = build(shared)
+        reviewing = self._reviewing = build(self._shared)
         self._set_informer.on_change(reviewing.on_set)
         self._pod_informer.on_change(reviewing.on_pod)
-        self._downscales.on_change(self._wake_group)
 
     async def serve(
         self,
@@ -246,16 +144,19 @@ class Engine:
 
     def _start_workers(self, tasks: TaskStack) -> None:
         tasks.start("workers", self._workers.run())
+        self._scaling.start(tasks)
         self.ready.set()
 
     async def _finish_work(self) -> None:
         """Begin nothing new, and wait a bounded time for what is under way."""
         self._queue.close()
+        self._scaling.stopping()
         if self._reviewing is not None:
             self._reviewing.stopping()
         try:
             async with asyncio.timeout(FINISH_LIMIT.total_seconds()):
                 await self._workers.wait_idle()
+                await self._scaling.finish()
                 if self._reviewing is not None:
                     await self._reviewing.drain(REVIEW_LIMIT)
         except TimeoutError:
@@ -279,10 +180,27 @@ class Engine:
         )
         return informer
 
+    def _share(self) -> Shared:
+        return Shared(
+            namespace=self._settings.namespace,
+            settings=self._settings,
+            doors=self._doors,
+            sets=self._sets,
+            pods=self._pods,
+            locks=self._locks,
+            downscales=self._downscales,
+            metrics=self._metrics,
+            health=self._health,
+            board=self._board,
+            make_observer=self._make_observer,
+            make_records=self._make_records,
+        )
+
     def _wire(self, looking: Door, acting: Door) -> None:
         waker = Waker(self._sets, self._queue.add)
-        self._set_informer.on_change(waker.on_set)
-        self._pod_informer.on_change(waker.on_pod)
+        for woken in (waker, self._scaling):
+            self._set_informer.on_change(woken.on_set)
+            self._pod_informer.on_change(woken.on_pod)
         observer = self._make_observer(looking)
         longest = self._settings.reconcile_interval
         parts = Parts(

@@ -14,7 +14,8 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.aio.tasks import TaskDied, TaskStack, race
-from rollout_operator.app_engine import Doors, Engine, Settings, Shared, Telemetry
+from rollout_operator.app_engine import Engine
+from rollout_operator.app_parts import Doors, Settings, Shared, Telemetry
 from rollout_operator.app_reviews import Reviews
 from rollout_operator.config import Config
 from rollout_operator.kube.call import DEFAULT_TIMEOUTS
@@ -168,11 +169,18 @@ class _Life:
         self.link.on_crash = self.die
         self.telemetry = Telemetry.begin(process.clock)
         self._timeouts = DEFAULT_TIMEOUTS.at_most(config.client_timeout)
-        doors = Doors(open=self._open_door, clock=process.clock, chance=chance.random)
+        doors = Doors(
+            open=self._open_door,
+            open_pods=lambda: PodDoor(self.link, world.endpoints),
+            clock=process.clock,
+            chance=chance.random,
+        )
         settings = Settings(
             namespace=config.namespace,
             reconcile_interval=config.reconcile_interval,
             zone_tracker=config.zone_tracker,
+            pods_timeout=config.pods_timeout,
+            cluster_domain=config.cluster_domain,
         )
         self.engine = Engine(settings, doors, self.telemetry)
         if config.webhooks is not None:
@@ -245,8 +253,7 @@ class _Life:
 
     def _build_reviews(self, shared: Shared) -> "_Reviewing":
         assert self._config.webhooks is not None, "asked for only then"
-        sender = PodDoor(self.link, self._world.endpoints)
-        reviews = Reviews(self._config.webhooks, shared, sender)
+        reviews = Reviews(self._config.webhooks, shared)
         return _Reviewing(reviews, self._begin_serving)
 
     def _begin_serving(self, reviewer: Reviewer) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.app_engine import Shared
+from rollout_operator.app_parts import Shared
 from rollout_operator.controllers.downscales import DownscaleController
 from rollout_operator.controllers.downscales import Parts as DownscaleParts
 from rollout_operator.controllers.worker import Workers
@@ -29,7 +29,7 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, WebhookConfiguration
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.pki.bundle import is_ours
-from rollout_operator.pods.client import PodClient, Sender
+from rollout_operator.pods.client import PodClient
 from rollout_operator.telemetry.families import Counter
 from rollout_operator.telemetry.logs import log
 from rollout_operator.web.no_downscale import NoDownscale
@@ -57,7 +57,7 @@ OnConfiguration = Callable[[Configuration | None, Configuration | None], None]
 class Reviews:
     """The hooks of one operator, what they work with and what comes after them."""
 
-    def __init__(self, config: WebhookConfig, shared: Shared, sender: Sender) -> None:
+    def __init__(self, config: WebhookConfig, shared: Shared) -> None:
         self._config = config
         self._shared = shared
         self._is_stopping = False
@@ -71,8 +71,8 @@ class Reviews:
         self._queue: WorkQueue[Uid] = WorkQueue()
         self._workers: Workers[Uid] | None = None
         self._calls = PodClient(
-            sender,
-            timeout=config.pods_timeout,
+            shared.doors.open_pods(),
+            timeout=shared.settings.pods_timeout,
             metrics=shared.metrics,
             clock=shared.doors.clock,
         )
@@ -164,8 +164,8 @@ class Reviews:
             clock=clock,
             server_time=self._tell_server_time,
             namespace=shared.namespace,
-            cluster_domain=config.cluster_domain,
-            retell_after=config.pods_timeout * RETELL_TIMEOUTS,
+            cluster_domain=shared.settings.cluster_domain,
+            retell_after=shared.settings.pods_timeout * RETELL_TIMEOUTS,
             is_stopping=lambda: self._is_stopping,
         )
         parents = self._make_parents(self._checking)
@@ -227,7 +227,7 @@ class Reviews:
                 door=self._settling,
                 clock=shared.doors.clock,
                 server_time=self._tell_server_time,
-                cluster_domain=self._config.cluster_domain,
+                cluster_domain=shared.settings.cluster_domain,
             )
         )
         # Before any rollout is looked at: what is underway holds its group back.

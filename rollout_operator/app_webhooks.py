@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.app_engine import Shared
+from rollout_operator.app_parts import Shared
 from rollout_operator.app_reviews import Reviews
 from rollout_operator.kube.configurations import Configuration
 from rollout_operator.model.errors import ConfigError, InvalidInput
@@ -20,7 +20,6 @@ from rollout_operator.pki.keeper import CertificateKeeper, Ties
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.pki.store import SecretStore
 from rollout_operator.planning.certificate import Wanted, choose_ca_life, choose_names
-from rollout_operator.pods.sender import HttpSender
 from rollout_operator.telemetry.logs import log
 from rollout_operator.web.cluster import ClusterRules
 from rollout_operator.web.webhooks import Options, WebhookServer
@@ -37,7 +36,7 @@ class Webhooks:
         self._cluster = cluster
         self._serving = make_serving(config.client_ca_file)
         self._keeper: CertificateKeeper | None = None
-        self._reviews = Reviews(config, shared, HttpSender(shared.namespace))
+        self._reviews = Reviews(config, shared)
         self._injector = self._build_injector() if config.updates_bundle else None
         self._server: WebhookServer | None = None
         shared.health.part("webhooks", is_ready=self._find_lack, is_alive=self._find_fault)
@@ -130,7 +129,7 @@ class Webhooks:
             return
         door = shared.doors.open("certificate")
         wanted = Wanted(
-            names=choose_names(certificate.dns_name, self._config.cluster_domain),
+            names=choose_names(certificate.dns_name, shared.settings.cluster_domain),
             organisation=certificate.organisation,
             expiration=certificate.expiration,
             ca_life=choose_ca_life(certificate.expiration),

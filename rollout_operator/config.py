@@ -28,6 +28,8 @@ from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.units import format_duration, quote
 from rollout_operator.webhook_flags import (
+    CLUSTER_DOMAIN,
+    PODS_TIMEOUT,
     WEBHOOK_FLAGS,
     WebhookConfig,
     check_cluster_domain,
@@ -230,6 +232,8 @@ class Config:
     cluster_validation_excluded_user_agents: tuple[str, ...] = VALIDATION_AGENTS.default
     zone_tracker: str = ""
     """Name of the ConfigMap with the times of downscales; empty where annotations hold them."""
+    pods_timeout: timedelta = PODS_TIMEOUT.default
+    cluster_domain: str = CLUSTER_DOMAIN.default
     webhooks: WebhookConfig | None = None
     """None where no webhooks are served."""
     leftovers: tuple[str, ...] = ()
@@ -261,6 +265,8 @@ class Config:
             cluster_validation_excluded_paths=words.value(VALIDATION_PATHS),
             cluster_validation_excluded_user_agents=words.value(VALIDATION_AGENTS),
             zone_tracker=words.value(TRACKER_NAME) if words.value(USE_TRACKER) else "",
+            pods_timeout=words.value(PODS_TIMEOUT),
+            cluster_domain=words.value(CLUSTER_DOMAIN),
             webhooks=read_webhooks(words, words.value(NAMESPACE)),
             leftovers=words.leftovers,
         )

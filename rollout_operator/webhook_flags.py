@@ -203,8 +203,6 @@ class WebhookConfig:
     updates_bundle: bool
     bundle_names: tuple[str, ...]
     certificate: SelfSigned | GivenCertificate
-    pods_timeout: timedelta
-    cluster_domain: str
 
 
 def read_webhooks(words: Words, namespace: str) -> WebhookConfig | None:
@@ -220,8 +218,6 @@ def read_webhooks(words: Words, namespace: str) -> WebhookConfig | None:
         updates_bundle=words.value(UPDATE_BUNDLE),
         bundle_names=words.value(BUNDLE_NAMES),
         certificate=_read_certificate(words, namespace),
-        pods_timeout=words.value(PODS_TIMEOUT),
-        cluster_domain=words.value(CLUSTER_DOMAIN),
     )
 
 

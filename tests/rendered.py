@@ -15,6 +15,7 @@ BASE: Final = MANIFESTS / "base"
 WEBHOOKS, LEAST, DEPLOYMENTS = "webhooks", "webhooks-least-privilege", "no-downscale-deployments"
 
 TRACKER: Final = "zone-tracker"
+SCALING: Final = "scaling"
 
 VALIDATING: Final = "ValidatingWebhookConfiguration"
 MUTATING: Final = "MutatingWebhookConfiguration"

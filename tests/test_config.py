@@ -48,6 +48,9 @@ def test_only_the_namespace_is_needed() -> None:
         cluster_validation_soft=False,
         cluster_validation_excluded_paths=(),
         cluster_validation_excluded_user_agents=(),
+        zone_tracker="",
+        pods_timeout=timedelta(seconds=5),
+        cluster_domain="cluster.local.",
         webhooks=None,
         leftovers=(),
     )
@@ -68,6 +71,10 @@ def test_every_flag_reaches_its_field() -> None:
         SOFT,
         "-server.cluster-validation.http.excluded-paths=a/b,c",
         "-server.cluster-validation.http.excluded-user-agents=curl/.*,Go-http.*",
+        "-use-zone-tracker",
+        "-zone-tracker.config-map-name=times",
+        "-pods.client-timeout=2s",
+        "-kubernetes.cluster-domain=cluster.example",
         "left",
         "over",
     )
@@ -87,6 +94,9 @@ def test_every_flag_reaches_its_field() -> None:
         cluster_validation_soft=True,
         cluster_validation_excluded_paths=("a/b", "c"),
         cluster_validation_excluded_user_agents=("curl/.*", "Go-http.*"),
+        zone_tracker="times",
+        pods_timeout=timedelta(seconds=2),
+        cluster_domain="cluster.example",
         leftovers=("left", "over"),
     )
 

@@ -39,14 +39,16 @@ OUTER: Mapping[str, Iterable[str]] = {
     "flags": ("model",),
     "webhook_flags": ("model", "flags"),
     "config": ("model", "flags", "webhook_flags"),
-    "app_engine": {*MAY_IMPORT} - {"sandbox", "pki", "pods", "web"},
-    "app_reviews": ({*MAY_IMPORT} - {"sandbox"}) | {"webhook_flags", "app_engine"},
-    "app_webhooks": ({*MAY_IMPORT} - {"sandbox"}) | {"webhook_flags", "app_engine", "app_reviews"},
+    "app_parts": {*MAY_IMPORT} - {"sandbox", "pki", "web"},
+    "app_scaling": ({*MAY_IMPORT} - {"sandbox", "pki", "web"}) | {"app_parts"},
+    "app_engine": ({*MAY_IMPORT} - {"sandbox", "pki", "web"}) | {"app_parts", "app_scaling"},
+    "app_reviews": ({*MAY_IMPORT} - {"sandbox"}) | {"webhook_flags", "app_parts"},
+    "app_webhooks": ({*MAY_IMPORT} - {"sandbox"}) | {"webhook_flags", "app_parts", "app_reviews"},
     "app": ({*MAY_IMPORT} - {"sandbox"})
-    | {"config", "webhook_flags", "app_engine", "app_webhooks"},
-    "app_process": {*MAY_IMPORT} | {"config", "app_engine", "app_reviews"},
+    | {"config", "webhook_flags", "app_parts", "app_engine", "app_webhooks"},
+    "app_process": {*MAY_IMPORT} | {"config", "app_parts", "app_engine", "app_reviews"},
     "app_sandbox": {*MAY_IMPORT} | {"config", "app_process"},
-    "cli": {*MAY_IMPORT} | {"config", "flags", "app", "app_engine", "app_process", "app_sandbox"},
+    "cli": {*MAY_IMPORT} | {"config", "flags", "app", "app_parts", "app_process", "app_sandbox"},
     "__main__": ("cli",),
 }
 LAYERS = {**MAY_IMPORT, **OUTER}

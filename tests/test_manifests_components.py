@@ -17,6 +17,7 @@ from tests.rendered import (
     MANIFESTS,
     MUTATING,
     NAMESPACE,
+    SCALING,
     TRACKER,
     VALIDATING,
     WEBHOOKS,
@@ -149,6 +150,17 @@ def test_the_zone_tracker_is_an_option(tmp_path: Path, components: tuple[str, ..
     config = Config.from_args(words)
     assert config.zone_tracker == name
     assert (config.webhooks is not None) == (WEBHOOKS in components)
+
+
+@pytest.mark.parametrize("components", [(SCALING,), (WEBHOOKS, SCALING), (SCALING, TRACKER)])
+def test_writing_counts_is_an_option(tmp_path: Path, components: tuple[str, ...]) -> None:
+    """SEC-19, DEP-84: who only rolls out cannot change a StatefulSet."""
+    objects = by_name(install(tmp_path, *components))
+
+    assert granted(objects["Role", "rollout-operator-scaling"]) == {("statefulsets", "patch", "")}
+    assert ("statefulsets", "patch", "") not in granted(objects["Role", "rollout-operator"])
+    (account,) = objects["RoleBinding", "rollout-operator-scaling"]["subjects"]
+    assert account == {"kind": "ServiceAccount", "name": "rollout-operator", **account}
 
 
 def test_least_privilege_needs_the_webhooks(tmp_path: Path) -> None:

@@ -36,8 +36,6 @@ DEFAULTS: Final = WebhookConfig(
         organisation="Grafana Labs",
         expiration=timedelta(days=365),
     ),
-    pods_timeout=timedelta(seconds=5),
-    cluster_domain="cluster.local.",
 )
 
 
@@ -79,8 +77,6 @@ def test_every_flag_reaches_its_field() -> None:
         "-server-tls.self-signed-cert.dns-name=operator.here.svc",
         "-server-tls.self-signed-cert.org=Someone Else",
         "-server-tls.self-signed-cert.expiration=2w",
-        "-pods.client-timeout=2s",
-        "-kubernetes.cluster-domain=cluster.example",
     ) == WebhookConfig(
         port=9443,
         request_timeout=timedelta(minutes=1),
@@ -95,8 +91,6 @@ def test_every_flag_reaches_its_field() -> None:
             organisation="Someone Else",
             expiration=timedelta(days=14),
         ),
-        pods_timeout=timedelta(seconds=2),
-        cluster_domain="cluster.example",
     )
 
 

@@ -5,7 +5,7 @@ What they show is decided in `web.admin`. A demo has no reason to be seen by a n
 
 from typing import Final
 
-from rollout_operator.app_engine import Telemetry
+from rollout_operator.app_parts import Telemetry
 from rollout_operator.web.admin import AdminServer
 from rollout_operator.web.cluster import ClusterRules
 

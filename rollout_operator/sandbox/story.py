@@ -290,6 +290,6 @@ def _asked_replicas(called: Called) -> str:
         count = child(body, "spec").get("replicas")
         return f" to {count} replicas" if isinstance(count, int) else ""
     for step in body or ():
-        if step.get("path") == "/spec/replicas":
+        if step.get("path") == "/spec/replicas" and step.get("op") != "test":
             return f" to {step.get('value')} replicas"
     return ""

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.app_engine import Telemetry
+from rollout_operator.app_parts import Telemetry
 from rollout_operator.cli.demo_admin import HOST, make_admin, render_url
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.web.admin import AdminServer

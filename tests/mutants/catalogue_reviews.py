@@ -7,7 +7,7 @@ from tests.mutants.entry import DOWNSCALES, WIDE, Mutant
 REVIEWS: Final = (
     Mutant(
         name="min-time-by-the-local-clock",
-        file="app_engine.py",
+        file="app_parts.py",
         old="return door.server_time() or self.clock.now()",
         new="return self.clock.now()",
         breaks="SI-11: a machine's clock that runs fast lets the next zone go",

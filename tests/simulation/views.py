@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.model.names import PREPARE_PATH
 from rollout_operator.sandbox.history import (
     Called,
     Commit,
@@ -17,8 +18,10 @@ from rollout_operator.sandbox.history import (
     Record,
     Reviewed,
 )
+from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
 from tests.simulation.lives import Lives
 from tests.simulation.promises import Promises
+from tests.simulation.wishes import read_delay_path
 from tests.world.history import Pod, Set, read_pod, read_set
 
 View = Pod | Set
@@ -60,10 +63,15 @@ class Book:
     """Of the operator, in the order of their answers."""
     reviews: list[Reviewed] = field(default_factory=list)
     pod_calls: list[PodCalled] = field(default_factory=list)
-    """Of the operator, in the order in which they ended."""
+    """Of the operator, in the order in which they ended: pods are prepared, or told that they stay.
+    """
+    delay_calls: list[PodCalled] = field(default_factory=list)
+    """As `pod_calls`, at the paths of delayed downscales: another matter, with words of its own."""
     faults: list[Fault] = field(default_factory=list)
     configurations: list[Commit] = field(default_factory=list)
     """Writes of webhook configurations."""
+    templates: list[Commit] = field(default_factory=list)
+    """Writes of ReplicaTemplates."""
     ended_at: timedelta = timedelta(0)
 
     def is_operator(self, actor: str) -> bool:
@@ -87,6 +95,7 @@ def read_book(history: History, promises: Promises) -> Book:
     seen: dict[tuple[str, str], View] = {}
     for record in history.records:
         _take(book, record, seen)
+    _part_calls(book)
     if history.records:
         book.ended_at = history.records[-1].at
     if promises.ended_at is not None:
@@ -118,6 +127,8 @@ def _take_commit(book: Book, commit: Commit, seen: dict[tuple[str, str], View]) 
     plural = commit.resource.plural
     if plural.endswith("webhookconfigurations"):
         book.configurations.append(commit)
+    if plural == REPLICA_TEMPLATES.plural:
+        book.templates.append(commit)
     if commit.namespace != book.promises.namespace or plural not in _READ:
         return
     key = (plural, commit.name)
@@ -128,6 +139,16 @@ def _take_commit(book: Book, commit: Commit, seen: dict[tuple[str, str], View]) 
     if now is not None:
         seen[key] = now
     book.writes.append(Write(commit=commit, before=before, now=now))
+
+
+def _part_calls(book: Book) -> None:
+    """Tell calls about delayed downscales from others, by all paths that sets ever asked for."""
+    sets = [one.commit.after for one in book.writes if isinstance(one.now, Set)]
+    prepared = {str(annotations(one).get(PREPARE_PATH, "")).strip("/") for one in sets}
+    delayed = {read_delay_path(one) for one in sets} - prepared
+    calls = book.pod_calls
+    book.pod_calls = [one for one in calls if one.path.strip("/") not in delayed]
+    book.delay_calls = [one for one in calls if one.path.strip("/") in delayed]
 
 
 def _read_pod(found: JsonObject) -> View:
@@ -166,7 +187,7 @@ def asked_replicas(called: Called) -> int | None:
     if isinstance(body, dict):
         return _replicas(body)
     for step in body or ():
-        if step.get("path") == "/spec/replicas":
+        if step.get("path") == "/spec/replicas" and step.get("op") != "test":
             value = step.get("value")
             return value if isinstance(value, int) else None
     return None

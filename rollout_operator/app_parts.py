@@ -1,0 +1,120 @@
+"""What the parts of one running operator share, and where it comes from.
+
+Words only: the parts are composed in `app_engine`, `app_scaling` and `app_reviews`.
+"""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.guards.downscales import Downscales
+from rollout_operator.guards.locks import Locks
+from rollout_operator.guards.records import Records
+from rollout_operator.kube.api import Door
+from rollout_operator.kube.store import PodStore, StatefulSetStore
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.pods.client import Sender
+from rollout_operator.telemetry.board import Board
+from rollout_operator.telemetry.health import Health
+from rollout_operator.telemetry.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """Where an operator gets everything from that is not its own: the world, time and chance."""
+
+    open: Callable[[str], Door]
+    """Opens a door to the API server for one component, with rate limits of its own.
+
+    The name says for what: `following`, `looking`, `acting`, `checking`, ...
+    """
+    clock: Clock
+    chance: Callable[[], float]
+    """Returns numbers in 0..1."""
+    open_pods: Callable[[], Sender]
+    """Opens a door to pods, with connections of its own."""
+
+    def tell_time(self, door: Door) -> datetime:
+        """Return the API server's time, which each door knows by the answers to all of them.
+
+        Ours before the first answer: it may be wrong, and may jump.
+        """
+        return door.server_time() or self.clock.now()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the engine reads of the configuration."""
+
+    namespace: str
+    reconcile_interval: timedelta
+    """The longest wait after a failure."""
+    zone_tracker: str = ""
+    """Name of the ConfigMap with the times of downscales; empty where annotations hold them."""
+    pods_timeout: timedelta = timedelta(seconds=5)
+    """Of one call to a pod."""
+    cluster_domain: str = "cluster.local."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What rollouts, counts and reviews all work with."""
+
+    namespace: str
+    settings: Settings
+    doors: Doors
+    sets: StatefulSetStore
+    pods: PodStore
+    locks: Locks
+    downscales: Downscales
+    metrics: Metrics
+    health: Health
+    board: Board
+    make_observer: Callable[[Door], Observer]
+    make_records: Callable[[Door], Records]
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What an operator tells of itself; it is there before any door is open."""
+
+    metrics: Metrics
+    health: Health
+    board: Board
+
+    @classmethod
+    def begin(cls, clock: Clock) -> "Telemetry":
+        """Return that of an operator that has done nothing yet; needs a running loop."""
+        metrics = Metrics()
+        return cls(metrics, Health(clock), Board(metrics, clock))
+
+
+class Reviewing(Protocol):
+    """What serves reviews, where that is asked for."""
+
+    async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:
+        """Serve reviews; the caches must be filled. Raises ConfigError and ApiError."""
+        ...
+
+    def on_set(
+        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
+    ) -> None:
+        """Take note of a changed set."""
+        ...
+
+    def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+        """Take note of a changed pod."""
+        ...
+
+    def stopping(self) -> None:
+        """Begin no new downscale from now on."""
+        ...
+
+    async def drain(self, limit: timedelta) -> None:
+        """Answer the reviews in flight, at most for `limit`, and end."""
+        ...

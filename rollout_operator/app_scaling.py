@@ -1,0 +1,133 @@
+"""Composition of what moves replica counts through the zones of a group.
+
+Always there: it costs nothing where no zone follows another and none mirrors anything. Start: with
+the workers of rollouts, once the caches are filled and reviews are served, because counts that we
+write come back as reviews. Stop: with them.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.app_parts import Shared
+from rollout_operator.controllers.attempts import Attempts
+from rollout_operator.controllers.counts import Counts
+from rollout_operator.controllers.scaling import Parts, ScalingController
+from rollout_operator.controllers.talks import Talks
+from rollout_operator.controllers.wake import Waker
+from rollout_operator.controllers.worker import Workers
+from rollout_operator.kube.references import References
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.pods.client import PodClient
+
+# Groups whose counts are looked at at a time; each mostly waits for the API server.
+WORKERS: Final = 32
+# Sets whose pods are talked to at a time: one that is slow to answer holds one of these.
+TALKERS: Final = 64
+BUG_BACKOFF: Final = Backoff(first=timedelta(milliseconds=500), most=timedelta(seconds=15))
+
+
+class Scaling:
+    """The controller of counts, with what it works with."""
+
+    def __init__(self, shared: Shared) -> None:
+        settings, doors = shared.settings, shared.doors
+        self._shared = shared
+        self._queue: WorkQueue[GroupName] = WorkQueue()
+        # A bucket of its own: lists and looks of others never delay a count.
+        self._door = doors.open("scaling")
+        # A client of its own: pods that hang never delay the pods of a review.
+        self._calls = PodClient(
+            doors.open_pods(),
+            timeout=settings.pods_timeout,
+            metrics=shared.metrics,
+            clock=doors.clock,
+        )
+        self._talks = Talks(self._calls, now=self._now, on_heard=self._wake_set)
+        self._references = References(
+            doors.open("mirroring"),
+            shared.namespace,
+            reconcile_interval=settings.reconcile_interval,
+            clock=doors.clock,
+            chance=doors.chance,
+        )
+        self._references.on_change(self._queue.add)
+        self._waker = Waker(shared.sets, self._queue.add)
+        shared.downscales.on_change(lambda uid, group: self._wake_set(uid))
+        self._workers = self._build_workers()
+        self._talkers: Workers[Uid] = Workers(
+            self._talks.queue,
+            self._talks.reconcile,
+            count=TALKERS,
+            backoff=BUG_BACKOFF,
+            chance=doors.chance,
+        )
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to look at groups."""
+        tasks.start("references", self._references.run())
+        tasks.start("scaling workers", self._workers.run())
+        tasks.start("pod talkers", self._talkers.run())
+
+    def on_set(
+        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
+    ) -> None:
+        """Wake the group of a set that came, changed or went: the callback for its informer."""
+        self._waker.on_set(old, new)
+
+    def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+        """Wake the group of a pod."""
+        self._waker.on_pod(old, new)
+
+    def stopping(self) -> None:
+        """Begin nothing new from now on."""
+        self._queue.close()
+        self._talks.queue.close()
+
+    async def finish(self) -> None:
+        """Wait until no group is looked at; pods that are being talked to are not waited for."""
+        await self._workers.wait_idle()
+        await self._calls.close()
+
+    def _now(self) -> datetime:
+        return self._shared.doors.tell_time(self._door)
+
+    def _wake_set(self, set_uid: Uid) -> None:
+        sts = self._shared.sets.get_by_uid(set_uid)
+        if sts is not None and sts.group is not None:
+            self._queue.add(sts.group)
+
+    def _build_workers(self) -> Workers[GroupName]:
+        shared, clock = self._shared, self._shared.doors.clock
+        observer = shared.make_observer(self._door)
+        counts = Counts(
+            self._door,
+            observer,
+            shared.make_records(self._door),
+            locks=shared.locks,
+            downscales=shared.downscales,
+            clock=clock,
+            metrics=shared.metrics,
+            is_stopping=lambda: self._queue.is_closed,
+        )
+        parts = Parts(
+            observer=observer,
+            counts=counts,
+            talks=self._talks,
+            references=self._references,
+            attempts=Attempts(clock, longest=shared.settings.reconcile_interval),
+            board=shared.board,
+            metrics=shared.metrics,
+            clock=clock,
+            cluster_domain=shared.settings.cluster_domain,
+        )
+        return Workers(
+            self._queue,
+            ScalingController(parts).reconcile,
+            count=WORKERS,
+            backoff=BUG_BACKOFF,
+            chance=shared.doors.chance,
+        )
