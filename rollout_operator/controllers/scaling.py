@@ -19,6 +19,7 @@ from rollout_operator.controllers.worker import Result
 from rollout_operator.model.errors import ApiError, Conflict, InvalidInput, TooManyRequests
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import SCALING_ANNOTATIONS, GroupName
+from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
 from rollout_operator.model.scaling import (
     PublishReplicas,
@@ -53,6 +54,10 @@ class References(Protocol):
 
     def want(self, group: GroupName, references: Collection[Reference]) -> None:
         """Follow these for a group, and no others any more."""
+        ...
+
+    async def refresh(self, reference: Reference) -> Reading:
+        """Read one that is wanted now. Raises nothing of the network: the reading tells."""
         ...
 
     async def publish(self, reference: Reference, replicas: int) -> None:
@@ -151,11 +156,20 @@ class ScalingController:
 
         async def write() -> None:
             if action.is_downscale:
-                await counts.scale_down(scaling, action)
+                await counts.scale_down(await self._read_again(scaling, zone), action)
             else:
                 await counts.scale_up(scaling.group.name, action)
 
         return await self._try(attempt, change, zone.name, write, look)
+
+    async def _read_again(self, scaling: Scaling, zone: StatefulSet) -> Scaling:
+        """Read live what a zone mirrors: what is watched may be minutes old on a dead connection.
+
+        Not under the lock of the group, which nobody may hold for as long as that can hang.
+        """
+        references = self._parts.references
+        readings = {one: await references.refresh(one) for one in list_references([zone])}
+        return replace(scaling, scales={**scaling.scales, **readings})
 
     async def _publish(self, publication: PublishReplicas, look: _Look) -> None:
         reference, replicas = publication.reference, publication.replicas

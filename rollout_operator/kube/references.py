@@ -150,6 +150,20 @@ class References:
         self._catalog.keep(frozenset(one.group for one in needed))
         self._news.set()
 
+    async def refresh(self, reference: Reference) -> Reading:
+        """Read a reference now, for what cannot be undone; it must be followed."""
+        entry = self._entries.get(reference)
+        if entry is None or entry.resource is None:
+            return NoScale(why=f"{reference} has not been read yet", is_lasting=False)
+        try:
+            raw = await self._door.fetch(entry.resource, self._namespace, reference.name, SCALE)
+            scale = decode_scale(raw).scale
+        except (ApiError, InvalidInput) as error:
+            return self._explain(reference, error)
+        if scale != entry.followed.reading:
+            entry.followed.touch("")
+        return scale
+
     async def publish(self, reference: Reference, replicas: int) -> None:
         """Write `status.replicas` of a reference.
 

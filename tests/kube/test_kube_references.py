@@ -7,7 +7,7 @@ import pytest
 
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.model.errors import Conflict, NotFound, Throttled
-from rollout_operator.model.scaling import Scale
+from rollout_operator.model.scaling import NoScale, Scale
 from rollout_operator.sandbox.faults import Failure
 from rollout_operator.sandbox.request import Request
 from tests.kube.reference_rig import NAMESPACE, Rig, following, listed, reference, shown
@@ -244,3 +244,20 @@ async def test_a_status_that_changes_does_not_look_like_a_new_count() -> None:
         await rig.until(lambda: isinstance(rig.reading(), Scale) and rig.reading() != shown(3))
         assert rig.reading() == shown(3, 2)
         assert rig.asked()["discover"] == 2, "versions, and the kinds of one"
+
+
+@in_virtual_time
+async def test_what_cannot_be_undone_rests_on_a_read_of_this_moment() -> None:
+    """SI-09: a watch may have died unseen, so that the reading is minutes old."""
+    async with following() as rig:
+        assert await rig.references.refresh(reference("demo")) == NoScale(
+            why=f"{reference('demo')} has not been read yet", is_lasting=False
+        )
+        await settled(rig)
+        rig.put("demo", 5)
+        assert await rig.references.refresh(reference("demo")) == shown(5)
+        await rig.until_shown(5, within=2)
+        rig.delete("demo")
+        found = await rig.references.refresh(reference("demo"))
+        assert isinstance(found, NoScale)
+        assert found.is_lasting
