@@ -14,6 +14,7 @@ from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.app_parts import Shared
 from rollout_operator.controllers.attempts import Attempts
 from rollout_operator.controllers.counts import Counts
+from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.scaling import Parts, ScalingController
 from rollout_operator.controllers.talks import Talks
 from rollout_operator.controllers.wake import Waker
@@ -57,7 +58,9 @@ class Scaling:
         self._references.on_change(self._queue.add)
         self._waker = Waker(shared.sets, self._queue.add)
         shared.downscales.on_change(lambda uid, group: self._wake_set(uid))
-        self._workers = self._build_workers()
+        observer = shared.make_observer(self._door)
+        self._counts = self._build_counts(observer)
+        self._workers = self._build_workers(observer)
         self._talkers: Workers[Uid] = Workers(
             self._talks.queue,
             self._talks.reconcile,
@@ -76,6 +79,9 @@ class Scaling:
         self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
     ) -> None:
         """Wake the group of a set that came, changed or went: the callback for its informer."""
+        if old is not None and new is None:
+            self._talks.forget(old.uid)
+            self._counts.forget(old.uid)
         self._waker.on_set(old, new)
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
@@ -100,22 +106,24 @@ class Scaling:
         if sts is not None and sts.group is not None:
             self._queue.add(sts.group)
 
-    def _build_workers(self) -> Workers[GroupName]:
-        shared, clock = self._shared, self._shared.doors.clock
-        observer = shared.make_observer(self._door)
-        counts = Counts(
+    def _build_counts(self, observer: Observer) -> Counts:
+        shared = self._shared
+        return Counts(
             self._door,
             observer,
             shared.make_records(self._door),
             locks=shared.locks,
             downscales=shared.downscales,
-            clock=clock,
+            clock=shared.doors.clock,
             metrics=shared.metrics,
             is_stopping=lambda: self._queue.is_closed,
         )
+
+    def _build_workers(self, observer: Observer) -> Workers[GroupName]:
+        shared, clock = self._shared, self._shared.doors.clock
         parts = Parts(
             observer=observer,
-            counts=counts,
+            counts=self._counts,
             talks=self._talks,
             references=self._references,
             attempts=Attempts(clock, longest=shared.settings.reconcile_interval),

@@ -112,6 +112,12 @@ class Counts:
             if uid in shown and pending.generation is not None
         }
 
+    def forget(self, set_uid: Uid) -> None:
+        """Forget a set that is gone."""
+        self._read.pop(set_uid, None)
+        self._pending.pop(set_uid, None)
+        self._downscales.withdraw(set_uid)
+
     async def scale_up(self, group: GroupName, action: ScaleZone) -> None:
         """Write more replicas. Raises ApiError; Conflict where the cache was behind."""
         await self._write(group, action)

@@ -111,8 +111,9 @@ class ScalingController:
         if not any(SCALING_ANNOTATIONS & zone.sts.annotations.keys() for zone in group.zones):
             self._forget(name, group)
             return Result()
-        self._known.add(name)
-        self._parts.metrics.begin_scaling(name)
+        if name not in self._known:
+            self._known.add(name)
+            self._parts.metrics.begin_scaling(name)
         look = _Look()
         plan = await self._work(group, look)
         owed = self._report(plan, look)
@@ -235,7 +236,7 @@ class ScalingController:
         self._parts.metrics.next_downscale.labels(name).set_function(read)
 
     def _forget(self, name: GroupName, group: Group) -> None:
-        """Nothing of a group is scaled by us, or it is gone."""
+        """Nothing of a group is scaled by us any more, or it is gone."""
         if name not in self._known:
             return
         self._known.discard(name)
@@ -244,8 +245,12 @@ class ScalingController:
         for zone in group.zones:
             parts.talks.forget(zone.sts.uid)
         parts.metrics.forget_scaling(name)
-        if group.zones:
+        if group.zones or group.unreadable:
             parts.board.post(Plan(group=name), Part.SCALING)
+            return
+        # Again: the look before this one may have told of it when it was forgotten already.
+        parts.board.forget(name)
+        parts.metrics.forget_group(name)
 
 
 def _word_failure(what: str, failure: str, zone: str) -> Reason:
