@@ -55,6 +55,11 @@ class Attempts:
         left = failing.not_before - self._clock.elapsed()
         return max(left, timedelta(0)), failing.error
 
+    def failing_for(self, attempt: Attempt) -> timedelta:
+        """Return for how long an attempt has been failing, zero where it is not."""
+        failing = self._failing.get(attempt)
+        return timedelta(0) if failing is None else self._clock.elapsed() - failing.since
+
     def note_failure(self, attempt: Attempt, error: str, *, at_least: timedelta) -> timedelta:
         """Remember a failed attempt; return the wait before the next."""
         now = self._clock.elapsed()

@@ -99,6 +99,21 @@ class Counts:
 
     def list_written(self, sets: Iterable[StatefulSet]) -> Mapping[Uid, Written]:
         """Return what was written to these sets and is not shown by them; forget what is."""
+        sets = tuple(sets)
+        self.settle(sets)
+        shown = {sts.uid for sts in sets}
+        return {
+            uid: Written(replicas=pending.replicas, generation=pending.generation)
+            for uid, pending in self._pending.items()
+            if uid in shown and pending.generation is not None
+        }
+
+    def settle(self, sets: Iterable[StatefulSet]) -> timedelta | None:
+        """Forget writes that these sets show, and those of any set that nobody can show any more.
+
+        Returns after how long to do so again: a downscale without an answer holds back its group
+        until then, whatever has become of the wish for it. None where there is none.
+        """
         shown = {sts.uid: sts for sts in sets}
         now = self._clock.elapsed()
         for uid, pending in list(self._pending.items()):
@@ -106,17 +121,23 @@ class Counts:
             if pending.expires_at <= now or (sts is not None and _shows(sts, pending)):
                 del self._pending[uid]
                 self._downscales.withdraw(uid)
-        return {
-            uid: Written(replicas=pending.replicas, generation=pending.generation)
-            for uid, pending in self._pending.items()
-            if uid in shown and pending.generation is not None
-        }
+        left = [one.expires_at - now for one in self._pending.values() if one.generation is None]
+        return min(left, default=None)
 
     def forget(self, set_uid: Uid) -> None:
         """Forget a set that is gone."""
         self._read.pop(set_uid, None)
         self._pending.pop(set_uid, None)
         self._downscales.withdraw(set_uid)
+
+    def holds_group(self, sts: StatefulSet) -> bool:
+        """Tell whether a downscale of a set that was not written may still be, for all we know.
+
+        Without an answer, or allowed by a review and refused by somebody else: until that is over,
+        nothing else of its group begins, and to try it again makes it last as long again.
+        """
+        underway = self._downscales.find_underway(sts.group)
+        return underway is not None and underway.zone == sts.name
 
     async def scale_up(self, group: GroupName, action: ScaleZone) -> None:
         """Write more replicas. Raises ApiError; Conflict where the cache was behind."""
@@ -138,7 +159,7 @@ class Counts:
                 name = action.zone.name
                 raise Conflict(f"the API server does not confirm what the cache shows of {name}")
             if self._is_stopping():
-                return
+                raise Conflict(f"{agreed.zone.name} is left to the next process: this one stops")
             self._downscales.announce(agreed.zone, agreed.replicas)
         is_unanswered = False
         try:
@@ -177,6 +198,10 @@ class Counts:
         except DecodeError as error:
             raise Conflict(str(error), call=f"patch statefulset {zone.name}") from error
         self._remember(zone.uid, written.replicas, written.generation, UNSEEN_LIMIT)
+        if written.replicas != action.replicas:
+            # Some webhook knows better. Else the same would be written again at once.
+            why = f"stored as {written.replicas} instead of {action.replicas}"
+            raise Refused(f"statefulset {zone.name}: spec.replicas: {why}")
 
     def _remember(self, uid: Uid, replicas: int, generation: int | None, limit: timedelta) -> None:
         self._pending[uid] = _Pending(

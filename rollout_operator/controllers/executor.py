@@ -241,7 +241,9 @@ class Executor:
         except DecodeError as error:
             raise Conflict(str(error), call=f"read statefulset {zone.name}") from error
         is_same = live.uid == zone.uid and live.update_revision == action.revision
-        if not is_same or live.observed_generation < live.generation:
+        # More replicas: nobody has looked yet whether the new pods are ready (ROLL-39).
+        is_resized = live.replicas != zone.replicas
+        if not is_same or is_resized or live.observed_generation < live.generation:
             report.notes.append(_revision_moved(action))
             return
         if live.current_revision == live.update_revision:
@@ -302,7 +304,7 @@ def _cut_short(report: Report, zone: str) -> _Fate:
 
 def _revision_moved(action: RecordRevision) -> Reason:
     zone = action.zone.name
-    text = f"{zone} is no longer at revision {action.revision}; looking again"
+    text = f"{zone} is no longer as it was, rolled out to {action.revision}; looking again"
     return Reason(code=Code.VIEW_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
 
 

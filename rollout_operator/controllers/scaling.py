@@ -5,7 +5,7 @@ read delay no rollout. What is due is decided in `planning.replicas`; counts are
 `counts`, pods are talked to by `talks`, references are read by whoever follows them.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, Protocol
@@ -16,6 +16,7 @@ from rollout_operator.controllers.counts import Counts
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.talks import Talks
 from rollout_operator.controllers.worker import Result
+from rollout_operator.guards.downscales import PERSIST_LIMIT
 from rollout_operator.model.errors import ApiError, Conflict, InvalidInput, TooManyRequests
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import SCALING_ANNOTATIONS, GroupName
@@ -42,6 +43,9 @@ ROUNDS: Final = 8
 RECHECK_WAIT: Final = timedelta(milliseconds=50)
 # Longest Retry-After that is obeyed.
 RETRY_AFTER_LIMIT: Final = timedelta(seconds=60)
+# Whoever holds back its group and does not get on leaves it to others for most of this time, once
+# it has failed for longer than it may hold it (D-25).
+HELD_WAIT: Final = timedelta(minutes=2)
 # Timers may be early by a little.
 CATCH_UP: Final = timedelta(milliseconds=20)
 
@@ -95,7 +99,19 @@ class _Look:
     def fail(self, reason: Reason, again: timedelta) -> None:
         """Note a failed attempt, and when it is repeated."""
         self.reasons.append(reason)
-        self.again = min(self.again, again)
+        self.again = min(self.again, again + CATCH_UP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Write:
+    """One write, and how it is told of where it fails."""
+
+    attempt: Attempt
+    what: str
+    zone: str = ""
+    send: Callable[[], Awaitable[None]]
+    holds_group: Callable[[], bool] = lambda: False
+    """Whether nothing else of the group may begin though it has failed."""
 
 
 class ScalingController:
@@ -104,28 +120,29 @@ class ScalingController:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._known: set[GroupName] = set()
+        self._mirrored: dict[GroupName, Collection[Reference]] = {}
 
     async def reconcile(self, name: GroupName) -> Result:
         """Look at the group once, do what is due, and say when to look again."""
-        group = self._parts.observer.observe(name)
+        counts, group = self._parts.counts, self._parts.observer.observe(name)
         if not any(SCALING_ANNOTATIONS & zone.sts.annotations.keys() for zone in group.zones):
             self._forget(name, group)
-            return Result()
+            return Result(again=_catch_up(counts.settle([zone.sts for zone in group.zones])))
         if name not in self._known:
             self._known.add(name)
             self._parts.metrics.begin_scaling(name)
         look = _Look()
         plan = await self._work(group, look)
         owed = self._report(plan, look)
-        return Result(again=min(look.again, plan.look_again or RESYNC, owed or RESYNC))
+        times = (look.again, plan.look_again, owed, _catch_up(counts.settle(())))
+        return Result(again=min(time for time in times if time is not None))
 
     async def _work(self, group: Group, look: _Look) -> ScalingPlan:
         """Do what is due until nothing more is; return the last plan."""
         parts = self._parts
         for _ in range(ROUNDS):
             look.clear()
-            scaling = self._view(group)
-            plan = plan_scaling(scaling)
+            scaling, plan = self._plan(self._view(group), look)
             for talk in plan.talks:
                 parts.talks.begin(talk)
             done = [await self._scale(scaling, action, look) for action in plan.scale]
@@ -136,24 +153,52 @@ class ScalingController:
             await self._publish(publication, look)
         return plan
 
+    def _plan(self, scaling: Scaling, look: _Look) -> tuple[Scaling, ScalingPlan]:
+        """Plan past the downscales that failed lately: other zones do not wait for them (W-42)."""
+        while True:
+            plan = plan_scaling(scaling)
+            held = [one for one in plan.scale if one.is_downscale and self._is_held(one, look)]
+            if not held:
+                return scaling, plan
+            scaling = replace(scaling, held=scaling.held | {one.zone.uid for one in held})
+
+    def _is_held(self, action: ScaleZone, look: _Look) -> bool:
+        """Tell whether writing a count must wait after a failure; note the failure if so."""
+        wait, failure = self._parts.attempts.wait_before(_name(action))
+        if wait:
+            look.fail(_word_failure(_word_change(action), failure, action.zone.name), wait)
+        return bool(wait)
+
     def _view(self, group: Group) -> Scaling:
         parts = self._parts
         sets = [zone.sts for zone in group.zones]
         for zone in group.zones:
             parts.talks.keep(zone.sts.uid, {pod.uid for pod in zone.pods})
-        parts.references.want(group.name, list_references(sets))
+        self._want(group.name, list_references(sets))
         return replace(
             parts.counts.view(group),
             scales=parts.references.readings,
             talks=parts.talks.known(group.owners),
+            elsewhere=tuple(self._list_elsewhere(group.name)),
             cluster_domain=parts.cluster_domain,
         )
 
+    def _want(self, name: GroupName, references: Collection[Reference]) -> None:
+        self._parts.references.want(name, references)
+        self._mirrored.pop(name, None)
+        if references:
+            self._mirrored[name] = references
+
+    def _list_elsewhere(self, name: GroupName) -> Iterator[StatefulSet]:
+        """Yield the zones of other groups that mirror something that this one does, too."""
+        mine = self._mirrored.get(name, ())
+        for other in sorted(self._mirrored) if mine else ():
+            if other != name and any(one in mine for one in self._mirrored[other]):
+                yield from (zone.sts for zone in self._parts.observer.observe(other).zones)
+
     async def _scale(self, scaling: Scaling, action: ScaleZone, look: _Look) -> bool:
-        """Write one count, unless that failed lately; tell whether it was written (D-18)."""
+        """Write one count; tell whether it was written."""
         counts, zone = self._parts.counts, action.zone
-        attempt = ("scale", zone.uid, f"{zone.replicas}", f"{action.replicas}")
-        change = f"{zone.name}: {zone.replicas} → {action.replicas}"
 
         async def write() -> None:
             if action.is_downscale:
@@ -161,7 +206,14 @@ class ScalingController:
             else:
                 await counts.scale_up(scaling.group.name, action)
 
-        return await self._try(attempt, change, zone.name, write, look)
+        one = _Write(
+            attempt=_name(action),
+            what=_word_change(action),
+            zone=zone.name,
+            send=write,
+            holds_group=lambda: counts.holds_group(zone),
+        )
+        return await self._try(one, look)
 
     async def _read_again(self, scaling: Scaling, zone: StatefulSet) -> Scaling:
         """Read live what a zone mirrors: what is watched may be minutes old on a dead connection.
@@ -179,37 +231,43 @@ class ScalingController:
             await self._parts.references.publish(reference, replicas)
             log.info("Published replicas", reference=f"{reference}", replicas=replicas)
 
-        await self._try(("publish", f"{reference}"), f"status of {reference}", "", write, look)
+        attempt = ("publish", f"{reference}")
+        one = _Write(attempt=attempt, what=f"status of {reference}", send=write)
+        await self._try(one, look)
 
-    async def _try(
-        self,
-        attempt: Attempt,
-        what: str,
-        zone: str,
-        write: Callable[[], Awaitable[None]],
-        look: _Look,
-    ) -> bool:
-        attempts = self._parts.attempts
-        wait, failure = attempts.wait_before(attempt)
+    async def _try(self, one: _Write, look: _Look) -> bool:
+        """Send a write, unless that failed lately; tell whether it was written (D-18)."""
+        # Apart from failures: that a cache is behind is nothing to warn anybody of.
+        attempts, clash = self._parts.attempts, ("clash", *one.attempt)
+        wait, failure = attempts.wait_before(one.attempt)
         if wait:
-            look.fail(_word_failure(what, failure, zone), wait + CATCH_UP)
+            look.fail(_word_failure(one.what, failure, one.zone), wait)
+            return False
+        wait, failure = attempts.wait_before(clash)
+        if wait:
+            look.fail(_word_clash(failure, one.zone), wait)
             return False
         try:
-            await write()
+            await one.send()
         except Conflict as error:
-            wait = attempts.note_failure(attempt, str(error), at_least=RECHECK_WAIT)
-            reason = Reason(
-                code=Code.VIEW_CHANGED, text=str(error), severity=Severity.DEBUG, zone=zone
-            )
-            look.fail(reason, wait + CATCH_UP)
+            wait = attempts.note_failure(clash, str(error), at_least=RECHECK_WAIT)
+            look.fail(_word_clash(str(error), one.zone), wait)
             return False
         except (ApiError, InvalidInput) as error:
-            wait = attempts.note_failure(attempt, str(error), at_least=_retry_after(error))
-            log.debug("Attempt failed", attempt=attempt[0], zone=zone, again_in=wait, err=error)
-            look.fail(_word_failure(what, str(error), zone), wait + CATCH_UP)
+            wait = self._note_failure(one, error)
+            look.fail(_word_failure(one.what, str(error), one.zone), wait)
             return False
-        attempts.note_success(attempt)
+        attempts.note_success(one.attempt)
+        attempts.note_success(clash)
         return True
+
+    def _note_failure(self, one: _Write, error: ApiError | InvalidInput) -> timedelta:
+        attempts, least = self._parts.attempts, _retry_after(error)
+        if one.holds_group() and attempts.failing_for(one.attempt) >= PERSIST_LIMIT:
+            least = max(least, HELD_WAIT)
+        wait = attempts.note_failure(one.attempt, str(error), at_least=least)
+        log.debug("Attempt failed", attempt=one.attempt[0], zone=one.zone, again_in=wait, err=error)
+        return wait
 
     def _report(self, plan: ScalingPlan, look: _Look) -> timedelta | None:
         """Show what came of a look; return when to show it again where something is owed."""
@@ -241,7 +299,7 @@ class ScalingController:
             return
         self._known.discard(name)
         parts = self._parts
-        parts.references.want(name, ())
+        self._want(name, ())
         for zone in group.zones:
             parts.talks.forget(zone.sts.uid)
         parts.metrics.forget_scaling(name)
@@ -251,6 +309,23 @@ class ScalingController:
         # Again: the look before this one may have told of it when it was forgotten already.
         parts.board.forget(name)
         parts.metrics.forget_group(name)
+
+
+def _name(action: ScaleZone) -> Attempt:
+    zone = action.zone
+    return ("scale", zone.uid, f"{zone.replicas}", f"{action.replicas}")
+
+
+def _word_change(action: ScaleZone) -> str:
+    return f"{action.zone.name}: {action.zone.replicas} → {action.replicas}"
+
+
+def _word_clash(failure: str, zone: str) -> Reason:
+    return Reason(code=Code.VIEW_CHANGED, text=failure, severity=Severity.DEBUG, zone=zone)
+
+
+def _catch_up(wait: timedelta | None) -> timedelta | None:
+    return None if wait is None else wait + CATCH_UP
 
 
 def _word_failure(what: str, failure: str, zone: str) -> Reason:

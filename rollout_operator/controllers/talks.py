@@ -90,7 +90,8 @@ class Talks:
                 talks[pod.uid] = Talk(cancelled_at=now)
                 continue
             log.debug("Pod did not confirm that it stays", zone=talk.zone.name, err=error)
-            talks[pod.uid] = replace(talks.get(pod.uid, Talk()), tried_at=now)
+            known = talks.get(pod.uid, Talk())
+            talks[pod.uid] = replace(known, tried_at=now, tries=known.tries + 1)
 
     async def _ask(self, talk: TalkToPods) -> None:
         words = await self._calls.ask_all(talk.ask) if talk.ask else {}

@@ -71,6 +71,8 @@ class Talk:
     """When it last confirmed a DELETE; None for not since the last POST."""
     tried_at: datetime | None = None
     """When it was last sent a DELETE that it did not confirm."""
+    tries: int = 0
+    """How many DELETEs it has not confirmed since it confirmed one, or was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,10 @@ class Scaling:
     """By UID of the pod."""
     written: Mapping[Uid, Written] = field(default_factory=dict)
     """By UID of the set."""
+    held: frozenset[Uid] = frozenset()
+    """Sets whose downscale failed lately: it is not planned, and others do not wait for it."""
+    elsewhere: tuple[StatefulSet, ...] = ()
+    """Zones of other groups that mirror the same objects: what is published is of them, too."""
     cluster_domain: str = "cluster.local."
 
 

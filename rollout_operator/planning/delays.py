@@ -30,6 +30,8 @@ ASK_AGAIN: Final = timedelta(minutes=1)
 # How often pods are told that they stay though nothing has changed (SEED-079): the process before
 # this one may have asked them.
 CANCEL_AGAIN: Final = timedelta(minutes=10)
+# So often a pod is told soon again which never confirmed that it stays.
+SOON_TRIES: Final = 5
 
 # No pod is prepared for longer than there are years; sums of longer times would not fit.
 _LONGEST: Final = timedelta(days=10_000 * 365)
@@ -156,7 +158,11 @@ def _next_cancel(talk: Talk, now: datetime) -> timedelta:
     last = max(_gather(talk.cancelled_at, talk.tried_at), default=None)
     if last is None:
         return timedelta(0)
-    return (CANCEL_AGAIN if talk.word is None else ASK_AGAIN) - abs(now - last)
+    # Of a pod that this process has never heard, the one before it may have been the last to say
+    # something (LI-05); whoever does not know the word is not asked every minute for ever (LI-11).
+    is_unheard = talk.cancelled_at is None and 0 < talk.tries <= SOON_TRIES
+    is_owed = talk.word is not None or is_unheard
+    return (ASK_AGAIN if is_owed else CANCEL_AGAIN) - abs(now - last)
 
 
 def _gather(*times: datetime | None) -> Iterable[datetime]:

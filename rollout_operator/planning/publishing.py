@@ -37,25 +37,32 @@ def choose_published(
 ) -> tuple[PublishReplicas, ...]:
     """Return what is to be written, in the order of references.
 
+    Zones of other groups have their part in it, so that no two groups publish against each other.
     Nothing where one of the zones is in `scaled`, those that are scaled right now: it would be
     written twice.
     """
     found: list[PublishReplicas] = []
+    others = list_mirrored(scaling.elsewhere)
     for reference, mirrors in list_mirrored(sets).items():
         reading = scaling.scales.get(reference)
-        told = [
-            _Mirror(sts=sts, count=count_replicas(sts, scaling))
-            for sts in mirrors
-            if read_write_back(sts) is True
-        ]
+        told = _list_told(mirrors, scaling)
         if not isinstance(reading, Scale) or not told:
             continue
         if any(one.sts.uid in scaled for one in told):
             continue
+        told += _list_told(others.get(reference, ()), scaling)
         last = min(told, key=lambda one: (-abs(one.count - reading.replicas), one.count))
         if last.count != reading.status_replicas:
             found.append(_publish(reference, reading, last))
     return tuple(found)
+
+
+def _list_told(mirrors: Iterable[StatefulSet], scaling: Scaling) -> list[_Mirror]:
+    return [
+        _Mirror(sts=sts, count=count_replicas(sts, scaling))
+        for sts in mirrors
+        if read_write_back(sts) is True
+    ]
 
 
 def _publish(reference: Reference, reading: Scale, last: _Mirror) -> PublishReplicas:

@@ -151,7 +151,7 @@ def _is_permitted(
 ) -> bool:
     """Tell whether a zone may be scaled down now; add why not."""
     change = aim.word(count_replicas(sts, scaling), replicas)
-    if not _may_move(sts, change, scaling, draft):
+    if sts.uid in scaling.held or not _may_move(sts, change, scaling, draft):
         return False
     hold = assess_scale_down(sts, replicas, aim, scaling)
     if hold is None and draft.downscale is None:

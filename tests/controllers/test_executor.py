@@ -296,6 +296,18 @@ async def test_the_revision_is_not_recorded_once_the_template_has_moved_on() -> 
     assert [note.code for note in report.notes] == [Code.VIEW_CHANGED]
 
 
+@pytest.mark.parametrize("replicas", [4, 2])
+async def test_roll39_the_revision_is_not_recorded_of_a_set_that_was_scaled_since(
+    replicas: int,
+) -> None:
+    """The cache does not show the new pods, nor whether they are ready."""
+    made = bench([set_json("a")], [pod_json("a", n, revision="new") for n in range(3)])
+    made.door.put("statefulsets", set_json("a", replicas=replicas))
+    report = await made.step()
+    assert made.door.status_writes == []
+    assert [note.code for note in report.notes] == [Code.VIEW_CHANGED]
+
+
 async def test_an_error_of_one_zone_does_not_stop_the_next() -> None:
     """D-18, W-42: zone a's status cannot be written, zone b is rolled all the same."""
     sets, pods = two_zones()

@@ -12,7 +12,7 @@ from rollout_operator.model.group import Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.scaling import Talk, Word
-from rollout_operator.planning.delays import ASK_AGAIN, CANCEL_AGAIN
+from rollout_operator.planning.delays import ASK_AGAIN, CANCEL_AGAIN, SOON_TRIES
 from rollout_operator.planning.replicas import plan_scaling
 from tests.builders import NOW, with_pods
 from tests.planning.scalings import (
@@ -202,6 +202,21 @@ def test_who_is_owed_a_cancel_gets_it_whatever_other_zones_do() -> None:
         pytest.param(Talk(cancelled_at=NOW - CANCEL_AGAIN), True, id="SEED-079 told long ago"),
         pytest.param(Talk(tried_at=NOW - MINUTE), False, id="LI-11 it does not know the word"),
         pytest.param(Talk(tried_at=NOW - CANCEL_AGAIN), True, id="and is tried again rarely"),
+        pytest.param(
+            Talk(tried_at=NOW - MINUTE, tries=1), True,
+            id="LI-05 not reached since the start: another process may have asked it",
+        ),
+        pytest.param(Talk(tried_at=NOW - MINUTE, tries=SOON_TRIES), True, id="LI-05 some times"),
+        pytest.param(
+            Talk(tried_at=NOW - MINUTE, tries=SOON_TRIES + 1), False, id="LI-11 and no more"
+        ),
+        pytest.param(
+            Talk(tried_at=NOW - ASK_AGAIN + SECOND, tries=1), False, id="not all the time"
+        ),
+        pytest.param(
+            Talk(cancelled_at=NOW - CANCEL_AGAIN, tried_at=NOW - MINUTE, tries=1), False,
+            id="it had confirmed before",
+        ),
         pytest.param(
             Talk(word=DUE, tried_at=NOW - ASK_AGAIN + SECOND), False, id="did not confirm"
         ),

@@ -1,0 +1,142 @@
+"""Zones that mirror a count, from the reading to the writes: T-04, MIRR-01 to 11."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from rollout_operator.model.errors import Unreachable
+from rollout_operator.model.outcome import Code
+from rollout_operator.model.scaling import NoScale
+from tests.controllers.fake_door import Json
+from tests.controllers.scaling_bench import GROUP, SECOND, Bench, pass_time
+from tests.controllers.scaling_doors import DEMO
+from tests.controllers.scaling_objects import ago, mirroring, zone
+from tests.virtual_time import in_virtual_time
+
+OFF = {"write_back": "false"}
+FOUR = [zone("a", 4), mirroring("b", 5), mirroring("c", 5, write_back="true"), mirroring("d", 2)]
+SWITCHED = [
+    zone("a", 4),
+    mirroring("b", 5, **OFF),
+    mirroring("c", 5, write_back="bad value"),
+    mirroring("d", 2),
+]
+
+
+@pytest.mark.parametrize(
+    ("zones", "scale", "patched", "published"),
+    [
+        pytest.param([mirroring("b", 2)], (5, 2), ["zone-b 5"], [5], id="T-04 row 1"),
+        pytest.param([mirroring("b", 2, **OFF)], (5, 2), ["zone-b 5"], [], id="T-04 row 2"),
+        pytest.param([mirroring("b", 3)], (2, 3), ["zone-b 2"], [2], id="T-04 row 3"),
+        pytest.param([mirroring("b", 3)], (3, 5), [], [3], id="T-04 row 4"),
+        pytest.param([mirroring("b", 3, **OFF)], (3, 5), [], [], id="T-04 row 5"),
+        pytest.param([mirroring("b", 3)], (3, 3), [], [], id="T-04 row 6"),
+        pytest.param(FOUR, (5, 2), ["zone-d 5"], [5], id="T-04 row 9: one status, W-19"),
+        pytest.param(SWITCHED, (5, 2), ["zone-d 5"], [5], id="T-04 row 10"),
+    ],
+)
+@in_virtual_time
+async def test_t04(
+    zones: Sequence[Json], scale: tuple[int, int], patched: list[str], published: list[int]
+) -> None:
+    """All in one look: what was published is what had been written by then."""
+    bench = Bench(zones)
+    bench.references.show(*scale)
+    await bench.look()
+    assert bench.references.wanted == {GROUP: (DEMO,)}
+    assert bench.door.patched == patched
+    assert bench.references.published == published
+    bench.follow()
+    await bench.look()
+    assert (bench.door.patched, bench.references.published) == (patched, published)
+
+
+@pytest.mark.parametrize(
+    ("reading", "code", "failures"),
+    [
+        pytest.param(
+            NoScale(why="no kind", is_lasting=True), Code.BAD_REFERENCE, 1, id="T-04 row 7"
+        ),
+        pytest.param(
+            NoScale(why="HTTP 500", is_lasting=False), Code.REFERENCE_NOT_READ, 0, id="T-04 row 8"
+        ),
+        pytest.param(None, Code.REFERENCE_NOT_READ, 0, id="not read yet"),
+    ],
+)
+@in_virtual_time
+async def test_t04_a_reference_that_shows_no_count_stops_nobody_else(
+    reading: NoScale | None, code: Code, failures: int
+) -> None:
+    """W-42, W-43, MIRR-03: c follows, and b is named with the reason that is counted."""
+    bench = Bench([zone("a", 4), mirroring("b", 3), zone("c", 3, follows="a")])
+    if reading is not None:
+        bench.references.readings[DEMO] = reading
+    await bench.look()
+    assert bench.door.patched == ["zone-c 4"]
+    assert bench.references.published == []
+    assert bench.waits() == [f"{code} zone-b"]
+    assert (bench.failures(Code.BAD_REFERENCE) or 0) == failures
+
+
+@in_virtual_time
+async def test_w40_a_leading_zone_mirrors_and_others_follow() -> None:
+    """W-40: up all at once; down the leading zone first, and the next after the time between."""
+    bench = Bench([mirroring("a", 3, span="5m"), zone("b", 3, follows="a", span="5m")])
+    bench.references.show(5, 3)
+    await bench.look()
+    assert bench.door.patched == ["zone-a 5", "zone-b 5"]
+    bench.follow()
+    bench.references.show(2, 5)
+    await bench.look()
+    assert bench.door.patched[2:] == ["zone-a 2"]
+    bench.follow()
+    bench.annotate("a", last=ago(-1 * SECOND))
+    await bench.look()
+    assert bench.door.patched[2:] == ["zone-a 2"]
+    assert bench.waits() == [f"{Code.ZONE_DOWNSCALED_LATELY} zone-b"]
+
+
+@in_virtual_time
+async def test_w19_the_status_is_what_the_last_zone_has() -> None:
+    """SEED-069, MIRR-10: two zones on their way down one by one; it is right when both are."""
+    bench = Bench([mirroring("a", 5), mirroring("b", 5)])
+    bench.references.show(3, 5)
+    await bench.look()
+    assert bench.door.patched == ["zone-a 3"]
+    assert bench.references.published == [], "b still has 5, and that is what it shows"
+    async with bench.living():
+        await pass_time(SECOND)
+        assert bench.door.patched == ["zone-a 3", "zone-b 3"]
+        assert bench.references.published == [3]
+
+
+@in_virtual_time
+async def test_a_status_that_cannot_be_written_is_tried_again_ever_more_rarely() -> None:
+    """LI-11, W-43: counts are right all the same; twice a minute after five minutes."""
+    bench = Bench([mirroring("b", 2)])
+    bench.references.show(5, 2)
+    bench.references.error = Unreachable("HTTP status 500")
+    async with bench.living():
+        await pass_time(330 * SECOND)
+        before = bench.references.tries
+        await pass_time(600 * SECOND)
+        assert 18 <= bench.references.tries - before <= 20
+        assert bench.door.patched == ["zone-b 5"]
+        assert bench.waits() == [f"{Code.SCALE_REFUSED}"]
+        bench.references.error = None
+        await pass_time(31 * SECOND)
+        assert bench.references.published == [5]
+        assert bench.waits() == []
+
+
+@in_virtual_time
+async def test_a_reference_of_nobody_is_not_followed_any_more() -> None:
+    """The annotations go, or the group does: what was wanted is given back."""
+    bench = Bench([mirroring("b", 2)])
+    bench.references.show(2, 2)
+    await bench.look()
+    assert bench.references.wanted == {GROUP: (DEMO,)}
+    bench.remove("b")
+    await bench.look()
+    assert bench.references.wanted == {GROUP: ()}
