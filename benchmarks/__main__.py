@@ -9,7 +9,19 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from benchmarks import connections, events, memory, plans, prepare, reviews, rollout, sync
+from benchmarks import (
+    connections,
+    events,
+    memory,
+    plans,
+    prepare,
+    reviews,
+    rollout,
+    scaling_delays,
+    scaling_idle,
+    scaling_up,
+    sync,
+)
 from benchmarks.figures import Result, render_explanation, render_line
 from tests.world.assets import NoControlPlaneError
 
@@ -29,6 +41,9 @@ BENCHMARKS: Final[Mapping[str, Measure]] = {
     "reviews": reviews.measure,
     "connections": connections.measure,
     "prepare": prepare.measure,
+    "scaling_up": scaling_up.measure,
+    "scaling_delays": scaling_delays.measure,
+    "scaling_idle": scaling_idle.measure,
 }
 
 
