@@ -1,0 +1,92 @@
+"""A ReplicaTemplate, which an autoscaler scales and zones mirror, in a world."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import yaml
+
+from tests.rendered import MANIFESTS
+from tests.system.hooked import wait_true
+from tests.system.scaled import noted
+from tests.world.api import Json
+from tests.world.crds import REPLICA_TEMPLATES, install_kinds
+from tests.world.judge import Call
+from tests.world.manifests import apply_manifests
+from tests.world.scene import World
+from tests.world.sets import Zone
+
+MIRROR: Final = "grafana.com/rollout-mirror-replicas-from-resource-"
+GROUP: Final = "rollout-operator.grafana.com"
+SHOWN_LIMIT: Final = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """One ReplicaTemplate, as autoscalers and people see it."""
+
+    world: World
+    name: str = "demo"
+
+    async def create(self, replicas: int) -> None:
+        """Create it, and its kind where that is not there yet."""
+        await install_kinds(self.world.api)
+        body: Json = {
+            "apiVersion": REPLICA_TEMPLATES.api_version,
+            "kind": "ReplicaTemplate",
+            "metadata": {"name": self.name},
+            "spec": {"replicas": replicas},
+        }
+        await self.world.api.create(REPLICA_TEMPLATES, self.world.namespace, body)
+
+    async def scale(self, replicas: int) -> None:
+        """Scale it as an autoscaler does: its `scale` is read, changed and put back."""
+        where = (REPLICA_TEMPLATES, self.world.namespace, self.name)
+        found = await self.world.api.get(*where, "scale")
+        found["spec"]["replicas"] = replicas
+        await self.world.api.replace(*where, found, "scale")
+
+    async def read_status(self) -> int | None:
+        """Return `status.replicas`, None where there is none yet."""
+        where = (REPLICA_TEMPLATES, self.world.namespace, self.name)
+        count: int | None = (await self.world.api.get(*where)).get("status", {}).get("replicas")
+        return count
+
+    async def wait_status(self, replicas: int) -> None:
+        """Wait until `status.replicas` is so many."""
+
+        async def is_shown() -> bool:
+            return await self.read_status() == replicas
+
+        what = f"status.replicas of {self.name} {replicas}"
+        await wait_true(what, is_shown, SHOWN_LIMIT)
+
+    async def publications(self) -> list[Call]:
+        """Return the operator's writes of the status."""
+        calls = await self.world.judge.calls()
+        return [each for each in calls if each.resource == "replicatemplates/status"]
+
+
+def mirror(zone: Zone, name: str = "demo", **changes: str) -> Zone:
+    """Return the zone as one that mirrors a ReplicaTemplate; `changes` by the keys' last words."""
+    words: Mapping[str, str] = {
+        "name": name,
+        "kind": "ReplicaTemplate",
+        "api_version": f"{GROUP}/v1",
+        **changes,
+    }
+    return noted(zone, {f"{MIRROR}{key.replace('_', '-')}": value for key, value in words.items()})
+
+
+async def grant_mirroring(world: World, *, may_watch: bool = True) -> None:
+    """Grant what the component `mirroring` does, with its optional rule or without."""
+    folder = MANIFESTS / "components" / "mirroring"
+    role, binding = (
+        yaml.safe_load((folder / name).read_text()) for name in ("role.yaml", "rolebinding.yaml")
+    )
+    needed = [rule for rule in role["rules"] if not {"list", "watch"} & set(rule["verbs"])]
+    assert 0 < len(needed) < len(role["rules"])
+    role["rules"] = role["rules"] if may_watch else needed
+    binding["subjects"][0]["namespace"] = world.namespace
+    await apply_manifests(world.api, world.namespace, [role, binding])
