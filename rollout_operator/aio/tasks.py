@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Iterable
 from datetime import timedelta
+from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar, cast
 
 A = TypeVar("A")
@@ -44,10 +45,53 @@ async def both(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) ->
     return cast(A, one), cast(B, two)
 
 
+class Children(asyncio.TaskGroup):
+    """A TaskGroup that leaves its parent as it found it.
+
+    Before Python 3.13 a child that fails while the parent waits for the others at the end leaves a
+    request to cancel the parent behind. A timeout around it that expires later takes that for
+    somebody else's, and lets CancelledError out instead of TimeoutError.
+    """
+
+    async def __aenter__(self) -> Self:
+        self._before = _count_cancels()
+        return await super().__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        was_steady = _count_cancels() == self._before
+        try:
+            await super().__aexit__(kind, error, trace)
+        except BaseExceptionGroup:
+            task = asyncio.current_task()
+            if was_steady and task is not None and task.cancelling() > self._before:
+                task.uncancel()
+            raise
+
+
+def _count_cancels() -> int:
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+async def run_all(works: Iterable[Coroutine[Any, Any, None]], *, name: str) -> None:
+    """Run all at the same time; the first error cancels the others. Raises all errors as a group.
+
+    The tasks are named `name-0`, `name-1` and so on.
+    """
+    async with Children() as children:
+        for number, work in enumerate(works):
+            children.create_task(work, name=f"{name}-{number}")
+
+
 async def gather_all(works: Iterable[Coroutine[Any, Any, A]]) -> list[A]:
     """Run all at the same time and return what each returns, in order, or raise the first error."""
     try:
-        async with asyncio.TaskGroup() as group:
+        async with Children() as group:
             tasks = [group.create_task(work) for work in works]
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None

@@ -241,9 +241,12 @@ class Executor:
         except DecodeError as error:
             raise Conflict(str(error), call=f"read statefulset {zone.name}") from error
         is_same = live.uid == zone.uid and live.update_revision == action.revision
-        # More replicas: nobody has looked yet whether the new pods are ready (ROLL-39).
+        # More replicas: nobody has looked yet whether the new pods are ready (ROLL-39). Nor whether
+        # all still are, where the record of the zone before this one took its time.
         is_resized = live.replicas != zone.replicas
-        if not is_same or is_resized or live.observed_generation < live.generation:
+        is_short = live.ready_replicas < live.replicas
+        is_behind = live.observed_generation < live.generation
+        if not is_same or is_resized or is_short or is_behind:
             report.notes.append(_revision_moved(action))
             return
         if live.current_revision == live.update_revision:

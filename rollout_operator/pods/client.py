@@ -16,6 +16,7 @@ from typing import Final, Literal, Protocol
 import aiohttp
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.tasks import run_all
 from rollout_operator.model.decode_word import decode_word
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.errors import OperatorError
@@ -220,6 +221,5 @@ async def _call_each(
         for endpoint in waiting:
             await call(endpoint)
 
-    async with asyncio.TaskGroup() as tasks:
-        for number in range(min(len(endpoints), AT_MOST_PER_REVIEW)):
-            tasks.create_task(work(), name=f"{name}-{number}")
+    workers = min(len(endpoints), AT_MOST_PER_REVIEW)
+    await run_all([work() for _ in range(workers)], name=name)

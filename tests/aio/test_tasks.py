@@ -1,10 +1,11 @@
 """Tasks have a parent, die loudly and stop in reverse (LI-14)."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rollout_operator.aio.tasks import TaskDied, TaskStack, race
+from rollout_operator.aio.tasks import Children, TaskDied, TaskStack, gather_all, race
 
 
 async def test_tasks_stop_in_reverse_order_and_each_is_waited_for() -> None:
@@ -81,3 +82,69 @@ async def test_a_race_raises_what_the_first_raised() -> None:
 
     with pytest.raises(ValueError, match="broken"):
         await race(slow=_serve_for_ever(), bad=fail())
+
+
+async def _fail() -> None:
+    await asyncio.sleep(0.001)
+    raise ValueError("broken")
+
+
+async def _gather_in_vain() -> None:
+    with pytest.raises(ValueError, match="broken"):
+        await gather_all([_fail()])
+
+
+async def _group_in_vain() -> None:
+    with pytest.raises(ExceptionGroup):
+        async with Children() as children:
+            children.create_task(_fail())
+
+
+@pytest.mark.parametrize("work", [_gather_in_vain, _group_in_vain])
+async def test_a_child_that_fails_leaves_no_cancellation_behind(
+    work: Callable[[], Awaitable[None]],
+) -> None:
+    """Else a timeout around it, that expires later, ends as a cancellation by nobody."""
+
+    async def wait_after_it() -> None:
+        async with asyncio.timeout(0.05):
+            await work()
+            await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        await wait_after_it()
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_a_parent_that_is_cancelled_stays_so() -> None:
+    """Whether its children fail or not, before it waits for them or then."""
+
+    async def live(*, waits_inside: bool) -> None:
+        async with Children() as children:
+            children.create_task(asyncio.Event().wait())
+            if waits_inside:
+                await asyncio.Event().wait()
+
+    for waits_inside in (True, False):
+        task = asyncio.create_task(live(waits_inside=waits_inside))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+
+
+async def test_a_child_that_fails_before_its_parent_waits_is_told_as_well() -> None:
+    async def wait_inside() -> None:
+        async with Children() as children:
+            children.create_task(_fail())
+            await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup):
+        await wait_inside()
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0

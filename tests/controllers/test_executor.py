@@ -308,6 +308,15 @@ async def test_roll39_the_revision_is_not_recorded_of_a_set_that_was_scaled_sinc
     assert [note.code for note in report.notes] == [Code.VIEW_CHANGED]
 
 
+async def test_roll39_the_revision_is_not_recorded_of_a_set_with_pods_down() -> None:
+    """A pod has crashed since the look, as while the record of another zone took its time."""
+    made = bench([set_json("a")], [pod_json("a", n, revision="new") for n in range(3)])
+    made.door.put("statefulsets", set_json("a", ready=2))
+    report = await made.step()
+    assert made.door.status_writes == []
+    assert [note.code for note in report.notes] == [Code.VIEW_CHANGED]
+
+
 async def test_an_error_of_one_zone_does_not_stop_the_next() -> None:
     """D-18, W-42: zone a's status cannot be written, zone b is rolled all the same."""
     sets, pods = two_zones()
