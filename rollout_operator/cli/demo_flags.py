@@ -38,6 +38,7 @@ STORIES: Final = (
     "paused-zone",
     "forbidden-downscale",
     "prepared-downscale",
+    "following-zones",
 )
 
 STORY: Final = Flag(

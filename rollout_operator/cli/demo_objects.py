@@ -4,6 +4,7 @@ Pure: what a person would write into a file or type, as the API server takes it.
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Final
 
 from rollout_operator.cli.demo_flags import Settings
@@ -16,6 +17,7 @@ from rollout_operator.kube.api import (
 )
 from rollout_operator.model.names import (
     INJECT_CA_LABEL,
+    LEADING_ZONE,
     MIN_TIME_BETWEEN_DOWNSCALES,
     NAMESPACE_LABEL,
     NO_DOWNSCALE,
@@ -24,6 +26,7 @@ from rollout_operator.model.names import (
     PREPARE_PATH,
     PREPARE_PORT,
 )
+from rollout_operator.model.units import format_duration
 from rollout_operator.sandbox.request import MERGE_PATCH, STRATEGIC_PATCH, Request
 from rollout_operator.sandbox.zones import Zone, statefulset
 
@@ -39,13 +42,24 @@ PREPARED: Final[dict[str, str]] = {
     PREPARE_DOWNSCALE: "true",
     MIN_TIME_BETWEEN_DOWNSCALES: "12h",
 }
+# In a cluster these are hours.
+APART: Final = timedelta(seconds=5)
+FOLLOWING: Final[dict[str, str]] = {
+    PREPARE_DOWNSCALE: "true",
+    MIN_TIME_BETWEEN_DOWNSCALES: format_duration(APART),
+}
 # By these the operator knows the configurations which are its own.
 _OURS: Final[JsonObject] = {INJECT_CA_LABEL: "true", NAMESPACE_LABEL: NAMESPACE}
 _PREPARE_AT: Final[dict[str, str]] = {PREPARE_PATH: "prepare-shutdown", PREPARE_PORT: "8080"}
 
 
-def create_zone(settings: Settings, name: str, labels: Mapping[str, str]) -> Request:
-    """Return the request that creates the StatefulSet of one zone."""
+def create_zone(
+    settings: Settings, name: str, labels: Mapping[str, str], leading: str = ""
+) -> Request:
+    """Return the request that creates the StatefulSet of one zone; it may follow another one."""
+    annotations = dict(_PREPARE_AT if PREPARE_DOWNSCALE in labels else {})
+    if leading:
+        annotations[LEADING_ZONE] = leading
     zone = Zone(
         name=name,
         group=GROUP,
@@ -53,7 +67,7 @@ def create_zone(settings: Settings, name: str, labels: Mapping[str, str]) -> Req
         max_unavailable=settings.limit,
         image=FIRST,
         labels=labels,
-        annotations=_PREPARE_AT if PREPARE_DOWNSCALE in labels else {},
+        annotations=annotations,
     )
     return _create(STATEFULSETS, NAMESPACE, statefulset(zone, NAMESPACE))
 

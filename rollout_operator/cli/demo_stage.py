@@ -69,6 +69,8 @@ class Story:
     """The version whose pods crash."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Of the StatefulSets."""
+    is_chain: bool = False
+    """Whether each zone follows the one before it."""
     webhook: str = ""
     """The review that the API server asks for."""
     why_lines: int = 5
@@ -142,8 +144,11 @@ class Stage:
 
     async def set_up(self) -> None:
         """Create the zones, wait until they are whole, and start the operator."""
+        leading = ""
         for name in self.settings.names:
-            await self.sandbox.call(create_zone(self.settings, name, self.story.labels))
+            request = create_zone(self.settings, name, self.story.labels, leading)
+            await self.sandbox.call(request)
+            leading = name if self.story.is_chain else ""
         if self.story.webhook:
             await self.sandbox.call(create_webhook(self.story.webhook))
         await self.until("all pods ready", _is_whole)
@@ -196,9 +201,14 @@ class Stage:
         while self._clock.elapsed() < end:
             await self._tick()
 
-    async def until(self, what: str, holds: Callable[[Picture], bool]) -> None:
-        """Go on showing until something holds. Raises StoryStuck."""
-        end = self._clock.elapsed() + self._patience
+    async def until(
+        self, what: str, holds: Callable[[Picture], bool], spare: timedelta = SPARE
+    ) -> None:
+        """Go on showing until something holds; `spare` is for what pods have no part in.
+
+        Raises StoryStuck.
+        """
+        end = self._clock.elapsed() + spare + self._patience
         while not holds(self.picture()):
             if self._clock.elapsed() > end:
                 raise StoryStuck("\n".join([f"waited in vain for {what}", *self._tail]))
@@ -207,7 +217,7 @@ class Stage:
     @property
     def _patience(self) -> timedelta:
         pods = self.settings.zones * self.settings.pods
-        return SPARE + PATIENCE * pods * self.settings.scale(self.settings.ready_after)
+        return PATIENCE * pods * self.settings.scale(self.settings.ready_after)
 
     async def _tick(self) -> None:
         if self._is_shown:

@@ -8,6 +8,8 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.cli.demo_objects import (
+    APART,
+    FOLLOWING,
     GUARDED,
     PREPARED,
     allow_downscale,
@@ -16,7 +18,7 @@ from rollout_operator.cli.demo_objects import (
     scale,
 )
 from rollout_operator.cli.demo_picture import Picture, State
-from rollout_operator.cli.demo_stage import Stage, Story
+from rollout_operator.cli.demo_stage import SPARE, Stage, Story
 
 # For reading what the operator says, before the story goes on.
 READ: Final = timedelta(seconds=3)
@@ -89,6 +91,18 @@ async def prepare_downscale(stage: Stage) -> None:
         await stage.rest(READ)
 
 
+async def follow(stage: Stage) -> None:
+    """Play a zone that is scaled down and up again, and the others that follow it."""
+    zone, pods = stage.settings.names[0], stage.settings.pods
+    await stage.rest(READ / 3)
+    await stage.act(f"scale {zone} to {pods - 1}", scale(zone, pods - 1))
+    await until_all_have(stage, pods - 1)
+    await stage.rest(READ / 2)
+    await stage.act(f"scale {zone} to {pods}", scale(zone, pods))
+    await until_all_have(stage, pods)
+    await stage.rest(READ / 2)
+
+
 async def change_all(stage: Stage, version: str) -> None:
     """Give all zones a new template."""
     stage.aim(version)
@@ -110,6 +124,18 @@ async def until_downscaled(stage: Stage, zone: str, replicas: int) -> None:
         ),
     )
     await stage.rest(READ / 2)
+
+
+async def until_all_have(stage: Stage, replicas: int) -> None:
+    """Wait until every zone has so many pods, and all of them are ready."""
+    await stage.until(
+        f"all zones with {replicas} pods",
+        lambda now: all(
+            len(row.cells) == replicas == row.existing == row.ready for row in now.rows
+        ),
+        # Times are kept in whole seconds, none of them too short.
+        spare=SPARE + stage.settings.zones * (APART + READ),
+    )
 
 
 def is_done(zone: str, now: Picture) -> bool:
@@ -182,6 +208,17 @@ _ALL: Final = (
         " Another zone may lose one only 12 hours later.",
         play=prepare_downscale,
         labels=PREPARED,
+        webhook="prepare-downscale",
+        why_lines=2,
+    ),
+    Story(
+        name="following-zones",
+        title="Zones that follow",
+        about="Each zone follows the one before it: down five seconds later (in a cluster:"
+        " hours), after its pods were asked; up at once.",
+        play=follow,
+        labels=FOLLOWING,
+        is_chain=True,
         webhook="prepare-downscale",
         why_lines=2,
     ),

@@ -40,6 +40,7 @@ class Scale:
     """Another number of replicas, by the subresource that `kubectl scale` uses."""
 
     zone: str
+    """Or a ReplicaTemplate, where no StatefulSet has this name."""
     replicas: int
 
 
@@ -93,6 +94,10 @@ class Names:
     groups: Mapping[str, Sequence[str]]
     """The StatefulSets of each rollout group."""
     pods: frozenset[str]
+    templates: tuple[str, ...] = ()
+    """ReplicaTemplates."""
+    coupled: tuple[str, ...] = ()
+    """StatefulSets whose count comes from somewhere else."""
 
     @property
     def zones(self) -> tuple[str, ...]:
@@ -181,9 +186,11 @@ def check_names(changes: Iterable[Change], names: Names) -> None:
                 for name in zones:
                     _check(change, "StatefulSet or rollout group", name, _all(names))
             case Scale(zone=zone, replicas=replicas):
-                _check(change, "StatefulSet", zone, names.zones)
+                what = "StatefulSet or ReplicaTemplate" if names.templates else "StatefulSet"
+                _check(change, what, zone, (*names.zones, *names.templates))
                 # The ordinals may start elsewhere: then the pods are found only by their zone.
-                pods |= {f"{zone}-{ordinal}" for ordinal in range(replicas)}
+                zones = (zone, *names.coupled)
+                pods |= {f"{one}-{ordinal}" for one in zones for ordinal in range(replicas)}
             case Pause(zone=zone):
                 _check(change, "StatefulSet", zone, names.zones)
             case PodFails(pod=pod) | PodRecovers(pod=pod) | DeletePod(pod=pod):

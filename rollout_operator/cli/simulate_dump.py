@@ -7,7 +7,7 @@ gets any further.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -18,7 +18,7 @@ from rollout_operator.cli.simulate_input import HINT, BadDump
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
 from rollout_operator.model.decode import decode_pod, decode_statefulset
 from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG
+from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, LEADING_ZONE, MIRROR_NAME
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.planning.wording import count, join_names, verb
 from rollout_operator.sandbox.fields import (
@@ -31,8 +31,8 @@ from rollout_operator.sandbox.fields import (
     text,
     uid_of,
 )
-from rollout_operator.sandbox.kinds import find_kind
-from rollout_operator.sandbox.request import Refusal
+from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES, find_kind
+from rollout_operator.sandbox.request import NotModelled, Refusal
 
 _View = TypeVar("_View", StatefulSet, Pod)
 
@@ -48,6 +48,7 @@ _POD: Final = ("nodeName", "terminationGracePeriodSeconds", "hostname", "subdoma
 _OWNER: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 _SETS: Final = f"{STATEFULSETS.group}/{STATEFULSETS.kind}"
 _PODS: Final = f"{PODS.group}/{PODS.kind}"
+_TEMPLATES: Final = f"{REPLICA_TEMPLATES.group}/{REPLICA_TEMPLATES.kind}"
 # Kept by kubectl: the whole object, as somebody has applied it.
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -69,6 +70,12 @@ class FoundSet:
         ordinals = range(first, first + self.view.replicas)
         return tuple(f"{self.view.name}-{ordinal}" for ordinal in ordinals)
 
+    @property
+    def is_coupled(self) -> bool:
+        """Tell whether its count comes from somewhere else."""
+        notes = self.view.annotations
+        return LEADING_ZONE in notes or bool(notes.get(MIRROR_NAME))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPod:
@@ -86,6 +93,8 @@ class Dump:
     namespace: str
     sets: tuple[FoundSet, ...]
     pods: tuple[FoundPod, ...]
+    templates: tuple[JsonObject, ...] = ()
+    """ReplicaTemplates, as they go into the simulated world."""
     left_out: tuple[str, ...] = ()
     """What was not looked at, a line each."""
     newest: datetime | None = None
@@ -107,7 +116,12 @@ class Dump:
         """Return what a change may speak of."""
         pods = {one.view.name for one in self.pods}
         places = {place for one in self.sets for place in one.places}
-        return Names(groups=self.groups, pods=frozenset(pods | places))
+        return Names(
+            groups=self.groups,
+            pods=frozenset(pods | places),
+            templates=tuple(name_of(one) for one in self.templates),
+            coupled=tuple(one.view.name for one in self.sets if one.is_coupled),
+        )
 
 
 def choose_objects(objects: Iterable[JsonObject], namespace: str) -> Dump:
@@ -129,15 +143,17 @@ def choose_objects(objects: Iterable[JsonObject], namespace: str) -> Dump:
     numbers = {kind: len(found) for kind, found in kinds.items()}
     numbers[_SETS] -= len(here)
     numbers[_PODS] = numbers.get(_PODS, 0) - len(pods)
-    return _read(chosen, here, pods, tuple(_explain(numbers)))
+    templates = [one for one in kinds.get(_TEMPLATES, ()) if namespace_of(one) == chosen]
+    numbers[_TEMPLATES] = numbers.get(_TEMPLATES, 0) - len(templates)
+    dump = _read(chosen, here, pods)
+    return replace(
+        dump,
+        templates=tuple(_read_template(one) for one in sorted(templates, key=name_of)),
+        left_out=tuple(_explain(numbers)),
+    )
 
 
-def _read(
-    namespace: str,
-    sets: Sequence[JsonObject],
-    pods: Sequence[JsonObject],
-    left_out: tuple[str, ...],
-) -> Dump:
+def _read(namespace: str, sets: Sequence[JsonObject], pods: Sequence[JsonObject]) -> Dump:
     found = tuple(_read_set(one) for one in sets)
     owners = {str(one.view.uid): one.view.name for one in found}
     read = tuple(_read_pod(one, owners[text(controller_of(one), "uid")]) for one in pods)
@@ -146,7 +162,6 @@ def _read(
         namespace=namespace,
         sets=tuple(sorted(found, key=lambda one: one.view.name)),
         pods=tuple(sorted(read, key=lambda one: _natural(one.view.name))),
-        left_out=left_out,
         newest=_find_newest([*sets, *pods]),
     )
 
@@ -209,6 +224,13 @@ def _read_pod(pod: JsonObject, zone: str) -> FoundPod:
     return FoundPod(obj=obj, view=_decode(obj, decode_pod), zone=zone)
 
 
+def _read_template(template: JsonObject) -> JsonObject:
+    obj = {**_type_of(REPLICA_TEMPLATES), "metadata": _trim_head(template)}
+    obj |= {part: child(template, part) for part in ("spec", "status") if part in template}
+    _complete(obj, REPLICA_TEMPLATES)
+    return obj
+
+
 def _trim_head(obj: JsonObject) -> JsonObject:
     metadata = child(obj, "metadata")
     for key in ("name", "namespace", "uid", "resourceVersion"):
@@ -236,6 +258,8 @@ def _complete(obj: JsonObject, resource: Resource) -> None:
         find_kind(resource).default(obj)
     except Refusal as refusal:
         raise BadDump(f"{resource.kind} {name_of(obj)}: {refusal.message}") from None
+    except NotModelled as error:
+        raise BadDump(str(error)) from None
 
 
 def _decode(obj: JsonObject, decode: Callable[[bytes], _View]) -> _View:
@@ -290,5 +314,6 @@ def _explain(numbers: Mapping[str, int]) -> Iterator[str]:
         why = {
             STATEFULSETS.kind: "in no rollout group of this namespace",
             PODS.kind: "of no StatefulSet of a rollout group here",
+            REPLICA_TEMPLATES.kind: "of another namespace",
         }.get(kind, "of a kind that rollouts do not look at")
         yield f"{count(number, kind)} {verb(number, 'is', 'are')} left out: {why}"

@@ -23,6 +23,7 @@ from rollout_operator.cli.simulate_times import CHANGE_MARK, CRASHES
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.model.names import PAUSED
 from rollout_operator.sandbox.fields import children, text
+from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
 from rollout_operator.sandbox.request import MERGE_PATCH, STRATEGIC_PATCH, Request
 
 PERSON: Final = "you"
@@ -50,7 +51,10 @@ class People:
                 )
             case Scale(zone=zone, replicas=replicas):
                 body: JsonObject = {"spec": {"replicas": replicas}}
-                await self._send([_patch(zone, body, subresource="scale")])
+                request = _patch(zone, body, subresource="scale")
+                if zone not in self.names.zones:
+                    request = replace(request, resource=REPLICA_TEMPLATES)
+                await self._send([request])
             case Pause(zone=zone, is_paused=is_paused):
                 annotations = {PAUSED: "true" if is_paused else None}
                 await self._send([_patch(zone, {"metadata": {"annotations": annotations}})])

@@ -12,10 +12,11 @@ from rollout_operator.cli.simulate_flags import Settings, show_time
 from rollout_operator.cli.simulate_people import PERSON
 from rollout_operator.cli.simulate_times import LEAST, ReadyTime, list_stuck
 from rollout_operator.cli.simulate_world import Play
-from rollout_operator.model.names import MAX_UNAVAILABLE, PAUSED
+from rollout_operator.model.names import DOWNSCALE_DELAY, MAX_UNAVAILABLE, PAUSED
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.explain import explain
 from rollout_operator.planning.wording import count, join_names
+from rollout_operator.sandbox.fields import name_of, number
 from rollout_operator.sandbox.history import Called, History, Lived, Record
 from rollout_operator.sandbox.trace import WIDTH, render_story
 
@@ -107,6 +108,8 @@ def _render_groups(dump: Dump) -> Iterator[str]:
         width = max(len(one.view.name) for one in members)
         for one in members:
             yield f"{INDENT}{one.view.name:{width}}  {', '.join(_describe(dump, one))}"
+    for each in dump.templates:
+        yield f"ReplicaTemplate {name_of(each)}: {number(each, 'spec', 'replicas')} replicas wanted"
     for line in dump.left_out:
         yield from _fill(line)
 
@@ -137,6 +140,8 @@ def _list_assumptions(told: Told) -> Iterator[str]:
         yield f"{one.view.name} stays as it is until it is replaced: {trouble}"
     yield f"it begins at {show_time(told.epoch)}"
     yield "both webhooks are registered, and pods agree when they are asked to prepare"
+    if any(DOWNSCALE_DELAY in one.view.annotations for one in told.dump.sets):
+        yield "pods are prepared for a delayed downscale since they are asked here, none before"
 
 
 def _when(told: Told) -> str:

@@ -27,6 +27,7 @@ from rollout_operator.kube.api import (
     Resource,
 )
 from rollout_operator.model.errors import OperatorError
+from rollout_operator.model.outcome import Code
 from rollout_operator.sandbox.fields import child, children, is_terminating, text, uid_of
 from rollout_operator.sandbox.history import Commit, History, Record
 from rollout_operator.sandbox.loop import VirtualTimeLoop
@@ -40,6 +41,8 @@ OPERATOR: Final = "operator-1"
 RESTORER: Final = "the input"
 # Longer than the operator's own resync, after which nothing new would happen.
 QUIET: Final = timedelta(minutes=10)
+# Waits that end by themselves, perhaps hours later: something follows.
+_TIMED: Final = frozenset({Code.ZONE_DOWNSCALED_LATELY, Code.DELAYED_BY_PODS})
 # Until kubelets have had their look at pods that they would start.
 _LOOKED: Final = timedelta(milliseconds=45)
 
@@ -127,7 +130,7 @@ class _Stage:
             await self._wait_ready(process)
             sandbox.history.listeners.append(self._watch)
             await self._make(changes)
-            is_cut = await self._rest()
+            is_cut = await self._rest(process)
             entries, ended_at = process.entries(), sandbox.elapsed()
             await process.stop()
             await process.link.ground()
@@ -148,6 +151,8 @@ class _Stage:
             put(sts.obj, actor=RESTORER)
         for pod in self._dump.pods:
             put(pod.obj, actor=RESTORER)
+        for template in self._dump.templates:
+            put(template, actor=RESTORER)
 
     async def _register(self) -> None:
         """Register the operator's webhooks, as its manifests do."""
@@ -184,14 +189,23 @@ class _Stage:
             self._moved_at = self._sandbox.elapsed()
             await people.apply(change)
 
-    async def _rest(self) -> bool:
-        """Wait until nothing has moved for a while; return whether it was cut off before."""
-        while (rest := self._moved_at + self._quiet - self._sandbox.elapsed()) > timedelta(0):
+    async def _rest(self, process: SimulatedProcess) -> bool:
+        """Wait until nothing has moved for a while, and nothing waits for its time any more.
+
+        Return whether it was cut off before.
+        """
+        while (rest := self._find_rest(process)) > timedelta(0):
             left = self._limits.span - self._sandbox.elapsed()
             if left <= timedelta(0) or self._is_over.is_set():
                 return True
             await self._sleep(min(rest, left))
         return False
+
+    def _find_rest(self, process: SimulatedProcess) -> timedelta:
+        """Return after which time it may be at rest; zero or less: it is."""
+        rest = self._moved_at + self._quiet - self._sandbox.elapsed()
+        waits = [one.code for entry in process.entries() for one in entry.plan.waits]
+        return max(rest, QUIET) if _TIMED.intersection(waits) else rest
 
     async def _sleep(self, span: timedelta) -> None:
         """Let the world go on for a while, unless it is over. Raises NotPlayed."""

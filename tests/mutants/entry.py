@@ -16,6 +16,9 @@ ROLLOUTS: Final = ("s1", "s2", "s3", "s4", "s10", "walk")
 DOWNSCALES: Final = ("s7", "s7-small")
 # Where people want different counts of one set.
 WIDE: Final = ("s7-wide",)
+# Where counts move through the zones by themselves.
+FOLLOWING: Final = ("s5", "s5-small")
+MIRRORING: Final = ("s6", "s6-small")
 # Scenarios whose systematic plans are asked after the random schedules.
 PLANNED_ROLLOUTS: Final = ("s1-small", "s2-small")
 PLANNED_DOWNSCALES: Final = ("s7-small",)
@@ -23,7 +26,7 @@ PLANNED_DOWNSCALES: Final = ("s7-small",)
 NO_REST: Final = frozenset({"LI-01", "LI-02", "LI-10"})
 # Promises that are seen by that alone.
 SEEN_AT_REST: Final = NO_REST | {"LI-03", "LI-04"}
-_PROMISE: Final = re.compile(r"\b(?:[SL]I|ROLL)-\d\d\b")
+_PROMISE: Final = re.compile(r"\b(?:[SL]I|ROLL|SCALE|MIRR|DELAY)-\d\d\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,8 @@ class Mutant:
     @property
     def planned(self) -> tuple[str, ...]:
         """Return the scenarios whose systematic plans are asked."""
+        if self.scenarios in (FOLLOWING, MIRRORING):
+            return ()  # each of their runs has hundreds of steps
         return PLANNED_DOWNSCALES if self.scenarios == DOWNSCALES else PLANNED_ROLLOUTS
 
     @property

@@ -23,8 +23,9 @@ from tests.simulation.stage import Outcome
 # Given to a process at a time: so little that the last one does not work alone for long.
 CHUNK: Final = 8
 ROTATION: Final = (
-    *("s1", "s2", "s3", "s4", "s7", "s7-wide", "s10", "walk", "both"),
-    *("s1-small", "s2-small", "s7-small", "both-small"),
+    *("s1", "s2", "s3", "s4", "s5", "s6", "s7", "s7-wide", "s10", "walk", "both"),
+    *("s5-tracked", "s7-tracked"),
+    *("s1-small", "s2-small", "s5-small", "s6-small", "s7-small", "both-small"),
 )
 SMALL_ONES: Final = ("s1-small", "s2-small", "s7-small")
 

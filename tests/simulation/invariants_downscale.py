@@ -11,7 +11,7 @@ from typing import Final
 
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.sandbox.history import PodCalled
-from tests.simulation.deletes import IN_FLIGHT, is_delaying
+from tests.simulation.deletes import IN_FLIGHT, find_sent, is_delaying
 from tests.simulation.downscales import (
     NO_DOWNSCALE_PATH,
     PREPARE_PATH,
@@ -23,7 +23,8 @@ from tests.simulation.downscales import (
 from tests.simulation.promises import Violation
 from tests.simulation.state import World
 from tests.simulation.targets import Targets, read_targets
-from tests.simulation.views import Book, asked_replicas
+from tests.simulation.views import Book, Write, asked_replicas
+from tests.simulation.wishes import read_wish
 from tests.world.history import Pod, Set
 
 # A review is answered within this, and others that ask the same share its look.
@@ -35,13 +36,13 @@ FOREVER: Final = timedelta.max
 
 def find_broken(book: Book) -> Iterator[Violation]:
     """Yield what downscales and calls to pods break."""
-    if not book.configurations and not book.pod_calls:
+    if not (book.configurations or book.pod_calls or book.delay_calls):
         return
     world = World()
     for write in book.writes:
         world.take(write)
     downscales = list_downscales(book)
-    yield from find_too_early(downscales)
+    yield from find_too_early(book, downscales)
     for each in downscales:
         yield from _judge_forbidden(book, each)
         if each.must_prepare:
@@ -49,16 +50,21 @@ def find_broken(book: Book) -> Iterator[Violation]:
             yield from _judge_prepared(book, each)
             yield from _judge_neighbours(book, each)
     targets = read_targets(book)
-    for call in book.pod_calls:
+    for call in (*book.pod_calls, *book.delay_calls):
         yield from _judge_target(targets, call)
+    for call in book.pod_calls:
         if call.method == "DELETE":
             yield from _judge_cancel(book, world, call, downscales)
 
 
-def find_too_early(downscales: list[Downscale]) -> Iterator[Violation]:
-    """Yield pairs of different zones of a group closer than its zones ask for (SI-11)."""
-    guarded = [each for each in downscales if each.must_prepare]
-    for earlier, later in combinations(guarded, 2):
+def find_too_early(book: Book, downscales: list[Downscale]) -> Iterator[Violation]:
+    """Yield pairs of different zones of a group closer than its zones ask for (SI-11).
+
+    Times are kept of zones that are guarded; a zone that follows keeps to them without a guard.
+    """
+    for earlier, later in combinations(downscales, 2):
+        if not earlier.must_prepare or not (later.must_prepare or _follows(book, later)):
+            continue
         members = {one.uid for one in later.members} - {later.before.uid}
         gap = later.at - earlier.at
         if earlier.before.uid in members and gap < later.wait:
@@ -67,6 +73,22 @@ def find_too_early(downscales: list[Downscale]) -> Iterator[Violation]:
                 f" group {later.before.group} waits {later.wait.total_seconds():g} s"
             )
             yield Violation(invariant="SI-11", at=later.at, text=text)
+
+
+def _follows(book: Book, downscale: Downscale) -> bool:
+    """Tell whether the operator wrote it for a zone that follows, in time and unforced."""
+    called = downscale.called
+    if called is None or not book.is_operator(called.actor):
+        return False
+    states = [
+        read_wish(write.commit.after)
+        for write in book.writes
+        if isinstance(write.now, Set) and write.now.uid == downscale.now.uid
+        if write.at < downscale.at
+    ]
+    is_forced = any(one.forced is not None for one in states)
+    is_late = find_sent(book, called) < called.begun
+    return states[-1].leading is not None and not is_forced and not is_late
 
 
 def _judge_forbidden(book: Book, downscale: Downscale) -> Iterator[Violation]:
@@ -124,7 +146,7 @@ def _judge_prepared(book: Book, downscale: Downscale) -> Iterator[Violation]:
     """SI-10: each pod that was removed had confirmed, and was not told otherwise after it."""
     since = _first_asked(book, downscale)
     for pod in downscale.removed:
-        horizon = _horizon(book, downscale, pod)
+        horizon = find_horizon(book, downscale.write, pod)
         calls = [one for one in book.pod_calls if one.uid == pod.uid and one.begun < horizon]
         lack = _find_lack(calls, since, downscale.at)
         if lack:
@@ -174,13 +196,14 @@ def _first_asked(book: Book, downscale: Downscale) -> timedelta:
     return begun
 
 
-def _horizon(book: Book, downscale: Downscale, pod: Pod) -> timedelta:
+def find_horizon(book: Book, downscale: Write, pod: Pod) -> timedelta:
     """Return when a pod's preparation need not last any more: it goes, or is wanted again."""
-    for write in book.writes[book.writes.index(downscale.write) + 1 :]:
+    set_uid = "" if downscale.now is None else downscale.now.uid
+    for write in book.writes[book.writes.index(downscale) + 1 :]:
         match write.before, write.now:
             case Pod(uid=pod.uid), None | Pod(is_terminating=True):
                 return write.at
-            case _, Set(uid=uid, pod_names=names) if uid == downscale.now.uid and pod.name in names:
+            case _, Set(uid=uid, pod_names=names) if uid == set_uid and pod.name in names:
                 return write.at
     return FOREVER
 
@@ -226,7 +249,7 @@ def _judge_cancel(
 
 def _horizon_of(book: Book, downscale: Downscale, call: PodCalled) -> timedelta:
     pod = next(one for one in downscale.removed if one.uid == call.uid)
-    return _horizon(book, downscale, pod)
+    return find_horizon(book, downscale.write, pod)
 
 
 def _zone_at(world: World, name: str, at: timedelta) -> Set | None:

@@ -5,12 +5,14 @@ people have to mend first (a paused zone, a revision that never becomes ready) i
 operator: then a run says that it is undetermined, or that nothing was to be expected.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import SECRETS
+from rollout_operator.sandbox.history import PodCalled
+from tests.simulation.liveness_scaling import find_told_late, judge_counts
 from tests.simulation.promises import Promises, Violation
 from tests.simulation.rest import Rest, count_batches, read_rest
 from tests.simulation.views import Book
@@ -59,9 +61,19 @@ def judge_liveness(book: Book) -> Findings:
         found.undetermined.append("no process of the operator was up at the end")
         return found
     rest = read_rest(book)
-    begin = max(promises.healed_at, book.lives.last_ready or timedelta(0), rest.last_change)
+    well_at = max(promises.healed_at, book.lives.last_ready or timedelta(0))
+    begin = max(well_at, rest.last_change)
     _judge_rest(book, rest, begin, found)
-    found.violations += _find_left_prepared(book, rest, begin, found)
+    for calls in (book.pod_calls, book.delay_calls):
+        found.violations += _find_left_prepared(book, rest, (begin, calls), found)
+    found.violations += find_told_late(book, well_at, rest.stays_since)
+    if not rest.blocked:
+        bound, _ = _bound(book, rest, well_at)
+        for one in judge_counts(book, well_at, bound):
+            if isinstance(one, Violation):
+                found.violations.append(one)
+            else:
+                found.undetermined.append(one)
     return found
 
 
@@ -134,11 +146,11 @@ def _judge_quiet(book: Book, begin: timedelta, found: Findings) -> None:
 
 
 def _find_left_prepared(
-    book: Book, rest: Rest, begin: timedelta, found: Findings
+    book: Book, rest: Rest, since: tuple[timedelta, list[PodCalled]], found: Findings
 ) -> Iterator[Violation]:
     """Yield pods that were told to go, stay, and were not told so in time (LI-05)."""
-    ended = book.ended_at
-    for uid, told in _list_prepared(book).items():
+    (begin, calls), ended = since, book.ended_at
+    for uid, told in _list_prepared(calls).items():
         stays_since = rest.stays_since.get(uid)
         if stays_since is None:
             continue  # gone, going, or not wanted
@@ -151,10 +163,10 @@ def _find_left_prepared(
             yield Violation(invariant="LI-05", at=due, text=text)
 
 
-def _list_prepared(book: Book) -> dict[str, tuple[str, timedelta]]:
+def _list_prepared(calls: Iterable[PodCalled]) -> dict[str, tuple[str, timedelta]]:
     """Return the pods that are prepared at the end: name and since when, by UID."""
     prepared: dict[str, tuple[str, timedelta]] = {}
-    for call in book.pod_calls:
+    for call in calls:
         if call.acted and call.method == "POST":
             prepared[call.uid] = (call.pod, call.at)
         elif call.acted and call.method == "DELETE":

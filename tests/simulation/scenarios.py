@@ -5,7 +5,7 @@ The rollouts are in `scenarios_rollouts`, downscales in `scenarios_downscales`, 
 """
 
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, cast
@@ -53,6 +53,8 @@ class Scenario:
     make_choice: Callable[[random.Random], Choose] = field(default=lambda chance: usual(chance))
     """How the pods behave, by a chance of their own."""
     has_webhooks: bool = False
+    templates: Mapping[str, int] = field(default_factory=dict)
+    """ReplicaTemplates by name, and how many replicas they want."""
     args: Sequence[str] = ()
     """Flags of the operator, beside those that every sandbox gives."""
 

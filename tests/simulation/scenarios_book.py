@@ -1,29 +1,50 @@
 """All scenarios by name, in the sizes that the schedules use, and by any size that shrinks them."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from tests.simulation.scenarios import FULL, SMALL, Scenario, Size
 from tests.simulation.scenarios_both import rolled_and_downscaled
 from tests.simulation.scenarios_downscales import downscaled
 from tests.simulation.scenarios_rollouts import budgeted, crashing, plain, recreated, rolled_back
+from tests.simulation.scenarios_scaling import followed, mirrored
 from tests.simulation.scenarios_walk import walked
 from tests.simulation.scenarios_wide import widened
 
 Maker = Callable[[Size], Scenario]
+
+TRACKED: Final = ("-use-zone-tracker",)
+
+
+def track(make: Maker) -> Maker:
+    """Return the same scenario with the times of downscales in a ConfigMap."""
+
+    def make_tracked(size: Size) -> Scenario:
+        scenario = make(size)
+        return replace(scenario, name=f"{scenario.name}-tracked", args=TRACKED)
+
+    return make_tracked
+
 
 MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s1": (plain, FULL),
     "s2": (rolled_back, FULL),
     "s3": (budgeted, Size(3, 5)),
     "s4": (crashing, FULL),
+    "s5": (followed, Size(3, 2)),
+    "s5-tracked": (track(followed), Size(3, 2)),
+    "s6": (mirrored, Size(3, 2)),
     "s7": (downscaled, FULL),
+    "s7-tracked": (track(downscaled), FULL),
     "s7-wide": (widened, Size(2, 4)),
     "s10": (recreated, FULL),
     "walk": (walked, FULL),
     "both": (rolled_and_downscaled, Size(3, 2)),
     "s1-small": (plain, SMALL),
     "s2-small": (rolled_back, SMALL),
+    "s5-small": (followed, SMALL),
+    "s6-small": (mirrored, SMALL),
     "s7-small": (downscaled, SMALL),
     "both-small": (rolled_and_downscaled, SMALL),
 }

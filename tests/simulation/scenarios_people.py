@@ -18,6 +18,7 @@ from rollout_operator.kube.api import (
     VALIDATING_WEBHOOKS,
     JsonObject,
 )
+from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
 from rollout_operator.sandbox.registrations import no_downscale, prepare_downscale
 from rollout_operator.sandbox.request import (
     JSON_PATCH,
@@ -72,9 +73,35 @@ class People:
 
     async def create(self, zone: Zone) -> None:
         """Create the StatefulSet of a zone. Raises Refusal."""
-        self._say(f"creates {zone.name}")
+        self.say(f"creates {zone.name}")
         body = statefulset(zone, self.sandbox.namespace)
         await self._send(Request(verb="create", resource=STATEFULSETS, body=body))
+
+    async def create_template(self, name: str, replicas: int) -> None:
+        """Create a ReplicaTemplate. Raises Refusal."""
+        self.say(f"creates the ReplicaTemplate {name} with {replicas} replicas")
+        body: JsonObject = {
+            "apiVersion": f"{REPLICA_TEMPLATES.group}/{REPLICA_TEMPLATES.version}",
+            "kind": REPLICA_TEMPLATES.kind,
+            "metadata": {"name": name},
+            "spec": {"replicas": replicas},
+        }
+        await self._send(Request(verb="create", resource=REPLICA_TEMPLATES, body=body))
+
+    async def scale_template(self, name: str, replicas: int) -> None:
+        """Ask a ReplicaTemplate for so many replicas, as an autoscaler does. Raises Refusal."""
+        self.say(f"scales the ReplicaTemplate {name} to {replicas}")
+        body: JsonObject = {"spec": {"replicas": replicas}}
+        await self._send(
+            Request(
+                verb="patch",
+                resource=REPLICA_TEMPLATES,
+                name=name,
+                subresource="scale",
+                body=body,
+                content_type=MERGE_PATCH,
+            )
+        )
 
     async def register_webhooks(self) -> None:
         """Register what the operator serves, as its manifests do. Raises Refusal."""
@@ -89,7 +116,7 @@ class People:
 
     async def delete(self, name: str) -> None:
         """Delete a set with all its pods. Raises Refusal."""
-        self._say(f"deletes {name}")
+        self.say(f"deletes {name}")
         options: JsonObject = {
             "kind": "DeleteOptions",
             "apiVersion": "v1",
@@ -101,22 +128,22 @@ class People:
         """Change the template, which makes a new revision. Raises Refusal."""
         containers: list[JsonObject] = [{"name": "app", "image": image}]
         body: JsonObject = {"spec": {"template": {"spec": {"containers": containers}}}}
-        self._say(f"sets the image of {name} to {image}")
+        self.say(f"sets the image of {name} to {image}")
         await self._patch(name, body, STRATEGIC_PATCH)
 
     async def annotate(self, name: str, key: str, value: str | None) -> None:
         """Set an annotation, or remove it with None. Raises Refusal."""
-        self._say(f"annotates {name} with {key}={value}")
+        self.say(f"annotates {name} with {key}={value}")
         await self._patch(name, {"metadata": {"annotations": {key: value}}})
 
     async def label(self, name: str, key: str, value: str | None) -> None:
         """Set a label, or remove it with None. Raises Refusal."""
-        self._say(f"labels {name} with {key}={value}")
+        self.say(f"labels {name} with {key}={value}")
         await self._patch(name, {"metadata": {"labels": {key: value}}})
 
     async def change_spec(self, name: str, spec: JsonObject) -> None:
         """Merge some fields into the spec. Raises Refusal."""
-        self._say(f"changes the spec of {name}: {spec}")
+        self.say(f"changes the spec of {name}: {spec}")
         await self._patch(name, {"spec": spec})
 
     async def scale(
@@ -124,7 +151,7 @@ class People:
     ) -> None:
         """Ask once for so many replicas. Raises Refusal."""
         dry = " in a dry run" if is_dry_run else ""
-        self._say(f"scales {name} to {replicas} by {route}{dry}")
+        self.say(f"scales {name} to {replicas} by {route}{dry}")
         await self._send(await self._scale_request(name, replicas, route), is_dry_run=is_dry_run)
 
     async def insist(self, act: Callable[[], Awaitable[None]]) -> None:
@@ -207,7 +234,8 @@ class People:
         )
         return (await self.sandbox.call(whole)).body
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Have readers know what is done."""
         self.sandbox.say(self.name, text)
 
 

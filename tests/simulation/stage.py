@@ -158,6 +158,8 @@ class _Stage:
         async with sandbox:
             for zone in scenario.zones:
                 await people.create(zone)
+            for name, replicas in scenario.templates.items():
+                await people.create_template(name, replicas)
             await _wait_ready(sandbox)
             if scenario.has_webhooks:
                 await people.register_webhooks()

@@ -2,14 +2,15 @@
 
 Nothing is drawn by chance: all ways take as long, pods start as their ordinal says, and whoever is
 ready first runs first. So a story changes only where what it tells of changes. The stories stand in
-`stories_rollouts`, `stories_faults` and `stories_downscales`; `test_golden` compares them.
+`stories_rollouts`, `stories_faults`, `stories_downscales` and `stories_scaling`; `test_golden`
+compares them.
 """
 
 import asyncio
 import random
 import textwrap
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
@@ -20,7 +21,7 @@ from rollout_operator.model.units import format_duration
 from rollout_operator.planning.wording import count
 from rollout_operator.sandbox.behaviour import Behaviour, Kind, Response, image_of
 from rollout_operator.sandbox.faults import FATE, Ask, Fate, NoFaults
-from rollout_operator.sandbox.fields import name_of
+from rollout_operator.sandbox.fields import name_of, number
 from rollout_operator.sandbox.history import Called, Fault, History
 from rollout_operator.sandbox.loop import VirtualTimeLoop
 from rollout_operator.sandbox.pace import Pace
@@ -72,6 +73,8 @@ class Story:
     play: "Callable[[Teller], Awaitable[None]]"
     mishap: Mishap | None = None
     has_webhooks: bool = False
+    templates: Mapping[str, int] = field(default_factory=dict)
+    """ReplicaTemplates by name, and how many replicas they want."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +115,16 @@ class Teller:
     async def until_whole(self) -> None:
         """Wait until every zone has as many pods available as it wants."""
         await self._until(lambda: not find_unready(self.sandbox), "all zones whole")
+
+    async def until_counts(self, replicas: int) -> None:
+        """Wait until every zone wants so many pods, and has them available."""
+
+        def holds() -> bool:
+            sets = self.sandbox.api.list(STATEFULSETS, self.sandbox.namespace)
+            counts = {number(one, "spec", "replicas") for one in sets}
+            return counts == {replicas} and not find_unready(self.sandbox)
+
+        await self._until(holds, f"all zones with {replicas} pods")
 
     async def until_dead(self) -> None:
         """Wait until the operator has crashed."""
@@ -168,6 +181,8 @@ async def _play(story: Story, take: Callable[[Told], None]) -> None:
 async def _set_up(story: Story, teller: Teller) -> None:
     for zone in story.zones:
         await teller.people.create(zone)
+    for name, replicas in story.templates.items():
+        await teller.people.create_template(name, replicas)
     await teller.until_whole()
     if story.has_webhooks:
         await teller.people.register_webhooks()

@@ -10,10 +10,13 @@ from typing import Final
 from rollout_operator.model.names import PREPARE_PATH
 from rollout_operator.sandbox.history import PodCalled
 from tests.simulation.views import Book, annotations
+from tests.simulation.wishes import read_delay_path
 from tests.world.history import Pod, Set
 
 # For so long after a change of the annotation the former path may still be called.
 STALE: Final = timedelta(seconds=120)
+
+_Paths = tuple[timedelta, tuple[str, ...]]
 
 
 @dataclass(slots=True)
@@ -24,8 +27,8 @@ class Targets:
     """UID of the set, by UID of the pod."""
     names: dict[str, str] = field(default_factory=dict)
     """Of pods, by UID."""
-    paths: dict[str, list[tuple[timedelta, str]]] = field(default_factory=dict)
-    """By UID of the set: each path, and since when."""
+    paths: dict[str, list[_Paths]] = field(default_factory=dict)
+    """By UID of the set: those of preparations and of delayed downscales, and since when."""
 
     def find_fault(self, call: PodCalled) -> str:
         """Return what is wrong with a call, empty where nothing is."""
@@ -40,10 +43,10 @@ class Targets:
         path = call.path.strip("/")
         return "" if path in known else f"its set asks for {' or '.join(known) or 'none'}"
 
-    def _list_paths(self, paths: list[tuple[timedelta, str]], at: timedelta) -> list[str]:
+    def _list_paths(self, paths: list[_Paths], at: timedelta) -> list[str]:
         begun = [place for place, (since, _) in enumerate(paths) if since <= at - STALE]
         recent = paths[begun[-1] if begun else 0 :]
-        return [path for since, path in recent if path and since <= at]
+        return [path for since, known in recent if since <= at for path in known]
 
 
 def read_targets(book: Book) -> Targets:
@@ -55,6 +58,8 @@ def read_targets(book: Book) -> Targets:
                 targets.owners[pod.uid] = pod.owner
                 targets.names[pod.uid] = pod.name
             case Set() as zone:
-                path = str(annotations(write.commit.after).get(PREPARE_PATH, "")).strip("/")
-                targets.paths.setdefault(zone.uid, []).append((write.at, path))
+                after = write.commit.after
+                path = str(annotations(after).get(PREPARE_PATH, "")).strip("/")
+                paths = tuple(one for one in (path, read_delay_path(after)) if one)
+                targets.paths.setdefault(zone.uid, []).append((write.at, paths))
     return targets

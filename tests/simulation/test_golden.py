@@ -14,7 +14,12 @@ from rollout_operator.sandbox.faults import Failure, Fate
 from rollout_operator.sandbox.history import Called, Fault, Lived, PodCalled
 from rollout_operator.sandbox.trace import WIDTH, trace_hash
 from tests.goldens import Golden
-from tests.simulation import stories_downscales, stories_faults, stories_rollouts
+from tests.simulation import (
+    stories_downscales,
+    stories_faults,
+    stories_rollouts,
+    stories_scaling,
+)
 from tests.simulation.stories import Mishap, Story, Teller, Told, tell
 from tests.simulation.views import list_deletes
 
@@ -23,6 +28,7 @@ STORIES: Final = (
     *stories_rollouts.STORIES,
     *stories_faults.STORIES,
     *stories_downscales.STORIES,
+    *stories_scaling.STORIES,
 )
 BY_NAME: Final = {story.name: story for story in STORIES}
 

@@ -10,6 +10,7 @@ from tests.simulation import (
     invariants_downscale,
     invariants_reviews,
     invariants_revision,
+    invariants_scaling,
 )
 from tests.simulation.liveness import judge_liveness
 from tests.simulation.promises import Promises as Promises
@@ -31,9 +32,11 @@ COVERAGE: Final[Mapping[str, str]] = {
     "SI-07": "judged per delete: preconditions, revision, pause",
     "SI-08": "judged per delete: strategy, status and revision of all members",
     "SI-09": "judged per delete: live reads of the group by the same process, since its start;"
-    " not how old its caches are, of which the history shows nothing",
+    " not how old its caches are, of which the history shows nothing; and per downscale that the"
+    " operator writes itself",
     "SI-10": "judged per downscale that persists while its webhook is in force",
-    "SI-11": "judged per pair of such downscales, on the time of the world",
+    "SI-11": "judged per pair of such downscales, on the time of the world; the later one may be of"
+    " a zone that follows, without a webhook",
     "SI-12": "judged per un-prepare: downscales that persist, and reviews that were allowed",
     "SI-13": "judged for prepare-downscale: asked, allowed last, and on a read that succeeded",
     "SI-14": "judged per downscale that persists while its webhook is in force",
@@ -47,11 +50,13 @@ COVERAGE: Final[Mapping[str, str]] = {
     "SI-22": "not yet: there is one process at a time",
     "SI-23": "not here: outputs are scanned elsewhere",
     "SI-24": "judged per request",
-    "LI-01": "judged: rest in time after the last fault and change, then quiet for an hour",
+    "LI-01": "judged: rest in time after the last fault and change, then quiet for an hour; counts"
+    " of zones that follow or mirror within the times between zones",
     "LI-02": "judged as LI-01, with five minutes more where events were lost before",
     "LI-03": "seen by LI-02 only: a view that stays frozen never comes to rest",
     "LI-04": "seen by LI-01 only: a view without a list never comes to rest",
-    "LI-05": "judged at the end: no pod is prepared that stays",
+    "LI-05": "judged at the end: no pod is prepared that stays; of delayed downscales also when it"
+    " was told so",
     "LI-06": "not yet",
     "LI-07": "not yet: there are no reservations",
     "LI-08": "not yet: there is no election",
@@ -61,6 +66,12 @@ COVERAGE: Final[Mapping[str, str]] = {
     "LI-12": "not here: measured on real clocks",
     "LI-13": "not here: no certificates in this world",
     "LI-14": "not here: the process itself is not simulated",
+    "SCALE-05": "judged per count that the operator writes for a zone that follows: one that the"
+    " leading zone had",
+    "MIRR-04": "judged per count that it writes for a zone that mirrors; LI-01 judges what follows"
+    " from it in the end, the status of the object included",
+    "DELAY-08": "judged per delayed downscale, by what pods know of themselves: for how long each"
+    " had been prepared, and that it had said so",
     "ROLL-39": "judged per status write that sets the current revision, on what has lasted for 5 s",
 }
 
@@ -75,6 +86,7 @@ def find_violations(history: History, promises: Promises = DEFAULT) -> Verdict:
         *exclusion.find_broken(book),
         *invariants_reviews.find_broken(book),
         *invariants_revision.find_broken(book),
+        *invariants_scaling.find_broken(book),
     ]
     liveness = judge_liveness(book)
     found += liveness.violations

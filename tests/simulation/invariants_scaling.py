@@ -1,0 +1,246 @@
+"""What is promised of the counts that the operator writes: by SCALE-05, MIRR-04, DELAY-06 to 08.
+
+And that nothing else takes pods of the group away meanwhile (D-25). Only what the operator wrote
+itself is judged; what people write is judged in `invariants_downscale`, and so is all that
+webhooks guard, whoever writes it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.sandbox.fields import child, children
+from rollout_operator.sandbox.history import PodCalled
+from tests.simulation.deletes import Delete, list_deletes
+from tests.simulation.invariants_downscale import find_horizon
+from tests.simulation.promises import Violation
+from tests.simulation.scalings import (
+    OLDEST_VIEW,
+    Scaling,
+    list_counts,
+    list_forced,
+    list_scalings,
+    list_template_counts,
+)
+from tests.simulation.state import World
+from tests.simulation.views import Book
+from tests.world.history import Pod, Set
+
+# Words have whole seconds, and the API server's time is known to about one.
+CLOCK_ERROR: Final = timedelta(seconds=2)
+# A downscale rests on a look that is not older, but for calls that are slow.
+LOOK_LASTS: Final = timedelta(seconds=60)
+
+
+def find_broken(book: Book) -> Iterator[Violation]:
+    """Yield what counts break that the operator has written."""
+    scalings = list_scalings(book)
+    if not scalings:
+        return
+    words = _Words(book)
+    for scaling in scalings:
+        yield from _judge_source(book, scaling)
+        if scaling.is_downscale:
+            yield from _judge_look(scaling)
+            yield from _judge_words(book, scaling, words)
+    yield from _judge_alone(book, scalings)
+
+
+def _judge_source(book: Book, scaling: Scaling) -> Iterator[Violation]:
+    """SCALE-05, SCALE-11, MIRR-04: the count is one that was wanted, and not long ago."""
+    wish, count = scaling.wish, scaling.now.replicas
+    since = scaling.known(OLDEST_VIEW)
+    if wish.leading is not None:
+        if scaling.is_downscale:
+            since = scaling.known(book.promises.known)
+        wanted = list_counts(book, wish.leading, (since, scaling.at))
+        rule, source = "SCALE-05", wish.leading
+    else:
+        wanted = list_template_counts(book, wish.template, (since, scaling.at))
+        if wish.delay and scaling.is_downscale:
+            # On the way, as far as pods allow.
+            wanted = {
+                one for one in range(scaling.before.replicas) if one >= min(wanted, default=0)
+            }
+        rule, source = "MIRR-04", wish.template
+    forced = list_forced(book, scaling.before.uid, (scaling.known(OLDEST_VIEW), scaling.at))
+    if count not in wanted | forced:
+        text = f"{scaling.text}; {source or 'nobody'} wanted {sorted(wanted)}"
+        yield Violation(invariant=rule, at=scaling.at, text=text)
+
+
+def _judge_look(scaling: Scaling) -> Iterator[Violation]:
+    looked_at = scaling.looked_at
+    if looked_at is None or scaling.sent_at - looked_at > LOOK_LASTS:
+        text = f"{scaling.text} on no live look of its last {LOOK_LASTS.total_seconds():.0f} s"
+        yield Violation(invariant="SI-09", at=scaling.at, text=text)
+
+
+def _judge_words(book: Book, scaling: Scaling, words: "_Words") -> Iterator[Violation]:
+    """DELAY-08: each pod that goes had been prepared for long enough, by its own word."""
+    delay = scaling.wish.delay
+    if not delay or not scaling.wish.template:
+        return
+    for pod in words.list_removed(scaling):
+        if lack := words.find_lack(pod, scaling, delay):
+            text = f"{scaling.text}: {pod.name} {lack}"
+            yield Violation(invariant="DELAY-08", at=scaling.at, text=text)
+        horizon = find_horizon(book, scaling.write, pod)
+        for call in words.calls.get(pod.uid, ()):
+            if call.method == "DELETE" and call.acted and scaling.at < call.begun < horizon:
+                text = f"{pod.name} was told that it stays, after {scaling.text}"
+                yield Violation(invariant="SI-12", at=call.begun, text=text)
+
+
+class _Words:
+    """What pods were told about delayed downscales, and which have forgotten it since."""
+
+    def __init__(self, book: Book) -> None:
+        self._known = book.promises.known
+        self.calls: dict[str, list[PodCalled]] = {}
+        for call in sorted(book.delay_calls, key=lambda one: one.at):
+            self.calls.setdefault(call.uid, []).append(call)
+        self._stops: dict[str, list[timedelta]] = {}
+        self._pods: list[tuple[timedelta, str, Pod | None]] = []
+        for write in book.writes:
+            if isinstance(write.now or write.before, Pod):
+                now = write.now if isinstance(write.now, Pod) else None
+                self._pods.append((write.at, write.commit.name, now))
+                if now is not None and not _is_running(write.commit.after or {}):
+                    self._stops.setdefault(now.uid, []).append(write.at)
+
+    def list_removed(self, scaling: Scaling) -> list[Pod]:
+        """Return the pods that a downscale takes away, as they were when it was committed."""
+        names = scaling.before.pod_names[scaling.now.replicas :]
+        found: dict[str, Pod] = {}
+        for at, name, pod in self._pods:
+            if at > scaling.at:
+                break
+            if pod is not None and name in names:
+                found[name] = pod
+            else:
+                found.pop(name, None)
+        return [pod for pod in found.values() if pod.owner == scaling.before.uid]
+
+    def find_lack(self, pod: Pod, scaling: Scaling, delay: timedelta) -> str:
+        """Return what a pod lacks that goes, empty where it may."""
+        known = scaling.known(self._known)
+        since, said = self._find_since(pod, known, scaling.sent_at)
+        if since is None:
+            return "was not prepared, or has forgotten it"
+        if said is None:
+            return "has given no word"
+        waited = scaling.sent_at - since + CLOCK_ERROR
+        if waited < delay:
+            return f"was prepared for {waited.total_seconds():.1f} s, {delay} were wanted"
+        return ""
+
+    def _find_since(
+        self, pod: Pod, known: timedelta, until: timedelta
+    ) -> tuple[timedelta | None, timedelta | None]:
+        """Return since when a pod is prepared, and when it said so last."""
+        stops = [at for at in self._stops.get(pod.uid, ()) if at <= known]
+        since = said = None
+        for call in self.calls.get(pod.uid, ()):
+            if call.at > until:
+                break
+            if since is not None and any(since < at <= call.at for at in stops):
+                since = said = None
+            if call.acted:
+                since = None if call.method == "DELETE" else since or call.at
+            if call.method == "POST" and call.acted and 200 <= call.status < 300:
+                said = call.at
+            said = None if since is None else said
+        if since is not None and any(since < at for at in stops):
+            return None, None
+        return since, said
+
+
+def _judge_alone(book: Book, scalings: list[Scaling]) -> Iterator[Violation]:
+    """D-25: no unguarded downscale while another zone has pods down for a rollout of its own."""
+    judged = {id(one.write): one for one in scalings if _is_unguarded(one)}
+    if not judged:
+        return
+    world, deletes = World(), list_deletes(book)
+    rolled = _Rolled()
+    for write in book.writes:
+        scaling = judged.get(id(write))
+        if scaling is not None:
+            yield from _find_neighbours(book, world, rolled, scaling)
+            yield from _find_between(world, deletes, scaling)
+        world.take(write)
+        pod = write.ended_pod
+        asked = None if pod is None else deletes.get(write.commit.call)
+        if pod is not None and asked is not None and not asked.is_late:
+            rolled.begun[pod.name] = write.at
+        rolled.forget(world)
+
+
+@dataclass(slots=True)
+class _Rolled:
+    """The pods that the operator has deleted and that are not back yet: since when, by name."""
+
+    begun: dict[str, timedelta] = field(default_factory=dict)
+
+    def forget(self, world: World) -> None:
+        back = [name for name in self.begun if world.is_available(name) or name not in world.wanted]
+        for name in back:
+            del self.begun[name]
+
+
+def _is_unguarded(scaling: Scaling) -> bool:
+    return scaling.is_downscale and not scaling.before.must_prepare
+
+
+def _list_others(world: World, scaling: Scaling, since: timedelta) -> list[Set]:
+    group = scaling.before.group
+    members = [] if group is None else world.members(group, since)
+    return [one for one in members if one.uid != scaling.before.uid]
+
+
+def _find_neighbours(
+    book: Book, world: World, rolled: "_Rolled", scaling: Scaling
+) -> Iterator[Violation]:
+    known = scaling.known(book.promises.known)
+    for zone in _list_others(world, scaling, known):
+        short = [
+            name
+            for name in world.list_short(zone, known)
+            if rolled.begun.get(name, known) < known or _is_outdated(world, zone, known)
+        ]
+        if short:
+            text = f"{scaling.text} while {zone.name} is being rolled out: {', '.join(short)} down"
+            yield Violation(invariant="SI-02", at=scaling.at, text=text)
+
+
+def _is_outdated(world: World, zone: Set, known: timedelta) -> bool:
+    """Tell whether any pod of a zone has had to be replaced all the time since then."""
+    pods = [world.pods.get(name) for name in zone.pod_names]
+    states = world.window(zone.uid, known)
+    return any(
+        pod is not None and all(pod.revision != one.update_revision for one in states)
+        for pod in pods
+    )
+
+
+def _find_between(
+    world: World, deletes: dict[int, Delete], scaling: Scaling
+) -> Iterator[Violation]:
+    """Yield deletes in other zones between the look of a downscale and its write."""
+    if scaling.looked_at is None or scaling.sent_at < scaling.called.begun:
+        return
+    names = {one.name for one in _list_others(world, scaling, scaling.at)}
+    for delete in deletes.values():
+        called = delete.called
+        is_between = scaling.looked_at < called.begun < scaling.at and not delete.is_late
+        zone = called.request.name.rpartition("-")[0]
+        if is_between and called.status < 300 and zone in names:
+            text = f"delete of {called.request.name} just before {scaling.text}"
+            yield Violation(invariant="SI-02", at=called.at, text=text)
+
+
+def _is_running(pod: dict[str, object]) -> bool:
+    """Tell whether the containers of a pod run: one that starts again has forgotten everything."""
+    statuses = children(pod, "status", "containerStatuses")
+    return bool(statuses) and all("running" in child(one, "state") for one in statuses)

@@ -1,0 +1,130 @@
+"""What must come to pass of counts once all faults are over: every zone has the count it should.
+
+Within the times that zones wait for one another and that pods ask for (LI-01); what the object
+that zones mirror is told counts too. Nothing is written after it: that is seen by `liveness`. Pods
+that were asked since when they are prepared, and stay, are told so (LI-05).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.sandbox.fields import child
+from rollout_operator.sandbox.history import Commit
+from tests.simulation.promises import Violation
+from tests.simulation.views import Book
+from tests.simulation.wishes import list_miscounted, read_wish
+from tests.world.history import Set, read_set
+
+# For each zone: until a downscale that was allowed cannot persist any more, and pods were told.
+PER_ZONE: Final = timedelta(seconds=36 + 60)
+
+
+@dataclass(slots=True)
+class Counts:
+    """Where the counts of a history have ended."""
+
+    sets: dict[str, JsonObject] = field(default_factory=dict)
+    """By name."""
+    templates: dict[str, JsonObject] = field(default_factory=dict)
+    asked_at: timedelta = timedelta(0)
+    """When people last changed what is wanted."""
+    moved_at: timedelta = timedelta(0)
+    """When a count was last written, or told."""
+
+    @property
+    def missing(self) -> list[str]:
+        """Return which counts are not as they should be, in words."""
+        return list(list_miscounted([*self.sets.values()], [*self.templates.values()]))
+
+    @property
+    def is_ours(self) -> bool:
+        """Tell whether the operator decides any count at all."""
+        return any(read_wish(one).is_ours for one in self.sets.values())
+
+    @property
+    def bound(self) -> timedelta:
+        """Return how long counts may take from zone to zone, when nothing else is in the way."""
+        views = [read_set(one) for one in self.sets.values()]
+        waits = max((one.min_time for one in views), default=timedelta(0))
+        delays = [read_wish(one).delay for one in self.sets.values()]
+        return len(views) * (waits + PER_ZONE) + sum(delays, timedelta(0))
+
+
+def read_counts(book: Book) -> Counts:
+    """Return where the counts of a history have ended."""
+    counts = Counts()
+    sets = [one.commit for one in book.writes if isinstance(one.now or one.before, Set)]
+    for held, commits in ((counts.sets, sets), (counts.templates, book.templates)):
+        for commit in commits:
+            _take(book, counts, held, commit)
+    return counts
+
+
+def find_told_late(
+    book: Book, begin: timedelta, stays_since: Mapping[str, timedelta]
+) -> Iterator[Violation]:
+    """Yield pods that were asked, and told too late that they stay; `begin`: when all was well.
+
+    `stays_since` has the pods that exist and stay, by UID. LI-05.
+    """
+    counts = read_counts(book)
+    begin = max(begin, counts.asked_at, counts.moved_at)
+    asked: dict[str, timedelta] = {}
+    for call in sorted(book.delay_calls, key=lambda one: one.at):
+        if call.uid not in stays_since:
+            continue
+        # Nobody can be told who does not listen: the next attempt has its time from then on.
+        is_deaf = not call.acted and call.uid in asked
+        if is_deaf or (call.acted and call.method == "POST"):
+            asked[call.uid] = call.at
+        if not call.acted or call.method == "POST":
+            continue
+        due = max(asked.pop(call.uid, call.at), begin, stays_since[call.uid]) + PER_ZONE
+        if call.at > due:
+            late = (call.at - due).total_seconds()
+            text = f"{call.pod} was told {late:.0f} s too late that it stays"
+            yield Violation(invariant="LI-05", at=call.at, text=text)
+
+
+def judge_counts(book: Book, begin: timedelta, slack: timedelta) -> Iterator[Violation | str]:
+    """Yield what did not come to pass, and as text what cannot be told yet.
+
+    `begin` is when all was well, `slack` what pods and lost events may take beside.
+    """
+    counts = read_counts(book)
+    if not counts.is_ours:
+        return
+    begin, bound = max(begin, counts.asked_at), counts.bound + slack
+    missing = "; ".join(counts.missing)
+    if missing and book.ended_at - begin < bound:
+        left = (bound - (book.ended_at - begin)).total_seconds()
+        yield f"the run ended {left:.0f} s before counts had to be right: {missing}"
+    elif missing:
+        yield Violation(invariant="LI-01", at=book.ended_at, text=missing)
+    elif counts.moved_at - begin > bound:
+        took = (counts.moved_at - begin).total_seconds()
+        text = f"counts were right only {took:.0f} s after all was well, bound"
+        text += f" {bound.total_seconds():.0f} s"
+        yield Violation(invariant="LI-01", at=counts.moved_at, text=text)
+
+
+def _take(book: Book, counts: Counts, held: dict[str, JsonObject], commit: Commit) -> None:
+    before = held.pop(commit.name, None)
+    if commit.after is not None:
+        held[commit.name] = commit.after
+    if _wish(before) != _wish(commit.after):
+        counts.moved_at = max(counts.moved_at, commit.at)
+        if not book.is_operator(commit.actor):
+            counts.asked_at = max(counts.asked_at, commit.at)
+    elif commit in book.templates:
+        counts.moved_at = max(counts.moved_at, commit.at)
+
+
+def _wish(found: JsonObject | None) -> object:
+    """Return what anyone says of the count, without what controllers note for themselves."""
+    if found is None:
+        return None
+    return child(found, "spec").get("replicas"), read_wish(found)

@@ -1,0 +1,207 @@
+"""S5 and S6: counts that move through the zones by themselves.
+
+S5: a chain of zones follows a leading one, whose count an autoscaler and people change. S6: zones
+mirror a ReplicaTemplate; their pods have a say before they go, and sometimes say nonsense.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from rollout_operator.app_sandbox import Sandbox
+from rollout_operator.kube.api import STATEFULSETS
+from rollout_operator.model.names import (
+    DOWNSCALE_DELAY,
+    DOWNSCALE_DELAY_URL,
+    FORCE_REPLICAS,
+    LEADING_ZONE,
+    MIN_TIME_BETWEEN_DOWNSCALES,
+    MIRROR_API_VERSION,
+    MIRROR_KIND,
+    MIRROR_NAME,
+    UPSCALE_WHEN_READY,
+)
+from rollout_operator.sandbox.behaviour import BROKEN, HANGS, REFUSES, Response
+from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
+from rollout_operator.sandbox.zones import Zone
+from tests.simulation.scenarios import Missing, Scenario, Size, find_unrolled
+from tests.simulation.scenarios_downscales import prepare_zone
+from tests.simulation.scenarios_people import LIVELY_ROUTES, People, Route
+from tests.simulation.scenarios_rollouts import list_zones
+from tests.simulation.wishes import TEMPLATE_KIND, list_miscounted
+
+# Between downscales of two zones: so little that an autoscaler meets it now and then.
+WAIT: Final = "40s"
+DELAY: Final = "30s"
+APART: Final = {MIN_TIME_BETWEEN_DOWNSCALES: WAIT}
+# The zone of S5 that no webhook guards.
+UNGUARDED: Final = 2
+URL: Final = "http://localhost:8080/ingester/prepare-delayed"
+# Of the autoscaler between two looks, and of troubles.
+PERIODS: Final = (0, 90)  # seconds
+# Most of the time nobody rolls out anything.
+ROLLS: Final = 1 / 3
+HPA_ROUTES: Final = (Route.SCALE_PUT_FRESH, Route.SCALE_PUT_FRESH, Route.SCALE_MERGE)
+# What a pod may say instead of the truth. It does nothing then, so that whoever believes it is
+# found out; one whose clock is ahead is prepared all the same.
+NONSENSE: Final = (
+    b"",
+    b"no JSON",
+    b"{}",
+    b'{"timestamp": true}',
+    b'{"timestamp": 0}',
+    b'{"timestamp": -1}',
+    b'{"timestamp": 1767323045000}',
+    b'{"timestamp": 1767330000}',
+    b'{"timestamp": "1767323045"}',
+)
+TROUBLES: Final = (
+    BROKEN,
+    HANGS,
+    REFUSES,
+    Response(status=307),
+    *(Response(body=body, acts=False) for body in NONSENSE),
+)
+
+
+def followed(size: Size) -> Scenario:
+    """S5: every zone follows the one before it; an autoscaler scales the first.
+
+    The pods of all but the third are prepared before they go: of that one only its times forbid it.
+    """
+    zones = [
+        prepare_zone(zone, wait=WAIT) if place != UNGUARDED else _note(zone, APART)
+        for place, zone in enumerate(list_zones(size))
+    ]
+    for place, zone in enumerate(zones[:-1]):
+        zones[place + 1] = _note(zones[place + 1], {LEADING_ZONE: zone.name})
+    names = [zone.name for zone in zones]
+
+    async def script(people: People) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_autoscale(people.split("hpa"), names[0], size.pods))
+            tasks.create_task(_meddle(people.split("bob"), names[1:], size.pods))
+            tasks.create_task(_roll(people.split("dave"), names))
+
+    return Scenario(
+        name="s5",
+        size=size,
+        zones=zones,
+        script=script,
+        find_missing=find_unsettled,
+        has_webhooks=True,
+    )
+
+
+def mirrored(size: Size) -> Scenario:
+    """S6: the first zone mirrors and the second follows it; every further one mirrors as well."""
+    first, second, *others = list_zones(size)
+    follower = _note(prepare_zone(second, wait=WAIT), {LEADING_ZONE: first.name})
+    mirrors = [_note(zone, MIRRORS) for zone in (first, *others)]
+    zones = [_note(mirrors[0], APART), follower, *mirrors[1:]]
+    names = [zone.name for zone in zones]
+    delayed = [f"{zone.name}-{ordinal}" for zone in mirrors for ordinal in range(size.pods + 1)]
+
+    async def script(people: People) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_autoscale_template(people.split("hpa"), size.pods))
+            tasks.create_task(_confuse(people.split("pods"), delayed))
+            tasks.create_task(_meddle(people.split("bob"), names, size.pods))
+            tasks.create_task(_roll(people.split("dave"), names))
+
+    return Scenario(
+        name="s6",
+        size=size,
+        zones=zones,
+        templates={TEMPLATE: size.pods},
+        script=script,
+        find_missing=find_unsettled,
+        has_webhooks=True,
+    )
+
+
+TEMPLATE: Final = "ingesters"
+MIRRORS: Final = {
+    MIRROR_NAME: TEMPLATE,
+    MIRROR_KIND: TEMPLATE_KIND,
+    MIRROR_API_VERSION: f"{REPLICA_TEMPLATES.group}/{REPLICA_TEMPLATES.version}",
+    DOWNSCALE_DELAY: DELAY,
+    DOWNSCALE_DELAY_URL: URL,
+}
+
+
+def find_unsettled(sandbox: Sandbox) -> Missing:
+    """Return which count is not as it should be, or what a set lacks to be rolled out and whole."""
+    api, namespace = sandbox.api, sandbox.namespace
+    sets, templates = (api.list(one, namespace) for one in (STATEFULSETS, REPLICA_TEMPLATES))
+    return next(list_miscounted(sets, templates), "") or find_unrolled(sandbox)
+
+
+def _note(zone: Zone, annotations: dict[str, str]) -> Zone:
+    return replace(zone, annotations={**zone.annotations, **annotations})
+
+
+async def _autoscale(people: People, name: str, pods: int) -> None:
+    """Want another count now and then, and try again where it is refused."""
+    for _ in range(people.chance.choice((2, 3, 4))):
+        await people.wait(*PERIODS)
+        replicas, route = people.chance.randint(1, pods + 1), people.chance.choice(HPA_ROUTES)
+        await people.attempt(partial(people.scale, name, replicas, route))
+    await people.wait(*PERIODS)
+    last = people.chance.randint(1, pods + 1)
+    await people.insist(lambda: people.scale(name, last, people.chance.choice(HPA_ROUTES)))
+
+
+async def _autoscale_template(people: People, pods: int) -> None:
+    for _ in range(people.chance.choice((2, 3, 4))):
+        await people.wait(*PERIODS)
+        replicas = people.chance.randint(1, pods + 1)
+        await people.insist(partial(people.scale_template, TEMPLATE, replicas))
+
+
+async def _meddle(people: People, names: list[str], pods: int) -> None:
+    """Change by hand what the operator looks after, and annotations that have a say in it."""
+    chance = people.chance
+    for _ in range(2):
+        await people.wait(*PERIODS)
+        name, replicas = chance.choice(names), chance.randint(1, pods + 1)
+        note = partial(people.annotate, name)
+        match chance.randrange(4):
+            case 0:
+                route = chance.choice(LIVELY_ROUTES)
+                await people.attempt(partial(people.scale, name, replicas, route))
+            case 1:
+                await people.insist(partial(note, UPSCALE_WHEN_READY, chance.choice(SWITCHES)))
+            case 2:
+                await people.insist(partial(note, FORCE_REPLICAS, f"{replicas}"))
+                await people.wait(*PERIODS)
+                await people.insist(partial(note, FORCE_REPLICAS, None))
+            case _:
+                pass
+
+
+SWITCHES: Final = ("true", "true", "false", "maybe")
+
+
+async def _roll(people: People, names: list[str]) -> None:
+    if people.chance.random() < ROLLS:
+        await people.wait(*PERIODS)
+        for name in names:
+            await people.insist(partial(people.set_image, name, "v2"))
+
+
+async def _confuse(people: People, pods: list[str]) -> None:
+    """Let pods answer badly for a while, one after the other."""
+    answer: Callable[[str, str, Response | None], None] = people.sandbox.cluster.endpoints.answer
+    for _ in range(people.chance.choice((1, 2, 3))):
+        await people.wait(0, 40)
+        pod, method = people.chance.choice(pods), people.chance.choice(("POST", "DELETE"))
+        # That a pod does not hear that it stays must show in the history, or nobody can be late.
+        trouble = people.chance.choice(TROUBLES) if method == "POST" else BROKEN
+        people.say(f"{pod} answers each {method} badly: {trouble.reply.name} {trouble.status}")
+        answer(pod, method, trouble)
+        await people.wait(1, 120)
+        answer(pod, method, None)
+        people.say(f"{pod} answers well again")

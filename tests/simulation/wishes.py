@@ -1,0 +1,98 @@
+"""What annotations say of the count of a set, and which counts are not as they should be.
+
+By the annotations alone, as a person reads them: nothing is taken from the operator's own planner.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+from urllib.parse import urlsplit
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.model.names import (
+    DOWNSCALE_DELAY,
+    DOWNSCALE_DELAY_URL,
+    FORCE_REPLICAS,
+    LEADING_ZONE,
+    MIRROR_KIND,
+    MIRROR_NAME,
+    MIRROR_WRITE_BACK,
+)
+from rollout_operator.sandbox.fields import child, name_of, number
+from tests.world.history import read_time
+
+TEMPLATE_KIND: Final = "ReplicaTemplate"
+NO_TIME: Final = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What one state of a set says of its count."""
+
+    leading: str | None = None
+    """The name of the zone that it follows, None where it follows none."""
+    template: str = ""
+    """The name of the ReplicaTemplate that it mirrors, empty where it mirrors none."""
+    writes_back: bool = True
+    forced: int | None = None
+    """The count that a person forces."""
+    delay: timedelta = NO_TIME
+    """Zero where pods have no say."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Tell whether the operator decides the count at all."""
+        return self.leading is not None or bool(self.template)
+
+
+def read_wish(found: JsonObject | None) -> Wish:
+    """Return what a set says."""
+    notes = {key: str(value) for key, value in _annotations(found).items()}
+    leading = notes.get(LEADING_ZONE)
+    is_mirror = leading is None and notes.get(MIRROR_KIND) == TEMPLATE_KIND
+    forced = notes.get(FORCE_REPLICAS, "")
+    has_url = bool(notes.get(DOWNSCALE_DELAY_URL))
+    return Wish(
+        leading=leading,
+        template=notes.get(MIRROR_NAME, "") if is_mirror else "",
+        writes_back=notes.get(MIRROR_WRITE_BACK, "true") == "true",
+        forced=int(forced) if forced.isascii() and forced.isdigit() else None,
+        delay=read_time(notes.get(DOWNSCALE_DELAY, "")) if is_mirror and has_url else NO_TIME,
+    )
+
+
+def read_delay_path(found: JsonObject | None) -> str:
+    """Return the path at which a set's pods are asked since when they are prepared."""
+    return urlsplit(str(_annotations(found).get(DOWNSCALE_DELAY_URL, ""))).path.strip("/")
+
+
+def list_miscounted(sets: Sequence[JsonObject], templates: Sequence[JsonObject]) -> Iterator[str]:
+    """Yield which counts are not what they should be once all is at rest, in words."""
+    by_name = {name_of(one): one for one in sets}
+    counts = {name_of(one): number(one, "spec", "replicas", default=1) for one in templates}
+    for name, found in by_name.items():
+        count, wish = number(found, "spec", "replicas", default=1), read_wish(found)
+        wanted, why = _find_wanted(wish, by_name, counts)
+        if wanted is not None and wanted != count:
+            yield f"{name} has {count} replicas, {why} wants {wanted}"
+    for one in templates:
+        name, told = name_of(one), number(one, "status", "replicas")
+        mirrors = [read_wish(each) for each in by_name.values()]
+        is_told = any(each.template == name and each.writes_back for each in mirrors)
+        if is_told and told != counts[name]:
+            yield f"the status of {name} says {told} replicas, it wants {counts[name]}"
+
+
+def _find_wanted(
+    wish: Wish, sets: Mapping[str, JsonObject], templates: Mapping[str, int]
+) -> tuple[int | None, str]:
+    if wish.is_ours and wish.forced is not None:
+        return wish.forced, "a person"
+    if wish.leading is not None and wish.leading in sets:
+        return number(sets[wish.leading], "spec", "replicas", default=1), wish.leading
+    return templates.get(wish.template), wish.template
+
+
+def _annotations(found: JsonObject | None) -> JsonObject:
+    return child(found or {}, "metadata", "annotations")
