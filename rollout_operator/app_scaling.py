@@ -22,6 +22,7 @@ from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.references import References
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.planning.following import keeps_time
 from rollout_operator.pods.client import PodClient
 
 # Groups whose counts are looked at at a time; each mostly waits for the API server.
@@ -82,6 +83,8 @@ class Scaling:
         if old is not None and new is None:
             self._talks.forget(old.uid)
             self._counts.forget(old.uid)
+        if isinstance(old, StatefulSet) and isinstance(new, StatefulSet):
+            self._note_downscale(old, new)
         self._waker.on_set(old, new)
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
@@ -105,6 +108,14 @@ class Scaling:
         sts = self._shared.sets.get_by_uid(set_uid)
         if sts is not None and sts.group is not None:
             self._queue.add(sts.group)
+
+    def _note_downscale(self, old: StatefulSet, new: StatefulSet) -> None:
+        """Keep the time of a downscale that nobody else keeps, whoever wrote it (SEED-066)."""
+        if old.uid != new.uid or new.replicas >= old.replicas or new.group is None:
+            return
+        group = self._shared.sets.list_group(new.group)
+        if keeps_time(new, [one for one in group if isinstance(one, StatefulSet)]):
+            self._counts.note_downscale(new.uid)
 
     def _build_counts(self, observer: Observer) -> Counts:
         shared = self._shared

@@ -58,6 +58,28 @@ def test_a_chain_goes_up_at_once_and_down_zone_by_zone(args: tuple[str, ...], ro
     run()
 
 
+@pytest.mark.parametrize("args", [(), TRACKED], ids=["annotations", "tracker"])
+def test_seed066_zones_that_no_review_is_about_keep_the_time_too(args: tuple[str, ...]) -> None:
+    """SEED-066, D-22, FP-06: whoever scales them down, and for the next process as well."""
+
+    @in_virtual_time
+    async def run() -> None:
+        zones = [replace(zone, labels=_unguarded(zone.labels)) for zone in CHAIN]
+        async with scene(zones, args=args) as world:
+            await world.people.scale("zone-a", 2, Route.SCALE_MERGE)
+            downs = [elapsed()]
+            for letter in "bc":
+                await asyncio.sleep(2)
+                world.process.crash()
+                world.process.start()
+                downs.append(await world.until((letter, 2)))
+            assert world.writes() == ["zone-b 2", "zone-c 2"]
+        gaps = [after - before for before, after in pairwise(downs)]
+        assert all(WAIT <= gap <= WAIT + timedelta(seconds=10) for gap in gaps), gaps
+
+    run()
+
+
 @in_virtual_time
 async def test_fp24_five_minutes_of_waiting_cost_nothing() -> None:
     """FP-24, LI-11: no look at the API server, no review and no call while the time runs."""

@@ -16,6 +16,7 @@ from rollout_operator.guards.downscales import PERSIST_LIMIT, Downscales
 from rollout_operator.guards.locks import Locks, group_lock
 from rollout_operator.guards.records import Times
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Writer
+from rollout_operator.kube.server_clock import CLOCK_ERROR
 from rollout_operator.model.decode import decode_statefulset
 from rollout_operator.model.errors import (
     ApiError,
@@ -27,10 +28,12 @@ from rollout_operator.model.errors import (
     UnknownOutcome,
 )
 from rollout_operator.model.group import Group
-from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.names import LAST_DOWNSCALE, GroupName, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.scaling import ScaleZone, Scaling, Written
+from rollout_operator.model.tracker import Source
 from rollout_operator.planning.replicas import plan_scaling
+from rollout_operator.planning.spacing import format_downscale_time
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
@@ -41,7 +44,21 @@ UNSEEN_LIMIT: Final = timedelta(seconds=60)
 class LiveObserver(Protocol):
     """Where the second look comes from."""
 
+    @property
+    def now(self) -> Callable[[], datetime]: ...
+
     async def observe_live(self, cached: Group) -> Group: ...
+
+
+class Record(Times, Protocol):
+    """Where times are read and written."""
+
+    async def keep(self, sts: StatefulSet, at: datetime) -> None:
+        """Write down a downscale that has happened, unless a later one is there.
+
+        Raises ApiError; Conflict where somebody wrote meanwhile.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +70,7 @@ class _Pending:
     """Of the answer; None where none came: it may be written now, later or never."""
     expires_at: timedelta
     """On the clock's `elapsed`."""
+    keeps_time: bool = False
 
 
 class Counts:
@@ -62,7 +80,7 @@ class Counts:
         self,
         door: Writer,
         observer: LiveObserver,
-        times: Times,
+        times: Record,
         *,
         locks: Locks,
         downscales: Downscales,
@@ -80,6 +98,7 @@ class Counts:
         self._is_stopping = is_stopping
         self._pending: dict[Uid, _Pending] = {}
         self._read: dict[Uid, datetime] = {}
+        self._unrecorded: dict[Uid, datetime] = {}
 
     def view(self, group: Group) -> Scaling:
         """Return what is known of the counts of a group: what was written, and the last times."""
@@ -121,12 +140,15 @@ class Counts:
             if pending.expires_at <= now or (sts is not None and _shows(sts, pending)):
                 del self._pending[uid]
                 self._downscales.withdraw(uid)
+                if pending.generation is None and pending.keeps_time and pending.expires_at > now:
+                    self.note_downscale(uid)
         left = [one.expires_at - now for one in self._pending.values() if one.generation is None]
         return min(left, default=None)
 
     def forget(self, set_uid: Uid) -> None:
         """Forget a set that is gone."""
         self._read.pop(set_uid, None)
+        self._unrecorded.pop(set_uid, None)
         self._pending.pop(set_uid, None)
         self._downscales.withdraw(set_uid)
 
@@ -138,6 +160,21 @@ class Counts:
         """
         underway = self._downscales.find_underway(sts.group)
         return underway is not None and underway.zone == sts.name
+
+    def note_downscale(self, uid: Uid) -> None:
+        """A set has just been scaled down, whoever did it: others wait from now on."""
+        self._unrecorded[uid] = self._read[uid] = self._observer.now()
+
+    def has_unrecorded(self, sts: StatefulSet) -> bool:
+        """Tell whether a downscale that we wrote is shown by a set, and may not be recorded."""
+        return sts.uid in self._unrecorded and sts.uid not in self._pending
+
+    async def record(self, sts: StatefulSet) -> None:
+        """Record the last downscale of a set, if nobody has. Raises ApiError and InvalidInput."""
+        at = self._unrecorded[sts.uid]
+        await self._times.keep(sts, at)
+        if self._unrecorded.get(sts.uid) == at:
+            del self._unrecorded[sts.uid]
 
     async def scale_up(self, group: GroupName, action: ScaleZone) -> None:
         """Write more replicas. Raises ApiError; Conflict where the cache was behind."""
@@ -184,29 +221,45 @@ class Counts:
             {"op": "test", "path": "/metadata/uid", "value": zone.uid},
             {"op": "test", "path": "/spec/replicas", "value": zone.replicas},
             {"op": "replace", "path": "/spec/replicas", "value": action.replicas},
+            *self._render_time(action),
         ]
         try:
             body = await self._door.patch(STATEFULSETS, zone.namespace, zone.name, steps)
         except ApiError as error:
             self._count(group, action, _name_outcome(error))
             if isinstance(error, UnknownOutcome):
-                self._remember(zone.uid, action.replicas, None, PERSIST_LIMIT)
+                self._pending[zone.uid] = _Pending(
+                    replicas=action.replicas,
+                    generation=None,
+                    expires_at=self._clock.elapsed() + PERSIST_LIMIT,
+                    keeps_time=action.keeps_time,
+                )
             raise
         self._count(group, action, "accepted")
         try:
             written = decode_statefulset(body)
         except DecodeError as error:
             raise Conflict(str(error), call=f"patch statefulset {zone.name}") from error
-        self._remember(zone.uid, written.replicas, written.generation, UNSEEN_LIMIT)
+        self._pending[zone.uid] = _Pending(
+            replicas=written.replicas,
+            generation=written.generation,
+            expires_at=self._clock.elapsed() + UNSEEN_LIMIT,
+        )
+        if action.keeps_time:
+            self.note_downscale(zone.uid)
         if written.replicas != action.replicas:
             # Some webhook knows better. Else the same would be written again at once.
             why = f"stored as {written.replicas} instead of {action.replicas}"
             raise Refused(f"statefulset {zone.name}: spec.replicas: {why}")
 
-    def _remember(self, uid: Uid, replicas: int, generation: int | None, limit: timedelta) -> None:
-        self._pending[uid] = _Pending(
-            replicas=replicas, generation=generation, expires_at=self._clock.elapsed() + limit
-        )
+    def _render_time(self, action: ScaleZone) -> list[JsonObject]:
+        """Return what records a downscale in the same write, where annotations hold the times."""
+        if not action.keeps_time or self._times.source is not Source.ANNOTATIONS:
+            return []
+        path = f"/metadata/annotations/{LAST_DOWNSCALE.replace('/', '~1')}"
+        # The server's clock may be a second ahead of what we know of it.
+        text = format_downscale_time(self._observer.now() + CLOCK_ERROR)
+        return [{"op": "add", "path": path, "value": text}]
 
     def _count(self, group: GroupName, action: ScaleZone, outcome: str) -> None:
         direction = "down" if action.is_downscale else "up"

@@ -8,6 +8,7 @@ read delay no rollout. What is due is decided in `planning.replicas`; counts are
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Final, Protocol
 
 from rollout_operator.aio.clock import Clock
@@ -151,6 +152,9 @@ class ScalingController:
             group = parts.observer.observe(group.name)
         for publication in plan.publish:
             await self._publish(publication, look)
+        for zone in group.zones:
+            if parts.counts.has_unrecorded(zone.sts):
+                await self._record(zone.sts, look)
         return plan
 
     def _plan(self, scaling: Scaling, look: _Look) -> tuple[Scaling, ScalingPlan]:
@@ -234,6 +238,14 @@ class ScalingController:
         attempt = ("publish", f"{reference}")
         one = _Write(attempt=attempt, what=f"status of {reference}", send=write)
         await self._try(one, look)
+
+    async def _record(self, sts: StatefulSet, look: _Look) -> None:
+        """Record a downscale that no review has recorded."""
+        send = partial(self._parts.counts.record, sts)
+        what = f"time of the downscale of {sts.name}"
+        await self._try(
+            _Write(attempt=("record", sts.uid), what=what, zone=sts.name, send=send), look
+        )
 
     async def _try(self, one: _Write, look: _Look) -> bool:
         """Send a write, unless that failed lately; tell whether it was written (D-18)."""

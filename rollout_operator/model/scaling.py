@@ -116,6 +116,8 @@ class ScaleZone:
     zone: StatefulSet
     replicas: int
     reason: Reason
+    keeps_time: bool = False
+    """Whether the time of it is to be recorded by whoever writes it: no review does."""
 
     @property
     def is_downscale(self) -> bool:

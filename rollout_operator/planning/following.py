@@ -4,7 +4,7 @@ Decides by the leading zone alone: whether a downscale may go on is decided in `
 need nothing of their own, because each zone names the one that it follows.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,13 +12,16 @@ from rollout_operator.model.group import Zone
 from rollout_operator.model.names import (
     FORCE_REPLICAS,
     LEADING_ZONE,
+    MIN_TIME_BETWEEN_DOWNSCALES,
     MIRROR_KIND,
     MIRROR_NAME,
+    PREPARE_DOWNSCALE,
     UPSCALE_WHEN_READY,
 )
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Reason
 from rollout_operator.model.scaling import Scaling
+from rollout_operator.planning.admission import is_labelled
 from rollout_operator.planning.aims import Aim, count_replicas, is_unseen
 from rollout_operator.planning.annotations import complain, read_force
 from rollout_operator.planning.endpoint import show
@@ -52,6 +55,18 @@ def find_leads(zones: Sequence[Zone]) -> Leads:
         circles=_find_circles(sets),
         followed=frozenset(sts.annotations[LEADING_ZONE] for sts in sets if follows(sts)),
     )
+
+
+def keeps_time(sts: StatefulSet, group: Iterable[StatefulSet]) -> bool:
+    """Tell whether we record the downscales of a set: nobody else does (D-23, SEED-066).
+
+    It asks for a time between zones, follows or is followed, and no review is about it.
+    """
+    key = MIN_TIME_BETWEEN_DOWNSCALES
+    names_time = key in sts.annotations or key in sts.labels
+    if not names_time or is_labelled(sts.labels, PREPARE_DOWNSCALE):
+        return False
+    return follows(sts) or any(one.annotations.get(LEADING_ZONE) == sts.name for one in group)
 
 
 def choose_following(sts: StatefulSet, leads: Leads, scaling: Scaling) -> Aim:

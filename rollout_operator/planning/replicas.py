@@ -17,7 +17,13 @@ from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.scaling import Reference, ScaleZone, Scaling, ScalingPlan, TalkToPods
 from rollout_operator.planning.aims import Aim, count_replicas, is_unseen
 from rollout_operator.planning.delays import Stays, choose_staying
-from rollout_operator.planning.following import Leads, choose_following, find_leads, follows
+from rollout_operator.planning.following import (
+    Leads,
+    choose_following,
+    find_leads,
+    follows,
+    keeps_time,
+)
 from rollout_operator.planning.hearing import Going, hear_pods
 from rollout_operator.planning.mirroring import choose_mirrored
 from rollout_operator.planning.permission import assess_scale_down
@@ -110,7 +116,7 @@ def _plan_zone(zone: Zone, aim: Aim, scaling: Scaling, draft: _Draft) -> None:
         draft.note_time(stays.look_again)
         draft.messages.append(_Message(zone=sts, stays=stays))
     if wanted > now and _may_move(sts, aim.word(now, wanted), scaling, draft):
-        draft.scale.append(_scale(sts, wanted, aim, Code.SCALE_UP))
+        draft.scale.append(_scale(sts, wanted, aim, Code.SCALE_UP, scaling))
 
 
 def _plan_downscale(zone: Zone, wanted: int, aim: Aim, scaling: Scaling, draft: _Draft) -> None:
@@ -119,7 +125,7 @@ def _plan_downscale(zone: Zone, wanted: int, aim: Aim, scaling: Scaling, draft: 
     elif aim.delay is not None:
         _plan_delayed(zone, wanted, aim, scaling, draft)
     elif _is_permitted(zone.sts, wanted, aim, scaling, draft):
-        draft.scale.append(_scale(zone.sts, wanted, aim, Code.SCALE_DOWN))
+        draft.scale.append(_scale(zone.sts, wanted, aim, Code.SCALE_DOWN, scaling))
 
 
 def _plan_delayed(zone: Zone, wanted: int, aim: Aim, scaling: Scaling, draft: _Draft) -> None:
@@ -140,7 +146,7 @@ def _plan_delayed(zone: Zone, wanted: int, aim: Aim, scaling: Scaling, draft: _D
             ask = heard.confirm
             draft.waits.append(_word_confirmation(sts, change, len(ask)))
         else:
-            draft.scale.append(_scale(sts, heard.replicas, aim, Code.SCALE_DOWN))
+            draft.scale.append(_scale(sts, heard.replicas, aim, Code.SCALE_DOWN, scaling))
     draft.messages.append(_Message(zone=sts, stays=stays, ask=ask, has_new=heard.has_new))
     draft.note_time(heard.look_again)
     draft.note_time(stays.look_again)
@@ -188,9 +194,10 @@ def _may_move(sts: StatefulSet, change: str, scaling: Scaling, draft: _Draft) ->
     return True
 
 
-def _scale(sts: StatefulSet, replicas: int, aim: Aim, code: Code) -> ScaleZone:
+def _scale(sts: StatefulSet, replicas: int, aim: Aim, code: Code, scaling: Scaling) -> ScaleZone:
     reason = Reason(code=code, text=aim.word(sts.replicas, replicas), zone=sts.name)
-    return ScaleZone(zone=sts, replicas=replicas, reason=reason)
+    is_kept = code is Code.SCALE_DOWN and keeps_time(sts, [one.sts for one in scaling.group.zones])
+    return ScaleZone(zone=sts, replicas=replicas, reason=reason, keeps_time=is_kept)
 
 
 def _word_confirmation(sts: StatefulSet, change: str, pods: int) -> Reason:

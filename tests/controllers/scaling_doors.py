@@ -211,8 +211,8 @@ def _apply(one: Json, step: JsonObject, name: str) -> None:
         if place.get(last) != step["value"]:
             raise Conflict(f"{name}: testing value {step['path']} failed", status=422)
         return
-    assert step["op"] == "replace", step
-    place[last] = step["value"]
+    assert step["op"] == "add" or last in place, step
+    place[last.replace("~1", "/")] = step["value"]
 
 
 def _raise_generation(one: Json) -> None:

@@ -8,6 +8,7 @@ import pytest
 from rollout_operator.model.group import Zone
 from rollout_operator.model.names import LEADING_ZONE
 from rollout_operator.model.outcome import Code
+from rollout_operator.planning.following import follows, keeps_time
 from rollout_operator.planning.replicas import plan_scaling
 from tests.planning.scalings import (
     FORCED,
@@ -17,6 +18,7 @@ from tests.planning.scalings import (
     codes,
     counted,
     counts,
+    mirroring,
     show,
     view,
 )
@@ -349,3 +351,45 @@ def test_a_gate_does_not_open_by_what_was_only_written() -> None:
     ]
 
     assert codes(plan_scaling(view(*zones, written={"b": 5}))) == ["leading_zone_not_ready zone-c"]
+
+
+GUARDED: Final = {"grafana.com/prepare-downscale": "true"}
+
+
+@pytest.mark.parametrize(
+    ("zones", "keeping"),
+    [
+        pytest.param(
+            [counted("a", 3, label="1h"), counted("b", 3, follows="a", label="1h")],
+            ["zone-a", "zone-b"],
+            id="SEED-066 one that is followed, and one that follows",
+        ),
+        pytest.param(
+            [counted("a", 3), counted("b", 3, follows="a", span="1h")],
+            ["zone-b"],
+            id="only who asks for a time",
+        ),
+        pytest.param([counted("a", 3, label="1h"), counted("b", 3)], [], id="nobody follows"),
+        pytest.param(
+            [changed(one, labels={**one.sts.labels, **GUARDED}) for one in (
+                counted("a", 3, label="1h"), counted("b", 3, follows="a", label="1h"),
+            )],
+            [],
+            id="D-23 a review keeps it",
+        ),
+        pytest.param(
+            [mirroring("a", 3, span="1h"), mirroring("b", 3, span="1h")],
+            [],
+            id="SEED-070 zones that mirror, and nobody follows them",
+        ),
+    ],
+)  # fmt: skip
+def test_who_keeps_the_time_of_its_downscales(zones: list[Zone], keeping: list[str]) -> None:
+    """What is written down is what other zones wait for."""
+    sets = [zone.sts for zone in zones]
+    assert [sts.name for sts in sets if keeps_time(sts, sets)] == keeping
+    follower = {zone.sts.name for zone in zones if follows(zone.sts)}
+    plan = plan_scaling(
+        view(*(changed(z, replicas=2) if z.sts.name == "zone-a" else z for z in zones))
+    )
+    assert {one.zone.name for one in plan.scale if one.keeps_time} == follower & set(keeping)
