@@ -15,7 +15,7 @@ from rollout_operator.app_parts import Shared
 from rollout_operator.controllers.attempts import Attempts
 from rollout_operator.controllers.counts import Counts
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.scaling import Parts, ScalingController
+from rollout_operator.controllers.scaling import Parts, ScalingController, is_scaled
 from rollout_operator.controllers.talks import Talks
 from rollout_operator.controllers.wake import Waker
 from rollout_operator.controllers.worker import Workers
@@ -57,11 +57,18 @@ class Scaling:
             chance=doors.chance,
         )
         self._references.on_change(self._queue.add)
-        self._waker = Waker(shared.sets, self._queue.add)
+        self._waker = Waker(shared.sets, self._wake)
         shared.downscales.on_change(lambda uid, group: self._wake_set(uid))
         observer = shared.make_observer(self._door)
         self._counts = self._build_counts(observer)
-        self._workers = self._build_workers(observer)
+        self._controller = self._build_controller(observer)
+        self._workers: Workers[GroupName] = Workers(
+            self._queue,
+            self._controller.reconcile,
+            count=WORKERS,
+            backoff=BUG_BACKOFF,
+            chance=doors.chance,
+        )
         self._talkers: Workers[Uid] = Workers(
             self._talks.queue,
             self._talks.reconcile,
@@ -107,7 +114,13 @@ class Scaling:
     def _wake_set(self, set_uid: Uid) -> None:
         sts = self._shared.sets.get_by_uid(set_uid)
         if sts is not None and sts.group is not None:
-            self._queue.add(sts.group)
+            self._wake(sts.group)
+
+    def _wake(self, group: GroupName) -> None:
+        """Look at a group, unless no count of it is ours: most events are of such groups."""
+        members = self._shared.sets.list_group(group)
+        if self._controller.knows(group) or is_scaled(members):
+            self._queue.add(group)
 
     def _note_downscale(self, old: StatefulSet, new: StatefulSet) -> None:
         """Keep the time of a downscale that nobody else keeps, whoever wrote it (SEED-066)."""
@@ -130,7 +143,7 @@ class Scaling:
             is_stopping=lambda: self._queue.is_closed,
         )
 
-    def _build_workers(self, observer: Observer) -> Workers[GroupName]:
+    def _build_controller(self, observer: Observer) -> ScalingController:
         shared, clock = self._shared, self._shared.doors.clock
         parts = Parts(
             observer=observer,
@@ -143,10 +156,4 @@ class Scaling:
             clock=clock,
             cluster_domain=shared.settings.cluster_domain,
         )
-        return Workers(
-            self._queue,
-            ScalingController(parts).reconcile,
-            count=WORKERS,
-            backoff=BUG_BACKOFF,
-            chance=shared.doors.chance,
-        )
+        return ScalingController(parts)

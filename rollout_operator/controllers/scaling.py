@@ -5,7 +5,7 @@ read delay no rollout. What is due is decided in `planning.replicas`; counts are
 `counts`, pods are talked to by `talks`, references are read by whoever follows them.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -21,7 +21,7 @@ from rollout_operator.guards.downscales import PERSIST_LIMIT
 from rollout_operator.model.errors import ApiError, Conflict, InvalidInput, TooManyRequests
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import SCALING_ANNOTATIONS, GroupName
-from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.objects import StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
 from rollout_operator.model.scaling import (
     PublishReplicas,
@@ -115,6 +115,14 @@ class _Write:
     """Whether nothing else of the group may begin though it has failed."""
 
 
+def is_scaled(members: Iterable[StatefulSet | Unreadable]) -> bool:
+    """Tell whether any set of a group has an annotation of scaling."""
+    return any(
+        isinstance(one, StatefulSet) and not SCALING_ANNOTATIONS.isdisjoint(one.annotations)
+        for one in members
+    )
+
+
 class ScalingController:
     """Reconciles the counts of rollout groups by name."""
 
@@ -123,10 +131,14 @@ class ScalingController:
         self._known: set[GroupName] = set()
         self._mirrored: dict[GroupName, Collection[Reference]] = {}
 
+    def knows(self, name: GroupName) -> bool:
+        """Tell whether counts of a group were ours at the last look."""
+        return name in self._known
+
     async def reconcile(self, name: GroupName) -> Result:
         """Look at the group once, do what is due, and say when to look again."""
         counts, group = self._parts.counts, self._parts.observer.observe(name)
-        if not any(SCALING_ANNOTATIONS & zone.sts.annotations.keys() for zone in group.zones):
+        if not is_scaled(zone.sts for zone in group.zones):
             self._forget(name, group)
             return Result(again=_catch_up(counts.settle([zone.sts for zone in group.zones])))
         if name not in self._known:
