@@ -182,7 +182,6 @@ class Engine:
 
     def _share(self) -> Shared:
         return Shared(
-            namespace=self._settings.namespace,
             settings=self._settings,
             doors=self._doors,
             sets=self._sets,

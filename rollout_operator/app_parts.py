@@ -65,7 +65,6 @@ class Settings:
 class Shared:
     """What rollouts, counts and reviews all work with."""
 
-    namespace: str
     settings: Settings
     doors: Doors
     sets: StatefulSetStore
@@ -77,6 +76,11 @@ class Shared:
     board: Board
     make_observer: Callable[[Door], Observer]
     make_records: Callable[[Door], Records]
+
+    @property
+    def namespace(self) -> str:
+        """Return the only namespace that is looked after."""
+        return self.settings.namespace
 
 
 @dataclass(frozen=True, slots=True)

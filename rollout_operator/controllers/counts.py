@@ -97,21 +97,17 @@ class Counts:
         self._metrics = metrics
         self._is_stopping = is_stopping
         self._pending: dict[Uid, _Pending] = {}
+        # When sets were scaled down last: by the records, as they were read last, and as we saw it.
         self._read: dict[Uid, datetime] = {}
-        self._unrecorded: dict[Uid, datetime] = {}
+        self._seen: dict[Uid, datetime] = {}
+        self._unrecorded: set[Uid] = set()
 
     def view(self, group: Group) -> Scaling:
         """Return what is known of the counts of a group: what was written, and the last times."""
         sets = [zone.sts for zone in group.zones]
-        times = dict(self._downscales.times)
-        for sts in sets:
-            # A time only grows: the last that was read, or what this process has seen since.
-            read = self._read.get(sts.uid)
-            if read is not None:
-                times[sts.uid] = max(read, times.get(sts.uid, read))
         return Scaling(
             group=group,
-            times=times,
+            times=self._list_times(sets),
             source=self._times.source,
             written=self.list_written(sets),
         )
@@ -148,7 +144,8 @@ class Counts:
     def forget(self, set_uid: Uid) -> None:
         """Forget a set that is gone."""
         self._read.pop(set_uid, None)
-        self._unrecorded.pop(set_uid, None)
+        self._seen.pop(set_uid, None)
+        self._unrecorded.discard(set_uid)
         self._pending.pop(set_uid, None)
         self._downscales.withdraw(set_uid)
 
@@ -163,7 +160,8 @@ class Counts:
 
     def note_downscale(self, uid: Uid) -> None:
         """A set has just been scaled down, whoever did it: others wait from now on."""
-        self._unrecorded[uid] = self._read[uid] = self._observer.now()
+        self._seen[uid] = self._observer.now()
+        self._unrecorded.add(uid)
 
     def has_unrecorded(self, sts: StatefulSet) -> bool:
         """Tell whether a downscale that we wrote is shown by a set, and may not be recorded."""
@@ -171,10 +169,10 @@ class Counts:
 
     async def record(self, sts: StatefulSet) -> None:
         """Record the last downscale of a set, if nobody has. Raises ApiError and InvalidInput."""
-        at = self._unrecorded[sts.uid]
+        at = self._seen[sts.uid]
         await self._times.keep(sts, at)
-        if self._unrecorded.get(sts.uid) == at:
-            del self._unrecorded[sts.uid]
+        if self._seen.get(sts.uid) == at:
+            self._unrecorded.discard(sts.uid)
 
     async def scale_up(self, group: GroupName, action: ScaleZone) -> None:
         """Write more replicas. Raises ApiError; Conflict where the cache was behind."""
@@ -188,8 +186,9 @@ class Counts:
         group = scaling.group
         async with self._locks.hold(group_lock(group.name)):
             live = await self._observer.observe_live(group)
-            times = await self._times.read([zone.sts for zone in live.zones])
-            self._read.update(times)
+            sets = [zone.sts for zone in live.zones]
+            self._read.update(await self._times.read(sets))
+            times = self._list_times(sets)
             plan = plan_scaling(replace(scaling, group=live, times=times, written={}))
             agreed = _find(plan.scale, action)
             if agreed is None or live.owners != group.owners:
@@ -207,6 +206,12 @@ class Counts:
         finally:
             if not is_unanswered:
                 self._downscales.withdraw(agreed.zone.uid)
+
+    def _list_times(self, sets: Iterable[StatefulSet]) -> Mapping[Uid, datetime]:
+        """Return the last downscales of these sets, by all that we have read or seen."""
+        known = (self._downscales.times, self._read, self._seen)
+        times = {sts.uid: [one[sts.uid] for one in known if sts.uid in one] for sts in sets}
+        return {uid: max(found) for uid, found in times.items() if found}
 
     async def _write(self, group: GroupName, action: ScaleZone) -> None:
         zone = action.zone

@@ -7,13 +7,13 @@ before the time of the downscale is recorded (SI-11). See `model.downscale.Note`
 """
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.aio.tasks import gather_all
-from rollout_operator.kube.api import PODS, JsonObject, Resource
+from rollout_operator.kube.api import PODS, JsonObject, Patcher
 from rollout_operator.model.downscale import Note
 from rollout_operator.model.errors import ApiError, Conflict, Denied, InvalidInput, NotFound
 from rollout_operator.model.names import DOWNSCALE_NOTE
@@ -24,18 +24,6 @@ from rollout_operator.telemetry.logs import log
 COPIES: Final = 4
 
 _NOTE: Final = msgspec.json.Decoder(Note)
-
-
-class Patcher(Protocol):
-    """The part of `kube.api.Writer` that is needed."""
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject | Sequence[JsonObject],
-    ) -> bytes: ...
 
 
 class Notes:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Protocol
 
 from rollout_operator.guards.downscales import Claim, Downscales
-from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
+from rollout_operator.kube.api import STATEFULSETS, JsonObject, Patcher
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import LAST_DOWNSCALE, Uid
 from rollout_operator.model.objects import StatefulSet, Unreadable
@@ -94,18 +94,6 @@ class Records(Times, Protocol):
         Raises as `keep`.
         """
         ...
-
-
-class Patcher(Protocol):
-    """The part of `kube.api.Writer` that is needed."""
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject | Sequence[JsonObject],
-    ) -> bytes: ...
 
 
 class Annotations:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from rollout_operator.guards.downscales import Downscales
 from rollout_operator.guards.records import Grant, Member, Seen
-from rollout_operator.kube.api import CONFIG_MAPS, JsonObject, Resource
+from rollout_operator.kube.api import CONFIG_MAPS, JsonObject, Patcher, Resource
 from rollout_operator.kube.server_clock import CLOCK_ERROR
 from rollout_operator.model.errors import Conflict, DecodeError, Denied, InvalidInput, NotFound
 from rollout_operator.model.names import Uid
@@ -44,7 +44,7 @@ ROUNDING: Final = timedelta(seconds=1)
 _NOT_LOADED: Final = "loading zones failed."
 
 
-class Door(Protocol):
+class Door(Patcher, Protocol):
     """The parts of `kube.api` that are needed."""
 
     async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes: ...
@@ -53,14 +53,6 @@ class Door(Protocol):
 
     async def replace(
         self, resource: Resource, namespace: str, name: str, body: JsonObject
-    ) -> bytes: ...
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject | Sequence[JsonObject],
     ) -> bytes: ...
 
 

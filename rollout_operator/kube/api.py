@@ -141,7 +141,21 @@ class Watcher(Protocol):
         ...
 
 
-class Writer(Protocol):
+class Patcher(Protocol):
+    """The part of a Writer that changes single fields."""
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: JsonObject | Sequence[JsonObject],
+    ) -> bytes:
+        """PATCH an object; see `Writer.patch`."""
+        ...
+
+
+class Writer(Patcher, Protocol):
     """Writes. A write without an answer raises UnknownOutcome, never Unreachable."""
 
     async def delete(

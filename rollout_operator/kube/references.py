@@ -6,15 +6,15 @@ left to the planner.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube import touches
-from rollout_operator.kube.api import Discoverer, JsonObject, Reader, Resource, Watcher
+from rollout_operator.kube.api import Door, JsonObject, Resource
 from rollout_operator.kube.discovery import Catalog
 from rollout_operator.kube.limits import Limits
 from rollout_operator.kube.publications import Publications
@@ -32,21 +32,6 @@ READERS: Final = 8
 PACE: Final = 1.0
 _NOT_FOUND: Final = 404
 SHORTEST_INTERVAL: Final = timedelta(seconds=1)
-
-
-class Source(Reader, Watcher, Discoverer, Protocol):
-    """What is asked of the API server."""
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject | Sequence[JsonObject],
-        subresource: str = "",
-    ) -> bytes:
-        """See `kube.api.Writer`."""
-        ...
 
 
 class _Audience:
@@ -91,7 +76,7 @@ class References:
 
     def __init__(
         self,
-        door: Source,
+        door: Door,
         namespace: str,
         *,
         reconcile_interval: timedelta,

@@ -8,6 +8,7 @@ from rollout_operator.guards.downscales import PERSIST_LIMIT
 from rollout_operator.guards.locks import group_lock
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import ApiError, Conflict, Denied
+from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.scaling import NoScale, Scale
 from tests.controllers.fake_door import Json
@@ -283,3 +284,20 @@ def _make_anew(one: Json) -> None:
 
 async def _at_once(call: str) -> None:
     """Wait for nothing."""
+
+
+@in_virtual_time
+async def test_si11_what_we_have_seen_counts_in_the_live_look_too() -> None:
+    """SI-11: a was scaled down in the midst of the look at b, and nobody has written it yet."""
+    bench = Bench([zone("a", 2, span="5m"), zone("b", 5, follows="a", span="5m")])
+
+    async def scale_other(call: str) -> None:
+        if call.startswith("list statefulsets"):
+            bench.memory.counts.note_downscale(Uid("uid-zone-a"))
+
+    bench.door.pause = scale_other
+    await bench.look()
+    assert bench.door.patched == []
+    bench.door.pause = _at_once
+    await bench.look()
+    assert bench.waits() == [f"{Code.ZONE_DOWNSCALED_LATELY} zone-b"]
