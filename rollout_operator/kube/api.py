@@ -43,6 +43,12 @@ CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 STATEFULSETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 REPLICASETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
+ZONE_BUDGETS: Final = Resource(
+    "rollout-operator.grafana.com",
+    "v1",
+    "zoneawarepoddisruptionbudgets",
+    "ZoneAwarePodDisruptionBudget",
+)
 _ADMISSION: Final = "admissionregistration.k8s.io"
 VALIDATING_WEBHOOKS: Final = Resource(
     _ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False

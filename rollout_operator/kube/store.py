@@ -8,6 +8,7 @@ what it changes, not what is stored; only `replace_all` looks at everything.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, TypeAlias, TypeVar
 
+from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import (
     Pod,
@@ -210,7 +211,9 @@ class _Index(Generic[Viewed, _Tag]):
             self._views.setdefault(after, {})[key] = new
 
 
-def _key(view: StatefulSet | Pod | WebhookConfiguration | Unreadable) -> Key:
+def _key(
+    view: StatefulSet | Pod | WebhookConfiguration | Budget | FlawedBudget | Unreadable,
+) -> Key:
     return (view.namespace, view.name)
 
 

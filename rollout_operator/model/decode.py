@@ -17,8 +17,8 @@ from msgspec import Meta
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.names import (
     PARALLEL,
+    REVISION_LABEL,
     STATEFULSET_ANNOTATIONS,
-    STATEFULSET_LABELS,
     Revision,
     Uid,
 )
@@ -26,6 +26,7 @@ from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.trouble import one_line, trouble_of
 from rollout_operator.model.wire import (
     Owner,
+    PodAnnotations,
     PodStatus,
     SetStatus,
     WireBookmark,
@@ -66,8 +67,8 @@ def decode_pod(raw: JsonBytes) -> Pod:
     owner = _controller(head.owner_references)
     terminating = head.deletion_timestamp is not None
     trouble = trouble_of(status, terminating=terminating)
-    revision = head.labels.revision if head.labels is not None else None
-    note = head.annotations.note if head.annotations is not None else None
+    labels, annotations = _intern(head.labels), head.annotations or PodAnnotations()
+    revision = labels.get(REVISION_LABEL)
     been_ready = _been_ready(status) if trouble else None
     # What repeats from pod to pod is kept once: that is nearly half of what pods would cost.
     return Pod(
@@ -76,15 +77,17 @@ def decode_pod(raw: JsonBytes) -> Pod:
         uid=Uid(head.uid),
         resource_version=head.resource_version,
         owner_uid=Uid(sys.intern(owner.uid)) if owner else None,
-        revision=Revision(sys.intern(revision)) if revision is not None else None,
+        revision=Revision(revision) if revision is not None else None,
         phase=sys.intern(status.phase),
         is_terminating=terminating,
         is_ready=not trouble,
-        ready_since=None if trouble else _ready_since(wire),
+        ready_since=None if trouble else _ready_since(wire, annotations),
         was_ready=been_ready is True,
         never_ready=been_ready is False,
         ip=status.pod_ip or "",
-        downscale_note=note or "",
+        labels=labels,
+        downscale_note=annotations.note or "",
+        disruption=annotations.disruption or "",
         trouble=sys.intern(trouble),
     )
 
@@ -101,7 +104,7 @@ def decode_statefulset(raw: JsonBytes) -> StatefulSet:
         resource_version=head.resource_version,
         generation=head.generation,
         is_terminating=head.deletion_timestamp is not None,
-        labels=only(STATEFULSET_LABELS, head.labels),
+        labels=_intern(head.labels),
         annotations=only(STATEFULSET_ANNOTATIONS, head.annotations),
         selector=(spec.selector.match_labels if spec.selector is not None else None) or {},
         strategy=sys.intern(strategy or "RollingUpdate"),
@@ -146,9 +149,9 @@ def salvage(kind: str, raw: JsonBytes, error: DecodeError) -> Unreadable:
         resource_version=_text(metadata.get("resourceVersion")),
         owner_uid=_salvaged_owner(metadata.get("ownerReferences")),
         labels={
-            key: _text(labels[key])
-            for key in sorted(STATEFULSET_LABELS)
-            if isinstance(labels.get(key), str)
+            _text(key): _text(value)
+            for key, value in sorted(labels.items())
+            if isinstance(value, str)
         },
         error=str(error),
     )
@@ -170,17 +173,28 @@ def read_as(kind: str, raw: JsonBytes, decoder: "msgspec.json.Decoder[_Wired]") 
     return wire
 
 
-def _ready_since(wire: WirePod) -> datetime | None:
+def _ready_since(wire: WirePod, annotations: PodAnnotations) -> datetime | None:
+    """Return since when a pod is ready: its condition says so, or else an earlier release (W-38).
+
+    Raises DecodeError for a condition whose time is none.
+    """
     conditions = (wire.status.conditions if wire.status is not None else None) or ()
     texts = [one.last_transition_time for one in conditions if one.type == "Ready"]
     if not texts or texts[-1] is None:
-        return None
+        return _read_instant(annotations.ready_time)
     try:
         return msgspec.convert(texts[-1], _Instant)
     except msgspec.ValidationError as error:
         where = "status.conditions[type=Ready].lastTransitionTime"
         who = f"Pod {one_line(wire.metadata.namespace)}/{one_line(wire.metadata.name)}"
         raise DecodeError(f"{who}: {where}: no instant: {_shown(texts[-1])}") from error
+
+
+def _read_instant(text: str | None) -> datetime | None:
+    try:
+        return msgspec.convert(text, _Instant)
+    except msgspec.ValidationError:
+        return None
 
 
 def _been_ready(status: PodStatus) -> bool | None:
@@ -205,6 +219,11 @@ def _been_ready(status: PodStatus) -> bool | None:
 
 def _controller(owners: list[Owner] | None) -> Owner | None:
     return next((owner for owner in owners or () if owner.controller and owner.uid), None)
+
+
+def _intern(labels: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return labels whose words are kept once: nearly all repeat from object to object."""
+    return {sys.intern(key): sys.intern(value) for key, value in (labels or {}).items()}
 
 
 def only(keys: frozenset[str], values: Mapping[str, str] | None) -> Mapping[str, str]:

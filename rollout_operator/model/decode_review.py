@@ -112,6 +112,7 @@ def decode_review(body: bytes) -> Review:
         dry_run=bool(request.dry_run),
         old=old,
         new=new,
+        body=bytes(request.object) if isinstance(new, Unusable) else b"",
     )
 
 

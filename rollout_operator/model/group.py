@@ -12,12 +12,14 @@ from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 
 @unique
 class Deletion(StrEnum):
-    """What we know of our own delete of a pod that still looks untouched."""
+    """What we know of a pod that still looks untouched, and is or may be on its way out."""
 
     ACCEPTED = "accepted"
     """The API server said yes; the cache does not show it yet."""
     UNKNOWN = "unknown"
     """No answer came: it may be committed now, later or never."""
+    GRANTED = "granted"
+    """Somebody may disrupt it and has not visibly done so yet, e.g. an eviction was allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class Zone:
 class Group:
     """Everything that `plan_group` reads.
 
-    `zones` are in any order. `deletions` are our own deletes that `zones` may not show yet, by pod
+    `zones` are in any order. `deletions` are pods that go although `zones` may not show it yet, by
     UID. `view_age` is the age of the oldest proof that the caches behind `zones` are live.
     """
 

@@ -54,6 +54,14 @@ SCALING_ANNOTATIONS: Final = frozenset(
 # On pods: which downscale is underway. See `model.downscale.Note`.
 DOWNSCALE_NOTE: Final = "grafana.com/rollout-operator-downscale"
 
+# On pods: that they may go, and who said so when. See `model.disruption.Record`.
+DISRUPTION_RECORD: Final = "grafana.com/rollout-operator-disruption"
+# On pods, written by earlier releases: since when they are ready. Only read.
+READY_TIME: Final = "grafana.com/ready-time"
+# On budgets that count by partition: `gone` where a zone that is scaled below a partition has
+# handed its data over; anything else counts its missing pod as unknown.
+ABSENT_PEERS: Final = "grafana.com/rollout-operator-absent-peers"
+
 # On webhook configurations: whether and by which operator the CA is written into them.
 INJECT_CA_LABEL: Final = "grafana.com/inject-rollout-operator-ca"
 NAMESPACE_LABEL: Final = "grafana.com/namespace"
@@ -73,16 +81,6 @@ STATEFULSET_ANNOTATIONS: Final = frozenset(
         *SCALING_ANNOTATIONS,
     }
 )
-STATEFULSET_LABELS: Final = frozenset(
-    {
-        GROUP_LABEL,
-        GROUP_LABEL_LONG,
-        NO_DOWNSCALE,
-        PREPARE_DOWNSCALE,
-        MIN_TIME_BETWEEN_DOWNSCALES,
-    }
-)
-
 ON_DELETE: Final = "OnDelete"
 # The pod management policy that creates all absent pods at once; every other one is ordered.
 PARALLEL: Final = "Parallel"

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName, Revision, Uid
 
 # `start` and `replicas` are 32-bit numbers: no ordinal is longer.
@@ -26,7 +27,6 @@ class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
     is_terminating: bool = False
     labels: Mapping[str, str] = {}
-    """Only the keys in `names.STATEFULSET_LABELS`."""
     annotations: Mapping[str, str] = {}
     """Only the keys in `names.STATEFULSET_ANNOTATIONS`."""
     selector: Mapping[str, str] = {}
@@ -86,8 +86,11 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is not ready now and its own status proves that it has never been."""
     ip: str = ""
     """`status.podIP`; empty before it has one."""
+    labels: Mapping[str, str] = {}
     downscale_note: str = ""
     """The annotation `names.DOWNSCALE_NOTE`, undecoded."""
+    disruption: str = ""
+    """The annotation `names.DISRUPTION_RECORD`, undecoded."""
     trouble: str = ""
     """Why the pod is not ready, in a few words, e.g. `CrashLoopBackOff`; empty where it is."""
 
@@ -144,7 +147,11 @@ def parse_ordinal(digits: str) -> int | None:
 
 
 Viewed = TypeVar(
-    "Viewed", StatefulSet | Unreadable, Pod | Unreadable, WebhookConfiguration | Unreadable
+    "Viewed",
+    StatefulSet | Unreadable,
+    Pod | Unreadable,
+    WebhookConfiguration | Unreadable,
+    Budget | FlawedBudget | Unreadable,
 )
 
 

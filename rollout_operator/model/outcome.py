@@ -87,6 +87,28 @@ class Code(StrEnum):
     PREPARE_MISCONFIGURED = "prepare_misconfigured"
     BAD_DOWNSCALE_TIME = "bad_downscale_time"
     OTHER_NAMESPACE = "other_namespace"
+    # disruption budgets: reviews that are allowed
+    DISRUPTION_GRANTED = "disruption_granted"
+    POD_NOT_IN_SCOPE = "pod_not_in_scope"
+    POD_NOT_RUNNING = "pod_not_running"
+    POD_NOT_FOUND = "pod_not_found"
+    BUDGET_VALID = "budget_valid"
+    # disruption budgets: time or the cluster will change it
+    DISRUPTION_BUDGET_USED = "disruption_budget_used"
+    BUDGETS_NOT_READ = "budgets_not_read"
+    GRANT_NOT_RECORDED = "grant_not_recorded"
+    GRANT_CONTESTED = "grant_contested"
+    START_QUARANTINE = "start_quarantine"
+    # disruption budgets: a person must change something
+    NOT_AN_EVICTION = "not_an_eviction"
+    BUDGET_ZERO = "budget_zero"
+    BUDGET_INVALID = "budget_invalid"
+    BUDGETS_OVERLAP = "budgets_overlap"
+    TOO_FEW_ZONES = "too_few_zones"
+    OWNER_NOT_STATEFULSET = "owner_not_statefulset"
+    PARTITION_UNKNOWN = "partition_unknown"
+    # after a disruption was allowed
+    GRANT_TAKEN_BACK = "grant_taken_back"
     # after a downscale was allowed
     DOWNSCALE_RECORDED = "downscale_recorded"
     DOWNSCALE_UNDONE = "downscale_undone"
@@ -110,6 +132,13 @@ REVIEW_CODES: Final = frozenset(
         Code.NO_DOWNSCALE,
         Code.PREPARE_MISCONFIGURED,
         Code.OTHER_NAMESPACE,
+        Code.DISRUPTION_GRANTED,
+        Code.POD_NOT_IN_SCOPE,
+        Code.POD_NOT_RUNNING,
+        Code.POD_NOT_FOUND,
+        Code.BUDGET_VALID,
+        Code.NOT_AN_EVICTION,
+        Code.GRANT_TAKEN_BACK,
         Code.DOWNSCALE_RECORDED,
         Code.DOWNSCALE_UNDONE,
     }
@@ -157,6 +186,8 @@ class Verdict:
     code: int = 0
     annotations: Mapping[str, str] = field(default_factory=dict)
     """To be set on the object under review, where its caller takes patches."""
+    retry_after: timedelta | None = None
+    """When to ask again, rounded up to seconds. Clients obey it without telling their user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,3 +57,5 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
     old: Scalable | Unusable
     new: Scalable | Unusable
+    body: bytes = b""
+    """`request.object` as it came where `new` is Unusable: for hooks on other kinds of objects."""

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from rollout_operator.model.names import DOWNSCALE_NOTE, REVISION_LABEL
+from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_NOTE, READY_TIME
 
 Required = Annotated[str, Meta(min_length=1)]
 Int32 = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -34,16 +34,14 @@ class Head(Wire):
     deletion_timestamp: str | None = None
 
 
-class PodLabels(Struct, gc=False):
-    revision: str | None = msgspec.field(default=None, name=REVISION_LABEL)
-
-
 class PodAnnotations(Struct, gc=False):
     note: str | None = msgspec.field(default=None, name=DOWNSCALE_NOTE)
+    disruption: str | None = msgspec.field(default=None, name=DISRUPTION_RECORD)
+    ready_time: str | None = msgspec.field(default=None, name=READY_TIME)
 
 
 class PodHead(Head):
-    labels: PodLabels | None = None
+    labels: Strings = None
     annotations: PodAnnotations | None = None
     owner_references: list[Owner] | None = None
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum, unique
 from itertools import islice
+from typing import Final
 
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
@@ -25,8 +26,16 @@ class Why(StrEnum):
     TERMINATING = "terminating"
     DELETED = "delete accepted"
     UNANSWERED = "delete not answered"
+    GRANTED = "allowed to go"
     UNREADY = "not ready"
     SETTLING = "not ready long enough"
+
+
+_GOING: Final = {
+    Deletion.ACCEPTED: Why.DELETED,
+    Deletion.UNKNOWN: Why.UNANSWERED,
+    Deletion.GRANTED: Why.GRANTED,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +110,7 @@ def assess_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: datetim
         if isinstance(pod, Unreadable):
             unreadable.append(pod.name)
             continue
-        why = _find_why(pod, deletions) or _find_settling(pod, patience, now)
+        why = find_why(pod, patience, deletions, now)
         if why is None or why is Why.SETTLING:
             standing.append(pod)
         if why is not None:
@@ -117,6 +126,22 @@ def assess_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: datetim
         has_pods=has_pods,
         available_in=_next_available(down, patience, now),
     )
+
+
+def find_why(
+    pod: Pod, patience: timedelta, deletions: Mapping[Uid, Deletion], now: datetime
+) -> Why | None:
+    """Return why a pod does not count as up, None where it does.
+
+    `patience` is how long it must have been ready, `minReadySeconds` of its set.
+    """
+    if pod.is_terminating:
+        return Why.TERMINATING
+    if pod.uid in deletions:
+        return _GOING[deletions[pod.uid]]
+    if not pod.is_ready:
+        return Why.UNREADY
+    return _find_settling(pod, patience, now)
 
 
 def render_readiness(look: Readiness) -> str:
@@ -168,15 +193,6 @@ def _seat_pods(zone: Zone) -> tuple[dict[int, Pod | Unreadable], bool]:
 def _proof(pod: Pod | Unreadable) -> tuple[int, str]:
     """Order two pods of one name, as a cache that missed an event may hold: the worse counts."""
     return (0, pod.uid) if isinstance(pod, Unreadable) else (1 + pod.is_ready, pod.uid)
-
-
-def _find_why(pod: Pod, deletions: Mapping[Uid, Deletion]) -> Why | None:
-    if pod.is_terminating:
-        return Why.TERMINATING
-    if pod.uid in deletions:
-        accepted = deletions[pod.uid] is Deletion.ACCEPTED
-        return Why.DELETED if accepted else Why.UNANSWERED
-    return None if pod.is_ready else Why.UNREADY
 
 
 def _find_settling(pod: Pod, patience: timedelta, now: datetime) -> Why | None:

@@ -83,7 +83,8 @@ async def following(client: Client, world: World) -> AsyncIterator[References]:
 
 async def test_mirr_03_kinds_are_discovered(client: Client) -> None:
     (version, *_) = await client.fetch_group(GROUP)
-    (only,) = await client.fetch_resources(GROUP, version)
+    ours = {one.resource.kind: one for one in await client.fetch_resources(GROUP, version)}
+    only = ours["ReplicaTemplate"]
     assert only.resource == Resource(GROUP, "v1", "replicatemplates", "ReplicaTemplate")
     assert only.subresources == {"scale", "status"}
     apps = {one.resource.kind: one for one in await client.fetch_resources("apps", "v1")}

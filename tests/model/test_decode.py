@@ -42,6 +42,7 @@ def test_a_ready_pod_is_read_whole() -> None:
         phase="Running",
         is_ready=True,
         ready_since=SINCE_READ,
+        labels={"controller-revision-hash": "zone-a-7", "name": "zone-a"},
     )
 
 
@@ -140,7 +141,7 @@ def test_a_statefulset_is_read_whole() -> None:
         uid=Uid("set-uid"),
         resource_version="77",
         generation=3,
-        labels={"rollout-group": "g"},
+        labels={"rollout-group": "g", "team": "x"},
         annotations={"rollout-max-unavailable": "2"},
         selector={"name": "zone-a"},
         strategy="OnDelete",
@@ -331,7 +332,7 @@ def test_salvage_reads_metadata_whatever_else_is_broken(good: bytes, bad: bytes)
     lost = salvage("Pod", raw, caught.value)
     assert (lost.kind, lost.namespace, lost.name) == ("Pod", "prod", "zone-a-0")
     assert (lost.uid, lost.resource_version, lost.owner_uid) == ("pod-uid", "42", "set-uid")
-    assert lost.labels == {"rollout-group": "g"}
+    assert lost.labels == {"rollout-group": "g", "team": "x"}
     assert lost.group == "g"
     assert lost.error == str(caught.value)
 

@@ -132,7 +132,7 @@ def test_si08_a_broken_count_is_not_taken_for_none(number: object) -> None:
         decode_statefulset(as_json(tree))
 
 
-def test_a_set_keeps_all_that_downscales_read_and_no_more() -> None:
+def test_a_set_keeps_all_labels_and_the_annotations_that_downscales_read() -> None:
     annotations = {
         LAST_DOWNSCALE: "a",
         MIN_TIME_BETWEEN_DOWNSCALES: "b",
@@ -148,4 +148,4 @@ def test_a_set_keeps_all_that_downscales_read_and_no_more() -> None:
     view = decode_statefulset(as_json(tree))
 
     assert view.annotations == annotations
-    assert view.labels == labels
+    assert view.labels == labels | {LAST_DOWNSCALE: "no"}

@@ -1,0 +1,61 @@
+"""A ZoneAwarePodDisruptionBudget as far as it decides.
+
+How it is read from the API's object, and what is refused, is written in `decode_budget`.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+import msgspec
+
+from rollout_operator.model.names import Uid
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """How many pods of a zone, or of a partition, may be gone at a time."""
+
+    namespace: str
+    name: str
+    uid: Uid
+    resource_version: str
+    generation: int = 0
+    selector: Mapping[str, str] = {}
+    """`spec.selector.matchLabels`: of pods and of StatefulSets. Empty selects all of them."""
+    max_unavailable: int = 1
+    """0 where `percentage` is set."""
+    percentage: int | None = None
+    """Of the replicas of the zone of the pod that is to go; zone mode only."""
+    pattern: str = ""
+    """`spec.podNamePartitionRegex` as written; empty in zone mode."""
+    pattern_group: int = 1
+    """Which capture group of `pattern` holds the partition, from 1."""
+    delay: timedelta = timedelta(0)
+    """How long a pod of another zone must have been ready; partition mode only."""
+    forgives_absent_peers: bool = False
+    """Whether a zone scaled below a partition counts as having handed it over."""
+
+    @property
+    def by_partition(self) -> bool:
+        """Tell whether it counts by partition over all other zones, and not by zone."""
+        return self.pattern != ""
+
+
+class FlawedBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """A budget that cannot be obeyed as it is written. What it selects is still known, if at all.
+
+    It is never taken for no budget.
+    """
+
+    namespace: str
+    name: str
+    uid: Uid
+    resource_version: str
+    generation: int = 0
+    selector: Mapping[str, str] | None = None
+    """None where even the selector cannot be read."""
+    problem: str
+
+
+def selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+    """Tell whether an object with these labels is selected; an empty selector selects all."""
+    return selector.items() <= labels.items()

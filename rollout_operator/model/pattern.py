@@ -1,0 +1,85 @@
+"""Patterns that tenants write: RE2 only, of bounded size, always matched against a whole text.
+
+Decides what may be compiled at all. What a match means is left to `planning.partition`, which
+groups there must be to `decode_budget`.
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+from rollout_operator.model.errors import InvalidInput
+
+# No pattern for names of pods is longer by nature; the engine's work grows with it.
+LONGEST_PATTERN: Final = 1024
+# A DNS subdomain, the longest name that an object can have.
+LONGEST_NAME: Final = 253
+# Of the engine, for one pattern: `(a{1000}){1000}` takes more and is refused.
+_MEMORY: Final = 1 << 20
+# One for each budget of a namespace, and for those which were refused lately.
+_KEPT: Final = 128
+
+# Quoted and escaped text, sets of characters, and what else groups and alternates.
+_TOKEN: Final = re.compile(
+    r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\[:\^?[a-z]+:\]|\\.|[^\]\\])*\]|[()|]", re.DOTALL
+)
+
+
+class Pattern:
+    """A compiled pattern."""
+
+    def __init__(self, groups: int, capture: Callable[[str, int], str | None]) -> None:
+        self.groups = groups
+        """How many capture groups it has."""
+        self._capture = capture
+
+    def capture(self, text: str, group: int) -> str | None:
+        """Return what a group holds where the pattern matches all of `text`.
+
+        None where it does not match, where the group took no part, or where the text is longer
+        than any name.
+        """
+        return self._capture(text, group) if len(text) <= LONGEST_NAME else None
+
+
+@lru_cache(maxsize=_KEPT)
+def compile_pattern(text: str) -> Pattern:
+    """Return the compiled pattern. Raises InvalidInput with the engine's reason."""
+    import re2  # a library of several MiB that only budgets with partitions need
+
+    size = len(text.encode("utf-8", "replace"))
+    if size > LONGEST_PATTERN:
+        raise InvalidInput(f"pattern of {size} bytes is longer than {LONGEST_PATTERN}")
+    options = re2.Options()
+    options.log_errors = False  # it would write to stderr by itself
+    options.max_mem = _MEMORY
+    try:
+        regexp = re2.compile(text, options)
+    except re2.error as error:
+        raise InvalidInput(_reason(error)) from error
+
+    def capture(subject: str, group: int) -> str | None:
+        # The whole pattern is anchored, alternations at its top included, as `^(?:...)$`.
+        found = regexp.fullmatch(subject)
+        return None if found is None else found.group(group)
+
+    return Pattern(regexp.groups, capture)
+
+
+def has_open_alternation(text: str) -> bool:
+    """Tell whether a pattern has a `|` outside of all groups.
+
+    Between `^` and `$` without a group of its own, as in earlier releases, it matches other texts.
+    """
+    depth = 0
+    for token in _TOKEN.findall(text):
+        if token == "|" and depth == 0:
+            return True
+        depth += {"(": 1, ")": -1}.get(token, 0)
+    return False
+
+
+def _reason(error: Exception) -> str:
+    cause = error.args[0] if error.args else ""
+    return cause.decode(errors="replace") if isinstance(cause, bytes) else str(cause)
