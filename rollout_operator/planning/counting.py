@@ -1,0 +1,194 @@
+"""How many pods of a zone a disruption budget counts as down, or does not know of.
+
+In zone mode all owned pods count, also those beyond the desired ordinals; in partition mode only
+those of one partition. What follows from the numbers is settled in `disruption`; whether a single
+pod is up, in `readiness`; which partition a name belongs to, in `partition`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from rollout_operator.model.budget import Budget
+from rollout_operator.model.group import Deletion, Zone
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.model.units import format_duration
+from rollout_operator.planning.partition import find_partition
+from rollout_operator.planning.readiness import Why, find_why
+from rollout_operator.planning.wording import NAMES_SHOWN, count
+
+# `spec.replicas` may be two thousand million: names of more absent pods than this are not made.
+_MOST_ABSENT: Final = 1_000
+# A pod of another zone must have been ready for strictly more than the delay (ZPDB-92).
+_MOMENT: Final = timedelta(microseconds=1)
+_NONE: Final = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Yardstick:
+    """By what the pods of one decision are counted."""
+
+    budget: Budget
+    partition: str | None
+    """Whose pods count; None in zone mode, where all do."""
+    pod: Pod
+    """That is to go: it exists, and by its UID it never counts as down itself."""
+    deletions: Mapping[Uid, Deletion]
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Down:
+    """A pod that does not count as up."""
+
+    pod: Pod
+    why: Why
+    patience: timedelta
+    """How long it must have been ready."""
+    up_in: timedelta | None
+    """When time alone makes it count as up, None where it does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What is not proven up in one zone. Nothing of it is ever negative."""
+
+    sts: StatefulSet
+    down: tuple[Down, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """Names of pods of which nothing more is known: they count as not ready."""
+    missing: int = 0
+    """Number of desired ordinals without a pod, as far as they count."""
+    first_missing: tuple[str, ...] = ()
+    nameless: int = 0
+    """Number of pods that exist as far as `status.replicas` counts them, and are not found."""
+    found: int = 0
+    """Number of pods of any kind that the zone owns."""
+    lacks_peer: bool = False
+    """Whether the zone has no pod of the partition and wants none: one unknown (ZPDB-91)."""
+
+    @property
+    def not_ready(self) -> int:
+        """Return how many pods exist and are not up."""
+        return len(self.down) + len(self.unreadable)
+
+    @property
+    def unknown(self) -> int:
+        """Return how many pods should exist and are not found."""
+        return self.missing + self.nameless + self.lacks_peer
+
+    @property
+    def total(self) -> int:
+        """Return how many pods are not proven up."""
+        return self.not_ready + self.unknown
+
+    @property
+    def troubles(self) -> int:
+        """Return the number of things that `list_troubles` would name, had it no limit."""
+        return self.not_ready + self.missing + (self.nameless > 0) + self.lacks_peer
+
+
+def count_zone(zone: Zone, by: Yardstick) -> Tally:
+    """Return what of a zone is not proven up (ZPDB-74..76, 90..92)."""
+    sts, uid = zone.sts, zone.sts.uid
+    pods = [pod for pod in zone.pods if pod.owner_uid == uid]
+    lost = [one.name for one in zone.unreadable_pods if one.owner_uid in (uid, None)]
+    names = {pod.name for pod in pods}.union(lost)
+    found = len(pods) + len(lost)
+    absent, untried = _find_absent(sts, names)
+    counted = [name for name in absent if _may_count(name, by)]
+    tally = Tally(
+        sts=sts,
+        down=_list_down(sts, pods, by),
+        unreadable=tuple(name for name in sorted(lost) if _is_counted(name, by)),
+        missing=len(counted) + untried,
+        first_missing=tuple(counted[:NAMES_SHOWN]),
+        # What the spec wants and is not there is absent by name already.
+        nameless=max(sts.status_replicas - found - len(absent) - untried, 0),
+        found=found,
+    )
+    return replace(tally, lacks_peer=True) if _lacks_peer(tally, names, by) else tally
+
+
+def list_troubles(tally: Tally) -> Iterator[str]:
+    """Yield each thing that is not up, with the reason, such as `zone-c-2: CrashLoopBackOff`."""
+    yield from (f"{one.pod.name}: {_render_why(one)}" for one in tally.down)
+    yield from (f"{name}: unreadable" for name in tally.unreadable)
+    yield from (f"{name}: no pod" for name in tally.first_missing)
+    if tally.nameless:
+        counted = count(tally.sts.status_replicas, "pod")
+        yield f"{tally.sts.name} counts {counted}, {tally.found} found"
+    if tally.lacks_peer:
+        yield f"{tally.sts.name}: no peer"
+
+
+def next_up(tallies: Sequence[Tally], limit: int) -> timedelta | None:
+    """Return when the first pod that only lacks time is up.
+
+    None where there is no such pod, or where the others reach the limit without them.
+    """
+    waits = [one.up_in for tally in tallies for one in tally.down if one.up_in is not None]
+    lasting = sum(tally.total for tally in tallies) - len(waits)
+    return min(waits) if waits and lasting < limit else None
+
+
+def _lacks_peer(tally: Tally, names: set[str], by: Yardstick) -> bool:
+    if by.partition is None or tally.total or by.budget.forgives_absent_peers:
+        return False
+    return not any(_is_counted(name, by) for name in names)
+
+
+def _list_down(sts: StatefulSet, pods: Sequence[Pod], by: Yardstick) -> tuple[Down, ...]:
+    patience = timedelta(seconds=sts.min_ready_seconds)
+    delay = _NONE if by.partition is None else by.budget.delay
+    deletions, now, spared = by.deletions, by.now, by.pod.uid
+    down: list[Down] = []
+    for pod in pods:
+        why = find_why(pod, patience, deletions, now)
+        if why is None and delay and not _is_past(pod, delay, now):
+            why = Why.SETTLING
+        # Most pods are up, so that few names are matched.
+        if why is not None and pod.uid != spared and _is_counted(pod.name, by):
+            up_in = _next_up(pod, patience, delay, now) if why is Why.SETTLING else None
+            down.append(Down(pod=pod, why=why, patience=max(patience, delay), up_in=up_in))
+    if len(down) > 1:
+        down.sort(key=lambda one: (len(one.pod.name), one.pod.name, one.pod.uid))
+    return tuple(down)
+
+
+def _is_past(pod: Pod, delay: timedelta, now: datetime) -> bool:
+    return pod.ready_since is not None and now - pod.ready_since > delay
+
+
+def _next_up(pod: Pod, patience: timedelta, delay: timedelta, now: datetime) -> timedelta | None:
+    if pod.ready_since is None:
+        return None
+    return max(patience, delay + _MOMENT if delay else delay) - (now - pod.ready_since)
+
+
+def _find_absent(sts: StatefulSet, names: set[str]) -> tuple[list[str], int]:
+    """Return the names of desired pods that are not there, and the number of those not looked at.
+
+    Those count as absent, too: there are some only where a thousand others are.
+    """
+    prefix, tried = f"{sts.name}-", sts.ordinals[: len(names) + _MOST_ABSENT]
+    wanted = [f"{prefix}{ordinal}" for ordinal in tried]
+    return [name for name in wanted if name not in names], len(sts.ordinals) - len(tried)
+
+
+def _is_counted(name: str, by: Yardstick) -> bool:
+    """Tell whether a pod that exists counts: a name without a partition is of another one."""
+    return by.partition is None or find_partition(by.budget, name) == by.partition
+
+
+def _may_count(name: str, by: Yardstick) -> bool:
+    """Tell whether an absent pod counts: a name without a partition may be of any."""
+    return by.partition is None or find_partition(by.budget, name) in (None, by.partition)
+
+
+def _render_why(one: Down) -> str:
+    if one.why is Why.SETTLING:
+        return f"ready for less than {format_duration(one.patience)}"
+    return (one.pod.trouble or one.why) if one.why is Why.UNREADY else one.why
