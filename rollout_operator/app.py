@@ -47,6 +47,8 @@ def run(config: Config, limits: Limits | None = None) -> int:
     logs.configure(format=config.log_format, level=config.log_level)
     logs.install_stdlib_bridge()
     log.info("Starting rollout operator", version=__version__, namespace=config.namespace)
+    for name in config.without_effect:
+        log.warn("Deprecated flag has no effect", flag=name)
     if config.leftovers:
         log.warn("Ignoring words after the flags", words=" ".join(config.leftovers))
     with asyncio.Runner(loop_factory=_choose_loop()) as runner:

@@ -18,6 +18,7 @@ import msgspec
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack, race
+from rollout_operator.app_budgets import Budgets, Surroundings
 from rollout_operator.app_parts import Doors, Reviewing, Settings, Shared, Telemetry
 from rollout_operator.app_scaling import Scaling
 from rollout_operator.controllers.attempts import Attempts
@@ -29,6 +30,7 @@ from rollout_operator.controllers.wake import Waker
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.downscales import Downscales
 from rollout_operator.guards.locks import Locks
+from rollout_operator.guards.pending import Pending
 from rollout_operator.guards.records import Annotations, Records
 from rollout_operator.guards.tracker import Tracker
 from rollout_operator.kube.api import PODS, STATEFULSETS, Door, Resource
@@ -37,7 +39,7 @@ from rollout_operator.kube.store import PodStore, StatefulSetStore, Store
 from rollout_operator.model.decode import decode_pod, decode_statefulset
 from rollout_operator.model.errors import OperatorError, Throttled, TooManyRequests, Unreachable
 from rollout_operator.model.names import GroupName, Uid
-from rollout_operator.model.objects import Viewed
+from rollout_operator.model.objects import Pod, Viewed
 from rollout_operator.telemetry.logs import log
 
 # Groups that are reconciled at a time. A worker mostly waits for the API server, so that many cost
@@ -75,6 +77,7 @@ class Engine:
         self._locks = Locks()
         self._downscales = Downscales(doors.clock)
         self._deletes = OwnDeletes(self._pods.get, doors.clock)
+        self._pending = Pending(self._pods.get, self._deletes, doors.clock)
         self._reviewing: Reviewing | None = None
         self.ready = asyncio.Event()
         """Set once caches are filled, reviews are served and groups are looked at."""
@@ -84,10 +87,13 @@ class Engine:
         )
         self._set_informer = self._follow(following, STATEFULSETS, decode_statefulset, self._sets)
         self._pod_informer = self._follow(following, PODS, decode_pod, self._pods)
+        self._budgets = self._build_budgets(telemetry)
         self._shared = self._share()
         self._scaling = Scaling(self._shared)
         self._wire(looking, acting)
         self._downscales.on_change(self._wake_group)
+        self._pending.on_change(self._wake_owner)
+        self._budgets.on_budget(self._wake_all)
 
     def add_reviews(self, build: Callable[[Shared], Reviewing]) -> None:
         """Serve reviews as well, with what `build` makes of what both share."""
@@ -124,6 +130,7 @@ class Engine:
     def _start_watches(self, tasks: TaskStack) -> None:
         tasks.start("statefulset informer", self._set_informer.run())
         tasks.start("pod informer", self._pod_informer.run())
+        self._budgets.follow(tasks)
         self._health.part("tasks", is_alive=lambda: _name_dead(tasks))
 
     async def _get_ready(self, stack: AsyncExitStack, tasks: TaskStack, limit: timedelta) -> None:
@@ -138,12 +145,14 @@ class Engine:
             async with asyncio.timeout(limit.total_seconds()):
                 await self._set_informer.wait_synced()
                 await self._pod_informer.wait_synced()
+                await self._budgets.wait_known()
         except TimeoutError as error:
             why = "; ".join(self._health.list_missing())
             raise StartError(f"not ready within {limit.total_seconds():g} s: {why}") from error
 
     def _start_workers(self, tasks: TaskStack) -> None:
         tasks.start("workers", self._workers.run())
+        self._budgets.start(tasks)
         self._scaling.start(tasks)
         self.ready.set()
 
@@ -151,12 +160,14 @@ class Engine:
         """Begin nothing new, and wait a bounded time for what is under way."""
         self._queue.close()
         self._scaling.stopping()
+        self._budgets.stopping()
         if self._reviewing is not None:
             self._reviewing.stopping()
         try:
             async with asyncio.timeout(FINISH_LIMIT.total_seconds()):
                 await self._workers.wait_idle()
                 await self._scaling.finish()
+                await self._budgets.finish()
                 if self._reviewing is not None:
                     await self._reviewing.drain(REVIEW_LIMIT)
         except TimeoutError:
@@ -188,12 +199,31 @@ class Engine:
             pods=self._pods,
             locks=self._locks,
             downscales=self._downscales,
+            catalog=self._budgets.catalog,
+            gate=self._budgets.gate,
             metrics=self._metrics,
             health=self._health,
             board=self._board,
             make_observer=self._make_observer,
             make_records=self._make_records,
         )
+
+    def _build_budgets(self, telemetry: Telemetry) -> Budgets:
+        budgets = Budgets(
+            Surroundings(
+                settings=self._settings,
+                doors=self._doors,
+                telemetry=telemetry,
+                sets=self._sets,
+                pods=self._pods,
+                pending=self._pending,
+                make_observer=self._make_observer,
+                find_downscale=self._downscales.find_underway,
+                age=lambda: max(self._set_informer.age, self._pod_informer.age),
+            )
+        )
+        self._pod_informer.on_change(budgets.on_pod)
+        return budgets
 
     def _wire(self, looking: Door, acting: Door) -> None:
         waker = Waker(self._sets, self._queue.add)
@@ -210,6 +240,7 @@ class Engine:
                 self._deletes,
                 clock=self._clock,
                 metrics=self._metrics,
+                gate=self._budgets.gate,
                 locks=self._locks,
                 is_stopping=lambda: self._queue.is_closed,
             ),
@@ -240,7 +271,7 @@ class Engine:
             sets=self._sets,
             pods=self._pods,
             watches=(self._set_informer, self._pod_informer),
-            deletes=self._deletes,
+            pending=self._pending,
             now=partial(self._doors.tell_time, door),
             find_downscale=self._downscales.find_underway,
         )
@@ -260,6 +291,16 @@ class Engine:
     def _wake_group(self, set_uid: Uid, group: GroupName | None) -> None:
         if group is not None and self._sets.list_group(group):
             self._queue.add(group)
+
+    def _wake_owner(self, pod: Pod) -> None:
+        sts = None if pod.owner_uid is None else self._sets.get_by_uid(pod.owner_uid)
+        if sts is not None and sts.group is not None:
+            self._queue.add(sts.group)
+
+    def _wake_all(self) -> None:
+        for group in dict.fromkeys(sts.group for sts in self._sets.list_all()):
+            if group is not None:
+                self._queue.add(group)
 
     def _refresh(self, cause: str) -> None:
         self._set_informer.refresh(cause)

@@ -12,7 +12,9 @@ from typing import Protocol
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.observe import Observer
+from rollout_operator.guards.catalog import Catalog
 from rollout_operator.guards.downscales import Downscales
+from rollout_operator.guards.gate import Gate
 from rollout_operator.guards.locks import Locks
 from rollout_operator.guards.records import Records
 from rollout_operator.kube.api import Door
@@ -71,6 +73,8 @@ class Shared:
     pods: PodStore
     locks: Locks
     downscales: Downscales
+    catalog: Catalog
+    gate: Gate
     metrics: Metrics
     health: Health
     board: Board

@@ -34,14 +34,19 @@ from rollout_operator.telemetry.families import Counter
 from rollout_operator.telemetry.logs import log
 from rollout_operator.web.no_downscale import NoDownscale
 from rollout_operator.web.parents import Parents
+from rollout_operator.web.pod_eviction import Parts as EvictionParts
+from rollout_operator.web.pod_eviction import PodEviction
 from rollout_operator.web.prepare_claim import Parts as PrepareParts
 from rollout_operator.web.prepare_downscale import PrepareDownscale
 from rollout_operator.web.reviewer import Reviewer
 from rollout_operator.web.routes import name_route
+from rollout_operator.web.zpdb_validation import ZpdbValidation
 from rollout_operator.webhook_flags import WebhookConfig
 
 NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
 PREPARE_PATH: Final = "/admission/prepare-downscale"
+EVICTION_PATH: Final = "/admission/pod-eviction"
+BUDGETS_PATH: Final = "/admission/zpdb-validation"
 
 # Sets whose downscales are looked after at a time; each mostly waits for pods.
 WORKERS: Final = 8
@@ -173,11 +178,29 @@ class Reviews:
             hooks={
                 NO_DOWNSCALE_PATH: NoDownscale(parents, fails_closed=config.fails_closed),
                 PREPARE_PATH: PrepareDownscale(parts),
+                EVICTION_PATH: self._build_eviction(),
+                BUDGETS_PATH: ZpdbValidation(
+                    shared.catalog, shared.pods, namespace=shared.namespace
+                ),
             },
             request_timeout=config.request_timeout,
             clock=clock,
             may_patch=self._may_patch,
             on_verdict=self._count_verdict,
+        )
+
+    def _build_eviction(self) -> PodEviction:
+        shared = self._shared
+        return PodEviction(
+            EvictionParts(
+                gate=shared.gate,
+                pods=shared.pods,
+                sets=shared.sets,
+                reader=shared.doors.open("evicting"),
+                metrics=shared.metrics.disruptions,
+                clock=shared.doors.clock,
+                namespace=shared.namespace,
+            )
         )
 
     def _make_parents(self, door: Door) -> Parents:

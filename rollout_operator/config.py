@@ -20,7 +20,6 @@ from rollout_operator.flags import (
     LIST,
     TEXT,
     Flag,
-    Kind,
     Words,
     parse_words,
 )
@@ -173,17 +172,14 @@ TRACKER_NAME: Final = Flag(
     help="Name of that ConfigMap, in the namespace of -kubernetes.namespace. Where there is none it"
     " is created, and then each zone counts as just scaled down.",
 )
-# Known so that giving them is told apart from a slip of the pen.
-_LATER_BY_GROUP: Final[dict[tuple[str, str], tuple[tuple[str, Kind[Any], object, str], ...]]] = {
-    (_BUDGETS, "disruption budgets"): (
-        (
-            "zpdb.pod-ready-annotation-patch-timeout",
-            DURATION,
-            timedelta(seconds=5),
-            "Time of one patch of a pod.",
-        ),
-    ),
-}
+PATCH_TIMEOUT: Final = Flag(
+    name="zpdb.pod-ready-annotation-patch-timeout",
+    kind=DURATION,
+    default=timedelta(seconds=5),
+    group=_BUDGETS,
+    help="Has no effect: since when a pod is ready is read from its own status, and nothing is"
+    " written for it. Must be positive.",
+)
 
 FLAGS: Final[tuple[Flag[Any], ...]] = (
     NAMESPACE,
@@ -203,11 +199,7 @@ FLAGS: Final[tuple[Flag[Any], ...]] = (
     *WEBHOOK_FLAGS,
     USE_TRACKER,
     TRACKER_NAME,
-    *(
-        Flag(name=name, kind=kind, default=default, help=help, group=group, feature=feature)
-        for (group, feature), rows in _LATER_BY_GROUP.items()
-        for name, kind, default, help in rows
-    ),
+    PATCH_TIMEOUT,
 )
 
 
@@ -238,6 +230,8 @@ class Config:
     """None where no webhooks are served."""
     leftovers: tuple[str, ...] = ()
     """Words after the flags, which mean nothing."""
+    without_effect: tuple[str, ...] = ()
+    """Names of flags that were given and mean nothing any more."""
 
     @classmethod
     def from_args(cls, argv: Sequence[str]) -> Self:
@@ -269,6 +263,7 @@ class Config:
             cluster_domain=words.value(CLUSTER_DOMAIN),
             webhooks=read_webhooks(words, words.value(NAMESPACE)),
             leftovers=words.leftovers,
+            without_effect=(PATCH_TIMEOUT.name,) if words.has(PATCH_TIMEOUT) else (),
         )
 
 
@@ -278,30 +273,12 @@ def render_flag_table() -> str:
     for flag in FLAGS:
         default = flag.kind.show(flag.default)
         shown = f"`{default}`" if default else "empty"
-        lines.append(f"| `-{flag.name}` {flag.kind.word} | {shown} | {describe(flag)} |")
+        lines.append(f"| `-{flag.name}` {flag.kind.word} | {shown} | {flag.help} |")
     return "\n".join(lines) + "\n"
 
 
-def describe(flag: Flag[Any]) -> str:
-    """Return the help text of a flag, and what giving it leads to in this version."""
-    if not flag.feature:
-        return flag.help
-    but = " unless its value is false" if flag.kind is BOOL else ""
-    return f"{flag.help} Not part of this version: refused{but}."
-
-
 def _find_problems(words: Words) -> Iterator[str]:
-    """Yield what is wrong, in the order in which it is told; only the first is.
-
-    A person who moves here from a release with more features learns of all that is missing at once.
-    """
-    refusals = [
-        f"-{flag.name}: {flag.feature} {_be(flag.feature)} not part of this version"
-        for flag in FLAGS
-        if flag.feature and words.has(flag) and words.value(flag) is not False
-    ]
-    if refusals:
-        yield "; ".join(refusals)
+    """Yield what is wrong, in the order in which it is told; only the first is."""
     yield from check_cluster_domain(words)
     yield from _check_api_server(words)
     yield from check_webhook_spans(words)
@@ -309,10 +286,6 @@ def _find_problems(words: Words) -> Iterator[str]:
     yield from _check_validation(words)
     yield from _check_process(words)
     yield from check_webhooks(words)
-
-
-def _be(feature: str) -> str:
-    return "is" if feature.startswith("the ") else "are"
 
 
 def _check_api_server(words: Words) -> Iterator[str]:
@@ -352,6 +325,9 @@ def _check_spans(words: Words) -> Iterator[str]:
     span = words.value(CLIENT_TIMEOUT)
     if span < timedelta(0):
         yield f"-{CLIENT_TIMEOUT.name} must not be negative: {format_duration(span)}"
+    span = words.value(PATCH_TIMEOUT)
+    if span <= timedelta(0):
+        yield f"-{PATCH_TIMEOUT.name} must be positive: {format_duration(span)}"
 
 
 def _check_validation(words: Words) -> Iterator[str]:

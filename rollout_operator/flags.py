@@ -87,8 +87,6 @@ class Flag(Generic[T]):
     group: str
     alias: str = ""
     """Another spelling of the name; not shown in lists."""
-    feature: str = ""
-    """The feature that this version does not have and to which the flag belongs."""
 
 
 @dataclass(frozen=True, slots=True)

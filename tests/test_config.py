@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.config import FLAGS, UNLIMITED, Config
-from rollout_operator.flags import BOOL, HelpRequested
+from rollout_operator.config import UNLIMITED, Config
+from rollout_operator.flags import HelpRequested
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.outcome import Severity
 
@@ -179,10 +179,9 @@ def test_help_and_bad_words_are_told_apart() -> None:
             id="FLAG-16 not a number",
         ),
         pytest.param(
-            [IN_NAMESPACE, "-zpdb.pod-ready-annotation-patch-timeout=5s"],
-            "-zpdb.pod-ready-annotation-patch-timeout: disruption budgets are not part of this"
-            " version",
-            id="FLAG-39 of a later feature",
+            [IN_NAMESPACE, "-zpdb.pod-ready-annotation-patch-timeout=0"],
+            "-zpdb.pod-ready-annotation-patch-timeout must be positive: 0s",
+            id="FLAG-39 no time",
         ),
         pytest.param(
             [IN_NAMESPACE, "-use-zone-tracker", "-zone-tracker.config-map-name="],
@@ -354,37 +353,20 @@ def test_the_zone_tracker_needs_no_webhooks(words: list[str], name: str) -> None
     assert (config.zone_tracker, config.webhooks) == (name, None)
 
 
-LATER: Final = [flag for flag in FLAGS if flag.feature]
-
-
-@pytest.mark.parametrize("flag", LATER, ids=lambda flag: flag.name)
-def test_flags_of_features_that_are_not_there_are_refused(flag: object) -> None:
-    """Never accepted and ignored, not even with the default."""
-    known = next(each for each in LATER if each is flag)
-    value = "true" if known.kind is BOOL else known.kind.show(known.default)
-
-    message = refuse(IN_NAMESPACE, f"-{known.name}={value}")
-
-    assert message.startswith(f"-{known.name}: ")
-    assert message.endswith("not part of this version")
-
-
-def test_all_that_is_missing_is_told_at_once() -> None:
-    """DEP-39: the arguments of the jsonnet library, of which some features are not there yet."""
-    message = refuse(
-        "-kubernetes.namespace=prod",
+def test_the_flags_of_the_jsonnet_library_are_taken() -> None:
+    """DEP-39, W-38: what means nothing any more is told."""
+    config = configure(
         "-server-tls.enabled=true",
         "-use-zone-tracker=true",
         "-zone-tracker.config-map-name=rollout-operator-zone-tracker",
         "-zpdb.pod-ready-annotation-patch-timeout=5s",
     )
 
-    assert message.split("; ") == [
-        "-zpdb.pod-ready-annotation-patch-timeout: disruption budgets are not part of this version",
-    ]
+    assert config.without_effect == ("zpdb.pod-ready-annotation-patch-timeout",)
+    assert configure().without_effect == ()
 
 
-def test_a_bad_value_of_a_missing_feature_is_still_a_bad_value() -> None:
+def test_a_bad_value_of_a_flag_without_effect_is_still_a_bad_value() -> None:
     with pytest.raises(ConfigError) as caught:
         configure("-zpdb.pod-ready-annotation-patch-timeout=1d")
 

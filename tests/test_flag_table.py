@@ -64,10 +64,3 @@ def test_the_flag_table_has_a_line_for_each_flag() -> None:
     ) in lines
     assert all(line.count("|") == 4 for line in lines)
     assert {line.split("`")[1] for line in lines[2:]} == {f"-{name}" for name in ALL}
-
-
-def test_the_table_says_what_is_missing() -> None:
-    rows = {line.split("`")[1]: line for line in render_flag_table().splitlines()[2:]}
-
-    for flag in FLAGS:
-        assert ("Not part of this version" in rows[f"-{flag.name}"]) == bool(flag.feature)

@@ -41,7 +41,9 @@ OUTER: Mapping[str, Iterable[str]] = {
     "config": ("model", "flags", "webhook_flags"),
     "app_parts": {*MAY_IMPORT} - {"sandbox", "pki", "web"},
     "app_scaling": ({*MAY_IMPORT} - {"sandbox", "pki", "web"}) | {"app_parts"},
-    "app_engine": ({*MAY_IMPORT} - {"sandbox", "pki", "web"}) | {"app_parts", "app_scaling"},
+    "app_budgets": ({*MAY_IMPORT} - {"sandbox", "pki", "web"}) | {"app_parts"},
+    "app_engine": ({*MAY_IMPORT} - {"sandbox", "pki", "web"})
+    | {"app_parts", "app_scaling", "app_budgets"},
     "app_reviews": ({*MAY_IMPORT} - {"sandbox"}) | {"webhook_flags", "app_parts"},
     "app_webhooks": ({*MAY_IMPORT} - {"sandbox"}) | {"webhook_flags", "app_parts", "app_reviews"},
     "app": ({*MAY_IMPORT} - {"sandbox"})

@@ -269,4 +269,3 @@ def test_every_flag_is_told_what_it_is_for() -> None:
     }
     for flag in WEBHOOK_FLAGS:
         assert flag.help.endswith("."), flag.name
-        assert not flag.feature, flag.name

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from rollout_operator.config import FLAGS, describe
+from rollout_operator.config import FLAGS
 from rollout_operator.flags import BOOL, Flag
 
 _WIDTH: Final = 92
@@ -50,7 +50,7 @@ def render_entries(flags: Iterable[Flag[Any]]) -> Iterator[str]:
     """Yield the lines of each flag, no line longer than 100 columns."""
     for flag in flags:
         default = flag.kind.show(flag.default)
-        text = f"{describe(flag)} (default {default})" if default else describe(flag)
+        text = f"{flag.help} (default {default})" if default else flag.help
         # As for Go: a bool is shown without type, because it takes no separate value.
         word = "" if flag.kind is BOOL else f" {flag.kind.word}"
         body = textwrap.fill(

@@ -6,7 +6,7 @@ and version of what was looked at.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum, auto
 from typing import Final, Protocol, assert_never
@@ -15,9 +15,11 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.memory import OwnDeletes
+from rollout_operator.guards.asking import Answer, Ask
 from rollout_operator.guards.locks import Locks, group_lock
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Precondition, Reader, Writer
 from rollout_operator.model.decode import decode_statefulset
+from rollout_operator.model.disruption import Engine
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -29,7 +31,7 @@ from rollout_operator.model.errors import (
 )
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName, Uid
-from rollout_operator.model.objects import Pod
+from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import (
     Action,
     Code,
@@ -41,7 +43,9 @@ from rollout_operator.model.outcome import (
     Severity,
     Share,
 )
+from rollout_operator.planning.disruption import Refusal
 from rollout_operator.planning.group import plan_group
+from rollout_operator.planning.limits import choose_limit
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
@@ -57,6 +61,22 @@ class LiveObserver(Protocol):
     async def observe_live(self, cached: Group) -> Group: ...
 
 
+class Gate(Protocol):
+    """Who must agree before a pod goes: the budgets."""
+
+    def assess(self, ask: Ask) -> Refusal | None:
+        """Return why a pod may not go as the caches show it, None where it may."""
+        ...
+
+    async def ask(self, ask: Ask, until: timedelta) -> Answer:
+        """Answer before `until`; what is permitted is reserved."""
+        ...
+
+    async def give_back(self, pod: Pod) -> None:
+        """The pod was permitted to go, and will not."""
+        ...
+
+
 class Door(Reader, Writer, Protocol):
     """The part of the API that executing needs."""
 
@@ -68,6 +88,8 @@ class Report:
     deleted: int = 0
     notes: list[Reason] = field(default_factory=list)
     """Why something that was planned was not done."""
+    held: list[Refusal] = field(default_factory=list)
+    """What budgets do not let go, in the order in which it was tried."""
     error: ApiError | None = None
     is_contradicted: bool = False
     """The store holds something else than the cache shows."""
@@ -95,6 +117,7 @@ class Executor:
         *,
         clock: Clock,
         metrics: Metrics,
+        gate: Gate,
         locks: Locks | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -103,6 +126,7 @@ class Executor:
         self._deletes = deletes
         self._clock = clock
         self._metrics = metrics
+        self._gate = gate
         self._locks = locks or Locks()
         self._is_stopping = is_stopping
         self._refused_at: dict[Uid, timedelta] = {}
@@ -142,6 +166,11 @@ class Executor:
                 self._deletes.drop(pod)
 
     async def _replace(self, group: Group, action: ReplacePods, report: Report) -> None:
+        # What the caches know to be held by budgets is not worth a look.
+        held = [self._gate.assess(_ask(one, action.zone)) for one in action.listed]
+        if None not in held:
+            report.held.extend(refusal for refusal in held if refusal is not None)
+            return
         async with self._locks.hold(group_lock(group.name)):
             await self._replace_locked(group, action, report)
 
@@ -159,7 +188,7 @@ class Executor:
             for one in sorted(share.pods, key=self._last_refusal):
                 if room == 0 or self._is_stopping():
                     break
-                fate = await self._delete(group.name, one, report, expires_at)
+                fate = await self._try(group.name, one, agreed.zone, report, expires_at)
                 if fate is _Fate.LATE or fate is _Fate.CHANGED:
                     return
                 room -= fate is _Fate.WENT
@@ -167,6 +196,29 @@ class Executor:
     def _last_refusal(self, one: Replacement) -> timedelta:
         """Order pods so that those that were refused lately come last (D-15)."""
         return self._refused_at.get(one.pod.uid, timedelta.min)
+
+    async def _try(
+        self,
+        group: GroupName,
+        one: Replacement,
+        zone: StatefulSet,
+        report: Report,
+        expires_at: timedelta,
+    ) -> _Fate:
+        """Delete one pod if its budget agrees. Raises ApiError where trying others is no use."""
+        answer = await self._gate.ask(_ask(one, zone), expires_at)
+        if isinstance(answer, Refusal):
+            report.held.append(answer)
+            return _Fate.REFUSED
+        fate = None
+        try:
+            fate = await self._delete(group, replace(one, pod=answer.pod), report, expires_at)
+        finally:
+            # Also where there was no answer: a pod whose record goes is no longer what the delete
+            # asks for.
+            if answer.budget and fate is not _Fate.WENT:
+                await self._gate.give_back(answer.pod)
+        return fate
 
     async def _delete(
         self, group: GroupName, one: Replacement, report: Report, expires_at: timedelta
@@ -271,6 +323,10 @@ class _SeenMeta(msgspec.Struct):
 
 class _SeenPod(msgspec.Struct):
     metadata: _SeenMeta
+
+
+def _ask(one: Replacement, zone: StatefulSet) -> Ask:
+    return Ask(pod=one.pod, engine=Engine.ROLLOUT, limit=choose_limit(zone).pods)
 
 
 def _agree(cached: ReplacePods, live: Plan) -> ReplacePods | None:

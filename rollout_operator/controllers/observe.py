@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from rollout_operator.aio.tasks import both
-from rollout_operator.controllers.memory import OwnDeletes
+from rollout_operator.guards.pending import Pending
 from rollout_operator.kube.api import PODS, STATEFULSETS, Reader, Resource
 from rollout_operator.model.decode import decode_pod, decode_statefulset, salvage
 from rollout_operator.model.downscale import Underway
@@ -55,7 +55,7 @@ class Observer:
     sets: StatefulSetCache
     pods: PodCache
     watches: tuple[Freshness, ...]
-    deletes: OwnDeletes
+    pending: Pending
     now: Callable[[], datetime]
     """The API server's time: whether a pod has been ready for long enough is told by its clock."""
     find_downscale: Callable[[GroupName], Underway | None] = lambda name: None
@@ -75,7 +75,8 @@ class Observer:
         member. Whatever else matches is left out by owner, and pods of a member that the cache does
         not know are not found: such a picture is not the cached one, and nothing is done on it.
         """
-        members, pods = await both(self._list_members(cached), self._list_pods(cached))
+        sets = [zone.sts for zone in cached.zones]
+        members, pods = await both(self._list_members(cached), self.fetch_pods(sets))
         owned: dict[Uid, list[Pod | Unreadable]] = {member.uid: [] for member in members}
         for pod in pods:
             if pod.owner_uid is not None and pod.owner_uid in owned:
@@ -94,10 +95,14 @@ class Observer:
         owned = {sts.uid: [pod for pod in pods if pod.owner_uid == sts.uid]}
         return self._compose(sts.group or GroupName(""), (sts,), owned, timedelta(0))
 
-    async def _list_pods(self, cached: Group) -> list[Pod | Unreadable]:
+    async def fetch_pods(self, sets: Sequence[StatefulSet]) -> Sequence[Pod | Unreadable]:
+        """Return all pods of these sets as the store has them now, and perhaps others.
+
+        Raises what `Reader.fetch_page` raises.
+        """
         # Several selectors may match one pod, which must count once.
         found: dict[tuple[Uid, str], Pod | Unreadable] = {}
-        for selector in _choose_selectors([zone.sts for zone in cached.zones]):
+        for selector in _choose_selectors(sets):
             for one in await self._list(PODS, decode_pod, selector):
                 found[one.uid, one.name] = one
         return list(found.values())
@@ -131,23 +136,25 @@ class Observer:
         owned: Mapping[Uid, Sequence[Pod | Unreadable]],
         age: timedelta,
     ) -> Group:
-        members = tuple(members)
+        members, now = tuple(members), self.now()
+        zones = tuple(
+            Zone(
+                sts=member,
+                pods=tuple(one for one in owned[member.uid] if isinstance(one, Pod)),
+                unreadable_pods=tuple(
+                    one for one in owned[member.uid] if isinstance(one, Unreadable)
+                ),
+            )
+            for member in members
+            if isinstance(member, StatefulSet)
+        )
+        pods = (pod for zone in zones for pod in zone.pods)
         return Group(
             name=name,
-            zones=tuple(
-                Zone(
-                    sts=member,
-                    pods=tuple(one for one in owned[member.uid] if isinstance(one, Pod)),
-                    unreadable_pods=tuple(
-                        one for one in owned[member.uid] if isinstance(one, Unreadable)
-                    ),
-                )
-                for member in members
-                if isinstance(member, StatefulSet)
-            ),
+            zones=zones,
             unreadable=tuple(one for one in members if isinstance(one, Unreadable)),
-            now=self.now(),
-            deletions=self.deletes.list_of({member.uid for member in members}),
+            now=now,
+            deletions=self.pending.list_going({member.uid for member in members}, pods, now),
             view_age=age,
             downscale=self.find_downscale(name),
         )

@@ -29,6 +29,8 @@ LAG_LIMIT: Final = timedelta(seconds=5)
 RECHECK_WAIT: Final = timedelta(milliseconds=50)
 # How often a delete without an answer is read back while it may still be carried out.
 UNKNOWN_WAIT: Final = timedelta(seconds=5)
+# Budgets may look at pods of other groups, whose events do not wake this one. It costs no request.
+HELD_RECHECK: Final = timedelta(seconds=10)
 # Longest Retry-After that we obey.
 RETRY_AFTER_LIMIT: Final = timedelta(seconds=60)
 # A look that ends so has not seen to the group: the time of the last success stands still.
@@ -135,7 +137,11 @@ class RolloutController:
             return _Step(reasons=tuple(report.notes), again=wait)
         attempts.note_success(attempt)
         again = self._choose_recheck(group.name, report)
-        return _Step(reasons=tuple(report.notes), again=again)
+        if not report.held:
+            return _Step(reasons=tuple(report.notes), again=again)
+        held = _name_held(report, action.zone.name)
+        waits = [one.look_again or HELD_RECHECK for one in report.held]
+        return _Step(reasons=(*held, *report.notes), again=min(again, *waits))
 
     def _fail(self, attempt: Attempt, error: ApiError, zone: str = "") -> _Step:
         at_least = timedelta(0)
@@ -164,6 +170,11 @@ class RolloutController:
         self._rechecks.pop(name, None)
         self._parts.board.forget(name)
         self._parts.metrics.forget_group(name)
+
+
+def _name_held(report: Report, zone: str) -> tuple[Reason, ...]:
+    """Return each reason once for which budgets hold pods of a zone back."""
+    return tuple({one.reason: replace(one.reason, zone=zone) for one in report.held}.values())
 
 
 def _back_off(error: str, zone: str = "") -> Reason:

@@ -5,6 +5,7 @@ the verdict says is decided by the hooks; whether the asker takes patches is tol
 """
 
 import base64
+import math
 from collections.abc import Iterable
 from typing import Final
 
@@ -68,6 +69,9 @@ def _render_status(verdict: Verdict) -> Iterable[bytes]:
         text = f"refused: {verdict.reason.code.value}"
     if text:
         yield b',"message":' + _json(one_line(text, MAX_MESSAGE))
+    if verdict.retry_after is not None and not verdict.is_allowed:
+        seconds = max(math.ceil(verdict.retry_after.total_seconds()), 1)
+        yield b',"details":{"retryAfterSeconds":%d}' % seconds
     if verdict.code:
         yield b',"code":%d' % verdict.code
     yield b"}"

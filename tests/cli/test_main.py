@@ -188,7 +188,6 @@ def test_the_usage_shows_every_flag_with_type_and_default(flag: object) -> None:
     _, _, after = usage.partition(f"\n  -{known.name}{word}\n")
     entry = " ".join(after.partition("\n  -")[0].split("\n\n")[0].split())
     assert entry.startswith(known.help)
-    assert ("Not part of this version" in entry) == bool(known.feature)
     assert entry.endswith(f"(default {default})") == bool(default)
 
 

@@ -13,6 +13,7 @@ from rollout_operator.controllers.executor import Executor, Report
 from rollout_operator.controllers.memory import OwnDeletes
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.rollout import Parts, RolloutController
+from rollout_operator.guards.pending import Pending
 from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode import decode_pod, decode_statefulset
 from rollout_operator.model.group import Deletion
@@ -23,6 +24,7 @@ from rollout_operator.telemetry.board import Board
 from rollout_operator.telemetry.metrics import Metrics
 from tests.controllers.fake_door import FakeDoor, Json, pod_json, set_json
 from tests.fakes_clock import FakeClock
+from tests.gates import OpenGate
 
 GROUP: Final = GroupName("ingester")
 
@@ -99,11 +101,17 @@ def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
         sets=set_store,
         pods=pod_store,
         watches=(),
-        deletes=deletes,
+        pending=Pending(pod_store.get, deletes, clock),
         now=clock.now,
     )
     executor = Executor(
-        door, observer, deletes, clock=clock, metrics=metrics, is_stopping=stop.is_set
+        door,
+        observer,
+        deletes,
+        clock=clock,
+        metrics=metrics,
+        gate=OpenGate(),
+        is_stopping=stop.is_set,
     )
     refreshed: list[str] = []
     parts = Parts(

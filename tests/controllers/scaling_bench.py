@@ -26,6 +26,7 @@ from rollout_operator.controllers.talks import Talks
 from rollout_operator.controllers.worker import Result, Workers
 from rollout_operator.guards.downscales import Downscales
 from rollout_operator.guards.locks import Locks
+from rollout_operator.guards.pending import Pending
 from rollout_operator.guards.records import Annotations
 from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode import decode_pod, decode_statefulset
@@ -42,6 +43,7 @@ from rollout_operator.telemetry.metrics import Metrics
 from tests.controllers.fake_door import Json
 from tests.controllers.scaling_doors import FakeReferences, FakeStores, ScalingDoor
 from tests.controllers.scaling_objects import KEYS, make_pod, pods_of
+from tests.gates import OpenGate
 from tests.virtual_time import VirtualClock
 from tests.web.downscale_world import part, raw
 
@@ -102,7 +104,8 @@ class Bench:
         deletes = OwnDeletes(self.pods.get, self.clock)
         observer = Observer(
             namespace="test", reader=self.door, sets=self.sets, pods=self.pods, watches=(),
-            deletes=deletes, now=self.now, find_downscale=downscales.find_underway,
+            pending=Pending(self.pods.get, deletes, self.clock), now=self.now,
+            find_downscale=downscales.find_underway,
         )  # fmt: skip
         counts = Counts(
             self.door, observer, Annotations(self.door, downscales), locks=locks,
@@ -118,7 +121,13 @@ class Bench:
             clock=self.clock, cluster_domain="cluster.local.",
         )  # fmt: skip
         executor = Executor(
-            self.door, observer, deletes, clock=self.clock, metrics=metrics, locks=locks
+            self.door,
+            observer,
+            deletes,
+            clock=self.clock,
+            metrics=metrics,
+            locks=locks,
+            gate=OpenGate(),
         )
         rolling = RolloutParts(
             observer=observer, executor=executor, deletes=deletes,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from tests.mutants.catalogue_budgets import BUDGETS
 from tests.mutants.catalogue_caches import CACHES
 from tests.mutants.catalogue_downscales import DOWNSCALE_CONTROL
 from tests.mutants.catalogue_executing import EXECUTING
@@ -11,5 +12,5 @@ from tests.mutants.catalogue_reviews import REVIEWS
 from tests.mutants.catalogue_scaling import SCALING
 from tests.mutants.entry import Mutant
 
-ALL: Final = (*PLANNING, *EXECUTING, *CACHES, *REVIEWS, *DOWNSCALE_CONTROL, *SCALING)
+ALL: Final = (*PLANNING, *EXECUTING, *CACHES, *REVIEWS, *DOWNSCALE_CONTROL, *SCALING, *BUDGETS)
 CATALOGUE: Final[Mapping[str, Mutant]] = {mutant.name: mutant for mutant in ALL}

@@ -90,8 +90,8 @@ PLANNING: Final = (
     Mutant(
         name="pending-counts-as-ready",
         file="planning/readiness.py",
-        old="return None if pod.is_ready else Why.UNREADY",
-        new="return Why.UNREADY if pod.was_ready else None",
+        old="    if not pod.is_ready:\n",
+        new="    if not pod.is_ready and pod.was_ready:\n",
         breaks="SI-02, SI-04: a pod that has just been made counts as up",
         scenarios=("s3",),
     ),

@@ -19,6 +19,7 @@ WIDE: Final = ("s7-wide",)
 # Where counts move through the zones by themselves.
 FOLLOWING: Final = ("s5", "s5-small")
 MIRRORING: Final = ("s6", "s6-small")
+EVICTING: Final = ("s8", "s9", "s8-two", "s9-two")
 # Scenarios whose systematic plans are asked after the random schedules.
 PLANNED_ROLLOUTS: Final = ("s1-small", "s2-small")
 PLANNED_DOWNSCALES: Final = ("s7-small",)
@@ -57,7 +58,7 @@ class Mutant:
     @property
     def planned(self) -> tuple[str, ...]:
         """Return the scenarios whose systematic plans are asked."""
-        if self.scenarios in (FOLLOWING, MIRRORING):
+        if self.scenarios in (FOLLOWING, MIRRORING, EVICTING):
             return ()  # each of their runs has hundreds of steps
         return PLANNED_DOWNSCALES if self.scenarios == DOWNSCALES else PLANNED_ROLLOUTS
 

@@ -25,6 +25,7 @@ from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.downscales import Downscales
 from rollout_operator.guards.locks import Locks
 from rollout_operator.guards.notes import Notes
+from rollout_operator.guards.pending import Pending
 from rollout_operator.guards.records import Annotations, Records
 from rollout_operator.guards.tracker import Tracker
 from rollout_operator.kube.store import PodStore, StatefulSetStore
@@ -39,6 +40,7 @@ from rollout_operator.web.parents import Parents
 from rollout_operator.web.prepare_claim import Calls, Parts
 from rollout_operator.web.prepare_downscale import PrepareDownscale
 from tests.controllers.fake_door import FakeDoor, Json, pod_json, set_json
+from tests.gates import OpenGate
 from tests.virtual_time import VirtualClock
 
 GROUP: Final = GroupName("ingester")
@@ -168,7 +170,8 @@ class World:
         deletes = OwnDeletes(self.pods.get, self.clock)
         observer = Observer(
             namespace="test", reader=self.door, sets=self.sets, pods=self.pods, watches=(),
-            deletes=deletes, now=self.clock.now, find_downscale=downscales.find_underway,
+            pending=Pending(self.pods.get, deletes, self.clock), now=self.clock.now,
+            find_downscale=downscales.find_underway,
         )  # fmt: skip
         hook = PrepareDownscale(
             Parts(
@@ -189,7 +192,13 @@ class World:
             )
         )  # fmt: skip
         executor = Executor(
-            self.door, observer, deletes, clock=self.clock, metrics=Metrics(), locks=locks
+            self.door,
+            observer,
+            deletes,
+            clock=self.clock,
+            metrics=Metrics(),
+            locks=locks,
+            gate=OpenGate(),
         )
         self.memory = Memory(downscales, controller, hook, executor, observer)
         return self.memory

@@ -1,0 +1,330 @@
+"""The gate of one or more processes on a fake API server, on virtual time.
+
+Zones `ingester-zone-a`, `-b`, `-c` of three pods each stand under budget `ingester`; pods are named
+`a-0` in tests. Caches show what `sync` put in last.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_operator.controllers.memory import OwnDeletes
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.guards.asking import Answer, Ask, Parts, Permit
+from rollout_operator.guards.catalog import Catalog
+from rollout_operator.guards.gate import Gate
+from rollout_operator.guards.pending import Pending
+from rollout_operator.guards.recording import Recorder
+from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.kube.store import PodStore, StatefulSetStore
+from rollout_operator.model.budget import Budget
+from rollout_operator.model.decode import decode_pod, decode_statefulset, salvage
+from rollout_operator.model.disruption import Engine
+from rollout_operator.model.downscale import Underway
+from rollout_operator.model.errors import ApiError, Conflict, DecodeError, UnknownOutcome
+from rollout_operator.model.names import DISRUPTION_RECORD
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.telemetry.metrics import Metrics
+from tests.controllers.bench import meta_of
+from tests.controllers.fake_door import FakeDoor, Json, pod_json, set_json
+from tests.planning.disruptions import budget
+from tests.virtual_time import EPOCH, VirtualClock, elapsed
+
+LABELS: Final = {"rollout-group": "ingester"}
+LONG: Final = timedelta(seconds=9)
+SECOND: Final = timedelta(seconds=1)
+Call = Callable[[str], None]
+
+
+class JumpingClock(VirtualClock):
+    """Stands ahead of the loop: a process was frozen, and no timer of it has run yet."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta(0)
+
+    def elapsed(self) -> timedelta:
+        return elapsed() + self.ahead
+
+
+class Door(FakeDoor):
+    """A FakeDoor that takes JSON patches of annotations, too, and may lose answers."""
+
+    def __init__(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
+        super().__init__(sets, pods)
+        self.lost: set[str] = set()
+        """Calls that are carried out and get no answer."""
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: JsonObject | Sequence[JsonObject],
+        subresource: str = "",
+    ) -> bytes:
+        """Patch as the API server does, with `test` steps as preconditions."""
+        if isinstance(patch, dict):
+            body = await super().patch(resource, namespace, name, patch)
+        else:
+            call = f"patch pods/{name}"
+            await self._note(call)
+            held = self._held(resource, name)
+            for step in patch:
+                assert isinstance(step, dict)
+                _apply(held, step)
+            body = self._write(resource, name, held)
+        if f"patch pods/{name}" in self.lost:
+            raise UnknownOutcome(f"patch pods {name}: no answer")
+        return body
+
+    def verbs(self) -> list[str]:
+        """Return the calls, without what they were about."""
+        return [call.split()[0] for call in self.calls]
+
+
+def _apply(held: Json, step: JsonObject) -> None:
+    *parents, last = str(step["path"]).strip("/").split("/")
+    where = held
+    for key in parents:
+        found = where.get(key)
+        if not isinstance(found, dict):
+            raise Conflict(f"no {step['path']}", status=422)
+        where = found
+    key = last.replace("~1", "/")
+    if key not in where or (step["op"] == "test" and where[key] != step["value"]):
+        raise Conflict(f"{step['op']} of {step['path']} failed", status=422)
+    if step["op"] == "remove":
+        del where[key]
+
+
+@dataclass(kw_only=True)
+class Process:
+    """One operator: its caches, its memory, its gate."""
+
+    name: str
+    world: "World"
+    clock: JumpingClock
+    sets: StatefulSetStore
+    pods: PodStore
+    deletes: OwnDeletes
+    pending: Pending
+    recorder: Recorder
+    observer: Observer
+    gate: Gate
+    metrics: Metrics
+
+    def sync(self) -> None:
+        """Bring the caches up to date."""
+        objects = self.world.door.objects.items()
+        sets = [one for (plural, _), one in objects if plural == "statefulsets"]
+        pods = [one for (plural, _), one in objects if plural == "pods"]
+        found: list[StatefulSet | Unreadable] = []
+        for one in sets:
+            try:
+                found.append(decode_statefulset(raw(one)))
+            except DecodeError as error:
+                found.append(salvage("StatefulSet", raw(one), error))
+        self.sets.replace_all(found)
+        self.pods.replace_all([decode_pod(raw(one)) for one in pods])
+
+    def cached(self, pod: str) -> Pod:
+        """Return what the cache shows of a pod."""
+        found = self.pods.get("test", name_of(pod))
+        assert isinstance(found, Pod), found
+        return found
+
+    async def evict(self, pod: str, *, dry_run: bool = False, within: timedelta = LONG) -> str:
+        """Ask for an eviction; see `tell`."""
+        ask = Ask(pod=self.cached(pod), engine=Engine.EVICTION, dry_run=dry_run)
+        return tell(await self.gate.ask(ask, self.clock.elapsed() + within))
+
+    async def roll(self, pod: str, *, limit: int = 1, within: timedelta = LONG) -> Answer:
+        """Ask for a delete by a rollout."""
+        ask = Ask(pod=self.cached(pod), engine=Engine.ROLLOUT, limit=limit)
+        return await self.gate.ask(ask, self.clock.elapsed() + within)
+
+    def requests(self, reason: str, status: int) -> float | None:
+        """Return how many disruptions were answered so (METR-31)."""
+        return self.metrics.registry.get_sample_value(
+            "rollout_operator_zpdb_eviction_requests_total",
+            {"reason": reason, "status": str(status)},
+        )
+
+    @property
+    def inflight(self) -> float | None:
+        """Return how many are being decided on (METR-32)."""
+        return self.metrics.registry.get_sample_value(
+            "rollout_operator_zpdb_inflight_eviction_requests"
+        )
+
+
+@dataclass(kw_only=True)
+class World:
+    """The API server, what all processes know alike, and the processes."""
+
+    door: Door
+    rules: Sequence[Budget]
+    processes: list[Process] = field(default_factory=list)
+    age: timedelta = timedelta(0)
+    lacks: dict[Engine, str] = field(default_factory=dict)
+    downscale: Underway | None = None
+
+    def start(self, name: str = "x") -> Process:
+        """Start a process with caches that are up to date."""
+        clock, metrics = JumpingClock(), Metrics()
+        sets, pods = StatefulSetStore(), PodStore()
+        deletes = OwnDeletes(pods.get, clock)
+        pending = Pending(pods.get, deletes, clock)
+        recorder, catalog = Recorder(self.door, clock, name), Catalog(metrics)
+        for rule in self.rules:
+            catalog.on_change(None, rule)
+        observer = Observer(
+            namespace="test", reader=self.door, sets=sets, pods=pods, watches=(),
+            pending=pending, now=self.now,
+        )  # fmt: skip
+        gate = Gate(
+            Parts(
+                budgets=catalog, find_lack=self.lacks.get, sets=sets, pods=pods, reader=observer,
+                pending=pending, recorder=recorder, find_downscale=lambda group: self.downscale,
+                age=lambda: self.age, now=self.now, clock=clock, metrics=metrics,
+            )
+        )  # fmt: skip
+        made = Process(
+            name=name, world=self, clock=clock, sets=sets, pods=pods, deletes=deletes,
+            pending=pending, recorder=recorder, observer=observer, gate=gate, metrics=metrics,
+        )  # fmt: skip
+        made.sync()
+        self.processes.append(made)
+        return made
+
+    def now(self) -> datetime:
+        """Return the API server's time."""
+        return EPOCH + elapsed()
+
+    def record(self, pod: str) -> str:
+        """Return the record that stands on a pod, empty where there is none."""
+        return self.live(pod).disruption
+
+    def live(self, pod: str) -> Pod:
+        """Return a pod as the store has it."""
+        return decode_pod(raw(self.door.objects["pods", name_of(pod)]))
+
+    def recorded(self) -> list[str]:
+        """Return the names of all pods with a record."""
+        pods = [key[1] for key in self.door.objects if key[0] == "pods"]
+        short = [name.removeprefix("ingester-zone-") for name in pods]
+        return [one for one in short if self.record(one)]
+
+    def annotate(self, pod: str, text: str | None) -> None:
+        """Write a record behind everyone's back, or remove it."""
+        key = {} if text is None else {DISRUPTION_RECORD: text}
+        self.change(pod, annotations=key)
+
+    def change(self, pod: str, **metadata: object) -> None:
+        """Change metadata of a pod: a new version."""
+        held = self.door.objects["pods", name_of(pod)]
+        meta = meta_of(held)
+        version = int(str(meta["resourceVersion"])) + 1
+        self.door.put(
+            "pods",
+            {**held, "metadata": {**meta, **metadata, "resourceVersion": str(version)}},
+        )
+
+    def add_zone(self, letter: str, labels: Mapping[str, str]) -> None:
+        """Add a zone of one pod with other labels."""
+        name = name_of(letter)
+        one = set_json(name, replicas=1, labels=dict(labels), update="old", selector=dict(labels))
+        pod = pod_json(name, 0)
+        meta_of(pod)["labels"] = dict(labels)
+        self.door.put("statefulsets", one)
+        self.door.put("pods", pod)
+
+    def terminate(self, pod: str) -> None:
+        """Delete a pod gracefully: it is on its way out."""
+        self.change(pod, deletionTimestamp="2026-01-02T03:04:35Z")
+
+    def replace(self, pod: str) -> None:
+        """Put a new pod in a pod's place."""
+        self.change(pod, uid=f"new-{pod}", annotations={})
+
+    def remove(self, pod: str) -> None:
+        """Take a pod away."""
+        del self.door.objects["pods", name_of(pod)]
+
+    def break_pod(self, pod: str) -> None:
+        """Make a pod crash loop."""
+        zone, _, ordinal = name_of(pod).rpartition("-")
+        self.door.put("pods", pod_json(zone, int(ordinal), ready=False))
+
+
+def world(
+    *rules: Budget, zones: str = "abc", pods: int = 3, labels: Mapping[str, str] = LABELS
+) -> World:
+    """Return whole zones under budgets; under budget `ingester` of one pod where none is given."""
+    names = [f"ingester-zone-{letter}" for letter in zones]
+    sets = [set_json(name, replicas=pods, labels=dict(labels), update="old") for name in names]
+    stand = [pod_json(name, ordinal) for name in names for ordinal in range(pods)]
+    return World(door=Door(sets, stand), rules=rules or (rule(),))
+
+
+def rule(max_unavailable: int = 1, **changes: object) -> Budget:
+    """Return budget `ingester` over the whole group."""
+    return replace(budget(max_unavailable), **{"selector": LABELS, **changes})
+
+
+def tell(answer: Answer) -> str:
+    """Return `allowed`, `not in scope`, or status, code and text up to the names."""
+    if isinstance(answer, Permit):
+        return "allowed" if answer.budget else "not in scope"
+    text = answer.reason.text.split(" (")[0].split(";")[0]
+    return f"{answer.status} {answer.reason.code}: {text}"
+
+
+def name_of(pod: str) -> str:
+    """Return the whole name of `a-0`."""
+    return f"ingester-zone-{pod}"
+
+
+def failing(call: str, error: Exception) -> Call:
+    """Return what makes calls that begin like this fail: assign it to `before`."""
+
+    def fail(made: str) -> None:
+        if made.startswith(call):
+            raise error
+
+    return fail
+
+
+class Hold:
+    """Holds calls back that begin like this: assign it to `pause`. Then lets them go, or fail."""
+
+    def __init__(self, *calls: str, error: ApiError | None = None) -> None:
+        self._calls = calls
+        self._error = error
+        self.arrived = asyncio.Event()
+        self.open = asyncio.Event()
+
+    async def __call__(self, call: str) -> None:
+        """Wait until `open` is set, if the call is one of them."""
+        if call.startswith(self._calls):
+            self.arrived.set()
+            await self.open.wait()
+            if self._error is not None:
+                raise self._error
+
+
+def part(one: Json, key: str) -> Json:
+    """Return an object inside of an object."""
+    found = one[key]
+    assert isinstance(found, dict)
+    return found
+
+
+def raw(one: Json) -> msgspec.Raw:
+    """Return an object as the decoders take it."""
+    return msgspec.Raw(msgspec.json.encode(one))

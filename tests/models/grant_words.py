@@ -1,0 +1,220 @@
+"""The words of the model of grants: what there is, who wants what, and what may be wrong."""
+
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum, auto, unique
+from typing import Final, NamedTuple
+
+from tests.models.search import replaced
+
+NAMES: Final = "XYZ"
+PODS: Final = "pqr"
+
+
+@unique
+class Error(Enum):
+    """A deliberate mistake: what the protocol would be without one of its rules."""
+
+    LISTS_FIRST = auto()
+    DECIDES_ONCE = auto()
+    WRITES_BLINDLY = auto()
+    IGNORES_LOSERS = auto()
+    FORGETS_OWN_RECORD = auto()
+    ANSWERS_LATE = auto()
+    TAKES_BACK_EARLY = auto()
+    TAKES_BACK_BLINDLY = auto()
+    WITHDRAWS_BLINDLY = auto()
+    GRANTS_ANEW = auto()
+    REMEMBERS_NOTHING = auto()
+    SKIPS_QUARANTINE = auto()
+    NOBODY_WINS = auto()
+    NOBODY_TAKES_BACK = auto()
+
+
+class Phase(IntEnum):
+    """How far an ask has come."""
+
+    RESERVED = auto()
+    """Decided, remembered, and the record sent."""
+    WRITTEN = auto()
+    """The record stood on the pod; nothing is known of the others."""
+    CLEARED = auto()
+    """The list showed that the pod may go; nothing is answered yet."""
+    LEAVING = auto()
+    """Refused: the record is to be withdrawn."""
+
+
+class Record(NamedTuple):
+    """What stands on a pod."""
+
+    by: int
+    rank: int
+    """Of its `at`, as far as it decides who wins."""
+    permits: int = 0
+    """Answers given under it whose effect may still come."""
+    is_old: bool = False
+
+
+class Pod(NamedTuple):
+    """One pod, by name: its replacement is the same one, up again."""
+
+    is_up: bool = True
+    record: Record | None = None
+    orphans: int = 0
+    """Answers under records that stand no more, whose effect may still come."""
+
+
+class Ask(NamedTuple):
+    """Somebody wants a pod to go, and a process is on it."""
+
+    phase: Phase
+    pod: int
+    rank: int
+    is_current: bool = True
+    """Reserved: the version it was decided on is the newest. Later: its record stands."""
+    is_late: bool = False
+    looked: int = 0
+    """Written: how many pods have been listed, where the list takes more than one call."""
+    seen: tuple[tuple[int, bool], ...] = ()
+    """Written: those of them that go, and whether they lose against this one."""
+
+
+@unique
+class Late(Enum):
+    """A call that nobody waits for any more."""
+
+    WRITE = auto()
+    WITHDRAW = auto()
+    TAKE_BACK = auto()
+
+
+class Call(NamedTuple):
+    """A late call on its way."""
+
+    what: Late
+    pod: int
+    rank: int = 0
+    hits: bool = True
+    """Whether the pod, or the record on it, is still the one that was meant."""
+
+
+class Process(NamedTuple):
+    """A replica of the operator."""
+
+    asks: tuple[Ask | None, ...]
+    held: tuple[bool, ...]
+    """By pod: reserved, granted or in doubt."""
+    call: Call | None = None
+    is_resting: bool = False
+    """In the quarantine after its start, where there are no records."""
+    asked: int = 0
+    """Counted only where each process is asked once."""
+
+
+class State(NamedTuple):
+    """All there is."""
+
+    pods: tuple[Pod, ...]
+    processes: tuple[Process, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Who is asked for what."""
+
+    zones: str = "ab"
+    """One letter a pod."""
+    most: int = 1
+    by_partition: bool = False
+    """All pods hold the same partition; else those of one zone may go together."""
+    wants: tuple[tuple[int, ...], ...] = ((0, 1), (0, 1))
+    """By process: the pods that it may be asked for."""
+    slots: tuple[int, ...] = (1, 1)
+    """By process: how many asks at a time."""
+    rollouts: tuple[int, ...] = ()
+    """Processes that delete, instead of answering an eviction."""
+    ranks: tuple[int, ...] = (0,)
+    """What `at` may be."""
+    lists_by_zone: bool = False
+    """The second look takes one call a pod; else one for all."""
+    answers: int = 1
+    """How often the same may be answered: a review may come twice."""
+    has_quick_pods: bool = True
+    """A replacement may be up before everything that was answered on its predecessor is over."""
+    has_faults: bool = True
+    is_once: bool = False
+    """Each slot is asked once, and nothing takes effect."""
+    has_records: bool = True
+    """Else there is only memory."""
+    errors: frozenset[Error] = field(default_factory=frozenset)
+
+
+def put(state: State, place: int, pod: Pod) -> State:
+    """Write a pod: whoever meant the version before, or the record on it, misses from now on."""
+    processes = tuple(_miss(process, place) for process in state.processes)
+    return State(replaced(state.pods, place, pod), processes)
+
+
+def keep(state: State, place: int, pod: Pod) -> State:
+    """Change what is known of a pod beside its version."""
+    return State(replaced(state.pods, place, pod), state.processes)
+
+
+def put_process(state: State, who: int, process: Process) -> State:
+    """Change a process."""
+    return State(state.pods, replaced(state.processes, who, process))
+
+
+def put_ask(state: State, who: int, slot: int, ask: Ask | None) -> State:
+    """Change how far a process has come with an ask; None ends it."""
+    process = state.processes[who]
+    return put_process(state, who, process._replace(asks=replaced(process.asks, slot, ask)))
+
+
+def hold(state: State, who: int, place: int, *, is_held: bool) -> State:
+    """Change what a process remembers of a pod."""
+    process = state.processes[who]
+    return put_process(state, who, process._replace(held=replaced(process.held, place, is_held)))
+
+
+def make_late(state: State, place: int) -> State:
+    """The record on a pod has become too old for who wrote it to answer."""
+    return State(
+        state.pods,
+        tuple(
+            process._replace(asks=tuple(_late(ask, place) for ask in process.asks))
+            for process in state.processes
+        ),
+    )
+
+
+def is_at_risk(pod: Pod) -> bool:
+    """Tell whether a pod is gone, or may be at any moment."""
+    return not pod.is_up or pod.orphans > 0 or (pod.record is not None and pod.record.permits > 0)
+
+
+def list_going(state: State, *, but: int) -> frozenset[int]:
+    """Return what a list shows as down or on its way out, but for one pod."""
+    return frozenset(
+        place
+        for place, pod in enumerate(state.pods)
+        if place != but and (not pod.is_up or pod.record is not None)
+    )
+
+
+def _late(ask: Ask | None, place: int) -> Ask | None:
+    is_of_it = ask is not None and ask.pod == place and ask.is_current
+    if ask is None or not is_of_it or ask.phase not in (Phase.WRITTEN, Phase.CLEARED):
+        return ask
+    return ask._replace(is_late=True)
+
+
+def _miss(process: Process, place: int) -> Process:
+    asks, call = process.asks, process.call
+    for slot, ask in enumerate(asks):
+        if ask is not None and ask.pod == place and ask.is_current:
+            asks = replaced(asks, slot, ask._replace(is_current=False))
+    if call is not None and call.pod == place and call.hits:
+        call = call._replace(hits=False)
+    if asks is process.asks and call is process.call:
+        return process
+    return process._replace(asks=asks, call=call)

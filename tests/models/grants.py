@@ -1,0 +1,361 @@
+"""A model of how a pod under a budget is allowed to go: several processes, and one API server.
+
+A process decides from a cache and from its memory, reserves the pod in memory, writes a record on
+the pod, lists the pods of all zones and decides again on what stands there. Only then it answers,
+and what it answered takes effect at any time while the record must stand.
+
+What is modelled, and how:
+- A cache lags as it likes. Of other pods it may show any earlier state, so that it forbids nothing.
+  Of the pod itself it shows the present, or the write is refused by its version: nothing happens.
+- Time is a step that may happen at any moment: `stall` makes a process too late to answer, `expire`
+  makes a record old, from when on nothing that was answered under it takes effect any more.
+- A process may be killed between any two steps. It is back at once and knows nothing. What it has
+  sent last may arrive later, whatever has happened meanwhile, or never.
+- A call may be given up before it arrives, or after: the caller cannot tell.
+
+What is assumed: what was answered under a record takes effect before the record counts as old, or
+never; one answer deletes one pod, by name; nobody else deletes pods or takes their records away. A
+delete by a rollout names the version that has the record, at any later time.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from tests.models.grant_words import (
+    NAMES,
+    PODS,
+    Ask,
+    Call,
+    Error,
+    Late,
+    Phase,
+    Pod,
+    Process,
+    Record,
+    Scene,
+    State,
+    hold,
+    is_at_risk,
+    keep,
+    list_going,
+    make_late,
+    put,
+    put_ask,
+    put_process,
+)
+from tests.models.search import Model, Step, Steps
+
+# Two effects of one grant are as bad as three.
+MOST: Final = 2
+
+
+class Grants:
+    """The steps of a scene."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._errors = scene.errors
+
+    @property
+    def model(self) -> Model[State]:
+        """Return what is to be walked through."""
+        scene = self._scene
+        processes = tuple(
+            Process(asks=(None,) * slots, held=(False,) * len(scene.zones)) for slots in scene.slots
+        )
+        start = State(pods=(Pod(),) * len(scene.zones), processes=processes)
+        return Model(start=start, steps=self.steps, find_fault=self.find_fault)
+
+    def exceeds(self, gone: frozenset[int]) -> bool:
+        """Tell whether so many pods at once cross the budget."""
+        if self._scene.by_partition:
+            return len(gone) > self._scene.most
+        zones = {self._scene.zones[pod] for pod in gone}
+        return len(zones) > 1 or len(gone) > self._scene.most
+
+    def find_fault(self, state: State) -> str:
+        """Return what is wrong: SI-01, SI-03 to SI-05, SI-17."""
+        gone = frozenset(place for place, pod in enumerate(state.pods) if is_at_risk(pod))
+        if not self.exceeds(gone):
+            return ""
+        return f"{' and '.join(PODS[place] for place in sorted(gone))} may be gone at once"
+
+    def steps(self, state: State) -> Steps[State]:
+        """Yield all that may happen next."""
+        for place in range(len(state.pods)):
+            yield from self._live(state, place)
+        for who in range(len(state.processes)):
+            yield from self._run(state, who)
+
+    # What happens to pods by itself
+
+    def _live(self, state: State, place: int) -> Steps[State]:
+        pod, name = state.pods[place], PODS[place]
+        record = pod.record
+        if self._scene.is_once:
+            return
+        if not pod.is_up and (self._scene.has_quick_pods or not pod.orphans):
+            yield Step("cluster", "replace", name), put(state, place, Pod(orphans=pod.orphans))
+        if pod.orphans:
+            fewer = state.pods[place]._replace(orphans=pod.orphans - 1)
+            yield Step("time", "end the effect of an answer on", name), keep(state, place, fewer)
+        permits = pod.orphans + (record.permits if record else 0)
+        if pod.is_up and permits:
+            gone = Pod(is_up=False, orphans=permits - 1)
+            yield Step("cluster", "delete", name), put(state, place, gone)
+        # What is left of earlier answers ends first: their records were written before.
+        if record is not None and not record.is_old and not pod.orphans:
+            yield Step("time", "age the record on", name), self._age(state, place, record)
+
+    def _age(self, state: State, place: int, record: Record) -> State:
+        permits = record.permits if record.by in self._scene.rollouts else 0
+        old = state.pods[place]._replace(record=record._replace(is_old=True, permits=permits))
+        return make_late(keep(state, place, old), place)
+
+    # What a process does
+
+    def _run(self, state: State, who: int) -> Steps[State]:
+        process, name = state.processes[who], NAMES[who]
+        for slot, ask in enumerate(process.asks):
+            if ask is None:
+                yield from self._begin(state, who, slot)
+            else:
+                yield from self._go_on(state, who, slot)
+        for place, is_held in enumerate(process.held):
+            if is_held and self._may_release(state, who, place):
+                yield Step(name, "forget", PODS[place]), hold(state, who, place, is_held=False)
+        if process.is_resting and not any(pod.orphans for pod in state.pods):
+            rested = process._replace(is_resting=False)
+            yield Step(name, "end quarantine"), put_process(state, who, rested)
+        if process.call is not None:
+            yield from self._arrive(state, who, process.call)
+        if self._scene.has_records:
+            yield from self._take_back(state, who)
+        if self._scene.has_faults and self._newborn(process) != process:
+            yield from self._crash(state, who)
+
+    def _begin(self, state: State, who: int, slot: int) -> Steps[State]:
+        """Decide and reserve: one step, nothing is awaited in between."""
+        process = state.processes[who]
+        if process.is_resting or (self._scene.is_once and process.asked > slot):
+            return
+        if self._scene.is_once:
+            state = put_process(state, who, process._replace(asked=slot + 1))
+        for place in self._scene.wants[who]:
+            if not self._may_begin(state, who, place):
+                continue
+            step = Step(NAMES[who], "reserve", PODS[place])
+            held = state
+            if Error.REMEMBERS_NOTHING not in self._errors:
+                held = hold(state, who, place, is_held=True)
+            for rank in self._scene.ranks:
+                ask = Ask(Phase.RESERVED, place, rank)
+                if not self._scene.has_records:
+                    ask = ask._replace(phase=Phase.CLEARED)
+                yield step, put_ask(held, who, slot, ask)
+
+    def _may_begin(self, state: State, who: int, place: int) -> bool:
+        pod, process = state.pods[place], state.processes[who]
+        if not pod.is_up or process.held[place]:
+            return False
+        # A view without the record would be an old one, and the write be refused.
+        anew = {Error.GRANTS_ANEW, Error.WRITES_BLINDLY} & self._errors
+        if pod.record is not None and not anew:
+            return False
+        others = {one for one, is_held in enumerate(process.held) if is_held and one != place}
+        if Error.LISTS_FIRST in self._errors:
+            others |= list_going(state, but=place)
+        if not self._scene.has_records:
+            others |= {one for one, pod in enumerate(state.pods) if not pod.is_up}
+        return not self.exceeds(frozenset({*others, place}))
+
+    def _go_on(self, state: State, who: int, slot: int) -> Steps[State]:
+        ask = state.processes[who].asks[slot]
+        assert ask is not None
+        if self._scene.has_faults and not ask.is_late and ask.phase is Phase.CLEARED:
+            stalled = put_ask(state, who, slot, ask._replace(is_late=True))
+            yield Step(NAMES[who], "stall over", PODS[ask.pod]), stalled
+        match ask.phase:
+            case Phase.RESERVED:
+                yield from self._write(state, who, slot, ask)
+            case Phase.WRITTEN:
+                yield from self._confirm(state, who, slot, ask)
+            case Phase.CLEARED:
+                yield from self._answer(state, who, slot, ask)
+            case Phase.LEAVING:
+                yield from self._withdraw(state, who, slot, ask)
+
+    def _write(self, state: State, who: int, slot: int, ask: Ask) -> Steps[State]:
+        name, pod = NAMES[who], PODS[ask.pod]
+        if (ask.is_current or Error.WRITES_BLINDLY in self._errors) and state.pods[ask.pod].is_up:
+            record = Record(who, ask.rank, is_old=False)
+            skips = {Error.LISTS_FIRST, Error.DECIDES_ONCE} & self._errors
+            phase = Phase.CLEARED if skips else Phase.WRITTEN
+            after = ask._replace(phase=phase, is_current=True)
+            written = put(state, ask.pod, self._with_record(state.pods[ask.pod], record))
+            yield Step(name, "record", pod), put_ask(written, who, slot, after)
+        if not ask.is_current or self._scene.has_faults:
+            ended = hold(put_ask(state, who, slot, None), who, ask.pod, is_held=False)
+            yield Step(name, "be refused the record on", pod), ended
+        if self._scene.has_faults:
+            # Still held in memory: it may be written, now or later.
+            late = Call(Late.WRITE, ask.pod, ask.rank, hits=ask.is_current)
+            given_up = self._send(put_ask(state, who, slot, None), who, late)
+            yield Step(name, "give up waiting for the record on", pod), given_up
+
+    def _confirm(self, state: State, who: int, slot: int, ask: Ask) -> Steps[State]:
+        """List all pods and decide again; where it must wait, it lists again: no step at all."""
+        name, pod = NAMES[who], PODS[ask.pod]
+        for step, after in self._look(state, who, ask):
+            yield step, put_ask(state, who, slot, after)
+        if self._scene.has_faults:
+            yield Step(name, "refuse", pod), put_ask(state, who, slot, _leave(ask))
+            if ask.is_current:
+                # No answer to the write: the record stands, and nobody will withdraw it.
+                yield Step(name, "miss the answer on", pod), put_ask(state, who, slot, None)
+
+    def _look(self, state: State, who: int, ask: Ask) -> Iterator[tuple[Step, Ask]]:
+        count = len(state.pods)
+        upto = ask.looked + 1 if self._scene.lists_by_zone else count
+        seen = list(ask.seen)
+        for place in range(ask.looked, upto):
+            pod = state.pods[place]
+            if place == ask.pod:
+                is_gone = ask.is_late or not ask.is_current
+                if is_gone and Error.FORGETS_OWN_RECORD not in self._errors:
+                    yield Step(NAMES[who], "miss its record on", PODS[place]), _leave(ask)
+                    return
+            elif not pod.is_up or pod.record is not None:
+                seen.append((place, self._loses(pod, who, ask)))
+        step = Step(NAMES[who], "list for", PODS[ask.pod])
+        if upto < count:
+            yield step, ask._replace(looked=upto, seen=tuple(seen))
+            return
+        verdict = self._decide_again(ask.pod, seen)
+        if verdict is not None or self._scene.lists_by_zone:
+            yield step, ask._replace(phase=verdict or ask.phase, looked=0, seen=())
+
+    def _loses(self, pod: Pod, who: int, ask: Ask) -> bool:
+        record = pod.record
+        if record is None or record.by == who or Error.NOBODY_WINS in self._errors:
+            return False
+        return (ask.rank, who) < (record.rank, record.by)
+
+    def _decide_again(self, place: int, seen: Sequence[tuple[int, bool]]) -> Phase | None:
+        """Return what follows; None: the pods in the way will be withdrawn from, list again."""
+        if not self.exceeds(frozenset([place, *(one for one, _ in seen)])):
+            return Phase.CLEARED
+        if self.exceeds(frozenset([place, *(one for one, loses in seen if not loses)])):
+            return Phase.LEAVING
+        return Phase.CLEARED if Error.IGNORES_LOSERS in self._errors else None
+
+    def _answer(self, state: State, who: int, slot: int, ask: Ask) -> Steps[State]:
+        name, place = NAMES[who], ask.pod
+        pod = state.pods[place]
+        lax = {Error.ANSWERS_LATE, Error.FORGETS_OWN_RECORD} & self._errors
+        if not ask.is_late or lax:
+            for times in range(1, self._scene.answers + 1):
+                given = keep(state, place, self._give(pod, who, ask, times))
+                yield Step(name, "allow", PODS[place]), put_ask(given, who, slot, None)
+        if ask.is_late:
+            yield Step(name, "be too late for", PODS[place]), put_ask(state, who, slot, _leave(ask))
+
+    def _give(self, pod: Pod, who: int, ask: Ask, times: int) -> Pod:
+        if not ask.is_current or pod.record is None:
+            # The delete of a rollout names a version that is no more.
+            return pod if who in self._scene.rollouts else _orphan(pod, times)
+        record = pod.record
+        return pod._replace(record=record._replace(permits=min(record.permits + times, MOST)))
+
+    def _withdraw(self, state: State, who: int, slot: int, ask: Ask) -> Steps[State]:
+        name, pod = NAMES[who], PODS[ask.pod]
+        done = hold(put_ask(state, who, slot, None), who, ask.pod, is_held=False)
+        if ask.is_current or Error.WITHDRAWS_BLINDLY in self._errors:
+            done = put(done, ask.pod, self._with_record(state.pods[ask.pod], None))
+        yield Step(name, "withdraw from", pod), done
+        if self._scene.has_faults:
+            late = Call(Late.WITHDRAW, ask.pod, hits=ask.is_current)
+            sent = self._send(put_ask(state, who, slot, None), who, late)
+            yield Step(name, "give up withdrawing from", pod), sent
+
+    def _may_release(self, state: State, who: int, place: int) -> bool:
+        pod, process = state.pods[place], state.processes[who]
+        if any(ask is not None and ask.pod == place for ask in process.asks):
+            return False
+        if not pod.is_up:
+            return True
+        if not self._scene.has_records:
+            return not pod.orphans
+        return pod.record is None or pod.record.by != who
+
+    def _take_back(self, state: State, who: int) -> Steps[State]:
+        """Look at a record live, and remove it where nothing can come of it any more."""
+        for place, pod in enumerate(state.pods):
+            is_due = pod.record is not None and (
+                pod.record.is_old or Error.TAKES_BACK_EARLY in self._errors
+            )
+            if not pod.is_up or not is_due or Error.NOBODY_TAKES_BACK in self._errors:
+                continue
+            step = Step(NAMES[who], "take back", PODS[place])
+            yield step, put(state, place, self._with_record(pod, None))
+            if self._scene.has_faults and Error.TAKES_BACK_BLINDLY in self._errors:
+                yield step, self._send(state, who, Call(Late.TAKE_BACK, place))
+
+    def _arrive(self, state: State, who: int, call: Call) -> Steps[State]:
+        """What was sent by somebody who gave up, or is dead, arrives or is lost."""
+        process, pod = state.processes[who], state.pods[call.pod]
+        gone = put_process(state, who, process._replace(call=None))
+        name, what = f"{NAMES[who]} before", f"{call.what.name.lower()} {PODS[call.pod]}"
+        yield Step("network", "lose", what), gone
+        blind = {
+            Late.WRITE: Error.WRITES_BLINDLY,
+            Late.WITHDRAW: Error.WITHDRAWS_BLINDLY,
+            Late.TAKE_BACK: Error.TAKES_BACK_BLINDLY,
+        }[call.what]
+        if not pod.is_up or not (call.hits or blind in self._errors):
+            return
+        record = Record(who, call.rank) if call.what is Late.WRITE else None
+        yield Step(name, "late", what), put(gone, call.pod, self._with_record(pod, record))
+
+    def _crash(self, state: State, who: int) -> Steps[State]:
+        process = state.processes[who]
+        crashed = put_process(state, who, self._newborn(process))
+        yield Step(NAMES[who], "be killed"), crashed
+        for ask in process.asks:
+            if ask is not None and ask.phase in (Phase.RESERVED, Phase.LEAVING):
+                what = Late.WRITE if ask.phase is Phase.RESERVED else Late.WITHDRAW
+                call = Call(what, ask.pod, ask.rank, hits=ask.is_current)
+                sent = self._send(crashed, who, call)
+                if sent != crashed:
+                    yield Step(NAMES[who], "be killed after sending for", PODS[ask.pod]), sent
+
+    def _newborn(self, process: Process) -> Process:
+        rests = not self._scene.has_records and Error.SKIPS_QUARANTINE not in self._errors
+        nothing = (None,) * len(process.asks)
+        idle = (False,) * len(process.held)
+        return Process(nothing, idle, process.call, is_resting=rests, asked=process.asked)
+
+    def _send(self, state: State, who: int, call: Call) -> State:
+        """Leave a call to the network; one at a time, and none that cannot do anything."""
+        blind = {Error.WRITES_BLINDLY, Error.WITHDRAWS_BLINDLY, Error.TAKES_BACK_BLINDLY}
+        if not call.hits and not blind & self._errors:
+            return state
+        return put_process(state, who, state.processes[who]._replace(call=call))
+
+    def _with_record(self, pod: Pod, record: Record | None) -> Pod:
+        """Return a pod with another record: what was answered under the one before still comes.
+
+        But for the delete of a rollout, which names the version before.
+        """
+        before = pod.record
+        is_bound = before is None or before.by in self._scene.rollouts
+        permits = 0 if is_bound or before is None else before.permits
+        return _orphan(Pod(pod.is_up, record, pod.orphans), permits)
+
+
+def _orphan(pod: Pod, times: int) -> Pod:
+    return pod._replace(orphans=min(pod.orphans + times, MOST))
+
+
+def _leave(ask: Ask) -> Ask:
+    return Ask(Phase.LEAVING, ask.pod, ask.rank, ask.is_current)

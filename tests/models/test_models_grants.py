@@ -1,0 +1,206 @@
+"""The protocol of grants, walked through completely: SI-01, SI-03 to SI-05, SI-17, SI-18, LI-07.
+
+No two pods that a budget keeps apart are gone, or may be gone, at the same time; whatever happens,
+everything can come to rest again; and of two that ask at the same time one is granted.
+"""
+
+import importlib
+import sys
+from dataclasses import replace
+from functools import reduce
+
+import pytest
+
+from tests.models.grant_words import Error, Phase, Process, Scene, State
+from tests.models.grants import Grants
+from tests.models.grants_map import FUNCTIONS, OTHERS
+from tests.models.search import Step, Walk, explore, find_stuck, list_ends
+
+ONE_EACH = Scene(wants=((0,), (1,)))
+IN_MEMORY = Scene(slots=(2,), wants=((0, 1),), has_records=False)
+
+SCENES = [
+    pytest.param(replace(ONE_EACH, ranks=(0, 1)), id="two zones, either record may be older"),
+    pytest.param(Scene(wants=((0,), (0,))), id="the same pod"),
+    pytest.param(replace(ONE_EACH, zones="aa"), id="one zone, maximum 1"),
+    pytest.param(
+        Scene(zones="aab", most=2, wants=((0,), (1, 2))), id="maximum 2, and another zone"
+    ),
+    pytest.param(replace(ONE_EACH, by_partition=True), id="SI-05 one partition, maximum 1"),
+    pytest.param(
+        Scene(slots=(2, 1), wants=((0, 1), (1,))),
+        id="both zones in one process at once, and another",
+    ),
+    pytest.param(Scene(slots=(2,), wants=((0, 1),)), id="one process"),
+    pytest.param(replace(ONE_EACH, rollouts=(0,)), id="FP-21 a rollout that wins, an eviction"),
+    pytest.param(replace(ONE_EACH, rollouts=(1,)), id="FP-21 a rollout that loses, an eviction"),
+    pytest.param(replace(ONE_EACH, lists_by_zone=True), id="a call for each zone"),
+    pytest.param(
+        replace(ONE_EACH, answers=2, has_quick_pods=False), id="SI-16 a review that comes twice"
+    ),
+    pytest.param(IN_MEMORY, id="one process that may not patch pods"),
+]
+
+# Every one of them is unsafe.
+UNSAFE = [
+    pytest.param(Error.LISTS_FIRST, ONE_EACH, id="the list before the record"),
+    pytest.param(Error.DECIDES_ONCE, ONE_EACH, id="no second decision"),
+    pytest.param(Error.WRITES_BLINDLY, ONE_EACH, id="SI-17 the record without compare-and-swap"),
+    pytest.param(Error.GRANTS_ANEW, ONE_EACH, id="a record over a record, and then withdrawn"),
+    pytest.param(Error.IGNORES_LOSERS, ONE_EACH, id="the winner does not wait for the loser"),
+    pytest.param(Error.FORGETS_OWN_RECORD, ONE_EACH, id="its own record is not looked at"),
+    pytest.param(Error.ANSWERS_LATE, ONE_EACH, id="the age is not looked at before the answer"),
+    pytest.param(Error.TAKES_BACK_EARLY, ONE_EACH, id="taken back before its effect is over"),
+    pytest.param(Error.TAKES_BACK_BLINDLY, ONE_EACH, id="taken back another record than seen"),
+    pytest.param(Error.WITHDRAWS_BLINDLY, ONE_EACH, id="withdrawn another record than its own"),
+    pytest.param(Error.REMEMBERS_NOTHING, IN_MEMORY, id="reservations do not count"),
+    pytest.param(Error.SKIPS_QUARANTINE, IN_MEMORY, id="no quarantine after a start"),
+]
+# These are safe and of no use; each has a test of its own.
+USELESS = {Error.NOBODY_WINS, Error.NOBODY_TAKES_BACK}
+
+CONTESTS = [
+    pytest.param(ONE_EACH, id="two"),
+    pytest.param(Scene(wants=((0,), (0,))), id="the same pod"),
+    pytest.param(Scene(zones="abc", wants=((0,), (1,), (2,)), slots=(1, 1, 1)), id="three"),
+    pytest.param(replace(ONE_EACH, lists_by_zone=True), id="a call for each zone"),
+]
+
+
+def walk_through(scene: Scene, *errors: Error) -> Walk[State]:
+    return explore(Grants(replace(scene, errors=frozenset(errors))).model)
+
+
+def is_at_rest(process: Process) -> bool:
+    return not any(process.held) and not any(process.asks) and process.call is None
+
+
+def has_no_records(state: State) -> bool:
+    """Tell whether no record stands on a pod that is up."""
+    return not any(pod.is_up and pod.record for pod in state.pods)
+
+
+def is_quiet(state: State) -> bool:
+    return has_no_records(state) and all(map(is_at_rest, state.processes))
+
+
+def is_granted(state: State) -> bool:
+    return any(pod.orphans or (pod.record and pod.record.permits) for pod in state.pods)
+
+
+# What is proven
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_budget_holds_and_nobody_is_stuck(scene: Scene) -> None:
+    walk = walk_through(scene)
+
+    assert walk.fault is None, f"\n{walk.fault}"
+    # LI-07: a budget that nobody uses becomes free again.
+    assert (stuck := find_stuck(walk, is_quiet)) is None, f"\n{stuck}"
+    assert (stuck := find_stuck(walk, is_granted)) is None, f"\n{stuck}"
+    sys.stdout.write(f"{len(walk.states)} states\n")
+
+
+@pytest.mark.parametrize("dead", ["X", "Y"])
+def test_what_a_dead_process_leaves_is_taken_back(dead: str) -> None:
+    """LI-07, FP-06: one of two never comes back, the other one cleans up."""
+    walk = walk_through(ONE_EACH)
+    other = 1 if dead == "X" else 0
+
+    def is_clean(state: State) -> bool:
+        return has_no_records(state) and is_at_rest(state.processes[other])
+
+    def is_alive(step: Step) -> bool:
+        return step.actor != dead
+
+    assert (stuck := find_stuck(walk, is_clean, is_alive)) is None, f"\n{stuck}"
+
+
+@pytest.mark.parametrize("scene", CONTESTS)
+def test_of_those_who_ask_at_the_same_time_one_is_granted(scene: Scene) -> None:
+    """FP-20: without faults, in whatever order their steps come, whoever has the older record."""
+    walk = walk_through(replace(scene, has_faults=False, is_once=True, ranks=(0, 1)))
+
+    assert walk.fault is None
+    ends = list(list_ends(walk))
+    assert ends
+    assert all(map(is_granted, ends))
+    # Who lost has withdrawn.
+    leaving = Phase.LEAVING
+    assert not any(
+        ask and ask.phase is leaving for end in ends for one in end.processes for ask in one.asks
+    )
+
+
+def test_a_second_pod_goes_beside_the_first_where_the_budget_has_room() -> None:
+    """The model is not safe for the reason that it never grants twice."""
+    walk = walk_through(Scene(zones="aa", most=2, wants=((0,), (1,))))
+
+    assert any(
+        not first.is_up and not second.is_up for first, second in (s.pods for s in walk.states)
+    )
+
+
+# That the checker would find it
+
+
+@pytest.mark.parametrize(("error", "scene"), UNSAFE)
+def test_a_deliberate_error_is_found(error: Error, scene: Scene) -> None:
+    fault = walk_through(scene, error).fault
+
+    assert fault is not None
+    assert fault.text == "p and q may be gone at once"
+    assert fault.trace[-1].verb == "allow"
+
+
+def test_every_error_is_tried() -> None:
+    assert {param.values[0] for param in UNSAFE} | USELESS == {*Error}
+
+
+def test_records_make_up_for_a_process_that_remembers_nothing() -> None:
+    """Where there are records, memory only saves calls: so a restart does no harm."""
+    assert walk_through(ONE_EACH, Error.REMEMBERS_NOTHING).fault is None
+
+
+def test_a_second_answer_is_unsafe_where_a_pod_is_back_before_it_takes_effect() -> None:
+    """An eviction deletes by name: the assumption that pods are slower than answers is needed."""
+    fault = walk_through(replace(ONE_EACH, answers=2)).fault
+
+    assert fault is not None
+    assert [step.verb for step in fault.trace][3:6] == ["allow", "delete", "replace"]
+
+
+def test_without_an_order_both_may_be_refused() -> None:
+    scene = replace(ONE_EACH, has_faults=False, is_once=True)
+
+    ends = list(list_ends(walk_through(scene, Error.NOBODY_WINS)))
+
+    assert not all(map(is_granted, ends))
+
+
+def test_without_taking_back_a_record_stays_for_ever() -> None:
+    stuck = find_stuck(walk_through(ONE_EACH, Error.NOBODY_TAKES_BACK), is_quiet)
+
+    assert stuck is not None
+    assert stuck.state.pods[0].record or stuck.state.pods[1].record
+
+
+# That the model is of our code
+
+
+def test_every_step_is_somebodys() -> None:
+    """Whatever happens in the model has a function of ours, or somebody else, who does it."""
+    seen: frozenset[str] = frozenset()
+    for scene in (ONE_EACH, IN_MEMORY):
+        seen |= walk_through(scene).verbs
+
+    assert seen == FUNCTIONS.keys() | OTHERS.keys()
+    assert not FUNCTIONS.keys() & OTHERS.keys()
+
+
+@pytest.mark.parametrize("name", sorted({name for names in FUNCTIONS.values() for name in names}))
+def test_the_function_exists(name: str) -> None:
+    module, _, path = name.partition(":")
+
+    assert callable(reduce(getattr, path.split("."), importlib.import_module(module)))

@@ -1,0 +1,109 @@
+"""The hook pod-eviction before a real gate, asked with the bodies that an API server sends."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from rollout_operator.model.budget import Budget
+from rollout_operator.model.decode_review import decode_review
+from rollout_operator.model.outcome import Verdict
+from rollout_operator.web.pod_eviction import Parts, PodEviction
+from rollout_operator.web.review import render_answer
+from tests.guards.gate_bench import Process, World, name_of, world
+
+LIMIT: Final = timedelta(seconds=9)
+
+
+@dataclass(kw_only=True)
+class Court:
+    """One process and its hook."""
+
+    here: World
+    process: Process
+    hook: PodEviction
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    async def ask(self, pod: str = "a-0", *, within: timedelta = LIMIT, **changes: object) -> str:
+        """Return `allow`, or status and text up to the names; `changes` are of the request."""
+        answer = await self.response(pod, within=within, **changes)
+        status = answer.get("status", {})
+        text = str(status.get("message", "")).split(" (")[0].split(";")[0]
+        if answer["allowed"]:
+            return f"allow {answer.get('warnings', [''])[0] or text}".strip()
+        return f"{status['code']} {text}"
+
+    async def response(
+        self, pod: str = "a-0", *, within: timedelta = LIMIT, **changes: object
+    ) -> dict[str, Any]:
+        """Return what the API server reads."""
+        review = decode_review(json.dumps(review_tree(pod, **changes)).encode())
+        verdict = await self.hook.review(review, self.process.clock.elapsed() + within)
+        self.verdicts.append(verdict)
+        tree = json.loads(render_answer(review, verdict))
+        assert tree["apiVersion"] == review.version
+        assert tree["response"]["uid"] == "u-1"
+        response: dict[str, Any] = tree["response"]
+        return response
+
+    @property
+    def calls(self) -> list[str]:
+        """Return the verbs of all calls to the API server."""
+        return self.here.door.verbs()
+
+    @property
+    def counted(self) -> dict[tuple[str, str], float]:
+        """Return what was counted, by reason and status (METR-31)."""
+        found = {}
+        for family in self.process.metrics.registry.collect():
+            if family.name == "rollout_operator_zpdb_eviction_requests":
+                for one in family.samples:
+                    if one.name.endswith("_total") and one.value:
+                        found[one.labels["reason"], one.labels["status"]] = one.value
+        return found
+
+
+def court(*rules: Budget, here: World | None = None) -> Court:
+    """Return a hook before whole zones under budgets."""
+    here = here or world(*rules)
+    process = here.start()
+    hook = PodEviction(
+        Parts(
+            gate=process.gate,
+            pods=process.pods,
+            sets=process.sets,
+            reader=here.door,
+            metrics=process.metrics.disruptions,
+            clock=process.clock,
+            namespace="test",
+        )
+    )
+    return Court(here=here, process=process, hook=hook)
+
+
+def review_tree(pod: str, **changes: object) -> dict[str, Any]:
+    """Return a review of an eviction; `review`: the version of the review itself."""
+    version, policy = changes.pop("review", "v1"), changes.pop("policy", "policy/v1")
+    options = changes.pop("options", {})
+    return {
+        "apiVersion": f"admission.k8s.io/{version}",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "u-1",
+            "operation": "CREATE",
+            "kind": {"group": "policy", "version": "v1", "kind": "Eviction"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "subResource": "eviction",
+            "namespace": "test",
+            "name": name_of(pod),
+            "dryRun": False,
+            "object": {
+                "apiVersion": policy,
+                "kind": "Eviction",
+                "metadata": {"name": name_of(pod), "namespace": "test"},
+                "deleteOptions": options,
+            },
+            "oldObject": None,
+            **changes,
+        },
+    }
