@@ -29,8 +29,8 @@ LONGEST_START: Final = timedelta(minutes=1)
 _SPEEDS: Final = (0.1, 10.0)
 _HIGHEST_PORT: Final = 65535
 ALL: Final = "all"
-# In it, one zone waits for another.
-_OF_TWO_ZONES: Final = "pod-dies"
+# In these, one zone waits for another.
+_OF_TWO_ZONES: Final = ("pod-dies", "drained-node")
 STORIES: Final = (
     "rollout",
     "bad-revision",
@@ -39,6 +39,7 @@ STORIES: Final = (
     "forbidden-downscale",
     "prepared-downscale",
     "following-zones",
+    "drained-node",
 )
 
 STORY: Final = Flag(
@@ -196,7 +197,7 @@ def _find_problems(words: Words) -> Iterator[str]:
     yield from _check_range(words, PODS, 1, MOST_PODS)
     yield from _check_range(words, LIMIT, 1, MOST_PODS)
     yield from _check_range(words, PORT, 0, _HIGHEST_PORT)
-    if words.value(ZONES) == 1 and words.value(STORY) in (_OF_TWO_ZONES, ALL):
+    if words.value(ZONES) == 1 and words.value(STORY) in (*_OF_TWO_ZONES, ALL):
         yield f"-{STORY.name}={words.value(STORY)} needs at least 2 zones: -{ZONES.name}=1"
     if words.has(PORT) and not words.value(SERVE):
         yield f"-{PORT.name}={words.value(PORT)} needs -{SERVE.name}"

@@ -28,7 +28,8 @@ def read_record(record: Record, begin: timedelta) -> Note | None:
             return Note(at=at, who=_name(actor), text=asked)
         case Reviewed(path=path, allowed=allowed, resource=resource, name=name):
             hook = path.partition("?")[0].rpartition("/")[2]
-            what = "scale of " if resource.endswith("/scale") else ""
+            subresource = resource.partition("/")[2]
+            what = f"{subresource} of " if subresource else ""
             verdict = "allowed" if allowed else "denied"
             return Note(at=at, who="operator", text=f"review {hook}, {what}{name}: {verdict}")
         case Called(actor=actor, status=status, message=message):
@@ -40,6 +41,16 @@ def read_record(record: Record, begin: timedelta) -> Note | None:
         case Said(actor=actor, text=said) if actor != OPERATOR:
             return Note(at=at, who=actor, text=said)
     return None
+
+
+def is_retried(record: Record) -> bool:
+    """Tell whether a record is about an eviction that was refused, and will be asked for again."""
+    match record:
+        case Reviewed(resource="pods/eviction"):
+            return not record.allowed
+        case Called(request=request):
+            return request.subresource == "eviction" and record.status >= 400
+    return False
 
 
 def read_log(keys: Mapping[str, object], at: float) -> Note | None:

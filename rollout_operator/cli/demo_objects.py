@@ -16,6 +16,7 @@ from rollout_operator.kube.api import (
     Resource,
 )
 from rollout_operator.model.names import (
+    GROUP_LABEL,
     INJECT_CA_LABEL,
     LEADING_ZONE,
     MIN_TIME_BETWEEN_DOWNSCALES,
@@ -37,6 +38,9 @@ PERSON: Final = "you"
 OPERATOR: Final = "operator-1"
 FIRST: Final = "v1"
 
+# By these a budget knows pods and StatefulSets.
+SELECTED: Final[dict[str, str]] = {GROUP_LABEL: GROUP}
+
 GUARDED: Final[dict[str, str]] = {NO_DOWNSCALE: "true"}
 PREPARED: Final[dict[str, str]] = {
     PREPARE_DOWNSCALE: "true",
@@ -48,15 +52,24 @@ FOLLOWING: Final[dict[str, str]] = {
     PREPARE_DOWNSCALE: "true",
     MIN_TIME_BETWEEN_DOWNSCALES: format_duration(APART),
 }
+_ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 # By these the operator knows the configurations which are its own.
 _OURS: Final[JsonObject] = {INJECT_CA_LABEL: "true", NAMESPACE_LABEL: NAMESPACE}
 _PREPARE_AT: Final[dict[str, str]] = {PREPARE_PATH: "prepare-shutdown", PREPARE_PORT: "8080"}
 
 
 def create_zone(
-    settings: Settings, name: str, labels: Mapping[str, str], leading: str = ""
+    settings: Settings,
+    name: str,
+    labels: Mapping[str, str],
+    leading: str = "",
+    *,
+    has_nodes: bool = False,
 ) -> Request:
-    """Return the request that creates the StatefulSet of one zone; it may follow another one."""
+    """Return the request that creates the StatefulSet of one zone; it may follow another one.
+
+    With `has_nodes`, its pods run on the zone's own nodes, and budgets know them.
+    """
     annotations = dict(_PREPARE_AT if PREPARE_DOWNSCALE in labels else {})
     if leading:
         annotations[LEADING_ZONE] = leading
@@ -68,8 +81,15 @@ def create_zone(
         image=FIRST,
         labels=labels,
         annotations=annotations,
+        pod_labels=SELECTED if has_nodes else {},
+        node_selector=select_nodes(name) if has_nodes else {},
     )
     return _create(STATEFULSETS, NAMESPACE, statefulset(zone, NAMESPACE))
+
+
+def select_nodes(zone: str) -> dict[str, str]:
+    """Return the labels of the nodes of a zone."""
+    return {_ZONE_LABEL: zone}
 
 
 def create_webhook(hook: str) -> Request:

@@ -17,7 +17,8 @@ from rollout_operator.aio.clock import LoopClock
 from rollout_operator.app_process import SimulatedProcess
 from rollout_operator.app_sandbox import Sandbox
 from rollout_operator.cli.demo_flags import Settings
-from rollout_operator.cli.demo_log import read_log, read_move, read_record, read_waits
+from rollout_operator.cli.demo_log import is_retried, read_log, read_move, read_record, read_waits
+from rollout_operator.cli.demo_nodes import cordon, evict, set_up_nodes
 from rollout_operator.cli.demo_objects import (
     FIRST,
     NAMESPACE,
@@ -33,8 +34,9 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.model.errors import OperatorError
 from rollout_operator.planning.wording import count
 from rollout_operator.sandbox.behaviour import Behaviour, Choose, Kind, Response, image_of
-from rollout_operator.sandbox.fields import controller_of, name_of, text
+from rollout_operator.sandbox.fields import controller_of, is_terminating, name_of, text
 from rollout_operator.sandbox.history import Record
+from rollout_operator.sandbox.nodes import node_of
 from rollout_operator.sandbox.request import Request
 from rollout_operator.telemetry import logs
 
@@ -42,6 +44,8 @@ from rollout_operator.telemetry import logs
 TICK: Final = timedelta(milliseconds=50)
 # Pods of before a story are quick: nobody waits for what is not the story.
 AT_ONCE: Final = timedelta(milliseconds=50)
+# As `kubectl drain` waits five seconds: pods of a story are faster.
+RETRY: Final = timedelta(seconds=2)
 # A step that takes so much longer than the pods themselves will not come.
 PATIENCE: Final = 5
 SPARE: Final = timedelta(seconds=20)
@@ -73,6 +77,8 @@ class Story:
     """Whether each zone follows the one before it."""
     webhook: str = ""
     """The review that the API server asks for."""
+    has_nodes: bool = False
+    """Whether the zones have nodes that can be drained, and a budget says how fast."""
     why_lines: int = 5
     """The room that the operator's reasons usually need."""
 
@@ -86,7 +92,7 @@ async def open_stage(story: Story, settings: Settings, screen: Screen) -> AsyncI
         namespace=NAMESPACE,
         epoch=LoopClock().now(),
     )
-    process = sandbox.process(OPERATOR, args=_ARGS, webhooks=bool(story.webhook))
+    process = sandbox.process(OPERATOR, args=_ARGS, webhooks=bool(story.webhook) or story.has_nodes)
     stage = Stage(story=story, settings=settings, screen=screen, sandbox=sandbox, process=process)
     logs.configure(format="json", write=stage.hear)
     try:
@@ -140,13 +146,20 @@ class Stage:
     _notes: list[Note] = field(default_factory=list)
     _move: Why | None = None
     """Why the last pod was taken."""
+    _said: set[str] = field(default_factory=set)
+    """What was said of evictions that are asked for again and again."""
     _tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
 
     async def set_up(self) -> None:
         """Create the zones, wait until they are whole, and start the operator."""
-        leading = ""
+        story, leading = self.story, ""
+        if story.has_nodes:
+            for request in set_up_nodes(self.settings.names, self.settings.limit):
+                await self.sandbox.call(request)
         for name in self.settings.names:
-            request = create_zone(self.settings, name, self.story.labels, leading)
+            request = create_zone(
+                self.settings, name, story.labels, leading, has_nodes=story.has_nodes
+            )
             await self.sandbox.call(request)
             leading = name if self.story.is_chain else ""
         if self.story.webhook:
@@ -182,6 +195,15 @@ class Stage:
         self.sandbox.say(PERSON, what)
         answers = [await self.sandbox.api.call(request) for request in requests]
         return all(answer.is_ok for answer in answers)
+
+    async def drain(self, node: str) -> None:
+        """Cordon a node and evict its pods, as `kubectl drain` does: again where it is refused."""
+        await self.act(f"drain {node}", cordon(node))
+        while pods := self._list_on(node):
+            for name in pods:
+                await self.sandbox.api.call(evict(name))
+            await self.rest(RETRY)
+        self.sandbox.say(PERSON, f"{node} is drained")
 
     def fail_pod(self, name: str) -> None:
         """Let a pod die and stay down."""
@@ -219,6 +241,11 @@ class Stage:
         pods = self.settings.zones * self.settings.pods
         return PATIENCE * pods * self.settings.scale(self.settings.ready_after)
 
+    def _list_on(self, node: str) -> list[str]:
+        """Return the pods of a node that have not been told to end yet."""
+        pods = self.sandbox.api.list(PODS, NAMESPACE)
+        return [name_of(one) for one in pods if node_of(one) == node and not is_terminating(one)]
+
     async def _tick(self) -> None:
         if self._is_shown:
             self.screen.show(self.picture())
@@ -252,7 +279,13 @@ class Stage:
         self._add(read_log(keys, self._since()))
 
     def _note(self, record: Record) -> None:
-        self._add(read_record(record, self._begun))
+        note = read_record(record, self._begun)
+        if note is not None and is_retried(record):
+            # Who asks every other second is refused in the same words: once is enough.
+            is_known, said = note.text in self._said, note.text
+            self._said.add(said)
+            note = None if is_known else note
+        self._add(note)
 
     def _add(self, note: Note | None) -> None:
         if note is not None and self._is_shown:

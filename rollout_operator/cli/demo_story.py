@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.cli.demo_nodes import name_node
 from rollout_operator.cli.demo_objects import (
     APART,
     FOLLOWING,
@@ -100,6 +101,16 @@ async def follow(stage: Stage) -> None:
     await stage.rest(READ / 2)
     await stage.act(f"scale {zone} to {pods}", scale(zone, pods))
     await until_all_have(stage, pods)
+    await stage.rest(READ / 2)
+
+
+async def drain_node(stage: Stage) -> None:
+    """Play a node that is drained while other zones are rolled out."""
+    first = stage.settings.names[0]
+    await change_all(stage, GOOD)
+    await stage.until(f"{first} done", lambda now: is_done(first, now))
+    await stage.drain(name_node(first, 1))
+    await until_done(stage)
     await stage.rest(READ / 2)
 
 
@@ -220,6 +231,15 @@ _ALL: Final = (
         labels=FOLLOWING,
         is_chain=True,
         webhook="prepare-downscale",
+        why_lines=2,
+    ),
+    Story(
+        name="drained-node",
+        title="A drained node",
+        about="A node of the first zone is drained while the other zones are rolled out."
+        " Evictions are refused until it is their turn, and go on by themselves.",
+        play=drain_node,
+        has_nodes=True,
         why_lines=2,
     ),
 )

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Final
 
 from rollout_operator.cli.demo_drawing import COLUMNS, Line, Style
 from rollout_operator.cli.demo_objects import OPERATOR, PERSON
@@ -16,6 +17,9 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.planning.wording import count
 from rollout_operator.sandbox.fields import controller_of, is_terminating, text
 from rollout_operator.sandbox.history import Called, Commit, PodCalled, Record
+
+# Of the texts that differ; each takes two lines.
+MOST_REFUSALS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,8 @@ class Totals:
     """Requests to pods to prepare for their end."""
     refusals: tuple[str, ...] = ()
     """What the API server said to the requests of people that it turned away."""
+    evicted: int = 0
+    """Evictions that people asked for and were granted."""
 
     @property
     def is_kept(self) -> bool:
@@ -102,6 +108,9 @@ class _Tally:
             case Called(actor=actor, status=status) if actor == PERSON and status >= 400:
                 refusals = (*self.totals.refusals, record.message)
                 self.totals = replace(self.totals, refusals=refusals)
+            case Called(actor=actor, request=request) if actor == PERSON:
+                evicted = self.totals.evicted + (request.subresource == "eviction")
+                self.totals = replace(self.totals, evicted=evicted)
             case PodCalled(method="POST"):
                 self.totals = replace(self.totals, asked=self.totals.asked + 1)
 
@@ -156,10 +165,16 @@ def draw_totals(totals: Totals) -> list[Line]:
         lone = f"; their restarts alone take {floor:.1f} s"
         lines.append(((f"{pods} replaced in {totals.took:.1f} s", Style.BOLD), (lone, Style.PLAIN)))
         lines += _draw_down(totals)
+    if totals.evicted:
+        lines.append(_bold(f"{count(totals.evicted, 'pod')} evicted"))
     if totals.refusals:
         lines.append(_bold(f"{count(len(totals.refusals), 'request')} refused"))
-        for text in totals.refusals:
+        # What is asked again every other second is refused in much the same words.
+        texts = list(dict.fromkeys(totals.refusals))
+        for text in texts[:MOST_REFUSALS]:
             lines += [((line, Style.PLAIN),) for line in textwrap.wrap(text, COLUMNS - 1)]
+        if len(texts) > MOST_REFUSALS:
+            lines.append(((f"... ({len(texts) - MOST_REFUSALS} more)", Style.PLAIN),))
     if totals.asked:
         lines.append(_bold(f"{count(totals.asked, 'pod')} asked to prepare"))
     return lines or [_bold("nothing was replaced")]

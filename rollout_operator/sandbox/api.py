@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject, Resource
 from rollout_operator.sandbox.deletions import delete_object
 from rollout_operator.sandbox.discovery import discover
 from rollout_operator.sandbox.evictions import check_eviction, evict
@@ -281,7 +281,8 @@ def _check_path(request: Request, kind: Kind) -> None:
         if subresource not in kind.subresources:
             if subresource in _NOT_MODELLED:
                 not_modelled(f"{request.resource.plural}/{subresource}")
-            raise no_resource()
+            is_custom = kind.resource.group == ZONE_BUDGETS.group
+            raise not_found(kind.resource, request.name) if is_custom else no_resource()
         if verb != "create" if subresource == "eviction" else verb not in _OF_SUBRESOURCE:
             raise no_method()
         is_nameless = False

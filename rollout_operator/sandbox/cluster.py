@@ -13,7 +13,7 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
 from rollout_operator.sandbox.behaviour import DEFAULT, Choose
 from rollout_operator.sandbox.fields import name_of, namespace_of, text
 from rollout_operator.sandbox.history import Commit, History
-from rollout_operator.sandbox.kinds import CONTROLLER_REVISIONS
+from rollout_operator.sandbox.kinds import CONTROLLER_REVISIONS, NODES
 from rollout_operator.sandbox.kubelet import Kubelets, Means
 from rollout_operator.sandbox.pace import Pace, Timers
 from rollout_operator.sandbox.pods import PodEndpoints
@@ -116,3 +116,5 @@ class Cluster:
             self._sets.see(commit)
             if commit.resource.plural == PODS.plural:
                 self._kubelets.see(commit)
+            elif commit.resource.plural == NODES.plural:
+                self._kubelets.see_node()

@@ -17,6 +17,7 @@ IMMUTABLE: Final = "field is immutable"
 _WORDS: Final = {
     "FieldValueRequired": "Required value",
     "FieldValueInvalid": "Invalid value",
+    "FieldValueTypeInvalid": "Invalid value",
     "FieldValueForbidden": "Forbidden",
     "FieldValueDuplicate": "Duplicate value",
     "FieldValueNotSupported": "Unsupported value",
@@ -44,6 +45,14 @@ class Problems:
     def invalid(self, field: str, value: object, detail: str) -> None:
         """Note a value that is malformed or out of bounds."""
         self._add("FieldValueInvalid", field, _shown(value), detail)
+
+    def mistype(self, field: str, value: str, detail: str) -> None:
+        """Note a value of another type than its schema says; of it only the type is shown."""
+        self._add("FieldValueTypeInvalid", field, _shown(value), detail)
+
+    def break_rule(self, field: str, detail: str) -> None:
+        """Note that a rule about an object with several fields is broken: it is not shown."""
+        self._add("FieldValueInvalid", field, "", detail)
 
     def duplicate(self, field: str, value: object) -> None:
         """Note a value that occurs twice."""

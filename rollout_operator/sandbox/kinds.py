@@ -17,6 +17,7 @@ from rollout_operator.kube.api import (
     SECRETS,
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
+    ZONE_BUDGETS,
     JsonObject,
     Resource,
 )
@@ -48,6 +49,7 @@ from rollout_operator.sandbox.workloads import (
     REPLICASET,
     STATEFULSET,
 )
+from rollout_operator.sandbox.zonebudgets import ZONE_BUDGET
 
 CONTROLLER_REVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
@@ -121,6 +123,7 @@ _ALL: Final = (
     _kind(VALIDATING_WEBHOOKS, VALIDATING, blind=False),
     _kind(MUTATING_WEBHOOKS, MUTATING, blind=False),
     _kind(REPLICA_TEMPLATES, REPLICA_TEMPLATE, "status", "scale", blind=False),
+    _kind(ZONE_BUDGETS, ZONE_BUDGET, "status", blind=False),
 )
 KINDS: Final[Mapping[tuple[str, str], Kind]] = {
     (one.resource.group, one.resource.plural): one for one in _ALL

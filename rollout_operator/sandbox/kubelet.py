@@ -5,7 +5,7 @@ how it answers over HTTP in `pods`; which behaviour it has is chosen when it is 
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol, assert_never
@@ -23,12 +23,12 @@ from rollout_operator.sandbox.fields import (
     uid_of,
 )
 from rollout_operator.sandbox.history import Commit
+from rollout_operator.sandbox.nodes import find_node
 from rollout_operator.sandbox.pace import Pace, Range, Timers, draw
 from rollout_operator.sandbox.pods import PodEndpoints
 from rollout_operator.sandbox.podstatus import Place, Shape, next_status, scheduled
 from rollout_operator.sandbox.request import MERGE_PATCH, Answer, Request
 
-NODE: Final = "node-1"
 KUBELET: Final = "kubelet"
 SCHEDULER: Final = "scheduler"
 # The pauses of a real crash loop grow from 10 s to 5 min.
@@ -39,6 +39,8 @@ class PodApi(Protocol):
     """What kubelets need of the API server."""
 
     def get(self, resource: Resource, namespace: str, name: str) -> JsonObject | None: ...
+
+    def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]: ...
 
     def call_now(self, request: Request) -> Answer: ...
 
@@ -95,6 +97,13 @@ class Kubelets:
             self.admit(pod)
         elif is_terminating(pod) and not seat.is_ending:
             self._begin_end(seat)
+
+    def see_node(self) -> None:
+        """Take note of a change of a node: pods that wait for one may get it."""
+        for seat in self._seats.values():
+            waits = seat.shape is Shape.UNSCHEDULABLE and not seat.is_ending
+            if waits and seat.behaviour.kind is not Kind.PENDING:
+                self._later(seat, self._soon(self._means.pace.scheduler), self._bind)
 
     def fail(self, name: str) -> None:
         """Crash a pod, or let it crash as soon as it runs; it stays so until `mend`.
@@ -172,19 +181,21 @@ class Kubelets:
         return f"10.{high // 256}.{high % 256}.{low + 1}"
 
     def _bind(self, seat: _Seat) -> None:
-        if seat.behaviour.kind is Kind.PENDING:
+        pod = self._look(seat)
+        if pod is None:
+            return
+        node = None if seat.behaviour.kind is Kind.PENDING else find_node(self._api, pod)
+        if node is None:
             self._write(seat, Shape.UNSCHEDULABLE, user=SCHEDULER)
             return
-        pod = self._look(seat)
-        if pod is not None:
-            conditions = [scheduled(pod, self._now())]
-            bound: JsonObject = {
-                **pod,
-                "spec": {**child(pod, "spec"), "nodeName": NODE},
-                "status": {**child(pod, "status"), "conditions": conditions},
-            }
-            self._api.put(bound, actor=SCHEDULER)
-            self._later(seat, self._soon(self._means.pace.kubelet), self._create)
+        conditions = [scheduled(pod, self._now())]
+        bound: JsonObject = {
+            **pod,
+            "spec": {**child(pod, "spec"), "nodeName": node},
+            "status": {**child(pod, "status"), "conditions": conditions},
+        }
+        self._api.put(bound, actor=SCHEDULER)
+        self._later(seat, self._soon(self._means.pace.kubelet), self._create)
 
     def _create(self, seat: _Seat) -> None:
         self._write(seat, Shape.CREATING)

@@ -27,6 +27,8 @@ from rollout_operator.sandbox.tidy import copy_head
 _APPLY: Final = ("application/apply-patch+yaml", "application/apply-patch+cbor")
 # What cannot be read has no kind yet.
 _NAMELESS: Final = Resource("", "", "", "")
+# Kinds that only a schema describes: how their lists merge is not known.
+_CUSTOM: Final = frozenset({"ReplicaTemplate", "ZoneAwarePodDisruptionBudget"})
 _STEPS: Final = "[]handlers.jsonPatchOp"
 _OBJECT: Final = "map[string]interface {}"
 
@@ -56,7 +58,7 @@ def _patched(obj: JsonObject, kind: str, body: Body) -> JsonObject:
     if not isinstance(body, dict):
         raise _undecodable("array", _OBJECT)
     if kind == STRATEGIC_PATCH:
-        if obj.get("kind") == "ReplicaTemplate":
+        if obj.get("kind") in _CUSTOM:
             not_modelled("the refusal of a strategic merge patch of a custom resource")
         return copy_head(merge_strategic(obj, body))
     return copy_head(merge(obj, body))

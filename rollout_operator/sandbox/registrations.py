@@ -11,19 +11,37 @@ from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL
 
 SERVICE: Final = "rollout-operator"
 TIMEOUT: Final = timedelta(seconds=10)
+EVICTION_TIMEOUT: Final = timedelta(seconds=5)
+_REPLICAS: Final[JsonObject] = {
+    "operations": ["UPDATE"],
+    "apiGroups": ["apps"],
+    "resources": ["statefulsets", "statefulsets/scale"],
+}
+_EVICTIONS: Final[JsonObject] = {
+    "operations": ["CREATE"],
+    "apiGroups": [""],
+    "resources": ["pods/eviction"],
+}
 
 
 def no_downscale(namespace: str, timeout: timedelta = TIMEOUT) -> JsonObject:
     """Return the configuration that asks before fewer replicas are stored."""
-    return _configuration("Validating", "no-downscale", namespace, timeout)
+    return _configuration("Validating", "no-downscale", namespace, _REPLICAS, timeout)
 
 
 def prepare_downscale(namespace: str, timeout: timedelta = TIMEOUT) -> JsonObject:
     """Return the configuration by which pods are prepared before fewer replicas are stored."""
-    return _configuration("Mutating", "prepare-downscale", namespace, timeout)
+    return _configuration("Mutating", "prepare-downscale", namespace, _REPLICAS, timeout)
 
 
-def _configuration(kind: str, hook: str, namespace: str, timeout: timedelta) -> JsonObject:
+def pod_eviction(namespace: str, timeout: timedelta = EVICTION_TIMEOUT) -> JsonObject:
+    """Return the configuration that asks before a pod is evicted."""
+    return _configuration("Validating", "pod-eviction", namespace, _EVICTIONS, timeout)
+
+
+def _configuration(
+    kind: str, hook: str, namespace: str, wanted: JsonObject, timeout: timedelta
+) -> JsonObject:
     name = f"{hook}-{namespace}"
     service = {
         "name": SERVICE,
@@ -31,13 +49,7 @@ def _configuration(kind: str, hook: str, namespace: str, timeout: timedelta) -> 
         "path": f"/admission/{hook}",
         "port": 443,
     }
-    rule = {
-        "operations": ["UPDATE"],
-        "apiGroups": ["apps"],
-        "apiVersions": ["v1"],
-        "resources": ["statefulsets", "statefulsets/scale"],
-        "scope": "Namespaced",
-    }
+    rule = {**wanted, "apiVersions": ["v1"], "scope": "Namespaced"}
     here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [namespace]}
     webhook = {
         "name": f"{name}.grafana.com",

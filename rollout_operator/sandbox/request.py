@@ -89,6 +89,7 @@ class Refusal(Exception):
         *,
         causes: Sequence[JsonObject] = (),
         retry_after: int = 0,
+        details: JsonObject | None = None,
     ) -> None:
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
@@ -96,10 +97,12 @@ class Refusal(Exception):
         self.message = message
         self.causes = tuple(causes)
         self.retry_after = retry_after
+        self.details = details or {}
+        """Further ones, beside causes and hint: what a webhook has said passes as it is."""
 
     def answer(self) -> Answer:
         """Return it as it goes over the wire."""
-        details: JsonObject = {}
+        details: JsonObject = {**self.details}
         if self.causes:
             details["causes"] = list(self.causes)
         if self.retry_after:

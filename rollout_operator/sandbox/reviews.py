@@ -28,6 +28,8 @@ _FORMS: Final = {
     "eviction": {"group": "policy", "version": "v1", "kind": "Eviction"},
 }
 _LEAST_REFUSAL: Final = 400
+# Of a refusal, beside causes and hint: these are strings.
+_DETAILS: Final = ("name", "group", "kind", "uid")
 
 
 class CallFailed(Exception):
@@ -128,6 +130,7 @@ def denial(hook: Hook, status: JsonObject) -> Refusal:
         f"{denied}: {said}" if said else f"{denied} without explanation",
         causes=causes if isinstance(causes, list) else (),
         retry_after=seconds if isinstance(seconds, int) else 0,
+        details={key: details[key] for key in _DETAILS if details.get(key)},
     )
 
 

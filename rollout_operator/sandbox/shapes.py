@@ -11,7 +11,7 @@ from rollout_operator.kube.api import JsonObject
 
 _NUMBERS: Final = ("replicas", "minReadySeconds", "revisionHistoryLimit")
 # Kinds whose fields are judged by a schema, after they were read.
-_BY_SCHEMA: Final = frozenset({"ReplicaTemplate"})
+_BY_SCHEMA: Final = frozenset({"ReplicaTemplate", "ZoneAwarePodDisruptionBudget"})
 _OBJECTS: Final = ("spec", "status", "metadata")
 _NAMES: Final = {bool: "bool", int: "number", float: "number", str: "string", list: "array"}
 

@@ -41,6 +41,7 @@ LOUD: Final = frozenset({"CrashLoopBackOff", "Failed"})
 # A wait that is over sooner is a part of every rollout.
 LASTING: Final = timedelta(seconds=5)
 API_SERVER: Final = "api-server"
+EVICTION: Final = "eviction"
 _CONTAINERS: Final = ("spec", "template", "spec", "containers")
 # Between the name of a webhook and what it says.
 DENIED: Final = "denied the request: "
@@ -70,6 +71,8 @@ class Storyteller:
     _created: dict[str, list[timedelta]] = field(default_factory=dict)
     _tellers: set[str] = field(default_factory=set)
     """Who is no controller of the simulated cluster."""
+    _evictions: set[tuple[str, str, timedelta]] = field(default_factory=set)
+    """Who has evicted which pod, and when: its delete is a part of that."""
     _followed: dict[Said, timedelta] = field(default_factory=dict)
     """When the same process said the next thing."""
     _revisions: dict[str, None] = field(default_factory=dict)
@@ -88,6 +91,8 @@ class Storyteller:
             match record:
                 case Called():
                     self._calls[record.number] = record
+                    if record.request.subresource == EVICTION:
+                        self._evictions.add((record.actor, record.request.name, record.at))
                 case Said():
                     self._tellers.add(record.actor)
                     if record.actor in last:
@@ -163,9 +168,11 @@ class Storyteller:
         is_announced = key in self._announced
         if request.verb == "delete" and request.resource == PODS:
             self._announced.discard(key)
-            if not is_announced and not is_refused:
+            is_part = (called.actor, request.name, called.at) in self._evictions
+            if not is_announced and not is_refused and not is_part:
                 yield Line(at=called.at, who=called.actor, text=f"deletes {request.name}")
-        if is_refused:
+        is_told = request.subresource == EVICTION and DENIED in called.message
+        if is_refused and not is_told:
             target = "/".join(part for part in (request.name, request.subresource) if part)
             # What a webhook has said stands in the line about its review.
             hook, is_denied, _ = called.message.partition(DENIED)
@@ -174,9 +181,12 @@ class Storyteller:
             yield Line(at=called.at, who=called.actor, text=f"{told}: {why}")
 
     def _tell_review(self, review: Reviewed) -> Iterator[Line]:
-        """Tell of reviews that were refused or failed, and of those about replicas."""
+        """Tell of reviews that were refused or failed, or were about replicas or evictions."""
         called = self._calls.get(review.call)
         about = "" if called is None else _asked_replicas(called)
+        if review.resource == f"{PODS.plural}/{EVICTION}":
+            yield self._tell_eviction(review)
+            return
         if review.allowed and not about:
             return
         change = f"{'a dry run of ' if review.dry_run else ''}{review.name}{about}"
@@ -189,6 +199,20 @@ class Storyteller:
             told = f"refused {change}: {review.status}: {why or review.message}"
         hook = urlsplit(review.path).path.rpartition("/")[2]
         yield Line(at=review.at, who=API_SERVER, what=hook, text=told)
+
+    def _tell_eviction(self, review: Reviewed) -> Line:
+        """Tell of one pod in words that fit several."""
+        called = self._calls.get(review.call)
+        is_dry = review.dry_run or (called is not None and called.request.is_dry_run)
+        _, _, why = review.message.partition(DENIED)
+        if review.allowed:
+            told = "allowed"
+        elif review.status < 0:
+            told = f"not answered: {review.message}"
+        else:
+            told = f"refused: {review.status}: {why or review.message}"
+        told = f"{'dry run of its ' if is_dry else ''}eviction {told}"
+        return Line(at=review.at, who=API_SERVER, what=review.name, text=told)
 
     def _tell_pod(self, commit: Commit) -> Iterator[Line]:
         before, after = commit.before, commit.after

@@ -26,6 +26,10 @@ class Zone:
     min_ready: timedelta = timedelta(0)
     node: str = ""
     """Bound from the start."""
+    pod_labels: Mapping[str, str] = field(default_factory=dict)
+    """Of the pods, beside their `name`."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the nodes that the pods may run on."""
 
 
 def statefulset(zone: Zone, namespace: str = "default") -> JsonObject:
@@ -56,13 +60,15 @@ def _spec(zone: Zone, labels: JsonObject) -> JsonObject:
     }
     if zone.node:
         pod["nodeName"] = zone.node
+    if zone.node_selector:
+        pod["nodeSelector"] = dict(zone.node_selector)
     spec: JsonObject = {
         "serviceName": zone.name,
         "podManagementPolicy": zone.pod_management,
         "updateStrategy": {"type": zone.strategy},
         "minReadySeconds": int(zone.min_ready.total_seconds()),
         "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": dict(labels)}, "spec": pod},
+        "template": {"metadata": {"labels": {**labels, **zone.pod_labels}}, "spec": pod},
     }
     if zone.replicas is not None:
         spec["replicas"] = zone.replicas

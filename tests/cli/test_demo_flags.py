@@ -50,6 +50,10 @@ def test_flags_become_settings(words: list[str], settings: Settings) -> None:
         (["-zones=9"], "-zones must be from 1 to 8: 9"),
         (["-pods=22"], "-pods must be from 1 to 21: 22"),
         (["-zones=1", "-story=pod-dies"], "-story=pod-dies needs at least 2 zones: -zones=1"),
+        (
+            ["-zones=1", "-story=drained-node"],
+            "-story=drained-node needs at least 2 zones: -zones=1",
+        ),
         (["-zones=1", "-story=all"], "-story=all needs at least 2 zones: -zones=1"),
         (["-limit=0"], "-limit must be from 1 to 21: 0"),
         (["-pods=x"], 'invalid value "x" for flag -pods: parse error'),

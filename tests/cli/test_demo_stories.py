@@ -201,6 +201,29 @@ async def test_zones_follow_down_one_by_one_and_up_at_once() -> None:
 
 
 @in_virtual_time
+async def test_a_drained_node_waits_for_its_turn() -> None:
+    """SI-01, ZPDB-65: evictions are refused while another zone moves, and asked again."""
+    text = await tell("drained-node")
+
+    assert_order(
+        text,
+        "operator   zone-a is done: rolled_out",
+        "you        drain node-a1",
+        "operator   deletes zone-b-0: pod_outdated",
+        "operator   zone-c is done: rolled_out",
+        "you        node-a1 is drained",
+        "6 pods replaced in",
+        "at most 1 pod of a zone down at a time (1 allowed)",
+        "1 pod evicted",
+        "requests refused",
+        'admission webhook "pod-eviction-demo.grafana.com" denied the request:',
+    )
+    said = re.findall(r"eviction of (zone-a-[01]): (denied|allowed)", text)
+    assert len(said) == len({*said}), "who asks again and again is told of once"
+    assert {verdict for _, verdict in said} == {"denied", "allowed"}
+
+
+@in_virtual_time
 async def test_the_same_seed_tells_the_same_story() -> None:
     first, second = await tell("rollout"), await tell("rollout")
     other = await tell("rollout", replace(SMALL, seed=1))
@@ -212,7 +235,7 @@ async def test_the_same_seed_tells_the_same_story() -> None:
 @pytest.mark.parametrize("story", STORIES)
 @pytest.mark.parametrize(("zones", "pods", "limit"), [(1, 1, 1), (2, 1, 2), (2, 4, 2)])
 def test_every_story_ends_whatever_its_size(story: str, zones: int, pods: int, limit: int) -> None:
-    if story == "pod-dies":  # which the flags refuse for one zone
+    if story in ("pod-dies", "drained-node"):  # which the flags refuse for one zone
         zones = max(zones, 2)
 
     @in_virtual_time

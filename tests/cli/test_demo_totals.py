@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 
 from rollout_operator.cli.demo_drawing import COLUMNS, render_line
+from rollout_operator.cli.demo_nodes import evict
 from rollout_operator.cli.demo_objects import OPERATOR, PERSON, scale
 from rollout_operator.cli.demo_totals import (
     Restart,
@@ -231,6 +232,29 @@ def test_a_promise_that_was_broken_is_told() -> None:
     assert drawn(Totals(limit=1, restarts=restarts, zones_taken=2))[-1] == (
         "the operator took pods of 2 zones at a time"
     )
+
+
+def test_refusals_of_the_same_words_are_told_once() -> None:
+    """Who drains a node asks every other second."""
+    refusals = ("a", "b", "a", "c", "d", "e", "e")
+
+    assert drawn(Totals(limit=1, evicted=2, refusals=refusals)) == [
+        "2 pods evicted",
+        "7 requests refused",
+        *("a", "b", "c"),
+        "... (2 more)",
+    ]
+
+
+def test_evictions_that_were_granted_are_counted() -> None:
+    at = BEGIN + timedelta(seconds=1)
+    calls = [
+        Called(at=at, begun=at, number=1, actor=PERSON, request=request, status=status)
+        for request, status in ((evict("a-0"), 201), (evict("a-1"), 429), (scale("a", 1), 200))
+    ]
+
+    found = add_up(calls, BEGIN, limit=1)
+    assert (found.evicted, len(found.refusals)) == (1, 1)
 
 
 @pytest.mark.parametrize(

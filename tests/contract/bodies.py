@@ -63,6 +63,16 @@ def replica_template(name: str, **spec: object) -> JsonObject:
     }
 
 
+def zone_budget(name: str, **spec: object) -> JsonObject:
+    """Return a zone-aware disruption budget of the pods labelled `app: x`."""
+    return {
+        "apiVersion": "rollout-operator.grafana.com/v1",
+        "kind": "ZoneAwarePodDisruptionBudget",
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"app": "x"}}, **spec},
+    }
+
+
 def pod(name: str, *, node: str = "", **metadata: object) -> JsonObject:
     """Return a pod, bound to a node where one is given: only those end gracefully."""
     spec: JsonObject = {"containers": [{"name": "app", "image": "v1"}]}

@@ -133,9 +133,13 @@ def test_a_denial_is_passed_on(status: JsonObject, code: int, reason: str, messa
 async def test_a_denial_may_say_when_to_come_back() -> None:
     world = validating()
     causes = [{"reason": "x", "message": "y"}]
-    world.responses["/a"] = deny(code=429, details={"retryAfterSeconds": 7, "causes": causes})
+    details = {"retryAfterSeconds": 7, "causes": causes, "name": "a-0", "kind": "pods", "uid": ""}
+    world.responses["/a"] = deny(code=429, details=details)
     refusal = await refused(world)
     assert (refusal.retry_after, refusal.causes) == (7, tuple(causes))
+    answer = refusal.answer()
+    assert answer.retry_after == 7
+    assert answer.body["details"] == {key: value for key, value in details.items() if value}
 
 
 @in_virtual_time

@@ -2,7 +2,14 @@
 
 import pytest
 
-from rollout_operator.kube.api import CONFIG_MAPS, STATEFULSETS, JsonObject, Resource, Served
+from rollout_operator.kube.api import (
+    CONFIG_MAPS,
+    STATEFULSETS,
+    ZONE_BUDGETS,
+    JsonObject,
+    Resource,
+    Served,
+)
 from rollout_operator.model.errors import InvalidInput, NotFound, Refused
 from rollout_operator.sandbox.fields import children, number, text
 from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
@@ -132,8 +139,9 @@ async def test_mirr_03_a_door_discovers_what_the_sandbox_knows() -> None:
     door = DoorWorld().door
     assert await door.fetch_group(REPLICA_TEMPLATES.group) == ("v1",)
     assert await door.fetch_group("") == ("v1",)
-    (only,) = await door.fetch_resources(REPLICA_TEMPLATES.group, "v1")
-    assert only == Served(resource=REPLICA_TEMPLATES, subresources=frozenset({"scale", "status"}))
+    ours, budgets = await door.fetch_resources(REPLICA_TEMPLATES.group, "v1")
+    assert budgets == Served(resource=ZONE_BUDGETS, subresources=frozenset({"status"}))
+    assert ours == Served(resource=REPLICA_TEMPLATES, subresources=frozenset({"scale", "status"}))
     found = {one.resource.kind: one for one in await door.fetch_resources("", "v1")}
     assert found["ConfigMap"].resource == CONFIG_MAPS
     assert not found["Namespace"].resource.is_namespaced

@@ -24,10 +24,11 @@ from tests.simulation.stage import Outcome
 CHUNK: Final = 8
 ROTATION: Final = (
     *("s1", "s2", "s3", "s4", "s5", "s6", "s7", "s7-wide", "s10", "walk", "both"),
-    *("s5-tracked", "s7-tracked"),
+    *("s5-tracked", "s7-tracked", "s8", "s8-two", "s9", "s9-two"),
     *("s1-small", "s2-small", "s5-small", "s6-small", "s7-small", "both-small"),
+    *("s8-small", "s9-small"),
 )
-SMALL_ONES: Final = ("s1-small", "s2-small", "s7-small")
+SMALL_ONES: Final = ("s1-small", "s2-small", "s7-small", "s8-small")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ import msgspec
 from rollout_operator.kube.api import VALIDATING_WEBHOOKS, JsonObject
 from rollout_operator.sandbox.history import Fault, History
 from rollout_operator.sandbox.hooks import HookCall, HookCaller
-from rollout_operator.sandbox.registrations import no_downscale
+from rollout_operator.sandbox.registrations import no_downscale, pod_eviction
 from rollout_operator.sandbox.request import Request
 from tests.simulation.doses import HookFaults
 from tests.simulation.virtual import now
@@ -27,10 +27,18 @@ LATER_NAME: Final = "zz-later"
 
 
 def later_webhook(
-    namespace: str, *, name: str = LATER_NAME, path: str = LATER_PATH, policy: str = "Ignore"
+    namespace: str,
+    *,
+    name: str = LATER_NAME,
+    path: str = LATER_PATH,
+    policy: str = "Ignore",
+    evictions: bool = False,
 ) -> Request:
-    """Return the request that registers a webhook of somebody else, for the same changes."""
-    body = no_downscale(namespace)
+    """Return the request that registers a webhook of somebody else, for the same changes.
+
+    They are changes of replicas, or `evictions`.
+    """
+    body = pod_eviction(namespace) if evictions else no_downscale(namespace)
     (ours,) = cast(list[JsonObject], body["webhooks"])
     service: JsonObject = {"namespace": namespace, "name": name, "path": path}
     theirs = {

@@ -1,8 +1,9 @@
-"""Whether a rollout and a downscale of one group excluded each other (D-25), as part of SI-02.
+"""Whether disruptions and a downscale of one group excluded each other (D-25), as part of SI-02.
 
 From the operator's live look that a downscale is granted on until its request has ended, that zone
-is about to lose pods: no pod of another zone may be deleted. Told by requests and reviews; deletes
-that arrive late, or were asked for by another life of the process, do not count.
+is about to lose pods: no pod of another zone may be deleted, or evicted where a budget covers it.
+Told by requests and reviews; deletes that arrive late, or were asked for by another life of the
+process, do not count.
 """
 
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from datetime import timedelta
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.sandbox.history import Reviewed
 from tests.simulation.deletes import Delete, list_deletes
+from tests.simulation.departures import Eviction, list_evictions, read_record
 from tests.simulation.downscales import PREPARE_PATH, list_reviews
 from tests.simulation.promises import Violation
 from tests.simulation.views import Book
@@ -37,16 +39,27 @@ def find_broken(book: Book) -> Iterator[Violation]:
     groups = {
         write.now.name: write.now.group for write in book.writes if isinstance(write.now, Set)
     }
-    for delete in list_deletes(book).values():
+    departures: list[Delete | Eviction] = [*list_deletes(book).values(), *_list_covered(book)]
+    for departure in departures:
         for grant in grants:
-            zone = delete.called.request.name.rpartition("-")[0]
+            name = departure.called.request.name
+            zone = name.rpartition("-")[0]
             is_other = zone != grant.zone and groups.get(zone) == groups.get(grant.zone)
-            if is_other and _is_between(book, delete, grant):
+            if is_other and _is_between(book, departure, grant):
+                what = "delete" if isinstance(departure, Delete) else "eviction"
                 text = (
-                    f"delete of {delete.called.request.name}: {grant.zone} was granted a downscale"
-                    " that might still be written"
+                    f"{what} of {name}: {grant.zone} was granted a downscale that might still be"
+                    " written"
                 )
-                yield Violation(invariant="SI-02", at=delete.called.at, text=text)
+                yield Violation(invariant="SI-02", at=departure.called.at, text=text)
+
+
+def _list_covered(book: Book) -> Iterator[Eviction]:
+    """Yield the evictions that were carried out of pods under a budget, as their records tell."""
+    marked = {write.commit.name for write in book.writes if read_record(write) is not None}
+    for eviction in list_evictions(book).values():
+        if eviction.called.request.name in marked:
+            yield eviction
 
 
 def list_grants(book: Book) -> Iterator[Grant]:
@@ -79,11 +92,16 @@ def _find_look(book: Book, review: Reviewed) -> timedelta | None:
     return max(looks, default=None)
 
 
-def _is_between(book: Book, delete: Delete, grant: Grant) -> bool:
-    called = delete.called
+def _is_between(book: Book, departure: Delete | Eviction, grant: Grant) -> bool:
+    called = departure.called
     return (
         called.status < 300
-        and not delete.is_late
-        and grant.looked_at < called.begun < grant.ended_at
+        and not (isinstance(departure, Delete) and departure.is_late)
+        and grant.looked_at < _find_decided(departure) < grant.ended_at
         and book.lives.are_the_same(grant.looked_at, called.at)
     )
+
+
+def _find_decided(departure: Delete | Eviction) -> timedelta:
+    """Return when it could not be taken back any more."""
+    return departure.called.begun if isinstance(departure, Delete) else departure.called.at

@@ -1,6 +1,7 @@
 """What is promised of rollouts at every moment: SI-01 to SI-04, SI-06 to SI-09, SI-18, SI-24.
 
-Checked at the commit of each delete of the operator, on the state just before it. Two allowances
+Checked at the commit of each delete of the operator, on the state just before it; what evictions
+break that it allowed is judged beside it, in `invariants_budgets`. Two allowances
 separate its faults from coincidence: `known`, how long a fact must have been true, and `flight`,
 for the state of sets, of which no precondition of a pod's delete can speak. Where a request was
 made to be late, nothing counts that happened after the look it rests on. Downscales are judged in
@@ -8,14 +9,16 @@ made to be late, nothing counts that happened after the look it rests on. Downsc
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 from tests.simulation.deletes import Delete, list_deletes
+from tests.simulation.departures import Eviction
+from tests.simulation.invariants_budgets import Judge
 from tests.simulation.promises import LOOK_LASTS, Promises, Violation
 from tests.simulation.state import Disruption, World
-from tests.simulation.views import Book
+from tests.simulation.views import Book, Write
 from tests.world.history import Pod, Set
 
 
@@ -59,6 +62,16 @@ class Case:
         members = self.world.members(self.owner.group or "", since)
         return [zone for zone in members if zone.uid != self.owner.uid]
 
+    def list_own(self) -> list[Disruption]:
+        """Return what is going in the same zone: an eviction after the last look is unseen."""
+        look = self.delete.look
+        return [
+            one
+            for one in self.world.open
+            if one.owner == self.owner.uid
+            if not (one.is_eviction and (look is None or look.at <= one.begun))
+        ]
+
     def forgives(self, other: Disruption) -> bool:
         """Tell whether only a reservation (SI-17) could have kept the two apart."""
         look = self.delete.look
@@ -78,17 +91,34 @@ def find_broken(book: Book) -> Iterator[Violation]:
     for delete in deletes.values():
         yield from judge_request(delete, book)
     yield from find_blind(deletes)
-    world = World()
+    world, judge = World(), Judge(book)
     for write in book.writes:
-        pod = write.ended_pod
-        asked = None if pod is None else deletes.get(write.commit.call)
-        if pod is not None and asked is not None:
-            yield from _judge(world, pod, asked, write.at, book.promises)
-            _disrupt(world, pod, asked, write.at)
-        elif pod is not None and book.is_operator(write.commit.actor):
-            text = f"{pod.name} was ended by {write.commit.actor} and by no delete of its own"
-            yield Violation(invariant="SI-07", at=write.at, text=text)
+        if write.ended_pod is not None:
+            yield from _judge_end(world, judge, write, deletes.get(write.commit.call))
         world.take(write)
+        judge.take(write)
+
+
+def _judge_end(
+    world: World, judge: Judge, write: Write, asked: Delete | None
+) -> Iterator[Violation]:
+    """Judge the end of a pod, if the operator has a part in it."""
+    pod, book = write.ended_pod, judge.book
+    assert pod is not None, "asked for only then"
+    since = write.at - book.promises.known
+    departure = judge.find(world, write, cut(asked, since) if asked else None)
+    rules = judge.find_rules(departure) if departure else []
+    if departure is not None:
+        yield from judge.judge(departure, rules)
+    if asked is not None:
+        for one in _judge(world, pod, asked, write.at, book.promises):
+            yield replace(one, is_promised=one.is_promised or bool(rules))
+        _disrupt(world, pod, write.at, asked)
+    elif departure is not None and rules:
+        _disrupt(world, pod, write.at, departure.eviction)
+    elif book.is_operator(write.commit.actor):
+        text = f"{pod.name} was ended by {write.commit.actor} and by no delete of its own"
+        yield Violation(invariant="SI-07", at=write.at, text=text)
 
 
 def find_foreign(book: Book) -> Iterator[Violation]:
@@ -180,7 +210,8 @@ def _judge(
         for text, is_excused in check(case):
             text = f"delete of {pod.name}: {text}"
             if is_excused:
-                yield Violation(invariant="SI-17", at=at, text=f"{text} (else {invariant})")
+                text = f"{text} (else {invariant})"
+                yield Violation(invariant="SI-17", at=at, text=text, is_promised=False)
             else:
                 yield Violation(invariant=invariant, at=at, text=text)
 
@@ -192,7 +223,7 @@ def _was_grouped(world: World, owner: Set, since: timedelta) -> bool:
 
 def _one_zone(case: Case) -> Iterator[Finding]:
     members = {zone.uid for zone in case.list_other_zones(case.flight)}
-    others = [each for each in case.world.open if each.owner in members]
+    others = [each for each in case.world.open if each.owner in members and not each.is_eviction]
     if others:
         names = ", ".join(each.pod.name for each in others)
         is_excused = all(case.forgives(each) for each in others)
@@ -210,7 +241,7 @@ def _within_limit(case: Case) -> Iterator[Finding]:
     world, pod, owner = case.world, case.pod, case.owner
     if not world.is_available(pod.name):
         return  # it was down anyway: the count does not rise
-    own = [each for each in world.open if each.owner == owner.uid]
+    own = case.list_own()
     missing = {pod.name, *world.list_short(owner, case.known), *(each.pod.name for each in own)}
     if len(missing) > case.limit:
         text = f"{len(missing)} of {owner.name} missing, limit {case.limit}: {sorted(missing)}"
@@ -220,7 +251,7 @@ def _within_limit(case: Case) -> Iterator[Finding]:
 def _strictly_within_limit(case: Case) -> Iterator[Finding]:
     if case.pod.uid not in case.world.were_ready:
         return  # put there by a disruption that lasts: to end it anew adds none (LI-10)
-    own = [each for each in case.world.open if each.owner == case.owner.uid]
+    own = case.list_own()
     count = len({case.pod.name, *(each.pod.name for each in own)})
     if count > case.limit:
         text = f"{count} disruptions in {case.owner.name} at once, limit {case.limit}"
@@ -258,13 +289,14 @@ CHECKS: Final[dict[str, Callable[[Case], Iterator[Finding]]]] = {
 }
 
 
-def _disrupt(world: World, pod: Pod, delete: Delete, at: timedelta) -> None:
+def _disrupt(world: World, pod: Pod, at: timedelta, by: Delete | Eviction | None) -> None:
     if pod.owner in world.sets:
         world.open.append(
             Disruption(
                 pod=pod,
                 owner=pod.owner,
                 begun=at,
-                is_ghost=delete.is_ghost,
+                is_ghost=isinstance(by, Delete) and by.is_ghost,
+                is_eviction=not isinstance(by, Delete),
             )
         )

@@ -18,12 +18,17 @@ BACK_AFTER: Final = timedelta(seconds=1)
 
 
 class Keeper:
-    """Begins the lives of one operator; `process` is the same in all of them."""
+    """Begins the lives of one process of the operator; `process` is the same in all of them."""
 
     def __init__(
-        self, sandbox: Sandbox, args: Sequence[str] = (), *, has_webhooks: bool = False
+        self,
+        sandbox: Sandbox,
+        args: Sequence[str] = (),
+        *,
+        has_webhooks: bool = False,
+        name: str = NAME,
     ) -> None:
-        self.process = sandbox.process(NAME, args=args, webhooks=has_webhooks)
+        self.process = sandbox.process(name, args=args, webhooks=has_webhooks)
         self.has_to_stop = False
         self._back_after = BACK_AFTER
         self._is_hasty = False
@@ -72,5 +77,6 @@ class Keeper:
         self._back_after = BACK_AFTER
 
     def _listen(self, record: Record) -> None:
-        if isinstance(record, Lived) and record.actor == NAME and not self.process.is_running:
+        is_ours = isinstance(record, Lived) and record.actor == self.process.name
+        if is_ours and not self.process.is_running:
             self._wake.set()

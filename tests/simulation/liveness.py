@@ -1,4 +1,4 @@
-"""What must come to pass once all faults are over: LI-01, LI-02, LI-05, LI-10, LI-11.
+"""What must come to pass once all faults are over: LI-01, LI-02, LI-05, LI-07, LI-10, LI-11.
 
 Judged on the state at the end of a history, on when it was reached, and on the quiet after it. What
 people have to mend first (a paused zone, a revision that never becomes ready) is no fault of the
@@ -12,6 +12,8 @@ from typing import Final
 
 from rollout_operator.kube.api import SECRETS
 from rollout_operator.sandbox.history import PodCalled
+from tests.simulation.invariants_records import find_lasting
+from tests.simulation.liveness_drains import find_last_asked, find_starved
 from tests.simulation.liveness_scaling import find_told_late, judge_counts
 from tests.simulation.promises import Promises, Violation
 from tests.simulation.rest import Rest, count_batches, read_rest
@@ -62,11 +64,15 @@ def judge_liveness(book: Book) -> Findings:
         return found
     rest = read_rest(book)
     well_at = max(promises.healed_at, book.lives.last_ready or timedelta(0))
-    begin = max(well_at, rest.last_change)
+    begin = max(well_at, rest.last_change, find_last_asked(book))
     _judge_rest(book, rest, begin, found)
     for calls in (book.pod_calls, book.delay_calls):
         found.violations += _find_left_prepared(book, rest, (begin, calls), found)
     found.violations += find_told_late(book, well_at, rest.stays_since)
+    # Where nothing ever went wrong, all has been well from the start.
+    calm_at = well_at if book.faults else timedelta(0)
+    found.violations += find_lasting(book, calm_at, _lag(book, well_at))
+    found.violations += find_starved(book, well_at, rest.pod_time)
     if not rest.blocked:
         bound, _ = _bound(book, rest, well_at)
         for one in judge_counts(book, well_at, bound):
@@ -107,13 +113,17 @@ def _judge_rest(book: Book, rest: Rest, begin: timedelta, found: Findings) -> No
 def _bound(book: Book, rest: Rest, begin: timedelta) -> tuple[timedelta, str]:
     """Return how long it may take from `begin` to rest, and which promise says so."""
     bound = 3 * rest.pod_time * count_batches(book, begin) + LI_01_SLACK
+    lag = _lag(book, begin)
+    return (bound + lag, "LI-02") if lag else (bound, "LI-01")
+
+
+def _lag(book: Book, begin: timedelta) -> timedelta:
+    """Return how long something may be unknown because events were lost, zero where none was."""
     healed = book.promises.healed_at or begin
-    lost = [
-        one
-        for one in book.faults
-        if one.kind in EVENT_FAULTS and healed - RESYNC <= one.at <= healed
-    ]
-    return (bound + RESYNC, "LI-02") if lost else (bound, "LI-01")
+    has_lost = any(
+        one.kind in EVENT_FAULTS and healed - RESYNC <= one.at <= healed for one in book.faults
+    )
+    return RESYNC if has_lost else timedelta(0)
 
 
 def _judge_quiet(book: Book, begin: timedelta, found: Findings) -> None:

@@ -33,7 +33,8 @@ class Promises:
     ended_at: timedelta | None = None
     """When the run ended; None takes the last record."""
     reserves: bool = False
-    """Whether SI-17 is promised: then a request of a dead process is no excuse."""
+    """Whether SI-17 is promised for pods without a budget, too: then a request of a dead process
+    is no excuse."""
     quiet: timedelta = QUIET
 
 
@@ -44,6 +45,8 @@ class Violation:
     invariant: str
     at: timedelta
     text: str
+    is_promised: bool = True
+    """Whether the operator has said that it never happens: else it is listed apart."""
 
     def __str__(self) -> str:
         return f"{self.invariant} at {self.at.total_seconds():.1f} s: {self.text}"
@@ -57,7 +60,8 @@ class Verdict:
     undetermined: tuple[str, ...] = ()
     """Why something that should have been judged could not be."""
     unpromised: tuple[Violation, ...] = ()
-    """What would break SI-17, which is not promised yet: deletes of a process that had died."""
+    """What breaks SI-17 for pods without a budget, where it is not promised: deletes of a process
+    that had died."""
 
     @property
     def is_clean(self) -> bool:

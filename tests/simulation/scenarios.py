@@ -53,6 +53,12 @@ class Scenario:
     make_choice: Callable[[random.Random], Choose] = field(default=lambda chance: usual(chance))
     """How the pods behave, by a chance of their own."""
     has_webhooks: bool = False
+    prepare: Script | None = None
+    """What people set up before anything else: nodes and budgets."""
+    has_budgets: bool = False
+    """Whether the operator is asked about evictions, too."""
+    replicas: int = 1
+    """Processes of the operator that live at a time."""
     templates: Mapping[str, int] = field(default_factory=dict)
     """ReplicaTemplates by name, and how many replicas they want."""
     args: Sequence[str] = ()

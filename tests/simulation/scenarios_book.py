@@ -7,6 +7,12 @@ from typing import Final
 from tests.simulation.scenarios import FULL, SMALL, Scenario, Size
 from tests.simulation.scenarios_both import rolled_and_downscaled
 from tests.simulation.scenarios_downscales import downscaled
+from tests.simulation.scenarios_drains import (
+    drained,
+    drained_by_partition,
+    drained_by_partition_and_two,
+    drained_by_two,
+)
 from tests.simulation.scenarios_rollouts import budgeted, crashing, plain, recreated, rolled_back
 from tests.simulation.scenarios_scaling import followed, mirrored
 from tests.simulation.scenarios_walk import walked
@@ -38,6 +44,10 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s7": (downscaled, FULL),
     "s7-tracked": (track(downscaled), FULL),
     "s7-wide": (widened, Size(2, 4)),
+    "s8": (drained, FULL),
+    "s8-two": (drained_by_two, FULL),
+    "s9": (drained_by_partition, FULL),
+    "s9-two": (drained_by_partition_and_two, FULL),
     "s10": (recreated, FULL),
     "walk": (walked, FULL),
     "both": (rolled_and_downscaled, Size(3, 2)),
@@ -46,6 +56,8 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s5-small": (followed, SMALL),
     "s6-small": (mirrored, SMALL),
     "s7-small": (downscaled, SMALL),
+    "s8-small": (drained, SMALL),
+    "s9-small": (drained_by_partition, SMALL),
     "both-small": (rolled_and_downscaled, SMALL),
 }
 NAMES: Final = tuple(MAKERS)

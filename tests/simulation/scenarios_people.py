@@ -19,7 +19,7 @@ from rollout_operator.kube.api import (
     JsonObject,
 )
 from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
-from rollout_operator.sandbox.registrations import no_downscale, prepare_downscale
+from rollout_operator.sandbox.registrations import no_downscale, pod_eviction, prepare_downscale
 from rollout_operator.sandbox.request import (
     JSON_PATCH,
     MERGE_PATCH,
@@ -103,12 +103,17 @@ class People:
             )
         )
 
-    async def register_webhooks(self) -> None:
-        """Register what the operator serves, as its manifests do. Raises Refusal."""
-        for make, resource in (
+    async def register_webhooks(self, *, evictions: bool = False) -> None:
+        """Register what the operator serves, as its manifests do. Raises Refusal.
+
+        It is asked about `evictions` only where that is wanted.
+        """
+        hooks = [
             (no_downscale, VALIDATING_WEBHOOKS),
             (prepare_downscale, MUTATING_WEBHOOKS),
-        ):
+            *([(pod_eviction, VALIDATING_WEBHOOKS)] if evictions else []),
+        ]
+        for make, resource in hooks:
             body = make(self.sandbox.namespace)
             await self.sandbox.call(
                 Request(verb="create", resource=resource, body=body, user=self.name)

@@ -16,7 +16,7 @@ from rollout_operator.app_sandbox import Sandbox
 from rollout_operator.sandbox.history import Fault
 from rollout_operator.sandbox.random_faults import RandomFaults
 from tests.simulation.chaos import Chaos, draw_blows
-from tests.simulation.chaos_hooks import FaultyHooks, later_webhook
+from tests.simulation.chaos_hooks import LATER_NAME, FaultyHooks, later_webhook
 from tests.simulation.doses import Dose, choose_dose, find_storm
 from tests.simulation.keeper import Keeper
 from tests.simulation.scenarios import Scenario
@@ -93,6 +93,9 @@ class RandomCourse:
         )
         sandbox.api.hooks = self._hooks
         await sandbox.call(later_webhook(sandbox.namespace))
+        if self._scenario.has_budgets:
+            name = f"{LATER_NAME}-evictions"
+            await sandbox.call(later_webhook(sandbox.namespace, name=name, evictions=True))
 
     async def strike(self, sandbox: Sandbox, keeper: Keeper) -> bool:
         """Strike for the active time, then heal everything if this is a schedule that heals."""

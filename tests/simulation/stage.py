@@ -24,6 +24,7 @@ from tests.simulation.scenarios_people import People
 from tests.simulation.verdict import find_violations
 from tests.simulation.virtual import now, split
 
+OPERATORS: Final = "operator"
 # Of the longest waits of clients and of zones for one another: whoever is not at rest then, is not.
 REST_LIMIT: Final = timedelta(hours=2)
 # After rest is reached, the operator writes its last words about it.
@@ -156,30 +157,49 @@ class _Stage:
         self._ears.history = sandbox.history
         people = People(sandbox=sandbox, chance=split(seed, "people"))
         async with sandbox:
+            if scenario.prepare is not None:
+                await scenario.prepare(people)
             for zone in scenario.zones:
                 await people.create(zone)
             for name, replicas in scenario.templates.items():
                 await people.create_template(name, replicas)
             await _wait_ready(sandbox)
             if scenario.has_webhooks:
-                await people.register_webhooks()
+                await people.register_webhooks(evictions=scenario.has_budgets)
             await self._course.begin(sandbox)
-            keeper = Keeper(sandbox, scenario.args, has_webhooks=scenario.has_webhooks)
-            tell(await self._operate(people, keeper))
+            keepers = [
+                Keeper(
+                    sandbox,
+                    scenario.args,
+                    has_webhooks=scenario.has_webhooks,
+                    name=f"{OPERATORS}-{number}",
+                )
+                for number in range(1, scenario.replicas + 1)
+            ]
+            tell(await self._operate(people, keepers))
 
-    async def _operate(self, people: People, keeper: Keeper) -> End:
-        """Let the operator live, people act, and things go wrong and right again."""
+    async def _operate(self, people: People, keepers: Sequence[Keeper]) -> End:
+        """Let the operator live, people act, and things go wrong and right again.
+
+        Blows strike the first process only; calls and events go wrong for all of them.
+        """
         sandbox, healed_at, missing = people.sandbox, None, ""
         async with asyncio.TaskGroup() as tasks:
             script = tasks.create_task(self._scenario.script(people), name="people")
-            keeping = tasks.create_task(keeper.run(), name="keeper")
-            if await self._course.strike(sandbox, keeper):
+            keeping = [
+                tasks.create_task(one.run(), name=f"keeper of {one.process.name}")
+                for one in keepers
+            ]
+            if await self._course.strike(sandbox, keepers[0]):
                 healed_at = now()
-                keeper.hurry()
+                for one in keepers:
+                    if one.process.is_running:
+                        one.process.link.heal()
+                    one.hurry()
                 missing = await self._wait_rest(sandbox, script)
             ended_at = now()
-            script.cancel()
-            keeping.cancel()
+            for task in (script, *keeping):
+                task.cancel()
         return End(
             history=sandbox.history,
             ended_at=ended_at,

@@ -13,7 +13,10 @@ from tests.world.history import Pod, Set
 
 @dataclass(slots=True, kw_only=True)
 class Disruption:
-    """From the commit of a delete until a new pod of that name is ready, or it is not wanted."""
+    """From the commit of a delete until a new pod of that name is ready, or it is not wanted.
+
+    The delete may be what an eviction has led to.
+    """
 
     pod: Pod
     owner: str
@@ -21,6 +24,8 @@ class Disruption:
     begun: timedelta
     is_ghost: bool
     """Whether the process that asked for it was dead when it happened."""
+    is_eviction: bool = False
+    """Whether somebody else asked for it, and the operator only allowed it."""
 
 
 @dataclass(slots=True)

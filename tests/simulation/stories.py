@@ -17,11 +17,12 @@ from typing import Final
 from rollout_operator.app_process import SimulatedProcess
 from rollout_operator.app_sandbox import Sandbox
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.model.names import DISRUPTION_RECORD
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.wording import count
 from rollout_operator.sandbox.behaviour import Behaviour, Kind, Response, image_of
 from rollout_operator.sandbox.faults import FATE, Ask, Fate, NoFaults
-from rollout_operator.sandbox.fields import name_of, number
+from rollout_operator.sandbox.fields import child, name_of, number
 from rollout_operator.sandbox.history import Called, Fault, History
 from rollout_operator.sandbox.loop import VirtualTimeLoop
 from rollout_operator.sandbox.pace import Pace
@@ -73,6 +74,8 @@ class Story:
     play: "Callable[[Teller], Awaitable[None]]"
     mishap: Mishap | None = None
     has_webhooks: bool = False
+    prepare: Callable[[People], Awaitable[None]] | None = None
+    """What people set up before anything else: nodes and a budget, that evictions are asked by."""
     templates: Mapping[str, int] = field(default_factory=dict)
     """ReplicaTemplates by name, and how many replicas they want."""
 
@@ -126,6 +129,10 @@ class Teller:
 
         await self._until(holds, f"all zones with {replicas} pods")
 
+    async def until_unmarked(self, pod: str) -> None:
+        """Wait until nothing on a pod says any more that it may go."""
+        await self._until(lambda: not self._is_marked(pod), f"{pod} without a record")
+
     async def until_dead(self) -> None:
         """Wait until the operator has crashed."""
         await self._until(lambda: not self.process.is_running, "the crash of the operator")
@@ -139,6 +146,10 @@ class Teller:
         """Let a pod that has died come back."""
         self.sandbox.say("node", f"{pod} can run again")
         self.sandbox.cluster.mend_pod(pod)
+
+    def _is_marked(self, pod: str) -> bool:
+        found = self.sandbox.api.get(PODS, self.sandbox.namespace, pod)
+        return found is not None and DISRUPTION_RECORD in child(found, "metadata", "annotations")
 
     def _image(self, pod: str) -> str:
         found = self.sandbox.api.get(PODS, self.sandbox.namespace, pod)
@@ -179,13 +190,15 @@ async def _play(story: Story, take: Callable[[Told], None]) -> None:
 
 
 async def _set_up(story: Story, teller: Teller) -> None:
+    if story.prepare is not None:
+        await story.prepare(teller.people)
     for zone in story.zones:
         await teller.people.create(zone)
     for name, replicas in story.templates.items():
         await teller.people.create_template(name, replicas)
     await teller.until_whole()
     if story.has_webhooks:
-        await teller.people.register_webhooks()
+        await teller.people.register_webhooks(evictions=story.prepare is not None)
     teller.start()
     await teller.process.wait_ready()
     assert now() < CURTAIN

@@ -1,10 +1,13 @@
 """The judge of D-25: a pod that goes in one zone while another is about to lose some (SI-02)."""
 
+from functools import partial
+
 import pytest
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
 from tests.simulation.chronicle import OPERATOR, PATHS, PREPARED, Chronicle, s
 from tests.simulation.chronicle_downscales import Story, ask
+from tests.simulation.chronicle_drains import evict
 from tests.simulation.exclusion import find_broken, list_grants
 from tests.simulation.promises import Promises
 from tests.simulation.views import read_book
@@ -78,6 +81,11 @@ def with_a_dry_run(told: Chronicle) -> None:
     delete(told, 19.2)
 
 
+def with_an_eviction(told: Chronicle, at: float, *, marked: bool = True) -> None:
+    grant(told)
+    evict(told, at, "zone-b-0", marked=marked)
+
+
 @pytest.mark.parametrize(
     ("story", "expected"),
     [
@@ -88,6 +96,15 @@ def with_a_dry_run(told: Chronicle) -> None:
         pytest.param(after_the_write, [], id="D-25 after the write, which everybody sees"),
         pytest.param(by_another_life, [], id="D-25 by a process that knows nothing of it yet"),
         pytest.param(in_another_group, [], id="D-25 another group has nothing to do with it"),
+        pytest.param(
+            partial(with_an_eviction, at=19.2),
+            ["SI-02"],
+            id="SI-02 FP-21 an eviction while a downscale is being granted",
+        ),
+        pytest.param(partial(with_an_eviction, at=20.4), [], id="FP-21 after the write"),
+        pytest.param(
+            partial(with_an_eviction, at=19.2, marked=False), [], id="FP-21 under no budget"
+        ),
         pytest.param(with_a_dry_run, [], id="D-25 a dry run scales nothing down"),
     ],
 )

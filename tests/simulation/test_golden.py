@@ -16,6 +16,7 @@ from rollout_operator.sandbox.trace import WIDTH, trace_hash
 from tests.goldens import Golden
 from tests.simulation import (
     stories_downscales,
+    stories_drains,
     stories_faults,
     stories_rollouts,
     stories_scaling,
@@ -29,6 +30,7 @@ STORIES: Final = (
     *stories_faults.STORIES,
     *stories_downscales.STORIES,
     *stories_scaling.STORIES,
+    *stories_drains.STORIES,
 )
 BY_NAME: Final = {story.name: story for story in STORIES}
 
@@ -91,6 +93,8 @@ def list_pods(letters: str, pods: int = 3) -> list[str]:
         pytest.param("crash-after-delete", list_pods("ab"), id="no pod twice after a crash"),
         pytest.param("lost-answer", list_pods("ab"), id="no pod twice after a lost answer"),
         pytest.param("refused-by-somebody-else", [], id="the controller deletes, not we"),
+        pytest.param("drain-in-a-rollout", list_pods("ab"), id="each once, beside a drain"),
+        pytest.param("drain-by-partition", [], id="people evict, not we"),
     ],
 )
 def test_the_story_shows_what_it_says(name: str, deleted: Sequence[str]) -> None:
@@ -120,6 +124,23 @@ def test_pods_are_told_only_what_holds() -> None:
     assert list_asked("forbidden-downscale-and-dry-run") == [asked]
     assert list_asked("refused-by-somebody-else") == [asked, stays, asked]
     assert list_asked("two-downscales-at-once") == [("POST", "zone-a-2"), asked]
+
+
+def list_evicted(name: str) -> list[str]:
+    """Return the pods of a story that were evicted, in order."""
+    return [
+        one.request.name
+        for one in tell(BY_NAME[name]).history.list_all(Called)
+        if one.request.subresource == "eviction" and one.status == 201
+    ]
+
+
+def test_evicted_pods_take_their_turns() -> None:
+    """One zone after the other by zone, one pod after its peer by partition; never on a doubt."""
+    assert list_evicted("drain-in-a-rollout") == ["zone-a-0", "zone-a-2"]
+    assert list_evicted("drain-by-partition") == ["zone-a-0", "zone-a-2", "zone-b-0", "zone-b-2"]
+    assert list_evicted("native-budget-refuses") == ["zone-b-0"]
+    assert list_evicted("crash-after-grant") == ["zone-b-0"]
 
 
 def test_the_mishap_of_a_story_happens_once() -> None:

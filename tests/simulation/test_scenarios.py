@@ -7,6 +7,7 @@ import pytest
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.sandbox.history import Called, Commit, History, PodCalled, Reviewed, Said
+from tests.simulation.departures import EVICTION_PATH
 from tests.simulation.exclusion import list_grants
 from tests.simulation.promises import Promises
 from tests.simulation.scenarios import FULL, SMALL, Scenario, Size
@@ -123,6 +124,65 @@ def test_both_a_rollout_meets_the_downscales() -> None:
 
     assert comes_first
     assert comes_second
+
+
+def evicted(history: History) -> list[str]:
+    """Return the pods that were evicted in earnest, in order."""
+    return [
+        one.request.name
+        for one in history.list_all(Called)
+        if one.request.subresource == "eviction" and one.status == 201
+        if not one.request.is_dry_run
+    ]
+
+
+def test_s8_two_nodes_are_emptied_while_all_zones_are_rolled_out() -> None:
+    """Over some seeds evictions are refused, a native budget refuses, the budget is changed."""
+    zones, statuses, texts = set(), set(), ""
+    for seed in (6, 20, 27, 40, 60, 80, 100, 120):
+        history = play_calmly(find_scenario("s8"), seed).history
+        assert images(history) == {"v2"}
+        zones |= {name.rpartition("-")[0] for name in evicted(history)}
+        asked = [one for one in history.list_all(Called) if one.request.subresource == "eviction"]
+        statuses |= {one.status for one in asked}
+        texts += "\n".join(one.text for one in history.list_all(Said))
+        assert any(one.request.is_dry_run for one in asked)
+
+    assert zones >= {"ingester-zone-a", "ingester-zone-b"}
+    assert statuses >= {201, 429}
+    for each in ("has drained node-a-0", "has drained node-b-0", "and goes away"):
+        assert each in texts
+    for each in ("deletes the budget", "changes the budget", "creates the native budget"):
+        assert each in texts
+
+
+def test_s9_pods_of_all_zones_are_evicted_and_of_two_partitions_at_a_time() -> None:
+    zones, is_together = set(), False
+    for seed in range(0, 100, 20):
+        history = play_calmly(find_scenario("s9"), seed).history
+        zones |= {name.rpartition("-")[0] for name in evicted(history)}
+        going: set[str] = set()
+        for commit in history.list_all(Commit):
+            if commit.resource.plural != "pods" or commit.after is None:
+                continue
+            is_going = "deletionTimestamp" in cast(JsonObject, commit.after["metadata"])
+            going = going | {commit.name} if is_going else going - {commit.name}
+            is_together |= len({name.rpartition("-")[0] for name in going}) > 1
+
+    assert len(zones) == 3
+    assert is_together, "pods of two zones go at the same time, of different partitions"
+
+
+@pytest.mark.parametrize("name", ["s8-two", "s9-two"])
+def test_two_processes_answer_the_evictions(name: str) -> None:
+    """FP-20."""
+    history = play_calmly(find_scenario(name)).history
+
+    reviews = history.list_all(Reviewed)
+    assert {one.actor for one in reviews if one.path == EVICTION_PATH} == {
+        "operator-1",
+        "operator-2",
+    }
 
 
 def test_s10_the_set_is_another_one_of_the_same_name() -> None:

@@ -8,6 +8,7 @@ from tests.simulation import (
     exclusion,
     invariants,
     invariants_downscale,
+    invariants_records,
     invariants_reviews,
     invariants_revision,
     invariants_scaling,
@@ -19,15 +20,16 @@ from tests.simulation.promises import Violation as Violation
 from tests.simulation.views import read_book
 
 DEFAULT: Final = Promises()
-NOT_PROMISED: Final = "SI-17"
 
 COVERAGE: Final[Mapping[str, str]] = {
-    "SI-01": "judged at the commit of each delete; no allowance but the group's members in flight",
-    "SI-02": "judged per delete and per downscale, on what has lasted for 5 s; no delete while"
-    " another zone is about to lose pods (D-25)",
-    "SI-03": "judged at the commit of each delete, on what has lasted for 5 s",
-    "SI-04": "judged at the commit of each delete, strictly",
-    "SI-05": "not yet: there are no budgets by partition",
+    "SI-01": "judged at the commit of each delete, and of each eviction of a pod under a budget"
+    " that the operator allowed; no allowance but the group's members in flight",
+    "SI-02": "judged per delete, eviction and downscale, on what has lasted for 5 s; no delete"
+    " while another zone is about to lose pods (D-25)",
+    "SI-03": "judged at the commit of each delete and eviction, on what has lasted for 5 s",
+    "SI-04": "judged at the commit of each delete and eviction, strictly",
+    "SI-05": "judged at the commit of each delete and eviction of a pod whose budget counts by"
+    " partition; times of readiness to a second",
     "SI-06": "judged per delete: namespace, owner, group",
     "SI-07": "judged per delete: preconditions, revision, pause",
     "SI-08": "judged per delete: strategy, status and revision of all members",
@@ -40,14 +42,16 @@ COVERAGE: Final[Mapping[str, str]] = {
     "SI-12": "judged per un-prepare: downscales that persist, and reviews that were allowed",
     "SI-13": "judged for prepare-downscale: asked, allowed last, and on a read that succeeded",
     "SI-14": "judged per downscale that persists while its webhook is in force",
-    "SI-15": "judged: writes of dry runs, and calls and notes while only dry runs are asked about",
+    "SI-15": "judged: writes of dry runs, calls and notes while only dry runs are asked about, and"
+    " records of evictions that nobody asks for in earnest",
     "SI-16": "judged: refusals of what was just allowed, records written and pods called twice",
-    "SI-17": "not promised: deletes of a process that had died are listed under it, apart",
+    "SI-17": "judged for pods under a budget: a record on the pod, written by compare-and-swap;"
+    " else not promised: deletes of a process that had died are listed under it, apart",
     "SI-18": "judged: no delete on a look older than one that got no answer",
     "SI-19": "not here: no certificates in this world",
     "SI-20": "not here: no certificates in this world",
     "SI-21": "judged per call of a pod: whose it is, and its path; its port shows in no record",
-    "SI-22": "not yet: there is one process at a time",
+    "SI-22": "not yet: there is no election",
     "SI-23": "not here: outputs are scanned elsewhere",
     "SI-24": "judged per request",
     "LI-01": "judged: rest in time after the last fault and change, then quiet for an hour; counts"
@@ -58,7 +62,7 @@ COVERAGE: Final[Mapping[str, str]] = {
     "LI-05": "judged at the end: no pod is prepared that stays; of delayed downscales also when it"
     " was told so",
     "LI-06": "not yet",
-    "LI-07": "not yet: there are no reservations",
+    "LI-07": "judged: records on untouched pods, once all is well; drains as LI-01",
     "LI-08": "not yet: there is no election",
     "LI-09": "seen by LI-01 only: each group is judged by itself",
     "LI-10": "judged as LI-01, where a pod that waits to be replaced is not ready",
@@ -85,13 +89,14 @@ def find_violations(history: History, promises: Promises = DEFAULT) -> Verdict:
         *invariants_downscale.find_broken(book),
         *exclusion.find_broken(book),
         *invariants_reviews.find_broken(book),
+        *invariants_records.find_broken(book),
         *invariants_revision.find_broken(book),
         *invariants_scaling.find_broken(book),
     ]
     liveness = judge_liveness(book)
     found += liveness.violations
     found.sort(key=lambda one: (one.at, one.invariant))
-    is_promised = [one.invariant != NOT_PROMISED or promises.reserves for one in found]
+    is_promised = [one.is_promised or promises.reserves for one in found]
     return Verdict(
         violations=tuple(one for one, counts in zip(found, is_promised, strict=True) if counts),
         undetermined=tuple(liveness.undetermined),

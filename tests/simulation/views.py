@@ -6,7 +6,7 @@ Built once per history; nothing is judged here. Only the namespace that is looke
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject
 from rollout_operator.model.names import PREPARE_PATH
 from rollout_operator.sandbox.history import (
     Called,
@@ -72,6 +72,10 @@ class Book:
     """Writes of webhook configurations."""
     templates: list[Commit] = field(default_factory=list)
     """Writes of ReplicaTemplates."""
+    budgets: list[Commit] = field(default_factory=list)
+    """Writes of zone-aware disruption budgets."""
+    evictions: dict[int, Called] = field(default_factory=dict)
+    """Those that were carried out, by number of the delete that each has led to."""
     ended_at: timedelta = timedelta(0)
 
     def is_operator(self, actor: str) -> bool:
@@ -109,6 +113,7 @@ def _take(book: Book, record: Record, seen: dict[tuple[str, str], View]) -> None
             _take_commit(book, record, seen)
         case Called():
             book.calls[record.number] = record
+            _take_eviction(book, record)
             if book.is_operator(record.actor):
                 book.own_calls.append(record)
         case Reviewed():
@@ -123,10 +128,28 @@ def _take(book: Book, record: Record, seen: dict[tuple[str, str], View]) -> None
             pass
 
 
+def _take_eviction(book: Book, called: Called) -> None:
+    """Find the delete that an eviction has led to: the API server's last call before its answer."""
+    if called.request.subresource != "eviction" or called.status >= 300:
+        return
+    for inner in reversed(book.calls.values()):
+        request = inner.request
+        if inner.at != called.at:
+            return
+        if (request.verb, request.name, inner.actor) == (
+            *("delete", called.request.name),
+            called.actor,
+        ):
+            book.evictions[inner.number] = called
+            return
+
+
 def _take_commit(book: Book, commit: Commit, seen: dict[tuple[str, str], View]) -> None:
     plural = commit.resource.plural
     if plural.endswith("webhookconfigurations"):
         book.configurations.append(commit)
+    if plural == ZONE_BUDGETS.plural and commit.namespace == book.promises.namespace:
+        book.budgets.append(commit)
     if plural == REPLICA_TEMPLATES.plural:
         book.templates.append(commit)
     if commit.namespace != book.promises.namespace or plural not in _READ:

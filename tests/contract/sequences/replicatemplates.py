@@ -197,7 +197,7 @@ async def groups_that_nobody_serves(world: World) -> None:
 async def kinds_are_discovered(world: World) -> None:
     """Of the built-in groups only what the sandbox models: the real server has more."""
     for group, kinds in (
-        (GROUP, ("ReplicaTemplate",)),
+        (GROUP, ("ReplicaTemplate", "ZoneAwarePodDisruptionBudget")),
         ("apps", ("StatefulSet", "Deployment", "ReplicaSet", "ControllerRevision")),
         ("", ("Pod", "ConfigMap", "Secret", "Namespace", "Node")),
     ):

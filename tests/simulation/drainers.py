@@ -1,0 +1,200 @@
+"""People that empty nodes, guard pods with budgets, and evict in other ways.
+
+Each call is one that kubectl or an autoscaler would send. Who is refused for the moment (429) asks
+again after seconds, as `kubectl drain` does; at any other refusal it gives up, and a person begins
+it anew some time later.
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from http import HTTPStatus
+from typing import Final, Literal
+
+from rollout_operator.kube.api import PODS, ZONE_BUDGETS, JsonObject
+from rollout_operator.sandbox.fields import is_terminating, name_of, uid_of
+from rollout_operator.sandbox.kinds import BUDGETS, NODES
+from rollout_operator.sandbox.nodes import node, node_of
+from rollout_operator.sandbox.request import MERGE_PATCH, Refusal, Request
+from tests.simulation.scenarios_people import DRY_RUN, TRY_AGAIN, People
+
+# As kubectl waits, after a refusal and for the end of a pod.
+RETRY: Final = 5.0  # seconds
+POLL: Final = 1.0  # seconds
+Dry = Literal["", "query", "body"]
+"""By which of the two ways an eviction says that it is none in earnest, if it does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drainer:
+    """Somebody who empties nodes."""
+
+    people: People
+
+    async def drain(self, node_name: str) -> None:
+        """Cordon a node, and evict all its pods at once until none is left on it."""
+        await self.cordon(node_name)
+        self.people.say(f"drains {node_name}")
+        async with asyncio.TaskGroup() as tasks:
+            for pod in self._list_pods(node_name):
+                tasks.create_task(self._remove(name_of(pod), uid_of(pod)))
+        self.people.say(f"has drained {node_name}")
+
+    async def rehearse(self, node_name: str, dry: Dry) -> None:
+        """Drain a node in a dry run: each pod is asked for once, nothing is cordoned."""
+        for pod in self._list_pods(node_name):
+            await self.people.attempt(partial(self.evict, name_of(pod), dry))
+
+    async def cordon(self, node_name: str, *, is_on: bool = True) -> None:
+        """Let a node take no new pods, or take them again. Raises Refusal."""
+        self.people.say(f"{'cordons' if is_on else 'uncordons'} {node_name}")
+        body: JsonObject = {"spec": {"unschedulable": is_on}}
+        await send(
+            self.people,
+            Request(
+                verb="patch", resource=NODES, name=node_name, body=body, content_type=MERGE_PATCH
+            ),
+        )
+
+    async def evict(self, pod: str, dry: Dry = "") -> None:
+        """Ask once for the eviction of a pod. Raises Refusal."""
+        body: JsonObject = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": self.people.sandbox.namespace},
+        }
+        if dry == "body":
+            body["deleteOptions"] = {"dryRun": ["All"]}
+        await send(
+            self.people,
+            Request(
+                verb="create",
+                resource=PODS,
+                name=pod,
+                subresource="eviction",
+                query=DRY_RUN if dry == "query" else {},
+                body=body,
+            ),
+        )
+
+    async def leave(self, pod: str, patience: float) -> None:
+        """Ask for an eviction, and go away before the answer comes if that takes too long."""
+        with suppress(TimeoutError, Refusal):
+            async with asyncio.timeout(patience):
+                await self.evict(pod)
+
+    def find_nodes(self) -> list[str]:
+        """Return the names of all nodes."""
+        return [name_of(one) for one in self.people.sandbox.api.list(NODES, "")]
+
+    async def _remove(self, pod: str, uid: str) -> None:
+        """Evict one pod, and wait until it has gone."""
+        while self._is_there(pod, uid, ends=False):
+            try:
+                await self.evict(pod)
+            except Refusal as refusal:
+                self.people.tries.append(f"{refusal}")
+                has_passed = refusal.status == HTTPStatus.TOO_MANY_REQUESTS
+                await asyncio.sleep(RETRY if has_passed else TRY_AGAIN)
+        while self._is_there(pod, uid, ends=True):  # noqa: ASYNC110 (a state, no event)
+            await asyncio.sleep(POLL)
+
+    def _is_there(self, pod: str, uid: str, *, ends: bool) -> bool:
+        """Tell whether a pod is there still; with `ends`, also one that is on its way out."""
+        found = self.people.sandbox.api.get(PODS, self.people.sandbox.namespace, pod)
+        return found is not None and uid_of(found) == uid and (ends or not is_terminating(found))
+
+    def _list_pods(self, node_name: str) -> list[JsonObject]:
+        pods = self.people.sandbox.api.list(PODS, self.people.sandbox.namespace)
+        return [one for one in pods if node_of(one) == node_name]
+
+
+async def add_node(people: People, name: str, labels: dict[str, str]) -> None:
+    """Add a node to the cluster."""
+    await send(people, Request(verb="create", resource=NODES, body=node(name, labels)))
+
+
+def zone_budget(name: str, selector: dict[str, str], **spec: object) -> JsonObject:
+    """Return a ZoneAwarePodDisruptionBudget; `spec` may hold any further fields."""
+    return {
+        "apiVersion": f"{ZONE_BUDGETS.group}/{ZONE_BUDGETS.version}",
+        "kind": ZONE_BUDGETS.kind,
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": selector}, **spec},
+    }
+
+
+async def create_budget(people: People, budget: JsonObject) -> None:
+    """Create a budget. Raises Refusal."""
+    people.say(f"creates the budget {name_of(budget)}: {_told(budget)}")
+    await send(people, Request(verb="create", resource=ZONE_BUDGETS, body=budget))
+
+
+async def change_budget(people: People, name: str, spec: JsonObject) -> None:
+    """Merge some fields into the spec of a budget. Raises Refusal."""
+    people.say(f"changes the budget {name}: {_told({'spec': spec})}")
+    await send(
+        people,
+        Request(
+            verb="patch",
+            resource=ZONE_BUDGETS,
+            name=name,
+            body={"spec": spec},
+            content_type=MERGE_PATCH,
+        ),
+    )
+
+
+async def delete_budget(people: People, name: str) -> None:
+    """Delete a budget. Raises Refusal."""
+    people.say(f"deletes the budget {name}")
+    await send(people, Request(verb="delete", resource=ZONE_BUDGETS, name=name))
+
+
+async def guard(people: People, name: str, selector: dict[str, str]) -> None:
+    """Create a native budget that allows nothing. Raises Refusal."""
+    people.say(f"creates the native budget {name}, which allows nothing")
+    budget: JsonObject = {
+        "apiVersion": "policy/v1",
+        "kind": BUDGETS.kind,
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": selector}, "maxUnavailable": 0},
+    }
+    await send(people, Request(verb="create", resource=BUDGETS, body=budget))
+    status: JsonObject = {
+        "observedGeneration": 1,
+        "disruptionsAllowed": 0,
+        "currentHealthy": 3,
+        "desiredHealthy": 3,
+        "expectedPods": 3,
+    }
+    await send(
+        people,
+        Request(
+            verb="patch",
+            resource=BUDGETS,
+            name=name,
+            subresource="status",
+            body={"status": status},
+            content_type=MERGE_PATCH,
+        ),
+    )
+
+
+async def unguard(people: People, name: str) -> None:
+    """Delete a native budget. Raises Refusal."""
+    people.say(f"deletes the native budget {name}")
+    await send(people, Request(verb="delete", resource=BUDGETS, name=name))
+
+
+async def send(people: People, request: Request) -> None:
+    """Send a request in somebody's name. Raises Refusal."""
+    namespace = people.sandbox.namespace if request.resource.is_namespaced else ""
+    await people.sandbox.call(replace(request, namespace=namespace, user=people.name))
+
+
+def _told(budget: JsonObject) -> str:
+    spec = budget["spec"]
+    assert isinstance(spec, dict)
+    return ", ".join(f"{key}={value}" for key, value in spec.items() if key != "selector")

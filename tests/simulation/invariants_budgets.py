@@ -1,0 +1,240 @@
+"""What is promised of pods under a budget, whoever lets them go: SI-01 to SI-05 and SI-17.
+
+Checked at the commit of each eviction that the operator allowed, and of each of its own deletes.
+Facts count that were there for `known`, or at the operator's look where that was earlier; what the
+operator itself has let go counts at once. While a budget changes, either version will do.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from rollout_operator.kube.api import PODS, ZONE_BUDGETS
+from rollout_operator.sandbox.history import Called
+from tests.simulation.departures import Eviction, Ground, list_evictions
+from tests.simulation.promises import Violation
+from tests.simulation.rules import Rule, read_timeline
+from tests.simulation.state import World
+from tests.simulation.views import Book, Write
+from tests.world.history import Pod, Set
+
+# Ready times are kept in whole seconds, and the API server's time is known to a second.
+ROUNDING: Final = timedelta(seconds=1)
+# Budgets are only watched: what goes wrong with that may keep a change from the operator so long.
+LATE_RULES: Final = timedelta(minutes=10)
+
+
+class Broken(NamedTuple):
+    """What a departure breaks."""
+
+    invariant: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """A pod that goes because the operator let it."""
+
+    book: Book
+    world: World
+    ground: Ground
+    pod: Pod
+    owner: Set
+    at: timedelta
+    since: timedelta
+    """What has lasted from then on had to be known."""
+    actor: str
+    """The process that let it go."""
+    eviction: Eviction | None = None
+    """None where the operator deletes it."""
+
+    @property
+    def text(self) -> str:
+        """Return it in words."""
+        return f"{'delete' if self.eviction is None else 'eviction'} of {self.pod.name}"
+
+    def list_other_zones(self, rule: Rule) -> list[Set]:
+        """Return the other sets that a budget selects."""
+        return [
+            zone
+            for zone in self.world.sets.values()
+            if zone.uid != self.owner.uid and rule.selects(self.ground.labels.get(zone.uid, {}))
+        ]
+
+
+class Judge:
+    """Judges one history, write by write."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self._timeline = read_timeline(book)
+        self._evictions = list_evictions(book)
+        self._ground = Ground()
+
+    def take(self, write: Write) -> None:
+        """Move on by one write."""
+        self._ground.take(write)
+
+    def find(self, world: World, write: Write, since: timedelta | None) -> Departure | None:
+        """Return the departure that begins with a write, None where it is not the operator's.
+
+        `since` is given for the operator's own deletes: what has lasted from then on had to be
+        known.
+        """
+        pod, eviction = write.ended_pod, self._evictions.get(write.commit.call)
+        owner = None if pod is None else world.sets.get(pod.owner)
+        if pod is None or owner is None or (since is None and eviction is None):
+            return None
+        known = write.at - self.book.promises.known
+        if eviction is not None:
+            since = min(known, eviction.looked_at)
+            if not self._ground.was_running(pod.uid, eviction.review.begun - ROUNDING):
+                return None  # ZPDB-54: what does not run yet is not disrupted
+        actor = write.commit.actor if eviction is None else eviction.review.actor
+        return Departure(
+            book=self.book,
+            world=world,
+            ground=self._ground,
+            pod=pod,
+            owner=owner,
+            at=write.at,
+            since=known if since is None else since,
+            actor=actor,
+            eviction=eviction,
+        )
+
+    def find_rules(self, departure: Departure) -> list[Rule]:
+        """Return the rules that may be in force for a pod; none where it is under no budget."""
+        labels, known = self._ground.labels.get(departure.pod.uid, {}), self.book.promises.known
+        since = min(departure.since, departure.at - known)
+        troubles = self.book.list_faults(departure.actor, since - LATE_RULES, departure.at)
+        late = [one.at - known for one in troubles if ZONE_BUDGETS.plural in one.text]
+        return self._timeline.find(labels, min([since, *late]), departure.at)
+
+    def judge(self, departure: Departure, rules: list[Rule]) -> Iterator[Violation]:
+        """Yield what a departure breaks: nothing where any of the rules allows it."""
+        findings = [list(_judge_by(rule, departure)) for rule in rules]
+        if findings and all(findings):
+            for invariant, text in findings[-1]:
+                text = f"{departure.text}: {text}"
+                yield Violation(invariant=invariant, at=departure.at, text=text)
+        if findings:
+            yield from _judge_record(departure)
+
+
+def _judge_by(rule: Rule, departure: Departure) -> Iterator[Broken]:
+    if departure.eviction is None and not departure.world.is_available(departure.pod.name):
+        return  # it was down anyway (D-14, LI-10)
+    limit = rule.limit(departure.world.window(departure.owner.uid, departure.since))
+    if departure.eviction is None:
+        limit = limit or departure.owner.limit  # ROLL-36
+    if not limit:
+        yield Broken("SI-03", f"the budget {rule.name} lets nothing go")
+    elif rule.pattern:
+        yield from _judge_partition(rule, departure, limit)
+    else:
+        yield from _judge_zones(rule, departure)
+        yield from _judge_own_zone(departure, limit)
+
+
+def _judge_zones(rule: Rule, departure: Departure) -> Iterator[Broken]:
+    """Judge an eviction by all other zones, and a delete by what was evicted there.
+
+    All else that a delete may break there is judged in `invariants`.
+    """
+    world, is_delete = departure.world, departure.eviction is None
+    for zone in departure.list_other_zones(rule):
+        ours = [one for one in world.open if one.owner == zone.uid]
+        going = [one.pod.name for one in ours if one.is_eviction or not is_delete]
+        if going:
+            text = f"a disruption of another zone is not over: {', '.join(going)}"
+            yield Broken("SI-01", text)
+        if is_delete:
+            continue
+        for name in world.list_short(zone, departure.since):
+            span = departure.at - world.short_since[name]
+            yield Broken("SI-02", f"{name} has been unavailable for {span.total_seconds():.1f} s")
+
+
+def _judge_own_zone(departure: Departure, limit: int) -> Iterator[Broken]:
+    world, owner, name = departure.world, departure.owner, departure.pod.name
+    own = {one.pod.name for one in world.open if one.owner == owner.uid}
+    going = {name, *own}
+    if len(going) > limit and departure.pod.uid in world.were_ready:
+        text = f"{len(going)} disruptions in {owner.name} at once, limit {limit}"
+        yield Broken("SI-04", text)
+    missing = {*going, *world.list_short(owner, departure.since)}
+    if len(missing) > max(limit, len(going)):
+        text = f"{len(missing)} of {owner.name} missing, limit {limit}: {sorted(missing)}"
+        yield Broken("SI-03", text)
+
+
+def _judge_partition(rule: Rule, departure: Departure, limit: int) -> Iterator[Broken]:
+    partition = rule.find_partition(departure.pod.name)
+    if not partition:
+        yield Broken("SI-05", f"no partition by {rule.pattern}")
+        return
+    missing = [
+        text
+        for zone in departure.list_other_zones(rule)
+        for text in _list_missing(rule, departure, zone, partition)
+    ]
+    if len(missing) >= limit:
+        text = f"partition {partition} lacks {', '.join(missing)}, limit {limit}"
+        yield Broken("SI-05", text)
+
+
+def _list_missing(rule: Rule, departure: Departure, zone: Set, partition: str) -> Iterator[str]:
+    world = departure.world
+    names = [name for name in zone.pod_names if rule.find_partition(name) == partition]
+    going = {one.pod.name for one in world.open if one.owner == zone.uid}
+    short = world.list_short(zone, departure.since)
+    if not names and not rule.forgives:
+        yield f"a pod of {zone.name}"
+    for name in names:
+        if name in going or name in short:
+            yield name
+        elif rule.delay and world.is_available(name):
+            since = departure.ground.ready_since.get(world.pods[name].uid, departure.at)
+            lasted = departure.at - since
+            if lasted <= rule.delay - ROUNDING:
+                yield f"{name} (ready for {lasted.total_seconds():.1f} s of {rule.delay})"
+
+
+def _judge_record(departure: Departure) -> Iterator[Violation]:
+    """SI-17: a record of its own was on the pod, written by compare-and-swap."""
+    book, record = departure.book, departure.ground.records.get(departure.pod.uid)
+    if _may_not_patch(departure):
+        return
+    why = ""
+    if record is None:
+        why = "nothing on the pod says that it may go"
+    else:
+        called = book.calls.get(record.call)
+        if called is None or not book.is_operator(called.actor):
+            why = "who wrote that it may go is not the operator"
+        elif not _swaps(called):
+            why = "that it may go was written without its resourceVersion"
+    if why:
+        text = f"{departure.text}: {why}"
+        yield Violation(invariant="SI-17", at=departure.at, text=text)
+
+
+def _swaps(called: Called) -> bool:
+    """Tell whether a patch holds only for the version that was decided on."""
+    body = called.request.body
+    metadata = body.get("metadata") if isinstance(body, dict) else None
+    is_swap = isinstance(metadata, dict) and metadata.get("resourceVersion") and metadata.get("uid")
+    return called.request.verb == "patch" and bool(is_swap)
+
+
+def _may_not_patch(departure: Departure) -> bool:
+    """Tell whether the process has learnt that its role forbids it."""
+    return any(
+        one.actor == departure.actor
+        and (one.request.verb, one.request.resource, one.status) == ("patch", PODS, 403)
+        and "cannot patch" in one.message
+        for one in departure.book.own_calls
+        if one.at <= departure.at
+    )

@@ -1,0 +1,152 @@
+"""Which budget was in force for a pod at any time, as a judge reads it from the history.
+
+Written for itself, from the words of the specification: nothing here is the operator's own reading.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.sandbox.fields import child, name_of, text
+from rollout_operator.sandbox.history import Commit
+from tests.simulation.views import Book, annotations
+from tests.world.history import Set, read_time
+
+ABSENT_PEERS: Final = "grafana.com/rollout-operator-absent-peers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What one budget asks for."""
+
+    name: str
+    selector: Mapping[str, object]
+    maximum: int = 1
+    share: int = 0
+    """In percent of the zone of the pod that goes; 0 for none."""
+    pattern: str = ""
+    group: int = 1
+    delay: timedelta = timedelta(0)
+    forgives: bool = False
+    """Whether a zone without the partition counts as having handed it over."""
+
+    def selects(self, labels: Mapping[str, object]) -> bool:
+        """Tell whether something with these labels is under it."""
+        return all(labels.get(key) == value for key, value in self.selector.items())
+
+    def find_partition(self, pod: str) -> str:
+        """Return the partition of a pod, empty where its name does not tell it."""
+        found = re.fullmatch(self.pattern, pod)
+        return "" if found is None else found.group(self.group) or ""
+
+    def limit(self, states: Iterable[Set]) -> int:
+        """Return how many pods may be gone; `states` are those of the zone, of late."""
+        if self.maximum or not self.share:
+            return self.maximum
+        return max((_share(self.share, one.replicas) for one in states), default=0)
+
+
+def forbidding(name: str, selector: Mapping[str, object]) -> Rule:
+    """Return the rule of a budget that nobody can obey: nothing may go."""
+    return Rule(name=name, selector=selector, maximum=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What one budget said from some time on; `rules` are those that may be in force by it."""
+
+    rules: tuple[Rule, ...]
+
+
+@dataclass(slots=True)
+class Timeline:
+    """All budgets, at all times."""
+
+    begins: list[timedelta] = field(default_factory=list)
+    states: list[Mapping[str, _State]] = field(default_factory=list)
+
+    def find(self, labels: Mapping[str, object], since: timedelta, until: timedelta) -> list[Rule]:
+        """Return the rules that may be in force for a pod in a span of time, the newest last.
+
+        Empty where it was under no budget for a part of that time, however short.
+        """
+        first = bisect_right(self.begins, since) - 1
+        found: list[Rule] = []
+        if first < 0:
+            return []
+        for state in self.states[first : bisect_right(self.begins, until)]:
+            selecting = [
+                each for each in state.values() if any(rule.selects(labels) for rule in each.rules)
+            ]
+            if not selecting:
+                return []
+            if len(selecting) > 1:
+                found.append(forbidding("several budgets", {}))
+            else:
+                found += [rule for rule in selecting[0].rules if rule.selects(labels)]
+        return found
+
+
+def read_timeline(book: Book) -> Timeline:
+    """Return what the budgets of a history said."""
+    timeline = Timeline()
+    for commit in book.budgets:
+        last = timeline.states[-1] if timeline.states else {}
+        timeline.begins.append(commit.at)
+        timeline.states.append(_next(last, commit))
+    return timeline
+
+
+def _next(last: Mapping[str, _State], commit: Commit) -> Mapping[str, _State]:
+    state = {name: each for name, each in last.items() if name != commit.name}
+    if commit.after is None:
+        return state
+    rule = read_rule(commit.after)
+    if rule is not None:
+        return {**state, commit.name: _State((rule,))}
+    selector = child(commit.after, "spec", "selector", "matchLabels")
+    before = last[commit.name].rules if commit.name in last else ()
+    # The last one that made sense stays in force; whoever never saw it lets nothing go.
+    kept = tuple(one for one in before if one.maximum or one.share)
+    return {**state, commit.name: _State((*kept, forbidding(commit.name, selector)))}
+
+
+def read_rule(budget: JsonObject) -> Rule | None:
+    """Return the rule of a budget, None where it makes no sense."""
+    spec = child(budget, "spec")
+    maximum, share = spec.get("maxUnavailable"), spec.get("maxUnavailablePercentage")
+    pattern, delay = text(spec, "podNamePartitionRegex"), text(spec, "crossZoneEvictionDelay")
+    group = spec.get("podNameRegexGroup", 1)
+    if None not in (maximum, share) or (share and pattern) or (delay and not pattern):
+        return None
+    if not isinstance(group, int) or not _has_group(pattern, group, "podNameRegexGroup" in spec):
+        return None
+    default = 1 if share is None else 0
+    return Rule(
+        name=name_of(budget),
+        selector=child(spec, "selector", "matchLabels"),
+        maximum=maximum if isinstance(maximum, int) else default,
+        share=share if isinstance(share, int) else 0,
+        pattern=pattern,
+        group=group,
+        delay=read_time(delay),
+        forgives=annotations(budget).get(ABSENT_PEERS) == "gone",
+    )
+
+
+def _has_group(pattern: str, group: int, is_named: bool) -> bool:
+    if not pattern:
+        return True
+    try:
+        groups = re.compile(pattern).groups
+    except re.error:
+        return False
+    return 1 <= group <= groups and (groups == 1 or is_named)
+
+
+def _share(percent: int, replicas: int) -> int:
+    return max(1, percent * replicas // 100) if replicas else 0

@@ -1,0 +1,235 @@
+"""S8 and S9: nodes are drained under a budget while a rollout runs.
+
+Every zone has two nodes of its own. The evictions are reviewed by the operator as its manifests
+register it; others disturb them: dry runs, clients that go away, a native budget that refuses last,
+people who change, break, delete and create the budget anew.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+from rollout_operator.kube.api import PODS, JsonObject
+from rollout_operator.model.names import ABSENT_PEERS
+from rollout_operator.sandbox.fields import name_of
+from rollout_operator.sandbox.zones import Zone
+from tests.simulation.drainers import (
+    Drainer,
+    add_node,
+    change_budget,
+    create_budget,
+    delete_budget,
+    guard,
+    unguard,
+    zone_budget,
+)
+from tests.simulation.scenarios import Scenario, Size, find_unrolled
+from tests.simulation.scenarios_people import People, Route
+from tests.simulation.scenarios_rollouts import GROUP, list_zones
+
+NAME: Final = "ingester"
+SELECTOR: Final = {"rollout-group": GROUP}
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+NODES_OF_A_ZONE: Final = 2
+PATTERN: Final = "ingester-zone-[a-z]-([0-9]+)"
+DELAY: Final = 5  # seconds
+NATIVE: Final = "somebody-elses"
+# All drains begin within so long, in a share of the schedules in the same moment.
+BEGIN: Final = 40.0  # seconds
+TOGETHER: Final = 0.6
+# Shares of the schedules in which each of these comes beside the drains.
+MEDDLES: Final = 0.4
+SCALES_DOWN: Final = 0.3
+GUARDS: Final = 0.5
+RAISED: Final = "raised"
+# Specs that a budget may have for a while; the last one nobody can obey.
+CHANGES: Final[Mapping[str, JsonObject]] = {
+    RAISED: {"maxUnavailable": 2},
+    "share": {"maxUnavailable": None, "maxUnavailablePercentage": 40},
+    "nothing": {"maxUnavailable": 0},
+    "no such group": {"podNamePartitionRegex": PATTERN, "podNameRegexGroup": 2},
+}
+BY_ZONE: Final[JsonObject] = {"maxUnavailable": 1}
+BY_PARTITION: Final[JsonObject] = {
+    "maxUnavailable": 1,
+    "podNamePartitionRegex": PATTERN,
+    "crossZoneEvictionDelay": f"{DELAY}s",
+}
+_NONE: Final[JsonObject] = {
+    "maxUnavailable": None,
+    "maxUnavailablePercentage": None,
+    "podNamePartitionRegex": None,
+    "podNameRegexGroup": None,
+    "crossZoneEvictionDelay": None,
+}
+
+
+def drained(size: Size) -> Scenario:
+    """S8: one node of each of the first two zones is drained while all zones get a new template."""
+    return _scenario("s8", size, _Tale(size, BY_ZONE, drains=2))
+
+
+def drained_by_two(size: Size) -> Scenario:
+    """S8, and two processes of the operator answer the evictions.
+
+    Both roll out, and neither knows of the other but by the budget: which is never raised above
+    what the zones allow by themselves.
+    """
+    scenario = _scenario("s8-two", size, _Tale(size, BY_ZONE, drains=2, raises=False))
+    return replace(scenario, replicas=2)
+
+
+def drained_by_partition(size: Size) -> Scenario:
+    """S9: one node of every zone is drained at once, under a budget that counts by partition."""
+    return _scenario("s9", size, _Tale(size, BY_PARTITION, drains=size.zones))
+
+
+def drained_by_partition_and_two(size: Size) -> Scenario:
+    """S9, and two processes of the operator answer the evictions.
+
+    Without a rollout: of two that roll out at once, each keeps to the limits of its zones alone.
+    """
+    scenario = _scenario("s9-two", size, _Tale(size, BY_PARTITION, drains=size.zones, rolls=False))
+    return replace(scenario, replicas=2)
+
+
+def list_guarded_zones(size: Size) -> list[Zone]:
+    """Return zones whose pods a budget selects, each with nodes of its own."""
+    return [
+        replace(zone, pod_labels=SELECTOR, node_selector={ZONE_LABEL: zone.name[-1]})
+        for zone in list_zones(size)
+    ]
+
+
+async def set_up(people: People, zones: Sequence[Zone], budget: JsonObject) -> None:
+    """Add the nodes of all zones, and the budget."""
+    for zone in zones:
+        for number in range(NODES_OF_A_ZONE):
+            await add_node(people, node_name(zone.name, number), dict(zone.node_selector))
+    await create_budget(people, budget)
+
+
+def node_name(zone: str, number: int) -> str:
+    """Return the name of a node of a zone, counted from 0."""
+    return f"node-{zone[-1]}-{number}"
+
+
+def _scenario(name: str, size: Size, tale: "_Tale") -> Scenario:
+    return Scenario(
+        name=name,
+        size=size,
+        zones=tale.zones,
+        script=tale.play,
+        find_missing=find_unrolled,
+        has_webhooks=True,
+        has_budgets=True,
+        prepare=tale.set_up,
+    )
+
+
+@dataclass(slots=True)
+class _Tale:
+    """What people do in one run."""
+
+    size: Size
+    spec: JsonObject
+    drains: int
+    rolls: bool = True
+    """Whether all zones get a new template."""
+    raises: bool = True
+    """Whether the budget may be raised for a while."""
+    zones: Sequence[Zone] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.zones = list_guarded_zones(self.size)
+
+    @property
+    def budget(self) -> JsonObject:
+        budget = zone_budget(NAME, SELECTOR, **self.spec)
+        # A zone that is scaled down has handed its partition over: else nothing of it could go.
+        return {**budget, "metadata": {"name": NAME, "annotations": {ABSENT_PEERS: "gone"}}}
+
+    async def set_up(self, people: People) -> None:
+        await set_up(people, self.zones, self.budget)
+
+    async def play(self, people: People) -> None:
+        others = people.split("others")
+        begin, is_together = others.chance.uniform(0, BEGIN), others.chance.random() < TOGETHER
+        async with asyncio.TaskGroup() as tasks:
+            for zone in self.zones[: self.drains]:
+                drainer = Drainer(people=people.split(f"drainer-{zone.name[-1]}"))
+                after = drainer.people.chance.uniform(0, BEGIN)
+                after = begin if is_together else after
+                tasks.create_task(_drain(drainer, node_name(zone.name, 0), after))
+            dave = people.split("dave")
+            if self.rolls:
+                tasks.create_task(self._renew(dave))
+            tasks.create_task(_rehearse(Drainer(people=people.split("bob"))))
+            for share, disturb in self._list_disturbances():
+                # Drawn for every one of them, so that each means the same whatever else comes.
+                person, comes = others.split("carol"), others.chance.random() < share
+                if comes:
+                    tasks.create_task(disturb(person))
+
+    def _list_disturbances(
+        self,
+    ) -> list[tuple[float, Callable[[People], Coroutine[Any, Any, None]]]]:
+        return [(MEDDLES, self._meddle), (GUARDS, self._guard), (SCALES_DOWN, self._scale_down)]
+
+    async def _renew(self, people: People) -> None:
+        await people.wait(0, 30)
+        for zone in self.zones:
+            await people.insist(partial(people.set_image, zone.name, "v2"))
+
+    async def _meddle(self, people: People) -> None:
+        """Change the budget, or break it, or take it away; in the end it is as it was."""
+        for _ in range(people.chance.choice((1, 2, 3))):
+            await people.wait(0, 60)
+            if people.chance.random() < 0.3:
+                await delete_budget(people, NAME)
+                await people.wait(0, 10)
+                await create_budget(people, self.budget)
+                continue
+            name = people.chance.choice([one for one in CHANGES if self.raises or one != RAISED])
+            await change_budget(people, NAME, {**_NONE, **CHANGES[name]})
+            await people.wait(0, 40)
+            await change_budget(people, NAME, {**_NONE, **self.spec})
+
+    async def _guard(self, people: People) -> None:
+        """Have a native budget refuse for a while what the operator has allowed."""
+        await people.wait(0, 30)
+        zone = people.chance.choice(self.zones)
+        guarded = people.chance.choice(({"name": zone.name}, SELECTOR))
+        await guard(people, NATIVE, guarded)
+        await people.wait(5, 60)
+        await unguard(people, NATIVE)
+
+    async def _scale_down(self, people: People) -> None:
+        """Take a pod from the last zone, too (FP-21)."""
+        await people.wait(0, 60)
+        zone, fewer = self.zones[-1], self.size.pods - 1
+        await people.insist(partial(people.scale, zone.name, fewer, Route.SCALE_MERGE))
+
+
+async def _drain(drainer: Drainer, node: str, after: float) -> None:
+    """Drain a node after some seconds, and take it back into service."""
+    await asyncio.sleep(after)
+    await drainer.drain(node)
+    await drainer.people.wait(0, 20)
+    await drainer.cordon(node, is_on=False)
+
+
+async def _rehearse(drainer: Drainer) -> None:
+    """Rehearse drains, and now and then ask for a pod without waiting for the answer."""
+    people = drainer.people
+    for _ in range(4):
+        await people.wait(0, 40)
+        node = people.chance.choice(drainer.find_nodes())
+        await drainer.rehearse(node, people.chance.choice(("query", "body")))
+        pods = people.sandbox.api.list(PODS, people.sandbox.namespace)
+        if pods and people.chance.random() < 0.5:
+            pod = name_of(people.chance.choice(pods))
+            people.say(f"asks for the eviction of {pod}, and goes away")
+            await drainer.leave(pod, people.chance.uniform(0.005, 0.5))
