@@ -95,10 +95,13 @@ def test_the_role_is_exactly_what_the_operator_does() -> None:
         ("", "pods", "watch"),
         ("", "pods", "get"),
         ("", "pods", "delete"),
+        ("", "pods", "patch"),
         ("apps", "statefulsets", "list"),
         ("apps", "statefulsets", "watch"),
         ("apps", "statefulsets", "get"),
         ("apps", "statefulsets/status", "update"),
+        ("rollout-operator.grafana.com", "zoneawarepoddisruptionbudgets", "list"),
+        ("rollout-operator.grafana.com", "zoneawarepoddisruptionbudgets", "watch"),
     }
     assert all(
         set(rule) == {"apiGroups", "resources", "verbs"} for rule in of_base("Role")["rules"]

@@ -112,7 +112,7 @@ def test_two_namespaces_do_not_meet(tmp_path: Path) -> None:
     two = by_name(install(tmp_path / "2", WEBHOOKS, LEAST, DEPLOYMENTS, namespace="b"))
 
     cluster = [key for key in one if "namespace" not in one[key]["metadata"]]
-    assert len(cluster) == 4
+    assert len(cluster) == 6
     assert not set(cluster) & set(two)
 
 

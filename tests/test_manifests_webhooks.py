@@ -67,6 +67,8 @@ def test_the_overlay_holds_the_install_and_the_webhooks() -> None:
         ("ClusterRoleBinding", "rollout-operator-rollouts-webhooks"),
         (VALIDATING, "no-downscale-rollouts"),
         (MUTATING, "prepare-downscale-rollouts"),
+        (VALIDATING, "pod-eviction-rollouts"),
+        (VALIDATING, "zpdb-validation-rollouts"),
     }
     changed = {key for key in bare if bare[key] != full[key]}
     assert changed == {("Deployment", "rollout-operator"), ("Service", "rollout-operator")}
@@ -171,7 +173,10 @@ def test_both_hooks_see_the_same_requests(plain: Rendered) -> None:
 
 
 def test_nothing_of_the_operator_is_in_scope_of_its_webhooks(plain: Rendered) -> None:
-    """DEP-87, W-47: it must be able to start, and to be repaired, while nothing answers."""
+    """DEP-87, W-47: it must be able to start, and to be repaired, while nothing answers.
+
+    Evictions of its pods: see `test_manifests_budgets`.
+    """
     matched = {
         resource.partition("/")[0]
         for (kind, _), one in plain.items()
@@ -180,8 +185,9 @@ def test_nothing_of_the_operator_is_in_scope_of_its_webhooks(plain: Rendered) ->
         for resource in rule["resources"]
     }
 
-    assert matched == {"statefulsets"}
-    assert not any(kind == "StatefulSet" for kind, _ in plain)
+    assert matched == {"statefulsets", "pods", "zoneawarepoddisruptionbudgets"}
+    unguarded = {"StatefulSet", "ZoneAwarePodDisruptionBudget"}
+    assert not any(kind in unguarded for kind, _ in plain)
 
 
 def test_without_a_namespace_below_it_does_not_render(tmp_path: Path) -> None:
@@ -204,7 +210,9 @@ def test_the_way_from_the_configuration_to_the_container(plain: Rendered) -> Non
     ports = {port["name"]: port["containerPort"] for port in container_of(plain)["ports"]}
     served = {port["port"]: port["targetPort"] for port in service["ports"]}
 
-    for kind, name in ((VALIDATING, "no-downscale"), (MUTATING, "prepare-downscale")):
+    hooks = [key for key in plain if key[0] in {VALIDATING, MUTATING}]
+    assert len(hooks) == 4
+    for kind, name in ((kind, name.removesuffix(f"-{NAMESPACE}")) for kind, name in hooks):
         called = hook_of(plain, kind, name)["clientConfig"]["service"]
         assert ("Service", called["name"]) in plain
         assert ports[served[called["port"]]] == default("server-tls.port")
@@ -229,7 +237,6 @@ def test_the_role_is_what_webhooks_need(plain: Rendered) -> None:
     secret = default("server-tls.self-signed-cert.secret-name")
 
     assert granted(plain["Role", "rollout-operator-webhooks"]) == {
-        ("pods", "patch", ""),
         ("statefulsets", "patch", ""),
         ("secrets", "create", ""),
         ("secrets", "get", secret),

@@ -1,0 +1,95 @@
+"""The documents about budgets: examples that would be stored, keys and numbers as in the code."""
+
+import re
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+import pytest
+import yaml
+
+from rollout_operator.controllers.disruptions import UNTOUCHED_FOR
+from rollout_operator.guards.gate import QUARANTINE
+from rollout_operator.guards.pending import RECORD_COUNTS
+from rollout_operator.model.budget import Budget
+from rollout_operator.model.decode_budget import parse_budget
+from rollout_operator.model.names import ABSENT_PEERS, DISRUPTION_RECORD, READY_TIME
+from tests.code_rules import ROOT
+
+PAGES: Final = ("README.md", "docs/budgets.md")
+SPEC_FIELDS: Final = {
+    "selector.matchLabels",
+    "maxUnavailable",
+    "maxUnavailablePercentage",
+    "podNamePartitionRegex",
+    "podNameRegexGroup",
+    "crossZoneEvictionDelay",
+}
+
+
+def read(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
+def list_examples(page: str) -> list[dict[str, Any]]:
+    """Return the budgets of a page; where only the spec is shown the rest is as in the first."""
+    blocks = [yaml.safe_load_all(one) for one in re.findall(r"```yaml\n(.*?)```", read(page), re.S)]
+    found = [one for block in blocks for one in block]
+    whole = next(one for one in found if one.get("kind") == "ZoneAwarePodDisruptionBudget")
+    return [{**whole, **one} for one in found if "selector" in one.get("spec", {})]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_there_is_an_example_of_each_mode_that_would_be_stored(page: str) -> None:
+    """ZPDB-10 to 26: read by the parser of watched budgets and of the webhook."""
+    budgets: list[Budget] = [
+        parse_budget(msgspec.json.encode(example)) for example in list_examples(page)
+    ]
+
+    assert {one.by_partition for one in budgets} == {False, True}
+    assert any(one.delay for one in budgets)
+
+
+def test_every_field_is_explained() -> None:
+    """ZPDB-01."""
+    explained = re.findall(r"^\| `([\w.]+)` \|", read("docs/budgets.md"), re.MULTILINE)
+
+    assert set(explained) == SPEC_FIELDS
+
+
+@pytest.mark.parametrize("key", [DISRUPTION_RECORD, ABSENT_PEERS, READY_TIME])
+def test_annotations_are_spelt_as_in_the_code(key: str) -> None:
+    assert key in read("docs/budgets.md")
+
+
+@pytest.mark.parametrize(
+    ("span", "words"),
+    [
+        (UNTOUCHED_FOR, "after `lasts`, and 8 s at least"),
+        (RECORD_COUNTS, "One older than two minutes counts for nothing"),
+        (QUARANTINE, "refuses all evictions of its first twelve seconds"),
+    ],
+)
+def test_times_are_those_of_the_code(span: timedelta, words: str) -> None:
+    numbers = {"8 s": 8, "two minutes": 120, "twelve seconds": 12}
+    (told,) = (seconds for word, seconds in numbers.items() if word in words)
+
+    assert span == timedelta(seconds=told)
+    assert words in " ".join(read("docs/budgets.md").split())
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/{one}.md" for one in ("budgets", "alerts"))]
+)
+def test_links_lead_somewhere(page: str) -> None:
+    """Relative ones: the file is there, and so is the heading."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", read(page)):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        path = (ROOT / page).parent / name if name else ROOT / page
+        assert path.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+            anchors = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
+            assert anchor in anchors, target
