@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import uvloop
 
-from benchmarks import events, load, memory, plans, silence, sync
+from benchmarks import events, evicting, load, memory, plans, silence, sync
 from benchmarks.tasks import Loop, Task
 from rollout_operator.telemetry import logs
 
@@ -23,6 +23,7 @@ MEASUREMENTS: Final[Mapping[str, Callable[[Task], Awaitable[Mapping[str, float]]
     "pace": load.measure_pace,
     "plans": plans.measure_plans,
     "saturation": load.measure_saturation,
+    "storm": evicting.measure_storm,
     "silence": silence.measure_silence,
     "sync": sync.measure_sync,
 }

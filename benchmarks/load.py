@@ -60,11 +60,11 @@ class Line:
         """Let no call wait from now on."""
         self._socket.setblocking(False)
 
-    def ask(self, due: float) -> None:
-        """Begin the next request."""
+    def ask(self, due: float, request: bytes = b"") -> None:
+        """Begin the next request, that of the load where none is given."""
         self.asked = due
         self._answer = b""
-        self._left = memoryview(self._request)
+        self._left = memoryview(request or self._request)
         self.send()
 
     def send(self) -> None:

@@ -20,6 +20,9 @@ ZONE_PODS: Final = 10
 OBJECT_VERSION: Final = 1_000_000_000
 LIST_VERSION: Final = 2_000_000_000
 
+BUDGETS: Final = "zoneawarepoddisruptionbudgets"
+BUDGETS_VERSION: Final = "rollout-operator.grafana.com/v1"
+
 REVISION: Final = "7d9c6b5f44"
 _FLAGS: Final = 28
 _TIME: Final = "2026-01-01T12:00:00Z"
@@ -130,6 +133,27 @@ def make_set(
             "collisionCount": 0,
         },
     }
+
+
+def encode_budget(group: int) -> bytes:
+    """Return the disruption budget of a group: one pod of one zone at a time."""
+    budget = {
+        "kind": "ZoneAwarePodDisruptionBudget",
+        "apiVersion": BUDGETS_VERSION,
+        "metadata": {
+            "name": f"store-{group}",
+            "namespace": NAMESPACE,
+            "uid": f"b1d90000-0000-4000-8000-{group:012d}",
+            "resourceVersion": f"{OBJECT_VERSION}",
+            "generation": 1,
+            "creationTimestamp": _TIME,
+        },
+        "spec": {
+            "selector": {"matchLabels": {"rollout-group": f"store-{group}"}},
+            "maxUnavailable": 1,
+        },
+    }
+    return msgspec.json.encode(budget)
 
 
 def _pod_metadata(place: Place, version: int) -> Json:

@@ -1,7 +1,8 @@
 """Reviews as an API server sends them, whole HTTP requests with all that nobody here reads.
 
-Both ask for one replica less of the first set that `server` shows: of the object itself, about
+Two ask for one replica less of the first set that `server` shows: of the object itself, about
 21.6 kB, and of its Scale, about 1.7 kB, which are the sizes that an API server was seen to send.
+The third asks whether a pod may be evicted.
 """
 
 from enum import StrEnum, unique
@@ -14,9 +15,12 @@ from benchmarks.server import Traits
 
 NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
 PREPARE_PATH: Final = "/admission/prepare-downscale"
+EVICTION_PATH: Final = "/admission/pod-eviction"
 # What each answer to a falling count of a labelled set holds.
 REFUSED: Final = b'"allowed":false,"status":{"metadata":{},"message":"downscale of statefulsets/'
 ALLOWED: Final = b'"allowed":true'
+# What the answer to an eviction holds that is to be tried again.
+TRY_AGAIN: Final = b'"code":429'
 
 _TIME: Final = "2026-01-01T12:00:00Z"
 _UID: Final = "705ab4f5-6393-11e8-b7cc-42010a800002"
@@ -36,7 +40,16 @@ def make_request(
     kind: Kind, path: str, replicas: tuple[int, int], place: Place, more: Traits
 ) -> bytes:
     """Return the request of one review; `replicas` are those before and after."""
-    body = msgspec.json.encode(make_review(kind, replicas, place, more))
+    return _post(path, make_review(kind, replicas, place, more))
+
+
+def make_eviction(place: Place) -> bytes:
+    """Return the request of the review of a pod's eviction, about 1.3 kB."""
+    return _post(EVICTION_PATH, make_eviction_review(place))
+
+
+def _post(path: str, review: Json) -> bytes:
+    body = msgspec.json.encode(review)
     head = (
         f"POST {path}?timeout=10s HTTP/1.1",
         "Host: rollout-operator.bench.svc:443",
@@ -80,6 +93,36 @@ def make_review(kind: Kind, replicas: tuple[int, int], place: Place, more: Trait
             "apiVersion": "meta.k8s.io/v1",
             "fieldManager": "autoscaler",
         },
+    }
+    return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+
+
+def make_eviction_review(place: Place) -> Json:
+    """Return the same as a tree."""
+    under_review = {"group": "policy", "version": "v1", "kind": "Eviction"}
+    resource = {"group": "", "version": "v1", "resource": "pods"}
+    metadata = {"name": place.pod_name, "namespace": NAMESPACE}
+    request = {
+        "uid": _UID,
+        "kind": under_review,
+        "resource": resource,
+        "subResource": "eviction",
+        "requestKind": under_review,
+        "requestResource": resource,
+        "requestSubResource": "eviction",
+        "name": place.pod_name,
+        "namespace": NAMESPACE,
+        "operation": "CREATE",
+        "userInfo": _make_user(),
+        "object": {
+            "kind": "Eviction",
+            "apiVersion": "policy/v1",
+            "metadata": metadata | {"creationTimestamp": None},
+            "deleteOptions": {},
+        },
+        "oldObject": None,
+        "dryRun": False,
+        "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
     }
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
 

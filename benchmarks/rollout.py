@@ -67,7 +67,7 @@ async def measure(*, small: bool) -> Result:
     """Measure one rollout for each limit. Raises NoControlPlaneError."""
     replicas, limits = (1, (1,)) if small else (10, (1, 3))
     figures: list[Figure] = []
-    async with _open_plane() as plane:
+    async with open_plane() as plane:
         for limit in limits:
             figures += _describe(limit, await _roll(plane, replicas, limit))
     setting = {
@@ -81,7 +81,8 @@ async def measure(*, small: bool) -> Result:
 
 
 @asynccontextmanager
-async def _open_plane() -> AsyncIterator[ControlPlane]:
+async def open_plane() -> AsyncIterator[ControlPlane]:
+    """Start a control plane whose audit log tells all that `timeline` reads."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         policy = Path(folder) / "audit.yaml"
         policy.write_text(

@@ -16,10 +16,13 @@ import msgspec
 from aiohttp import web
 
 from benchmarks.objects import (
+    BUDGETS,
+    BUDGETS_VERSION,
     LIST_VERSION,
     OBJECT_VERSION,
     ZONE_PODS,
     Place,
+    encode_budget,
     encode_pod,
     encode_set,
     list_places,
@@ -55,6 +58,10 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     zone_pods: int = ZONE_PODS
     addresses: tuple[str, ...] = ()
     """Of the pods, by ordinal; empty for addresses that nobody has."""
+    budgeted: tuple[int, ...] = ()
+    """Groups under a disruption budget of one pod each."""
+    unready: tuple[str, ...] = ()
+    """Names of pods."""
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,10 +89,11 @@ class World:
             "pods": [self._encode_pod(number, place) for number, place in enumerate(places)],
             "statefulsets": [self._encode_set(places) for places in sets],
         }
+        self._objects[BUDGETS] = [encode_budget(group) for group in spec.traits.budgeted]
         self._by_name = {
             (plural, _name(plural, place)): one
-            for plural, objects in self._objects.items()
-            for place, one in zip(self._places[plural], objects, strict=True)
+            for plural, places in self._places.items()
+            for place, one in zip(places, self._objects[plural], strict=True)
         }
         self._pages = {
             (plural, start): self._encode_page(plural, start, PAGE)
@@ -132,7 +140,8 @@ class World:
     def _encode_pod(self, number: int, place: Place) -> bytes:
         addresses = self._spec.traits.addresses
         ip = addresses[place.ordinal % len(addresses)] if addresses else ""
-        return encode_pod(place, OBJECT_VERSION + number, ip=ip)
+        is_ready = place.pod_name not in self._spec.traits.unready
+        return encode_pod(place, OBJECT_VERSION + number, is_ready=is_ready, ip=ip)
 
     def _encode_set(self, places: list[Place]) -> bytes:
         traits = self._spec.traits
@@ -211,7 +220,7 @@ async def serve(spec: Spec) -> None:
     handlers, single = Handlers(world), Single(world.find)
     app = web.Application(middlewares=[counts.count])
     app.router.add_get(COUNTS_PATH, counts.answer)
-    for root in ("/api/v1", "/apis/apps/v1"):
+    for root in ("/api/v1", "/apis/apps/v1", f"/apis/{BUDGETS_VERSION}"):
         collection = f"{root}/namespaces/{{namespace}}/{{plural}}"
         app.router.add_get(collection, handlers.answer)
         single.add_routes(app.router, collection)

@@ -33,6 +33,18 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """Of connections, where each is a new one."""
 
 
+class Storm(msgspec.Struct, frozen=True, kw_only=True):
+    """Evictions that are asked of an API server, as fast as it answers."""
+
+    port: int
+    token: str
+    namespace: str
+    pods: tuple[str, ...]
+    """Asked for in turn."""
+    count: int
+    connections: int = 64
+
+
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """One measurement inside of a child."""
 
@@ -43,6 +55,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     """How long to look at the idle process first."""
     load: Load | None = None
+    storm: Storm | None = None
     shakes_hands: bool = False
     """Whether silent connections have made their handshake."""
 

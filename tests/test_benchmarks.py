@@ -92,8 +92,9 @@ def test_an_unknown_benchmark_is_named(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_every_benchmark_is_tried() -> None:
-    """Others are tried in `test_benchmarks_webhooks` and `test_benchmarks_scaling`."""
+    """Others are tried in `test_benchmarks_webhooks`, `_scaling` and `_evictions`."""
     elsewhere = {"rollout", "reviews", "connections", "prepare"}
+    elsewhere |= {"evictions", "evictions_storm", "evictions_drain"}
     elsewhere |= {"scaling_up", "scaling_delays", "scaling_idle"}
 
     assert elsewhere | {param.values[0] for param in SYNTHETIC} == {*BENCHMARKS}

@@ -1,0 +1,184 @@
+"""How long a drain of all pods takes, by what the restarts of the pods alone take.
+
+All pods of three zones are evicted side by side, as if all nodes were drained at once; whoever is
+refused asks again after half a second, a sixth of a restart. The budget lets three pods of one zone
+go at a time. All times come from the audit log of a real API server, where the webhook is
+registered with failure policy Fail; a judge that watches from outside counts broken promises.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from benchmarks.figures import Figure, Result
+from benchmarks.processes import read_time
+from benchmarks.rollout import open_plane
+from benchmarks.timeline import Json, Rollout, read_rollout
+from tests.system.budgeted import Budgeted, hold
+from tests.world.budgets import GROUP, grouped_zones, zone_budget
+from tests.world.drains import CREATED, Drain
+from tests.world.kubelet import Behaviour, always
+from tests.world.plane import ControlPlane
+from tests.world.scene import World
+
+NAME: Final = "ingester"
+RATIO: Final = 1.15
+PODS: Final = Behaviour(
+    ready_after=timedelta(milliseconds=2_500), terminates_after=timedelta(milliseconds=500)
+)
+LIMIT: Final = 3
+REPLICAS: Final = 30
+# kubectl waits for 5 s where a restart takes minutes: the last of a zone wait longest.
+RETRY: Final = timedelta(milliseconds=500)
+DRAINED_LIMIT: Final = timedelta(minutes=5)
+_DRAINER: Final = "drainer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One drain; seconds."""
+
+    rollout: Rollout
+    began: float
+    asked: int
+    unexpected: int
+    cpu: float
+    violations: int
+
+    @property
+    def wall(self) -> float:
+        """Return the time from the first eviction until the last pod counts as back."""
+        return max(each.end for each in self.rollout.restarts) - self.began
+
+
+async def measure(*, small: bool) -> Result:
+    """Measure one drain. Raises NoControlPlaneError."""
+    replicas = 1 if small else REPLICAS
+    async with open_plane() as plane:
+        run = await _drain(plane, replicas)
+    setting = {
+        "zones": 3,
+        "replicas": replicas,
+        "max_unavailable": LIMIT,
+        "retry_s": RETRY.total_seconds(),
+        "pod_ready_after_s": PODS.ready_after.total_seconds(),
+        "pod_terminates_after_s": PODS.terminates_after.total_seconds(),
+    }
+    return Result(benchmark="evictions_drain", setting=setting, figures=describe(run))
+
+
+async def _drain(plane: ControlPlane, replicas: int) -> Run:
+    async with World(plane, plane.folder, always(PODS)) as world:
+        budget = zone_budget(NAME, {GROUP: NAME}, maxUnavailable=LIMIT)
+        held = await hold(world, *grouped_zones(NAME, replicas=replicas), budgets=[budget])
+        before, offset = read_time(held.operator.child.pid), plane.audit_size()
+        drain = await _evict_all(held)
+        cpu = read_time(held.operator.child.pid).cpu - before.cpu
+        violations = await world.judge.violations()  # the audit log is whole after that
+        entries = [
+            entry
+            for entry in plane.read_audit(offset)[0]
+            if entry.get("objectRef", {}).get("namespace") == world.namespace
+        ]
+        return Run(
+            rollout=read_drain(entries, held.names, LIMIT),
+            began=min(map(_received, filter(_is_eviction, entries))),
+            asked=len(drain.answers),
+            unexpected=len(drain.unexpected()),
+            cpu=cpu,
+            violations=len(violations),
+        )
+
+
+async def _evict_all(held: Budgeted) -> Drain:
+    drain = Drain(held.world.api, held.world.namespace, retry=RETRY)
+    await drain.run(await held.victims(), DRAINED_LIMIT)
+    await held.wait_ready()
+    return drain
+
+
+def read_drain(entries: Iterable[Json], zones: Iterable[str], limit: int) -> Rollout:
+    """Return what the audit log tells: an eviction is read as the delete that it is.
+
+    It begins when it is answered: the time until then is the operator's, not the pod's.
+    """
+    return read_rollout(_with_deletes(entries), _DRAINER, zones, limit)
+
+
+def _with_deletes(entries: Iterable[Json]) -> Iterator[Json]:
+    for entry in entries:
+        if not _is_eviction(entry):
+            yield entry
+        elif entry["responseStatus"]["code"] in CREATED:
+            target = {key: each for key, each in entry["objectRef"].items() if key != "subresource"}
+            yield entry | {
+                "verb": "delete",
+                "user": {"username": _DRAINER},
+                "objectRef": target,
+                "requestReceivedTimestamp": entry["stageTimestamp"],
+            }
+
+
+def _is_eviction(entry: Json) -> bool:
+    target: Json = entry["objectRef"]
+    return bool(entry["verb"] == "create" and target.get("subresource") == "eviction")
+
+
+def _received(entry: Json) -> float:
+    return datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp()
+
+
+def describe(run: Run) -> list[Figure]:
+    """Return the figures of a drain."""
+    evicted = len(run.rollout.restarts)
+    return [
+        Figure(
+            name="wall_s",
+            value=run.wall,
+            means="from the first eviction that was asked for until the last pod counts as back",
+        ),
+        Figure(
+            name="floor_s",
+            value=run.rollout.floor,
+            means="what the restarts alone took, one zone after the other, as many at a time as the"
+            " budget allows, each from when its eviction was answered until its zone counts it",
+        ),
+        Figure(
+            name="ratio",
+            value=run.wall / run.rollout.floor,
+            means="the first of these by the second",
+            at_most=RATIO,
+        ),
+        Figure(name="evicted", value=evicted, means="evicted pods"),
+        Figure(name="asked_per_pod", value=run.asked / evicted, means="evictions asked for each"),
+        Figure(
+            name="cpu_ms_per_pod",
+            value=run.cpu * 1000 / evicted,
+            means="processor time of the operator for each, refusals and events included",
+        ),
+        Figure(
+            name="unexpected",
+            value=run.unexpected,
+            means="answers after which a drain would give up",
+            at_most=0,
+        ),
+        Figure(
+            name="zones_short",
+            value=run.rollout.zones_short,
+            means="the most zones with a pod down at any time",
+            at_most=1,
+        ),
+        Figure(
+            name="pods_down",
+            value=run.rollout.pods_down,
+            means="the most pods of a zone down at any time",
+            at_most=LIMIT,
+        ),
+        Figure(
+            name="violations",
+            value=run.violations,
+            means="safety invariants that a judge saw broken",
+            at_most=0,
+        ),
+    ]
