@@ -28,6 +28,15 @@ def shipped_grants() -> set[Grant]:
     }
 
 
+def group_of(resource: str) -> str:
+    """Return the API group of a resource in the shipped Role."""
+    name = resource.partition("/")[0]
+    return {
+        "statefulsets": "apps",
+        "zoneawarepoddisruptionbudgets": "rollout-operator.grafana.com",
+    }.get(name, "")
+
+
 async def take_away(world: World, verb: str, resource: str) -> None:
     """Take one verb away from the operator and wait until the API server knows."""
     world.may_be_forbidden = True
@@ -72,7 +81,7 @@ def _without(rule: Json, verb: str, resource: str) -> Json:
 
 
 async def _wait_effect(world: World, verb: str, resource: str, *, is_allowed: bool) -> None:
-    group = "apps" if resource.startswith("statefulsets") else ""
+    group = group_of(resource)
     async with asyncio.timeout(EFFECT_LIMIT.total_seconds()):
         while await may(world, verb, resource, group) is not is_allowed:  # noqa: ASYNC110
             await asyncio.sleep(POLL.total_seconds())

@@ -11,11 +11,6 @@ from tests.system.starts import run_command, run_words, waiting_at_most, write_k
 
 OURS: Final = "-kubernetes.namespace=somewhere"
 
-# Every flag of the specification's appendix A whose feature is not here yet, by the feature's name.
-LATER: Final = {
-    "disruption budgets": ("-zpdb.pod-ready-annotation-patch-timeout=5s",),
-}
-
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
@@ -134,34 +129,14 @@ def test_values_that_do_not_make_a_configuration(words: list[str], complaint: st
     assert "Traceback" not in ended.err
 
 
-@pytest.mark.parametrize(
-    ("word", "feature"), [(word, feature) for feature, words in LATER.items() for word in words]
-)
-def test_a_flag_of_a_later_feature_is_refused_by_name(word: str, feature: str) -> None:
-    """DEP-03, DEP-04: never taken silently: who asks for a budget must not run without it."""
-    ended = run_words(OURS, word)
-    assert ended.code == 1
-    (line,) = ended.complaints
-    name = word.partition("=")[0]
-    assert line.startswith(f"rollout-operator: {name}: {feature} ")
-    assert line.endswith(" not part of this version")
-
-
-def test_all_that_is_missing_is_told_at_once() -> None:
-    """DEP-04: who moves here with the flags of a whole chart does not learn them one by one."""
-    given = [word for words in LATER.values() for word in words]
-    ended = run_words(OURS, *given)
-    assert ended.code == 1
-    (line,) = ended.complaints
-    assert [word for word in given if f"{word.partition('=')[0]}: " not in line] == []
-
-
-def test_a_feature_that_is_switched_off_is_no_obstacle() -> None:
-    """DEP-03: charts give these in any case."""
-    ended = run_words(OURS, "-server.port=0", "-use-zone-tracker=false")
+def test_flags_of_charts_that_change_nothing_are_taken() -> None:
+    """DEP-03, DEP-29, W-38: they are given in any case; one of them has no effect, and says so."""
+    words = ("-use-zone-tracker=false", "-zpdb.pod-ready-annotation-patch-timeout=5s")
+    ended = run_words(OURS, "-server.port=0", *words)
     assert ended.code == 1
     (line,) = ended.complaints
     assert "KUBERNETES_SERVICE_HOST is not set" in line
+    assert "flag=zpdb.pod-ready-annotation-patch-timeout" in ended.err
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,12 @@ from typing import Final
 
 import pytest
 
-from tests.system.grants import give_back, may, shipped_grants, take_away
+from tests.system.budgeted import create_budgets
+from tests.system.grants import give_back, group_of, may, shipped_grants, take_away
 from tests.system.looks import read_metric, wait_page, wait_reason
 from tests.system.starts import running, wait_for, wait_line
 from tests.world.api import STATEFULSETS, Json, Resource
+from tests.world.budgets import grouped_zones, zone_budget
 from tests.world.faults import Cut, NeverAnswer, verbs, watches
 from tests.world.operatorproc import OperatorProcess
 from tests.world.scene import World
@@ -22,13 +24,15 @@ pytestmark = pytest.mark.controlplane
 
 # A refused watch is tried again after 30 s at the latest, and lists before it watches.
 AFTER_REFUSAL: Final = timedelta(seconds=120)
+LABELS: Final = {"rollout-group": "ingester"}
+BUDGETS: Final = "rollout-operator.grafana.com"
 RULES_REVIEWS: Final = Resource(
     "authorization.k8s.io/v1", "selfsubjectrulesreviews", is_namespaced=False
 )
 
 
 def _told(verb: str, resource: str) -> str:
-    group = "apps" if resource.startswith("statefulsets") else ""
+    group = group_of(resource)
     # As logfmt writes a quoted text.
     return f'grant verb {verb} on \\"{resource}\\" in API group \\"{group}\\" in its Role'
 
@@ -117,7 +121,8 @@ async def test_sec17_the_role_is_what_is_used_and_no_more(world: World) -> None:
 
     None of the calls is refused, and none leaves the namespace.
     """
-    names = await world.create(*three_zones(max_unavailable=2))
+    await create_budgets(world, [zone_budget("ingester", LABELS, maxUnavailable=2)])
+    names = await world.create(*grouped_zones(max_unavailable=2))
     launch = world.launch("-kubernetes.client-timeout=3s", url=world.proxy.url)
     async with running(launch) as operator:
         for effect, image in ((Cut(), "v2"), (NeverAnswer(), "v3")):
@@ -156,7 +161,7 @@ async def test_sec19_what_a_stolen_token_can_do(world: World) -> None:
 FORBIDDEN: Final = (
     ("", "secrets", "get list watch create update patch delete"),
     ("", "configmaps", "get list create update patch delete"),
-    ("", "pods", "create update patch deletecollection"),
+    ("", "pods", "create update deletecollection"),
     ("", "pods/exec", "get create"),
     ("", "pods/log", "get"),
     ("", "pods/eviction", "create"),
@@ -165,6 +170,8 @@ FORBIDDEN: Final = (
     ("apps", "statefulsets", "create update patch delete"),
     ("apps", "statefulsets/scale", "get update patch"),
     ("apps", "statefulsets/status", "get patch"),
+    (BUDGETS, "zoneawarepoddisruptionbudgets", "get create update patch delete"),
+    (BUDGETS, "zoneawarepoddisruptionbudgets/status", "update patch"),
     ("apps", "deployments", "get create update patch delete"),
     ("batch", "jobs", "create"),
     ("rbac.authorization.k8s.io", "rolebindings", "create update patch bind"),
@@ -186,7 +193,7 @@ async def test_sec19_what_it_cannot_do(world: World) -> None:
 async def test_si24_not_even_its_own_verbs_in_another_namespace(world: World) -> None:
     """SI-24, SEC-19, SEED-008: the Role ends at the namespace."""
     for verb, resource in shipped_grants():
-        group = "apps" if resource.startswith("statefulsets") else ""
+        group = group_of(resource)
         assert await may(world, verb, resource, group), (verb, resource)
         assert not await may(world, verb, resource, group, "kube-system"), (verb, resource)
 

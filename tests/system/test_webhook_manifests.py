@@ -1,9 +1,6 @@
 """The shipped manifests on the real API server: which requests they bring to the operator."""
 
 import asyncio
-import base64
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -12,22 +9,20 @@ import pytest
 
 from tests.kustomize import render
 from tests.rendered import DEPLOYMENTS as FOR_DEPLOYMENTS
-from tests.rendered import LEAST, MANIFESTS, MUTATING, VALIDATING, WEBHOOKS, install
+from tests.rendered import LEAST, MANIFESTS, MUTATING, VALIDATING, WEBHOOKS
 from tests.system.guarded import NO_DOWNSCALE
+from tests.system.installing import CONFIGURATIONS, installed, trust
 from tests.system.starts import Ended, run_words
 from tests.world.api import (
     DEPLOYMENTS,
-    MUTATING_HOOKS,
     PATCH_TYPES,
     REPLICASETS,
     STATEFULSETS,
-    VALIDATING_HOOKS,
-    Json,
     Resource,
 )
 from tests.world.clients import EVERY_ROUTE, OF_ANY_COUNT, Route, Workload, workload_body
-from tests.world.hooks import Hooks, Registration
-from tests.world.manifests import KINDS, apply_manifests, remove_cluster_scoped
+from tests.world.hooks import BUDGET_HOOKS, Hooks, Registration
+from tests.world.manifests import KINDS
 from tests.world.operatorproc import TLS_FLAG
 from tests.world.pki import make_pki
 from tests.world.plane import ADMIN
@@ -38,32 +33,9 @@ from tests.world.sets import Zone, annotate, label, set_image
 pytestmark = pytest.mark.controlplane
 
 SERVICE: Final = "rollout-operator"
-CONFIGURATIONS: Final = {VALIDATING: VALIDATING_HOOKS, MUTATING: MUTATING_HOOKS}
 PATHS: Final = ("/admission/no-downscale", "/admission/prepare-downscale")
+DOWNSCALE_HOOKS: Final = ("no-downscale", "prepare-downscale")
 SOON: Final = timedelta(seconds=30)
-
-
-@asynccontextmanager
-async def _installed(
-    world: World, at: Path, *components: str, port: int = 1
-) -> AsyncIterator[list[Json]]:
-    """Apply the base with components, and yield the objects; the cluster's own are removed after.
-
-    There is no network for Services: theirs stands for `localhost`, and the configurations name
-    the port that is listened on. All else is as shipped.
-    """
-    objects = install(at, *components, namespace=world.namespace)
-    for one in objects:
-        if one["kind"] in CONFIGURATIONS:
-            one["webhooks"][0]["clientConfig"]["service"]["port"] = port
-        if one["kind"] == "Service":
-            ports = [{"name": "https", "port": port}]
-            one["spec"] = {"type": "ExternalName", "externalName": "localhost", "ports": ports}
-    try:
-        await apply_manifests(world.api, world.namespace, objects)
-        yield objects
-    finally:
-        await remove_cluster_scoped(world.api, objects)
 
 
 def _hooks(world: World) -> Hooks:
@@ -100,7 +72,7 @@ async def test_seed148_as_shipped_it_refuses_a_downscale(world: World, tmp_path:
     """
     kept = Zone(name="kept", group=None, labels={NO_DOWNSCALE: "true"})
     await world.create(Zone(name="free", group=None), kept)
-    async with _installed(world, tmp_path / "probe", WEBHOOKS, LEAST) as objects:
+    async with installed(world, tmp_path / "probe", WEBHOOKS, LEAST) as objects:
         (deployment,) = (one for one in objects if one["kind"] == "Deployment")
         container = deployment["spec"]["template"]["spec"]["containers"][0]
         words = [
@@ -126,6 +98,7 @@ async def test_seed148_as_shipped_it_refuses_a_downscale(world: World, tmp_path:
                 2, route
             )
             assert (answer.status, "has the label" in answer.message) == (400, True), answer
+        operator.kill()  # before its rights are gone
 
 
 async def test_dep86_only_decreases_reach_the_operator(world: World, tmp_path: Path) -> None:
@@ -135,9 +108,9 @@ async def test_dep86_only_decreases_reach_the_operator(world: World, tmp_path: P
     workload = Workload(api=world.api, namespace=world.namespace, name="a", label="some")
     async with (
         Reviewer(pki) as reviewer,
-        _installed(world, tmp_path / "x", WEBHOOKS, port=reviewer.port) as objects,
+        installed(world, tmp_path / "x", WEBHOOKS, port=reviewer.port) as objects,
     ):
-        await _trust(world, objects, pki.ca.read_bytes())
+        await trust(world, objects, pki.ca.read_bytes())
         await _hooks(world).wait_called("probe")
         reviewer.seen.clear()
         for upward in OF_ANY_COUNT:
@@ -167,7 +140,7 @@ async def test_dep87_a_dead_operator_blocks_downscales_only(world: World, tmp_pa
     await world.create(Zone(name="probe", replicas=1))
     workload = Workload(api=world.api, namespace=world.namespace, name="probe")
     everything = (WEBHOOKS, LEAST, FOR_DEPLOYMENTS)
-    async with _installed(world, tmp_path, *everything):
+    async with installed(world, tmp_path, *everything):
         await _wait_dead(workload)
         for route in OF_ANY_COUNT:
             if route is not Route.UNLABEL:
@@ -210,27 +183,26 @@ async def test_dep85_uninstall_webhooks_removes_exactly_ours(world: World, tmp_p
     admin = world.plane.kubeconfig(tmp_path / "admin.conf", world.plane.tokens[ADMIN])
     poor = world.plane.kubeconfig(tmp_path / "poor.conf", world.token)
     world.may_be_forbidden = True
-    async with _installed(world, tmp_path / "x", WEBHOOKS):
+    async with installed(world, tmp_path / "x", WEBHOOKS):
         await _wait_dead(workload)
         before = await _names(world)
-        ours = {f"{hook}-{world.namespace}" for hook in ("no-downscale", "prepare-downscale")}
+        ours = {f"{hook}-{world.namespace}" for hook in (*DOWNSCALE_HOOKS, *BUDGET_HOOKS)}
         assert ours < before
 
         dry = await _uninstall(world, admin, "-dry-run")
         assert (dry.code, dry.err) == (0, "")
         assert {line for line in dry.out.splitlines() if "would be deleted" in line} == {
-            f"ValidatingWebhookConfiguration no-downscale-{world.namespace}: would be deleted",
-            f"MutatingWebhookConfiguration prepare-downscale-{world.namespace}: would be deleted",
+            f"{_kind_of(name)} {name}: would be deleted" for name in ours
         }
         refused = await _uninstall(world, poor)
         assert refused.code == 1
         assert "forbidden" in refused.out
-        assert "2 failed" in "\n".join(refused.complaints)
+        assert "4 failed" in "\n".join(refused.complaints)
         assert await _names(world) == before
 
         done = await _uninstall(world, admin)
         assert (done.code, done.err) == (0, "")
-        assert done.out.count(": deleted") == 2
+        assert done.out.count(": deleted") == 4
         assert await _names(world) == before - ours
         assert foreign.name("foreign") in await _names(world)
         async with asyncio.timeout(SOON.total_seconds()):
@@ -238,6 +210,10 @@ async def test_dep85_uninstall_webhooks_removes_exactly_ours(world: World, tmp_p
                 await asyncio.sleep(0.05)
         again = await _uninstall(world, admin)
         assert again.out == f"there are no webhook configurations of namespace {world.namespace}\n"
+
+
+def _kind_of(name: str) -> str:
+    return MUTATING if name.startswith("prepare-") else VALIDATING
 
 
 async def _uninstall(world: World, kubeconfig: Path, *words: str) -> Ended:
@@ -266,18 +242,6 @@ async def _wait_dead(workload: Workload) -> None:
     async with asyncio.timeout(SOON.total_seconds()):
         while (await workload.scale(0, Route.SCALE_MERGE, is_dry_run=True)).status == 200:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
-
-
-async def _trust(world: World, objects: list[Json], ca: bytes) -> None:
-    for one in objects:
-        if one["kind"] in CONFIGURATIONS:
-            step = {
-                "op": "add",
-                "path": "/webhooks/0/clientConfig/caBundle",
-                "value": base64.b64encode(ca).decode(),
-            }
-            resource = CONFIGURATIONS[one["kind"]]
-            await world.api.patch(resource, "", one["metadata"]["name"], [step], kind="json")
 
 
 async def _create(world: World, resource: Resource, name: str) -> Workload:

@@ -92,6 +92,8 @@ async def restore(world: World, right: Right, before: Json) -> None:
 def _role_of(world: World, right: Right) -> tuple[Resource, str, str]:
     if right.group == HOOKS_GROUP:
         return CLUSTER_ROLES, "", f"{ACCOUNT}-{world.namespace}-webhooks"
+    if right.resource == "pods":
+        return ROLES, world.namespace, ACCOUNT
     part = "zone-tracker" if right.resource == "configmaps" else "webhooks"
     return ROLES, world.namespace, f"{ACCOUNT}-{part}"
 

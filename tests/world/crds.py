@@ -12,6 +12,7 @@ from tests.world.manifests import read_manifests
 FOLDER: Final = Path(__file__).parents[2] / "manifests" / "crds"
 CRDS: Final = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", is_namespaced=False)
 REPLICA_TEMPLATES: Final = Resource("rollout-operator.grafana.com/v1", "replicatemplates")
+ZONE_BUDGETS: Final = Resource("rollout-operator.grafana.com/v1", "zoneawarepoddisruptionbudgets")
 SERVED_LIMIT: Final = timedelta(seconds=60)
 POLL: Final = timedelta(milliseconds=50)
 _EXISTS: Final = 409
@@ -39,7 +40,9 @@ async def _is_served(api: Api, spec: Json) -> bool:
             found = await api.call("GET", f"{root}/{version}")
             names = {one["name"] for one in found["resources"]}
             await api.call("GET", f"{root}/{version}/{spec['names']['plural']}")
-            if f"{spec['names']['plural']}/scale" not in names:
-                return False
+            below = next(one for one in spec["versions"] if one["name"] == version)
+            for subresource in below.get("subresources", {}):
+                if f"{spec['names']['plural']}/{subresource}" not in names:
+                    return False
         return True
     return False

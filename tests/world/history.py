@@ -4,9 +4,11 @@ Versions of one store are comparable across kinds, so that one number orders the
 Times are seconds of one monotonic clock.
 """
 
+import json
 import re
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 Json = dict[str, Any]
@@ -17,6 +19,7 @@ PAUSED: Final = "grafana.com/rollout-paused"
 REVISION: Final = "controller-revision-hash"
 PREPARE: Final = "grafana.com/prepare-downscale"
 MIN_TIME: Final = "grafana.com/min-time-between-zones-downscale"
+RECORD: Final = "grafana.com/rollout-operator-disruption"
 TIME_UNITS: Final = {
     "ms": timedelta(milliseconds=1),
     "s": timedelta(seconds=1),
@@ -39,6 +42,11 @@ class Pod:
     is_terminating: bool = False
     is_ready: bool = True
     """Running, condition Ready true, every container ready: section 2.1 of the fault model."""
+    is_running: bool = True
+    """By its phase alone."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    record: str = ""
+    """UID in the record of a disruption, empty where there is none that can be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +70,7 @@ class Set:
     """Whether its pods are to be prepared before they are scaled away."""
     min_time: timedelta = timedelta(0)
     """Between downscales of zones, as this one has it; zero if it says nothing of it."""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def pod_names(self) -> tuple[str, ...]:
@@ -71,14 +80,38 @@ class Set:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """A ZoneAwarePodDisruptionBudget as one write left it; only valid ones are judged by."""
+
+    name: str
+    uid: str
+    selector: Mapping[str, str]
+    maximum: int = 1
+    percentage: int | None = None
+    pattern: str = ""
+    """Empty in zone mode."""
+    group: int = 1
+    delay: timedelta = timedelta(0)
+
+    def covers(self, labels: Mapping[str, str]) -> bool:
+        """Say whether it selects an object with these labels."""
+        return self.selector.items() <= labels.items()
+
+    def partition(self, name: str) -> str:
+        """Return the partition of a pod by its name, empty where it has none."""
+        match = re.fullmatch(self.pattern, name)
+        return (match[self.group] or "") if match else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One committed write; `now` is None when the object is gone."""
 
     version: int
     at: float
     name: str
-    before: Pod | Set | None
-    now: Pod | Set | None
+    before: Pod | Set | Budget | None
+    now: Pod | Set | Budget | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +137,26 @@ class Delete:
         return self.code in (200, 202)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eviction:
+    """One request to evict a pod, by whomever, as the audit log tells it.
+
+    Times are of the server's wall clock.
+    """
+
+    name: str
+    user: str
+    code: int
+    received: float
+    answered: float
+    is_dry_run: bool = False
+
+    @property
+    def is_done(self) -> bool:
+        """Say whether the server carried it out."""
+        return self.code in (200, 201) and not self.is_dry_run
+
+
 def read_pod(pod: Json) -> Pod:
     """Return the record of a pod object."""
     meta = pod["metadata"]
@@ -119,6 +172,9 @@ def read_pod(pod: Json) -> Pod:
         revision=meta.get("labels", {}).get(REVISION, ""),
         is_terminating="deletionTimestamp" in meta,
         is_ready=_is_ready(pod),
+        is_running=pod.get("status", {}).get("phase") == "Running",
+        labels=meta.get("labels", {}),
+        record=_read_record(meta.get("annotations", {}).get(RECORD, "")),
     )
 
 
@@ -142,6 +198,30 @@ def read_set(found: Json) -> Set:
         ready_replicas=status.get("readyReplicas", 0),
         must_prepare=labels.get(PREPARE) == "true",
         min_time=read_time(annotations.get(MIN_TIME) or labels.get(MIN_TIME) or ""),
+        labels=labels,
+    )
+
+
+def read_budget(found: Json) -> Budget | None:
+    """Return the record of a budget object, None where it is not valid."""
+    spec, meta = found["spec"], found["metadata"]
+    percentage = spec.get("maxUnavailablePercentage")
+    try:
+        selector = spec["selector"]["matchLabels"]
+        is_valid = re.compile(spec.get("podNamePartitionRegex", "()")).groups > 0
+    except (KeyError, re.error):
+        return None
+    if not is_valid:
+        return None
+    return Budget(
+        name=meta["name"],
+        uid=meta["uid"],
+        selector=selector,
+        maximum=spec.get("maxUnavailable", 1 if percentage is None else 0),
+        percentage=percentage,
+        pattern=spec.get("podNamePartitionRegex", ""),
+        group=spec.get("podNameRegexGroup", 1),
+        delay=read_time(spec.get("crossZoneEvictionDelay", "")),
     )
 
 
@@ -180,6 +260,25 @@ def read_delete(entry: Json) -> Delete:
         version=int(answer.get("resourceVersion", "0")),
         stamp=entry["stageTimestamp"],
     )
+
+
+def read_eviction(entry: Json) -> Eviction:
+    """Return the record of an audit entry of an eviction."""
+    return Eviction(
+        name=entry["objectRef"].get("name", ""),
+        user=entry["user"].get("username", ""),
+        code=entry.get("responseStatus", {}).get("code", 0),
+        received=datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp(),
+        answered=datetime.fromisoformat(entry["stageTimestamp"]).timestamp(),
+        is_dry_run="dryRun=" in entry["requestURI"],
+    )
+
+
+def _read_record(text: str) -> str:
+    try:
+        return str(json.loads(text)["uid"])
+    except (ValueError, TypeError, KeyError):
+        return ""
 
 
 def _is_ready(pod: Json) -> bool:

@@ -26,11 +26,19 @@ from tests.world.api import (
     Json,
     Resource,
 )
+from tests.world.budgets import DryRun, evict, zone_budget
+from tests.world.crds import ZONE_BUDGETS
 
 INJECT_LABEL: Final = "grafana.com/inject-rollout-operator-ca"
 NAMESPACE_LABEL: Final = "grafana.com/namespace"
 NO_DOWNSCALE: Final = "no-downscale"
 PREPARE_DOWNSCALE: Final = "prepare-downscale"
+POD_EVICTION: Final = "pod-eviction"
+ZPDB_VALIDATION: Final = "zpdb-validation"
+# Those that write something, which they must not for a dry run.
+WRITERS: Final = (PREPARE_DOWNSCALE, POD_EVICTION)
+EVICTION_TIMEOUT: Final = timedelta(seconds=5)
+BUDGET_HOOKS: Final = (POD_EVICTION, ZPDB_VALIDATION)
 SETS: Final = ("statefulsets", "statefulsets/scale")
 WORKLOADS: Final = (
     *SETS,
@@ -61,10 +69,12 @@ class Registration:
     prepare_kind: Kind = "Mutating"
     """Of prepare-downscale; all others are Validating."""
     resources: Sequence[str] = SETS
+    """Of the hooks about replicas."""
     labels: Mapping[str, str] | None = None
     """Of the configurations; None are those that ask for our CA."""
     failure_policy: str = "Fail"
     timeout: timedelta = timedelta(seconds=10)
+    """Of evictions it is never more than is shipped."""
     service: str = ""
     """Name of a Service to call through, created here; empty means by URL.
 
@@ -131,21 +141,33 @@ class Hooks:
         """Wait until the API server calls every hook and gets answers. Raises TimeoutError.
 
         A configuration works only some moments after it was written. For proof the StatefulSet
-        `name`, which must have a replica at least, is scaled down in dry runs.
+        `name`, which must have a replica at least, is scaled down in dry runs, or its first pod
+        is evicted, or a budget created, in such as well.
         """
         for hook in sorted(self.wanted.hooks, key=lambda each: each != PREPARE_DOWNSCALE):
             webhook = f"{self.name(hook)}.grafana.com"
             before = await self._count_answers(webhook)
 
-            async def is_called(webhook: str = webhook, before: int = before) -> str:
-                answer = await self._probe(name)
+            async def is_called(
+                hook: str = hook, webhook: str = webhook, before: int = before
+            ) -> str:
+                answer = await self._probe(hook, name)
                 if await self._count_answers(webhook) > before:
                     return ""
                 return f"{webhook} is not called; the last probe got {answer}"
 
             await _poll(is_called, limit)
 
-    async def _probe(self, name: str) -> Answer:
+    async def _probe(self, hook: str, name: str) -> Answer:
+        if hook == POD_EVICTION:
+            return await evict(self._api, self.namespace, f"{name}-0", dry_run=DryRun.QUERY)
+        if hook == ZPDB_VALIDATION:
+            return await self._api.exchange(
+                "POST",
+                ZONE_BUDGETS.path(self.namespace),
+                body=zone_budget("probe", {"probe": "none"}),
+                query={"dryRun": "All"},
+            )
         found = await self._api.get(STATEFULSETS, self.namespace, name)
         return await self._api.exchange(
             "PATCH",
@@ -190,14 +212,14 @@ class Hooks:
         webhook: Json = {
             "name": f"{self.name(hook)}.grafana.com",
             "clientConfig": self._client_config(hook),
-            "rules": [_rule(wanted.resources)],
+            "rules": [RULES.get(hook) or _rule(wanted.resources)],
             "namespaceSelector": {
                 "matchLabels": {"kubernetes.io/metadata.name": self.namespace},
             },
             "failurePolicy": wanted.failure_policy,
             "matchPolicy": "Equivalent",
-            "sideEffects": "NoneOnDryRun" if hook == PREPARE_DOWNSCALE else "None",
-            "timeoutSeconds": int(wanted.timeout.total_seconds()),
+            "sideEffects": "NoneOnDryRun" if hook in WRITERS else "None",
+            "timeoutSeconds": int(self._timeout(hook).total_seconds()),
             "admissionReviewVersions": ["v1"],
         }
         return {
@@ -206,6 +228,10 @@ class Hooks:
             "metadata": {"name": self.name(hook), "labels": self._labels()},
             "webhooks": [webhook | dict(wanted.webhook_fields)],
         }
+
+    def _timeout(self, hook: str) -> timedelta:
+        limit = EVICTION_TIMEOUT if hook == POD_EVICTION else self.wanted.timeout
+        return min(self.wanted.timeout, limit)
 
     def _labels(self) -> dict[str, str]:
         if self.wanted.labels is not None:
@@ -231,6 +257,24 @@ def _rule(resources: Sequence[str]) -> Json:
         "resources": list(resources),
         "scope": "Namespaced",
     }
+
+
+RULES: Final[Mapping[str, Json]] = {
+    POD_EVICTION: {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["pods/eviction"],
+        "scope": "Namespaced",
+    },
+    ZPDB_VALIDATION: {
+        "apiGroups": ["rollout-operator.grafana.com"],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["zoneawarepoddisruptionbudgets"],
+        "scope": "Namespaced",
+    },
+}
 
 
 def _service(name: str, port: int) -> Json:

@@ -1,13 +1,14 @@
 """Watch a namespace from outside and say what the operator did wrong.
 
-The history comes from the store itself (one etcd watch over pods and StatefulSets), so that it is
-whole and ordered even while the API server restarts; whose a delete was comes from the audit log.
+The history comes from the store itself (one etcd watch over pods, StatefulSets and budgets), so
+that it is whole and ordered even while the API server restarts; whose a delete was, and what was
+evicted, comes from the audit log.
 """
 
 import asyncio
 import base64
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -25,7 +26,19 @@ from tests.world.api import (
     ApiError,
     Json,
 )
-from tests.world.history import Change, Delete, Pod, Set, read_delete, read_pod, read_set
+from tests.world.history import (
+    Budget,
+    Change,
+    Delete,
+    Eviction,
+    Pod,
+    Set,
+    read_budget,
+    read_delete,
+    read_eviction,
+    read_pod,
+    read_set,
+)
 from tests.world.plane import ControlPlane
 from tests.world.timings import Restart, find_restarts
 from tests.world.verdicts import (
@@ -34,12 +47,20 @@ from tests.world.verdicts import (
     committed_pod,
     find_violations,
     list_commits,
+    list_evicted,
 )
 
 PODS_ROOT: Final = "/registry/pods/"
 # Between pods and StatefulSets in the order of keys, and no resource of the API server.
 MARKS_ROOT: Final = "/registry/rollout-judge/"
 SETS_ROOT: Final = "/registry/statefulsets/"
+# In the order of keys between the two, too.
+BUDGETS_ROOT: Final = "/registry/rollout-operator.grafana.com/zoneawarepoddisruptionbudgets/"
+READERS: Final[Mapping[str, Callable[[Json], Pod | Set | Budget | None]]] = {
+    PODS_ROOT: read_pod,
+    SETS_ROOT: read_set,
+    BUDGETS_ROOT: read_budget,
+}
 SETTLE_LIMIT: Final = timedelta(seconds=30)
 DELETED: Final = "DELETE"
 HOOKS: Final = frozenset((MUTATING_HOOKS.plural, VALIDATING_HOOKS.plural))
@@ -74,15 +95,16 @@ class Judge:
         self.operator_user = operator_user
         self.allowances = allowances or Allowances()
         self.changes: list[Change] = []
-        """All writes of pods and StatefulSets of the namespace, in order."""
+        """All writes of pods, StatefulSets and budgets of the namespace, in order."""
         self._api: Api = plane.api()
-        self._objects: dict[str, Pod | Set] = {}
+        self._objects: dict[str, Pod | Set | Budget] = {}
         self._revision = 0
         self._moved = asyncio.Condition()
         self._mark = 0
         self._marks_seen = 0
         self._audit_offset = plane.audit_size()
         self._entries: list[Json] = []
+        self._evictions: list[Eviction] = []
         self._others: set[str] = set()
         self._writes: list[Json] = []
         self.wall_offset = time.time() - time.monotonic()
@@ -132,7 +154,11 @@ class Judge:
         """Return all broken promises so far."""
         deletes = await self.deletes()
         return find_violations(
-            self.changes, deletes, namespace=self.namespace, allowances=self.allowances
+            self.changes,
+            deletes,
+            namespace=self.namespace,
+            allowances=self.allowances,
+            evicted=list_evicted(self.changes, self._evictions, self.wall_offset),
         )
 
     async def assert_clean(self) -> None:
@@ -147,6 +173,11 @@ class Judge:
         await self.settle()
         found = [read_delete(entry) for entry in self._entries if _is_pod_delete(entry)]
         return sorted(found, key=lambda each: each.stamp)
+
+    async def evictions(self) -> list[Eviction]:
+        """Return all evictions that anybody asked for here, refused ones and dry runs included."""
+        await self.settle()
+        return list(self._evictions)
 
     async def calls(self) -> list[Call]:
         """Return every request of the operator, in order of their answers."""
@@ -171,10 +202,12 @@ class Judge:
     def describe(self, deletes: Sequence[Delete]) -> str:
         """Return the history as text: what changed, with the operator's deletes marked."""
         ours = list_commits(self.changes, deletes)
+        evicted = list_evicted(self.changes, self._evictions, self.wall_offset)
         start = self.changes[0].at if self.changes else 0.0
         lines = []
         for change in self.changes:
-            mark = "  <- operator" if change.version in ours else ""
+            mark = "  <- evicted" if change.version in evicted else ""
+            mark = "  <- operator" if change.version in ours else mark
             lines.append(f"{change.at - start:8.3f} {change.version} {_describe(change)}{mark}")
         return "\n".join(lines)
 
@@ -182,7 +215,7 @@ class Judge:
 
     async def _take_present(self) -> None:
         present = 0
-        for root in (PODS_ROOT, SETS_ROOT):
+        for root in READERS:
             start = f"{root}{self.namespace}/"
             asked = {"key": _b64(start), "range_end": _b64(_end(start))}
             # Both at one revision, from which the watch then goes on.
@@ -239,15 +272,17 @@ class Judge:
         if key == f"{MARKS_ROOT}{self.namespace}":
             self._marks_seen = int(base64.b64decode(pair["value"]))
             return
-        root = next((root for root in (PODS_ROOT, SETS_ROOT) if key.startswith(root)), None)
+        root = next((root for root in READERS if key.startswith(root)), None)
         if root is None or not key.startswith(f"{root}{self.namespace}/"):
             return
         before = self._objects.pop(key, None)
         now = None
         if event.get("type") != DELETED:
             stored: Json = msgspec.json.decode(base64.b64decode(pair["value"]))
-            now = read_pod(stored) if root == PODS_ROOT else read_set(stored)
-            self._objects[key] = now
+            # Of a budget that is invalid the version before stays in force.
+            now = READERS[root](stored) or before
+            if now is not None:
+                self._objects[key] = now
         name = key.rpartition("/")[2]
         self.changes.append(Change(version=version, at=at, name=name, before=before, now=now))
 
@@ -284,6 +319,8 @@ class Judge:
                 self._entries.append(entry)
             elif _is_pod_delete(entry):
                 self._others.add(_answer_uid(entry))
+            if _is_eviction(entry) and target.get("namespace") == self.namespace:
+                self._evictions.append(read_eviction(entry))
             if target.get("resource") in HOOKS or self._is_write_of_set(entry):
                 self._writes.append(entry)
         return found
@@ -306,6 +343,12 @@ def _is_pod_delete(entry: Json) -> bool:
         and not target.get("subresource")
         and entry["stage"] == "ResponseComplete"
     )
+
+
+def _is_eviction(entry: Json) -> bool:
+    target = entry.get("objectRef", {})
+    what = (target.get("resource"), target.get("subresource"), entry["stage"])
+    return what == ("pods", "eviction", "ResponseComplete")
 
 
 def _answer_uid(entry: Json) -> str:
@@ -333,6 +376,8 @@ def _describe(change: Change) -> str:
         case Pod() as pod:
             ending = " terminating" if pod.is_terminating else ""
             return f"{pod.name} {pod.revision} {'ready' if pod.is_ready else 'not ready'}{ending}"
+        case Budget() as budget:
+            return f"budget {budget.name} {budget.maximum} {budget.percentage} {budget.pattern}"
         case Set() as found:
             return (
                 f"{found.name} generation {found.generation} observed {found.observed}"

@@ -30,6 +30,8 @@ class Zone:
     image: str = "v1"
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    pod_labels: Mapping[str, str] = field(default_factory=dict)
+    """Of its pods, besides the name of the set."""
     pod_management: str = "Parallel"
     strategy: str = "OnDelete"
     first_ordinal: int = 0
@@ -51,7 +53,7 @@ def statefulset(zone: Zone) -> Json:
         "minReadySeconds": int(zone.min_ready.total_seconds()),
         "selector": {"matchLabels": labels},
         "template": {
-            "metadata": {"labels": labels},
+            "metadata": {"labels": {**labels, **zone.pod_labels}},
             "spec": {
                 "containers": [{"name": "app", "image": zone.image}],
                 "enableServiceLinks": False,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.world.history import Change, Delete, Pod, Set
+from tests.world.history import Budget, Change, Delete, Pod, Set
 from tests.world.verdicts import Violation, find_violations
 
 NAMESPACE = "world"
@@ -17,12 +17,12 @@ class Story:
     version: int = 0
     changes: list[Change] = field(default_factory=list)
     deletes: list[Delete] = field(default_factory=list)
-    objects: dict[str, Pod | Set] = field(default_factory=dict)
+    objects: dict[str, Pod | Set | Budget] = field(default_factory=dict)
 
     def wait(self, seconds: float) -> None:
         self.at += seconds
 
-    def write(self, key: str, now: Pod | Set | None) -> None:
+    def write(self, key: str, now: Pod | Set | Budget | None) -> None:
         self.version += 1
         before = self.objects.pop(key, None)
         if now is not None:

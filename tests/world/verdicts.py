@@ -1,7 +1,8 @@
-"""Judge a history: which safety invariants did the operator's deletes break?
+"""Judge a history: which safety invariants did the operator's disruptions break?
 
 Pure: records in, violations out. SI-01 to SI-04 and SI-06 to SI-08 are checked at the commit of
-each delete, on the state just before it. SI-05 (partitions) belongs to budgets and is not here.
+each delete, on the state just before it; what budgets ask of deletes and evictions is checked at
+the same moment, by `budget_verdicts`.
 
 Two allowances separate faults of the operator from coincidence. `known` (SI-02, SI-03, SI-07):
 a fact counts once it is that old. `flight` (SI-07, SI-08): the state of a StatefulSet counts once
@@ -9,13 +10,17 @@ it is that old, since no precondition of a pod delete can speak about a Stateful
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from tests.world.history import Change, Delete, Pod, Set
+from tests.world.budget_verdicts import Terms, judge_by_budget
+from tests.world.history import Change, Delete, Eviction, Pod, Set
+from tests.world.situation import Disruption, Situation
 
 KNOWN: Final = timedelta(seconds=5)
+# A write is seen some moments after its commit, more of them on a busy machine.
+SEEN_LATE: Final = timedelta(seconds=5)
 # A template may change between the operator's last look and the commit of its delete.
 FLIGHT: Final = timedelta(milliseconds=500)
 
@@ -35,97 +40,8 @@ class Allowances:
 
     known: timedelta = KNOWN
     flight: timedelta = FLIGHT
-
-
-@dataclass(slots=True)
-class _Disruption:
-    """From the commit of a delete until a new pod of that name is ready, or it is not wanted."""
-
-    pod: str
-    uid: str
-    owner: str
-    zone: str
-    group: str
-    was_available: bool
-
-
-@dataclass(slots=True)
-class _World:
-    """The state that the history has led to."""
-
-    sets: dict[str, Set] = field(default_factory=dict)
-    """By UID."""
-    past: dict[str, list[tuple[float, Set]]] = field(default_factory=dict)
-    """By UID: each state of a set and when it began."""
-    pods: dict[str, Pod] = field(default_factory=dict)
-    """By name."""
-    wanted: set[str] = field(default_factory=set)
-    """Names of the pods that the sets want."""
-    short_since: dict[str, float] = field(default_factory=dict)
-    """By pod name: since when a wanted ordinal has been unavailable without a break."""
-    open: list[_Disruption] = field(default_factory=list)
-
-    def take(self, change: Change) -> None:
-        """Move on by one write."""
-        match change.now or change.before:
-            case Set(uid=uid):
-                if isinstance(change.now, Set):
-                    self.sets[uid] = change.now
-                    self.past.setdefault(uid, []).append((change.at, change.now))
-                else:
-                    self.sets.pop(uid, None)
-            case Pod(name=name) if isinstance(change.now, Pod):
-                self.pods[name] = change.now
-            case Pod(name=name):
-                self.pods.pop(name, None)
-            case _:
-                return
-        self._note_shortage(change)
-        self.open = [each for each in self.open if self._lasts(each)]
-
-    def is_available(self, name: str) -> bool:
-        """Say whether a ready pod of that name exists and stays."""
-        pod = self.pods.get(name)
-        return pod is not None and pod.is_ready and not pod.is_terminating
-
-    def zones(self, group: str) -> list[Set]:
-        """Return the sets of a group."""
-        return [each for each in self.sets.values() if each.group == group]
-
-    def window(self, uid: str, since: float) -> list[Set]:
-        """Return the states that a set was in from `since` on, the one then current included."""
-        states = self.past.get(uid, [])
-        begun = [index for index, (at, _) in enumerate(states) if at <= since]
-        return [state for _, state in states[begun[-1] if begun else 0 :]]
-
-    def _note_shortage(self, change: Change) -> None:
-        match change.before, change.now:
-            case Pod(name=name), _:
-                self._note(name, change.at)
-            case _, Pod(name=name):
-                self._note(name, change.at)
-            case (Set() | None) as before, (Set() | None) as now:
-                old = before.pod_names if before else ()
-                new = now.pod_names if now else ()
-                if old == new:
-                    return
-                self.wanted.difference_update(old)
-                self.wanted.update(new)
-                for name in {*old, *new}:
-                    self._note(name, change.at)
-
-    def _note(self, name: str, at: float) -> None:
-        if name not in self.wanted or self.is_available(name):
-            self.short_since.pop(name, None)
-        else:
-            self.short_since.setdefault(name, at)
-
-    def _lasts(self, disruption: _Disruption) -> bool:
-        zone = self.sets.get(disruption.owner)
-        if zone is None or disruption.pod not in zone.pod_names:
-            return False
-        pod = self.pods.get(disruption.pod)
-        return pod is None or pod.uid == disruption.uid or not self.is_available(disruption.pod)
+    are_recorded: bool = True
+    """Whether the operator may write the records of SI-17."""
 
 
 def find_violations(
@@ -134,20 +50,25 @@ def find_violations(
     *,
     namespace: str,
     allowances: Allowances = Allowances(),
+    evicted: frozenset[int] = frozenset(),
 ) -> list[Violation]:
     """Return the violations in the order of the history; those without a commit come first.
 
-    `changes` are all writes of StatefulSets and pods in order of version, `deletes` all pod
-    deletes of the operator, refused ones included.
+    `changes` are all writes of StatefulSets, pods and budgets in order of version, `deletes` all
+    pod deletes of the operator, refused ones included. `evicted` are the versions of the writes by
+    which evictions began the end of pods: of these only pods under a budget are judged.
     """
     found = [violation for delete in deletes for violation in _requests(delete, namespace)]
-    world = _World()
+    world = Situation()
     commits = list_commits(changes, deletes)
     for change in changes:
         pod = committed_pod(change)
         if pod is not None and change.version in commits:
             found += _judge(world, pod, change.at, allowances)
             _disrupt(world, pod)
+        elif pod is not None and change.version in evicted and world.rules(pod, change.at):
+            found += _judge_eviction(world, pod, change.at, allowances)
+            _disrupt(world, pod, is_eviction=True)
         world.take(change)
     return found
 
@@ -183,6 +104,27 @@ def list_commits(changes: Sequence[Change], deletes: Iterable[Delete]) -> set[in
     }
 
 
+def list_evicted(
+    changes: Sequence[Change], evictions: Sequence[Eviction], wall_offset: float
+) -> frozenset[int]:
+    """Return the versions of the writes by which these evictions began the end of pods.
+
+    An answer to an eviction shows no version: name and time must do. A pod ends only once.
+    """
+    late = SEEN_LATE.total_seconds()
+    done = [each for each in evictions if each.is_done]
+    return frozenset(
+        change.version
+        for change in changes
+        if (pod := committed_pod(change)) is not None
+        and any(
+            each.name == pod.name
+            and each.received - wall_offset <= change.at <= each.answered - wall_offset + late
+            for each in done
+        )
+    )
+
+
 def _requests(delete: Delete, namespace: str) -> Iterator[Violation]:
     """Check what the request alone shows, whether it was granted or not."""
     name = f"{delete.namespace}/{delete.name}"
@@ -199,7 +141,7 @@ def _requests(delete: Delete, namespace: str) -> Iterator[Violation]:
         yield Violation(invariant="SI-07", text=text, at=0.0)
 
 
-def _judge(world: _World, pod: Pod, at: float, allowances: Allowances) -> Iterator[Violation]:
+def _judge(world: Situation, pod: Pod, at: float, allowances: Allowances) -> Iterator[Violation]:
     """Check one delete on the state just before its commit."""
     owner = world.sets.get(pod.owner)
     if owner is None or owner.group is None:
@@ -209,34 +151,65 @@ def _judge(world: _World, pod: Pod, at: float, allowances: Allowances) -> Iterat
     for invariant, check in CHECKS.items():
         for text in check(world, pod, owner, at, allowances):
             yield Violation(invariant=invariant, text=f"delete of {pod.name}: {text}", at=at)
+    yield from _judge_by_budget(world, pod, at, allowances, is_eviction=False)
+
+
+def _judge_eviction(
+    world: Situation, pod: Pod, at: float, allowances: Allowances
+) -> Iterator[Violation]:
+    if pod.owner not in world.sets:
+        yield Violation(
+            invariant="SI-06", text=f"eviction of {pod.name}, which is no zone's", at=at
+        )
+    yield from _judge_by_budget(world, pod, at, allowances, is_eviction=True)
+
+
+def _judge_by_budget(
+    world: Situation, pod: Pod, at: float, allowances: Allowances, *, is_eviction: bool
+) -> Iterator[Violation]:
+    terms = Terms(
+        at=at,
+        known=allowances.known,
+        is_eviction=is_eviction,
+        are_recorded=allowances.are_recorded,
+    )
+    what = "eviction" if is_eviction else "delete"
+    for invariant, text in judge_by_budget(world, pod, terms):
+        yield Violation(invariant=invariant, text=f"{what} of {pod.name}: {text}", at=at)
 
 
 def _one_zone(
-    world: _World, pod: Pod, owner: Set, at: float, allowances: Allowances
+    world: Situation, pod: Pod, owner: Set, at: float, allowances: Allowances
 ) -> Iterator[str]:
     # A zone that has left the group in mid-disruption is no zone of it any more.
     members = {zone.uid for zone in world.zones(owner.group or "")} - {owner.uid}
-    others = [each.pod for each in world.open if each.owner in members]
+    # Partitions are whole apart from one another: of evictions then only SI-05 speaks.
+    by_partition = any(rule.budget.pattern for rule in world.rules(pod, at))
+    others = [
+        each.pod
+        for each in world.open
+        if each.owner in members and not (each.is_eviction and by_partition)
+    ]
     if others:
         yield f"the operator's disruption of another zone is not over: {', '.join(others)}"
 
 
 def _others_whole(
-    world: _World, pod: Pod, owner: Set, at: float, allowances: Allowances
+    world: Situation, pod: Pod, owner: Set, at: float, allowances: Allowances
 ) -> Iterator[str]:
     for zone in world.zones(owner.group or ""):
         if zone.uid == owner.uid:
             continue
-        for name in _short(world, zone, at - allowances.known.total_seconds()):
+        for name in world.short(zone, at - allowances.known.total_seconds()):
             yield f"{name} has been unavailable for {at - world.short_since[name]:.1f} s"
 
 
 def _within_limit(
-    world: _World, pod: Pod, owner: Set, at: float, allowances: Allowances
+    world: Situation, pod: Pod, owner: Set, at: float, allowances: Allowances
 ) -> Iterator[str]:
     if not world.is_available(pod.name):
         return  # it was down anyway: the count does not rise
-    missing = {pod.name, *_short(world, owner, at - allowances.known.total_seconds())}
+    missing = {pod.name, *world.short(owner, at - allowances.known.total_seconds())}
     missing |= {each.pod for each in world.open if each.owner == owner.uid}
     limit = _limit(world, owner, at, allowances)
     if len(missing) > limit:
@@ -244,7 +217,7 @@ def _within_limit(
 
 
 def _strictly_within_limit(
-    world: _World, pod: Pod, owner: Set, at: float, allowances: Allowances
+    world: Situation, pod: Pod, owner: Set, at: float, allowances: Allowances
 ) -> Iterator[str]:
     if not world.is_available(pod.name):
         return
@@ -257,7 +230,7 @@ def _strictly_within_limit(
 
 
 def _right_pod(
-    world: _World, pod: Pod, owner: Set, at: float, allowances: Allowances
+    world: Situation, pod: Pod, owner: Set, at: float, allowances: Allowances
 ) -> Iterator[str]:
     flight = world.window(owner.uid, at - allowances.flight.total_seconds())
     if all(pod.revision == each.update_revision for each in flight):
@@ -268,7 +241,7 @@ def _right_pod(
 
 
 def _sets_fit(
-    world: _World, pod: Pod, owner: Set, at: float, allowances: Allowances
+    world: Situation, pod: Pod, owner: Set, at: float, allowances: Allowances
 ) -> Iterator[str]:
     tests: dict[str, Callable[[Set], bool]] = {
         "has another strategy than OnDelete": lambda each: each.strategy != "OnDelete",
@@ -285,7 +258,7 @@ def _sets_fit(
                 yield f"{zone.name} {what}"
 
 
-_Check = Callable[[_World, Pod, Set, float, Allowances], Iterator[str]]
+_Check = Callable[[Situation, Pod, Set, float, Allowances], Iterator[str]]
 CHECKS: Final[dict[str, _Check]] = {
     "SI-01": _one_zone,
     "SI-02": _others_whole,
@@ -296,31 +269,23 @@ CHECKS: Final[dict[str, _Check]] = {
 }
 
 
-def _short(world: _World, zone: Set, before: float) -> list[str]:
-    """Return the wanted pods of a zone that have been unavailable since `before` or longer."""
-    return [
-        name
-        for name in zone.pod_names
-        if name in world.short_since and world.short_since[name] <= before
-    ]
-
-
-def _limit(world: _World, owner: Set, at: float, allowances: Allowances) -> int:
+def _limit(world: Situation, owner: Set, at: float, allowances: Allowances) -> int:
     # A limit lowered a moment ago is not yet known: the highest of the recent ones counts.
     recent = world.window(owner.uid, at - allowances.known.total_seconds())
     return max([owner.limit, *(each.limit for each in recent)])
 
 
-def _disrupt(world: _World, pod: Pod) -> None:
+def _disrupt(world: Situation, pod: Pod, *, is_eviction: bool = False) -> None:
     owner = world.sets.get(pod.owner)
-    if owner is not None and owner.group is not None:
+    if owner is not None and (owner.group is not None or is_eviction):
         world.open.append(
-            _Disruption(
+            Disruption(
                 pod=pod.name,
                 uid=pod.uid,
                 owner=owner.uid,
                 zone=owner.name,
-                group=owner.group,
+                group=owner.group or "",
                 was_available=world.is_available(pod.name),
+                is_eviction=is_eviction,
             )
         )

@@ -1,0 +1,144 @@
+"""A namespace under budgets: zones, an operator that reviews evictions, and those who evict."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from tests.system.guarded import TLS_FLAGS
+from tests.system.hooked import wait_true
+from tests.world.api import PODS, Answer, Json
+from tests.world.budgets import DryRun, evict
+from tests.world.crds import ZONE_BUDGETS, install_kinds
+from tests.world.drains import CREATED, Drain, Victim, list_victims
+from tests.world.hooks import BUDGET_HOOKS, Hooks, Registration
+from tests.world.operatorproc import OperatorProcess
+from tests.world.scene import World
+from tests.world.sets import Snapshot, Zone, wait_ready, wait_until
+
+RECORD: Final = "grafana.com/rollout-operator-disruption"
+WAIT_LIMIT: Final = timedelta(seconds=60)
+OTHER: Final = "other"
+"""A set that no budget selects, by which it is proven that webhooks are called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgeted:
+    """Everything that a test of budgets plays with."""
+
+    world: World
+    operator: OperatorProcess
+    hooks: Hooks
+    names: list[str]
+    """Of the zones."""
+
+    async def evict(self, pod: str, dry_run: DryRun = DryRun.NO) -> Answer:
+        """Ask for an eviction, once."""
+        return await evict(self.world.api, self.world.namespace, pod, dry_run=dry_run)
+
+    async def assert_evicts(self, *pods: str) -> None:
+        """Evict pods one after the other; each must be allowed."""
+        for pod in pods:
+            answer = await self.evict(pod)
+            assert answer.status in CREATED, (pod, answer.status, answer.message)
+
+    async def assert_refuses(self, pod: str, status: int, *parts: str) -> Answer:
+        """Ask for an eviction that must be refused in these words."""
+        answer = await self.evict(pod)
+        start = f'admission webhook "{self.hooks.name("pod-eviction")}.grafana.com" denied the'
+        assert answer.status == status, answer
+        assert answer.message.startswith(start), answer
+        for part in parts:
+            assert part in answer.message, answer.message
+        return answer
+
+    async def wait_ready(self) -> None:
+        """Wait until all zones are whole."""
+        await wait_ready(self.world.api, self.world.namespace, self.names)
+
+    async def wait_replaced(self, *pods: str, limit: timedelta = WAIT_LIMIT) -> None:
+        """Wait until no pod of these names is terminating, and each exists anew."""
+
+        def check(now: Snapshot) -> str:
+            absent = [pod for pod in pods if pod not in now.pods]
+            ending = [
+                pod
+                for pod in pods
+                if pod in now.pods and "deletionTimestamp" in now.pods[pod]["metadata"]
+            ]
+            return f"absent {absent}, terminating {ending}" if absent or ending else ""
+
+        await wait_until(self.world.api, self.world.namespace, check, limit)
+
+    async def list_recorded(self) -> list[str]:
+        """Return the names of the pods that stand and carry a record."""
+        pods = await self.world.api.items(PODS, self.world.namespace)
+        return [
+            pod["metadata"]["name"]
+            for pod in pods
+            if has_record(pod) and "deletionTimestamp" not in pod["metadata"]
+        ]
+
+    async def set_budget(self, name: str, **spec: object) -> None:
+        """Change fields of a budget."""
+        await self.world.api.patch(ZONE_BUDGETS, self.world.namespace, name, {"spec": spec})
+
+    async def wait_allowed(self, pod: str, limit: timedelta = WAIT_LIMIT) -> None:
+        """Ask for an eviction until it is allowed."""
+
+        async def is_allowed() -> bool:
+            return (await self.evict(pod)).status in CREATED
+
+        await wait_true(f"{pod} evicted", is_allowed, limit)
+
+    async def wait_answer(self, pod: str, status: int, limit: timedelta = WAIT_LIMIT) -> None:
+        """Ask by dry runs, which change nothing, until the answer has this status."""
+
+        async def is_answered() -> bool:
+            return (await self.evict(pod, DryRun.QUERY)).status == status
+
+        await wait_true(f"{pod} answered with {status}", is_answered, limit)
+
+    async def drain(self, *zones: str, limit: timedelta = WAIT_LIMIT) -> Drain:
+        """Drain all pods of these zones, or of all of them, side by side."""
+        drain = Drain(self.world.api, self.world.namespace)
+        await drain.run(await self.victims(*zones), limit)
+        return drain
+
+    async def victims(self, *zones: str) -> list[Victim]:
+        """Return the pods that a drain of these zones, or of all, would evict."""
+        return await list_victims(self.world.api, self.world.namespace, zones or self.names)
+
+
+def has_record(pod: Json) -> bool:
+    """Say whether a pod carries the record of a disruption."""
+    return RECORD in pod["metadata"].get("annotations", {})
+
+
+async def create_budgets(world: World, budgets: Iterable[Json]) -> None:
+    """Create budgets; the kind is installed where it is not."""
+    await install_kinds(world.api)
+    for one in budgets:
+        await world.api.create(ZONE_BUDGETS, world.namespace, one)
+
+
+async def hold(
+    world: World,
+    *zones: Zone,
+    budgets: Iterable[Json] = (),
+    flags: tuple[str, ...] = (),
+    registration: Mapping[str, object] | None = None,
+    is_through_proxy: bool = False,
+) -> Budgeted:
+    """Create zones and budgets, start an operator, and return once its webhooks are called."""
+    await world.grant_webhooks()
+    await create_budgets(world, budgets)
+    names = await world.create(*zones)
+    await world.create(Zone(name=OTHER, group=None, replicas=1))
+    operator = await world.operator(*TLS_FLAGS, *flags, is_through_proxy=is_through_proxy)
+    fields = {"hooks": BUDGET_HOOKS, **(registration or {})}
+    wanted = Registration(port=operator.tls_port, **fields)  # type: ignore[arg-type]
+    hooks = await world.register(wanted)
+    await hooks.wait_injected()
+    await hooks.wait_called(OTHER)
+    return Budgeted(world=world, operator=operator, hooks=hooks, names=names)
