@@ -1,6 +1,8 @@
 """Drains as `kubectl drain` makes them: each pod is evicted until another one stands in its place.
 
 Pods of this world are all on one node; a drain is of the pods that are named, or of whole zones.
+Unlike kubectl it names the UID of the pod: pods of this world are ready within moments, and an
+answer that was meant for a pod which has gone meanwhile would hit the one that came after it.
 """
 
 import asyncio
@@ -16,6 +18,8 @@ from tests.world.budgets import TRY_AGAIN, evict
 # kubectl waits for 5 s, which only makes tests longer.
 RETRY: Final = timedelta(milliseconds=200)
 CREATED: Final = (200, 201)
+# Replaced or gone since it was looked at: there is nothing left to do.
+OVER: Final = (404, 409)
 # What the API server itself says while no operator answers.
 UNANSWERED: Final = "failed calling webhook"
 
@@ -57,7 +61,7 @@ class Drain:
 
     async def _evict(self, pod: Victim) -> None:
         while await self._stands(pod):
-            answer = await evict(self.api, self.namespace, pod.name)
+            answer = await evict(self.api, self.namespace, pod.name, uid=pod.uid)
             self.answers.append((pod.name, answer))
             await asyncio.sleep(self.retry.total_seconds())
 
@@ -88,7 +92,7 @@ class Drain:
         return [
             f"{pod}: {answer.status} {answer.message}"
             for pod, answer in self.refusals()
-            if answer.status not in (TRY_AGAIN, 404) and UNANSWERED not in answer.message
+            if answer.status not in (TRY_AGAIN, *OVER) and UNANSWERED not in answer.message
         ]
 
     def describe(self) -> str:
