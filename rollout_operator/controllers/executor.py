@@ -209,6 +209,9 @@ class Executor:
         answer = await self._gate.ask(_ask(one, zone), expires_at)
         if isinstance(answer, Refusal):
             report.held.append(answer)
+            if answer.reason.code is Code.GRANT_NOT_RECORDED:
+                report.is_contradicted = True  # most likely the pod has changed: the look is old
+                return _Fate.CHANGED
             return _Fate.REFUSED
         fate = None
         try:
