@@ -289,8 +289,12 @@ class Executor:
         return _Fate.REFUSED
 
     async def _record(self, action: RecordRevision, report: Report) -> None:
-        zone = action.zone
+        zone, begun = action.zone, self._clock.elapsed()
         body = await self._door.fetch(STATEFULSETS, zone.namespace, zone.name)
+        if self._clock.elapsed() - begun > LOOK_LASTS:
+            # A pod may have been evicted since its pods were looked at, and the status not know it.
+            _cut_short(report, zone.name)
+            return
         try:
             live = decode_statefulset(body)
         except DecodeError as error:

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from rollout_operator.controllers.executor import LOOK_LASTS
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -286,6 +287,20 @@ async def test_the_revision_is_not_recorded_twice() -> None:
     await made.step()
     await made.step()  # the cache still shows the old status
     assert len(made.door.status_writes) == 1
+
+
+async def test_the_revision_is_not_recorded_on_a_read_that_took_long() -> None:
+    """ROLL-39: a pod may have been evicted since, and the status not know it yet."""
+    made = bench([set_json("a")], [pod_json("a", n, revision="new") for n in range(3)])
+
+    async def dawdle(call: str) -> None:
+        if call.startswith("get"):
+            await made.clock.advance(LOOK_LASTS + timedelta(seconds=1))
+
+    made.door.pause = dawdle
+    report = await made.step()
+    assert made.door.status_writes == []
+    assert report.is_cut_short
 
 
 async def test_the_revision_is_not_recorded_once_the_template_has_moved_on() -> None:
