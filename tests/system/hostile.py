@@ -201,7 +201,7 @@ def broken_http(path: str, good: Json) -> Iterator[Attempt]:
     yield attempt("two content types", post(path, body, "Content-Type: application/json"))
     for other in (f"/{path}", f"{path}/", path.upper(), path.replace("n", "%6e"), f"/a/..{path}"):
         yield attempt(f"path {other}", whole.replace(path.encode(), other.encode(), 1))
-    for other in ("/", "/metrics", "/admission/pod-eviction", "*", "x", "/\xff", f"{path}#a"):
+    for other in ("/", "/metrics", "/admission/pod-evictions", "*", "x", "/\xff", f"{path}#a"):
         yield attempt(f"path {other!r}", whole.replace(path.encode(), other.encode("latin-1"), 1))
     length = f"Content-Length: {len(body)}".encode()
     chunked = b"Transfer-Encoding: chunked"
