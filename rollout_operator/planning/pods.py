@@ -108,7 +108,10 @@ def _choose_unborn(look: Readiness, limit: int) -> Share:
     for one in look.down:
         if one.why is not Why.UNREADY or not _is_broken(look.sts, one):
             below += _is_in_flight(look.sts, one)
-        elif _is_in_flight(look.sts, one) and below + one.gaps_below < limit:
+        elif not _is_in_flight(look.sts, one):
+            if look.sts.is_ordered:
+                break  # what is deleted above it is not created again before it is ready
+        elif below + one.gaps_below < limit:
             pods.append(one)
             room = limit - below - one.gaps_below
     return _share(look, pods, room)
@@ -124,19 +127,32 @@ def _choose_fallen(look: Readiness, limit: int) -> Share:
     pods = [one for one in _find_broken(look) if not _is_in_flight(sts, one)]
     in_flight = look.missing + len(look.unreadable)
     in_flight += sum(_is_in_flight(sts, one) for one in look.down)
-    if in_flight >= limit and pods and _is_awaited(look, pods[0], in_flight):
+    if in_flight >= limit and pods and _is_awaited(look, pods[0]):
         return _share(look, pods[:1], 1)
     return _share(look, pods, limit - in_flight)
 
 
-def _is_awaited(look: Readiness, one: Down, in_flight: int) -> bool:
-    """Tell whether all that is in flight is gone and comes back only once this pod is ready.
+def _is_awaited(look: Readiness, one: Down) -> bool:
+    """Tell whether what is in flight comes back only once this pod is ready, however long it takes.
 
-    An ordered set with pod 1 crashing and pod 2 absent: to wait for pod 2 is to wait for ever.
+    An ordered set with pod 0 crashing, 1 absent and 2 at a bad revision: the controller creates 1
+    only when 0 is ready, and nothing mends 2 before. To wait for them is to wait for ever (LI-10).
     """
-    above = look.down[look.down.index(one) + 1 :]
-    gone = sum(other.why in (Why.TERMINATING, Why.DELETED) for other in above)
-    return look.sts.is_ordered and one.gaps_below == 0 and in_flight == look.missing + gone
+    sts, place = look.sts, look.down.index(one)
+    if not sts.is_ordered or look.unreadable or one.gaps_below:
+        return False
+    is_lowest = not any(_is_in_flight(sts, other) for other in look.down[:place])
+    return is_lowest and not any(_may_come_up(sts, other) for other in look.down[place + 1 :])
+
+
+def _may_come_up(sts: StatefulSet, one: Down) -> bool:
+    """Tell whether a pod that is in flight needs nothing but time, or is up still.
+
+    One at the update revision shows whether that revision is any good: it is waited for.
+    """
+    is_gone = one.why in (Why.TERMINATING, Why.DELETED)
+    is_broken = one.why is Why.UNREADY and one.pod.revision != sts.update_revision
+    return _is_in_flight(sts, one) and not is_gone and not is_broken
 
 
 def _is_in_flight(sts: StatefulSet, one: Down) -> bool:

@@ -45,10 +45,21 @@ PLANNING: Final = (
     Mutant(
         name="broken-pods-cost-budget",
         file="planning/pods.py",
-        old="elif _is_in_flight(look.sts, one) and below + one.gaps_below < limit:",
-        new="elif _is_in_flight(look.sts, one) and look.unavailable < limit:",
+        old="elif below + one.gaps_below < limit:",
+        new="elif look.unavailable < limit:",
         breaks="LI-10: a broken revision keeps its own fix away",
         scenarios=("s4",),
+    ),
+    Mutant(
+        name="fix-waits-above-a-gap",
+        file="planning/pods.py",
+        old="return _is_in_flight(sts, one) and not is_gone and not is_broken",
+        new="return _is_in_flight(sts, one) and not is_gone",
+        breaks="LI-10: the lowest pod of an ordered set waits for one that nothing mends before it",
+        unseen=(
+            "in no scenario does a pod that was up break below a gap and one that never was ready"
+        ),
+        units="tests/planning/test_planning_every_state.py",
     ),
     Mutant(
         name="healthy-pods-beside-broken-ones",

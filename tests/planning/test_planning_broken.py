@@ -185,12 +185,28 @@ BROKEN = [
         id="SI-04 FP-28 a pod of an abandoned revision that was up for a while is one more",
     ),
     pytest.param(
-        group(fallen(prev("a", "OOp"), "zone-a-0")),
+        group(fallen(prev("a", "OOp", is_ordered=False), "zone-a-0")),
         [
             "replace in zone-a: 1 of broken [zone-a-1]",
             "budget_used: zone-a: 2 outdated pods wait: 2 unavailable of 1 allowed, 1 going now",
         ],
         id="SI-04 FP-28 of two such pods the one that has not been up yet goes first",
+    ),
+    pytest.param(
+        group(fallen(prev("a", "OOp"), "zone-a-0")),
+        [
+            "replace in zone-a: 1 of broken [zone-a-0]",
+            "budget_used: zone-a: 2 outdated pods wait: 2 unavailable of 1 allowed, 1 going now",
+        ],
+        id="LI-10 FP-30 in an ordered set the lowest: one above is not created before it is ready",
+    ),
+    pytest.param(
+        group(fallen(prev("a", "O-O"), "zone-a-0")),
+        [
+            "replace in zone-a: 1 of broken [zone-a-0]",
+            "budget_used: zone-a: 1 outdated pod waits: 3 unavailable of 1 allowed, 1 going now",
+        ],
+        id="LI-10 FP-30 also where one that never was ready lies above a gap",
     ),
     pytest.param(
         group(prev("a", "LPp")),

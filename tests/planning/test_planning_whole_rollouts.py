@@ -145,10 +145,12 @@ class World:
         zone = self.zones[letter]
         others = [other for other in zone if other.is_disrupted and other is not seat]
         above = zone[zone.index(seat) + 1 :]
-        # The only way on: all others come back once this pod is ready, and no sooner.
+        # The only way on: the update revision gets to all others once this pod is ready, and no
+        # sooner.
         is_awaited = self.is_ordered and not seat.is_ready
-        is_awaited &= all(other in above and other.revision is None for other in others)
-        return len(others) < self.limit or is_awaited
+        is_awaited &= all(other in above and other.revision != self.update for other in others)
+        # Put there by a disruption that lasts: to end it anew adds none.
+        return seat.is_disrupted or len(others) < self.limit or is_awaited
 
 
 def _is_disrupted(seat: Seat) -> bool:
