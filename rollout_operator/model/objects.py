@@ -58,6 +58,14 @@ class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
         prefix = f"{self.name}-"
         return parse_ordinal(pod[len(prefix) :]) if pod.startswith(prefix) else None
 
+    def find_ordinal(self, pod: str, ordinals: range) -> int | None:
+        """Return the ordinal of a pod where it is one of these, None for any other name.
+
+        However long the range is: to look for None in one would mean to walk it.
+        """
+        ordinal = self.ordinal_of(pod)
+        return ordinal if ordinal is not None and ordinal in ordinals else None
+
     @property
     def ordinals(self) -> range:
         """Return the ordinals that `spec` asks for."""

@@ -36,9 +36,8 @@ def choose_staying(sts: StatefulSet, pods: Iterable[Pod], told: Collection[Uid])
     """Return the pods that were told to go and that the set wants to keep, in order of ordinals."""
     staying: list[tuple[int, Pod]] = []
     for pod in pods:
-        ordinal = sts.ordinal_of(pod.name)
-        if pod.uid in told and not pod.is_terminating and ordinal in sts.ordinals:
-            assert ordinal is not None, "no range holds it"
+        ordinal = sts.find_ordinal(pod.name, sts.ordinals)
+        if ordinal is not None and pod.uid in told and not pod.is_terminating:
             staying.append((ordinal, pod))
     return tuple(pod for _, pod in sorted(staying, key=lambda one: one[0]))
 

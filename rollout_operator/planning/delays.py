@@ -134,8 +134,7 @@ def list_seats(zone: Zone, ordinals: range, scaling: Scaling) -> list[Seat]:
         Seat(ordinal=ordinal, pod=pod, talk=scaling.talks.get(pod.uid, Talk()))
         for pod in zone.pods
         if pod.owner_uid == sts.uid
-        and (ordinal := sts.ordinal_of(pod.name)) is not None
-        and ordinal in ordinals
+        and (ordinal := sts.find_ordinal(pod.name, ordinals)) is not None
     )
     # A cache that missed an event may hold two pods of one name.
     return sorted(found, key=lambda seat: (seat.ordinal, seat.pod.uid), reverse=True)

@@ -155,10 +155,11 @@ def _find_doubt(zone: Zone, wanted: range, going: Sequence[Pod]) -> str:
 
 def _seat(zone: Zone, wanted: range) -> dict[int, Pod]:
     """Return the zone's pods in a range of ordinals; the range may be of any length."""
-    owned = (pod for pod in zone.pods if pod.owner_uid == zone.sts.uid)
-    seats = {zone.sts.ordinal_of(pod.name): pod for pod in owned}
+    sts = zone.sts
     return {
-        ordinal: pod for ordinal, pod in seats.items() if ordinal in wanted and ordinal is not None
+        ordinal: pod
+        for pod in zone.pods
+        if pod.owner_uid == sts.uid and (ordinal := sts.find_ordinal(pod.name, wanted)) is not None
     }
 
 

@@ -208,7 +208,8 @@ def _list_taken(zone: Zone) -> Iterator[int]:
 
 
 def _list_unreadable(zone: Zone, ordinals: range) -> Sequence[Unreadable]:
-    found = [one for one in _own_unreadable(zone) if zone.sts.ordinal_of(one.name) in ordinals]
+    sts, known = zone.sts, _own_unreadable(zone)
+    found = [one for one in known if sts.find_ordinal(one.name, ordinals) is not None]
     return sorted(found, key=lambda one: (one.name, one.uid))
 
 

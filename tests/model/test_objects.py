@@ -1,5 +1,7 @@
 """Names of pods and the ordinals in them: exactly what a StatefulSet controller writes."""
 
+from typing import cast
+
 import pytest
 
 from rollout_operator.model.objects import parse_ordinal
@@ -36,3 +38,24 @@ def test_si10_everything_else_is_none(digits: str) -> None:
 )
 def test_si10_the_ordinal_of_a_pod(pod: str, ordinal: int | None) -> None:
     assert sts("a").ordinal_of(pod) == ordinal
+
+
+class Unwalked:
+    """As many ordinals as there can be; it breaks when something walks them one by one."""
+
+    def __contains__(self, ordinal: object) -> bool:
+        # `range` compares anything but a number with each of its own.
+        assert isinstance(ordinal, int)
+        return ordinal in range(2**31 - 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("zone-a-7", 7), ("zone-a-2147483647", None), ("zone-a-debug", None), ("other", None)],
+)
+def test_d51_an_ordinal_is_found_without_a_walk_through_the_range(
+    name: str, expected: int | None
+) -> None:
+    wanted = cast("range", Unwalked())
+
+    assert sts("a").find_ordinal(name, wanted) == expected

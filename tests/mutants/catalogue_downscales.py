@@ -48,8 +48,8 @@ DOWNSCALE_CONTROL: Final = (
     Mutant(
         name="undo-of-the-whole-range",
         file="planning/aftermath.py",
-        old="not pod.is_terminating and ordinal in sts.ordinals:",
-        new="not pod.is_terminating and ordinal is not None:",
+        old="ordinal = sts.find_ordinal(pod.name, sts.ordinals)",
+        new="ordinal = sts.ordinal_of(pod.name)",
         breaks="SI-12: pods that do go are told that they stay",
         scenarios=WIDE,
         units="tests/planning/test_planning_aftermath.py",

@@ -110,3 +110,9 @@ def test_a_downscale_is_over_when_nobody_that_was_told_is_left() -> None:
     assert is_over(PODS[:3], uids(3, 4))
     assert is_over((), uids(3, 4))
     assert is_over(PODS, ())
+
+
+def test_d51_a_mistyped_count_costs_no_walk_through_all_ordinals() -> None:
+    odd = pod("a", 0, "l", name="zone-a-debug")
+
+    assert choose_staying(sts("a", 2**31 - 1), [odd], {odd.uid}) == ()

@@ -282,3 +282,14 @@ def test_delay08_an_oracle_agrees(ages: list[int], wanted: int) -> None:
         expected -= 1
     at_the_edge = any(age == 60 for age in ages[wanted:])
     assert counts(plan) == ({} if expected == len(ages) else {"zone-b": expected}) or at_the_edge
+
+
+def test_d51_a_mistyped_count_costs_no_walk_through_all_ordinals() -> None:
+    """A pod with another name that cannot be read is none of those that go."""
+    zone = changed(delayed("b", 5), replicas=2**31 - 1, status_replicas=6)
+    odd = unreadable("Pod", "zone-b-debug", owner="b")
+    zone = dataclasses.replace(zone, unreadable_pods=(odd,))
+
+    plan = plan_scaling(view(zone, scale="3/5", words=BOTH))
+
+    assert counts(plan) == {"zone-b": 3}

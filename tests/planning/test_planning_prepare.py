@@ -16,7 +16,7 @@ from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
 from rollout_operator.planning.downscale import PreparePods, choose_pods_to_prepare
 from rollout_operator.planning.endpoint import Target
-from tests.builders import pod, with_pods, zone
+from tests.builders import pod, sts, with_pods, zone
 
 REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=200, database=None)
 TARGET: Final = Target(port=8080, path="prepare-downscale", service="service-name")
@@ -247,3 +247,14 @@ def test_si10_every_pod_that_may_have_data_is_called_exactly_once(
     there = [place for place, state in enumerate(states) if state != "-" and place >= lowest]
     assert going == there[::-1]
     assert called == [place for place in there[::-1] if place != never]
+
+
+def test_d51_a_mistyped_count_costs_no_walk_through_all_ordinals() -> None:
+    """A pod with another name carries the reference: none of the ordinals is looked at for it."""
+    odd = pod("a", 0, "l", name="zone-a-debug")
+    huge = Zone(sts=sts("a", 2**31 - 1), pods=(odd,))
+
+    plan = ask(huge, start=2**31 - 1, end=3)
+
+    assert isinstance(plan, PreparePods)
+    assert plan.going == ()
