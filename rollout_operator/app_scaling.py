@@ -13,6 +13,7 @@ from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.app_parts import Shared
 from rollout_operator.controllers.attempts import Attempts
+from rollout_operator.controllers.contests import Contests
 from rollout_operator.controllers.counts import Counts
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.scaling import Parts, ScalingController, is_scaled
@@ -61,6 +62,7 @@ class Scaling:
         shared.downscales.on_change(lambda uid, group: self._wake_set(uid))
         observer = shared.make_observer(self._door)
         self._counts = self._build_counts(observer)
+        self._contests = Contests(self._door, doors.clock)
         self._controller = self._build_controller(observer)
         self._workers: Workers[GroupName] = Workers(
             self._queue,
@@ -90,6 +92,7 @@ class Scaling:
         if old is not None and new is None:
             self._talks.forget(old.uid)
             self._counts.forget(old.uid)
+            self._contests.forget(old.uid)
         if isinstance(old, StatefulSet) and isinstance(new, StatefulSet):
             self._note_downscale(old, new)
         self._waker.on_set(old, new)
@@ -151,6 +154,7 @@ class Scaling:
             talks=self._talks,
             references=self._references,
             attempts=Attempts(clock, longest=shared.settings.reconcile_interval),
+            contests=self._contests,
             board=shared.board,
             metrics=shared.metrics,
             clock=clock,

@@ -2,7 +2,8 @@
 
 Beside rollouts, with workers of its own: pods that are slow to answer and references that cannot be
 read delay no rollout. What is due is decided in `planning.replicas`; counts are written by
-`counts`, pods are talked to by `talks`, references are read by whoever follows them.
+`counts`, those that do not stay are told by `contests`, pods are talked to by `talks`, references
+are read by whoever follows them.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
@@ -13,6 +14,7 @@ from typing import Final, Protocol
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.attempts import Attempt, Attempts
+from rollout_operator.controllers.contests import Contests
 from rollout_operator.controllers.counts import Counts
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.talks import Talks
@@ -79,6 +81,7 @@ class Parts:
     talks: Talks
     references: References
     attempts: Attempts
+    contests: Contests
     board: Board
     metrics: Metrics
     clock: Clock
@@ -155,7 +158,7 @@ class ScalingController:
         parts = self._parts
         for _ in range(ROUNDS):
             look.clear()
-            scaling, plan = self._plan(self._view(group), look)
+            scaling, plan = await self._plan(self._view(group), look)
             for talk in plan.talks:
                 parts.talks.begin(talk)
             done = [await self._scale(scaling, action, look) for action in plan.scale]
@@ -169,20 +172,28 @@ class ScalingController:
                 await self._record(zone.sts, look)
         return plan
 
-    def _plan(self, scaling: Scaling, look: _Look) -> tuple[Scaling, ScalingPlan]:
+    async def _plan(self, scaling: Scaling, look: _Look) -> tuple[Scaling, ScalingPlan]:
         """Plan past the downscales that failed lately: other zones do not wait for them (W-42)."""
         while True:
             plan = plan_scaling(scaling)
-            held = [one for one in plan.scale if one.is_downscale and self._is_held(one, look)]
+            downscales = [one for one in plan.scale if one.is_downscale]
+            held = [one for one in downscales if await self._is_held(one, look)]
             if not held:
                 return scaling, plan
             scaling = replace(scaling, held=scaling.held | {one.zone.uid for one in held})
 
-    def _is_held(self, action: ScaleZone, look: _Look) -> bool:
-        """Tell whether writing a count must wait after a failure; note the failure if so."""
+    async def _is_held(self, action: ScaleZone, look: _Look) -> bool:
+        """Tell whether a downscale must wait after a failure, or did not stay; note why if so."""
         wait, failure = self._parts.attempts.wait_before(_name(action))
         if wait:
             look.fail(_word_failure(_word_change(action), failure, action.zone.name), wait)
+        return bool(wait) or await self._is_contested(action, look)
+
+    async def _is_contested(self, action: ScaleZone, look: _Look) -> bool:
+        """Tell whether a count must wait because something else puts it back; note it if so."""
+        wait = self._parts.contests.wait_before(action)
+        if wait:
+            look.fail(await self._parts.contests.describe(action, wait), wait)
         return bool(wait)
 
     def _view(self, group: Group) -> Scaling:
@@ -215,6 +226,8 @@ class ScalingController:
     async def _scale(self, scaling: Scaling, action: ScaleZone, look: _Look) -> bool:
         """Write one count; tell whether it was written."""
         counts, zone = self._parts.counts, action.zone
+        if await self._is_contested(action, look):
+            return False
 
         async def write() -> None:
             if action.is_downscale:
@@ -229,7 +242,10 @@ class ScalingController:
             send=write,
             holds_group=lambda: counts.holds_group(zone),
         )
-        return await self._try(one, look)
+        is_written = await self._try(one, look)
+        if is_written:
+            self._parts.contests.note(action)
+        return is_written
 
     async def _read_again(self, scaling: Scaling, zone: StatefulSet) -> Scaling:
         """Read live what a zone mirrors: what is watched may be minutes old on a dead connection.

@@ -17,7 +17,7 @@ from rollout_operator.kube.lean import ApiClient, Configuration, new_api_client
 from rollout_operator.kube.proxy import choose_proxy
 from rollout_operator.kube.server_clock import ServerClock
 from rollout_operator.model.errors import ConfigError
-from rollout_operator.model.names import CLUSTER_HEADER
+from rollout_operator.model.names import CLUSTER_HEADER, FIELD_MANAGER
 
 # Reading pauses at twice this much of an unread answer: enough for one page of a list in few steps,
 # and little beside the memory we may use.
@@ -84,7 +84,7 @@ def open_transport(
 
 def _headers(namespace: str) -> dict[str, str]:
     return {
-        "User-Agent": f"rollout-operator/{__version__}",
+        "User-Agent": f"{FIELD_MANAGER}/{__version__}",
         CLUSTER_HEADER: namespace,
         "Accept": "application/json",
         # Networks inside of a cluster are fast: packing and unpacking 5 MB would cost both sides

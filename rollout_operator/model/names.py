@@ -9,6 +9,9 @@ Uid = NewType("Uid", str)
 Revision = NewType("Revision", str)
 """Name of a ControllerRevision, as a pod's hash label and a StatefulSet's status carry it."""
 
+# What the API server calls us in `managedFields`: the product of our User-Agent.
+FIELD_MANAGER: Final = "rollout-operator"
+
 # Both spellings form groups; where both are present the first wins.
 GROUP_LABEL: Final = "rollout-group"
 GROUP_LABEL_LONG: Final = "grafana.com/rollout-group"

@@ -47,6 +47,7 @@ class Code(StrEnum):
     POD_GAVE_NO_TIME = "pod_gave_no_time"
     REFERENCE_NOT_READ = "reference_not_read"
     SCALE_REFUSED = "scale_refused"
+    COUNT_CONTESTED = "count_contested"
     # failing: a person must change something
     WRONG_STRATEGY = "wrong_strategy"
     REVISION_EMPTY = "revision_empty"

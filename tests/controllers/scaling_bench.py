@@ -15,6 +15,7 @@ from typing import Final
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.controllers.attempts import Attempts
+from rollout_operator.controllers.contests import Contests
 from rollout_operator.controllers.counts import Counts
 from rollout_operator.controllers.executor import Executor
 from rollout_operator.controllers.memory import OwnDeletes
@@ -69,6 +70,7 @@ class Memory:
     metrics: Metrics
     board: Board
     counts: Counts
+    contests: Contests
     talks: Talks
     scaling: ScalingController
     rollout: RolloutController
@@ -114,10 +116,11 @@ class Bench:
         )  # fmt: skip
         calls = PodClient(self.stores, timeout=5 * SECOND, metrics=metrics, clock=self.clock)
         talks = Talks(calls, now=self.now, on_heard=self._wake)
-        board = Board(metrics, self.clock)
+        board, contests = Board(metrics, self.clock), Contests(self.door, self.clock)
         parts = Parts(
             observer=observer, counts=counts, talks=talks, references=self.references,
-            attempts=Attempts(self.clock, longest=LONGEST), board=board, metrics=metrics,
+            attempts=Attempts(self.clock, longest=LONGEST),
+            contests=contests, board=board, metrics=metrics,
             clock=self.clock, cluster_domain="cluster.local.",
         )  # fmt: skip
         executor = Executor(
@@ -136,7 +139,8 @@ class Bench:
         )  # fmt: skip
         return Memory(
             locks=locks, downscales=downscales, metrics=metrics, board=board, counts=counts,
-            talks=talks, scaling=ScalingController(parts), rollout=RolloutController(rolling),
+            contests=contests, talks=talks, scaling=ScalingController(parts),
+            rollout=RolloutController(rolling),
         )  # fmt: skip
 
     async def look(self) -> Result:
@@ -194,6 +198,7 @@ class Bench:
         for uid in before.keys() - after.keys():
             self.memory.talks.forget(uid)
             self.memory.counts.forget(uid)
+            self.memory.contests.forget(uid)
         groups = {*before.values(), *after.values()}
         for group in sorted(one for one in groups if one is not None):
             self.queue.add(group)

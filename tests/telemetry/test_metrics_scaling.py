@@ -34,6 +34,7 @@ def test_every_outcome_exists_at_zero(direction: str, outcome: str) -> None:
         Code.BAD_DELAY,
         Code.BAD_DOWNSCALE_TIME,
         Code.SCALE_REFUSED,
+        Code.COUNT_CONTESTED,
     ],
 )
 def test_every_failure_exists_at_zero(code: Code) -> None:
