@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tests.mutants.entry import FOLLOWING, MIRRORING, Mutant
+from tests.mutants.entry import CONTESTED, FOLLOWING, MIRRORING, Mutant
 
 SCALING: Final = (
     Mutant(
@@ -12,6 +12,22 @@ SCALING: Final = (
         new="            live = group\n",
         breaks="SI-09, SI-02, SCALE-05: a downscale rests on a cache that lags",
         scenarios=FOLLOWING,
+    ),
+    Mutant(
+        name="contest-never-noticed",
+        file="controllers/scaling.py",
+        old="            self._parts.contests.note(action)\n",
+        new="            pass\n",
+        breaks="LI-11: a count that something else puts back is written as fast as that allows",
+        scenarios=CONTESTED,
+    ),
+    Mutant(
+        name="contest-fought-for-ever",
+        file="aio/rewrites.py",
+        old="most=timedelta(minutes=5))",
+        new="most=timedelta(seconds=10))",
+        breaks="LI-11: it is written six times a minute, however long the contest lasts",
+        scenarios=CONTESTED,
     ),
     Mutant(
         name="downscale-not-announced",

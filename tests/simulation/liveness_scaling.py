@@ -13,6 +13,7 @@ from typing import Final
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.sandbox.fields import child
 from rollout_operator.sandbox.history import Commit
+from tests.simulation.contests import WRITTEN_WITHIN, list_contests
 from tests.simulation.promises import Violation
 from tests.simulation.views import Book
 from tests.simulation.wishes import list_miscounted, read_wish
@@ -98,6 +99,8 @@ def judge_counts(book: Book, begin: timedelta, slack: timedelta) -> Iterator[Vio
     if not counts.is_ours:
         return
     begin, bound = max(begin, counts.asked_at), counts.bound + slack
+    if list_contests(book):
+        bound += WRITTEN_WITHIN
     missing = "; ".join(counts.missing)
     if missing and book.ended_at - begin < bound:
         left = (bound - (book.ended_at - begin)).total_seconds()

@@ -14,7 +14,7 @@ from tests.simulation.scenarios_drains import (
     drained_by_two,
 )
 from tests.simulation.scenarios_rollouts import budgeted, crashing, plain, recreated, rolled_back
-from tests.simulation.scenarios_scaling import followed, mirrored
+from tests.simulation.scenarios_scaling import contested, followed, mirrored
 from tests.simulation.scenarios_walk import walked
 from tests.simulation.scenarios_wide import widened
 
@@ -40,6 +40,7 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s4": (crashing, FULL),
     "s5": (followed, Size(3, 2)),
     "s5-tracked": (track(followed), Size(3, 2)),
+    "s5-contested": (contested, Size(3, 2)),
     "s6": (mirrored, Size(3, 2)),
     "s7": (downscaled, FULL),
     "s7-tracked": (track(downscaled), FULL),

@@ -1,7 +1,8 @@
 """S5 and S6: counts that move through the zones by themselves.
 
 S5: a chain of zones follows a leading one, whose count an autoscaler and people change. S6: zones
-mirror a ReplicaTemplate; their pods have a say before they go, and sometimes say nonsense.
+mirror a ReplicaTemplate; their pods have a say before they go, and sometimes say nonsense. Of S5
+there is one in which something else writes counts as well.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from rollout_operator.model.names import (
     UPSCALE_WHEN_READY,
 )
 from rollout_operator.sandbox.behaviour import BROKEN, HANGS, REFUSES, Response
+from rollout_operator.sandbox.fields import number
 from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
 from rollout_operator.sandbox.zones import Zone
 from tests.simulation.scenarios import Missing, Scenario, Size, find_unrolled
@@ -41,6 +43,9 @@ UNGUARDED: Final = 2
 URL: Final = "http://localhost:8080/ingester/prepare-delayed"
 # Of the autoscaler between two looks, and of troubles.
 PERIODS: Final = (0, 90)  # seconds
+# Of the other writer: how long it goes on, and how soon it sees what others write.
+CONTESTS: Final = (60, 900)  # seconds
+REACTS: Final = (0.05, 0.4)  # seconds
 # Most of the time nobody rolls out anything.
 ROLLS: Final = 1 / 3
 HPA_ROUTES: Final = (Route.SCALE_PUT_FRESH, Route.SCALE_PUT_FRESH, Route.SCALE_MERGE)
@@ -122,6 +127,19 @@ def mirrored(size: Size) -> Scenario:
     )
 
 
+def contested(size: Size) -> Scenario:
+    """S5 with another writer, that puts the counts of a zone back at once for a while."""
+    scenario = followed(size)
+    names = [zone.name for zone in scenario.zones[1:]]
+
+    async def script(people: People) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(scenario.script(people))
+            tasks.create_task(_put_back(people.split("gitops"), names, size.pods))
+
+    return replace(scenario, name="s5-contested", script=script)
+
+
 TEMPLATE: Final = "ingesters"
 MIRRORS: Final = {
     MIRROR_NAME: TEMPLATE,
@@ -183,6 +201,21 @@ async def _meddle(people: People, names: list[str], pods: int) -> None:
 
 
 SWITCHES: Final = ("true", "true", "false", "maybe")
+
+
+async def _put_back(people: People, names: list[str], pods: int) -> None:
+    """Write one count of one zone again, whenever it is another."""
+    chance = people.chance
+    await people.wait(*PERIODS)
+    name, replicas = chance.choice(names), chance.randint(1, pods + 1)
+    people.say(f"keeps {name} at {replicas} from now on")
+    until = asyncio.get_running_loop().time() + chance.uniform(*CONTESTS)
+    while asyncio.get_running_loop().time() < until:
+        found = people.find(name)
+        if found is not None and number(found, "spec", "replicas") != replicas:
+            await people.attempt(partial(people.scale, name, replicas, Route.MERGE))
+        await people.wait(*REACTS)
+    people.say(f"leaves {name} alone")
 
 
 async def _roll(people: People, names: list[str]) -> None:

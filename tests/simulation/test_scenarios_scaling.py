@@ -7,6 +7,7 @@ from rollout_operator.model.names import FORCE_REPLICAS, UPSCALE_WHEN_READY
 from rollout_operator.sandbox.history import Called, Commit, Fault, History, PodCalled, Said
 from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
 from tests.simulation.chronicle import s
+from tests.simulation.contests import Contest, list_contests
 from tests.simulation.promises import Promises
 from tests.simulation.scalings import list_scalings
 from tests.simulation.scenarios_book import TRACKED, find_scenario
@@ -154,3 +155,15 @@ def test_annotations_are_read_as_people_read_them() -> None:
     assert read_wish(a_set("a", 3, downscale_leader="", **MIRRORS)).template == "", "it follows"
     assert read_wish(a_set("a", 3, delayed_downscale="5m", **MIRRORS)).delay == s(0)
     assert not read_wish(None).is_ours
+
+
+def test_s5_contested_another_writer_puts_counts_back_and_gives_up() -> None:
+    """Over some seeds there are contests, none is fought fast, and all counts are right at last."""
+    found: list[Contest] = []
+    for seed in range(0, 160, 20):
+        history = play_calmly(find_scenario("s5-contested"), seed).history
+        found += list_contests(read_book(history, Promises()))
+        assert len({counts(history, name)[-1] for name in ZONES}) == 1
+
+    assert {one.zone for one in found} <= set(ZONES[1:])
+    assert max(len(one.times) for one in found) > 3

@@ -5,6 +5,7 @@ from typing import Final
 
 from rollout_operator.sandbox.history import History
 from tests.simulation import (
+    contests,
     exclusion,
     invariants,
     invariants_downscale,
@@ -66,7 +67,8 @@ COVERAGE: Final[Mapping[str, str]] = {
     "LI-08": "not yet: there is no election",
     "LI-09": "seen by LI-01 only: each group is judged by itself",
     "LI-10": "judged as LI-01, where a pod that waits to be replaced is not ready",
-    "LI-11": "judged at rest: reads in each minute; not how often failures are retried",
+    "LI-11": "judged at rest: reads in each minute; and counts that something else puts back: how"
+    " often they are written; not how often failures are retried",
     "LI-12": "not here: measured on real clocks",
     "LI-13": "not here: no certificates in this world",
     "LI-14": "not here: the process itself is not simulated",
@@ -92,6 +94,7 @@ def find_violations(history: History, promises: Promises = DEFAULT) -> Verdict:
         *invariants_records.find_broken(book),
         *invariants_revision.find_broken(book),
         *invariants_scaling.find_broken(book),
+        *contests.find_broken(book),
     ]
     liveness = judge_liveness(book)
     found += liveness.violations
