@@ -1,14 +1,25 @@
 """The hook no-downscale: refuses fewer replicas of objects that carry the label.
 
-Decides what becomes of a Scale whose object cannot be read (D-20); all else is decided in
-`planning.admission`.
+Decides what becomes of a Scale whose object cannot be read: what the API server does not give is
+allowed, what the operator itself had no room or time to read is asked again (D-20). All else is
+decided in `planning.admission`.
 """
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from rollout_operator.model.downscale import Decrease
-from rollout_operator.model.errors import ApiError, Denied, InvalidInput, NotFound, OperatorError
+from rollout_operator.model.errors import (
+    ApiError,
+    DeadlinePassed,
+    Denied,
+    InvalidInput,
+    NotFound,
+    OperatorError,
+    Throttled,
+    TooManyRequests,
+)
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review, Scalable
 from rollout_operator.planning.admission import (
@@ -23,6 +34,11 @@ from rollout_operator.web.parents import Parents
 # A read without an answer ends so long before the review does: its verdict is decided here, and not
 # by the server, which refuses whatever is late.
 _TO_DECIDE: Final = timedelta(milliseconds=200)
+# What clients wait before they send the request again; one read serves all that come meanwhile.
+_AGAIN: Final = timedelta(seconds=1)
+
+# Load, which the sender of requests can make: no reason to let one of them pass.
+_Overload = Throttled | TooManyRequests | DeadlinePassed
 
 
 class NoDownscale:
@@ -48,6 +64,10 @@ class NoDownscale:
 
     def _assess_unread(self, review: Review, change: Decrease, error: OperatorError) -> Verdict:
         what = f"can't get {review.resource}/{review.name} in namespace {review.namespace}"
+        if isinstance(error, _Overload):
+            why = f"{what}: {error}"
+            verdict = refuse_decrease(change, Code.CANNOT_CHECK, why, status=RETRY)
+            return replace(verdict, retry_after=_AGAIN)
         # What is not there or may not be read stays so: refusing would block it for good.
         is_settled = isinstance(error, NotFound | Denied)
         if self._fails_closed and not is_settled:

@@ -32,6 +32,9 @@ REVIEW_LASTS: Final = timedelta(seconds=15)
 # So long after its last review an API server may still write what was allowed.
 PERSIST_LIMIT: Final = timedelta(seconds=36)
 FOREVER: Final = timedelta.max
+TOO_MANY: Final = 429
+# Of faults: what the operator lacks itself, room or time, is no answer of the API server (D-20).
+OVERLOAD: Final = frozenset({"throttled", "slow", "too_many"})
 
 
 def find_broken(book: Book) -> Iterator[Violation]:
@@ -92,7 +95,7 @@ def _follows(book: Book, downscale: Downscale) -> bool:
 
 
 def _judge_forbidden(book: Book, downscale: Downscale) -> Iterator[Violation]:
-    """SI-14. What cannot be read is allowed (D-20): only a Scale has anything to be read."""
+    """SI-14. What the API server does not give is allowed (D-20): only a Scale is read for."""
     if not downscale.is_forbidden or _could_not_read(book, downscale):
         return
     text = f"{downscale.text}, which is labelled as not to lose any"
@@ -112,9 +115,11 @@ def _could_not_read(book: Book, downscale: Downscale) -> bool:
             if book.acts_for(one.actor, review.actor)
             and one.request.resource.plural == STATEFULSETS.plural
             and one.status >= 400
+            and one.status != TOO_MANY
             and review.begun <= one.at <= review.at
         ]
-        if failed or book.list_faults(review.actor, review.begun, review.at):
+        faults = book.list_faults(review.actor, review.begun, review.at)
+        if failed or any(one.kind not in OVERLOAD for one in faults):
             return True
     return False
 

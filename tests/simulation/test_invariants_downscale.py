@@ -226,19 +226,26 @@ def test_nothing_is_allowed_on_error() -> None:
 @pytest.mark.parametrize(
     ("subresource", "fault", "broken"),
     [
-        pytest.param("", False, ["SI-14"], id="the object"),
-        pytest.param("scale", False, ["SI-14"], id="its scale"),
-        pytest.param("", True, ["SI-14"], id="the object, with trouble: nothing was to be read"),
-        pytest.param("scale", True, [], id="D-20 its scale, with trouble: allowed on error"),
+        pytest.param("", "", ["SI-14"], id="the object"),
+        pytest.param("scale", "", ["SI-14"], id="its scale"),
+        pytest.param(
+            "", "server_error", ["SI-14"], id="the object, with trouble: nothing was to be read"
+        ),
+        pytest.param(
+            "scale", "server_error", [], id="D-20 its scale, with trouble: allowed on error"
+        ),
+        pytest.param("scale", "throttled", ["SI-14"], id="D-20 its scale, throttled by itself"),
+        pytest.param("scale", "too_many", ["SI-14"], id="D-20 its scale, throttled by the server"),
+        pytest.param("scale", "slow", ["SI-14"], id="D-20 its scale, no time left"),
     ],
 )
-def test_no_downscale_holds_by_each_route(subresource: str, fault: bool, broken: list[str]) -> None:
+def test_no_downscale_holds_by_each_route(subresource: str, fault: str, broken: list[str]) -> None:
     """SI-14: what is labelled to keep its pods does, though the label goes in the same write."""
 
     def story(told: Chronicle) -> None:
         told.review(19.5, "zone-a", told.number + 1, path="/admission/no-downscale")
         if fault:
-            told.fault(19.2, "server_error", "call 9: get statefulsets/zone-a: internal")
+            told.fault(19.2, fault, "call 9: get statefulsets/zone-a: internal")
         label = {NO_DOWNSCALE: "false"}
         told.zone(20, "zone-a", replicas=2, labels=label, call=told.number + 1)
         ask(told, 20, subresource=subresource)

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.aio.tasks import gather_all
 from tests.system.guarded import NO_DOWNSCALE
 from tests.system.hooked import Hooked, grant_deployments, hook_up
 from tests.system.looks import read_metric
@@ -174,10 +175,10 @@ async def test_d20_without_the_right_to_read_a_scale_passes_with_a_warning(
     assert refused.status == 400, "the object itself carries its label"
 
 
-FAULTS: Final[Mapping[str, Effect]] = {
-    "unreachable": Cut(),
+FAULTS: Final[Mapping[str, Effect]] = {"unreachable": Cut(), "broken": Answer(500)}
+# Load, which senders of requests can make: with a silent server our own time ends first.
+OVERLOADS: Final[Mapping[str, Effect]] = {
     "silent": NeverAnswer(),
-    "broken": Answer(500),
     "throttled": Answer(429, timedelta(seconds=1)),
 }
 
@@ -201,19 +202,41 @@ async def test_d20_fail_closed_refuses_it_for_a_retry(world: World) -> None:
     """D-20, SI-13: 429 with what could not be read; the same request is judged, later."""
     workloads, hooked = await _labelled(world, "-no-downscale.fail-closed=true")
     workload = workloads[DEPLOYMENTS]
-    for fault, effect in FAULTS.items():
-        with _no_reads(world, effect):
-            answer = await workload.scale(2, Route.SCALE_MERGE)
-
-        assert answer.status == 429, (fault, answer)
-        what = f"can't get deployments/kept in namespace {world.namespace}: "
-        assert answer.message.startswith(f"{_why(workload, 2)} {what}"), fault
+    await _expect_retries(world, workload, {**FAULTS, **OVERLOADS})
     assert await workload.replicas() == 3
     name = "rollout_operator_reviews_total"
     counted = await read_metric(hooked.operator, name, verdict="refused", reason="cannot_check")
-    assert counted == len(FAULTS)
+    assert counted == len(FAULTS) + len(OVERLOADS)
     answer = await workload.scale(2, Route.SCALE_MERGE)
     assert answer.message == _refusal(workload, 2)
+
+
+async def test_d20_overload_is_no_reason_to_let_a_scale_pass(world: World) -> None:
+    """D-20, SI-13: 429 without any flag, also where nothing is known of the API server."""
+    workloads, _ = await _labelled(world)
+    workload = workloads[DEPLOYMENTS]
+    await _expect_retries(world, workload, OVERLOADS)
+    answer = await workload.scale(2, Route.SCALE_MERGE)
+    assert answer.message == _refusal(workload, 2)
+
+
+@pytest.mark.parametrize("count", [60, 200])
+async def test_d20_a_crowd_of_requests_lets_no_downscale_pass(world: World, count: int) -> None:
+    """D-20, D-53, SI-14: with default flags; each is refused by the label, or to be sent again.
+
+    The Deployment is in no cache, and the cache of StatefulSets is behind.
+    """
+    workloads, _ = await _labelled(world)
+    world.proxy.add(watches("statefulsets"), Freeze())
+    for resource, workload in workloads.items():
+        patch = {"metadata": {"annotations": {"changed": "since"}}}
+        await world.api.patch(resource, world.namespace, workload.name, patch)
+
+        answers = await gather_all(
+            workload.scale(2, Route.SCALE_MERGE, is_dry_run=True) for _ in range(count)
+        )
+
+        assert {answer.message for answer in answers} == {_refusal(workload, 2)}, resource.plural
 
 
 async def test_d20_a_stale_cache_is_not_asked(world: World) -> None:
@@ -232,6 +255,17 @@ async def test_d20_a_stale_cache_is_not_asked(world: World) -> None:
     answer = await workload.scale(2, Route.SCALE_MERGE, is_dry_run=True)
     assert answer.status == 200
     assert "can't get statefulsets/late" in answer.warnings[0]
+
+
+async def _expect_retries(world: World, workload: Workload, effects: Mapping[str, Effect]) -> None:
+    """Expect that a downscale is refused as 429 while reads end like this."""
+    for fault, effect in effects.items():
+        with _no_reads(world, effect):
+            answer = await workload.scale(2, Route.SCALE_MERGE)
+
+        assert answer.status == 429, (fault, answer)
+        what = f"can't get {workload.resource.plural}/kept in namespace {world.namespace}: "
+        assert answer.message.startswith(f"{_why(workload, 2)} {what}"), fault
 
 
 async def _labelled(world: World, *flags: str) -> tuple[dict[Resource, Workload], Hooked]:

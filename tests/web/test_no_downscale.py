@@ -1,14 +1,17 @@
 """No-downscale refuses fewer replicas of what carries the label, and allows on error (T-06)."""
 
+import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 
 import pytest
 
+from rollout_operator.aio.tasks import gather_all
 from rollout_operator.kube.store import StatefulSetStore
 from rollout_operator.model.decode import decode_statefulset
 from rollout_operator.model.errors import (
     ApiError,
+    DeadlinePassed,
     Denied,
     NotFound,
     Throttled,
@@ -156,14 +159,18 @@ def test_t06(asked: Review, labels: Mapping[str, str], expected: Seen) -> None:
     assert calls == []
 
 
+REFUSED = (
+    "downscale of statefulsets/mock in test from 2 to 1 replicas is not allowed because can't"
+    " get statefulsets/mock in namespace test: "
+)
+
+
 @pytest.mark.parametrize(
     ("fault", "is_settled"),
     [
         pytest.param(NotFound("no such set", status=404), True, id="404"),
         pytest.param(Denied("role", status=403), True, id="403"),
         pytest.param(Unreachable("time-out"), False, id="time-out or 5xx"),
-        pytest.param(Throttled("own limiter"), False, id="throttled by ourselves"),
-        pytest.param(TooManyRequests("busy"), False, id="429"),
     ],
 )
 @pytest.mark.parametrize("fails_closed", [False, True])
@@ -175,12 +182,51 @@ def test_t06_parent_not_readable(fault: ApiError, is_settled: bool, fails_closed
     if is_settled or not fails_closed:
         assert seen(verdict) == (True, "", (f"{UNREAD}{fault}",))
         return
-    text = (
-        "downscale of statefulsets/mock in test from 2 to 1 replicas is not allowed because can't"
-        f" get statefulsets/mock in namespace test: {fault}"
-    )
-    assert seen(verdict) == (False, text, ())
+    assert seen(verdict) == (False, f"{REFUSED}{fault}", ())
     assert verdict.code == 429
+
+
+@pytest.mark.parametrize("fails_closed", [False, True])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Throttled("own limiter"), id="throttled by ourselves"),
+        pytest.param(DeadlinePassed("no answer within 8.8s"), id="no time left"),
+        pytest.param(TooManyRequests("busy"), id="429 of the API server"),
+    ],
+)
+def test_d20_overload_lets_nothing_pass(fault: ApiError, fails_closed: bool) -> None:
+    """D-20, SI-13, D-42: who sends the requests can make the load; asked again in a second."""
+    verdict, calls = ask(review(scale(2), scale(1)), fault=fault, fails_closed=fails_closed)
+    assert calls == ["get statefulsets/mock"]
+    assert verdict.reason.code is Code.CANNOT_CHECK
+    assert seen(verdict) == (False, f"{REFUSED}{fault}", ())
+    assert (verdict.code, verdict.retry_after) == (429, timedelta(seconds=1))
+
+
+@in_virtual_time
+async def test_d20_a_crowd_of_reviews_is_refused_and_never_let_through() -> None:
+    """D-20, SI-13, SI-14: 300 at once and five reads a second: all are judged by the label."""
+    clock, turn = VirtualClock(), asyncio.Lock()
+    door = FakeDoor([], [])
+    door.put("deployments", zone("mock", 2, labels=TRUE))
+
+    async def wait_for_turn(call: str) -> None:
+        async with turn:
+            await clock.sleep(timedelta(milliseconds=200))
+
+    door.pause = wait_for_turn
+    parents = Parents(StatefulSetStore(), door, namespace="test", clock=clock)
+    hook = NoDownscale(parents, fails_closed=False)
+    asked = review(scale(2), scale(1), kind="deployments")
+    until = clock.elapsed() + timedelta(seconds=9)
+
+    verdicts = await gather_all(hook.review(asked, until) for _ in range(300))
+
+    assert {seen(verdict) for verdict in verdicts} == {
+        (False, DENIED.replace("statefulsets", "deployments"), ())
+    }
+    assert door.calls == ["get deployments/mock"]
 
 
 @pytest.mark.parametrize("fails_closed", [False, True])

@@ -1,20 +1,24 @@
 """The object behind a Scale is taken from the cache where that is certainly fresh, else read."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pytest
 
+from rollout_operator.aio.tasks import gather_all
+from rollout_operator.kube.api import Resource
 from rollout_operator.kube.store import StatefulSetStore
 from rollout_operator.model.decode import decode_statefulset
 from rollout_operator.model.errors import (
     ApiError,
+    DeadlinePassed,
     DecodeError,
     Denied,
     InvalidInput,
     NotFound,
-    Unreachable,
+    Throttled,
 )
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import StatefulSet, Unreadable
@@ -153,14 +157,14 @@ async def test_the_wait_for_the_cache_ends_before_the_time_is_over() -> None:
 
 @in_virtual_time
 async def test_a_read_that_hangs_ends_in_time() -> None:
-    """D-20: what cannot be read is told in time, whatever is made of it."""
+    """D-20: what cannot be read is told in time, as a lack of time of ours."""
     rig = Rig(stored())
 
     async def never(call: str) -> None:
         await rig.clock.sleep(timedelta(days=1))
 
     rig.door.pause = never
-    with pytest.raises(Unreachable, match=r"no answer within 9\.0s"):
+    with pytest.raises(DeadlinePassed, match=r"no answer within 9\.0s"):
         await rig.find(scale())
     assert rig.clock.elapsed() == LIMIT
 
@@ -243,6 +247,123 @@ async def test_a_review_without_an_old_object_is_read_for() -> None:
     )
     found = await rig.find(bare)
     assert found.labels["grafana.com/no-downscale"] == "true"
+
+
+class SlowDoor(FakeDoor):
+    """Answers with what was stored when it was asked, once the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__([], [])
+        self.may_answer = asyncio.Event()
+
+    async def fetch(
+        self, resource: Resource, namespace: str, name: str, subresource: str = ""
+    ) -> bytes:
+        try:
+            return await super().fetch(resource, namespace, name, subresource)
+        finally:
+            await self.may_answer.wait()
+
+
+async def find_while_reading(
+    door: SlowDoor, first: Review, change: Callable[[], None], second: Review
+) -> list[Parent | ApiError]:
+    """Ask, change the world while the read is underway, ask again; return both answers."""
+    clock = VirtualClock()
+    parents = Parents(StatefulSetStore(), door, namespace="test", clock=clock)
+    answers: list[Parent | ApiError] = []
+
+    async def ask(review: Review) -> None:
+        try:
+            answers.append(await parents.find(review, clock.elapsed() + LIMIT))
+        except ApiError as error:
+            answers.append(error)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(ask(first))
+        await clock.sleep(timedelta(seconds=1))
+        change()
+        tasks.create_task(ask(second))
+        await clock.sleep(timedelta(seconds=1))
+        door.may_answer.set()
+    return answers
+
+
+def labelled(value: str, **metadata: object) -> Json:
+    one = stored(**metadata)  # type: ignore[arg-type]  # versions and UIDs are texts
+    part(part(one, "metadata"), "labels")["grafana.com/no-downscale"] = value
+    return one
+
+
+@pytest.mark.parametrize("resource", ["deployments", "statefulsets"])
+@pytest.mark.parametrize(
+    ("later", "reads"),
+    [
+        pytest.param({"version": "7"}, 1, id="SI-14 of the version that is read: shared"),
+        pytest.param({"version": "6"}, 1, id="of an older version, not to be written: shared"),
+        pytest.param({"version": "8"}, 2, id="SI-14 of a newer version: read again"),
+        pytest.param({"version": ""}, 2, id="of no version: read again"),
+        pytest.param({"version": "7", "uid": "x"}, 2, id="of another object: read again"),
+        pytest.param({"version": "7", "uid": ""}, 2, id="of no object: read again"),
+    ],
+)
+def test_si14_a_read_is_shared_only_where_it_is_new_enough(
+    resource: str, later: dict[str, str], reads: int
+) -> None:
+    """D-20, SI-14: a label that was set after the read was sent counts for the review after it."""
+
+    @in_virtual_time
+    async def find() -> None:
+        door = SlowDoor()
+        door.put(resource, labelled("before"))
+        relabelled = labelled("after", version="8")
+
+        first, second = await find_while_reading(
+            door, scale(resource), lambda: door.put(resource, relabelled), scale(resource, **later)
+        )
+
+        assert isinstance(first, Parent)
+        assert isinstance(second, Parent)
+        assert first.labels["grafana.com/no-downscale"] == "before"
+        expected = "before" if reads == 1 else "after"
+        assert second.labels["grafana.com/no-downscale"] == expected
+        assert door.calls == [f"get {resource}/zone-a"] * reads
+
+    find()
+
+
+@in_virtual_time
+async def test_si14_that_there_was_no_object_is_not_believed_for_one_that_came_since() -> None:
+    """SI-13: an error from before the review is no answer to it, and 404 would let it pass."""
+    door, asked = SlowDoor(), scale("deployments")
+    created = labelled("after")
+
+    first, second = await find_while_reading(
+        door, asked, lambda: door.put("deployments", created), asked
+    )
+
+    assert isinstance(first, NotFound)
+    assert isinstance(second, Parent)
+    assert second.labels["grafana.com/no-downscale"] == "after"
+
+
+@in_virtual_time
+async def test_an_error_is_one_for_all_who_came_before_the_read() -> None:
+    """D-53: 60 reviews of what cannot be read are two reads."""
+    rig = Rig(stored(), None)
+
+    async def fail(call: str) -> None:
+        await rig.clock.sleep(timedelta(seconds=1))
+        raise Throttled("own limiter")
+
+    async def ask() -> str:
+        with pytest.raises(Throttled) as caught:
+            await rig.find(scale("deployments"))
+        return str(caught.value)
+
+    rig.door.pause = fail
+    assert await gather_all(ask() for _ in range(60)) == ["own limiter"] * 60
+    assert rig.door.calls == ["get deployments/zone-a"] * 2
 
 
 def replace_name(review: Review, name: str) -> Review:
