@@ -4,10 +4,11 @@ Decides what each call looks like and how long it may take. How it is sent, meas
 is `exchange`'s part; what a line of a watch means is decided in `stream`.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 import aiohttp
 import msgspec
@@ -37,6 +38,7 @@ from rollout_operator.kube.limits import Limits
 from rollout_operator.kube.stream import Splitter, decode_event
 from rollout_operator.kube.transport import Transport
 from rollout_operator.model.errors import UnknownOutcome, Unreachable
+from rollout_operator.model.nesting import MANAGED_FIELDS, cut_in_steps
 from rollout_operator.telemetry.metrics import Metrics
 
 
@@ -52,6 +54,9 @@ class _List(msgspec.Struct):
 
 _LIST: Final = msgspec.json.Decoder(_List)
 _ANY_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ANYTHING: Final = msgspec.json.Decoder(msgspec.Raw)
+
+_Shape = TypeVar("_Shape")
 
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON_PATCH: Final = "application/json-patch+json"
@@ -86,7 +91,11 @@ class Client:
     ) -> bytes:
         """Return one object, or its subresource, as JSON; see `api.Reader`."""
         call = object_call("get", resource, namespace, name, subresource)
-        return await self._exchange.ask(Request(call=call, within=self._timeouts.read))
+        body = await self._exchange.ask(Request(call=call, within=self._timeouts.read))
+        try:
+            return (await _decode(_ANYTHING, body))[1]
+        except msgspec.MsgspecError:
+            return body  # what it is instead is for the caller to say
 
     async def fetch_group(self, group: str) -> Sequence[str]:
         """Return the versions of an API group; see `api.Discoverer`."""
@@ -122,7 +131,7 @@ class Client:
         )
         call = Call(verb="list", resource=resource, namespace=namespace)
         request = Request(call=call, query=tuple(query.items()), within=self._timeouts.page)
-        return _decode_page(call, await self._exchange.ask(request))
+        return await _decode_page(call, await self._exchange.ask(request))
 
     @asynccontextmanager
     async def watch(
@@ -176,7 +185,10 @@ class Client:
         call = Call(
             verb="update", resource=resource, namespace=namespace, name=name, subresource="status"
         )
-        await self._exchange.ask(Request(call=call, body=body, within=self._timeouts.write))
+        request = Request(
+            call=call, body=_without_managed_fields(body), within=self._timeouts.write
+        )
+        await self._exchange.ask(request)
 
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
         """POST a new object and return it; see `api.Writer`."""
@@ -188,7 +200,10 @@ class Client:
     ) -> bytes:
         """PUT a whole object and return it; see `api.Writer`."""
         call = Call(verb="update", resource=resource, namespace=namespace, name=name)
-        return await self._write(Request(call=call, body=body, within=self._timeouts.write))
+        request = Request(
+            call=call, body=_without_managed_fields(body), within=self._timeouts.write
+        )
+        return await self._write(request)
 
     async def patch(
         self,
@@ -213,19 +228,53 @@ class Client:
         """Return the object as it was written."""
         body = await self._exchange.ask(request)
         try:
-            _ANY_OBJECT.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return (await _decode(_ANY_OBJECT, body))[1]
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             # An answer that was cut, or that something in between made up.
             call = request.call.text
             text = f"cannot tell what {call} wrote: the answer is no object: {error}"
             raise UnknownOutcome(text, call=call) from error
-        return body
 
 
-def _decode_page(call: Call, body: bytes) -> Page:
+async def _decode(decoder: "msgspec.json.Decoder[_Shape]", body: bytes) -> tuple[_Shape, bytes]:
+    """Return what a body holds and the body itself, cut where it nests too deeply to be decoded.
+
+    So that whoever reads it further meets no RecursionError either.
+    """
     try:
-        page = _LIST.decode(body)
-    except (msgspec.MsgspecError, RecursionError) as error:
+        return decoder.decode(body), body
+    except RecursionError:
+        body = await _cut_deep(body)
+        return decoder.decode(body), body
+
+
+async def _cut_deep(body: bytes) -> bytes:
+    """Cut what nests too deeply, in turns with everything else on the event loop."""
+    steps = cut_in_steps(body)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            cut: bytes = end.value
+            return cut
+        await asyncio.sleep(0)
+
+
+def _without_managed_fields(body: JsonObject) -> JsonObject:
+    """Leave out who owns which field: it may nest deeply, and the API server keeps what it has."""
+    metadata = body.get("metadata")
+    if not isinstance(metadata, dict) or MANAGED_FIELDS not in metadata:
+        return body
+    return {
+        **body,
+        "metadata": {key: value for key, value in metadata.items() if key != MANAGED_FIELDS},
+    }
+
+
+async def _decode_page(call: Call, body: bytes) -> Page:
+    try:
+        page, _ = await _decode(_LIST, body)
+    except msgspec.MsgspecError as error:
         text = f"cannot {call.text}: the answer is no list: {error}"
         raise Unreachable(text, call=call.text) from error
     return Page(
@@ -245,9 +294,16 @@ async def _events(
         except ValueError as error:
             raise Unreachable(f"cannot {call.text}: {error}", call=call.text) from error
         for line in lines:
-            yield decode_event(line, call)
+            yield await _decode_line(line, call)
     for line in splitter.finish():
-        yield decode_event(line, call)
+        yield await _decode_line(line, call)
+
+
+async def _decode_line(line: bytes, call: Call) -> WatchEvent:
+    try:
+        return decode_event(line, call)
+    except RecursionError:
+        return decode_event(await _cut_deep(line), call)
 
 
 async def _read(call: Call, response: aiohttp.ClientResponse, silence: timedelta) -> bytes:

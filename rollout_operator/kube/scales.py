@@ -19,6 +19,7 @@ from rollout_operator.model.errors import (
     NotFound,
     Refused,
 )
+from rollout_operator.model.nesting import decode_shallow
 from rollout_operator.model.scaling import NoScale, Reference, Scale
 from rollout_operator.model.wire import Int32, Required, Wire
 
@@ -75,8 +76,8 @@ def decode_scale(raw: bytes) -> Shown:
 def decode_head(raw: msgspec.Raw) -> tuple[str, str]:
     """Return name and version of any object; nothing else of it is read. Raises DecodeError."""
     try:
-        head = _HEAD.decode(raw).metadata
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        head = decode_shallow(_HEAD, raw).metadata
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(f"metadata: {error}") from error
     return head.name, head.resource_version
 

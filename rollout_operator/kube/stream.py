@@ -72,10 +72,11 @@ def decode_event(line: bytes, call: Call) -> WatchEvent:
 
     Raises what an HTTP answer with the same Status would raise for an ERROR line (Gone for code
     410), and Unreachable for a line that is no event, e.g. because the stream was cut within it.
+    RecursionError passes through: one object may nest more deeply than can be decoded.
     """
     try:
         event = _LINE.decode(line)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except msgspec.MsgspecError as error:
         raise _garbage(call, f"{error}", line) from error
     if event.type in _TYPES:
         return WatchEvent(type=event.type, object=event.object)
@@ -83,7 +84,7 @@ def decode_event(line: bytes, call: Call) -> WatchEvent:
         raise _garbage(call, f"type {excerpt(event.type)!r} is unknown", line)
     try:
         status = _STATUS.decode(event.object)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except msgspec.MsgspecError as error:
         raise _garbage(call, f"{error}", line) from error
     raise error_of(call, status.code, status)
 

@@ -22,6 +22,7 @@ from rollout_operator.model.names import (
     Revision,
     Uid,
 )
+from rollout_operator.model.nesting import cut_deep, decode_shallow
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.trouble import one_line, trouble_of
 from rollout_operator.model.wire import (
@@ -129,8 +130,8 @@ def decode_version(kind: str, raw: JsonBytes) -> str:
     Raises DecodeError.
     """
     try:
-        return _BOOKMARK.decode(raw).metadata.resource_version
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return decode_shallow(_BOOKMARK, raw).metadata.resource_version
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _decode_error(kind, raw, str(error)) from error
 
 
@@ -163,8 +164,8 @@ def read_as(kind: str, raw: JsonBytes, decoder: "msgspec.json.Decoder[_Wired]") 
     Raises DecodeError naming object, field and value.
     """
     try:
-        wire = decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        wire = decode_shallow(decoder, raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _decode_error(kind, raw, str(error)) from error
     # Items of a list carry no kind; a single object does, and a wrong one is a caller's mistake
     # that the missing fields would explain badly.
@@ -266,9 +267,17 @@ def _at(tree: object, path: str) -> object:
 
 def _loads(raw: JsonBytes) -> object:
     """Read JSON as leniently as can be: NaN, lone surrogates and broken UTF-8 pass."""
+    body = bytes(raw)
     try:
-        loaded: object = json.loads(bytes(memoryview(raw)).decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
+        return _read_leniently(body)
+    except RecursionError:
+        return _read_leniently(cut_deep(body))
+
+
+def _read_leniently(body: bytes) -> object:
+    try:
+        loaded: object = json.loads(body.decode("utf-8", "replace"))
+    except ValueError:
         return None
     return loaded
 

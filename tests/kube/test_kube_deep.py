@@ -1,0 +1,159 @@
+"""One object whose `managedFields` nest as deeply as the API server takes hides no other (LI-09).
+
+Each case with 1,500 levels, too many for Python 3.11, with the most that the API server stores,
+and with more than any Python decodes.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.store import PodStore
+from rollout_operator.kube.touches import Collection as TouchedCollection
+from rollout_operator.kube.touches import Touches
+from rollout_operator.model.decode import decode_pod, decode_statefulset
+from rollout_operator.model.errors import Unreachable
+from rollout_operator.model.objects import Pod, Unreadable
+from rollout_operator.telemetry.metrics import Metrics
+from tests.kube.client_bench import POD_LIST, SET, SET_STATUS, open_bench, read_watch
+from tests.kube.fake_api import Answer, FakeApi, reply, stream
+from tests.model.wire_trees import as_json, pod_tree, set_tree, with_metadata
+
+DEPTHS = pytest.mark.parametrize("levels", [1_500, 9_995, 20_000])
+LIMIT = 20
+"""Seconds, of a test that would wait for ever."""
+
+
+def deep_pod(name: str, version: str, levels: int, **status: object) -> bytes:
+    tree = with_metadata(pod_tree(**status), name=name, uid=f"u-{name}", resourceVersion=version)
+    return deepened(as_json(with_metadata(tree, managedFields=[])), levels)
+
+
+def deepened(body: bytes, levels: int) -> bytes:
+    nested = b'{"f:a":' * levels + b"{}" + b"}" * levels
+    return body.replace(b'"managedFields": []', b'"managedFields": [{"fieldsV1": %b}]' % nested)
+
+
+def listed(*items: bytes) -> bytes:
+    return b'{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[%b]}' % b",".join(items)
+
+
+def list_and_watch(page: bytes, seen: asyncio.Event, *objects: bytes) -> Answer:
+    """Answer a list with a page, a watch with these objects, and end it once they were seen."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for one in objects:
+            yield b'{"type":"MODIFIED","object":%b}\n' % one
+        await seen.wait()
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        return await (stream(chunks()) if request.query.get("watch") else reply(page))(request)
+
+    return answer
+
+
+@dataclass
+class Heard:
+    """What a listener of touches was told."""
+
+    versions: dict[str, str] = field(default_factory=dict)
+    last: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def on_list(self, versions: Mapping[str, str]) -> None:
+        self.versions.update(versions)
+
+    def on_event(self, name: str, version: str) -> None:
+        self.versions[name] = version
+        if name == "a-2":
+            self.last.set()
+
+    def on_state(self) -> None:
+        pass
+
+
+@DEPTHS
+async def test_li09_an_informer_lists_and_follows_a_deep_pod(levels: int) -> None:
+    page = listed(deep_pod("a-0", "5", 1), deep_pod("a-1", "5", levels), deep_pod("a-2", "5", 1))
+    store, seen = PodStore(), asyncio.Event()
+
+    def note(_: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+        if isinstance(new, Pod) and new.name == "a-2" and new.phase == "Failed":
+            seen.set()
+
+    async with FakeApi() as server, open_bench(server) as bench:
+        last = deep_pod("a-2", "11", 1, phase="Failed")
+        server.on("GET", POD_LIST, list_and_watch(page, seen, deep_pod("a-1", "10", levels), last))
+        of: Collection[Pod | Unreadable] = Collection(
+            resource=PODS, namespace="prod", decode=decode_pod, store=store
+        )
+        informer = Informer(bench.client(), of, Metrics(), LoopClock(), lambda: 0.5)
+        informer.on_change(note)
+        async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(informer.run(), name="informer")
+            await seen.wait()
+            task.cancel()
+    views = {view.name: view for view in store.list_all()}
+    assert sorted(views) == ["a-0", "a-1", "a-2"]
+    assert all(isinstance(view, Pod) for view in views.values())
+    assert views["a-1"].resource_version == "10"
+
+
+@DEPTHS
+async def test_li09_a_metadata_watch_lists_and_follows_a_deep_object(levels: int) -> None:
+    page = listed(deep_pod("a-0", "5", 1), deep_pod("a-1", "5", levels))
+    heard = Heard()
+    async with FakeApi() as server, open_bench(server) as bench:
+        events = (deep_pod("a-1", "10", levels), deep_pod("a-2", "11", 1))
+        server.on("GET", POD_LIST, list_and_watch(page, heard.last, *events))
+        of = TouchedCollection(PODS, "prod")
+        touches = Touches(bench.client(), of, heard, LoopClock(), lambda: 0.5)
+        async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(touches.run(), name="touches")
+            await heard.last.wait()
+            task.cancel()
+    assert heard.versions == {"a-0": "5", "a-1": "10", "a-2": "11"}
+
+
+@DEPTHS
+async def test_li09_single_reads_and_writes_return_what_every_decoder_takes(levels: int) -> None:
+    body = deepened(as_json(with_metadata(set_tree(), managedFields=[])), levels)
+    async with FakeApi() as server, open_bench(server) as bench:
+        server.on("GET", SET, reply(body))
+        server.on("PATCH", SET, reply(body))
+        server.on("PUT", SET_STATUS, reply(b"{}"))
+        read = await bench.client().fetch(STATEFULSETS, "prod", "a")
+        written = await bench.client().patch(STATEFULSETS, "prod", "a", {"spec": {}})
+        for answer in (read, written):
+            whole = msgspec.json.decode(answer, type=dict[str, object])
+            assert whole["spec"] == set_tree()["spec"]
+            await bench.client().replace_status(STATEFULSETS, "prod", "a", whole)
+            assert decode_statefulset(answer) == decode_statefulset(as_json(set_tree()))
+
+
+async def test_fp13_a_line_that_only_opens_is_no_event() -> None:
+    async with FakeApi() as server, open_bench(server) as bench:
+        server.on("GET", POD_LIST, stream([b'{"type":"ADDED","object":' + b"[" * 100_000 + b"\n"]))
+        with pytest.raises(Unreachable, match="no watch event"):
+            await read_watch(bench.client())
+
+
+async def test_li09_a_put_leaves_out_who_owns_which_field() -> None:
+    """The API server keeps what it has then; sent, it would have to be nested as deeply."""
+    deep: dict[str, object] = {}
+    for _ in range(900):
+        deep = {"f:a": deep}
+    body: JsonObject = {"metadata": {"name": "a", "managedFields": [deep]}, "status": {}}
+    async with FakeApi() as server, open_bench(server) as bench:
+        server.on("PUT", SET_STATUS, reply(b"{}"))
+        server.on("PUT", SET, reply(b"{}"))
+        await bench.client().replace_status(STATEFULSETS, "prod", "a", body)
+        await bench.client().replace(STATEFULSETS, "prod", "a", body)
+    expected = {"metadata": {"name": "a"}, "status": {}}
+    assert [one.json for one in server.requests] == [expected, expected]
