@@ -46,6 +46,11 @@ SYNTHETIC = [
     ),
     pytest.param("events", {}, id="D-64: cost of an event against its floor"),
     pytest.param("plans", {}, id="D-64: cost of a decision"),
+    pytest.param(
+        "held",
+        {"zone_growth": 1.5, "partition_growth": 1.5},
+        id="D-51: cost of a rollout that a budget holds back",
+    ),
 ]
 
 

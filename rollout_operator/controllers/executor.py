@@ -14,12 +14,12 @@ from typing import Final, Protocol, assert_never
 import msgspec
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.candidates import Assessor, Candidates, ask_for
 from rollout_operator.controllers.memory import OwnDeletes
 from rollout_operator.guards.asking import Answer, Ask
 from rollout_operator.guards.locks import Locks, group_lock
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Precondition, Reader, Writer
 from rollout_operator.model.decode import decode_statefulset
-from rollout_operator.model.disruption import Engine
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -45,7 +45,6 @@ from rollout_operator.model.outcome import (
 )
 from rollout_operator.planning.disruption import Refusal
 from rollout_operator.planning.group import plan_group
-from rollout_operator.planning.limits import choose_limit
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
@@ -61,12 +60,8 @@ class LiveObserver(Protocol):
     async def observe_live(self, cached: Group) -> Group: ...
 
 
-class Gate(Protocol):
+class Gate(Assessor, Protocol):
     """Who must agree before a pod goes: the budgets."""
-
-    def assess(self, ask: Ask) -> Refusal | None:
-        """Return why a pod may not go as the caches show it, None where it may."""
-        ...
 
     async def ask(self, ask: Ask, until: timedelta) -> Answer:
         """Answer before `until`; what is permitted is reserved."""
@@ -102,6 +97,8 @@ class _Fate(Enum):
 
     WENT = auto()
     REFUSED = auto()
+    SHARED = auto()
+    """Refused for what holds for the other pods as well."""
     CHANGED = auto()
     LATE = auto()
 
@@ -167,7 +164,8 @@ class Executor:
 
     async def _replace(self, group: Group, action: ReplacePods, report: Report) -> None:
         # What the caches know to be held by budgets is not worth a look.
-        held = [self._gate.assess(_ask(one, action.zone)) for one in action.listed]
+        asks = [ask_for(one, action.zone) for one in action.listed]
+        held = await self._gate.assess_all(asks)
         if None not in held:
             report.held.extend(refusal for refusal in held if refusal is not None)
             return
@@ -184,14 +182,29 @@ class Executor:
             report.notes.append(_view_changed(action))
             return
         for share in agreed.shares:
-            room = share.room
-            for one in sorted(share.pods, key=self._last_refusal):
-                if room == 0 or self._is_stopping():
-                    break
-                fate = await self._try(group.name, one, agreed.zone, report, expires_at)
-                if fate is _Fate.LATE or fate is _Fate.CHANGED:
-                    return
-                room -= fate is _Fate.WENT
+            fate = await self._replace_share(group.name, share, agreed.zone, report, expires_at)
+            if fate is _Fate.LATE or fate is _Fate.CHANGED:
+                return
+
+    async def _replace_share(
+        self,
+        group: GroupName,
+        share: Share,
+        zone: StatefulSet,
+        report: Report,
+        expires_at: timedelta,
+    ) -> _Fate | None:
+        """Delete as many pods as there is room for; return what became of the last delete."""
+        pods, room, fate = sorted(share.pods, key=self._last_refusal), share.room, None
+        candidates = Candidates(self._gate, zone, pods, report.held)
+        while room > 0 and not self._is_stopping() and (one := await candidates.next()):
+            fate = await self._try(group, one, zone, report, expires_at)
+            if fate is _Fate.LATE or fate is _Fate.CHANGED or fate is _Fate.SHARED:
+                break
+            if fate is _Fate.WENT:
+                room -= 1
+                candidates.reassess()
+        return fate
 
     def _last_refusal(self, one: Replacement) -> timedelta:
         """Order pods so that those that were refused lately come last (D-15)."""
@@ -206,13 +219,13 @@ class Executor:
         expires_at: timedelta,
     ) -> _Fate:
         """Delete one pod if its budget agrees. Raises ApiError where trying others is no use."""
-        answer = await self._gate.ask(_ask(one, zone), expires_at)
+        answer = await self._gate.ask(ask_for(one, zone), expires_at)
         if isinstance(answer, Refusal):
             report.held.append(answer)
             if answer.reason.code is Code.GRANT_NOT_RECORDED:
                 report.is_contradicted = True  # most likely the pod has changed: the look is old
                 return _Fate.CHANGED
-            return _Fate.REFUSED
+            return _Fate.SHARED if answer.is_shared else _Fate.REFUSED
         fate = None
         try:
             fate = await self._delete(group, replace(one, pod=answer.pod), report, expires_at)
@@ -330,10 +343,6 @@ class _SeenMeta(msgspec.Struct):
 
 class _SeenPod(msgspec.Struct):
     metadata: _SeenMeta
-
-
-def _ask(one: Replacement, zone: StatefulSet) -> Ask:
-    return Ask(pod=one.pod, engine=Engine.ROLLOUT, limit=choose_limit(zone).pods)
 
 
 def _agree(cached: ReplacePods, live: Plan) -> ReplacePods | None:

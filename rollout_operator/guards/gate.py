@@ -26,6 +26,7 @@ from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.planning.admission import RETRY
 from rollout_operator.planning.disruption import (
+    Decisions,
     Refusal,
     Scene,
     assess_disruption,
@@ -48,6 +49,8 @@ CONTEST_PAUSE: Final = timedelta(milliseconds=100)
 CONTEST_LOOKS: Final = 6
 # More who wait are refused at once: each is decided on again when the first one is settled.
 MOST_WAITING: Final = 64
+# Pods that are decided on before others have their turn: some milliseconds.
+SLICE: Final = 100
 # Enough for a client to ask once more at once, where nothing but the moment was wrong.
 MOMENT: Final = timedelta(seconds=1)
 
@@ -61,12 +64,25 @@ class Gate:
         self._waiting: deque[asyncio.Future[None]] = deque()
         parts.pending.on_change(self._wake)
 
-    def assess(self, ask: Ask) -> Refusal | None:
-        """Return why a pod may not go as the caches show it, None where it may. Asks nobody."""
-        choice = self.choose(ask)
-        if not isinstance(choice, Budget):
-            return choice
-        return assess_disruption(self._observe(choice, ask))
+    async def assess_all(self, asks: Sequence[Ask]) -> Sequence[Refusal | None]:
+        """Return for each pod why it may not go as the caches show it, None where it may.
+
+        What the caches show is looked at once for all pods of a StatefulSet under one budget.
+        """
+        decisions: dict[tuple[str, Uid | None], Decisions] = {}
+        found: list[Refusal | None] = []
+        for number, ask in enumerate(asks, 1):
+            choice = self.choose(ask)
+            if isinstance(choice, Budget):
+                key = (choice.name, ask.pod.owner_uid)
+                if key not in decisions:
+                    decisions[key] = Decisions(self._observe(choice, ask))
+                found.append(decisions[key].assess(ask.pod))
+            else:
+                found.append(choice)
+            if number % SLICE == 0:
+                await asyncio.sleep(0)  # others have their turn
+        return found
 
     def may_cover(self, pod: Pod) -> bool:
         """Tell whether a budget selects a pod, or might: not all are known."""
@@ -290,7 +306,10 @@ class Gate:
             if pod.uid == scene.pod.uid and isinstance(pod, Pod) and not pod.is_terminating:
                 seen = pod
         now = replace(scene, now=self._parts.now(), pod=seen or scene.pod)
-        return self._fill(now, zones, pods), seen
+        live = self._fill(now, zones, pods)
+        # Without its own record the pod is one like the others, and what refuses it refuses them.
+        going = {uid: how for uid, how in live.deletions.items() if uid != scene.pod.uid}
+        return replace(live, deletions=going), seen
 
     async def _withdraw(self, grant: Grant) -> None:
         """Leave nothing behind of a grant that nobody was told of, or nobody will use."""

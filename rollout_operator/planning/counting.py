@@ -5,10 +5,10 @@ those of one partition. What follows from the numbers is settled in `disruption`
 pod is up, in `readiness`; which partition a name belongs to, in `partition`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.group import Deletion, Zone
@@ -25,16 +25,14 @@ _MOST_ABSENT: Final = 1_000
 _MOMENT: Final = timedelta(microseconds=1)
 _NONE: Final = timedelta(0)
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yardstick:
-    """By what the pods of one decision are counted."""
+    """By what the pods of one snapshot are counted."""
 
     budget: Budget
-    partition: str | None
-    """Whose pods count; None in zone mode, where all do."""
-    pod: Pod
-    """That is to go: it exists, and by its UID it never counts as down itself."""
     deletions: Mapping[Uid, Deletion]
     now: datetime
 
@@ -90,26 +88,92 @@ class Tally:
         return self.not_ready + self.missing + (self.nameless > 0) + self.lacks_peer
 
 
-def count_zone(zone: Zone, by: Yardstick) -> Tally:
-    """Return what of a zone is not proven up (ZPDB-74..76, 90..92)."""
-    sts, uid = zone.sts, zone.sts.uid
-    pods = [pod for pod in zone.pods if pod.owner_uid == uid]
-    lost = [one.name for one in zone.unreadable_pods if one.owner_uid in (uid, None)]
-    names = {pod.name for pod in pods}.union(lost)
-    found = len(pods) + len(lost)
-    absent, untried = _find_absent(sts, names)
-    counted = [name for name in absent if _may_count(name, by)]
-    tally = Tally(
-        sts=sts,
-        down=_list_down(sts, pods, by),
-        unreadable=tuple(name for name in sorted(lost) if _is_counted(name, by)),
-        missing=len(counted) + untried,
-        first_missing=tuple(counted[:NAMES_SHOWN]),
-        # What the spec wants and is not there is absent by name already.
-        nameless=max(sts.status_replicas - found - len(absent) - untried, 0),
-        found=found,
-    )
-    return replace(tally, lacks_peer=True) if _lacks_peer(tally, names, by) else tally
+class Survey:
+    """One zone as a budget counts it: each pod is looked at once, for any number of decisions.
+
+    A decision on one pod counts the pods of its partition, or all of them where `partition` is
+    None, without the pod itself (ZPDB-74..76, 90..92).
+    """
+
+    def __init__(self, zone: Zone, by: Yardstick) -> None:
+        sts, uid, budget = zone.sts, zone.sts.uid, by.budget
+        pods = [pod for pod in zone.pods if pod.owner_uid == uid]
+        lost = [one.name for one in zone.unreadable_pods if one.owner_uid in (uid, None)]
+        names = {pod.name for pod in pods}.union(lost)
+        absent, untried = _find_absent(sts, names)
+        found = len(pods) + len(lost)
+        down = _list_down(sts, pods, by)
+        self._down_uids = frozenset(one.pod.uid for one in down)
+        self._down = _ByPartition(budget, down, lambda one: one.pod.name)
+        self._lost = _ByPartition(budget, sorted(lost), str)
+        self._absent = _ByPartition(budget, absent, str)
+        self._peers = None if budget.forgives_absent_peers else _Partitions(budget, names)
+        self._all = Tally(
+            sts=sts,
+            missing=untried,
+            # What the spec wants and is not there is absent by name already.
+            nameless=max(sts.status_replicas - found - len(absent) - untried, 0),
+            found=found,
+        )
+
+    def has_down(self, pod: Uid) -> bool:
+        """Tell whether a pod of this zone does not count as up for others."""
+        return pod in self._down_uids
+
+    def tally(self, partition: str | None, pod: Pod) -> Tally:
+        """Return what is not proven up for the decision on a pod, of this zone or of another."""
+        down = self._down.find(partition)
+        if pod.uid in self._down_uids:
+            down = [one for one in down if one.pod.uid != pod.uid]
+        # A name without a partition may be of any: but a pod that exists is of none then.
+        absent = self._absent.find(partition, with_unknown=True)
+        tally = replace(
+            self._all,
+            down=tuple(down),
+            unreadable=tuple(self._lost.find(partition)),
+            missing=self._all.missing + len(absent),
+            first_missing=tuple(absent[:NAMES_SHOWN]),
+        )
+        if partition is None or tally.total or self._peers is None:
+            return tally
+        return tally if partition in self._peers else replace(tally, lacks_peer=True)
+
+
+class _ByPartition(Generic[T]):
+    """Things of a zone in their order, by the partition that their name is of."""
+
+    def __init__(self, budget: Budget, things: Sequence[T], name_of: Callable[[T], str]) -> None:
+        self._things = things
+        self._places: dict[str | None, list[int]] = {}
+        if budget.by_partition:
+            for place, thing in enumerate(things):
+                found = find_partition(budget, name_of(thing))
+                self._places.setdefault(found, []).append(place)
+
+    def find(self, partition: str | None, *, with_unknown: bool = False) -> Sequence[T]:
+        if partition is None:
+            return self._things
+        places = self._places.get(partition, [])
+        if with_unknown:
+            places = sorted([*places, *self._places.get(None, ())])
+        return [self._things[place] for place in places]
+
+
+class _Partitions:
+    """The partitions of some names: each is matched once, and not before it is needed."""
+
+    def __init__(self, budget: Budget, names: Iterable[str]) -> None:
+        self._left = (find_partition(budget, name) for name in names)
+        self._found: set[str | None] = set()
+
+    def __contains__(self, partition: str) -> bool:
+        if partition in self._found:
+            return True
+        for one in self._left:
+            self._found.add(one)
+            if one == partition:
+                return True
+        return False
 
 
 def list_troubles(tally: Tally) -> Iterator[str]:
@@ -134,23 +198,16 @@ def next_up(tallies: Sequence[Tally], limit: int) -> timedelta | None:
     return min(waits) if waits and lasting < limit else None
 
 
-def _lacks_peer(tally: Tally, names: set[str], by: Yardstick) -> bool:
-    if by.partition is None or tally.total or by.budget.forgives_absent_peers:
-        return False
-    return not any(_is_counted(name, by) for name in names)
-
-
 def _list_down(sts: StatefulSet, pods: Sequence[Pod], by: Yardstick) -> tuple[Down, ...]:
     patience = timedelta(seconds=sts.min_ready_seconds)
-    delay = _NONE if by.partition is None else by.budget.delay
-    deletions, now, spared = by.deletions, by.now, by.pod.uid
+    delay = by.budget.delay if by.budget.by_partition else _NONE
+    deletions, now = by.deletions, by.now
     down: list[Down] = []
     for pod in pods:
         why = find_why(pod, patience, deletions, now)
         if why is None and delay and not _is_past(pod, delay, now):
             why = Why.SETTLING
-        # Most pods are up, so that few names are matched.
-        if why is not None and pod.uid != spared and _is_counted(pod.name, by):
+        if why is not None:
             up_in = _next_up(pod, patience, delay, now) if why is Why.SETTLING else None
             down.append(Down(pod=pod, why=why, patience=max(patience, delay), up_in=up_in))
     if len(down) > 1:
@@ -176,16 +233,6 @@ def _find_absent(sts: StatefulSet, names: set[str]) -> tuple[list[str], int]:
     prefix, tried = f"{sts.name}-", sts.ordinals[: len(names) + _MOST_ABSENT]
     wanted = [f"{prefix}{ordinal}" for ordinal in tried]
     return [name for name in wanted if name not in names], len(sts.ordinals) - len(tried)
-
-
-def _is_counted(name: str, by: Yardstick) -> bool:
-    """Tell whether a pod that exists counts: a name without a partition is of another one."""
-    return by.partition is None or find_partition(by.budget, name) == by.partition
-
-
-def _may_count(name: str, by: Yardstick) -> bool:
-    """Tell whether an absent pod counts: a name without a partition may be of any."""
-    return by.partition is None or find_partition(by.budget, name) in (None, by.partition)
 
 
 def _render_why(one: Down) -> str:

@@ -20,9 +20,9 @@ from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.units import quote
 from rollout_operator.planning.counting import (
+    Survey,
     Tally,
     Yardstick,
-    count_zone,
     list_troubles,
     next_up,
 )
@@ -78,6 +78,9 @@ class Refusal:
     else, 500 where a zone cannot be judged, 429 for everything that passes by itself."""
     look_again: timedelta | None = None
     """When time alone may have changed it: no event announces that."""
+    is_shared: bool = False
+    """Whether it holds for every other pod of the StatefulSet under the same budget, too, unless
+    that pod is down itself."""
 
 
 class Covering(Protocol):
@@ -116,27 +119,79 @@ def choose_budget(entries: Sequence[Covering], pod_name: str) -> Budget | Refusa
 
 def assess_disruption(scene: Scene) -> Refusal | None:
     """Return why the pod may not go, None where it may (ZPDB-61..65, 73..95)."""
-    if scene.view_age > VIEW_LIMIT:
-        return refuse_stale_view()
-    maximum = find_maximum(scene)
-    if maximum == 0:
-        return _refuse(Code.BUDGET_ZERO, _FORBIDDEN, f"max unavailable = 0{_budget(scene)}")
-    budget, name = scene.budget, scene.pod.name
-    partition = find_partition(budget, name) if budget.by_partition else None
-    obstacle = _find_misfit(scene, partition) or _find_movement(scene)
-    # A pod that is down already is as much down without its deletion: its crash loop must not keep
-    # its own fix away (D-14, LI-10).
-    if obstacle is not None or (scene.engine is Engine.ROLLOUT and _is_down(scene)):
-        return obstacle
-    by = Yardstick(
-        budget=budget,
-        partition=partition,
-        pod=scene.pod,
-        deletions=scene.deletions,
-        now=scene.now,
-    )
-    count_all = _count_zones if partition is None else _count_partition
-    return count_all(scene, by, maximum)
+    return Decisions(scene).assess(scene.pod)
+
+
+class Decisions:
+    """Decides on any number of pods of the StatefulSet that a scene is about.
+
+    Each gets the answer that it would get alone. What does not depend on the pod is found out once,
+    so that all of them cost hardly more than one.
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._maximum = find_maximum(scene)
+        self._shared = _share(_find_shared(scene, self._maximum))
+        self._movement = _share(_find_movement(scene))
+        self._zones = order_zones(scene.zones)
+        self._surveys: dict[Uid, Survey] = {}
+        self._counted: Refusal | None = None
+        self._is_counted = False
+
+    def assess(self, pod: Pod) -> Refusal | None:
+        """Return why a pod may not go, None where it may."""
+        scene = self._scene
+        if self._shared is not None:
+            return self._shared
+        if pod is not scene.pod:
+            scene = replace(scene, pod=pod)
+        partition = find_partition(scene.budget, pod.name) if scene.budget.by_partition else None
+        obstacle = _find_misfit(scene, partition) or self._movement
+        # A pod that is down already is as much down without its deletion: its crash loop must not
+        # keep its own fix away (D-14, LI-10).
+        if obstacle is not None or (scene.engine is Engine.ROLLOUT and _is_down(scene)):
+            return obstacle
+        if partition is not None:
+            return self._count_partition(scene, partition)
+        if self._is_itself_down(scene):
+            return self._count_zones(scene)
+        if not self._is_counted:
+            self._counted, self._is_counted = _share(self._count_zones(scene)), True
+        return self._counted
+
+    def _is_itself_down(self, scene: Scene) -> bool:
+        own = next(zone for zone in self._zones if zone.sts.uid == scene.owner)
+        return self._survey(own).has_down(scene.pod.uid)
+
+    def _survey(self, zone: Zone) -> Survey:
+        known = self._surveys.get(zone.sts.uid)
+        if known is None:
+            scene = self._scene
+            by = Yardstick(budget=scene.budget, deletions=scene.deletions, now=scene.now)
+            known = self._surveys[zone.sts.uid] = Survey(zone, by)
+        return known
+
+    def _count_zones(self, scene: Scene) -> Refusal | None:
+        """Return the first zone that has too many pods down: any at all, where it is another."""
+        for zone in self._zones:
+            limit = self._maximum if zone.sts.uid == scene.owner else 1
+            tally = self._survey(zone).tally(None, scene.pod)
+            if tally.total >= limit:
+                place = f"in {zone.sts.name}"
+                refusal = _refuse_used(scene, [tally], place, self._maximum)
+                return replace(refusal, look_again=next_up([tally], limit))
+        return None
+
+    def _count_partition(self, scene: Scene, partition: str) -> Refusal | None:
+        """Return why the other zones have too little left of a partition, all of them together."""
+        maximum = self._maximum
+        others = [zone for zone in self._zones if zone.sts.uid != scene.owner]
+        tallies = [self._survey(zone).tally(partition, scene.pod) for zone in others]
+        if sum(tally.total for tally in tallies) < maximum:
+            return None
+        refusal = _refuse_used(scene, tallies, f"in partition {partition}", maximum)
+        return replace(refusal, look_again=next_up(tallies, maximum))
 
 
 def find_maximum(scene: Scene) -> int:
@@ -162,9 +217,13 @@ def _find_share(scene: Scene, percentage: int) -> int:
     return 1
 
 
-def _find_misfit(scene: Scene, partition: str | None) -> Refusal | None:
-    """Return what only a person can put right: budget and StatefulSets do not fit together."""
-    budget, pod, sets = scene.budget, scene.pod.name, len(scene.zones)
+def _find_shared(scene: Scene, maximum: int) -> Refusal | None:
+    """Return what stands in the way of every pod of the StatefulSet."""
+    if scene.view_age > VIEW_LIMIT:
+        return refuse_stale_view()
+    if maximum == 0:
+        return _refuse(Code.BUDGET_ZERO, _FORBIDDEN, f"max unavailable = 0{_budget(scene)}")
+    budget, sets = scene.budget, len(scene.zones)
     for one in sorted(scene.unreadable, key=lambda one: (one.name, one.uid)):
         text = (
             "unable to determine pod status in related StatefulSet "
@@ -178,6 +237,12 @@ def _find_misfit(scene: Scene, partition: str | None) -> Refusal | None:
             f"{_MIN_ZONES} are needed{_budget(scene)}"
         )
         return _refuse(Code.TOO_FEW_ZONES, _MISCONFIGURED, text, Severity.ERROR)
+    return None
+
+
+def _find_misfit(scene: Scene, partition: str | None) -> Refusal | None:
+    """Return what only a person can put right: budget and pod do not fit together."""
+    budget, pod, sets = scene.budget, scene.pod.name, len(scene.zones)
     if not budget.by_partition and all(zone.sts.uid != scene.owner for zone in scene.zones):
         text = (
             f"pod {pod} belongs to none of the {sets} StatefulSets with the labels "
@@ -219,29 +284,6 @@ def _is_down(scene: Scene) -> bool:
     return find_why(scene.pod, timedelta(0), {}, scene.now) is Why.UNREADY
 
 
-def _count_zones(scene: Scene, by: Yardstick, maximum: int) -> Refusal | None:
-    """Return the first zone that has too many pods down: any at all, where it is another one."""
-    for zone in order_zones(scene.zones):
-        limit = maximum if zone.sts.uid == scene.owner else 1
-        tally = count_zone(zone, by)
-        if tally.total >= limit:
-            place = f"in {zone.sts.name}"
-            refusal = _refuse_used(scene, [tally], place, maximum)
-            wait = next_up([tally], limit)
-            return replace(refusal, look_again=wait)
-    return None
-
-
-def _count_partition(scene: Scene, by: Yardstick, maximum: int) -> Refusal | None:
-    """Return why the other zones have too little left of a partition, all of them together."""
-    others = [zone for zone in order_zones(scene.zones) if zone.sts.uid != scene.owner]
-    tallies = [count_zone(zone, by) for zone in others]
-    if sum(tally.total for tally in tallies) < maximum:
-        return None
-    refusal = _refuse_used(scene, tallies, f"in partition {by.partition}", maximum)
-    return replace(refusal, look_again=next_up(tallies, maximum))
-
-
 def _refuse_used(scene: Scene, tallies: Sequence[Tally], place: str, maximum: int) -> Refusal:
     """Return the refusal with the numbers first and what is down after them (ZPDB-95)."""
     not_ready = sum(tally.not_ready for tally in tallies)
@@ -255,6 +297,10 @@ def _refuse_used(scene: Scene, tallies: Sequence[Tally], place: str, maximum: in
     # Of a partition, no single zone is short.
     zone = tallies[0].sts.name if len(tallies) == 1 else ""
     return _refuse(Code.DISRUPTION_BUDGET_USED, _TRY_AGAIN, text, zone=zone)
+
+
+def _share(refusal: Refusal | None) -> Refusal | None:
+    return None if refusal is None else replace(refusal, is_shared=True)
 
 
 def refuse_stale_view() -> Refusal:

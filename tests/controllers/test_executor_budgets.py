@@ -63,10 +63,10 @@ class Shell:
         return [name.removeprefix(name_of("")) for name in self.here.door.deleted]
 
 
-def rolling(*rules: Budget, limit: str = "2") -> Shell:
+def rolling(*rules: Budget, limit: str = "2", pods: int = 3) -> Shell:
     """Return a process whose zone `a` is to be rolled out; the other zones are up to date."""
-    here = world(*rules)
-    one = set_json(name_of("a"), max_unavailable=limit)
+    here = world(*rules, pods=pods)
+    one = set_json(name_of("a"), replicas=pods, max_unavailable=limit)
     here.door.put("statefulsets", one)
     process = here.start()
     executor = Executor(
@@ -120,6 +120,41 @@ async def test_zpdb60_what_the_budget_holds_stays_and_says_why() -> None:
         " budget ingester: max unavailable 1"
     )
     assert report.error is None
+
+
+@in_virtual_time
+async def test_d51_a_rollout_that_a_budget_holds_looks_at_its_pods_a_few_times() -> None:
+    """D-51: 40 outdated pods, 20 of which may be unavailable, under a budget of 2."""
+    made = rolling(rule(2), limit="20", pods=40)
+    report = await made.step()
+    assert len(made.deleted) == 2
+    assert len(report.held) == 38
+    # Three zones: for the group, before it starts, before each of the two deletes and after them,
+    # and in the gate for each of the two.
+    assert made.process.pods.looks == 3 * (1 + 1 + 3 + 2)
+    # Of those that are held, not one is asked for.
+    assert made.process.requests("denied", 429) == 0
+
+
+@in_virtual_time
+async def test_d51_a_rollout_whose_cache_lags_asks_once_for_what_all_pods_wait_for() -> None:
+    """D-51: the live look shows what the cache does not; it holds for the other pods, too."""
+    made = rolling(rule(1), limit="20", pods=40)
+    made.process.sync()
+    group = made.process.observer.observe(GROUP)
+    (action,) = plan_group(group).actions
+    look = made.here.door.before
+
+    def lag(call: str) -> None:
+        if call.startswith("patch"):  # between the live look and the gate's
+            made.here.break_pod("b-0")
+        look(call)
+
+    made.here.door.before = lag
+    report = await made.executor.carry_out(group, action)
+    assert made.deleted == []
+    assert made.here.door.verbs().count(PATCH) == 2  # one record, written and withdrawn
+    assert [one.reason.code for one in report.held] == [Code.DISRUPTION_BUDGET_USED]
 
 
 @in_virtual_time

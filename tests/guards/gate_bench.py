@@ -27,7 +27,7 @@ from rollout_operator.model.decode import decode_pod, decode_statefulset, salvag
 from rollout_operator.model.disruption import Engine
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import ApiError, Conflict, DecodeError, UnknownOutcome
-from rollout_operator.model.names import DISRUPTION_RECORD
+from rollout_operator.model.names import DISRUPTION_RECORD, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.controllers.bench import meta_of
@@ -49,6 +49,19 @@ class JumpingClock(VirtualClock):
 
     def elapsed(self) -> timedelta:
         return elapsed() + self.ahead
+
+
+class CountingPods(PodStore):
+    """Counts how often the pods of a zone are looked at for a decision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+
+    def list_by_owner(self, uid: Uid) -> Sequence[Pod | Unreadable]:
+        """Return the pods of an owner, and count that."""
+        self.looks += 1
+        return super().list_by_owner(uid)
 
 
 class Door(FakeDoor):
@@ -110,7 +123,7 @@ class Process:
     world: "World"
     clock: JumpingClock
     sets: StatefulSetStore
-    pods: PodStore
+    pods: CountingPods
     deletes: OwnDeletes
     pending: Pending
     recorder: Recorder
@@ -177,7 +190,7 @@ class World:
     def start(self, name: str = "x") -> Process:
         """Start a process with caches that are up to date."""
         clock, metrics = JumpingClock(), Metrics()
-        sets, pods = StatefulSetStore(), PodStore()
+        sets, pods = StatefulSetStore(), CountingPods()
         deletes = OwnDeletes(pods.get, clock)
         pending = Pending(pods.get, deletes, clock)
         recorder, catalog = Recorder(self.door, clock, name), Catalog(metrics)

@@ -7,11 +7,12 @@ import msgspec
 import pytest
 
 from rollout_operator.guards.asking import Ask, Permit
-from rollout_operator.guards.gate import MOST_WAITING, REPEAT_LIMIT
+from rollout_operator.guards.gate import MOST_WAITING, REPEAT_LIMIT, SLICE
 from rollout_operator.model.disruption import Engine, Record
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import Conflict
 from tests.guards.gate_bench import LONG, SECOND, Hold, rule, tell, world
+from tests.planning.disruptions import PATTERN
 from tests.virtual_time import EPOCH, elapsed, in_virtual_time
 
 USED = "429 disruption_budget_used: 1 pod not ready in ingester-zone-a"
@@ -229,3 +230,37 @@ async def test_si07_a_permit_names_the_version_with_the_record() -> None:
     assert permit.pod == here.live("a-0")
     assert permit.pod.resource_version == "2"
     assert msgspec.json.decode(permit.pod.disruption, type=Record).engine is Engine.ROLLOUT
+
+
+@in_virtual_time
+async def test_d51_many_pods_are_decided_on_with_one_look_at_each_zone() -> None:
+    """D-51: the work grows with the pods, not with their square."""
+    here = world(rule(), rule(name="one", selector={"app": "another"}), pods=30)
+    x = here.start()
+    assert await x.evict("b-0") == "allowed"
+    asks = [Ask(pod=x.cached(f"a-{at}"), engine=Engine.ROLLOUT, limit=9) for at in range(30)]
+    x.pods.looks = 0
+    refusals = await x.gate.assess_all(asks)
+    assert {tell(one) for one in refusals if one is not None} == {
+        "429 disruption_budget_used: 1 pod not ready in ingester-zone-b"
+    }
+    assert len({id(one) for one in refusals}) == 1
+    assert x.pods.looks == 3
+
+
+@in_virtual_time
+async def test_d51_others_have_their_turn_while_many_pods_are_decided_on() -> None:
+    here = world(rule(pattern=PATTERN), pods=SLICE + 1)
+    x = here.start()
+    asks = [Ask(pod=x.cached(f"a-{at}"), engine=Engine.ROLLOUT) for at in range(SLICE + 1)]
+    turns: list[str] = []
+
+    async def decide() -> None:
+        await x.gate.assess_all(asks)
+        turns.append("decided")
+
+    async def wait() -> None:
+        turns.append("another")
+
+    await asyncio.gather(decide(), wait())
+    assert turns == ["another", "decided"]

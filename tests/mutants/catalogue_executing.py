@@ -67,7 +67,7 @@ EXECUTING: Final = (
     Mutant(
         name="refused-pod-ends-the-round",
         file="controllers/executor.py",
-        old="if fate is _Fate.LATE or fate is _Fate.CHANGED:",
+        old="if fate is _Fate.LATE or fate is _Fate.CHANGED or fate is _Fate.SHARED:",
         new="if fate is not _Fate.WENT:",
         breaks="LI-01: one pod that may not go keeps all others (D-15)",
         scenarios=("s3",),

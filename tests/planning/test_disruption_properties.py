@@ -15,7 +15,13 @@ from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.disruption import Refusal, Scene, assess_disruption, find_maximum
+from rollout_operator.planning.disruption import (
+    Decisions,
+    Refusal,
+    Scene,
+    assess_disruption,
+    find_maximum,
+)
 from tests.planning.budget_oracle import expect_disruption
 from tests.planning.disruption_scenes import (
     REPEATABLE,
@@ -35,6 +41,26 @@ chances = st.integers(0, 2**32).map(random.Random)
 def test_it_decides_as_the_naive_count_does(case: Scene) -> None:
     """ZPDB-73..95, as a second hand has written them."""
     assert answer(case).removeprefix("429 ") == expect_disruption(case)
+
+
+@REPEATABLE
+@given(any_scene, chances)
+def test_d51_many_pods_get_the_answers_that_each_gets_alone(
+    case: Scene, chance: random.Random
+) -> None:
+    """D-51: what one snapshot says of all pods of a zone is what it says of each."""
+    pods = [pod for pod in _pods(case) if pod.owner_uid == case.owner]
+    chance.shuffle(pods)
+    decisions = Decisions(case)
+
+    for pod in pods:
+        alone = assess_disruption(dataclasses.replace(case, pod=pod))
+        assert decisions.assess(pod) == alone
+        if alone is not None and alone.is_shared:
+            others = [assess_disruption(dataclasses.replace(case, pod=one)) for one in pods]
+            assert {_reason(one) for one in others if one is not None and one.is_shared} == {
+                _reason(alone)
+            }
 
 
 @REPEATABLE
