@@ -154,6 +154,7 @@ class Budgets:
                 recorder=Recorder(self._taking_back, around.doors.clock, name),
                 door=self._taking_back,
                 clock=around.doors.clock,
+                metrics=around.telemetry.metrics.disruptions,
             )
         )
         return Workers(

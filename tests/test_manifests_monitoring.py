@@ -128,6 +128,7 @@ def test_dep77_the_alerts_that_are_promised() -> None:
         "ClientThrottled",
         "DownscaleNotUndone",
         "EvictionsBlocked",
+        "EvictionsUnused",
         "RolloutBlocked",
         "WatchStale",
         "WebhookErrors",

@@ -20,6 +20,7 @@ from rollout_operator.model.errors import ApiError, Conflict, Denied, InvalidInp
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.model.outcome import Code
+from rollout_operator.telemetry.disruptions import DisruptionMetrics
 from rollout_operator.telemetry.logs import log
 
 # An answer leaves within 4 s of its record (`gate.ANSWER_LIMIT`), and an API server that waits for
@@ -56,6 +57,7 @@ class Parts:
     recorder: Recorder
     door: Reader
     clock: Clock
+    metrics: DisruptionMetrics
 
 
 class DisruptionController:
@@ -122,8 +124,8 @@ class DisruptionController:
             after=UNTOUCHED_FOR,
         )
         grant = self._parts.pending.get(pod.uid)
-        if grant is not None:
-            self._parts.pending.release(grant)
+        if grant is not None and self._parts.pending.take_back(grant):
+            self._parts.metrics.unused.inc()
 
     def _time_left(self, pod: Pod) -> timedelta:
         """Return for how long a grant of a pod may be used, by this process or another one."""

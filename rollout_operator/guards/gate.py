@@ -16,15 +16,24 @@ from typing import Final
 
 from rollout_operator.guards.asking import Answer, Ask, Parts, Permit
 from rollout_operator.guards.pending import Grant, Stage, is_recorded, read_record
+from rollout_operator.guards.refusals import (
+    QUARANTINE,
+    refuse,
+    refuse_contested,
+    refuse_in_quarantine,
+    refuse_late,
+    refuse_standing,
+    refuse_unrecorded,
+    refuse_unused,
+)
 from rollout_operator.model.budget import Budget, selects
 from rollout_operator.model.disruption import Engine, Record
 from rollout_operator.model.downscale import Underway
-from rollout_operator.model.errors import ApiError, Conflict, InvalidInput, NotFound, UnknownOutcome
+from rollout_operator.model.errors import ApiError, InvalidInput, UnknownOutcome
 from rollout_operator.model.group import Zone
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
-from rollout_operator.model.outcome import Code, Reason, Severity
-from rollout_operator.planning.admission import RETRY
+from rollout_operator.model.outcome import Code
 from rollout_operator.planning.disruption import (
     Decisions,
     Refusal,
@@ -41,9 +50,6 @@ from rollout_operator.telemetry.logs import log
 ANSWER_LIMIT: Final = timedelta(seconds=4)
 # The same asked again so soon is the same request, repeated; its answer may be used for as long.
 REPEAT_LIMIT: Final = timedelta(seconds=2)
-# Without records nobody knows what an earlier process has just granted, which an API server that
-# waits for an answer as long as by default may still act upon: so long nothing is granted.
-QUARANTINE: Final = timedelta(seconds=12)
 # The other one of two withdraws as soon as it has looked.
 CONTEST_PAUSE: Final = timedelta(milliseconds=100)
 CONTEST_LOOKS: Final = 6
@@ -51,8 +57,6 @@ CONTEST_LOOKS: Final = 6
 MOST_WAITING: Final = 64
 # Pods that are decided on before others have their turn: some milliseconds.
 SLICE: Final = 100
-# Enough for a client to ask once more at once, where nothing but the moment was wrong.
-MOMENT: Final = timedelta(seconds=1)
 
 
 class Gate:
@@ -92,7 +96,7 @@ class Gate:
         """Return the budget that rules over a pod, None where none does."""
         lack = self._parts.find_lack(ask.engine)
         if lack is not None:
-            return _refuse(Code.BUDGETS_NOT_READ, f"the budgets are not known yet: {lack}")
+            return refuse(Code.BUDGETS_NOT_READ, f"the budgets are not known yet: {lack}")
         choice = choose_budget(self._parts.budgets.find(ask.pod.labels), ask.pod.name)
         # A pod that no budget selects as far as we know is let go only where we know enough.
         return refuse_stale_view() if choice is None and self._is_stale() else choice
@@ -121,11 +125,13 @@ class Gate:
             if self._is_given(ask):
                 return Permit(pod=ask.pod, budget=choice.name)
             scene = self._observe(choice, ask)
-            refusal = assess_disruption(scene) or self._find_standing(scene)
+            refusal = (
+                assess_disruption(scene) or self._find_standing(scene) or self._find_unused(ask)
+            )
             if not self._waits_for_others(scene, refusal):
                 break
             if not await self._wait(until):
-                return refusal or _contested(ask.pod, choice)
+                return refusal or refuse_contested(ask.pod, choice)
         if refusal is not None:
             return refusal
         if ask.dry_run:
@@ -193,7 +199,15 @@ class Gate:
         pod = scene.pod
         if self._parts.pending.get(pod.uid) is None and not is_recorded(pod, scene.now):
             return None
-        return _refuse(Code.GRANT_CONTESTED, f"{pod.name} was allowed to go a moment ago")
+        return refuse_standing(pod)
+
+    def _find_unused(self, ask: Ask) -> Refusal | None:
+        """Return that evictions of the pod came to nothing lately; others go on meanwhile."""
+        unused, pod = self._parts.pending.unused, ask.pod
+        wait = unused.wait_before(pod.uid)
+        if ask.engine is not Engine.EVICTION or not wait:
+            return None
+        return refuse_unused(pod, unused.count(pod.uid), wait)
 
     def _waits_for_others(self, scene: Scene, refusal: Refusal | None) -> bool:
         """Tell whether only grants that may come to nothing within moments stand in the way."""
@@ -229,14 +243,14 @@ class Gate:
         parts = self._parts
         left = min(until - parts.clock.elapsed(), ANSWER_LIMIT)
         if left <= timedelta(0):  # nothing would be sent, and nobody could be sure of it
-            return _too_late(ask.pod)
+            return refuse_late(ask.pod)
         lasts = ask.lasts + REPEAT_LIMIT
         grant = parts.pending.reserve(ask.pod, ask.engine, scene.budget.name, lasts)
         try:
             async with asyncio.timeout(left.total_seconds()):
                 return await self._record(grant, scene)
         except TimeoutError:
-            return _too_late(ask.pod)
+            return refuse_late(ask.pod)
         finally:
             # Also where whoever asked has gone: what was written is found out by somebody else.
             if grant.stage is Stage.ASKED:
@@ -248,19 +262,19 @@ class Gate:
         try:
             record = await parts.recorder.write(grant, scene.now)
         except UnknownOutcome as error:
-            return _not_recorded(pod, error)
+            return refuse_unrecorded(pod, error)
         except ApiError as error:
             grant.record = ""
             parts.pending.release(grant)
-            return _not_recorded(pod, error)
+            return refuse_unrecorded(pod, error)
         if record is None and parts.clock.elapsed() - self._began < QUARANTINE:
             parts.pending.release(grant)
-            return _quarantine()
+            return refuse_in_quarantine()
         try:
             return await self._confirm(grant, record, scene)
         except ApiError as error:
             await self._withdraw(grant)
-            return _not_recorded(pod, error)
+            return refuse_unrecorded(pod, error)
 
     async def _confirm(self, grant: Grant, record: Record | None, scene: Scene) -> Answer:
         """Look live until the pod may go, or may not. Raises ApiError."""
@@ -272,7 +286,7 @@ class Gate:
             live, seen = await self._look(scene, sets)
             if seen is None or (record is not None and seen.disruption != grant.record):
                 await self._withdraw(grant)
-                return _not_recorded(grant.pod, None)
+                return refuse_unrecorded(grant.pod, None)
             refusal = assess_disruption(live)
             if refusal is None and self._age_of(grant) < ANSWER_LIMIT:
                 parts.pending.give(grant, seen)
@@ -284,7 +298,7 @@ class Gate:
             if refusal is None or not _wins(record, live):
                 break
         await self._withdraw(grant)
-        return refusal or _contested(grant.pod, scene.budget)
+        return refusal or refuse_contested(grant.pod, scene.budget)
 
     def _list_sets(self, scene: Scene) -> Sequence[StatefulSet]:
         """Return the sets whose pods are looked at: the pod's own may be none of the zones."""
@@ -320,11 +334,11 @@ class Gate:
             pending.doubt(grant)
 
     def _count(self, answer: Answer) -> None:
-        count = self._parts.metrics.disruptions.count
+        metrics = self._parts.metrics.disruptions
         if isinstance(answer, Refusal):
-            count(answer.reason.code, answer.status)
+            metrics.count(answer.reason.code, answer.status)
         else:
-            count(Code.DISRUPTION_GRANTED if answer.budget else Code.POD_NOT_IN_SCOPE)
+            metrics.count(Code.DISRUPTION_GRANTED if answer.budget else Code.POD_NOT_IN_SCOPE)
 
     def _age_of(self, grant: Grant) -> timedelta:
         return self._parts.clock.elapsed() - grant.begun
@@ -362,35 +376,3 @@ def _read(pod: Pod) -> Record | None:
         return read_record(pod)
     except InvalidInput:
         return None
-
-
-def _refuse(code: Code, text: str, *, severity: Severity = Severity.INFO) -> Refusal:
-    reason = Reason(code=code, text=text, severity=severity)
-    return Refusal(reason=reason, status=RETRY, look_again=MOMENT)
-
-
-def _too_late(pod: Pod) -> Refusal:
-    text = f"no answer of the API server about {pod.name} in time"
-    return _refuse(Code.GRANT_NOT_RECORDED, text)
-
-
-def _not_recorded(pod: Pod, error: ApiError | None) -> Refusal:
-    if error is None or isinstance(error, Conflict | NotFound):
-        text = f"{pod.name} changed at this very moment; try again"
-    else:
-        text = f"that {pod.name} may go could not be recorded: {error}"
-        log.debug("Disruption not recorded", pod=pod.name, err=error)
-    return _refuse(Code.GRANT_NOT_RECORDED, text)
-
-
-def _contested(pod: Pod, budget: Budget) -> Refusal:
-    text = f"another disruption under budget {budget.name} is decided on; {pod.name} waits"
-    return _refuse(Code.GRANT_CONTESTED, text)
-
-
-def _quarantine() -> Refusal:
-    text = (
-        f"the operator has just started and may not keep records on pods: nothing is allowed to go"
-        f" in its first {QUARANTINE.total_seconds():g} s"
-    )
-    return _refuse(Code.START_QUARANTINE, text)

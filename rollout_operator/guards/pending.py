@@ -14,17 +14,15 @@ from typing import Final, Protocol
 import msgspec
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.guards.unused import FindPod, UnusedGrants
 from rollout_operator.model.disruption import Engine, Record
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.group import Deletion
 from rollout_operator.model.names import DISRUPTION_RECORD, Uid
-from rollout_operator.model.objects import Pod, Unreadable
+from rollout_operator.model.objects import Pod
 
 # A record is taken back long before; where nobody is left who may, it ends by itself (LI-07).
 RECORD_COUNTS: Final = timedelta(minutes=2)
-
-FindPod = Callable[[str, str], Pod | Unreadable | None]
-"""The cache's pod by namespace and name."""
 
 _RECORD: Final = msgspec.json.Decoder(Record)
 
@@ -74,6 +72,7 @@ class Pending:
         self._clock = clock
         self._grants: dict[Uid, Grant] = {}
         self._callbacks: list[Callable[[Pod], None]] = []
+        self.unused = UnusedGrants(find_pod, clock)
 
     def __len__(self) -> int:
         return len(self._grants)
@@ -101,6 +100,14 @@ class Pending:
         """Nobody was told that the pod may go, but a record may say so."""
         grant.stage = Stage.DOUBTFUL
         self._tell(grant)
+
+    def take_back(self, grant: Grant) -> bool:
+        """The pod is visibly untouched; tell whether an eviction of it came to nothing."""
+        self.release(grant)
+        is_unused = grant.engine is Engine.EVICTION
+        if is_unused:
+            self.unused.note(grant.pod)
+        return is_unused
 
     def release(self, grant: Grant) -> None:
         """Nobody may use this grant any more; one that is not known is fine."""

@@ -100,6 +100,7 @@ class Code(StrEnum):
     GRANT_NOT_RECORDED = "grant_not_recorded"
     GRANT_CONTESTED = "grant_contested"
     START_QUARANTINE = "start_quarantine"
+    GRANT_UNUSED = "grant_unused"
     # disruption budgets: a person must change something
     NOT_AN_EVICTION = "not_an_eviction"
     BUDGET_ZERO = "budget_zero"
@@ -139,6 +140,7 @@ REVIEW_CODES: Final = frozenset(
         Code.POD_NOT_FOUND,
         Code.BUDGET_VALID,
         Code.NOT_AN_EVICTION,
+        Code.GRANT_UNUSED,
         Code.GRANT_TAKEN_BACK,
         Code.DOWNSCALE_RECORDED,
         Code.DOWNSCALE_UNDONE,

@@ -58,6 +58,12 @@ class DisruptionMetrics:
             "Disruptions that are being decided on now.",
             registry=registry,
         )
+        self.unused = Counter(
+            "rollout_operator_zpdb_unused_grants_total",
+            "Evictions that were allowed and did not happen: the pod stayed until the grant was "
+            "taken back.",
+            registry=registry,
+        )
         self._children: dict[tuple[Code, int], Counter] = {}
         for code, status in _FROM_START:
             self._find(code, status)

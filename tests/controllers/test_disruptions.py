@@ -16,8 +16,8 @@ from rollout_operator.controllers.disruptions import (
     DisruptionController,
     Parts,
 )
-from rollout_operator.guards.gate import QUARANTINE
 from rollout_operator.guards.pending import RECORD_COUNTS, Stage
+from rollout_operator.guards.refusals import QUARANTINE
 from rollout_operator.model.disruption import Engine, Record
 from rollout_operator.model.errors import ApiError, Denied, UnknownOutcome, Unreachable
 from rollout_operator.model.names import Uid
@@ -41,6 +41,7 @@ class Bench:
                 recorder=process.recorder,
                 door=here.door,
                 clock=process.clock,
+                metrics=process.metrics.disruptions,
             )
         )
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.guards.gate import QUARANTINE
 from rollout_operator.guards.pending import Stage
 from rollout_operator.guards.recording import ASK_AGAIN
+from rollout_operator.guards.refusals import QUARANTINE
 from rollout_operator.model.disruption import Engine
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import Denied

@@ -26,7 +26,7 @@ FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "withdraw from": (f"{GATE}._withdraw", f"{RECORDER}.withdraw", f"{PENDING}.release"),
     "give up withdrawing from": (f"{GATE}._withdraw", f"{PENDING}.doubt"),
     "take back": (f"{TAKER}.reconcile", f"{RECORDER}.take_back"),
-    "forget": (f"{PENDING}.forget_seen", f"{TAKER}.reconcile", f"{PENDING}.release"),
+    "forget": (f"{PENDING}.forget_seen", f"{TAKER}.reconcile", f"{PENDING}.take_back"),
     "end quarantine": (f"{GATE}._record",),
 }
 

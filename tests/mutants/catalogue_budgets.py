@@ -73,6 +73,16 @@ BUDGETS: Final = (
         units="tests/controllers",
     ),
     Mutant(
+        name="unused-grants-are-forgotten",
+        file="guards/pending.py",
+        old="            self.unused.note(grant.pod)\n",
+        new="            pass\n",
+        breaks="LI-09: a client whose evictions never happen holds all others",
+        scenarios=EVICTING,
+        units="tests/controllers/test_disruptions_unused.py",
+        unseen="no client of the simulation asks for what it does not carry out for long enough",
+    ),
+    Mutant(
         name="rollout-does-not-record",
         file="guards/gate.py",
         old="        if ask.dry_run:\n",

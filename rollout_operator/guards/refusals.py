@@ -1,0 +1,73 @@
+"""What the gate answers where a pod may not go for other reasons than its budget: the words."""
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.model.budget import Budget
+from rollout_operator.model.errors import ApiError, Conflict, NotFound
+from rollout_operator.model.objects import Pod
+from rollout_operator.model.outcome import Code, Reason, Severity
+from rollout_operator.planning.admission import RETRY
+from rollout_operator.planning.disruption import Refusal
+from rollout_operator.planning.wording import count
+from rollout_operator.telemetry.logs import log
+
+# Without records nobody knows what an earlier process has just granted, which an API server that
+# waits for an answer as long as by default may still act upon: so long nothing is granted.
+QUARANTINE: Final = timedelta(seconds=12)
+# Enough for a client to ask once more at once, where nothing but the moment was wrong.
+MOMENT: Final = timedelta(seconds=1)
+
+
+def refuse(code: Code, text: str, *, severity: Severity = Severity.INFO) -> Refusal:
+    """Return the refusal of a moment."""
+    reason = Reason(code=code, text=text, severity=severity)
+    return Refusal(reason=reason, status=RETRY, look_again=MOMENT)
+
+
+def refuse_late(pod: Pod) -> Refusal:
+    """Return that there was no time left for an answer."""
+    text = f"no answer of the API server about {pod.name} in time"
+    return refuse(Code.GRANT_NOT_RECORDED, text)
+
+
+def refuse_unrecorded(pod: Pod, error: ApiError | None) -> Refusal:
+    """Return that no record could be written."""
+    if error is None or isinstance(error, Conflict | NotFound):
+        text = f"{pod.name} changed at this very moment; try again"
+    else:
+        text = f"that {pod.name} may go could not be recorded: {error}"
+        log.debug("Disruption not recorded", pod=pod.name, err=error)
+    return refuse(Code.GRANT_NOT_RECORDED, text)
+
+
+def refuse_contested(pod: Pod, budget: Budget) -> Refusal:
+    """Return that another grant has to be settled first."""
+    text = f"another disruption under budget {budget.name} is decided on; {pod.name} waits"
+    return refuse(Code.GRANT_CONTESTED, text)
+
+
+def refuse_in_quarantine() -> Refusal:
+    """Return that it is not known what an earlier process has granted."""
+    text = (
+        f"the operator has just started and may not keep records on pods: nothing is allowed to go"
+        f" in its first {QUARANTINE.total_seconds():g} s"
+    )
+    return refuse(Code.START_QUARANTINE, text)
+
+
+def refuse_standing(pod: Pod) -> Refusal:
+    """Return that a pod was permitted to go before, which may still be used."""
+    return refuse(Code.GRANT_CONTESTED, f"{pod.name} was allowed to go a moment ago")
+
+
+def refuse_unused(pod: Pod, times: int, wait: timedelta) -> Refusal:
+    """Return that evictions of a pod came to nothing lately."""
+    text = (
+        f"{pod.name} was allowed to go {count(times, 'time')} and stayed, as where a"
+        " PodDisruptionBudget or another webhook refuses it; it may be allowed again in"
+        f" {math.ceil(wait.total_seconds())} s"
+    )
+    return replace(refuse(Code.GRANT_UNUSED, text), look_again=wait)

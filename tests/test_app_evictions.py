@@ -1,0 +1,101 @@
+"""Evictions before the whole operator on a simulated cluster: no client starves another."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.sandbox.history import Called
+from rollout_operator.sandbox.hooks import HookCall
+from rollout_operator.sandbox.zones import Zone
+from tests.simulation.scenarios_drains import node_name
+from tests.simulation.stories import Story, Teller, tell
+from tests.simulation.stories_drains import BY_ZONE, drainer, guarded, zones
+
+LIMIT: Final = timedelta(seconds=5)
+# As fast as a hostile client may find useful, beside a drain that asks every five seconds.
+OFTEN: Final = 2.0
+LONG: Final = 180.0
+
+
+def play(
+    act: Callable[[Teller], Awaitable[None]],
+    shape: Sequence[Zone],
+    *,
+    spec: JsonObject = BY_ZONE,
+) -> list[Called]:
+    """Play what people do under a budget; return all evictions, in order.
+
+    Raises AssertionError where the judge of the simulation objects.
+    """
+    letters, pods = "".join(zone.name[-1] for zone in shape), shape[0].replicas or 0
+    story = Story(
+        name="test",
+        title="test",
+        about="",
+        zones=shape,
+        play=act,
+        has_webhooks=True,
+        prepare=guarded(letters, pods, spec),
+    )
+    told = tell(story)
+    # A forged review is marked for an eviction that the judge knows nothing of.
+    assert {one.invariant for one in told.verdict.violations} <= {"SI-15"}
+    return [one for one in told.history.list_all(Called) if one.request.subresource == "eviction"]
+
+
+def forged(teller: Teller, pod: str) -> HookCall:
+    """Return a review of an eviction that nobody asked the API server for, without a UID."""
+    request = {
+        "uid": "f",
+        "operation": "CREATE",
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "subResource": "eviction",
+        "namespace": teller.sandbox.namespace,
+        "name": pod,
+        "object": {"apiVersion": "policy/v1", "kind": "Eviction"},
+        "dryRun": False,
+    }
+    tree = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    return HookCall(
+        path="/admission/pod-eviction?timeout=5s",
+        service="default/rollout-operator",
+        body=json.dumps(tree).encode(),
+        timeout=LIMIT,
+        ca_bundle="",
+    )
+
+
+async def forge(teller: Teller, pods: Sequence[str], asked: list[bool]) -> None:
+    """Send reviews for pods in turn, and note the answers."""
+    while True:
+        for pod in pods:
+            answer = json.loads(await teller.process.answer(forged(teller, pod)))
+            asked.append(answer["response"]["allowed"])
+            await asyncio.sleep(OFTEN)
+
+
+def test_li09_forged_reviews_of_a_pod_do_not_hold_the_drain_of_another() -> None:
+    """LI-09, LI-07: a pod of zone b is asked for every two seconds, nobody evicts it."""
+    answers: list[bool] = []
+
+    async def act(teller: Teller) -> None:
+        await teller.process.answer(forged(teller, "zone-b-0"))  # before the drain begins
+        forger = asyncio.create_task(forge(teller, ["zone-b-0"], answers), name="forger")
+        try:
+            async with asyncio.timeout(LONG):
+                await drainer(teller, "a").drain(node_name("zone-a", 0))
+        finally:
+            forger.cancel()
+        await teller.until_whole()
+        await asyncio.sleep(LONG)
+
+    evictions = play(act, zones("ab", 4))
+    begin = evictions[0].begun
+    went = [one.at - begin for one in evictions if one.status == 201]
+    assert len(went) == 2
+    assert went[-1] < timedelta(seconds=60)
+    assert evictions[0].status == 429
+    assert any(answers)  # it was allowed to go again, as an honest eviction would be
