@@ -272,7 +272,7 @@ class Reviews:
             lambda: shared.downscales.count(Stage.PREPARING) + shared.downscales.count(Stage.OPEN)
         )
         states.labels("persisted").set_function(lambda: shared.downscales.count(Stage.PERSISTED))
-        states.labels("undoing").set_function(shared.downscales.count_owed)
+        states.labels("undoing").set_function(shared.downscales.debts.count)
 
     def _follow_configurations(self, tasks: TaskStack, on_change: OnConfiguration) -> None:
         """Follow webhook configurations of both kinds: all of the cluster, or those named.

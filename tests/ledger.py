@@ -3,8 +3,9 @@
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.guards.debts import Owed, Told
 from rollout_operator.guards.downscales import Claim, Downscales, Stage
-from rollout_operator.model.downscale import Key
+from rollout_operator.model.downscale import Key, Target
 from rollout_operator.model.names import GroupName, Uid
 from tests.builders import sts, sts_uid
 from tests.fakes_clock import EPOCH, FakeClock
@@ -14,6 +15,7 @@ NONE: Final = timedelta(0)
 INGESTER: Final = GroupName("ingester")
 A: Final = sts_uid("a")
 B: Final = sts_uid("b")
+TARGET: Final = Target(port=8080, path="ingester/prepare", service="ingester")
 
 
 class Bench:
@@ -38,18 +40,18 @@ class Bench:
         return found.zone if found else ""
 
     def owed(self, uid: Uid = A) -> dict[str, timedelta]:
-        return {debt.pod: debt.due for debt in self.downscales.list_owed(uid).values()}
+        return {debt.pod: debt.due for debt in self.downscales.debts.list_owed(uid).values()}
 
     def assert_is_empty(self) -> None:
         assert self.downscales.list_sets() == []
         assert not any(self.downscales.remembers(sts_uid(letter)) for letter in "abc")
-        assert self.downscales.count_owed() == 0
+        assert self.downscales.debts.count() == 0
         assert all(self.downscales.count(stage) == 0 for stage in Stage)
         assert self.underway() == ""
 
 
-def key(letter: str, start: int = 3, end: int = 1) -> Key:
-    return Key(set_uid=sts_uid(letter), replicas_from=start, replicas_to=end)
+def key(letter: str, start: int = 3, end: int = 1, target: Target | None = TARGET) -> Key:
+    return Key(set_uid=sts_uid(letter), replicas_from=start, replicas_to=end, target=target)
 
 
 def named(ordinals: str) -> list[tuple[Uid, str]]:
@@ -58,3 +60,11 @@ def named(ordinals: str) -> list[tuple[Uid, str]]:
 
 def uids(ordinals: str) -> list[Uid]:
     return [uid for uid, _ in named(ordinals)]
+
+
+def told(ordinals: str, target: Target | None = TARGET) -> dict[Uid, Told]:
+    return {uid: Told(pod, target) for uid, pod in named(ordinals)}
+
+
+def waiting(ordinals: str, target: Target | None = TARGET) -> list[Owed]:
+    return [Owed(uid, target) for uid in uids(ordinals)]

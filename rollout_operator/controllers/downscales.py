@@ -10,8 +10,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.cancellations import (
+    BACKOFF,
+    CATCH_UP,
+    LAGGING,
+    RESYNC,
+    Calls,
+    Cancellations,
+)
 from rollout_operator.controllers.worker import Result
 from rollout_operator.guards.downscales import PERSIST_LIMIT, Claim, Downscales, Stage
 from rollout_operator.guards.locks import Locks, calls_lock
@@ -21,26 +28,19 @@ from rollout_operator.kube.api import STATEFULSETS, Reader
 from rollout_operator.kube.server_clock import CLOCK_ERROR
 from rollout_operator.kube.store import is_older
 from rollout_operator.model.decode import decode_statefulset
-from rollout_operator.model.downscale import Endpoint, Key, Note
+from rollout_operator.model.downscale import Key, Note, Target
 from rollout_operator.model.errors import ApiError, Conflict, InvalidInput, NotFound
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.aftermath import Fate, choose_staying, is_over, judge_downscale
-from rollout_operator.planning.endpoint import plan_endpoint, plan_target
-from rollout_operator.pods.client import AT_MOST_PER_REVIEW, PodError
+from rollout_operator.planning.aftermath import (
+    Fate,
+    choose_staying,
+    is_over,
+    judge_downscale,
+)
 from rollout_operator.telemetry.logs import log
 
-# Nothing is missed by events alone; this is for what events do not tell.
-RESYNC: Final = timedelta(seconds=30)
-# An unreachable pod is tried this often at first, and at last: LI-05 allows a minute.
-BACKOFF: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=15))
-# Timers may be early by a little.
-CATCH_UP: Final = timedelta(milliseconds=200)
-# The cache does not show yet what was just read live.
-LAGGING: Final = timedelta(seconds=1)
-# A pod that a cache does not show may be missing there only because a watch was cut.
-GONE_AFTER: Final = timedelta(seconds=60)
 # No story began later than now, and none older is of use.
 OLDEST_STORY: Final = timedelta(days=365)
 
@@ -55,12 +55,6 @@ class PodCache(Protocol):
     """What we need of the cached pods."""
 
     def list_by_owner(self, uid: Uid) -> Sequence[Pod | Unreadable]: ...
-
-
-class Calls(Protocol):
-    """The part of `pods.client.PodClient` that is needed."""
-
-    async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +79,13 @@ class DownscaleController:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._cancellations = Cancellations(
+            downscales=parts.downscales,
+            locks=parts.locks,
+            calls=parts.calls,
+            clock=parts.clock,
+            cluster_domain=parts.cluster_domain,
+        )
         self._failures: dict[Uid, int] = {}
         # By set and pod, for as long as the cache shows the pods: notes whose story is known, so
         # that it is not taken up anew when it has ended, and notes that have been removed.
@@ -116,7 +117,13 @@ class DownscaleController:
         self._adopt(sts, pods)
         again, failure = RESYNC, None
         # One that fails does not delay the others: what cannot be recorded is no debt of a pod.
-        for step in (self._settle, self._record, self._give_back, self._pay, self._clean):
+        for step in (
+            self._settle,
+            self._record,
+            self._give_back,
+            self._cancellations.tell,
+            self._clean,
+        ):
             try:
                 again = min(again, await step(sts, pods))
             except (ApiError, InvalidInput) as error:
@@ -141,13 +148,14 @@ class DownscaleController:
             return
         _mark(self._known, sts.uid, pods)
         # Several stories, of downscales that followed one another, are told as one.
+        newest = max(notes, key=lambda note: note.at)
         key = Key(
             set_uid=sts.uid,
             replicas_from=max(note.replicas_from for note in notes),
             replicas_to=min(note.replicas_to for note in notes),
+            target=newest.target,
         )
-        now = parts.server_time()
-        begun = max(note.at for note in notes)
+        now, begun = parts.server_time(), newest.at
         begun = min(max(begun, now - OLDEST_STORY), now + CLOCK_ERROR)
         lowest = sts.first_ordinal + key.replicas_to
         told = [
@@ -163,7 +171,10 @@ class DownscaleController:
         # Not from `begun` on: the same may have been allowed again until the other process ended.
         present = {pod.uid for pod in pods}
         has_replaced = any(note.first and note.first not in present for note in notes)
-        parts.downscales.adopt(sts, key, begun, told, has_replaced=has_replaced)
+        parts.downscales.adopt(
+            sts, key, begun, told, earlier=_list_earlier(notes, key.target),
+            has_replaced=has_replaced,
+        )  # fmt: skip
 
     def _read_notes(self, set_uid: Uid, pods: Sequence[Pod]) -> list[Note]:
         notes: list[Note] = []
@@ -265,48 +276,6 @@ class DownscaleController:
         parts.downscales.close(claim, owed=[pod.uid for pod in staying])
         return RESYNC
 
-    async def _pay(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
-        """Tell pods that they stay; return when to look again, RESYNC where no debt is left."""
-        downscales = self._parts.downscales
-        if not downscales.list_owed(sts.uid):
-            return RESYNC
-        if is_older(sts.resource_version, than=downscales.find_version(sts.uid)):
-            return LAGGING  # of a downscale before this one, it may not show that it happened
-        async with self._parts.locks.hold(calls_lock(sts.uid)):
-            # What was owed before we had the lock may have been claimed anew meanwhile.
-            owed = downscales.list_owed(sts.uid)
-            staying = {pod.uid: pod for pod in choose_staying(sts, pods, owed)}
-            now = self._parts.clock.elapsed()
-            missing = [uid for uid in owed if uid not in staying]
-            downscales.settle(
-                sts.uid, [uid for uid in missing if owed[uid].due + GONE_AFTER <= now]
-            )
-            due = [staying[uid] for uid in staying if owed[uid].due <= now]
-            if due:
-                # Not all at once: reviews of the set wait for the lock.
-                await self._call(sts, due[:AT_MOST_PER_REVIEW])
-        waits = [
-            debt.due + (timedelta(0) if uid in staying else GONE_AFTER)
-            for uid, debt in downscales.list_owed(sts.uid).items()
-        ]
-        now = self._parts.clock.elapsed()
-        return max(min(waits, default=now + RESYNC) - now, CATCH_UP)
-
-    async def _call(self, sts: StatefulSet, due: Sequence[Pod]) -> None:
-        """Tell these pods. Raises InvalidInput where some could not be told."""
-        parts = self._parts
-        endpoints = _plan_endpoints(sts, due, parts.cluster_domain)
-        failed = await parts.calls.cancel_all(endpoints)
-        told = [one for one in endpoints if one.uid not in failed]
-        parts.downscales.note_told(sts.uid, [one.uid for one in told])
-        if told:
-            log.info("Told pods that they stay", zone=sts.name, pods=[one.pod for one in told])
-        if failed:
-            # Pods change all the time, and each change has us look.
-            wait = BACKOFF.bound(self._failures.get(sts.uid, 0) + 1)
-            parts.downscales.postpone(sts.uid, failed, wait)
-            raise InvalidInput(_first(failed))
-
     async def _clean(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Remove notes that nobody needs any more. Raises ApiError."""
         noted = _list_noted(self._removed, sts.uid, pods)
@@ -355,17 +324,7 @@ def _forget_gone(known: dict[Uid, dict[Uid, str]], set_uid: Uid, pods: Sequence[
         known[set_uid] = left
 
 
-def _plan_endpoints(sts: StatefulSet, pods: Sequence[Pod], cluster_domain: str) -> list[Endpoint]:
-    """Return where pods are called. Raises InvalidInput where the set does not say, any more."""
-    target = plan_target(sts.annotations, sts.service_name)
-    if isinstance(target, str):
-        raise InvalidInput(f"pods of {sts.name} cannot be told that they stay: {target}")
-    found = [plan_endpoint(pod, target, cluster_domain) for pod in pods]
-    problems = [one for one in found if isinstance(one, str)]
-    if len(problems) == len(found):
-        raise InvalidInput(problems[0])
-    return [one for one in found if isinstance(one, Endpoint)]
-
-
-def _first(failed: Mapping[Uid, Exception]) -> str:
-    return str(next(iter(failed.values())))
+def _list_earlier(notes: Sequence[Note], target: Target | None) -> list[Target]:
+    """Return where else than at a target pods were told to go, as their notes say."""
+    told = (one for note in notes for one in (note.target, *note.earlier))
+    return [one for one in dict.fromkeys(told) if one is not None and one != target]

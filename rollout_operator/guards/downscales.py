@@ -8,13 +8,14 @@ written on the pods; see `notes`.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.model.downscale import Key, Underway
+from rollout_operator.guards.debts import Debts, Told
+from rollout_operator.model.downscale import Key, Target, Underway
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Verdict
@@ -53,8 +54,8 @@ class Claim:
     seen_version: str
     """`resourceVersion` of the set when it was claimed: what is older tells nothing of it."""
     stage: Stage = Stage.PREPARING
-    pods: dict[Uid, str] = field(default_factory=dict)
-    """Those that were told, or may have been: UID to name."""
+    pods: dict[Uid, Told] = field(default_factory=dict)
+    """Those that were told, or may have been."""
     prepared: set[Uid] = field(default_factory=set)
     """Those of them that have confirmed."""
     is_adopted: bool = False
@@ -65,17 +66,6 @@ class Claim:
     """What the zone tracker says of it, or may say: given back where it does not happen."""
     answer: asyncio.Future[Verdict] | None = None
     """For reviews that ask the same while pods are being called."""
-
-
-@dataclass(frozen=True, slots=True)
-class Debt:
-    """A pod that is to be told that it stays."""
-
-    pod: str
-    due: timedelta
-    """On the clock's `elapsed`."""
-    again: timedelta | None = None
-    """After how long it is told once more; None for not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +81,10 @@ class Downscales:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self.debts = Debts(clock)
         self._claims: dict[Uid, Claim] = {}
-        self._owed: dict[Uid, dict[Uid, Debt]] = {}
         self._times: dict[Uid, datetime] = {}
         self._unrecorded: dict[Uid, datetime] = {}
-        self._versions: dict[Uid, str] = {}
         self._entries: dict[Uid, Entry] = {}
         self._announced: dict[Uid, _Announced] = {}
         self._callbacks: list[Callable[[Uid, GroupName | None], None]] = []
@@ -123,15 +112,11 @@ class Downscales:
 
     @property
     def _unsettled(self) -> tuple[Mapping[Uid, object], ...]:
-        return self._claims, self._owed, self._unrecorded, self._entries
+        return self._claims, self.debts.by_set, self._unrecorded, self._entries
 
     def count(self, stage: Stage) -> int:
         """Return how many claims are at a stage."""
         return sum(claim.stage is stage for claim in self._claims.values())
-
-    def count_owed(self) -> int:
-        """Return how many pods are owed a cancellation."""
-        return sum(map(len, self._owed.values()))
 
     def find_underway(self, group: GroupName | None, *, but: Uid | None = None) -> Underway | None:
         """Return a downscale of the group that may still persist; `but` leaves one set out."""
@@ -166,13 +151,18 @@ class Downscales:
     ) -> Claim:
         """Claim a downscale before anyone is told of it.
 
-        What is owed to the same pods, and to the zone tracker, is taken over. An older claim on the
-        set must have persisted, or be of the same downscale: its pods become part of this one,
-        because they may still be there when the set is scaled up again.
+        What is owed to the same pods there, and to the zone tracker, is taken over. An older claim
+        on the set must have persisted, be of the same downscale, or be one that cannot be written
+        any more: its pods become part of this one, because they may still be there when the set is
+        scaled up again. Those that are called elsewhere now stay owed a word where they were.
         """
-        told = dict(pods)
-        self.settle(key.set_uid, told)
+        told = {uid: Told(pod, key.target) for uid, pod in pods}
+        self.debts.take_over(key.set_uid, told)
         older = self._claims.get(key.set_uid)
+        if older is not None:
+            before = older.pods
+            moved = {uid: before[uid] for uid in told if before.get(uid, told[uid]) != told[uid]}
+            self.debts.owe(key.set_uid, older.seen_version, moved)
         entry = self._entries.pop(key.set_uid, None)
         if older is not None and older.stage is not Stage.PERSISTED:
             entry = older.entry
@@ -198,13 +188,19 @@ class Downscales:
         begun: datetime,
         pods: Iterable[tuple[Uid, str]],
         *,
+        earlier: Iterable[Target] = (),
         has_replaced: bool = False,
     ) -> Claim:
         """Take over what another process has begun; it may persist for the whole time from now on.
 
-        Whether its pods were reached is not known: who asks the same again calls them again.
+        Whether its pods were reached is not known: who asks the same again calls them again. They
+        may wait for a word at `earlier` targets, too.
         """
-        claim = self.begin(sts, key, begun, pods)
+        told = list(pods)
+        claim = self.begin(sts, key, begun, told)
+        for target in earlier:
+            there = {uid: Told(pod, target) for uid, pod in told}
+            self.debts.owe(key.set_uid, claim.seen_version, there)
         claim.stage = Stage.OPEN
         claim.is_adopted = True
         claim.has_replaced = has_replaced
@@ -213,8 +209,8 @@ class Downscales:
 
     def renew(self, claim: Claim, pods: Iterable[tuple[Uid, str]]) -> None:
         """The same was asked again: it may persist for as long again, with these pods as well."""
-        told = dict(pods)
-        self.settle(claim.key.set_uid, told)
+        told = {uid: Told(pod, claim.key.target) for uid, pod in pods}
+        self.debts.take_over(claim.key.set_uid, told)
         claim.pods |= told
         claim.asked_at = self._clock.elapsed()
         self._tell(claim)
@@ -280,11 +276,8 @@ class Downscales:
         del self._claims[claim.key.set_uid]
         if claim.entry is not None and claim.stage is not Stage.PERSISTED:
             self._entries[claim.key.set_uid] = claim.entry
-        due = self._clock.elapsed() + after
-        debts = {uid: Debt(claim.pods[uid], due, again) for uid in owed if uid in claim.pods}
-        if debts:
-            self._owed.setdefault(claim.key.set_uid, {}).update(debts)
-            self._versions[claim.key.set_uid] = claim.seen_version
+        told = {uid: claim.pods[uid] for uid in owed if uid in claim.pods}
+        self.debts.owe(claim.key.set_uid, claim.seen_version, told, after=after, again=again)
         self._tell(claim)
 
     def find_entry(self, set_uid: Uid) -> Entry | None:
@@ -295,49 +288,12 @@ class Downscales:
         """The zone tracker says again what it said before a downscale that did not happen."""
         self._entries.pop(set_uid, None)
 
-    def list_owed(self, set_uid: Uid) -> dict[Uid, Debt]:
-        """Return the pods of a set that are to be told that they stay."""
-        return dict(self._owed.get(set_uid, {}))
-
-    def find_version(self, set_uid: Uid) -> str:
-        """Return the version of a set that a cache must show before anyone is told anything."""
-        return self._versions.get(set_uid, "")
-
-    def note_told(self, set_uid: Uid, pods: Iterable[Uid]) -> None:
-        """These pods have been told that they stay; some are told once more."""
-        debts = self._owed.get(set_uid, {})
-        paid: list[Uid] = []
-        for uid in pods:
-            debt = debts.get(uid)
-            if debt is None or debt.again is None:
-                paid.append(uid)
-            else:
-                debts[uid] = Debt(debt.pod, self._clock.elapsed() + debt.again)
-        self.settle(set_uid, paid)
-
-    def postpone(self, set_uid: Uid, pods: Iterable[Uid], by: timedelta) -> None:
-        """These pods could not be told: not before this time again, whatever else happens."""
-        debts = self._owed.get(set_uid, {})
-        for uid in pods:
-            if uid in debts:
-                debts[uid] = replace(debts[uid], due=self._clock.elapsed() + by)
-
-    def settle(self, set_uid: Uid, pods: Iterable[Uid]) -> None:
-        """These pods have been told, or are gone."""
-        debts = self._owed.get(set_uid, {})
-        for uid in pods:
-            debts.pop(uid, None)
-        if not debts:
-            self._owed.pop(set_uid, None)
-            self._versions.pop(set_uid, None)
-
     def forget_set(self, set_uid: Uid) -> None:
         """The set is gone, and with it all that its pods were told."""
         claim = self._claims.pop(set_uid, None)
-        self._owed.pop(set_uid, None)
+        self.debts.forget(set_uid)
         self._times.pop(set_uid, None)
         self._unrecorded.pop(set_uid, None)
-        self._versions.pop(set_uid, None)
         self._entries.pop(set_uid, None)
         if claim is not None:
             self._tell(claim)

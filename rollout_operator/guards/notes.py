@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.tasks import gather_all
 from rollout_operator.kube.api import PODS, JsonObject, Patcher
-from rollout_operator.model.downscale import Note
+from rollout_operator.model.downscale import MOST_EARLIER, Note
 from rollout_operator.model.errors import ApiError, Conflict, Denied, InvalidInput, NotFound
 from rollout_operator.model.names import DOWNSCALE_NOTE
 from rollout_operator.model.objects import Pod
+from rollout_operator.planning.endpoint import judge_target
 from rollout_operator.telemetry.logs import log
 
 # With the default limits ten requests may be sent at once, and the look has taken one of them.
@@ -101,4 +102,11 @@ def read_note(pod: Pod) -> Note | None:
     if note.at.tzinfo is None or not 0 <= note.replicas_to < note.replicas_from:
         text = f"Pod {pod.name}: annotation {DOWNSCALE_NOTE}: {pod.downscale_note[:80]!r}"
         raise InvalidInput(text)
+    # Whoever may write annotations of pods must not send calls anywhere else (D-27).
+    targets = (*(() if note.target is None else (note.target,)), *note.earlier)
+    problem = next(filter(None, map(judge_target, targets)), "")
+    if len(note.earlier) > MOST_EARLIER:
+        problem = f"earlier: {len(note.earlier)} > {MOST_EARLIER}"
+    if problem:
+        raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_NOTE}: {problem}")
     return note

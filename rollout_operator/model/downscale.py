@@ -1,7 +1,9 @@
 """A downscale on its way: what it takes away, whom it asks, what is remembered of it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -37,6 +39,16 @@ class Endpoint:
         return f"{self.host}:{self.port}" if self.shows_port else self.host
 
 
+class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the pods of a set are called: what the endpoints of all of them share, checked."""
+
+    port: int
+    path: str
+    """Without a leading slash."""
+    service: str
+    scheme: str = "http"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decrease:
     """What a review asks for: fewer replicas of one object."""
@@ -64,6 +76,19 @@ class Key:
     set_uid: Uid
     replicas_from: int
     replicas_to: int
+    target: Target | None = None
+    """Where pods are called; None for one of an earlier release, which did not note it."""
+
+    def may_be(self, other: "Key") -> bool:
+        """Tell whether another downscale is this one, as far as is known of it."""
+        counts = (self.set_uid, self.replicas_from, self.replicas_to)
+        return counts == (other.set_uid, other.replicas_from, other.replicas_to) and (
+            self.target is None or self.target == other.target
+        )
+
+
+# An annotation is no place for more, and hostile ones must not have pods called a thousand times.
+MOST_EARLIER: Final = 8
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -77,11 +102,26 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     """The process that wrote it, which remembers what became of it; empty where it is not told."""
     first: Uid = Uid("")
     """The pod that goes first: where it is gone, the downscale has happened. Empty for none."""
+    target: Target | None = None
+    """Where pods are called; None in notes of earlier releases, which did not tell."""
+    earlier: tuple[Target, ...] = ()
+    """Where else pods may wait for a cancellation, of downscales before this one."""
 
     @classmethod
-    def of(cls, key: Key, at: datetime, *, first: Uid) -> "Note":
-        """Return the story of a downscale that begins now."""
-        return cls(replicas_from=key.replicas_from, replicas_to=key.replicas_to, at=at, first=first)
+    def of(
+        cls, key: Key, at: datetime, *, first: Uid, owed: Iterable[Target | None] = ()
+    ) -> "Note":
+        """Return the story of a downscale that begins now; pods are `owed` a word elsewhere."""
+        return cls(
+            replicas_from=key.replicas_from,
+            replicas_to=key.replicas_to,
+            at=at,
+            first=first,
+            target=key.target,
+            earlier=tuple(one for one in owed if one is not None and one != key.target)[
+                -MOST_EARLIER:
+            ],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,12 @@ of the group moves, to `downscale`.
 from collections.abc import Mapping
 from typing import Final
 
-from rollout_operator.model.downscale import Decrease
+from rollout_operator.model.downscale import Decrease, Target
 from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE
 from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
 from rollout_operator.model.review import Review, Scalable, Unusable
 from rollout_operator.model.units import quote
+from rollout_operator.planning.endpoint import plan_target
 
 # The API server passes it on to the client: nothing is wrong, and it may succeed a little later.
 RETRY: Final = 429
@@ -100,6 +101,28 @@ def assess_no_downscale(
         return allow(Code.LABEL_MISPLACED if warning else Code.NOT_GUARDED, warning=warning)
     why = f"it has the label '{NO_DOWNSCALE}=true'"
     return refuse_decrease(decrease, Code.NO_DOWNSCALE, why)
+
+
+def assess_prepared(
+    decrease: Decrease,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    service_name: str,
+) -> Verdict | Target:
+    """Return where the pods of a set are to be called before they go, or why none is.
+
+    PREP-05 to 08, given what the set carries.
+    """
+    if not is_labelled(labels, PREPARE_DOWNSCALE):
+        warning = find_misplaced(labels, annotations, PREPARE_DOWNSCALE)
+        return allow(Code.LABEL_MISPLACED if warning else Code.NOT_GUARDED, warning=warning)
+    if is_labelled(labels, NO_DOWNSCALE):
+        # no-downscale is asked after this hook: pods would be prepared for nothing.
+        return assess_no_downscale(decrease, labels, annotations)
+    target = plan_target(annotations, service_name)
+    if isinstance(target, str):
+        return refuse_decrease(decrease, Code.PREPARE_MISCONFIGURED, target)
+    return target
 
 
 def is_labelled(labels: Mapping[str, str], key: str) -> bool:

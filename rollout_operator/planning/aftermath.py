@@ -42,6 +42,12 @@ def choose_staying(sts: StatefulSet, pods: Iterable[Pod], told: Collection[Uid])
     return tuple(pod for _, pod in sorted(staying, key=lambda one: one[0]))
 
 
+def takes_away(key: Key, sts: StatefulSet, pod: str) -> bool:
+    """Tell whether a downscale takes away the pod of that name."""
+    ordinal = sts.ordinal_of(pod)
+    return ordinal is not None and ordinal >= sts.first_ordinal + key.replicas_to
+
+
 def is_over(pods: Iterable[Pod], told: Collection[Uid]) -> bool:
     """Tell whether all pods that were told are gone or on their way out."""
     return not any(pod.uid in told and not pod.is_terminating for pod in pods)

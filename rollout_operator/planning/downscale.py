@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from rollout_operator.model.downscale import Decrease, Endpoint
+from rollout_operator.model.downscale import Decrease, Endpoint, Target
 from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.tracker import Source
 from rollout_operator.planning.admission import RETRY, refuse_decrease
-from rollout_operator.planning.endpoint import Target, plan_endpoint
+from rollout_operator.planning.endpoint import plan_endpoint
 from rollout_operator.planning.pods import count_outdated
 from rollout_operator.planning.readiness import assess_readiness
 from rollout_operator.planning.spacing import find_recent_downscale

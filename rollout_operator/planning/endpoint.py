@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
-from rollout_operator.model.downscale import Endpoint
+from rollout_operator.model.downscale import Endpoint, Target
 from rollout_operator.model.names import PREPARE_PATH, PREPARE_PORT
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.units import quote
@@ -26,6 +26,7 @@ _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 # The flag is the operator's own, and capitals in a domain are legal; a dot may end it (FQDN-02).
 _DOMAIN_LABEL: Final = re.compile(_LABEL.pattern, re.IGNORECASE | re.ASCII)
 
+SCHEMES: Final = ("http", "https")
 LARGEST_PORT: Final = 65535
 _LONGEST_PATH: Final = 256
 # As in DNS, the dot at the end not counted.
@@ -37,16 +38,6 @@ _PATH_RULE: Final = (
     f"letters, digits and . _ ~ - between single slashes, no . or .. alone,"
     f" at most {_LONGEST_PATH} characters"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """What the endpoints of all pods of a set share, checked."""
-
-    port: int
-    path: str
-    """Without a leading slash."""
-    service: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +61,15 @@ def plan_target(annotations: Mapping[str, str], service_name: str) -> Target | s
     return Target(port=int(port_text), path=path.lstrip("/"), service=service_name)
 
 
+def judge_target(target: Target) -> str:
+    """Return what is wrong with a target that comes from somewhere else, empty where nothing is."""
+    if target.scheme not in SCHEMES:
+        return f"the scheme is none of {', '.join(SCHEMES)}: {show(target.scheme)}"
+    is_plain = not target.path.startswith("/")
+    problem = _judge_port(str(target.port)) or _judge_path(target.path if is_plain else "")
+    return problem or judge_service(target.service)
+
+
 def plan_endpoint(pod: Pod, target: Target, cluster_domain: str) -> Endpoint | str:
     """Return where one pod is called, or why it cannot be.
 
@@ -85,6 +85,7 @@ def plan_endpoint(pod: Pod, target: Target, cluster_domain: str) -> Endpoint | s
         host=place.host,
         port=target.port,
         path=target.path,
+        scheme=target.scheme,
     )
 
 

@@ -15,27 +15,19 @@ from rollout_operator.guards.downscales import Claim, Stage
 from rollout_operator.guards.locks import calls_lock
 from rollout_operator.guards.records import Grant
 from rollout_operator.kube.server_clock import CLOCK_ERROR
-from rollout_operator.model.downscale import Key, Note
+from rollout_operator.model.downscale import Note
 from rollout_operator.model.errors import ApiError, InvalidInput
-from rollout_operator.model.names import (
-    LAST_DOWNSCALE,
-    NO_DOWNSCALE,
-    PREPARE_DOWNSCALE,
-)
+from rollout_operator.model.names import LAST_DOWNSCALE, PREPARE_DOWNSCALE
 from rollout_operator.model.objects import find_group
 from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.review import Review, Scalable
 from rollout_operator.model.tracker import Source
 from rollout_operator.planning.admission import (
     RETRY,
-    allow,
-    assess_no_downscale,
     assess_prepare_change,
-    find_misplaced,
-    is_labelled,
+    assess_prepared,
     refuse_decrease,
 )
-from rollout_operator.planning.endpoint import plan_target
 from rollout_operator.planning.spacing import format_downscale_time
 from rollout_operator.pods.client import PodError
 from rollout_operator.telemetry.logs import log
@@ -72,30 +64,21 @@ class PrepareDownscale:
         except (ApiError, InvalidInput) as error:
             why = f"the label {PREPARE_DOWNSCALE} cannot be ruled out: {error}"
             return refuse_decrease(change, Code.CANNOT_CHECK, why, status=RETRY)
-        if not is_labelled(carrier.labels, PREPARE_DOWNSCALE):
-            warning = find_misplaced(carrier.labels, carrier.annotations, PREPARE_DOWNSCALE)
-            code = Code.LABEL_MISPLACED if warning else Code.NOT_GUARDED
-            return allow(code, warning=warning)
-        if is_labelled(carrier.labels, NO_DOWNSCALE):
-            # no-downscale is asked after this hook: pods would be prepared for nothing.
-            return assess_no_downscale(change, carrier.labels, carrier.annotations)
+        # Only to be quick where nothing is done; it is judged again by what the store says.
+        verdict = assess_prepared(change, carrier.labels, carrier.annotations, carrier.service_name)
+        if isinstance(verdict, Verdict):
+            return verdict
         if isinstance(review.new, Scalable) and review.new.first_ordinal != old.first_ordinal:
             why = "it changes spec.ordinals.start at the same time, so that other pods go"
             return refuse_decrease(change, Code.PREPARE_MISCONFIGURED, why)
-        target = plan_target(carrier.annotations, carrier.service_name)
-        if isinstance(target, str):
-            return refuse_decrease(change, Code.PREPARE_MISCONFIGURED, target)
+        is_scale = old.kind == "Scale"
         ask = Ask(
             decrease=change,
-            key=Key(
-                set_uid=old.uid,
-                replicas_from=change.replicas_from,
-                replicas_to=change.replicas_to,
-            ),
+            set_uid=old.uid,
             group=find_group(carrier.labels),
-            target=target,
+            first_ordinal=None if is_scale else old.first_ordinal,
             until=until,
-            takes_patch=old.kind != "Scale",
+            takes_patch=not is_scale,
         )
         return await self._prepare(ask)
 
@@ -132,7 +115,7 @@ class PrepareDownscale:
         verdict = ask.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
         is_told = False
         try:
-            async with parts.locks.hold(calls_lock(ask.key.set_uid)):
+            async with parts.locks.hold(calls_lock(ask.set_uid)):
                 problem = await self._tell(ask, step)
                 # The nearer to the write the better: others wait from then on (SI-11).
                 now = None if step.is_repeated else parts.server_time() + CLOCK_ERROR
@@ -182,7 +165,8 @@ class PrepareDownscale:
             async with asyncio.timeout(limit):
                 # Where nobody is called either: after a crash the time of it counts (SI-11).
                 carriers = [pod for pod in step.plan.going if pod.uid in called]
-                note = Note.of(claim.key, claim.begun, first=step.plan.first)
+                owed = parts.downscales.debts.list_targets(claim.key.set_uid)
+                note = Note.of(claim.key, claim.begun, first=step.plan.first, owed=owed)
                 await parts.notes.write(note, carriers, step.plan.witness)
                 failures = await parts.pods.prepare_all(step.missing)
         except ApiError as error:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollout_operator.guards.downscales import Debt, Downscales, Stage
-from rollout_operator.model.names import Uid
+from rollout_operator.guards.debts import Debt
+from rollout_operator.guards.downscales import Downscales, Stage
 from tests.builders import sts, sts_uid
 from tests.fakes_clock import EPOCH
-from tests.ledger import INGESTER, NONE, SECOND, A, B, Bench, key, named, uids
+from tests.ledger import INGESTER, NONE, SECOND, A, B, Bench, key, named, uids, waiting
 
 
 @pytest.fixture
@@ -25,18 +25,18 @@ def test_li05_pods_that_were_told_are_owed_a_word(bench: Bench) -> None:
 
     assert bench.downscales.get(A) is None
     assert bench.owed() == {"pod-1": 6 * SECOND, "pod-2": 6 * SECOND}
-    assert bench.downscales.list_owed(A)[Uid("uid-1")] == Debt("pod-1", 6 * SECOND)
+    assert bench.downscales.debts.list_owed(A)[waiting("1")[0]] == Debt("pod-1", 6 * SECOND)
     assert bench.downscales.list_sets() == [A]
     assert bench.downscales.remembers(A)
-    assert bench.downscales.count_owed() == 2
+    assert bench.downscales.debts.count() == 2
     assert bench.underway() == ""
 
 
 def test_li05_debts_are_paid_one_by_one(bench: Bench) -> None:
     bench.downscales.close(bench.begin(pods="12"), owed=uids("12"))
-    bench.downscales.settle(A, uids("2"))
+    bench.downscales.debts.settle(A, waiting("2"))
     assert bench.owed() == {"pod-1": NONE}
-    bench.downscales.settle(A, uids("129"))
+    bench.downscales.debts.settle(A, waiting("129"))
     bench.assert_is_empty()
 
 
@@ -46,29 +46,30 @@ def test_fp26_who_may_have_been_called_late_is_told_twice(bench: Bench) -> None:
     assert bench.owed() == {"pod-1": NONE, "pod-2": NONE}
 
     bench.clock.jump(SECOND)
-    bench.downscales.note_told(A, uids("1"))
+    bench.downscales.debts.note_told(A, waiting("1"))
     assert bench.owed() == {"pod-1": 10 * SECOND, "pod-2": NONE}
-    bench.downscales.note_told(A, uids("12"))
+    bench.downscales.debts.note_told(A, waiting("12"))
     assert bench.owed() == {"pod-2": 10 * SECOND}
-    bench.downscales.note_told(A, uids("29"))
+    bench.downscales.debts.note_told(A, waiting("29"))
     bench.assert_is_empty()
 
 
 def test_who_is_told_once_is_owed_nothing_more(bench: Bench) -> None:
     bench.downscales.close(bench.begin(pods="1"), owed=uids("1"))
-    bench.downscales.note_told(A, uids("1"))
-    bench.downscales.note_told(B, uids("1"))
+    bench.downscales.debts.note_told(A, waiting("1"))
+    bench.downscales.debts.note_told(B, waiting("1"))
     bench.assert_is_empty()
 
 
 def test_li05_who_could_not_be_told_is_tried_later(bench: Bench) -> None:
     bench.downscales.close(bench.begin(pods="12"), owed=uids("12"), again=9 * SECOND)
     bench.clock.jump(SECOND)
-    bench.downscales.postpone(A, uids("29"), 3 * SECOND)
-    bench.downscales.postpone(B, uids("1"), 3 * SECOND)
+    bench.downscales.debts.postpone(A, waiting("2")[0], 3 * SECOND)
+    bench.downscales.debts.postpone(A, waiting("9")[0], 3 * SECOND)
+    bench.downscales.debts.postpone(B, waiting("1")[0], 3 * SECOND)
 
     assert bench.owed() == {"pod-1": NONE, "pod-2": 4 * SECOND}
-    assert bench.downscales.list_owed(A)[Uid("uid-2")].again == 9 * SECOND
+    assert bench.downscales.debts.list_owed(A)[waiting("2")[0]].again == 9 * SECOND
     assert bench.owed(B) == {}
     assert bench.downscales.list_sets() == [A]
 
@@ -78,20 +79,20 @@ def test_si12_a_debt_remembers_which_state_of_the_set_it_is_of(bench: Bench) -> 
     ledger = bench.downscales
     seen = sts("a", resource_version="17")
     claim = ledger.begin(seen, key("a"), EPOCH, named("12"))
-    assert ledger.find_version(A) == ""
+    assert ledger.debts.find_version(A) == ""
     ledger.close(claim, owed=uids("12"))
 
-    assert ledger.find_version(A) == "17"
-    assert ledger.find_version(B) == ""
-    ledger.settle(A, uids("1"))
-    assert ledger.find_version(A) == "17"
-    ledger.note_told(A, uids("2"))
-    assert ledger.find_version(A) == ""
+    assert ledger.debts.find_version(A) == "17"
+    assert ledger.debts.find_version(B) == ""
+    ledger.debts.settle(A, waiting("1"))
+    assert ledger.debts.find_version(A) == "17"
+    ledger.debts.note_told(A, waiting("2"))
+    assert ledger.debts.find_version(A) == ""
     ledger.close(ledger.begin(seen, key("a"), EPOCH, named("1")), owed=())
-    assert ledger.find_version(A) == "", "nobody is owed anything"
+    assert ledger.debts.find_version(A) == "", "nobody is owed anything"
     ledger.close(ledger.begin(seen, key("a"), EPOCH, named("1")), owed=uids("1"))
     ledger.forget_set(A)
-    assert ledger.find_version(A) == ""
+    assert ledger.debts.find_version(A) == ""
     bench.assert_is_empty()
 
 
@@ -102,7 +103,7 @@ def test_only_pods_that_were_told_can_be_owed(bench: Bench) -> None:
 
 def test_what_is_listed_is_a_copy(bench: Bench) -> None:
     bench.downscales.close(bench.begin(pods="1"), owed=uids("1"))
-    bench.downscales.list_owed(A).clear()
+    bench.downscales.debts.list_owed(A).clear()
     assert bench.owed() == {"pod-1": NONE}
 
 
@@ -142,7 +143,7 @@ def run(bench: Bench, steps: Iterable[tuple[str, str]]) -> None:
             ledger.note_persisted(claim, bench.clock.now())
         elif step == "fail":
             ledger.close(claim, owed=claim.pods, again=SECOND)
-        ledger.note_told(uid, list(ledger.list_owed(uid))[:1])
+        ledger.debts.note_told(uid, list(ledger.debts.list_owed(uid))[:1])
         bench.clock.jump(SECOND)
         assert_is_sound(ledger)
 
@@ -151,8 +152,9 @@ def assert_is_sound(ledger: Downscales) -> None:
     for uid in ledger.list_sets():
         claim = ledger.get(uid)
         # SI-12: whoever is on the way out is never owed a call back.
-        assert claim is None or not set(claim.pods) & set(ledger.list_owed(uid))
-        assert claim or ledger.list_owed(uid) or ledger.find_unrecorded(uid)
+        owed = {one.uid for one in ledger.debts.list_owed(uid)}
+        assert claim is None or not owed.intersection(claim.pods)
+        assert claim or ledger.debts.list_owed(uid) or ledger.find_unrecorded(uid)
     found = ledger.find_underway(INGESTER)
     held = ledger.count(Stage.PREPARING) + ledger.count(Stage.OPEN)
     assert (found is not None) == (held > 0)
@@ -178,7 +180,7 @@ def test_si12_whatever_happens_the_ledger_is_sound_and_ends_empty(
         claim = bench.downscales.get(uid)
         if claim is not None:
             bench.downscales.close(claim, owed=claim.pods)
-        bench.downscales.settle(uid, bench.downscales.list_owed(uid))
+        bench.downscales.debts.settle(uid, bench.downscales.debts.list_owed(uid))
         begun = bench.downscales.find_unrecorded(uid)
         if begun is not None:
             bench.downscales.note_recorded(uid, begun)

@@ -13,7 +13,7 @@ from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName, Uid
 from tests.builders import sts
 from tests.fakes_clock import EPOCH
-from tests.ledger import INGESTER, NONE, SECOND, A, B, Bench, key, named, uids
+from tests.ledger import INGESTER, NONE, SECOND, A, B, Bench, key, named, told, uids, waiting
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_a_claim_is_remembered_as_it_was_made(bench: Bench) -> None:
         asked_at=5 * SECOND,
         seen_version="1",
         stage=Stage.PREPARING,
-        pods=dict(named("12")),
+        pods=told("12"),
         prepared=set(),
         answer=None,
     )
@@ -120,7 +120,7 @@ def test_si16_asked_again_a_claim_takes_more_pods_and_loses_none(bench: Bench) -
     claim.prepared |= set(uids("12"))
     bench.downscales.renew(claim, named("23"))
 
-    assert claim.pods == dict(named("123"))
+    assert claim.pods == told("123")
     assert claim.prepared == set(uids("12"))
     assert bench.downscales.get(A) is claim
 
@@ -241,7 +241,7 @@ def test_w36_the_pods_of_a_claim_that_is_replaced_are_not_forgotten(bench: Bench
     bench.downscales.note_persisted(first, EPOCH)
     second = bench.open(start=3, end=2, pods="2")
 
-    assert second.pods == dict(named("234"))
+    assert second.pods == told("234")
     assert second.prepared == set()
     bench.downscales.close(second, owed=second.pods)
     assert set(bench.owed()) == {"pod-2", "pod-3", "pod-4"}
@@ -263,7 +263,7 @@ def test_a_claim_that_was_replaced_closes_nothing(bench: Bench) -> None:
 def test_a_claim_is_closed_once(bench: Bench) -> None:
     claim = bench.begin(pods="1")
     bench.downscales.close(claim, owed=uids("1"))
-    bench.downscales.settle(A, uids("1"))
+    bench.downscales.debts.settle(A, waiting("1"))
     bench.downscales.close(claim, owed=uids("1"))
     bench.assert_is_empty()
 
@@ -273,7 +273,7 @@ def test_fp06_what_another_process_began_is_taken_over(bench: Bench) -> None:
     bench.clock.jump(SECOND)
     claim = bench.downscales.adopt(sts("a"), key("a"), EPOCH, named("12"))
 
-    assert (claim.stage, claim.prepared, claim.pods) == (Stage.OPEN, set(), dict(named("12")))
+    assert (claim.stage, claim.prepared, claim.pods) == (Stage.OPEN, set(), told("12"))
     assert bench.downscales.time_left(claim) == PERSIST_LIMIT
     assert bench.underway() == "zone-a"
     assert set(bench.told) == {(A, INGESTER)}

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rollout_operator.guards.notes import COPIES, Notes, choose_carriers, read_note
 from rollout_operator.kube.api import PODS, JsonObject, Resource
-from rollout_operator.model.downscale import Note
+from rollout_operator.model.downscale import Note, Target
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -29,6 +29,14 @@ from tests.builders import NOW, pod
 REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=300, database=None)
 TEXT: Final = '{"replicasFrom":5,"replicasTo":3,"at":"2026-01-01T12:00:00Z"}'
 NOTE: Final = Note(replicas_from=5, replicas_to=3, at=NOW)
+TARGET: Final = Target(port=8080, path="ingester/prepare", service="ingester")
+WHERE: Final = {"port": 8080, "path": "ingester/prepare", "service": "ingester"}
+
+
+def story(
+    start: object = 5, end: object = 3, at: object = "2026-01-01T12:00:00Z", **more: object
+) -> str:
+    return json.dumps({"replicasFrom": start, "replicasTo": end, "at": at, **more})
 
 
 class Door:
@@ -208,15 +216,16 @@ def test_a_pod_without_a_note_has_none() -> None:
             Note(replicas_from=1, replicas_to=0, at=NOW + timedelta(seconds=0.5)),
             id="another offset",
         ),
+        pytest.param(
+            story(target=WHERE, earlier=[WHERE | {"scheme": "https"}]),
+            replace(NOTE, target=TARGET, earlier=(replace(TARGET, scheme="https"),)),
+            id="D-24: where pods are called",
+        ),
     ],
 )
 def test_notes_are_read(text: str, expected: Note) -> None:
     (carrier,) = pods(4, note=text)
     assert read_note(carrier) == expected
-
-
-def story(start: object = 5, end: object = 3, at: object = "2026-01-01T12:00:00Z") -> str:
-    return json.dumps({"replicasFrom": start, "replicasTo": end, "at": at})
 
 
 @pytest.mark.parametrize(
@@ -247,6 +256,16 @@ def story(start: object = 5, end: object = 3, at: object = "2026-01-01T12:00:00Z
         pytest.param(story(at="2026-01-01T12:00:00-99:99"), id="no such zone"),
         pytest.param(story(at=1e300), id="a number for a time"),
         pytest.param("x" * 10_240, id="10 KiB"),
+        pytest.param(story(target=WHERE | {"port": 0}), id="D-27: no port"),
+        pytest.param(story(target=WHERE | {"port": "80"}), id="D-27: a text for a port"),
+        pytest.param(story(target=WHERE | {"path": "../admin"}), id="D-27: dots"),
+        pytest.param(story(target=WHERE | {"path": "/a"}), id="D-27: a leading slash"),
+        pytest.param(story(target=WHERE | {"path": ""}), id="D-27: no path"),
+        pytest.param(story(target=WHERE | {"service": "evil.example"}), id="D-27: dots in a name"),
+        pytest.param(story(target=WHERE | {"service": ""}), id="D-27: no service"),
+        pytest.param(story(target=WHERE | {"scheme": "file"}), id="D-27: another scheme"),
+        pytest.param(story(earlier=[WHERE, WHERE | {"path": "a b"}]), id="D-27: an earlier one"),
+        pytest.param(story(earlier=[WHERE] * 9), id="D-27: very many earlier ones"),
         pytest.param('{"at":"\x1b[31m"}', id="control characters"),
         pytest.param("\u202e\x9b31m", id="other control characters"),
     ],

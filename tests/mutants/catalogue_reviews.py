@@ -168,8 +168,8 @@ REVIEWS: Final = (
     Mutant(
         name="same-set-underway-ignored",
         file="web/prepare_claim.py",
-        old="        if is_open and same is None:\n",
-        new="        if is_open and not is_open:\n",
+        old="        if known is not None and same is None and _may_persist(known, look):\n",
+        new="        if known is None and same is not None:\n",
         breaks="SI-10, SI-12, LI-05: two ranges of one set are granted at once",
         scenarios=WIDE,
         units="tests/web/test_prepare_refusals.py",

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from yarl import URL
 
-from rollout_operator.model.downscale import Endpoint
+from rollout_operator.model.downscale import Endpoint, Target
 from rollout_operator.model.names import PREPARE_PATH, PREPARE_PORT, Uid
 from rollout_operator.model.objects import Pod
-from rollout_operator.planning.endpoint import Target, plan_endpoint, plan_target
+from rollout_operator.planning.endpoint import plan_endpoint, plan_target
 from rollout_operator.pods.sender import render_url
 
 DOMAIN = "cluster.local."

@@ -9,13 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rollout_operator.model.downscale import Decrease, Endpoint
+from rollout_operator.model.downscale import Decrease, Endpoint, Target
 from rollout_operator.model.group import Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
 from rollout_operator.planning.downscale import PreparePods, choose_pods_to_prepare
-from rollout_operator.planning.endpoint import Target
 from tests.builders import pod, sts, with_pods, zone
 
 REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=200, database=None)

@@ -64,6 +64,7 @@ class PodCall:
     pod: str
     uid: Uid
     at: timedelta
+    path: str = ""
 
 
 async def confirm(method: str, endpoint: Endpoint) -> None:
@@ -100,6 +101,10 @@ class FakePods:
         """Return the pods that were called, in order."""
         return [call.pod for call in self.calls if call.method == method]
 
+    def paths(self, method: str) -> set[str]:
+        """Return where pods were called."""
+        return {call.path for call in self.calls if call.method == method}
+
     def prepared(self) -> set[Uid]:
         """Return the pods whose last call was a POST, confirmed or not: they may be waiting."""
         last = {call.uid: call.method for call in self.calls}
@@ -130,7 +135,8 @@ class FakePods:
         return failed
 
     async def _call(self, method: str, endpoint: Endpoint) -> None:
-        one = PodCall(method, endpoint.pod, endpoint.uid, self._clock.elapsed())
+        now = self._clock.elapsed()
+        one = PodCall(method, endpoint.pod, endpoint.uid, now, endpoint.path)
         self.calls.append(one)
         await self.answer(method, endpoint)
         self.confirmed.append(one)
@@ -282,6 +288,23 @@ class World:
         if stamp:
             part(part(one, "metadata"), "annotations")[LAST_DOWNSCALE] = stamp
         meta = part(one, "metadata")
+        meta["resourceVersion"] = str(int(str(meta["resourceVersion"])) + 1)
+        self.door.put("statefulsets", one)
+
+    def label(self, zone: str, key: str, value: str | None) -> None:
+        """Write or remove a label, as a person does."""
+        self._write_metadata("labels", zone, key, value)
+
+    def annotate(self, zone: str, key: str, value: str | None) -> None:
+        """Write or remove an annotation, as a person does."""
+        self._write_metadata("annotations", zone, key, value)
+
+    def _write_metadata(self, field: str, zone: str, key: str, value: str | None) -> None:
+        one = copy.deepcopy(self.door.objects["statefulsets", zone])
+        meta = part(one, "metadata")
+        part(meta, field)[key] = value
+        if value is None:
+            del part(meta, field)[key]
         meta["resourceVersion"] = str(int(str(meta["resourceVersion"])) + 1)
         self.door.put("statefulsets", one)
 

@@ -1,0 +1,211 @@
+"""Prepare-downscale: what pods are told where is part of the downscale that they are told of.
+
+D-24, SI-10, SI-12, SI-16, LI-05. Another port, path or Service is another downscale: pods are
+called anew, and they are told that they stay wherever they had been told to go.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from rollout_operator.model.downscale import Endpoint
+from rollout_operator.model.names import (
+    DOWNSCALE_NOTE,
+    PREPARE_DOWNSCALE,
+    PREPARE_PATH,
+    PREPARE_PORT,
+    Uid,
+)
+from rollout_operator.model.outcome import Code
+from rollout_operator.pods.client import PodError
+from tests.virtual_time import in_virtual_time
+from tests.web.downscale_world import World, come_to_rest, confirm, part, three_zones
+
+A = Uid("uid-zone-a")
+WRONG, RIGHT = "ready", "ingester/prepare"
+PODS = ["zone-a-3", "zone-a-4"]
+
+
+def _wrong() -> World:
+    world = three_zones(a={PREPARE_PATH: WRONG})
+    world.sync()
+    return world
+
+
+def _refuse_at(path: str) -> Callable[[str, Endpoint], object]:
+    async def answer(method: str, endpoint: Endpoint) -> None:
+        await confirm(method, endpoint)
+        if (method, endpoint.path) == ("POST", path):
+            raise PodError(f"{method} {endpoint.pod}: HTTP status 500")
+
+    return answer
+
+
+def _list_told(world: World, path: str) -> list[str]:
+    """Return the pods that were told at a path that they stay."""
+    calls = world.calls.confirmed
+    return sorted({one.pod for one in calls if (one.method, one.path) == ("DELETE", path)})
+
+
+@in_virtual_time
+async def test_d24_si10_another_path_is_another_downscale() -> None:
+    """A wrong path answers 200, the write is a conflict, the path is corrected: called anew."""
+    world = _wrong()
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        world.annotate("zone-a", PREPARE_PATH, RIGHT)
+        await world.watch()
+        world.calls.answer = _refuse_at(RIGHT)  # type: ignore[assignment]  # one of its kind
+
+        verdict = await world.ask("zone-a", 3)
+
+        assert verdict.reason.code is Code.POD_NOT_PREPARED
+        world.calls.answer = confirm
+        await world.pass_time(60)
+        assert _list_told(world, WRONG) == PODS, "where they had been told to go"
+        assert _list_told(world, RIGHT) == PODS
+        await come_to_rest(world)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(PREPARE_PORT, "8081"), (PREPARE_PATH, RIGHT)], ids=["port", "path"]
+)
+def test_d24_si10_pods_are_called_anew_where_the_target_has_changed(key: str, value: str) -> None:
+    """SI-12: and nobody is called back meanwhile, at either place."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = _wrong()
+        async with world.controlling():
+            assert (await world.ask("zone-a", 3)).is_allowed
+            world.annotate("zone-a", key, value)
+            await world.watch()
+            assert (await world.ask("zone-a", 3)).is_allowed
+            assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"] * 2
+            await world.pass_time(35)
+            assert world.calls.names("DELETE") == []
+            world.commit("zone-a", 3)
+            for name in PODS:
+                world.remove_pod(name)
+            await world.watch()
+            await world.pass_time(200)
+            assert world.calls.names("DELETE") == []
+            await come_to_rest(world)
+
+    run()
+
+
+@pytest.mark.parametrize("crashes", [False, True], ids=["lives on", "crashes"])
+def test_li05_what_is_undone_is_undone_at_both_places(*, crashes: bool) -> None:
+    """LI-05, D-24: granted on one path, then on another one, and never written."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = _wrong()
+        assert (await world.ask("zone-a", 3)).is_allowed
+        world.annotate("zone-a", PREPARE_PATH, RIGHT)
+        world.sync()
+        assert (await world.ask("zone-a", 3)).is_allowed
+        world.sync()
+        if crashes:
+            world.restart()
+        async with world.controlling():
+            await world.watch()
+            await world.pass_time(60)
+            assert _list_told(world, WRONG) == _list_told(world, RIGHT) == PODS
+            await come_to_rest(world)
+
+    run()
+
+
+@pytest.mark.parametrize("crashes", [False, True], ids=["lives on", "crashes"])
+@pytest.mark.parametrize("change", ["path", "no path", "no port", "no label"])
+def test_li05_the_undo_goes_where_the_call_had_gone(change: str, *, crashes: bool) -> None:
+    """LI-05, D-24: whatever became of label and annotations meanwhile."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = _wrong()
+        assert (await world.ask("zone-a", 3)).is_allowed
+        if change == "path":
+            world.annotate("zone-a", PREPARE_PATH, RIGHT)
+        elif change == "no label":
+            world.label("zone-a", PREPARE_DOWNSCALE, None)
+        else:
+            world.annotate("zone-a", PREPARE_PATH if change == "no path" else PREPARE_PORT, None)
+        world.sync()
+        if crashes:
+            world.restart()
+        async with world.controlling():
+            await world.watch()
+            await world.pass_time(60)
+            assert world.calls.paths("DELETE") == {WRONG}
+            assert _list_told(world, WRONG) == PODS
+            await come_to_rest(world)
+
+    run()
+
+
+@in_virtual_time
+async def test_d24_whoever_asks_the_same_meanwhile_is_judged_by_the_target_of_now() -> None:
+    """SI-10: pods are being called at the old path; who asks after the change does not join in."""
+    world = _wrong()
+
+    async def slowly(method: str, endpoint: Endpoint) -> None:
+        await asyncio.sleep(4)
+
+    world.calls.answer = slowly
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(world.ask("zone-a", 3))
+        await world.clock.sleep(timedelta(seconds=2))
+        world.annotate("zone-a", PREPARE_PATH, RIGHT)
+        second = await world.ask("zone-a", 3)
+        assert (second.reason.code, second.code) == (Code.OTHER_DOWNSCALE_UNDERWAY, 429)
+    assert first.result().is_allowed
+    world.calls.answer = confirm
+    assert (await world.ask("zone-a", 3)).is_allowed
+    assert world.calls.paths("POST") == {WRONG, RIGHT}
+
+
+@in_virtual_time
+async def test_a_note_of_an_earlier_release_says_no_target() -> None:
+    """LI-05, FP-40: then pods are told where the set says it; the notes of both go away."""
+    world = three_zones()
+    assert (await world.ask("zone-a", 3)).is_allowed
+    _strip_targets(world)
+    world.sync()
+    world.restart()
+    async with world.controlling():
+        await world.watch()
+        await world.pass_time(60)
+        assert _list_told(world, RIGHT) == PODS
+        await come_to_rest(world)
+
+
+@in_virtual_time
+async def test_asked_again_after_an_upgrade_pods_are_called_again() -> None:
+    """SI-10, FP-40: what a note without target tells may be of any target."""
+    world = three_zones()
+    assert (await world.ask("zone-a", 3)).is_allowed
+    _strip_targets(world)
+    world.sync()
+    world.restart()
+    async with world.controlling():
+        await world.watch()
+        await world.pass_time(1)
+        assert (await world.ask("zone-a", 3)).is_allowed
+        assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"] * 2
+
+
+def _strip_targets(world: World) -> None:
+    """Make all notes those of a release that did not note where pods are called."""
+    for name in world.noted():
+        one = world.door.objects["pods", name]
+        notes = part(part(one, "metadata"), "annotations")
+        story = msgspec.json.decode(str(notes[DOWNSCALE_NOTE]))
+        assert story.pop("target")["path"] == RIGHT
+        notes[DOWNSCALE_NOTE] = msgspec.json.encode(story).decode()
+        world.door.put("pods", one)
