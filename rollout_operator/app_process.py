@@ -20,6 +20,7 @@ from rollout_operator.app_reviews import Reviews
 from rollout_operator.config import Config
 from rollout_operator.kube.call import DEFAULT_TIMEOUTS
 from rollout_operator.kube.configurations import Configuration
+from rollout_operator.kube.limits import Limits
 from rollout_operator.model.decode_review import decode_review
 from rollout_operator.model.errors import DecodeError, OperatorError
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
@@ -249,7 +250,8 @@ class _Life:
         await asyncio.Event().wait()
 
     def _open_door(self, name: str) -> Door:
-        return Door(self._world.api, self.link, name=name, timeouts=self._timeouts)
+        limits = Limits(self._config.client_qps, self._config.client_burst, self.clock)
+        return Door(self._world.api, self.link, name=name, limits=limits, timeouts=self._timeouts)
 
     def _build_reviews(self, shared: Shared) -> "_Reviewing":
         assert self._config.webhooks is not None, "asked for only then"

@@ -39,8 +39,10 @@ from rollout_operator.kube.call import (
     page_query,
     watch_query,
 )
+from rollout_operator.kube.limits import Limits
+from rollout_operator.kube.paths import bucket_key
 from rollout_operator.kube.responses import Status, error_of, read_status
-from rollout_operator.model.errors import UnknownOutcome, Unreachable
+from rollout_operator.model.errors import Throttled, UnknownOutcome, Unreachable
 from rollout_operator.sandbox.discovery import read_resources, read_versions
 from rollout_operator.sandbox.faults import Ask, Failure, Fate
 from rollout_operator.sandbox.fields import metadata_of, uid_of
@@ -115,12 +117,19 @@ class Door:
     """
 
     def __init__(
-        self, api: Api, link: Link, *, name: str, timeouts: Timeouts = DEFAULT_TIMEOUTS
+        self,
+        api: Api,
+        link: Link,
+        *,
+        name: str,
+        limits: Limits,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
     ) -> None:
         """Open a door; `name` says what for: following, looking, acting, reviewing."""
         self._api = api
         self._link = link
         self._name = name
+        self._limits = limits
         self._timeouts = timeouts
         self._items: dict[str, tuple[object, msgspec.Raw]] = {}
         """By UID: the newest version that was listed, and how it was sent."""
@@ -270,6 +279,7 @@ class Door:
 
     async def _ask(self, sent: _Sent) -> JsonObject | None:
         """Return what a successful answer holds, None where it broke off."""
+        await self._admit(sent)
         ask = self._link.number_call(sent.call, self._name)
         fate = self._link.faults.on_call(ask)
         request = sent.render(self._link.actor)
@@ -277,7 +287,18 @@ class Door:
         answer = await self._travel(sent, fate, lambda: self._carry_out(request, age))
         return None if fate.fails is Failure.CUT_BODY else answer.body
 
+    async def _admit(self, sent: _Sent) -> None:
+        """Wait for a token of the process, as `kube.exchange` does. Raises Throttled."""
+        await self._link.stay_alive()
+        within = min(sent.within, sent.sent_within or sent.within)
+        try:
+            await self._limits.take(bucket_key(sent.call.path), within)
+        except Throttled as error:
+            error.call = sent.call.text
+            raise
+
     async def _open(self, sent: _Sent, opening: "_Opening") -> Stream:
+        await self._admit(sent)
         fate = self._link.faults.on_call(self._link.number_call(sent.call, self._name))
         request = sent.render(self._link.actor)
         await self._travel(sent, fate, lambda: opening.open(request))

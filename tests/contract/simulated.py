@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from rollout_operator.kube.api import JsonObject
+from rollout_operator.kube.limits import Limits
 from rollout_operator.sandbox.api import SimulatedApi
 from rollout_operator.sandbox.cluster import Cluster
 from rollout_operator.sandbox.door import Door
@@ -26,6 +27,7 @@ from tests.contract.plays import Needs, Sequence
 from tests.contract.reviews import answer_review
 from tests.contract.sides import NAMESPACES, Decide, Doors, Garbage, Silence
 from tests.contract.world import World
+from tests.virtual_time import VirtualClock
 
 EPOCH: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NAMESPACE: Final = "contract-sandbox"
@@ -127,7 +129,8 @@ async def _play(played: Sequence, chance: random.Random, pace: Pace) -> list[str
     elapsed = _stopwatch()
     api = SimulatedApi(History(), elapsed=elapsed, epoch=EPOCH, chance=chance)
     link = Link("operator-1", faults=NoFaults(), chance=chance)
-    side = SandboxSide(api=api, door=Door(api, link, name="acting"))
+    unlimited = Limits(0, 0, VirtualClock())
+    side = SandboxSide(api=api, door=Door(api, link, name="acting", limits=unlimited))
     api.hooks = side.answer_hook
     body: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     made = await api.call(Request(verb="create", resource=NAMESPACES, body=body))

@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.kube.limits import Limits
 from rollout_operator.kube.references import References
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.scaling import NoScale, Reading, Reference, Scale
@@ -174,7 +175,7 @@ async def following(interval: timedelta = INTERVAL) -> AsyncIterator[Rig]:
     link = Link(ACTOR, faults=trouble, chance=random.Random(2))
     clock = VirtualClock()
     references = References(
-        Door(api, link, name="mirroring"),
+        Door(api, link, name="mirroring", limits=Limits(0, 0, VirtualClock())),
         NAMESPACE,
         reconcile_interval=interval,
         clock=clock,

@@ -13,6 +13,7 @@ from typing import Final
 
 from rollout_operator.aio.tasks import race
 from rollout_operator.kube.api import SECRETS, JsonObject, Page, Precondition
+from rollout_operator.kube.limits import Limits
 from rollout_operator.model.names import Uid
 from rollout_operator.sandbox.api import SimulatedApi
 from rollout_operator.sandbox.door import Door
@@ -21,7 +22,7 @@ from rollout_operator.sandbox.history import Called, Commit, Fault, History
 from rollout_operator.sandbox.link import Link
 from rollout_operator.sandbox.planned_faults import CallPlan, Planned, ScriptedFaults
 from rollout_operator.sandbox.request import Request
-from tests.virtual_time import EPOCH, elapsed
+from tests.virtual_time import EPOCH, VirtualClock, elapsed
 
 ACTOR: Final = "operator-1"
 NAMESPACE: Final = "default"
@@ -50,7 +51,7 @@ def secret(name: str, **data: str) -> JsonObject:
 class DoorWorld:
     """The API server, one process's link to it, and a door for informers and one for the rest."""
 
-    def __init__(self, *plan: Planned, seed: int = 1) -> None:
+    def __init__(self, *plan: Planned, seed: int = 1, limits: Limits | None = None) -> None:
         self.history = History()
         self.api = SimulatedApi(
             self.history,
@@ -58,11 +59,12 @@ class DoorWorld:
             epoch=EPOCH,
             chance=random.Random(seed),
         )
+        self.limits = limits or Limits(0, 0, VirtualClock())
         self.told: list[Fault] = []
         self.faults = ScriptedFaults(plan, self.told.append)
         self.link = Link(ACTOR, faults=self.faults, chance=random.Random(seed))
-        self.door = Door(self.api, self.link, name="acting")
-        self.following = Door(self.api, self.link, name="following")
+        self.door = Door(self.api, self.link, name="acting", limits=self.limits)
+        self.following = Door(self.api, self.link, name="following", limits=self.limits)
 
     def put(self, name: str, **data: str) -> int:
         """Create or change a Secret as somebody else; return the version."""

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from rollout_operator.kube.api import SECRETS, Page
+from rollout_operator.kube.limits import Limits
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -31,7 +32,7 @@ from tests.sandbox.door_world import (
     never_returns,
     secret,
 )
-from tests.virtual_time import in_virtual_time
+from tests.virtual_time import VirtualClock, in_virtual_time
 
 Write = Callable[[DoorWorld], Awaitable[object]]
 LATER = 3600.0
@@ -271,3 +272,23 @@ async def test_calls_are_numbered_and_known_again() -> None:
         await world.following.fetch(SECRETS, NAMESPACE, "a")
     assert world.told[0].text == "call 3: get secrets/a: internal"
     assert world.faults.list_waiting() == ()
+
+
+@in_virtual_time
+async def test_d_69_a_door_waits_for_a_token_as_the_real_client_does() -> None:
+    """FLAG-16: two at once, then one a second; a delete that must go sooner is Throttled."""
+    world = DoorWorld(limits=Limits(1, 2, VirtualClock()))
+    world.put("a")
+    for _ in range(4):
+        await world.door.fetch(SECRETS, NAMESPACE, "a")
+    assert 2 <= loop_time() < 2.1
+    with pytest.raises(Throttled, match='rate limiter for Kubernetes API group "core"') as caught:
+        await world.door.delete(
+            SECRETS,
+            NAMESPACE,
+            "a",
+            precondition=world.precondition("a"),
+            sent_within=timedelta(milliseconds=10),
+        )
+    assert caught.value.call == "delete secrets/a in namespace default"
+    assert loop_time() < 2.1, "it waited"
