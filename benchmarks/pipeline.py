@@ -52,7 +52,7 @@ async def open_pipeline(target: Target) -> AsyncIterator[Pipeline]:
     access = Access(namespace=target.namespace, api_url=target.url, config_file=target.kubeconfig)
     transport = await connect(access, clock)
     try:
-        client = Client(transport, Limits(0, 0, clock), metrics)
+        client = Client(transport, Limits(0, 0), metrics)
         sets, pods = StatefulSetStore(), PodStore()
 
         def follow(

@@ -22,6 +22,7 @@ from rollout_operator.kube.call import Timeouts
 from rollout_operator.kube.client import Client
 from rollout_operator.kube.connect import Access, connect
 from rollout_operator.kube.limits import Limits as RateLimits
+from rollout_operator.kube.limits import Priority
 from rollout_operator.kube.transport import Transport
 from rollout_operator.pods.sender import HttpSender
 from rollout_operator.telemetry import logs
@@ -95,9 +96,10 @@ def _build_engine(
     """Return the engine on the doors of a real cluster."""
     timeouts = Timeouts().at_most(config.client_timeout)
 
-    def open_door(name: str) -> Client:
-        limits = RateLimits(config.client_qps, config.client_burst, clock)
-        return Client(transport, limits, telemetry.metrics, timeouts)
+    limits = RateLimits(config.client_qps, config.client_burst)
+
+    def open_door(name: str, reads: Priority) -> Client:
+        return Client(transport, limits, telemetry.metrics, timeouts, reads)
 
     settings = Settings(
         namespace=config.namespace,

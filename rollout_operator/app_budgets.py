@@ -26,6 +26,7 @@ from rollout_operator.guards.recording import Recorder
 from rollout_operator.kube.api import ZONE_BUDGETS, Door
 from rollout_operator.kube.budgets import AnyBudget, BudgetStore
 from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.limits import Priority
 from rollout_operator.kube.optional import OptionalInformer
 from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode_budget import decode_budget
@@ -61,13 +62,13 @@ class Budgets:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         metrics, doors = around.telemetry.metrics, around.doors
-        # Buckets of their own: grants wait for no rollout and no list, and hold none up.
-        self._granting, self._taking_back = (
-            doors.open(name) for name in ("granting", "taking back grants")
+        # Evictions wait for grants, and so do deletes: neither waits for the looks of others.
+        self._granting, self._taking_back, counting = (
+            doors.open(name, Priority.ANSWER)
+            for name in ("granting", "taking back grants", "counting")
         )
-        counting = doors.open("counting")
         self.catalog = Catalog(metrics)
-        self._follow = self._build_informer(doors.open("following budgets"))
+        self._follow = self._build_informer(doors.open("following budgets", Priority.LIST))
         # No two processes of a namespace may have the same name.
         name = f"{doors.chance():.16f}"[2:]
         self._recorder = Recorder(self._granting, doors.clock, name)

@@ -35,6 +35,7 @@ from rollout_operator.guards.records import Annotations, Records
 from rollout_operator.guards.tracker import Tracker
 from rollout_operator.kube.api import PODS, STATEFULSETS, Door, Resource
 from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.limits import Priority
 from rollout_operator.kube.store import PodStore, StatefulSetStore, Store
 from rollout_operator.model.decode import decode_pod, decode_statefulset
 from rollout_operator.model.errors import OperatorError, Throttled, TooManyRequests, Unreachable
@@ -81,10 +82,9 @@ class Engine:
         self._reviewing: Reviewing | None = None
         self.ready = asyncio.Event()
         """Set once caches are filled, reviews are served and groups are looked at."""
-        # Buckets of their own: a list of ten thousand pods delays no delete, and no live look.
-        following, looking, acting = (
-            doors.open(name) for name in ("following", "looking", "acting")
-        )
+        # A list of ten thousand pods delays no delete, and no live look.
+        following = doors.open("following", Priority.LIST)
+        looking, acting = (doors.open(name, Priority.LOOK) for name in ("looking", "acting"))
         self._set_informer = self._follow(following, STATEFULSETS, decode_statefulset, self._sets)
         self._pod_informer = self._follow(following, PODS, decode_pod, self._pods)
         self._budgets = self._build_budgets(telemetry)

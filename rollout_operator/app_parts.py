@@ -18,6 +18,7 @@ from rollout_operator.guards.gate import Gate
 from rollout_operator.guards.locks import Locks
 from rollout_operator.guards.records import Records
 from rollout_operator.kube.api import Door
+from rollout_operator.kube.limits import Priority
 from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.pods.client import Sender
@@ -30,10 +31,11 @@ from rollout_operator.telemetry.metrics import Metrics
 class Doors:
     """Where an operator gets everything from that is not its own: the world, time and chance."""
 
-    open: Callable[[str], Door]
-    """Opens a door to the API server for one component, with rate limits of its own.
+    open: Callable[[str, Priority], Door]
+    """Opens a door to the API server for one component; all share the rate limits of the process.
 
-    The name says for what: `following`, `looking`, `acting`, `checking`, ...
+    The name says for what: `following`, `looking`, `acting`, `checking`, ... The priority is that
+    of its reads.
     """
     clock: Clock
     chance: Callable[[], float]

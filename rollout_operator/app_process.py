@@ -20,7 +20,7 @@ from rollout_operator.app_reviews import Reviews
 from rollout_operator.config import Config
 from rollout_operator.kube.call import DEFAULT_TIMEOUTS
 from rollout_operator.kube.configurations import Configuration
-from rollout_operator.kube.limits import Limits
+from rollout_operator.kube.limits import Limits, Priority
 from rollout_operator.model.decode_review import decode_review
 from rollout_operator.model.errors import DecodeError, OperatorError
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
@@ -170,6 +170,7 @@ class _Life:
         self.link.on_crash = self.die
         self.telemetry = Telemetry.begin(process.clock)
         self._timeouts = DEFAULT_TIMEOUTS.at_most(config.client_timeout)
+        self._limits = Limits(config.client_qps, config.client_burst)
         doors = Doors(
             open=self._open_door,
             open_pods=lambda: PodDoor(self.link, world.endpoints),
@@ -249,9 +250,15 @@ class _Life:
         self._note("ready")
         await asyncio.Event().wait()
 
-    def _open_door(self, name: str) -> Door:
-        limits = Limits(self._config.client_qps, self._config.client_burst, self.clock)
-        return Door(self._world.api, self.link, name=name, limits=limits, timeouts=self._timeouts)
+    def _open_door(self, name: str, reads: Priority) -> Door:
+        return Door(
+            self._world.api,
+            self.link,
+            name=name,
+            limits=self._limits,
+            timeouts=self._timeouts,
+            reads=reads,
+        )
 
     def _build_reviews(self, shared: Shared) -> "_Reviewing":
         assert self._config.webhooks is not None, "asked for only then"

@@ -23,6 +23,7 @@ from rollout_operator.guards.notes import Notes
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Door, Resource
 from rollout_operator.kube.configurations import Configuration, ConfigurationStore
 from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.limits import Priority
 from rollout_operator.model.decode_webhooks import webhook_decoder
 from rollout_operator.model.failure_policies import list_failure_policies
 from rollout_operator.model.names import Uid
@@ -68,10 +69,11 @@ class Reviews:
         self._is_stopping = False
         self._configurations: list[ConfigurationStore] = []
         self._counters: dict[tuple[str, bool, Code], Counter] = {}
-        # Buckets of their own: reviews never wait for what controllers send, nor for each other.
-        self._checking, self._reviewing, self._settling = (
-            shared.doors.open(name) for name in ("checking", "reviewing", "settling")
+        # Reviews wait for no look of a controller, and for no list.
+        self._checking, self._reviewing = (
+            shared.doors.open(name, Priority.ANSWER) for name in ("checking", "reviewing")
         )
+        self._settling = shared.doors.open("settling", Priority.LOOK)
         self._name = f"{shared.doors.chance():.16f}"[2:]
         self._queue: WorkQueue[Uid] = WorkQueue()
         self._workers: Workers[Uid] | None = None
@@ -196,7 +198,7 @@ class Reviews:
                 gate=shared.gate,
                 pods=shared.pods,
                 sets=shared.sets,
-                reader=shared.doors.open("evicting"),
+                reader=shared.doors.open("evicting", Priority.ANSWER),
                 metrics=shared.metrics.disruptions,
                 clock=shared.doors.clock,
                 namespace=shared.namespace,
@@ -279,7 +281,7 @@ class Reviews:
 
         They are of the cluster, and a role may forbid them: nothing waits for them.
         """
-        following = self._shared.doors.open("following configurations")
+        following = self._shared.doors.open("following configurations", Priority.LIST)
         for resource in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS):
             for name in self._config.bundle_names or ("",):
                 informer = self._follow(following, resource, name)

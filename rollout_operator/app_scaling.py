@@ -20,6 +20,7 @@ from rollout_operator.controllers.scaling import Parts, ScalingController, is_sc
 from rollout_operator.controllers.talks import Talks
 from rollout_operator.controllers.wake import Waker
 from rollout_operator.controllers.worker import Workers
+from rollout_operator.kube.limits import Priority
 from rollout_operator.kube.references import References
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
@@ -40,8 +41,7 @@ class Scaling:
         settings, doors = shared.settings, shared.doors
         self._shared = shared
         self._queue: WorkQueue[GroupName] = WorkQueue()
-        # A bucket of its own: lists and looks of others never delay a count.
-        self._door = doors.open("scaling")
+        self._door = doors.open("scaling", Priority.LOOK)
         # A client of its own: pods that hang never delay the pods of a review.
         self._calls = PodClient(
             doors.open_pods(),
@@ -51,7 +51,7 @@ class Scaling:
         )
         self._talks = Talks(self._calls, now=self._now, on_heard=self._wake_set)
         self._references = References(
-            doors.open("mirroring"),
+            doors.open("mirroring", Priority.LOOK),
             shared.namespace,
             reconcile_interval=settings.reconcile_interval,
             clock=doors.clock,

@@ -12,6 +12,7 @@ from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.app_parts import Shared
 from rollout_operator.app_reviews import Reviews
 from rollout_operator.kube.configurations import Configuration
+from rollout_operator.kube.limits import Priority
 from rollout_operator.model.errors import ConfigError, InvalidInput
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.pki.bundle import BundleInjector, Injection
@@ -104,7 +105,7 @@ class Webhooks:
     def _build_injector(self) -> BundleInjector:
         shared = self._shared
         return BundleInjector(
-            shared.doors.open("injecting"),
+            shared.doors.open("injecting", Priority.LOOK),
             Injection(
                 namespace=shared.namespace,
                 list_configurations=self._reviews.list_configurations,
@@ -127,7 +128,7 @@ class Webhooks:
             files.load()
             tasks.start("certificate files", files.run())
             return
-        door = shared.doors.open("certificate")
+        door = shared.doors.open("certificate", Priority.LOOK)
         wanted = Wanted(
             names=choose_names(certificate.dns_name, shared.settings.cluster_domain),
             organisation=certificate.organisation,

@@ -89,15 +89,17 @@ CLIENT_QPS: Final = Flag(
     kind=FLOAT,
     default=5.0,
     group=_KUBERNETES,
-    help="Requests a second for each API group, on average. 0 or less turns limiting off.",
+    help="Requests a second of the whole process for each API group, on average, watches not"
+    " counted. Deletes go before what reviews wait for, and those before live reads and lists. 0 or"
+    " less turns limiting off.",
 )
 CLIENT_BURST: Final = Flag(
     name="kubernetes.client-burst",
     kind=INT,
     default=10,
     group=_KUBERNETES,
-    help="Requests for each API group that may be sent at once. At least 1 when"
-    " -kubernetes.client-qps is above 0.",
+    help="Requests of the whole process for each API group that may be sent at once. At least 1"
+    " when -kubernetes.client-qps is above 0.",
 )
 RECONCILE_INTERVAL: Final = Flag(
     name="reconcile.interval",

@@ -56,7 +56,7 @@ OUTER: Mapping[str, Iterable[str]] = {
 LAYERS = {**MAY_IMPORT, **OUTER}
 # Of these packages, others see only the Protocols.
 # What an answer of the API server means is the same in both worlds.
-ONLY_MODULES = {("sandbox", "kube"): {"api", "call", "responses"}}
+ONLY_MODULES = {("sandbox", "kube"): {"api", "call", "limits", "responses"}}
 ONLY_IN = {
     "kubernetes_asyncio": {"kube"},
     "cryptography": {"pki"},

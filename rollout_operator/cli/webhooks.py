@@ -126,7 +126,7 @@ async def _run(config: Config, *, is_dry_run: bool) -> None:
     transport = await connect(access, clock)
     try:
         timeouts = Timeouts().at_most(_CALL_LIMIT)
-        client = Client(transport, Limits(0, 0, clock), Metrics(), timeouts)
+        client = Client(transport, Limits(0, 0), Metrics(), timeouts)
         await Uninstall(client, config.namespace, _tell, is_dry_run=is_dry_run).run()
     finally:
         await transport.close()

@@ -125,6 +125,44 @@ class Reader(Protocol):
         ...
 
 
+class LiveReader(Reader, Protocol):
+    """Reads whose age counts: from when they are sent, not from when they began to wait for it."""
+
+    async def wait_turn(self, resource: Resource, namespace: str) -> None:
+        """Wait until the process's own rate limits let one more read of this kind be sent.
+
+        The read is then made at once, with `has_turn`: it waits for nothing more. Raises Throttled.
+        """
+        ...
+
+    async def fetch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str = "",
+        *,
+        has_turn: bool = False,
+    ) -> bytes:
+        """Return one object; see `Reader.fetch`."""
+        ...
+
+    async def fetch_page(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        token: str = "",
+        resource_version: str | None = None,
+        has_turn: bool = False,
+    ) -> Page:
+        """Return one page of a list; see `Reader.fetch_page`."""
+        ...
+
+
 class Watcher(Protocol):
     """Streams of changes."""
 
@@ -241,7 +279,7 @@ class Discoverer(Protocol):
         ...
 
 
-class Door(Reader, Watcher, Writer, Discoverer, Protocol):
+class Door(LiveReader, Watcher, Writer, Discoverer, Protocol):
     """All of one component's ways to the API server."""
 
     def server_time(self) -> datetime | None:

@@ -34,7 +34,7 @@ from rollout_operator.kube.call import (
 )
 from rollout_operator.kube.discovery import decode_group, decode_resources
 from rollout_operator.kube.exchange import Exchange, Request, translated
-from rollout_operator.kube.limits import Limits
+from rollout_operator.kube.limits import Limits, Priority
 from rollout_operator.kube.stream import Splitter, decode_event
 from rollout_operator.kube.transport import Transport
 from rollout_operator.model.errors import UnknownOutcome, Unreachable
@@ -63,7 +63,7 @@ _JSON_PATCH: Final = "application/json-patch+json"
 
 
 class Client:
-    """The API of one component: its own rate limits over the transport that all share.
+    """The API of one component, over the transport and the rate limits that all share.
 
     Implements all Protocols of `api`. Cheap to make; the transport is closed by who opened it.
     """
@@ -74,8 +74,10 @@ class Client:
         limits: Limits,
         metrics: Metrics,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        reads: Priority = Priority.LOOK,
     ) -> None:
-        self._exchange = Exchange(transport, limits, metrics)
+        """Make the client of a component; `reads` says how urgent its reads are."""
+        self._exchange = Exchange(transport, limits, metrics, reads)
         self._timeouts = timeouts
 
     def server_time(self) -> datetime | None:
@@ -86,12 +88,24 @@ class Client:
         """
         return self._exchange.server_time()
 
+    async def wait_turn(self, resource: Resource, namespace: str) -> None:
+        """Wait for the token of the next read; see `api.Reader`."""
+        call = Call(verb="list", resource=resource, namespace=namespace)
+        await self._exchange.admit(call, self._timeouts.page)
+
     async def fetch(
-        self, resource: Resource, namespace: str, name: str, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str = "",
+        *,
+        has_turn: bool = False,
     ) -> bytes:
         """Return one object, or its subresource, as JSON; see `api.Reader`."""
         call = object_call("get", resource, namespace, name, subresource)
-        body = await self._exchange.ask(Request(call=call, within=self._timeouts.read))
+        request = Request(call=call, within=self._timeouts.read, has_turn=has_turn)
+        body = await self._exchange.ask(request)
         try:
             return (await _decode(_ANYTHING, body))[1]
         except msgspec.MsgspecError:
@@ -121,6 +135,7 @@ class Client:
         limit: int = 500,
         token: str = "",
         resource_version: str | None = None,
+        has_turn: bool = False,
     ) -> Page:
         """Return one page of a list; see `api.Reader`.
 
@@ -130,7 +145,9 @@ class Client:
             selector, field_selector, limit=limit, token=token, version=resource_version
         )
         call = Call(verb="list", resource=resource, namespace=namespace)
-        request = Request(call=call, query=tuple(query.items()), within=self._timeouts.page)
+        request = Request(
+            call=call, query=tuple(query.items()), within=self._timeouts.page, has_turn=has_turn
+        )
         return await _decode_page(call, await self._exchange.ask(request))
 
     @asynccontextmanager

@@ -8,7 +8,7 @@ in `client`.
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, cast
 
@@ -16,8 +16,8 @@ import aiohttp
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.kube.call import DISCOVER, Call
-from rollout_operator.kube.limits import Limits
-from rollout_operator.kube.paths import bucket_key, describe_path
+from rollout_operator.kube.limits import Limits, Priority, name_bucket
+from rollout_operator.kube.paths import describe_path
 from rollout_operator.kube.responses import (
     CLUSTER_MISMATCH,
     MAX_ERROR_BODY,
@@ -59,6 +59,8 @@ class Request:
     """How long it may take, answer included (of a stream: its head); as long again for a token."""
     sent_within: timedelta | None = None
     """How long it may wait for a token, where that is shorter; must be positive."""
+    has_turn: bool = False
+    """Whether its token has been taken already."""
     silence: timedelta | None = None
     """How long a stream may say nothing."""
 
@@ -79,9 +81,12 @@ class _Answer:
 class Exchange:
     """Requests of one component. Every method raises classes of `model.errors` only."""
 
-    def __init__(self, transport: Transport, limits: Limits, metrics: Metrics) -> None:
+    def __init__(
+        self, transport: Transport, limits: Limits, metrics: Metrics, reads: Priority
+    ) -> None:
         self._transport = transport
         self._limits = limits
+        self._reads = reads
         self._metrics = metrics
 
     def server_time(self) -> datetime | None:
@@ -99,13 +104,21 @@ class Exchange:
             raise TypeError(f"{request.call.text} is no stream")
         return stream
 
+    async def admit(self, call: Call, within: timedelta) -> None:
+        """Wait for the token of a call. Raises Throttled where that would take too long."""
+        try:
+            await self._limits.admit(call, self._reads, within)
+        except Throttled:
+            self._metrics.api_rate_limited.labels(name_bucket(call)).inc()
+            raise
+
     async def _succeed(self, request: Request) -> _Answer:
         credential = self._transport.credential
         shown = credential.value if credential else ""
         answer = await self._attempt(request)
         if answer.status == 401 and credential is not None:
             await credential.renew(shown)
-            answer = await self._attempt(request)
+            answer = await self._attempt(replace(request, has_turn=False))
         if not answer.is_success:
             raise self._failure(request.call, answer)
         if not request.call.is_write and answer.content_type != "application/json":
@@ -117,7 +130,8 @@ class Exchange:
     async def _attempt(self, request: Request) -> _Answer:
         """Send once. Raises Throttled, and Unreachable or UnknownOutcome for a lost answer."""
         call = request.call
-        await self._admit(call, min(request.within, request.sent_within or request.within))
+        if not request.has_turn:
+            await self.admit(call, min(request.within, request.sent_within or request.within))
         limit = request.within.total_seconds()
         with self._measured(call) as statuses, translated(call, f"timed out after {limit:g}s"):
             async with asyncio.timeout(limit):
@@ -126,15 +140,6 @@ class Exchange:
                 answer = await _receive(call, response)
             statuses.append(f"{answer.status}")
         return answer
-
-    async def _admit(self, call: Call, within: timedelta) -> None:
-        group = bucket_key(call.path)
-        try:
-            await self._limits.take(group, within)
-        except Throttled as error:
-            self._metrics.api_rate_limited.labels(group).inc()
-            error.call = call.text
-            raise
 
     @contextmanager
     def _measured(self, call: Call) -> Iterator[list[str]]:

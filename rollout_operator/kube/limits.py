@@ -1,20 +1,65 @@
-"""Limit how fast we call the API server: one token bucket per API group.
+"""Limit how fast this process calls the API server: one token bucket for each API group.
 
-One `Limits` belongs to one component, so that a busy one cannot starve another. Which group a path
-belongs to is decided in `paths`; what a caller does when it is refused, by the caller.
+All clients of a process share one `Limits`, as the flags say it of the process. Who waits for a
+token of the same group goes by urgency (D-65): deletes, then other writes and what reviews wait
+for, then live reads, then the lists of caches. Each priority has a patience: a caller that has
+waited so much longer than a more urgent one goes before it, so that none starves. Watches are free.
 """
 
 import asyncio
-from collections import deque
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
+from enum import IntEnum
+from itertools import count
 from typing import Final
 
-from rollout_operator.aio.clock import Clock
+from rollout_operator.kube.call import DISCOVER, Call
+from rollout_operator.kube.paths import bucket_key
 from rollout_operator.model.errors import Throttled
 
 # A wait computed in floating point ends up to this many tokens early: one more sleep of nanoseconds
 # would follow, and at a clock value that cannot show them it would never end.
 _ROUNDING: Final = 1e-6
+_SHORTEST_WAIT: Final = 1e-6  # seconds
+# Tenants name API groups in annotations, any number of them: to ask whether there are such groups
+# has one bucket, and one name in metrics.
+DISCOVERY: Final = "discovery"
+
+
+class Priority(IntEnum):
+    """What a request is for; the most urgent first."""
+
+    DELETE = 0
+    ANSWER = 1
+    """Other writes, and reads that a review waits for."""
+    LOOK = 2
+    """Live reads, and all other reads of controllers."""
+    LIST = 3
+    """Lists that fill caches."""
+
+
+# By so many seconds a caller must have come earlier to go before a delete: less than the 30 s and
+# 60 s after which reads and pages give up, so that each is served even where others never cease.
+_PATIENCE: Final[Mapping[Priority, float]] = {
+    Priority.DELETE: 0,
+    Priority.ANSWER: 20,
+    Priority.LOOK: 25,
+    Priority.LIST: 40,
+}
+
+
+def choose_priority(call: Call, reads: Priority) -> Priority:
+    """Return the priority of a call of a client whose reads have the priority `reads`."""
+    if call.verb == "delete":
+        return Priority.DELETE
+    return Priority.ANSWER if call.is_write else reads
+
+
+def name_bucket(call: Call) -> str:
+    """Return the name of the bucket whose token a call takes."""
+    return DISCOVERY if call.verb == DISCOVER else bucket_key(call.path)
 
 
 class Limits:
@@ -23,75 +68,134 @@ class Limits:
     `qps` tokens a second flow into each up to `burst`; zero or less of either turns limiting off.
     """
 
-    def __init__(self, qps: float, burst: int, clock: Clock) -> None:
+    def __init__(self, qps: float, burst: int) -> None:
         self._qps = qps
         self._burst = burst
-        self._clock = clock
         self._buckets: dict[str, _Bucket] = {}
 
-    async def take(self, group: str, within: timedelta | None = None) -> None:
-        """Wait for a token of `group`, behind all who asked before.
+    async def admit(self, call: Call, reads: Priority, within: timedelta) -> None:
+        """Wait for the token of a call. Raises Throttled as `take` does; watches need none."""
+        if call.is_stream:
+            return
+        try:
+            await self.take(name_bucket(call), choose_priority(call, reads), within)
+        except Throttled as error:
+            error.call = call.text
+            raise
 
-        Raises Throttled at once, without waiting, where the token is due only after `within`.
-        A caller who is cancelled leaves its token to the next.
+    async def take(
+        self, group: str, priority: Priority = Priority.LOOK, within: timedelta | None = None
+    ) -> None:
+        """Wait for a token of `group`, behind all that are as urgent and asked before.
+
+        Raises Throttled at once, without waiting, where the token is due only after `within`; and
+        after `within` where more urgent callers came meanwhile. A caller that is cancelled leaves
+        its token to the next.
         """
         if self._qps <= 0 or self._burst <= 0:
             return
-        bucket = self._buckets.get(group)
-        if bucket is None:
-            bucket = self._buckets[group] = _Bucket(self._qps, self._burst, self._clock)
-        due = bucket.next_due()
+        bucket = self._find_bucket(group)
+        due = bucket.next_due(priority)
         if within is not None and due > within:
             raise Throttled(
-                f'client-side rate limiter for Kubernetes API group "{group}": the next token is'
-                f" due in {due.total_seconds():.3f}s, the deadline in"
-                f" {within.total_seconds():.3f}s"
+                f"{_describe(group)}: the next token is due in {due.total_seconds():.3f}s,"
+                f" the deadline in {within.total_seconds():.3f}s"
             )
-        await bucket.take()
+        try:
+            async with asyncio.timeout(None if within is None else _last_moment(within)):
+                await bucket.take(priority)
+        except TimeoutError as error:
+            assert within is not None, "without a deadline there is no timeout"
+            raise Throttled(
+                f"{_describe(group)}: more urgent requests came first, for"
+                f" {within.total_seconds():.3f}s"
+            ) from error
+
+    def _find_bucket(self, group: str) -> "_Bucket":
+        bucket = self._buckets.get(group)
+        if bucket is None:
+            # A full bucket is as good as a new one.
+            self._buckets = {name: one for name, one in self._buckets.items() if not one.is_full}
+            bucket = self._buckets[group] = _Bucket(self._qps, self._burst)
+        return bucket
+
+
+def _last_moment(within: timedelta) -> float:
+    """Return seconds: a token that is due just at the deadline comes in time."""
+    return within.total_seconds() + _SHORTEST_WAIT
+
+
+def _describe(group: str) -> str:
+    return f'client-side rate limiter for Kubernetes API group "{group}"'
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    rank: tuple[float, int]
+    turn: asyncio.Future[None]
 
 
 class _Bucket:
-    """One bucket; whoever stands first in the line sleeps until the next token is there."""
+    """One bucket and the line before it, the first in front; on the time of the running loop."""
 
-    def __init__(self, qps: float, burst: int, clock: Clock) -> None:
+    def __init__(self, qps: float, burst: int) -> None:
         self._qps = qps
         self._burst = burst
-        self._clock = clock
+        self._loop = asyncio.get_running_loop()
         self._tokens = float(burst)
-        self._filled = clock.elapsed()
-        self._line: deque[asyncio.Future[None]] = deque()
+        self._filled = self._loop.time()
+        self._line: list[_Caller] = []
+        self._numbers = count()
+        self._timer: asyncio.TimerHandle | None = None
 
-    def next_due(self) -> timedelta:
-        """Return how long one who asks now will wait, if nobody before it gives up."""
+    @property
+    def is_full(self) -> bool:
         self._fill()
-        missing = len(self._line) + 1 - self._tokens
+        return not self._line and self._tokens >= self._burst
+
+    def next_due(self, priority: Priority) -> timedelta:
+        """Return how long a caller that comes now will wait, if the line stays as it is."""
+        self._fill()
+        missing = self._find_place(self._rank(priority)) + 1 - self._tokens
         return timedelta(seconds=max(missing - _ROUNDING, 0) / self._qps)
 
-    async def take(self) -> None:
-        turn = asyncio.get_running_loop().create_future()
-        self._line.append(turn)
-        self._call_first()
+    async def take(self, priority: Priority) -> None:
+        rank = self._rank(priority)
+        caller = _Caller(rank, self._loop.create_future())
+        self._line.insert(self._find_place(rank), caller)
+        self._serve()
         try:
-            await turn
-            await self._wait_for_token()
-            self._tokens -= 1
-        finally:
-            # Also for one who was cancelled: it took nothing, and the next must not wait for it.
-            self._line.remove(turn)
-            self._call_first()
+            await caller.turn
+        except asyncio.CancelledError:
+            if caller in self._line:
+                self._line.remove(caller)
+            elif not caller.turn.cancelled():
+                self._tokens += 1  # was just given to it
+            self._serve()
+            raise
 
-    async def _wait_for_token(self) -> None:
+    def _rank(self, priority: Priority) -> tuple[float, int]:
+        return (self._loop.time() + _PATIENCE[priority], next(self._numbers))
+
+    def _find_place(self, rank: tuple[float, int]) -> int:
+        return bisect_right(self._line, rank, key=lambda caller: caller.rank)
+
+    def _serve(self) -> None:
+        """Give tokens to those in front, and come back when there is the next one."""
         self._fill()
-        while self._tokens < 1 - _ROUNDING:
-            await self._clock.sleep(timedelta(seconds=(1 - self._tokens) / self._qps))
-            self._fill()
-
-    def _call_first(self) -> None:
-        if self._line and not self._line[0].done():
-            self._line[0].set_result(None)
+        while self._line and self._tokens >= 1 - _ROUNDING:
+            turn = self._line.pop(0).turn
+            if not turn.done():  # else it was cancelled this very moment
+                self._tokens -= 1
+                turn.set_result(None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._line:
+            wait = max((1 - self._tokens) / self._qps, _SHORTEST_WAIT)
+            self._timer = self._loop.call_later(wait, self._serve)
 
     def _fill(self) -> None:
-        now = self._clock.elapsed()
-        self._tokens += (now - self._filled).total_seconds() * self._qps
-        self._tokens = min(self._tokens, self._burst)
+        now = self._loop.time()
+        self._tokens = min(self._tokens + (now - self._filled) * self._qps, self._burst)
         self._filled = now

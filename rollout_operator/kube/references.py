@@ -92,7 +92,7 @@ class References:
         self._clock = clock
         self._rhythm = Rhythm(
             interval=max(reconcile_interval, SHORTEST_INTERVAL),
-            pace=Limits(PACE, 1, clock),
+            pace=Limits(PACE, 1),
             clock=clock,
             chance=chance,
         )

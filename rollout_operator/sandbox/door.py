@@ -6,7 +6,6 @@ come through is `views`'.
 """
 
 from collections.abc import (
-    AsyncGenerator,
     AsyncIterator,
     Awaitable,
     Callable,
@@ -39,27 +38,25 @@ from rollout_operator.kube.call import (
     page_query,
     watch_query,
 )
-from rollout_operator.kube.limits import Limits
-from rollout_operator.kube.paths import bucket_key
-from rollout_operator.kube.responses import Status, error_of, read_status
-from rollout_operator.model.errors import Throttled, UnknownOutcome, Unreachable
+from rollout_operator.kube.limits import Limits, Priority
+from rollout_operator.model.errors import UnknownOutcome, Unreachable
 from rollout_operator.sandbox.discovery import read_resources, read_versions
 from rollout_operator.sandbox.faults import Ask, Failure, Fate
 from rollout_operator.sandbox.fields import metadata_of, uid_of
 from rollout_operator.sandbox.history import History
 from rollout_operator.sandbox.link import Link
+from rollout_operator.sandbox.openings import Opening, read_events
 from rollout_operator.sandbox.request import (
     JSON_PATCH,
     MERGE_PATCH,
     Answer,
     Body,
-    Refusal,
     Request,
     Verb,
 )
-from rollout_operator.sandbox.streams import Stream, StreamEvent
+from rollout_operator.sandbox.streams import Stream
 from rollout_operator.sandbox.trips import Trip, travel
-from rollout_operator.sandbox.views import Delivery, Expired, Silent, View
+from rollout_operator.sandbox.views import View
 
 FOLLOWING: Final = "following"
 """Name of the door through which informers look: only their lists may be of the past."""
@@ -93,6 +90,7 @@ class _Sent:
     body: Body = None
     content_type: str = "application/json"
     sent_within: timedelta | None = None
+    has_turn: bool = False
 
     def render(self, user: str) -> Request:
         """Return it as the API server takes it."""
@@ -124,12 +122,14 @@ class Door:
         name: str,
         limits: Limits,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        reads: Priority = Priority.LOOK,
     ) -> None:
         """Open a door; `name` says what for: following, looking, acting, reviewing."""
         self._api = api
         self._link = link
         self._name = name
         self._limits = limits
+        self._reads = reads
         self._timeouts = timeouts
         self._items: dict[str, tuple[object, msgspec.Raw]] = {}
         """By UID: the newest version that was listed, and how it was sent."""
@@ -142,12 +142,24 @@ class Door:
         """
         return self._link.clock.now()
 
+    async def wait_turn(self, resource: Resource, namespace: str) -> None:
+        """Wait for the token of the next read; see `kube.api.Reader`."""
+        call = Call(verb="list", resource=resource, namespace=namespace)
+        await self._admit(_Sent(call=call, within=self._timeouts.page))
+
     async def fetch(
-        self, resource: Resource, namespace: str, name: str, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str = "",
+        *,
+        has_turn: bool = False,
     ) -> bytes:
         """Return one object, or its subresource, as JSON; see `kube.api.Reader`."""
         call = object_call("get", resource, namespace, name, subresource)
-        return _encode(await self._read(_Sent(call=call, within=self._timeouts.read)))
+        sent = _Sent(call=call, within=self._timeouts.read, has_turn=has_turn)
+        return _encode(await self._read(sent))
 
     async def fetch_group(self, group: str) -> Sequence[str]:
         """Return the versions of an API group; see `kube.api.Discoverer`."""
@@ -171,15 +183,15 @@ class Door:
         limit: int = 500,
         token: str = "",
         resource_version: str | None = None,
+        has_turn: bool = False,
     ) -> Page:
         """Return one page of a list; see `kube.api.Reader`."""
         query = page_query(
             selector, field_selector, limit=limit, token=token, version=resource_version
         )
         call = Call(verb="list", resource=resource, namespace=namespace)
-        page = self._read_page(
-            await self._read(_Sent(call=call, query=query, within=self._timeouts.page))
-        )
+        sent = _Sent(call=call, query=query, within=self._timeouts.page, has_turn=has_turn)
+        page = self._read_page(await self._read(sent))
         if not page.next_token:
             self._find_view(resource, namespace, selector, field_selector).relist()
         return page
@@ -199,14 +211,14 @@ class Door:
         lasts = min(lasts, self._timeouts.watch)
         query = watch_query(selector, field_selector, version=resource_version, lasts=lasts)
         call = Call(verb="watch", resource=resource, namespace=namespace)
-        opening = _Opening(self._api)
+        opening = Opening(self._api)
         try:
             sent = _Sent(call=call, query=query, within=self._timeouts.read)
             stream = await self._open(sent, opening)
             view = self._find_view(resource, namespace, selector, field_selector)
             silence = lasts + self._timeouts.silence
             with closing(view.open(stream)) as delivery:
-                async with aclosing(_events(call, delivery, silence)) as events:
+                async with aclosing(read_events(call, delivery, silence)) as events:
                     yield events
         finally:
             opening.close()
@@ -290,14 +302,11 @@ class Door:
     async def _admit(self, sent: _Sent) -> None:
         """Wait for a token of the process, as `kube.exchange` does. Raises Throttled."""
         await self._link.stay_alive()
-        within = min(sent.within, sent.sent_within or sent.within)
-        try:
-            await self._limits.take(bucket_key(sent.call.path), within)
-        except Throttled as error:
-            error.call = sent.call.text
-            raise
+        if not sent.has_turn:
+            within = min(sent.within, sent.sent_within or sent.within)
+            await self._limits.admit(sent.call, self._reads, within)
 
-    async def _open(self, sent: _Sent, opening: "_Opening") -> Stream:
+    async def _open(self, sent: _Sent, opening: Opening) -> Stream:
         await self._admit(sent)
         fate = self._link.faults.on_call(self._link.number_call(sent.call, self._name))
         request = sent.render(self._link.actor)
@@ -367,52 +376,3 @@ class Door:
         if key not in self._views:
             self._views[key] = View(self._link, resource.plural)
         return self._views[key]
-
-
-class _Opening:
-    """A watch that is asked for: whoever gave up before it was opened does not leave it open."""
-
-    def __init__(self, api: Api) -> None:
-        self._api = api
-        self._is_closed = False
-        self.stream: Stream | None = None
-
-    async def open(self, request: Request) -> Answer:
-        """Open it, as the API server does."""
-        try:
-            self.stream = self._api.open_watch(request)
-        except Refusal as refusal:
-            return refusal.answer()
-        if self._is_closed:
-            self.stream.close()
-        return Answer(status=200, body={})
-
-    def close(self) -> None:
-        """Need it no more."""
-        self._is_closed = True
-        if self.stream is not None:
-            self.stream.close()
-
-
-async def _events(
-    call: Call, delivery: Delivery, silence: timedelta
-) -> AsyncGenerator[WatchEvent, None]:
-    while (event := await _next_event(call, delivery, silence)) is not None:
-        if event.type == "ERROR":
-            status = read_status(event.body)
-            raise error_of(call, status.code, status)
-        yield WatchEvent(type=event.type, object=msgspec.Raw(event.body))
-
-
-async def _next_event(call: Call, delivery: Delivery, silence: timedelta) -> StreamEvent | None:
-    seconds = silence.total_seconds()
-    try:
-        return await delivery.next_event(seconds)
-    except Silent as error:
-        raise Unreachable(f"cannot {call.text}: silent for {seconds:g}s", call=call.text) from error
-    except ConnectionResetError as error:
-        raise Unreachable(f"cannot {call.text}: no answer: {error}", call=call.text) from error
-    except Expired as error:
-        message = "The resourceVersion for the provided watch is too old."
-        status = Status(kind="Status", message=message, reason="Expired", code=410)
-        raise error_of(call, 410, status) from error

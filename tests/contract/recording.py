@@ -50,7 +50,7 @@ class RealStage:
                 Access(namespace="default", api_url=self._plane.url, config_file=str(file)), clock
             )
             stack.push_async_callback(transport.close)
-            self._client = Client(transport, Limits(0, 0, clock), Metrics())
+            self._client = Client(transport, Limits(0, 0), Metrics())
             self._stack = stack.pop_all()
         return self
 

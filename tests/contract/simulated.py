@@ -27,7 +27,6 @@ from tests.contract.plays import Needs, Sequence
 from tests.contract.reviews import answer_review
 from tests.contract.sides import NAMESPACES, Decide, Doors, Garbage, Silence
 from tests.contract.world import World
-from tests.virtual_time import VirtualClock
 
 EPOCH: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NAMESPACE: Final = "contract-sandbox"
@@ -129,7 +128,7 @@ async def _play(played: Sequence, chance: random.Random, pace: Pace) -> list[str
     elapsed = _stopwatch()
     api = SimulatedApi(History(), elapsed=elapsed, epoch=EPOCH, chance=chance)
     link = Link("operator-1", faults=NoFaults(), chance=chance)
-    unlimited = Limits(0, 0, VirtualClock())
+    unlimited = Limits(0, 0)
     side = SandboxSide(api=api, door=Door(api, link, name="acting", limits=unlimited))
     api.hooks = side.answer_hook
     body: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}

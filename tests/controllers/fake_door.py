@@ -131,9 +131,20 @@ class FakeDoor:
         """Called with every call before it is served: a test changes the world here."""
         self.pause: Callable[[str], Awaitable[None]] = _at_once
         """Awaited after that: a test lets others go first here."""
+        self.turn: Callable[[str], Awaitable[None]] = _at_once
+        """Awaited for the turn to read a kind: a test makes a limiter of it."""
+
+    async def wait_turn(self, resource: Resource, namespace: str) -> None:
+        await self.turn(resource.plural)
 
     async def fetch(
-        self, resource: Resource, namespace: str, name: str, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str = "",
+        *,
+        has_turn: bool = False,
     ) -> bytes:
         assert not subresource, "this door knows of none"
         await self._note(f"get {resource.plural}/{name}")
@@ -152,6 +163,7 @@ class FakeDoor:
         limit: int = 500,
         token: str = "",
         resource_version: str | None = None,
+        has_turn: bool = False,
     ) -> Page:
         assert not field_selector, "this door knows of none"
         await self._note(f"list {resource.plural} {selector}")

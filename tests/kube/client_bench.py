@@ -42,7 +42,7 @@ class Bench:
     metrics: Metrics = field(default_factory=Metrics)
 
     def client(self, limits: Limits | None = None, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Client:
-        unlimited = Limits(0, 0, self.transport.clock)
+        unlimited = Limits(0, 0)
         return Client(self.transport, limits or unlimited, self.metrics, timeouts)
 
     def measured(self) -> dict[tuple[str, str, str], float]:

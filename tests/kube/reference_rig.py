@@ -175,7 +175,7 @@ async def following(interval: timedelta = INTERVAL) -> AsyncIterator[Rig]:
     link = Link(ACTOR, faults=trouble, chance=random.Random(2))
     clock = VirtualClock()
     references = References(
-        Door(api, link, name="mirroring", limits=Limits(0, 0, VirtualClock())),
+        Door(api, link, name="mirroring", limits=Limits(0, 0)),
         NAMESPACE,
         reconcile_interval=interval,
         clock=clock,

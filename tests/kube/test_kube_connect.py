@@ -96,7 +96,7 @@ async def connected(access: Access) -> AsyncIterator[Client]:
 
 
 def client_over(transport: Transport) -> Client:
-    return Client(transport, Limits(0, 0, transport.clock), Metrics())
+    return Client(transport, Limits(0, 0), Metrics())
 
 
 async def fetch_by(file: Path, url: str, environ: Mapping[str, str] | None = None) -> bytes:

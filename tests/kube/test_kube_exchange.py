@@ -13,16 +13,13 @@ import pytest
 from aiohttp import web
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.kube.api import PODS
 from rollout_operator.kube.credential import Credential, token_file
-from rollout_operator.kube.limits import Limits
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
     Denied,
     Gone,
     NotFound,
-    Throttled,
     TooManyRequests,
     UnknownOutcome,
     Unreachable,
@@ -37,7 +34,6 @@ from tests.kube.client_bench import (
     POD_LIST,
     READS,
     SHORT,
-    THIS,
     UPDATE,
     WATCH,
     WRITES,
@@ -232,54 +228,6 @@ async def test_cancelling_a_call_passes_through(bench: Bench) -> None:
     with pytest.raises(asyncio.CancelledError):
         await call
     answers.set()
-
-
-# --- limits ------------------------------------------------------------------------------------
-
-
-async def test_rate_02_each_request_takes_a_token_watches_too(bench: Bench) -> None:
-    bench.server.on("GET", POD, reply({}))
-    bench.server.on("GET", POD_LIST, stream([]))
-    client = bench.client(Limits(0.001, 2, bench.transport.clock), SHORT)
-    await FETCH.run(client)
-    await WATCH.run(client)
-    with pytest.raises(Throttled) as caught:
-        await DELETE.run(client)
-    assert len(bench.server.requests) == 2, "a throttled request was sent"
-    assert caught.value.call == "delete pods/a-0 in namespace prod"
-    assert 'rate limiter for Kubernetes API group "core"' in str(caught.value)
-    assert bench.metrics.api_rate_limited.labels("core")._value.get() == 1  # METR-22
-
-
-async def test_si_09_a_delete_is_not_sent_later_than_what_it_rests_on(bench: Bench) -> None:
-    """The next token is due in ten seconds: within the time of a write, but the look expires."""
-    bench.server.on("DELETE", POD, reply({}))
-    client = bench.client(Limits(0.1, 1, bench.transport.clock))
-    await DELETE.run(client)
-    with pytest.raises(Throttled):
-        await client.delete(
-            PODS, "prod", "a-0", precondition=THIS, sent_within=timedelta(seconds=5)
-        )
-    assert len(bench.server.requests) == 1
-
-
-async def test_t_12_an_exhausted_group_does_not_stop_another(bench: Bench) -> None:
-    bench.server.on("GET", POD, reply({}))
-    bench.server.on("PUT", UPDATE.path, reply({}))
-    client = bench.client(Limits(0.001, 1, bench.transport.clock), SHORT)
-    await UPDATE.run(client)
-    with pytest.raises(Throttled, match='"apps"'):
-        await UPDATE.run(client)
-    await FETCH.run(client)
-
-
-async def test_rate_06_waiting_for_a_token_is_not_measured_as_latency(bench: Bench) -> None:
-    bench.server.on("GET", POD, reply({}))
-    client = bench.client(Limits(5, 1, bench.transport.clock))
-    await FETCH.run(client)
-    await FETCH.run(client)  # waits for 0.2 s
-    total = bench.metrics.api_request_duration.labels("core/v1/pods object", "GET", "200")._sum
-    assert total.get() < 0.15
 
 
 async def test_metr_20_requests_are_measured_by_shape_method_and_status(bench: Bench) -> None:

@@ -36,7 +36,7 @@ async def client(world: World, tmp_path: Path) -> AsyncIterator[Client]:
     clock = LoopClock()
     access = Access(namespace=world.namespace, api_url=world.plane.url, config_file=str(file))
     transport = await connect(access, clock)
-    yield Client(transport, Limits(0, 0, clock), Metrics())
+    yield Client(transport, Limits(0, 0), Metrics())
     await transport.close()
 
 

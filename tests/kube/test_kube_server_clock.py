@@ -125,7 +125,7 @@ async def test_one_clock_is_shared_by_all_who_ask_one_server(clock: FakeClock) -
     """SI-11: who has asked nothing yet knows the time by the answers to others."""
     transport = open_transport(new_configuration(), None, "test", clock, {})
     try:
-        silent = Client(transport, Limits(0, 0, clock), Metrics())
+        silent = Client(transport, Limits(0, 0), Metrics())
         assert silent.server_time() is None
 
         transport.server_clock.note(date(THEN))

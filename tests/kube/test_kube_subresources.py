@@ -93,7 +93,7 @@ async def test_the_rule_that_is_missing_is_named(bench: Bench) -> None:
 
 
 async def test_discovery_has_the_limits_of_other_reads(bench: Bench) -> None:
-    limits = Limits(0.001, 1, bench.transport.clock)
+    limits = Limits(0.001, 1)
     bench.server.on("GET", f"/apis/{GROUP}", reply(dict(VERSIONS)))
     client = bench.client(limits, SHORT)
     await client.fetch_group(GROUP)

@@ -22,7 +22,7 @@ from rollout_operator.sandbox.history import Called, Commit, Fault, History
 from rollout_operator.sandbox.link import Link
 from rollout_operator.sandbox.planned_faults import CallPlan, Planned, ScriptedFaults
 from rollout_operator.sandbox.request import Request
-from tests.virtual_time import EPOCH, VirtualClock, elapsed
+from tests.virtual_time import EPOCH, elapsed
 
 ACTOR: Final = "operator-1"
 NAMESPACE: Final = "default"
@@ -59,7 +59,7 @@ class DoorWorld:
             epoch=EPOCH,
             chance=random.Random(seed),
         )
-        self.limits = limits or Limits(0, 0, VirtualClock())
+        self.limits = limits or Limits(0, 0)
         self.told: list[Fault] = []
         self.faults = ScriptedFaults(plan, self.told.append)
         self.link = Link(ACTOR, faults=self.faults, chance=random.Random(seed))

@@ -32,7 +32,7 @@ from tests.sandbox.door_world import (
     never_returns,
     secret,
 )
-from tests.virtual_time import VirtualClock, in_virtual_time
+from tests.virtual_time import in_virtual_time
 
 Write = Callable[[DoorWorld], Awaitable[object]]
 LATER = 3600.0
@@ -277,7 +277,7 @@ async def test_calls_are_numbered_and_known_again() -> None:
 @in_virtual_time
 async def test_d_69_a_door_waits_for_a_token_as_the_real_client_does() -> None:
     """FLAG-16: two at once, then one a second; a delete that must go sooner is Throttled."""
-    world = DoorWorld(limits=Limits(1, 2, VirtualClock()))
+    world = DoorWorld(limits=Limits(1, 2))
     world.put("a")
     for _ in range(4):
         await world.door.fetch(SECRETS, NAMESPACE, "a")

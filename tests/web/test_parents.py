@@ -257,10 +257,16 @@ class SlowDoor(FakeDoor):
         self.may_answer = asyncio.Event()
 
     async def fetch(
-        self, resource: Resource, namespace: str, name: str, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str = "",
+        *,
+        has_turn: bool = False,
     ) -> bytes:
         try:
-            return await super().fetch(resource, namespace, name, subresource)
+            return await super().fetch(resource, namespace, name, subresource, has_turn=has_turn)
         finally:
             await self.may_answer.wait()
 
