@@ -124,12 +124,13 @@ def find_in_flight(case: Group, member: Zone) -> set[int]:
 
 
 def waits_for(case: Group, member: Zone, others: set[int], ordinal: int) -> bool:
-    """Tell whether these ordinals of an ordered set stay empty until another one is ready."""
+    """Tell whether nothing mends these ordinals of an ordered set before another one is ready."""
     pods = own_pods(member)
     are_gone = all(
         other not in pods
         or pods[other].is_terminating
         or case.deletions.get(pods[other].uid) is Deletion.ACCEPTED
+        or (not pods[other].is_ready and pods[other].revision != member.sts.update_revision)
         for other in others
     )
     is_alone = not pods[ordinal].is_ready and min(others) > ordinal
