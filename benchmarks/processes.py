@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -135,6 +135,12 @@ def read_memory(pid: int) -> Mapping[str, float]:
         "now": int(fields["VmRSS"].split()[0]) / 1024,
         "most": int(fields["VmHWM"].split()[0]) / 1024,
     }
+
+
+def forget_peak(pid: int) -> None:
+    """Let the kernel count the most memory of a process from now on, where it may be asked to."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def _environment() -> Mapping[str, str]:

@@ -12,11 +12,10 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from benchmarks.load import NoAnswerError, Tally, ask_once, make_context
-from benchmarks.processes import read_memory
+from benchmarks.processes import forget_peak, read_memory
 from benchmarks.tasks import Load, Task
 
 # Asked while all are there.
@@ -31,7 +30,7 @@ async def measure_silence(task: Task) -> Mapping[str, float]:
     """Return the most memory of the server, in MiB, and how the good ones fared."""
     load = task.asking
     _allow_files(load.count + SPARE_FILES)
-    _forget_peak(load.pid)
+    forget_peak(load.pid)
     crowd = _Crowd(load, shakes_hands=task.shakes_hands)
     context, tally = make_context(), Tally(load.expected)
     crowd.start()
@@ -88,9 +87,3 @@ def _allow_files(count: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < count:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))
-
-
-def _forget_peak(pid: int) -> None:
-    """Let the kernel count the most memory of a process from now on, where it may be asked to."""
-    with suppress(OSError):
-        Path(f"/proc/{pid}/clear_refs").write_text("5")

@@ -13,6 +13,7 @@ import msgspec
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.decode import VALUE_LIMIT, JsonBytes, read_as
 from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.excerpt import OBJECT, SMALL
 from rollout_operator.model.names import ABSENT_PEERS, Uid
 from rollout_operator.model.pattern import compile_pattern
 from rollout_operator.model.units import format_duration, parse_duration, quote
@@ -215,11 +216,14 @@ def _salvage_selector(raw: JsonBytes) -> Mapping[str, str] | None:
 
 
 def _read(raw: JsonBytes) -> _Fields:
-    """Return the fields of an object. Raises InvalidInput where it is none."""
-    body = bytes(raw).strip()
-    if body in (b"", b"null"):
-        raise InvalidInput("unexpected end of JSON input")
+    """Return the fields of an object, of a large one those that are read.
+
+    Raises InvalidInput where it is none.
+    """
     try:
+        body = bytes(raw if len(memoryview(raw)) <= SMALL else OBJECT.excerpt(raw)).strip()
+        if body in (b"", b"null"):
+            raise InvalidInput("unexpected end of JSON input")
         tree = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(str(error)) from error

@@ -2,7 +2,8 @@
 
 Decides what is no review at all (DecodeError: the asker gets a 400) and what is a review of an
 object that cannot be judged (`Unusable`: each hook has its own rule for that). What is not read is
-skipped without being built. v1 and v1beta1 do not differ in anything that is read here.
+skipped without being built; of a large body first an excerpt is made, so that what is read is small
+as well. v1 and v1beta1 do not differ in anything that is read here.
 """
 
 import json
@@ -12,10 +13,19 @@ from typing import Final
 import msgspec
 
 from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.names import Uid
+from rollout_operator.model.excerpt import REVIEW, SMALL, Buffer
+from rollout_operator.model.names import (
+    GROUP_LABEL,
+    GROUP_LABEL_LONG,
+    NO_DOWNSCALE,
+    PREPARE_DOWNSCALE,
+    PREPARE_PATH,
+    PREPARE_PORT,
+    Uid,
+)
 from rollout_operator.model.review import Review, Scalable, Unusable, Version
 from rollout_operator.model.trouble import one_line
-from rollout_operator.model.wire import Int32, Ordinals, Required, Strings, Wire
+from rollout_operator.model.wire import Int32, Ordinals, Required, Wire
 
 KIND: Final = "AdmissionReview"
 _NOTHING: Final = msgspec.Raw(b"null")
@@ -56,12 +66,26 @@ class _Head(Wire):
     kind: str = ""
 
 
+class _Labels(msgspec.Struct, gc=False, omit_defaults=True):
+    group: str | None = msgspec.field(default=None, name=GROUP_LABEL)
+    group_long: str | None = msgspec.field(default=None, name=GROUP_LABEL_LONG)
+    no_downscale: str | None = msgspec.field(default=None, name=NO_DOWNSCALE)
+    prepare: str | None = msgspec.field(default=None, name=PREPARE_DOWNSCALE)
+
+
+class _Annotations(msgspec.Struct, gc=False, omit_defaults=True):
+    no_downscale: str | None = msgspec.field(default=None, name=NO_DOWNSCALE)
+    prepare: str | None = msgspec.field(default=None, name=PREPARE_DOWNSCALE)
+    path: str | None = msgspec.field(default=None, name=PREPARE_PATH)
+    port: str | None = msgspec.field(default=None, name=PREPARE_PORT)
+
+
 class _ObjectHead(Wire):
     name: str | None = None
     uid: str | None = None
     resource_version: str | None = None
-    labels: Strings = None
-    annotations: Strings = None
+    labels: _Labels | None = None
+    annotations: _Annotations | None = None
 
 
 class _Spec(Wire):
@@ -83,11 +107,20 @@ _OBJECT: Final = msgspec.json.Decoder(_Object)
 _BROKEN: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def decode_review(body: bytes) -> Review:
-    """Return the question that `body` holds.
+def decode_review(body: Buffer) -> Review:
+    """Return the question that `body` holds; nothing of it refers to `body`.
 
     Raises DecodeError, with the text for the asker, where it is no review with a UID.
     """
+    size = len(memoryview(body))
+    try:
+        small = bytes(body) if size <= SMALL else REVIEW.excerpt(body)
+    except _BROKEN as error:
+        raise _undecodable(_describe(b"", str(error))) from error
+    return _decode(small)
+
+
+def _decode(body: bytes) -> Review:
     try:
         wire = _REVIEW.decode(body)
     except _BROKEN as error:
@@ -140,12 +173,19 @@ def _decode_object(raw: msgspec.Raw, field: str) -> tuple[Scalable | Unusable, s
         uid=Uid(head.uid or ""),
         resource_version=head.resource_version or "",
         replicas=spec.replicas,
-        labels=head.labels or {},
-        annotations=head.annotations or {},
+        labels=_read_named(head.labels),
+        annotations=_read_named(head.annotations),
+        has_annotations=head.annotations is not None,
         service_name=spec.service_name or "",
         first_ordinal=spec.ordinals.start if spec.ordinals is not None else 0,
     )
     return workload, name
+
+
+def _read_named(values: _Labels | _Annotations | None) -> Mapping[str, str]:
+    """Return those that are there, by their names on the wire."""
+    named: Mapping[str, str] = {} if values is None else msgspec.to_builtins(values)
+    return named
 
 
 def _explain(raw: msgspec.Raw, field: str, problem: str) -> Unusable:

@@ -27,8 +27,11 @@ class Scalable(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int | None = None
     """None where it is absent; never None for a Scale."""
     labels: Mapping[str, str] = {}
-    """All of them; a Scale has none."""
+    """Those that decide; a Scale has none."""
     annotations: Mapping[str, str] = {}
+    """Those that decide."""
+    has_annotations: bool = False
+    """Whether it has a map of annotations, those that decide nothing included."""
     service_name: str = ""
     first_ordinal: int = 0
     """`spec.ordinals.start`; 0 for a Scale, which leaves it as it is."""

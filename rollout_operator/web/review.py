@@ -88,7 +88,7 @@ def _render_patch(review: Review, verdict: Verdict) -> Iterable[bytes]:
 
 def _plan_steps(new: Scalable, verdict: Verdict) -> list[dict[str, object]]:
     root = "/metadata/annotations"
-    if not new.annotations:
+    if not new.has_annotations:
         # Adding to a map that is not there is an error.
         return [{"op": "add", "path": root, "value": dict(verdict.annotations)}]
     return [

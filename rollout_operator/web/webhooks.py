@@ -117,6 +117,7 @@ class WebhookServer:
         if self._server is not None:
             await self._server.shutdown(STOP_LIMIT.total_seconds())
             self._server = None
+        self._bodies.close()
 
     def _make_peer(self, peers: Peers) -> Peer:
         assert self._server is not None, "start first"

@@ -59,12 +59,13 @@ def new_of(found: object) -> Scalable | Unusable:
 @pytest.mark.parametrize("version", list(Version))
 def test_a_whole_review_is_read(version: Version) -> None:
     """ADM-05, ADM-10: both versions alike."""
-    labels, notes = {"grafana.com/no-downscale": "true"}, {"a": "b"}
+    labels = {"grafana.com/no-downscale": "true"}
+    notes = {"grafana.com/prepare-downscale-http-port": "80"}
     found = tree(
         version,
         dryRun=True,
         subResource="status",
-        object=workload(labels=labels, annotations=notes),
+        object=workload(labels={"a": "b", **labels}, annotations={**notes, "c": "d"}),
     )
 
     assert decode(found) == Review(
@@ -90,6 +91,7 @@ def test_a_whole_review_is_read(version: Version) -> None:
             replicas=2,
             labels=labels,
             annotations=notes,
+            has_annotations=True,
             service_name="store",
         ),
     )
@@ -183,7 +185,14 @@ def test_a_scale_has_no_labels() -> None:
             scale(replicas="2"), 'spec.replicas: expected int | null, got str: "2"', id="of a Scale"
         ),
         pytest.param(
-            workload(labels={"a": 1}), "metadata.labels[...]: expected str, got int", id="label"
+            workload(labels={"grafana.com/no-downscale": 1}),
+            "metadata.labels.grafana.com/no-downscale: expected str | null, got int",
+            id="label",
+        ),
+        pytest.param(
+            workload(labels="none"),
+            'metadata.labels: expected object | null, got str: "none"',
+            id="no labels",
         ),
         pytest.param(5, "expected object, got int", id="no object"),
         pytest.param({}, "kind: absent", id="empty"),
@@ -347,9 +356,22 @@ def test_hazards_are_decode_errors(body: bytes) -> None:
 
 def test_many_and_repeated_keys_are_read() -> None:
     """SEC-07: a hundred thousand keys; of keys with the same name the last wins, as in Go."""
-    labels = {f"key-{number}": "x" for number in range(100_000)}
+    labels = {f"key-{number}": "x" for number in range(100_000)} | {"rollout-group": "store"}
     body = json.dumps(tree(object=workload(labels=labels)))
     new = decode_review(body.replace('"replicas": 2', '"replicas": 9, "replicas": 2').encode()).new
 
     assert isinstance(new, Scalable)
-    assert (len(new.labels), new.replicas) == (100_000, 2)
+    assert (new.labels, new.replicas) == ({"rollout-group": "store"}, 2)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"), [({"a": "b"}, True), ({}, True), (None, False)]
+)
+def test_d23_annotations_that_are_not_read_are_known_to_be_there(
+    annotations: object, expected: bool
+) -> None:
+    """A patch that adds the whole map would take them away."""
+    new = new_of(workload(annotations=annotations))
+
+    assert isinstance(new, Scalable)
+    assert (new.annotations, new.has_annotations) == ({}, expected)

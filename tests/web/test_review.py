@@ -131,7 +131,7 @@ def test_a_patch_on_a_set_without_annotations() -> None:
 @pytest.mark.parametrize("operation", ["UPDATE", "CREATE"])
 def test_a_patch_touches_only_its_key(operation: str) -> None:
     """D-23, SEC-24: other annotations stay; `/` is escaped in the path."""
-    new = replace_fields(SET, annotations={"other": "x"})
+    new = replace_fields(SET, has_annotations=True)
     answer = json.loads(patched(replace_fields(REVIEW, new=new, operation=operation)))
 
     assert json.loads(base64.b64decode(answer["response"]["patch"])) == [

@@ -1,0 +1,112 @@
+"""Bodies of the largest size that are made to cost memory and time: of each path, by name."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from rollout_operator.model.names import PREPARE_DOWNSCALE
+
+LARGEST: Final = 7 << 20
+NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
+PREPARE_PATH: Final = "/admission/prepare-downscale"
+EVICTION_PATH: Final = "/admission/pod-eviction"
+BUDGET_PATH: Final = "/admission/zpdb-validation"
+PATHS: Final = (NO_DOWNSCALE_PATH, PREPARE_PATH, EVICTION_PATH, BUDGET_PATH)
+
+Json = dict[str, Any]
+
+# Stands where the body is filled up: as the only element of a list, or as a text.
+_FILL: Final = "FILL"
+_LISTS: Final[Mapping[str, bytes]] = {
+    "deep lists": b"[" * 500 + b"]" * 500,
+    "small objects": b'{"":0}',
+    "numbers": b"0",
+    "texts": b'"\\u0041\xf0\x9f\x98\x80"',
+}
+# A character beyond the first 65,536 makes four bytes of each.
+_TEXTS: Final[Mapping[str, bytes]] = {
+    "a plain text": b"x",
+    "a wide text": "\U0001f600".encode(),
+    "a text of escapes": b"\\ud83d\\ude00",
+}
+_MAPS: Final[Mapping[str, Json]] = {
+    "labels": {"metadata": {"labels": [_FILL]}},
+    "annotations": {"metadata": {"annotations": [_FILL]}},
+    "a selector": {"spec": {"selector": {"matchLabels": [_FILL]}}},
+    "unknown fields": {"spec": [_FILL]},
+}
+_CREATED: Final[Mapping[str, Json]] = {
+    EVICTION_PATH: {"apiVersion": "policy/v1", "kind": "Eviction"},
+    BUDGET_PATH: {
+        "apiVersion": "rollout-operator.grafana.com/v1",
+        "kind": "ZoneAwarePodDisruptionBudget",
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "x"}}},
+    },
+}
+_SET: Final[Json] = {"apiVersion": "apps/v1", "kind": "StatefulSet"}
+
+
+def list_hostile_bodies(path: str, namespace: str) -> Iterator[tuple[str, bytes]]:
+    """Yield bodies of LARGEST bytes for a path, each with a name."""
+    for name, unit in _LISTS.items():
+        for what, odd in _ODDITIES.items():
+            yield f"{name}, {what}", _fill(_review(path, namespace, **odd), unit)
+    for name, fields in _MAPS.items():
+        yield f"{name} without end", _fill(_review(path, namespace, fields), b'"%06x":""', b"{}")
+    for name, unit in _TEXTS.items():
+        yield f"{name} as uid", _fill(_review(path, namespace, uid=_FILL), unit, b'""')
+        labels = {"metadata": {"labels": {PREPARE_DOWNSCALE: _FILL}}}
+        yield f"{name} as label", _fill(_review(path, namespace, labels), unit, b'""')
+    options = {"deleteOptions": {"dryRun": [_FILL]}}
+    yield "options without end", _fill(_review(path, namespace, options), b'"All"')
+    yield "one key again and again", _repeat(_review(path, namespace, uid=_FILL))
+    yield "brackets without end", b"[" * LARGEST
+
+
+_ODDITIES: Final[Mapping[str, Json]] = {
+    "well-formed": {"pad": [_FILL]},
+    "well-formed in the object": {"fields": {"pad": [_FILL]}},
+    "uid of a wrong type": {"pad": [_FILL], "uid": 1},
+    "object of wrong types": {"fields": {"spec": {"replicas": "3", "selector": [_FILL]}}},
+}
+
+
+def _review(path: str, namespace: str, fields: Json | None = None, **more: object) -> Json:
+    """Return a review; `fields` are put into the object that decides, `more` into the request."""
+    deciding = {**_CREATED.get(path, {**_SET, "spec": {"replicas": 3}})}
+    for key, value in (fields or {}).items():
+        is_map = isinstance(value, dict) and isinstance(deciding.get(key), dict)
+        deciding[key] = {**deciding[key], **value} if is_map else value
+    is_created = path in _CREATED
+    request = {
+        "uid": "u",
+        "operation": "CREATE" if is_created else "UPDATE",
+        "resource": {"resource": "statefulsets"},
+        "namespace": namespace,
+        "name": "x",
+        "object": deciding if is_created else {**_SET, "spec": {"replicas": 1}},
+        "oldObject": None if is_created else deciding,
+        **more,
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+def _fill(review: Json, unit: bytes, around: bytes = b"[]") -> bytes:
+    """Return the body, with as many of `unit` in the place of FILL as fit."""
+    mark = b'["%b"]' % _FILL.encode() if around in {b"[]", b"{}"} else b'"%b"' % _FILL.encode()
+    head, _, tail = msgspec.json.encode(review).partition(mark)
+    room = LARGEST - len(head) - len(tail) - len(around)
+    if around == b'""':
+        filling = unit * (room // len(unit))
+    elif around == b"{}":
+        filling = b",".join(unit % number for number in range(room // (len(unit % 0) + 1)))
+    else:
+        filling = b",".join([unit] * (room // (len(unit) + 1)))
+    return b"%b%b%b%b%b" % (head, around[:1], filling, around[1:], tail)
+
+
+def _repeat(review: Json) -> bytes:
+    """Return the body with a text of half its size as uid, and then with another uid."""
+    head, _, tail = msgspec.json.encode(review).partition(b'"%b"' % _FILL.encode())
+    return b'%b"%b","uid":"u"%b' % (head, "\U0001f600".encode() * (LARGEST // 5), tail)
