@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import uvloop
 
-from benchmarks import events, evicting, held, load, memory, plans, silence, sync
+from benchmarks import events, evicting, held, hostile, load, memory, plans, silence, sync
 from benchmarks.tasks import Loop, Task
 from rollout_operator.telemetry import logs
 
@@ -21,6 +21,7 @@ MEASUREMENTS: Final[Mapping[str, Callable[[Task], Awaitable[Mapping[str, float]]
     "events": events.measure_events,
     "handshakes": load.measure_handshakes,
     "held": held.measure_held,
+    "hostile": hostile.measure_hostile,
     "pace": load.measure_pace,
     "plans": plans.measure_plans,
     "saturation": load.measure_saturation,

@@ -49,7 +49,11 @@ def make_eviction(place: Place) -> bytes:
 
 
 def _post(path: str, review: Json) -> bytes:
-    body = msgspec.json.encode(review)
+    return make_post(path, msgspec.json.encode(review))
+
+
+def make_post(path: str, body: bytes) -> bytes:
+    """Return the request with a body, as an API server sends it."""
     head = (
         f"POST {path}?timeout=10s HTTP/1.1",
         "Host: rollout-operator.bench.svc:443",

@@ -51,7 +51,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     target: Target | None = None
     loop: Loop = Loop.UVLOOP
     count: int = 0
-    """Of events or of repetitions."""
+    """Of events, of repetitions or of bodies."""
+    rounds: int = 1
+    """How often all of them."""
     seconds: float = 0.0
     """How long to look at the idle process first."""
     load: Load | None = None

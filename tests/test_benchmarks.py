@@ -98,7 +98,7 @@ def test_an_unknown_benchmark_is_named(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_every_benchmark_is_tried() -> None:
     """Others are tried in `test_benchmarks_webhooks`, `_scaling` and `_evictions`."""
-    elsewhere = {"rollout", "reviews", "connections", "prepare"}
+    elsewhere = {"rollout", "reviews", "connections", "hostile", "prepare"}
     elsewhere |= {"evictions", "evictions_storm", "evictions_drain"}
     elsewhere |= {"scaling_up", "scaling_delays", "scaling_idle"}
 

@@ -90,6 +90,17 @@ def test_connections_are_opened_and_answered() -> None:
 
 
 @pytest.mark.slow
+def test_hostile_bodies_are_sent_and_answered() -> None:
+    """D-50, D-68: memory and stalls of the operator, and what honest reviews feel."""
+    figures, targets = run("hostile")
+
+    assert figures["answered"] == figures["small_right"] == 1
+    assert figures["small_slower"] > 0
+    assert figures["growth_mib"] < targets["growth_mib"]["at_most"] == 64
+    assert targets["stall_ms"]["at_most"] == 250
+
+
+@pytest.mark.slow
 def test_pods_are_prepared_and_counted() -> None:
     """PREP-20: each pod that goes is called once; what is asked of the API server is told."""
     figures, targets = run("prepare")
