@@ -15,7 +15,7 @@ from rollout_operator.telemetry.exposition import CONTENT_TYPE
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.cluster import ClusterRules, validate_cluster
-from rollout_operator.web.connection import WRITE_LIMIT, Connection, note_request
+from rollout_operator.web.connection import SERVER, WRITE_LIMIT, Connection, note_request
 from rollout_operator.web.measure import measure
 from rollout_operator.web.sockets import bind
 from rollout_operator.web.status import one_line, render_status
@@ -130,7 +130,7 @@ async def _answer_profiler(request: web.Request) -> web.Response:
 async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers[hdrs.CACHE_CONTROL] = "no-store"
-    response.headers[hdrs.SERVER] = "rollout-operator"
+    response.headers[hdrs.SERVER] = SERVER
 
 
 def _answer_health(fine: str, complaints: tuple[str, ...]) -> web.Response:

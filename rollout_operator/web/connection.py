@@ -9,7 +9,7 @@ import logging
 from datetime import timedelta
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
@@ -21,6 +21,8 @@ WRITE_LIMIT: Final = timedelta(seconds=10)
 LINE_LIMIT: Final = 8190
 # After an answer that did not read the body, the rest of the body is read for this long.
 LINGER_LIMIT: Final = timedelta(seconds=1)
+# In place of aiohttp's header, which names versions.
+SERVER: Final = "rollout-operator"
 # Twice as much of a body is held while nobody reads it.
 BUFFER: Final = 1 << 15
 
@@ -64,7 +66,9 @@ class Connection(web.RequestHandler):
     ) -> web.StreamResponse:
         """Answer what is no HTTP, without aiohttp's text: that quotes what was sent, bodies too."""
         brief = "malformed request\n" if isinstance(exc, HttpProcessingError) else message
-        return super().handle_error(request, status, exc, brief)
+        response = super().handle_error(request, status, exc, brief)
+        response.headers[hdrs.SERVER] = SERVER
+        return response
 
     def note_request(self) -> None:
         """Take note that a whole request head has come."""

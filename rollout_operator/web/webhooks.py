@@ -17,7 +17,7 @@ from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.body import Bodies, Rejected
 from rollout_operator.web.cluster import ClusterCheck, ClusterRules
-from rollout_operator.web.connection import WRITE_LIMIT
+from rollout_operator.web.connection import SERVER, WRITE_LIMIT
 from rollout_operator.web.listener import Limits, Listener
 from rollout_operator.web.meter import Meter
 from rollout_operator.web.peer import Peer, Peers
@@ -36,7 +36,7 @@ STOP_LIMIT: Final = timedelta(seconds=1)
 GONE: Final = 499
 
 _TEXT: Final = {hdrs.CONTENT_TYPE: "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
-_ANSWER: Final = {hdrs.CONTENT_TYPE: JSON, hdrs.SERVER: "rollout-operator"}
+_ANSWER: Final = {hdrs.CONTENT_TYPE: JSON}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +184,7 @@ class WebhookServer:
 
     async def _send(self, request: web.BaseRequest, response: web.Response) -> None:
         """Send the answer; who does not take it in time is cut."""
+        response.headers[hdrs.SERVER] = SERVER
         cast(Peer, request.protocol).begin_answer(self._options.write_limit)
         try:
             await response.prepare(request)
