@@ -10,6 +10,7 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
+from rollout_operator.aio.clock import LoopClock
 from rollout_operator.telemetry.board import Board
 from rollout_operator.telemetry.exposition import CONTENT_TYPE
 from rollout_operator.telemetry.health import Health
@@ -17,6 +18,7 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.cluster import ClusterRules, validate_cluster
 from rollout_operator.web.connection import SERVER, WRITE_LIMIT, Connection, note_request
 from rollout_operator.web.measure import measure
+from rollout_operator.web.scrape import Scrapes
 from rollout_operator.web.sockets import bind
 from rollout_operator.web.status import one_line, render_status
 
@@ -49,6 +51,7 @@ class AdminServer:
         """
         self._wanted_port = port
         self._metrics = metrics
+        self._scrapes = Scrapes(metrics.render, LoopClock())
         self._health = health
         self._board = board
         self._runner = web.AppRunner(
@@ -106,12 +109,8 @@ class AdminServer:
         return app
 
     async def _answer_metrics(self, request: web.Request) -> web.Response:
-        pieces = []
-        for piece in self._metrics.render():
-            pieces.append(piece)
-            # A thousand groups take 0.2 s: reconciles and probes do not wait for so long.
-            await asyncio.sleep(0)
-        return web.Response(body=b"".join(pieces), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
+        page = await self._scrapes.get()
+        return web.Response(body=page, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
 
     async def _answer_ready(self, request: web.Request) -> web.Response:
         return _answer_health("ready", self._health.list_missing())
