@@ -13,17 +13,8 @@ from rollout_operator.model.names import LAST_DOWNSCALE, Uid
 from rollout_operator.model.outcome import Code
 from rollout_operator.pods.client import PodError
 from tests.virtual_time import in_virtual_time
-from tests.web.downscale_world import (
-    HOUR,
-    WAIT,
-    World,
-    come_to_rest,
-    confirm,
-    hang,
-    pod,
-    refuse,
-    three_zones,
-)
+from tests.web.downscale_world import HOUR, WAIT, World, come_to_rest, pod, three_zones
+from tests.web.fake_pods import confirm, hang, refuse
 
 A = Uid("uid-zone-a")
 # LI-05: after a downscale that did not happen, pods are told within this.

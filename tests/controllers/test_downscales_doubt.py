@@ -17,14 +17,13 @@ from tests.web.downscale_world import (
     WAIT,
     World,
     come_to_rest,
-    confirm,
     part,
     pod,
     prepared_alone,
-    refuse,
     three_zones,
     zone,
 )
+from tests.web.fake_pods import confirm, refuse
 
 
 @in_virtual_time

@@ -175,6 +175,19 @@ REVIEWS: Final = (
         units="tests/web/test_prepare_refusals.py",
     ),
     Mutant(
+        name="label-of-the-review",
+        file="web/prepare_claim.py",
+        old="assess_prepared(ask.decrease, sts.labels, sts.annotations, sts.service_name)",
+        new=(
+            'assess_prepared(ask.decrease, {"grafana.com/prepare-downscale": "true"}, '
+            "sts.annotations, sts.service_name)"
+        ),
+        breaks="SI-13: a review that says so has pods of a set prepared that has no label",
+        scenarios=DOWNSCALES,
+        storm="forged reviews",
+        units="tests/web/test_prepare_forged.py",
+    ),
+    Mutant(
         name="review-not-compared-with-the-store",
         file="web/prepare_claim.py",
         old="if zone is None or not self._is_as_asked(ask, zone.sts):",

@@ -1,12 +1,15 @@
 """What goes wrong between the API server and its webhooks, and a webhook that comes after ours.
 
 Stands in front of the caller that the sandbox has: repeats a review under another UID, loses its
-answer, does not get through, or lets the request be refused by somebody else in the end.
+answer, does not get through, sends a forged one first (SEC-09), or lets the request be refused by
+somebody else in the end.
 """
 
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Final, cast
 
 import msgspec
@@ -16,6 +19,7 @@ from rollout_operator.sandbox.history import Fault, History
 from rollout_operator.sandbox.hooks import HookCall, HookCaller
 from rollout_operator.sandbox.registrations import no_downscale, pod_eviction
 from rollout_operator.sandbox.request import Request
+from tests.forgeries import forge
 from tests.simulation.doses import HookFaults
 from tests.simulation.virtual import now
 
@@ -84,6 +88,8 @@ class FaultyHooks:
             raise ConnectionRefusedError(f"{call.service} refused the connection")
         if draws[1] < self._faults.repeated and self._strikes("hook_repeated", call):
             await self._inner(_renamed(call, self._chance))
+        if draws[3] < self._faults.forged and self._strikes("hook_forged", call):
+            await self._forge(call, random.Random(draws[4]))
         begin = now()
         answer = await self._inner(call)
         if draws[2] < self._faults.timed_out and self._strikes("hook_timed_out", call):
@@ -91,6 +97,12 @@ class FaultyHooks:
             await asyncio.sleep(max(left.total_seconds(), 0))
             raise TimeoutError(f"{call.path} gave no answer within {call.timeout}")
         return answer
+
+    async def _forge(self, call: HookCall, chance: random.Random) -> None:
+        """Have a review with lies in it answered, whoever that reaches."""
+        forged = replace(call, body=forge(call.body, chance), taken_by=[])
+        with suppress(OSError, TimeoutError):
+            await self._inner(forged)
 
     def _answer_later(self, call: HookCall, draw: float) -> bytes:
         review = cast(JsonObject, msgspec.json.decode(call.body))
@@ -118,10 +130,4 @@ def _renamed(call: HookCall, chance: random.Random) -> HookCall:
     number = f"{chance.getrandbits(128):032x}"
     uid = "-".join((number[:8], number[8:12], number[12:16], number[16:20], number[20:]))
     body = msgspec.json.encode({**review, "request": {**request, "uid": uid}})
-    return HookCall(
-        path=call.path,
-        service=call.service,
-        body=body,
-        timeout=call.timeout,
-        ca_bundle=call.ca_bundle,
-    )
+    return replace(call, body=body, taken_by=[])

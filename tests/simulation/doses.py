@@ -50,6 +50,8 @@ class HookFaults:
     unreachable: float = 0
     refused_later: float = 0
     """Another webhook, that comes last, says no."""
+    forged: float = 0
+    """Before it, somebody who is not the API server sends one like it, with lies in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +78,9 @@ NORMAL: Final = Dose(
         compact=0.4,
         controller_lags=0.3,
     ),
-    hooks=HookFaults(repeated=0.1, timed_out=0.03, unreachable=0.03, refused_later=0.08),
+    hooks=HookFaults(
+        repeated=0.1, timed_out=0.03, unreachable=0.03, refused_later=0.08, forged=0.05
+    ),
 )
 _OLD_VIEWS: Final = replace(NORMAL.calls, freeze=0.03, delay_event=0.1)
 # Most reads are made only where the view is too old to answer.
@@ -96,6 +100,7 @@ REVIEW_STORMS: Final[Mapping[str, Dose]] = {
     **STORMS,
     "lost pods": replace(NORMAL, calls=replace(NORMAL.calls, pod_failure=0.3, pod_slow=0.3)),
     "slow reviews": replace(NORMAL, calls=replace(NORMAL.calls, review_slow=0.3)),
+    "forged reviews": replace(NORMAL, hooks=replace(NORMAL.hooks, forged=0.6)),
 }
 
 

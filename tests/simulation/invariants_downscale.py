@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import Final
 
 from rollout_operator.kube.api import STATEFULSETS
+from rollout_operator.model.names import PREPARE_PATH as PREPARE_PATH_KEY
 from rollout_operator.sandbox.history import PodCalled
 from tests.simulation.deletes import IN_FLIGHT, find_sent, is_delaying
 from tests.simulation.downscales import (
@@ -23,7 +24,7 @@ from tests.simulation.downscales import (
 from tests.simulation.promises import Violation
 from tests.simulation.state import World
 from tests.simulation.targets import Targets, read_targets
-from tests.simulation.views import Book, Write, asked_replicas
+from tests.simulation.views import Book, Write, annotations, asked_replicas
 from tests.simulation.wishes import read_wish
 from tests.world.history import Pod, Set
 
@@ -35,6 +36,7 @@ FOREVER: Final = timedelta.max
 TOO_MANY: Final = 429
 # Of faults: what the operator lacks itself, room or time, is no answer of the API server (D-20).
 OVERLOAD: Final = frozenset({"throttled", "slow", "too_many"})
+FORGED: Final = "hook_forged"
 
 
 def find_broken(book: Book) -> Iterator[Violation]:
@@ -150,9 +152,15 @@ def _judge_asked(book: Book, downscale: Downscale) -> Iterator[Violation]:
 def _judge_prepared(book: Book, downscale: Downscale) -> Iterator[Violation]:
     """SI-10: each pod that was removed had confirmed, and was not told otherwise after it."""
     since = _first_asked(book, downscale)
+    # A write is taken only of the version that was reviewed: no other path has ever counted (D-24).
+    path = str(annotations(downscale.write.commit.before).get(PREPARE_PATH_KEY, "")).strip("/")
     for pod in downscale.removed:
         horizon = find_horizon(book, downscale.write, pod)
-        calls = [one for one in book.pod_calls if one.uid == pod.uid and one.begun < horizon]
+        calls = [
+            one
+            for one in book.pod_calls
+            if one.uid == pod.uid and one.begun < horizon and one.path.strip("/") == path
+        ]
         lack = _find_lack(calls, since, downscale.at)
         if lack:
             text = f"{downscale.text}: {pod.name} {lack}"
@@ -198,7 +206,13 @@ def _first_asked(book: Book, downscale: Downscale) -> timedelta:
         )
         if is_same and begun - PERSIST_LIMIT <= called.at and called.begun <= begun:
             begun = called.begun
-    return begun
+    forged = [
+        one.at
+        for one in book.faults
+        if one.kind == FORGED and begun - PERSIST_LIMIT <= one.at <= begun
+    ]
+    # A forgery that tells the truth is asked like any other, and so is what follows it.
+    return min((begun, *forged))
 
 
 def find_horizon(book: Book, downscale: Write, pod: Pod) -> timedelta:

@@ -160,7 +160,7 @@ def _find_left_prepared(
 ) -> Iterator[Violation]:
     """Yield pods that were told to go, stay, and were not told so in time (LI-05)."""
     (begin, calls), ended = since, book.ended_at
-    for uid, told in _list_prepared(calls).items():
+    for (uid, _), told in _list_prepared(calls).items():
         stays_since = rest.stays_since.get(uid)
         if stays_since is None:
             continue  # gone, going, or not wanted
@@ -173,12 +173,15 @@ def _find_left_prepared(
             yield Violation(invariant="LI-05", at=due, text=text)
 
 
-def _list_prepared(calls: Iterable[PodCalled]) -> dict[str, tuple[str, timedelta]]:
-    """Return the pods that are prepared at the end: name and since when, by UID."""
-    prepared: dict[str, tuple[str, timedelta]] = {}
+def _list_prepared(
+    calls: Iterable[PodCalled],
+) -> dict[tuple[str, str], tuple[str, timedelta]]:
+    """Return the pods that are prepared at the end: name and since when, by UID and path."""
+    prepared: dict[tuple[str, str], tuple[str, timedelta]] = {}
     for call in calls:
+        place = (call.uid, call.path.strip("/"))
         if call.acted and call.method == "POST":
-            prepared[call.uid] = (call.pod, call.at)
+            prepared[place] = (call.pod, call.at)
         elif call.acted and call.method == "DELETE":
-            prepared.pop(call.uid, None)
+            prepared.pop(place, None)
     return prepared

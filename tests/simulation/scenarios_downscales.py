@@ -19,17 +19,20 @@ NO_DOWNSCALE: Final = "grafana.com/no-downscale"
 PREPARE: Final = "grafana.com/prepare-downscale"
 MIN_TIME: Final = "grafana.com/min-time-between-zones-downscale"
 PATH: Final = "ingester/prepare-shutdown"
+OTHER_PATHS: Final = ("ready", PATH)
 WAIT: Final = "1m"
 # Shares of the clients.
 GIVES_UP: Final = 1 / 3
 WAVERS: Final = 1 / 5
+MOVES: Final = 1 / 2
 
 
 def downscaled(size: Size) -> Scenario:
     """S7: the first two zones lose a pod each; every further one is never to lose any.
 
     Those who want it do not stop before it is granted, but for one in three: whoever gives up once
-    the pods are prepared leaves pods that must be told that they stay.
+    the pods are prepared leaves pods that must be told that they stay. Where they are called may
+    change meanwhile (D-24).
     """
     first, second, *kept = list_zones(size)
     zones = [
@@ -47,6 +50,7 @@ def downscaled(size: Size) -> Scenario:
             tasks.create_task(_rehearse(tries, list(wanted)))
             for zone in kept:
                 tasks.create_task(_try_in_vain(tries, zone.name, size.pods - 1))
+            tasks.create_task(_move(people.split("ops"), list(wanted)))
 
     return Scenario(
         name="s7",
@@ -102,6 +106,15 @@ async def _rehearse(people: People, names: list[str]) -> None:
         name = people.chance.choice(names)
         route = people.chance.choice(LIVELY_ROUTES)
         await people.attempt(partial(people.scale, name, 1, route, is_dry_run=True))
+
+
+async def _move(people: People, names: list[str]) -> None:
+    """Change now and then where the pods of a zone are called, while others scale it down."""
+    for _ in range(2):
+        await people.wait(0, 40)
+        if people.chance.random() < MOVES:
+            path = people.chance.choice(OTHER_PATHS)
+            await people.attempt(partial(people.annotate, names[0], f"{PREPARE}-http-path", path))
 
 
 async def _try_in_vain(people: People, name: str, replicas: int) -> None:

@@ -1,10 +1,13 @@
 """How prepare-downscale is asked: dry runs, the same again, other registrations, other sets."""
 
 import asyncio
+import copy
+import random
 from datetime import timedelta
 
 import pytest
 
+from tests.forgeries import change_path, change_port, change_service, name_a_target
 from tests.system.asking import ask, fetch_review
 from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, PREPARE, guard, prepared_zone
 from tests.world.api import STATEFULSETS
@@ -96,9 +99,14 @@ async def test_si16_a_refusal_is_repeated_too(world: World) -> None:
 
 
 async def test_si13_reviews_that_the_store_does_not_confirm(world: World) -> None:
-    """SI-13, SI-10, T-07: counts, names and UIDs of nobody; no pod is called on their word."""
+    """SI-13, SI-10, SEC-09, T-07: counts, names, UIDs, labels and places that the store denies.
+
+    No pod is called on their word.
+    """
     pods = await world.serve_pods()
-    guarded = await guard(world, prepared_zone(pods, Zone(name="a")), pods=pods)
+    guarded = await guard(
+        world, prepared_zone(pods, Zone(name="a")), Zone(name="b", group=None), pods=pods
+    )
     true = await fetch_review(guarded, "a", 1)
     request = true["request"]
     other_uid = request["oldObject"]["metadata"] | {"uid": "11111111-2222-3333-4444-555555555555"}
@@ -111,6 +119,11 @@ async def test_si13_reviews_that_the_store_does_not_confirm(world: World) -> Non
         reply = await ask(guarded, true | {"request": request | {"oldObject": old}})
         assert not reply.is_allowed, what
         assert "try again" in reply.message, what
+    plain = await fetch_review(guarded, "b", 1)
+    for lie in (name_a_target, change_path, change_port, change_service):
+        told = copy.deepcopy(plain)
+        lie(told["request"], random.Random(1))
+        assert (await ask(guarded, told)).is_allowed, "it has no label, whatever is said"
     elsewhere = request | {"namespace": "kube-system"}
     reply = await ask(guarded, true | {"request": elsewhere})
     assert not reply.is_allowed

@@ -15,10 +15,10 @@ from tests.web.downscale_world import (
     pod,
     pods_of,
     prepared_alone,
-    refuse,
     three_zones,
     zone,
 )
+from tests.web.fake_pods import refuse
 
 PREFIX = "downscale of statefulsets/zone-a in test from 5 to 3 replicas is "
 DENIED = f"{PREFIX}not allowed because "

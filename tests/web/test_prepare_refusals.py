@@ -16,7 +16,6 @@ from tests.controllers.fake_door import Json
 from tests.virtual_time import EPOCH, in_virtual_time
 from tests.web.downscale_world import (
     PREPARED,
-    hang,
     outdate,
     part,
     prepared_alone,
@@ -24,6 +23,7 @@ from tests.web.downscale_world import (
     three_zones,
     zone,
 )
+from tests.web.fake_pods import hang
 
 PREFIX = "downscale of statefulsets/zone-a in test from 5 to 3 replicas is "
 DENIED = f"{PREFIX}not allowed because "

@@ -13,17 +13,8 @@ from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import LAST_DOWNSCALE, Uid
 from rollout_operator.model.outcome import Code, Verdict
 from tests.virtual_time import in_virtual_time
-from tests.web.downscale_world import (
-    LIMIT,
-    WAIT,
-    World,
-    confirm,
-    hang,
-    outdate,
-    pod,
-    refuse,
-    three_zones,
-)
+from tests.web.downscale_world import LIMIT, WAIT, World, outdate, pod, three_zones
+from tests.web.fake_pods import confirm, hang, refuse
 
 A, B = Uid("uid-zone-a"), Uid("uid-zone-b")
 SECOND = timedelta(seconds=1)

@@ -22,7 +22,8 @@ from rollout_operator.model.names import (
 from rollout_operator.model.outcome import Code
 from rollout_operator.pods.client import PodError
 from tests.virtual_time import in_virtual_time
-from tests.web.downscale_world import World, come_to_rest, confirm, part, three_zones
+from tests.web.downscale_world import World, come_to_rest, part, three_zones
+from tests.web.fake_pods import confirm
 
 A = Uid("uid-zone-a")
 WRONG, RIGHT = "ready", "ingester/prepare"

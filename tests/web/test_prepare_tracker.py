@@ -21,10 +21,10 @@ from tests.web.downscale_world import (
     part,
     pod,
     pods_of,
-    refuse,
     three_zones,
     zone,
 )
+from tests.web.fake_pods import refuse
 
 MAP: Final = "zones"
 PREFIX: Final = "downscale of statefulsets/zone-a in test from 5 to 3 replicas is "
