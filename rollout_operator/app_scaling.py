@@ -130,7 +130,8 @@ class Scaling:
         if old.uid != new.uid or new.replicas >= old.replicas or new.group is None:
             return
         group = self._shared.sets.list_group(new.group)
-        if keeps_time(new, [one for one in group if isinstance(one, StatefulSet)]):
+        is_kept = keeps_time(new, [one for one in group if isinstance(one, StatefulSet)])
+        if is_kept and not self._counts.has_written(new):
             self._counts.note_downscale(new.uid)
 
     def _build_counts(self, observer: Observer) -> Counts:

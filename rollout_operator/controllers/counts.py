@@ -14,7 +14,8 @@ from typing import Final, Protocol
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.downscales import PERSIST_LIMIT, Downscales
 from rollout_operator.guards.locks import Locks, group_lock
-from rollout_operator.guards.records import Times
+from rollout_operator.guards.records import Times, is_annotated
+from rollout_operator.guards.tracker import READ_AGAIN
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Writer
 from rollout_operator.kube.server_clock import CLOCK_ERROR
 from rollout_operator.model.decode import decode_statefulset
@@ -22,6 +23,7 @@ from rollout_operator.model.errors import (
     ApiError,
     Conflict,
     DecodeError,
+    InvalidInput,
     NotFound,
     Refused,
     TooManyRequests,
@@ -50,17 +52,6 @@ class LiveObserver(Protocol):
     async def observe_live(self, cached: Group) -> Group: ...
 
 
-class Record(Times, Protocol):
-    """Where times are read and written."""
-
-    async def keep(self, sts: StatefulSet, at: datetime) -> None:
-        """Write down a downscale that has happened, unless a later one is there.
-
-        Raises ApiError; Conflict where somebody wrote meanwhile.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pending:
     """A count that the cache does not show yet."""
@@ -80,7 +71,7 @@ class Counts:
         self,
         door: Writer,
         observer: LiveObserver,
-        times: Record,
+        times: Times,
         *,
         locks: Locks,
         downscales: Downscales,
@@ -97,9 +88,6 @@ class Counts:
         self._metrics = metrics
         self._is_stopping = is_stopping
         self._pending: dict[Uid, _Pending] = {}
-        # When sets were scaled down last: by the records, as they were read last, and as we saw it.
-        self._read: dict[Uid, datetime] = {}
-        self._seen: dict[Uid, datetime] = {}
         self._unrecorded: set[Uid] = set()
 
     def view(self, group: Group) -> Scaling:
@@ -107,7 +95,7 @@ class Counts:
         sets = [zone.sts for zone in group.zones]
         return Scaling(
             group=group,
-            times=self._list_times(sets),
+            times=self._times.recall(sets),
             source=self._times.source,
             written=self.list_written(sets),
         )
@@ -143,8 +131,7 @@ class Counts:
 
     def forget(self, set_uid: Uid) -> None:
         """Forget a set that is gone."""
-        self._read.pop(set_uid, None)
-        self._seen.pop(set_uid, None)
+        self._downscales.last.forget(set_uid)
         self._unrecorded.discard(set_uid)
         self._pending.pop(set_uid, None)
         self._downscales.withdraw(set_uid)
@@ -160,8 +147,13 @@ class Counts:
 
     def note_downscale(self, uid: Uid) -> None:
         """A set has just been scaled down, whoever did it: others wait from now on."""
-        self._seen[uid] = self._observer.now()
+        self._downscales.last.note(uid, self._observer.now())
         self._unrecorded.add(uid)
+
+    def has_written(self, sts: StatefulSet) -> bool:
+        """Tell whether a view shows what we have just written: its time is remembered already."""
+        pending = self._pending.get(sts.uid)
+        return pending is not None and _shows(sts, pending) and sts.replicas == pending.replicas
 
     def has_unrecorded(self, sts: StatefulSet) -> bool:
         """Tell whether a downscale that we wrote is shown by a set, and may not be recorded."""
@@ -169,10 +161,25 @@ class Counts:
 
     async def record(self, sts: StatefulSet) -> None:
         """Record the last downscale of a set, if nobody has. Raises ApiError and InvalidInput."""
-        at = self._seen[sts.uid]
-        await self._times.keep(sts, at)
-        if self._seen.get(sts.uid) == at:
+        last = self._downscales.last
+        at = last.times[sts.uid]
+        version = await self._times.keep(sts, at)
+        last.note_shown(sts.uid, at, version)
+        if last.times.get(sts.uid) == at:
             self._unrecorded.discard(sts.uid)
+
+    async def refresh_times(self) -> bool:
+        """Read times again that no cache shows; tell whether they changed."""
+        try:
+            return await self._times.refresh()
+        except (ApiError, InvalidInput) as error:
+            log.debug("Times of downscales were not read again", err=error)
+            return False
+
+    @property
+    def times_last(self) -> timedelta | None:
+        """Return for how long times count that were read; None where a cache shows them."""
+        return READ_AGAIN if self._times.source is Source.TRACKER else None
 
     async def scale_up(self, group: GroupName, action: ScaleZone) -> None:
         """Write more replicas. Raises ApiError; Conflict where the cache was behind."""
@@ -187,8 +194,7 @@ class Counts:
         async with self._locks.hold(group_lock(group.name)):
             live = await self._observer.observe_live(group)
             sets = [zone.sts for zone in live.zones]
-            self._read.update(await self._times.read(sets))
-            times = self._list_times(sets)
+            times = await self._times.read(sets)
             plan = plan_scaling(replace(scaling, group=live, times=times, written={}))
             agreed = _find(plan.scale, action)
             if agreed is None or live.owners != group.owners:
@@ -206,12 +212,6 @@ class Counts:
         finally:
             if not is_unanswered:
                 self._downscales.withdraw(agreed.zone.uid)
-
-    def _list_times(self, sets: Iterable[StatefulSet]) -> Mapping[Uid, datetime]:
-        """Return the last downscales of these sets, by all that we have read or seen."""
-        known = (self._downscales.times, self._read, self._seen)
-        times = {sts.uid: [one[sts.uid] for one in known if sts.uid in one] for sts in sets}
-        return {uid: max(found) for uid, found in times.items() if found}
 
     async def _write(self, group: GroupName, action: ScaleZone) -> None:
         zone = action.zone
@@ -251,11 +251,19 @@ class Counts:
             expires_at=self._clock.elapsed() + UNSEEN_LIMIT,
         )
         if action.keeps_time:
-            self.note_downscale(zone.uid)
+            self._note_written(written)
         if written.replicas != action.replicas:
             # Some webhook knows better. Else the same would be written again at once.
             why = f"stored as {written.replicas} instead of {action.replicas}"
             raise Refused(f"statefulset {zone.name}: spec.replicas: {why}")
+
+    def _note_written(self, written: StatefulSet) -> None:
+        """Remember a downscale that we wrote; the answer to the write may show its record."""
+        self.note_downscale(written.uid)
+        last, uid = self._downscales.last, written.uid
+        if self._times.source is Source.ANNOTATIONS and is_annotated(written, last.times[uid]):
+            last.note_shown(uid, last.times[uid], written.resource_version)
+            self._unrecorded.discard(uid)
 
     def _render_time(self, action: ScaleZone) -> list[JsonObject]:
         """Return what records a downscale in the same write, where annotations hold the times."""

@@ -224,11 +224,12 @@ class DownscaleController:
             return RESYNC
         # The later one, of when it was allowed and of when it was seen to have happened: of what
         # was asked again, the object carries the time of the first answer (SI-11).
-        at = max(begun, parts.downscales.times.get(sts.uid, begun))
+        at = max(begun, parts.downscales.last.times.get(sts.uid, begun))
         try:
-            await parts.records.keep(sts, at)
+            version = await parts.records.keep(sts, at)
         except Conflict:
             return LAGGING  # what is there then decides
+        parts.downscales.last.note_shown(sts.uid, at, version)
         parts.downscales.note_recorded(sts.uid, begun)
         return RESYNC
 

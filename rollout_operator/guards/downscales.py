@@ -15,6 +15,7 @@ from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.debts import Debts, Told
+from rollout_operator.guards.last_downscales import LastDownscales
 from rollout_operator.model.downscale import Key, Target, Underway
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import StatefulSet
@@ -83,7 +84,7 @@ class Downscales:
         self._clock = clock
         self.debts = Debts(clock)
         self._claims: dict[Uid, Claim] = {}
-        self._times: dict[Uid, datetime] = {}
+        self.last = LastDownscales()
         self._unrecorded: dict[Uid, datetime] = {}
         self._entries: dict[Uid, Entry] = {}
         self._announced: dict[Uid, _Announced] = {}
@@ -92,11 +93,6 @@ class Downscales:
     def on_change(self, callback: Callable[[Uid, GroupName | None], None]) -> None:
         """Call back with set and group whenever a claim came, changed or went."""
         self._callbacks.append(callback)
-
-    @property
-    def times(self) -> dict[Uid, datetime]:
-        """Return when zones were scaled down last, as far as this process has seen it."""
-        return self._times
 
     def get(self, set_uid: Uid) -> Claim | None:
         """Return the claim on a set."""
@@ -244,8 +240,7 @@ class Downscales:
         asked = now + self.time_left(claim) - PERSIST_LIMIT
         last = claim.begun + LONGEST_REVIEW + PERSIST_LIMIT if claim.is_adopted else asked
         now = min(now, last + PERSIST_LIMIT)
-        earlier = self._times.get(claim.key.set_uid, now)
-        self._times[claim.key.set_uid] = max(now, claim.begun, earlier)
+        self.last.note(claim.key.set_uid, max(now, claim.begun))
         self._unrecorded[claim.key.set_uid] = claim.begun
         self._tell(claim)
 
@@ -292,7 +287,7 @@ class Downscales:
         """The set is gone, and with it all that its pods were told."""
         claim = self._claims.pop(set_uid, None)
         self.debts.forget(set_uid)
-        self._times.pop(set_uid, None)
+        self.last.forget(set_uid)
         self._unrecorded.pop(set_uid, None)
         self._entries.pop(set_uid, None)
         if claim is not None:

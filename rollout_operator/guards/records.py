@@ -11,6 +11,7 @@ from typing import Protocol
 
 from rollout_operator.guards.downscales import Claim, Downscales
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Patcher
+from rollout_operator.model.decode import decode_version
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import LAST_DOWNSCALE, Uid
 from rollout_operator.model.objects import StatefulSet, Unreadable
@@ -55,11 +56,33 @@ class Times(Protocol):
         """Where they are kept: `planning.spacing` asks for it."""
         ...
 
-    async def read(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
-        """Return the times of these sets of a group, beyond what annotations show.
+    def recall(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
+        """Return the times of these sets of a group, as they were read last.
 
-        What this process remembers counts too, and the later one wins. Raises ApiError, and
-        InvalidInput whose text is fit for who asked.
+        Beyond what their annotations show. What this process has seen counts until the record
+        shows it; from then on the record does, also where a person has changed it (D-66).
+        """
+        ...
+
+    async def read(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
+        """Return the same as the store has it now.
+
+        Raises ApiError, and InvalidInput whose text is fit for who asked.
+        """
+        ...
+
+    async def refresh(self) -> bool:
+        """Read again what no cache shows, unless that was done lately; tell whether it changed.
+
+        Raises as `read`.
+        """
+        ...
+
+    async def keep(self, sts: StatefulSet, at: datetime) -> str:
+        """Write down a downscale that has happened, unless a later one is there.
+
+        Returns the version from which on the record shows it. Raises ApiError; Conflict where
+        somebody wrote meanwhile: look again.
         """
         ...
 
@@ -81,13 +104,6 @@ class Records(Times, Protocol):
         """
         ...
 
-    async def keep(self, sts: StatefulSet, at: datetime) -> None:
-        """Write down a downscale that has happened, unless a later one is there.
-
-        Raises ApiError; Conflict where somebody wrote meanwhile: look again.
-        """
-        ...
-
     async def give_back(self, sts: StatefulSet, entry: Entry) -> None:
         """Put back what was there before a downscale that did not happen, if it is still there.
 
@@ -105,22 +121,30 @@ class Annotations:
         self._door = door
         self._downscales = downscales
 
+    def recall(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
+        """Return what these views of sets are too old to show: annotations are read with them."""
+        return self._downscales.last.list_unshown({one.uid: one.resource_version for one in sets})
+
     async def read(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
-        """Return what this process remembers: annotations are read with the sets."""
-        return dict(self._downscales.times)
+        """Return the same: sets are read live by who asks."""
+        return self.recall(sets)
+
+    async def refresh(self) -> bool:
+        """Read nothing: the cache shows annotations."""
+        return False
 
     async def look(self, sets: Sequence[Member], *, but: Uid) -> Seen:
-        """Return what this process remembers."""
-        return Seen(times=await self.read(sets))
+        """Return what these sets are too old to show."""
+        return Seen(times=self.recall(sets))
 
     async def record(self, grant: Grant) -> Refusal | None:
         """Write nothing: the object under review must not be written meanwhile."""
         return None
 
-    async def keep(self, sts: StatefulSet, at: datetime) -> None:
+    async def keep(self, sts: StatefulSet, at: datetime) -> str:
         """Annotate the set where no answer has, or with too early a time."""
-        if _is_annotated(sts, at):
-            return
+        if is_annotated(sts, at):
+            return sts.resource_version
         text = format_downscale_time(at)
         # With the version, so that a patch that is long on its way does not put back the time of a
         # downscale that came after it.
@@ -131,14 +155,16 @@ class Annotations:
                 "annotations": {LAST_DOWNSCALE: text},
             }
         }
-        await self._door.patch(STATEFULSETS, sts.namespace, sts.name, patch)
+        body = await self._door.patch(STATEFULSETS, sts.namespace, sts.name, patch)
         log.info("Recorded downscale", zone=sts.name, at=text, reason=Code.DOWNSCALE_RECORDED)
+        return decode_version("StatefulSet", body)
 
     async def give_back(self, sts: StatefulSet, entry: Entry) -> None:
         """Leave the set alone: what was not written has left no time on it."""
 
 
-def _is_annotated(sts: StatefulSet, at: datetime) -> bool:
+def is_annotated(sts: StatefulSet, at: datetime) -> bool:
+    """Tell whether a set carries this time of a downscale, or a later one."""
     try:
         return parse_rfc3339(sts.annotations.get(LAST_DOWNSCALE, "")) >= at
     except InvalidInput:

@@ -6,6 +6,7 @@ The format is decided in `model.tracker`; whether a time forbids a downscale, in
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -13,6 +14,7 @@ from rollout_operator.guards.downscales import Downscales
 from rollout_operator.guards.records import Grant, Member, Seen
 from rollout_operator.kube.api import CONFIG_MAPS, JsonObject, Patcher, Resource
 from rollout_operator.kube.server_clock import CLOCK_ERROR
+from rollout_operator.kube.store import is_older
 from rollout_operator.model.errors import Conflict, DecodeError, Denied, InvalidInput, NotFound
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import StatefulSet
@@ -40,8 +42,14 @@ from rollout_operator.telemetry.logs import log
 ATTEMPTS: Final = 10
 # Written times have whole seconds: by so much later may be what this process knew before.
 ROUNDING: Final = timedelta(seconds=1)
+# No right to watch it is asked for: so late at most is a change of a person seen that sets a time
+# back. What is to be granted or written is decided on a read of its own.
+READ_AGAIN: Final = timedelta(seconds=30)
 
 _NOT_LOADED: Final = "loading zones failed."
+# Older than any, and such that none is older.
+_NO_VERSION: Final = "0"
+_ANY_VERSION: Final = ""
 
 
 class Door(Patcher, Protocol):
@@ -77,10 +85,32 @@ class Tracker:
         self._name = name
         self._now = now
         self._has_told = False
+        self._last: ZoneMap | None = None
+        self._read_at: datetime | None = None
 
     async def read(self, sets: Sequence[Member]) -> dict[Uid, datetime]:
         """Return the times of these sets. Raises ApiError and InvalidInput."""
         return dict((await self.look(sets, but=Uid(""))).times)
+
+    def recall(self, sets: Sequence[Member]) -> dict[Uid, datetime]:
+        """Return the times as they were read last; an entry that cannot be read has none here."""
+        zone_map = self._last
+        times = self._list_unshown(sets, zone_map)
+        if zone_map is None:
+            return times
+        for one in sets:
+            with suppress(InvalidInput):
+                _add_later(times, one.uid, self._read_entry(zone_map, one, Uid("")))
+        return times
+
+    async def refresh(self) -> bool:
+        """Read the ConfigMap again; one that is gone is made anew by the next look."""
+        now = self._now()
+        if self._read_at is not None and abs(now - self._read_at) < READ_AGAIN:
+            return False
+        self._read_at = now
+        before, found = self._last, await self._fetch()
+        return found is not None and (before is None or before.data != found.data)
 
     async def look(self, sets: Sequence[Member], *, but: Uid) -> Seen:
         """Read the ConfigMap, or create it with the present time for these sets (ZONE-03).
@@ -88,12 +118,9 @@ class Tracker:
         Raises ApiError and InvalidInput.
         """
         zone_map = await self._fetch() or await self._create(sets)
-        remembered = self._downscales.times
-        times = {one.uid: remembered[one.uid] for one in sets if one.uid in remembered}
+        times = self._list_unshown(sets, zone_map)
         for one in sets:
-            written = self._read_entry(zone_map, one, but)
-            if written is not None:
-                times[one.uid] = max(written, times.get(one.uid, written))
+            _add_later(times, one.uid, self._read_entry(zone_map, one, but))
         return Seen(times=times, zone_map=zone_map)
 
     async def record(self, grant: Grant) -> Refusal | None:
@@ -120,17 +147,20 @@ class Tracker:
                 return refusal
         raise problem
 
-    async def keep(self, sts: StatefulSet, at: datetime) -> None:
+    async def keep(self, sts: StatefulSet, at: datetime) -> str:
         """Write the time of a downscale that has happened. Raises ApiError and InvalidInput."""
         zone_map = await self._fetch()
-        # Without any, whoever looks next lets all zones wait from then on: ZONE-03.
-        if zone_map is None or is_recorded(zone_map.data.get(sts.name), at):
-            return
-        await self._write(zone_map, sts.name, _format(at))
+        if zone_map is None:
+            # Whoever looks next lets all zones wait from then on: ZONE-03.
+            return _ANY_VERSION
+        if is_recorded(zone_map.data.get(sts.name), at):
+            return zone_map.version
+        written = await self._write(zone_map, sts.name, _format(at))
         log.info(
             "Recorded downscale", zone=sts.name, at=format_downscale_time(at),
             config_map=self._name, reason=Code.DOWNSCALE_RECORDED,
         )  # fmt: skip
+        return written.version
 
     async def give_back(self, sts: StatefulSet, entry: Entry) -> None:
         """Put back the former entry. Raises ApiError and InvalidInput."""
@@ -145,7 +175,14 @@ class Tracker:
             body = await self._door.fetch(CONFIG_MAPS, self._namespace, self._name)
         except NotFound:
             return None
-        return self._decode(body)
+        return self._take(body)
+
+    def _take(self, body: bytes) -> ZoneMap:
+        """Decode a ConfigMap, and remember it unless a newer one is known."""
+        found = self._decode(body)
+        if self._last is None or not is_older(found.version, than=self._last.version):
+            self._last = found
+        return found
 
     def _decode(self, body: bytes) -> ZoneMap:
         try:
@@ -171,7 +208,7 @@ class Tracker:
                 raise error from None
             return found
         log.info("Created the zone tracker", config_map=self._name, zones=names)
-        return self._decode(created)
+        return self._take(created)
 
     async def _open(self, sts: StatefulSet) -> ZoneMap:
         """Return what there is, for a set that belongs to no group: what it says is no matter."""
@@ -216,27 +253,43 @@ class Tracker:
                 return Code.CHANGED_MEANWHILE, text
         return None
 
-    async def _write(self, zone_map: ZoneMap, key: str, text: str | None) -> None:
-        """Write one entry if the ConfigMap is still as it was read. Raises ApiError."""
+    async def _write(self, zone_map: ZoneMap, key: str, text: str | None) -> ZoneMap:
+        """Write one entry if the ConfigMap is still as it was read. Raises ApiError.
+
+        Returns what is stored then.
+        """
         where = (CONFIG_MAPS, self._namespace, self._name)
         patch: JsonObject = {
             "metadata": {"resourceVersion": zone_map.version},
             "data": {key: text},
         }
         try:
-            await self._door.patch(*where, patch)
+            body = await self._door.patch(*where, patch)
         except Denied as denied:
             # The Role of other releases has `update` only.
             try:
-                await self._door.replace(*where, render_changed(zone_map, key, text))
+                body = await self._door.replace(*where, render_changed(zone_map, key, text))
             except Denied:
                 raise denied from None
             self._tell_denied(denied)
+        return self._take(body)
+
+    def _list_unshown(
+        self, sets: Sequence[Member], zone_map: ZoneMap | None
+    ) -> dict[Uid, datetime]:
+        """Return what this process has seen and a state of the ConfigMap is too old to show."""
+        version = _NO_VERSION if zone_map is None else zone_map.version
+        return self._downscales.last.list_unshown({one.uid: version for one in sets})
 
     def _tell_denied(self, denied: Denied) -> None:
         if not self._has_told:
             log.warn("Zone tracker is written as a whole, for want of a right", err=denied)
         self._has_told = True
+
+
+def _add_later(times: dict[Uid, datetime], uid: Uid, at: datetime | None) -> None:
+    if at is not None:
+        times[uid] = max(at, times.get(uid, at))
 
 
 def _format(at: datetime) -> str:

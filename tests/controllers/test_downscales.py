@@ -328,7 +328,7 @@ async def test_the_set_is_deleted() -> None:
         world.memory.queue.add(A)
         await world.pass_time(60)
         assert world.memory.downscales.list_sets() == []
-        assert world.memory.downscales.times == {}
+        assert world.memory.downscales.last.times == {}
         assert world.calls.names("DELETE") == []
 
 

@@ -188,4 +188,4 @@ def test_si12_whatever_happens_the_ledger_is_sound_and_ends_empty(
     bench.assert_is_empty()
     for letter in "abc":
         bench.downscales.forget_set(sts_uid(letter))
-    assert bench.downscales.times == {}
+    assert bench.downscales.last.times == {}

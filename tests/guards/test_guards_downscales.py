@@ -136,10 +136,10 @@ def test_si11_the_time_of_a_downscale_is_the_later_one(
     bench: Bench, begun: datetime, now: datetime, expected: datetime
 ) -> None:
     claim = bench.downscales.begin(sts("a"), key("a"), begun, [])
-    assert bench.downscales.times == {}
+    assert bench.downscales.last.times == {}
     bench.downscales.note_persisted(claim, now)
 
-    assert bench.downscales.times == {A: expected}
+    assert bench.downscales.last.times == {A: expected}
 
 
 def test_a_downscale_that_happened_is_noted_once(bench: Bench) -> None:
@@ -149,7 +149,7 @@ def test_a_downscale_that_happened_is_noted_once(bench: Bench) -> None:
     told = len(bench.told)
     bench.downscales.note_persisted(claim, EPOCH + timedelta(hours=1))
 
-    assert bench.downscales.times == {A: EPOCH}
+    assert bench.downscales.last.times == {A: EPOCH}
     assert len(bench.told) == told
 
 
@@ -159,7 +159,7 @@ def test_si11_what_is_seen_late_was_written_in_time(bench: Bench) -> None:
     bench.clock.jump(timedelta(hours=1))
     bench.downscales.note_persisted(claim, EPOCH + timedelta(hours=1))
 
-    assert bench.downscales.times == {A: EPOCH + PERSIST_LIMIT}
+    assert bench.downscales.last.times == {A: EPOCH + PERSIST_LIMIT}
 
 
 def test_si11_the_time_of_a_downscale_never_moves_back(bench: Bench) -> None:
@@ -168,7 +168,7 @@ def test_si11_the_time_of_a_downscale_never_moves_back(bench: Bench) -> None:
     bench.downscales.note_persisted(bench.open(start=5, end=3), late)
     bench.downscales.note_persisted(bench.open(start=3, end=1), EPOCH)
 
-    assert bench.downscales.times == {A: late}
+    assert bench.downscales.last.times == {A: late}
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_downscale_begins_with_its_first_answer(
     assert claim.begun == expected
     bench.downscales.note_persisted(claim, EPOCH - SECOND)
     assert bench.downscales.find_unrecorded(A) == expected
-    assert bench.downscales.times == {A: expected}
+    assert bench.downscales.last.times == {A: expected}
 
 
 def test_d23_a_downscale_that_is_not_recorded_is_remembered_until_it_is(bench: Bench) -> None:
@@ -230,9 +230,9 @@ def test_si11_the_time_stays_when_the_claim_goes(bench: Bench) -> None:
     bench.downscales.note_recorded(A, EPOCH)
 
     bench.assert_is_empty()
-    assert bench.downscales.times == {A: EPOCH}
+    assert bench.downscales.last.times == {A: EPOCH}
     bench.downscales.forget_set(A)
-    assert bench.downscales.times == {}
+    assert bench.downscales.last.times == {}
 
 
 def test_w36_the_pods_of_a_claim_that_is_replaced_are_not_forgotten(bench: Bench) -> None:
@@ -287,7 +287,7 @@ def test_a_set_that_is_gone_is_forgotten_whole(bench: Bench) -> None:
     bench.downscales.forget_set(A)
 
     assert bench.downscales.list_sets() == [B]
-    assert bench.downscales.times == {}
+    assert bench.downscales.last.times == {}
     assert bench.downscales.find_unrecorded(A) is None
     assert bench.owed() == {}
     assert bench.told == [(A, INGESTER)]

@@ -131,7 +131,7 @@ DOWNSCALE_CONTROL: Final = (
     Mutant(
         name="not-recorded",
         file="guards/records.py",
-        old="        if _is_annotated(sts, at):\n",
+        old="        if is_annotated(sts, at):\n",
         new="        if not sts.is_terminating:\n",
         breaks="SI-11: a downscale by /scale leaves no time behind",
         scenarios=DOWNSCALES,

@@ -13,11 +13,14 @@ from typing import Final, assert_never, cast
 
 from rollout_operator.app_sandbox import Sandbox
 from rollout_operator.kube.api import (
+    CONFIG_MAPS,
     MUTATING_WEBHOOKS,
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
     JsonObject,
 )
+from rollout_operator.model.names import LAST_DOWNSCALE
+from rollout_operator.model.tracker import format_entry
 from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
 from rollout_operator.sandbox.registrations import no_downscale, pod_eviction, prepare_downscale
 from rollout_operator.sandbox.request import (
@@ -31,6 +34,8 @@ from rollout_operator.sandbox.zones import Zone, statefulset
 
 # As a person tries again.
 TRY_AGAIN: Final = 20.0  # seconds
+# As `-zone-tracker.config-map-name` has it by default.
+ZONE_TRACKER: Final = "rollout-operator-zone-tracker"
 DRY_RUN: Final[Mapping[str, str]] = {"dryRun": "All"}
 
 
@@ -140,6 +145,34 @@ class People:
         """Set an annotation, or remove it with None. Raises Refusal."""
         self.say(f"annotates {name} with {key}={value}")
         await self._patch(name, {"metadata": {"annotations": {key: value}}})
+
+    async def rewrite_record(self, name: str, time: str | None, *, is_tracked: bool) -> None:
+        """Set when a zone was scaled down last, or remove it with None. Raises Refusal."""
+        if not is_tracked:
+            await self.annotate(name, LAST_DOWNSCALE, time)
+            return
+        self.say(f"sets the entry of {name} to {time}")
+        entry = None if time is None else format_entry(time)
+        await self._send(
+            Request(
+                verb="patch",
+                resource=CONFIG_MAPS,
+                name=ZONE_TRACKER,
+                body={"data": {name: entry}},
+                content_type=MERGE_PATCH,
+            )
+        )
+
+    async def create_tracker(self) -> None:
+        """Create an empty zone tracker: no zone has been scaled down yet. Raises Refusal."""
+        self.say("creates the zone tracker")
+        body: JsonObject = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": ZONE_TRACKER},
+            "data": {},
+        }
+        await self._send(Request(verb="create", resource=CONFIG_MAPS, body=body))
 
     async def label(self, name: str, key: str, value: str | None) -> None:
         """Set a label, or remove it with None. Raises Refusal."""
