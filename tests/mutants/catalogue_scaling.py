@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tests.mutants.entry import CONTESTED, FOLLOWING, MIRRORING, Mutant
+from tests.mutants.entry import CONTESTED, EDITED, FOLLOWING, MIRRORING, Mutant
 
 SCALING: Final = (
     Mutant(
@@ -11,6 +11,22 @@ SCALING: Final = (
         old="            live = await self._observer.observe_live(group)\n",
         new="            live = group\n",
         breaks="SI-09, SI-02, SCALE-05: a downscale rests on a cache that lags",
+        scenarios=FOLLOWING,
+    ),
+    Mutant(
+        name="memory-outlives-its-record",
+        file="guards/last_downscales.py",
+        old="        return since is not None and not is_older(version, than=since)\n",
+        new="        return since is not None and not version\n",
+        breaks="LI-01: a zone waits though a person has set the time of another one back (D-66)",
+        scenarios=EDITED,
+    ),
+    Mutant(
+        name="nothing-bridges-to-a-record",
+        file="guards/last_downscales.py",
+        old="            if uid in self._times and not self._is_shown(uid, version)\n",
+        new="            if uid in self._times and not version\n",
+        breaks="SI-11: a view of before the record says that nothing was scaled down",
         scenarios=FOLLOWING,
     ),
     Mutant(

@@ -19,6 +19,8 @@ WIDE: Final = ("s7-wide",)
 # Where counts move through the zones by themselves.
 FOLLOWING: Final = ("s5", "s5-small")
 MIRRORING: Final = ("s6", "s6-small")
+# Where a person rewrites the times of downscales.
+EDITED: Final = ("s5-edited", "s5-edited-tracked")
 # Where something else writes counts as well.
 CONTESTED: Final = ("s5-contested",)
 EVICTING: Final = ("s8", "s9", "s8-two", "s9-two")
@@ -60,7 +62,7 @@ class Mutant:
     @property
     def planned(self) -> tuple[str, ...]:
         """Return the scenarios whose systematic plans are asked."""
-        if self.scenarios in (FOLLOWING, MIRRORING, CONTESTED, EVICTING):
+        if self.scenarios in (FOLLOWING, MIRRORING, CONTESTED, EDITED, EVICTING):
             return ()  # each of their runs has hundreds of steps
         return PLANNED_DOWNSCALES if self.scenarios == DOWNSCALES else PLANNED_ROLLOUTS
 

@@ -22,6 +22,7 @@ from tests.simulation.downscales import (
     names_removed,
 )
 from tests.simulation.promises import Violation
+from tests.simulation.recorded import Recorded, read_recorded
 from tests.simulation.state import World
 from tests.simulation.targets import Targets, read_targets
 from tests.simulation.views import Book, Write, annotations, asked_replicas
@@ -37,6 +38,8 @@ TOO_MANY: Final = 429
 # Of faults: what the operator lacks itself, room or time, is no answer of the API server (D-20).
 OVERLOAD: Final = frozenset({"throttled", "slow", "too_many"})
 FORGED: Final = "hook_forged"
+# Times have whole seconds, and the API server's is known to about one.
+CLOCK_ERROR: Final = timedelta(seconds=2)
 
 
 def find_broken(book: Book) -> Iterator[Violation]:
@@ -48,9 +51,11 @@ def find_broken(book: Book) -> Iterator[Violation]:
         world.take(write)
     downscales = list_downscales(book)
     yield from find_too_early(book, downscales)
+    recorded = read_recorded(book)
     for each in downscales:
         yield from _judge_forbidden(book, each)
         if each.must_prepare:
+            yield from _judge_written(book, each, recorded)
             yield from _judge_asked(book, each)
             yield from _judge_prepared(book, each)
             yield from _judge_neighbours(book, each)
@@ -66,18 +71,35 @@ def find_too_early(book: Book, downscales: list[Downscale]) -> Iterator[Violatio
     """Yield pairs of different zones of a group closer than its zones ask for (SI-11).
 
     Times are kept of zones that are guarded; a zone that follows keeps to them without a guard.
+    What a person makes of a time is the truth from then on (D-66), in both directions.
     """
+    recorded = read_recorded(book)
     for earlier, later in combinations(downscales, 2):
         if not earlier.must_prepare or not (later.must_prepare or _follows(book, later)):
             continue
         members = {one.uid for one in later.members} - {later.before.uid}
         gap = later.at - earlier.at
+        span = (earlier.at, later.at, later.wait)
+        if recorded.was_released(earlier.before.name, *span):
+            continue
         if earlier.before.uid in members and gap < later.wait:
             text = (
                 f"{later.text} {gap.total_seconds():.1f} s after the {earlier.text},"
                 f" group {later.before.group} waits {later.wait.total_seconds():g} s"
             )
             yield Violation(invariant="SI-11", at=later.at, text=text)
+
+
+def _judge_written(book: Book, downscale: Downscale, recorded: Recorded) -> Iterator[Violation]:
+    """SI-11, D-66: a time that a person wrote lets the other zones wait."""
+    known = _first_asked(book, downscale) - PERSIST_LIMIT - book.promises.known
+    for one in downscale.members:
+        if one.uid == downscale.before.uid:
+            continue
+        span = (known, downscale.at, downscale.wait - CLOCK_ERROR)
+        if recorded.find_forbidden(one.name, *span) is not None:
+            text = f"{downscale.text} too soon after the time that a person wrote for {one.name}"
+            yield Violation(invariant="SI-11", at=downscale.at, text=text)
 
 
 def _follows(book: Book, downscale: Downscale) -> bool:

@@ -17,6 +17,7 @@ from tests.simulation.liveness_drains import find_last_asked, find_starved
 from tests.simulation.liveness_scaling import find_told_late, judge_counts
 from tests.simulation.promises import Promises, Violation
 from tests.simulation.rest import Rest, count_batches, read_rest
+from tests.simulation.standstill import find_still
 from tests.simulation.views import Book
 
 # LI-01: on top of three times what pods need.
@@ -75,6 +76,7 @@ def judge_liveness(book: Book) -> Findings:
     found.violations += find_starved(book, well_at, rest.pod_time)
     if not rest.blocked:
         bound, _ = _bound(book, rest, well_at)
+        found.violations += find_still(book, well_at, _lag(book, well_at))
         for one in judge_counts(book, well_at, bound):
             if isinstance(one, Violation):
                 found.violations.append(one)

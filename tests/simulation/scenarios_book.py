@@ -14,7 +14,13 @@ from tests.simulation.scenarios_drains import (
     drained_by_two,
 )
 from tests.simulation.scenarios_rollouts import budgeted, crashing, plain, recreated, rolled_back
-from tests.simulation.scenarios_scaling import contested, followed, mirrored
+from tests.simulation.scenarios_scaling import (
+    contested,
+    edited,
+    edited_in_the_map,
+    followed,
+    mirrored,
+)
 from tests.simulation.scenarios_walk import walked
 from tests.simulation.scenarios_wide import widened
 
@@ -41,6 +47,8 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s5": (followed, Size(3, 2)),
     "s5-tracked": (track(followed), Size(3, 2)),
     "s5-contested": (contested, Size(3, 2)),
+    "s5-edited": (edited, Size(3, 2)),
+    "s5-edited-tracked": (track(edited_in_the_map), Size(3, 2)),
     "s6": (mirrored, Size(3, 2)),
     "s7": (downscaled, FULL),
     "s7-tracked": (track(downscaled), FULL),

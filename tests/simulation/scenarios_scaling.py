@@ -2,12 +2,14 @@
 
 S5: a chain of zones follows a leading one, whose count an autoscaler and people change. S6: zones
 mirror a ReplicaTemplate; their pods have a say before they go, and sometimes say nonsense. Of S5
-there is one in which something else writes counts as well.
+there is one in which something else writes counts as well, and one in which a person rewrites and
+removes the times of downscales.
 """
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Final
 
@@ -24,6 +26,7 @@ from rollout_operator.model.names import (
     MIRROR_NAME,
     UPSCALE_WHEN_READY,
 )
+from rollout_operator.model.units import format_rfc3339
 from rollout_operator.sandbox.behaviour import BROKEN, HANGS, REFUSES, Response
 from rollout_operator.sandbox.fields import number
 from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
@@ -46,6 +49,16 @@ PERIODS: Final = (0, 90)  # seconds
 # Of the other writer: how long it goes on, and how soon it sees what others write.
 CONTESTS: Final = (60, 900)  # seconds
 REACTS: Final = (0.05, 0.4)  # seconds
+# Of a person who edits times: how often, at most how many times, and how often all zones at once.
+EDITS: Final = (5, 90)  # seconds
+MOST_EDITS: Final = 100
+CLEAR_ALL: Final = 0.5
+# In the end she gives zones time to go.
+LAST_EDITS: Final = (300, 600)  # seconds
+LONG_APART: Final = {MIN_TIME_BETWEEN_DOWNSCALES: "30m"}
+LONG_AGO: Final = "2020-01-01T00:00:00Z"
+LATER: Final = "later"
+AHEAD: Final = (timedelta(minutes=-25), timedelta(0), timedelta(minutes=2))
 # Most of the time nobody rolls out anything.
 ROLLS: Final = 1 / 3
 HPA_ROUTES: Final = (Route.SCALE_PUT_FRESH, Route.SCALE_PUT_FRESH, Route.SCALE_MERGE)
@@ -140,6 +153,28 @@ def contested(size: Size) -> Scenario:
     return replace(scenario, name="s5-contested", script=script)
 
 
+def edited(size: Size, *, is_tracked: bool = False) -> Scenario:
+    """S5 with half an hour between zones, and a person who lets them go sooner, or later.
+
+    Nothing else meddles: in the end the counts wait for nothing but that person.
+    """
+    scenario = followed(size)
+    zones = [_note(zone, LONG_APART) for zone in scenario.zones]
+    names = [zone.name for zone in zones]
+
+    async def script(people: People) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            scaling = tasks.create_task(_breathe(people.split("hpa"), names[0], size.pods))
+            tasks.create_task(_edit(people.split("carol"), names, scaling, is_tracked=is_tracked))
+
+    return replace(scenario, name="s5-edited", zones=zones, script=script)
+
+
+def edited_in_the_map(size: Size) -> Scenario:
+    """Return the same with the times of downscales in the zone tracker."""
+    return edited(size, is_tracked=True)
+
+
 TEMPLATE: Final = "ingesters"
 MIRRORS: Final = {
     MIRROR_NAME: TEMPLATE,
@@ -172,6 +207,14 @@ async def _autoscale(people: People, name: str, pods: int) -> None:
     await people.insist(lambda: people.scale(name, last, people.chance.choice(HPA_ROUTES)))
 
 
+async def _breathe(people: People, name: str, pods: int) -> None:
+    """Want more and fewer in turn, until that is accepted, and fewest in the end."""
+    for replicas in (pods + 1, people.chance.randint(1, pods), pods + 1, 1):
+        await people.wait(*PERIODS)
+        route = people.chance.choice(HPA_ROUTES)
+        await people.insist(partial(people.scale, name, replicas, route))
+
+
 async def _autoscale_template(people: People, pods: int) -> None:
     for _ in range(people.chance.choice((2, 3, 4))):
         await people.wait(*PERIODS)
@@ -201,6 +244,27 @@ async def _meddle(people: People, names: list[str], pods: int) -> None:
 
 
 SWITCHES: Final = ("true", "true", "false", "maybe")
+
+
+async def _edit(
+    people: People, names: list[str], scaling: "asyncio.Task[None]", *, is_tracked: bool
+) -> None:
+    """Rewrite times of downscales for as long as counts are not right."""
+    chance = people.chance
+    for _ in range(MOST_EDITS):
+        await people.wait(*EDITS)
+        sets = people.sandbox.api.list(STATEFULSETS, people.sandbox.namespace)
+        is_last = scaling.done()
+        if is_last and not next(list_miscounted(sets, ()), ""):
+            return
+        for name in names if is_last or chance.random() < CLEAR_ALL else (chance.choice(names),):
+            time = chance.choice((None, LONG_AGO, None if is_last else LATER))
+            if time == LATER:
+                time = format_rfc3339(people.sandbox.api.now() + chance.choice(AHEAD))
+            write = partial(people.rewrite_record, name, time, is_tracked=is_tracked)
+            await people.attempt(write)
+        if is_last:
+            await people.wait(*LAST_EDITS)
 
 
 async def _put_back(people: People, names: list[str], pods: int) -> None:

@@ -39,7 +39,7 @@ COVERAGE: Final[Mapping[str, str]] = {
     " operator writes itself",
     "SI-10": "judged per downscale that persists while its webhook is in force",
     "SI-11": "judged per pair of such downscales, on the time of the world; the later one may be of"
-    " a zone that follows, without a webhook",
+    " a zone that follows, without a webhook; what a person writes of the earlier one is the truth",
     "SI-12": "judged per un-prepare: downscales that persist, and reviews that were allowed",
     "SI-13": "judged for prepare-downscale: asked, allowed last, and on a read that succeeded",
     "SI-14": "judged per downscale that persists while its webhook is in force",
@@ -56,7 +56,7 @@ COVERAGE: Final[Mapping[str, str]] = {
     "SI-23": "not here: outputs are scanned elsewhere",
     "SI-24": "judged per request",
     "LI-01": "judged: rest in time after the last fault and change, then quiet for an hour; counts"
-    " of zones that follow or mirror within the times between zones",
+    " of zones that follow or mirror within the times between zones, by the times in the store",
     "LI-02": "judged as LI-01, with five minutes more where events were lost before",
     "LI-03": "seen by LI-02 only: a view that stays frozen never comes to rest",
     "LI-04": "seen by LI-01 only: a view without a list never comes to rest",

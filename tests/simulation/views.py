@@ -6,7 +6,7 @@ Built once per history; nothing is judged here. Only the namespace that is looke
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject
+from rollout_operator.kube.api import CONFIG_MAPS, PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject
 from rollout_operator.model.names import PREPARE_PATH
 from rollout_operator.sandbox.history import (
     Called,
@@ -72,6 +72,8 @@ class Book:
     """Writes of webhook configurations."""
     templates: list[Commit] = field(default_factory=list)
     """Writes of ReplicaTemplates."""
+    maps: list[Commit] = field(default_factory=list)
+    """Writes of ConfigMaps: of the zone tracker, there is no other."""
     budgets: list[Commit] = field(default_factory=list)
     """Writes of zone-aware disruption budgets."""
     evictions: dict[int, Called] = field(default_factory=dict)
@@ -150,6 +152,8 @@ def _take_commit(book: Book, commit: Commit, seen: dict[tuple[str, str], View]) 
         book.configurations.append(commit)
     if plural == ZONE_BUDGETS.plural and commit.namespace == book.promises.namespace:
         book.budgets.append(commit)
+    if plural == CONFIG_MAPS.plural and commit.namespace == book.promises.namespace:
+        book.maps.append(commit)
     if plural == REPLICA_TEMPLATES.plural:
         book.templates.append(commit)
     if commit.namespace != book.promises.namespace or plural not in _READ:
