@@ -14,8 +14,9 @@ from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.wake import Waker
 from rollout_operator.kube.api import PODS, STATEFULSETS, Resource
 from rollout_operator.kube.client import Client
+from rollout_operator.kube.collection import Collection
 from rollout_operator.kube.connect import Access, connect
-from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.informer import Informer
 from rollout_operator.kube.limits import Limits
 from rollout_operator.kube.store import PodStore, StatefulSetStore, Store
 from rollout_operator.kube.transport import Transport

@@ -25,7 +25,8 @@ from rollout_operator.guards.pending import Pending
 from rollout_operator.guards.recording import Recorder
 from rollout_operator.kube.api import ZONE_BUDGETS, Door
 from rollout_operator.kube.budgets import AnyBudget, BudgetStore
-from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.collection import Collection
+from rollout_operator.kube.informer import Informer
 from rollout_operator.kube.limits import Priority
 from rollout_operator.kube.optional import OptionalInformer
 from rollout_operator.kube.store import PodStore, StatefulSetStore

@@ -34,7 +34,8 @@ from rollout_operator.guards.pending import Pending
 from rollout_operator.guards.records import Annotations, Records
 from rollout_operator.guards.tracker import Tracker
 from rollout_operator.kube.api import PODS, STATEFULSETS, Door, Resource
-from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.collection import Collection
+from rollout_operator.kube.informer import Informer
 from rollout_operator.kube.limits import Priority
 from rollout_operator.kube.store import PodStore, StatefulSetStore, Store
 from rollout_operator.model.decode import decode_pod, decode_statefulset

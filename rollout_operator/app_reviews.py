@@ -21,8 +21,9 @@ from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.downscales import Stage
 from rollout_operator.guards.notes import Notes
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Door, Resource
+from rollout_operator.kube.collection import Collection
 from rollout_operator.kube.configurations import Configuration, ConfigurationStore
-from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.informer import Informer
 from rollout_operator.kube.limits import Priority
 from rollout_operator.model.decode_webhooks import webhook_decoder
 from rollout_operator.model.failure_policies import list_failure_policies

@@ -12,21 +12,19 @@ seen with an etcd that notifies of progress only every ten minutes, its default.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Generic, NoReturn, Protocol
-
-import msgspec
+from typing import Final, Generic, NoReturn
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.kube.api import Reader, Resource, Watcher, WatchEvent
-from rollout_operator.kube.call import Call
+from rollout_operator.kube.api import WatchEvent
+from rollout_operator.kube.collection import Collection, Source
+from rollout_operator.kube.rereads import Rereads
 from rollout_operator.kube.retries import Cause, Failures, WentBack
-from rollout_operator.kube.store import Change, Store, is_older
-from rollout_operator.model.decode import decode_version, salvage
+from rollout_operator.kube.store import Change, is_older
+from rollout_operator.kube.watch_meters import EVENT_TYPES, WatchMeters
+from rollout_operator.model.decode import decode_version
 from rollout_operator.model.errors import ApiError, DecodeError, Unreachable
-from rollout_operator.model.objects import Viewed, decides
-from rollout_operator.model.outcome import Code
+from rollout_operator.model.objects import Unreadable, Viewed, decides
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
@@ -55,30 +53,6 @@ RELIST: Final = timedelta(minutes=4)
 # Where that list fails; the watch goes on meanwhile.
 RELIST_PAUSE: Final = timedelta(seconds=30)
 
-_EVENT_TYPES: Final = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
-
-
-class Source(Reader, Watcher, Protocol):
-    """What an informer asks of the API server."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collection(Generic[Viewed]):
-    """What is followed, how it is read and where it is kept."""
-
-    resource: Resource
-    namespace: str
-    """Empty where the kind belongs to the cluster."""
-    decode: Callable[[bytes | msgspec.Raw], Viewed]
-    store: Store[Viewed]
-    selector: str = ""
-    field_selector: str = ""
-
-    @property
-    def label(self) -> str:
-        """Return what metrics call it: several parts of one kind may be followed side by side."""
-        return f"{self.resource.kind} {self.field_selector}".rstrip()
-
 
 class Informer(Generic[Viewed]):
     """A store that follows the API server for as long as `run` runs."""
@@ -96,7 +70,9 @@ class Informer(Generic[Viewed]):
         self._of: Collection[Viewed] = of
         self._clock = clock
         self._chance = chance
-        self._meters = _Meters(metrics, of.label, self._age_seconds)
+        self._meters: WatchMeters[Viewed] = WatchMeters(metrics, of.label, self._age_seconds)
+        self._rereads: Rereads[Viewed] = Rereads(of.store, self._reread, clock)
+        self._is_listing = False
         self._callbacks: list[Callable[[Viewed | None, Viewed | None], None]] = []
         self._synced = asyncio.Event()
         # The newest version of the collection that was seen, by list, event or bookmark.
@@ -160,7 +136,7 @@ class Informer(Generic[Viewed]):
         now = self._clock.elapsed()
         if self._refreshed_at is not None and now - self._refreshed_at < REFRESH_PAUSE:
             return False
-        log.warn("Listing again on request", **self._keys(), cause=cause, age=self.age)
+        log.warn("Listing again on request", **self._of.keys, cause=cause, age=self.age)
         self._refreshed_at = now
         self._refreshes += 1
         self._needs_list = True
@@ -171,6 +147,15 @@ class Informer(Generic[Viewed]):
 
     async def run(self) -> NoReturn:
         """List and watch until cancelled. Errors of the API server are retried for ever."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._rereads.run(), name=f"{self._of.resource.plural} rereads")
+                await self._run()
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        raise AssertionError("an informer runs until it is cancelled")
+
+    async def _run(self) -> NoReturn:
         while True:
             try:
                 if self._needs_list:
@@ -183,6 +168,13 @@ class Informer(Generic[Viewed]):
                 await self._wait_after(error)
 
     async def _list(self) -> None:
+        self._is_listing = True
+        try:
+            await self._list_all()
+        finally:
+            self._is_listing = False
+
+    async def _list_all(self) -> None:
         asked_at, refreshes = self._clock.elapsed(), self._refreshes
         views: list[Viewed] = []
         version, token = await self._fetch_views(views, "")
@@ -197,8 +189,9 @@ class Informer(Generic[Viewed]):
         self._failures.note_list()
         self._older_lists = 0
         self._meters.measure(self._of.store)
+        self._note_unreadable(changes)
         tell = log.info if is_first or changes else log.debug
-        tell("Listed", **self._keys(), objects=len(views), changes=len(changes))
+        tell("Listed", **self._of.keys, objects=len(views), changes=len(changes))
         for start in range(0, len(changes), STEP):
             self._tell(changes[start : start + STEP])
             await asyncio.sleep(0)
@@ -208,40 +201,27 @@ class Informer(Generic[Viewed]):
         try:
             await self._list()
         except ApiError as error:
-            log.debug("Not listed anew", **self._keys(), again_in=RELIST_PAUSE, err=error)
+            log.debug("Not listed anew", **self._of.keys, again_in=RELIST_PAUSE, err=error)
             self._list_due_at = self._clock.elapsed() + RELIST_PAUSE
 
     async def _fetch_views(self, views: list[Viewed], token: str) -> tuple[str, str]:
         """Add the views of one page; return the version of the list and the next token."""
-        page = await self._api.fetch_page(
-            self._of.resource,
-            self._of.namespace,
-            selector=self._of.selector,
-            field_selector=self._of.field_selector,
-            limit=PAGE_LIMIT,
-            token=token,
-        )
+        page = await self._of.fetch_page(self._api, limit=PAGE_LIMIT, token=token)
         for start in range(0, len(page.items), STEP):
-            views += [self._decode_known(raw) for raw in page.items[start : start + STEP]]
+            views += [self._of.read_known(raw) for raw in page.items[start : start + STEP]]
             await asyncio.sleep(0)
         return page.resource_version, page.next_token
 
-    def _decode_known(self, raw: msgspec.Raw) -> Viewed:
-        """Return the view that is stored already where it is the same: two would cost double."""
-        view = self._decode(raw)
-        known = self._of.store.get(view.namespace, view.name)
-        return known if known is not None and known == view else view
-
     def _check_version(self, version: str) -> None:
         if not version:
-            raise Unreachable(f"{self._call('list')}: metadata.resourceVersion is empty")
+            raise Unreachable(f"{self._of.text('list')}: metadata.resourceVersion is empty")
         if not is_older(version, self._version):
             return
-        text = f"{self._call('list')}: metadata.resourceVersion {version} < {self._version}"
+        text = f"{self._of.text('list')}: metadata.resourceVersion {version} < {self._version}"
         self._older_lists += 1
         if self._older_lists <= OLDER_LISTS:
             raise WentBack(f"{text} seen before")
-        log.warn("Accepting an older list", **self._keys(), err=text)
+        log.warn("Accepting an older list", **self._of.keys, err=text)
 
     async def _follow(self) -> None:
         lasts = self._choose_span()
@@ -256,7 +236,7 @@ class Informer(Generic[Viewed]):
                 raise
             if self._needs_list:
                 return
-            raise Unreachable(f"{self._call('watch')}: no end {STREAM_GRACE} late") from error
+            raise Unreachable(f"{self._of.text('watch')}: no end {STREAM_GRACE} late") from error
         finally:
             self._stream = None
         self._judge_end(lasts)
@@ -290,31 +270,32 @@ class Informer(Generic[Viewed]):
         now = self._clock.elapsed()
         lasted = now - self._opened_at
         if lasted < SHORT_STREAM:
-            raise Unreachable(f"{self._call('watch')}: ended after {lasted}")
+            raise Unreachable(f"{self._of.text('watch')}: ended after {lasted}")
         self._failures = Failures()
         self._meters.restarts[Cause.CLOSED].inc()
         if lasted >= lasts - END_LEEWAY:
             self._proven_at = now
 
     def _take(self, event: WatchEvent) -> None:
-        if event.type not in _EVENT_TYPES:
-            raise Unreachable(f"{self._call('watch')}: type: unknown event {event.type[:40]!r}")
+        if event.type not in EVENT_TYPES:
+            raise Unreachable(f"{self._of.text('watch')}: type: unknown event {event.type[:40]!r}")
         self._meters.events[event.type].inc()
         if event.type == "BOOKMARK":
             self._advance(self._read_bookmark(event))
             return
-        view = self._decode(event.object)
+        view = self._of.read(event.object)
         store = self._of.store
         changes = store.remove(view) if event.type == "DELETED" else store.upsert(view)
         self._advance(view.resource_version)
         self._meters.measure(store)
+        self._note_unreadable(changes)
         self._tell(changes)
 
     def _read_bookmark(self, event: WatchEvent) -> str:
         try:
             return decode_version("bookmark", event.object)
         except DecodeError as error:
-            raise Unreachable(f"{self._call('watch')}: {error}") from error
+            raise Unreachable(f"{self._of.text('watch')}: {error}") from error
 
     def _advance(self, version: str) -> None:
         """Note a version of the stream; one that is not older proves that the view is live."""
@@ -325,15 +306,31 @@ class Informer(Generic[Viewed]):
         if self._failures.in_row and self._proven_at - self._opened_at >= SHORT_STREAM:
             self._failures = Failures()
 
-    def _decode(self, raw: msgspec.Raw) -> Viewed:
-        try:
-            return self._of.decode(raw)
-        except DecodeError as error:
-            lost = salvage(self._of.resource.kind, raw, error)
-            known = self._of.store.get(lost.namespace, lost.name)
-            if known != lost:
-                log.error("Unreadable object", reason=Code.OBJECT_UNREADABLE, err=error)
-            return lost
+    def _note_unreadable(self, changes: Sequence[Change[Viewed]]) -> None:
+        for _, new in changes:
+            if new is not None:
+                self._rereads.note(new)
+
+    async def _reread(self, broken: Unreadable) -> None:
+        """Read one object again.
+
+        A list that is underway is not overtaken, since what it shows then replaces everything. What
+        has no name, or none of ours, is found by a list of all between two streams.
+        """
+        if self._is_listing:
+            return
+        if not broken.name or broken.namespace != self._of.namespace:
+            self._list_due_at = self._clock.elapsed()
+            return
+        page = await self._of.fetch_one(self._api, broken.name)
+        if self._is_listing or is_older(page.resource_version, broken.resource_version):
+            return
+        found = self._of.read(page.items[0]) if page.items else None
+        changes = self._of.store.heal(broken, found)
+        if changes:
+            log.info("Read again", **self._of.keys, name=broken.name, is_gone=found is None)
+        self._meters.measure(self._of.store)
+        self._tell(changes)
 
     def _tell(self, changes: Sequence[Change[Viewed]]) -> None:
         for old, new in changes:
@@ -352,7 +349,7 @@ class Informer(Generic[Viewed]):
         if retry.is_news:
             log.at(retry.severity)(
                 "Watch interrupted",
-                **self._keys(),
+                **self._of.keys,
                 cause=retry.cause,
                 retry_in=retry.delay,
                 err=error,
@@ -363,35 +360,5 @@ class Informer(Generic[Viewed]):
         self._last_error = None
         self._broken_since = None
 
-    def _call(self, verb: str) -> str:
-        return Call(verb=verb, resource=self._of.resource, namespace=self._of.namespace).text
-
-    def _keys(self) -> dict[str, object]:
-        keys: dict[str, object] = {"kind": self._of.resource.kind}
-        if self._of.namespace:
-            keys["namespace"] = self._of.namespace
-        if self._of.field_selector:
-            keys["field_selector"] = self._of.field_selector
-        return keys
-
     def _age_seconds(self) -> float:
         return float("inf") if self._proven_at is None else self.age.total_seconds()
-
-
-class _Meters:
-    """The metrics of one kind, bound once: every known outcome exists at zero."""
-
-    def __init__(self, metrics: Metrics, kind: str, age: Callable[[], float]) -> None:
-        self.restarts = {
-            cause: metrics.watch_restarts.labels(kind=kind, cause=cause) for cause in Cause
-        }
-        self.events = {
-            type: metrics.watch_events.labels(kind=kind, type=type) for type in _EVENT_TYPES
-        }
-        self._cached = metrics.cached_objects.labels(kind=kind)
-        self._unreadable = metrics.unreadable_objects.labels(kind=kind)
-        metrics.watch_age(kind, age)
-
-    def measure(self, store: Store[Viewed]) -> None:
-        self._cached.set(len(store))
-        self._unreadable.set(store.unreadable_count)

@@ -106,6 +106,26 @@ class Store(Generic[Viewed]):
         self._drop(old)
         return ((old, None),)
 
+    def heal(self, broken: Unreadable, found: Viewed | None) -> Sequence[Change[Viewed]]:
+        """Put what was read again in the place of what could not be decoded. Return what changed.
+
+        None is absence. Nothing changes where something else was stored since the read began, or
+        where the read shows an older state.
+        """
+        key = _key(broken)
+        old = self._views.get(key)
+        if old is None or old is not broken or found == old:
+            return ()
+        if found is None:
+            self._drop(old)
+            return ((old, None),)
+        if _key(found) != key or is_older(found.resource_version, old.resource_version):
+            return ()
+        if found.uid != old.uid:
+            return self._supersede(old, found)
+        self._put(found)
+        return ((old, found),)
+
     def replace_all(self, views: Iterable[Viewed]) -> Sequence[Change[Viewed]]:
         """Make `views` the whole content. Return what changed, removals first.
 

@@ -193,7 +193,9 @@ class Door:
         sent = _Sent(call=call, query=query, within=self._timeouts.page, has_turn=has_turn)
         page = self._read_page(await self._read(sent))
         if not page.next_token:
-            self._find_view(resource, namespace, selector, field_selector).relist()
+            view = self._views.get((resource, namespace, selector, field_selector))
+            if view is not None:
+                view.relist()
         return page
 
     @asynccontextmanager

@@ -130,6 +130,8 @@ class EventFate:
     drop: bool = False
     """It never comes, on later streams neither, until the process lists again."""
     duplicate: bool = False
+    spoil: bool = False
+    """It comes as an object that cannot be decoded, whatever is between spoils it."""
     freeze: timedelta = NO_TIME
     """Nothing of this kind of object comes for so long, no end either; then all that is due."""
     cut: bool = False

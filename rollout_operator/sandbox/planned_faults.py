@@ -175,6 +175,7 @@ def describe_event_fate(fate: EventFate) -> str:
         "drop_event": fate.drop,
         "duplicate_event": fate.duplicate,
         "delay_event": fate.delay,
+        "spoil_event": fate.spoil,
         "freeze": fate.freeze,
         "cut_stream": fate.cut,
         "gone_event": fate.gone,

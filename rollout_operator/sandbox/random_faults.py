@@ -64,6 +64,7 @@ class Doses:
     drop_event: float = 0.005
     drop_bookmark: float = 0.05
     duplicate_event: float = 0.01
+    spoil_event: float = 0.003
     freeze: float = 0.002
     cut_stream: float = 0.005
     gone_event: float = 0.002
@@ -147,6 +148,7 @@ class RandomFaults:
                 ("freeze", doses.freeze),
                 ("cut_stream", doses.cut_stream),
                 ("gone_event", doses.gone_event),
+                ("spoil_event", 0.0 if is_bookmark else doses.spoil_event),
             ),
         )
         if kind is None:
@@ -274,6 +276,8 @@ def _event_fate_of(kind: str, size: float) -> EventFate:
             return EventFate(freeze=_span(size, LONGEST_FREEZE))
         case "cut_stream":
             return EventFate(cut=True)
+        case "spoil_event":
+            return EventFate(spoil=True)
         case _:
             return EventFate(gone=True)
 

@@ -10,13 +10,19 @@ of a dead connection: not even the end comes.
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
+import msgspec
+
+from rollout_operator.kube.api import JsonObject
 from rollout_operator.sandbox.faults import EVENT_FATE, EventFate
-from rollout_operator.sandbox.fields import name_of
+from rollout_operator.sandbox.fields import metadata_of, name_of
 from rollout_operator.sandbox.link import Link, wait_for_ever
 from rollout_operator.sandbox.streams import Stream, StreamEvent
+
+SPOILED: Final = "spoiled"
+"""The label of an event that was spoiled on its way."""
 
 
 class _Sight(NamedTuple):
@@ -172,7 +178,7 @@ class Delivery:
             raise ConnectionResetError("Connection reset by peer")
         if line.fate.gone:
             raise Expired
-        return line.event
+        return _spoil(line.event) if line.fate.spoil else line.event
 
     async def _wait(self, until: float) -> None:
         self._news.clear()
@@ -198,3 +204,12 @@ class Delivery:
             is_error = last is not None and last.event.type == "ERROR"
             self._end = max(arrival, last.due) if last is not None and is_error else arrival
         self._news.set()
+
+
+def _spoil(event: StreamEvent) -> StreamEvent:
+    """Return an event of the same object which has a label that is no text."""
+    metadata = metadata_of(event.object)
+    labels = metadata.get("labels")
+    spoiled: JsonObject = {**labels, SPOILED: 0} if isinstance(labels, dict) else {SPOILED: 0}
+    obj: JsonObject = {**event.object, "metadata": {**metadata, "labels": spoiled}}
+    return replace(event, object=obj, body=msgspec.json.encode(obj))

@@ -10,7 +10,8 @@ import msgspec
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import PODS
-from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.collection import Collection
+from rollout_operator.kube.informer import Informer
 from rollout_operator.kube.store import PodStore
 from rollout_operator.model.decode import decode_pod
 from rollout_operator.model.errors import ApiError

@@ -108,6 +108,8 @@ class ScriptedApi:
         self.field_selectors: list[str] = []
         """One for each call."""
         self.open_watches = 0
+        self.pauses: dict[str, float] = {}
+        """How many seconds a page takes, by its field selector."""
 
     @property
     def lists(self) -> list[Call]:
@@ -138,7 +140,7 @@ class ScriptedApi:
         assert namespace == (NAMESPACE if resource.is_namespaced else "")
         self.field_selectors.append(field_selector)
         self._note("list", selector=selector, limit=limit, token=token, version=resource_version)
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.pauses.get(field_selector, 0))
         assert self._pages, "a list more than the script has"
         page = self._pages.popleft()
         if isinstance(page, ApiError):

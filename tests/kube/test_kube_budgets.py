@@ -9,7 +9,8 @@ from rollout_operator.aio.clock import LoopClock
 from rollout_operator.guards.catalog import Catalog
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
 from rollout_operator.kube.budgets import AnyBudget, BudgetStore
-from rollout_operator.kube.informer import RELIST, WATCH_LASTS, Collection, Informer
+from rollout_operator.kube.collection import Collection
+from rollout_operator.kube.informer import RELIST, WATCH_LASTS, Informer
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.decode_budget import decode_budget
 from rollout_operator.model.objects import Unreadable

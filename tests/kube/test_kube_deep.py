@@ -14,7 +14,8 @@ from aiohttp import web
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.collection import Collection
+from rollout_operator.kube.informer import Informer
 from rollout_operator.kube.store import PodStore
 from rollout_operator.kube.touches import Collection as TouchedCollection
 from rollout_operator.kube.touches import Touches

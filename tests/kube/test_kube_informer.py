@@ -9,7 +9,8 @@ import pytest
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import STATEFULSETS
-from rollout_operator.kube.informer import STEP, Collection, Informer
+from rollout_operator.kube.collection import Collection
+from rollout_operator.kube.informer import STEP, Informer
 from rollout_operator.kube.retries import Cause
 from rollout_operator.kube.store import StatefulSetStore
 from rollout_operator.model.decode import decode_pod, decode_statefulset

@@ -7,8 +7,9 @@ import msgspec
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import VALIDATING_WEBHOOKS
+from rollout_operator.kube.collection import Collection
 from rollout_operator.kube.configurations import Configuration, ConfigurationStore
-from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.informer import Informer
 from rollout_operator.model.decode_webhooks import decode_validating_webhooks
 from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.objects import Unreadable, WebhookConfiguration

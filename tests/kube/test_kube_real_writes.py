@@ -14,9 +14,10 @@ import pytest
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import SECRETS, VALIDATING_WEBHOOKS, JsonObject
 from rollout_operator.kube.client import Client
+from rollout_operator.kube.collection import Collection
 from rollout_operator.kube.configurations import Configuration, ConfigurationStore
 from rollout_operator.kube.connect import Access, connect
-from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.informer import Informer
 from rollout_operator.kube.limits import Limits
 from rollout_operator.model.decode_webhooks import decode_validating_webhooks
 from rollout_operator.model.errors import Conflict, Denied, NotFound, Refused

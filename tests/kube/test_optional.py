@@ -9,7 +9,8 @@ import pytest
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import PODS, Page
-from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.collection import Collection
+from rollout_operator.kube.informer import Informer
 from rollout_operator.kube.optional import ASK_AGAIN, RETRY, OptionalInformer
 from rollout_operator.kube.store import PodStore
 from rollout_operator.model.decode import decode_pod

@@ -64,10 +64,9 @@ CACHES: Final = (
     ),
     Mutant(
         name="lists-by-any-cache",
-        file="kube/informer.py",
-        old="            token=token,\n        )\n        for start",
-        new='            token=token,\n            resource_version="0",\n'
-        "        )\n        for start",
+        file="kube/collection.py",
+        old="            token=token,\n        )\n",
+        new='            token=token,\n            resource_version="0",\n        )\n',
         breaks="SI-09: a list may be older than what was seen before",
         unseen=(
             "the watch goes on where the old list ends, and a live look precedes each act: nothing "
@@ -97,6 +96,25 @@ CACHES: Final = (
         old="            self._tell(changes[start : start + STEP])\n",
         new="",
         breaks="LI-02: what a list shows wakes nobody",
+    ),
+    Mutant(
+        name="unreadable-until-listed",
+        file="kube/informer.py",
+        old="                self._rereads.note(new)\n",
+        new="                pass\n",
+        breaks="LI-02: what one event has spoiled stays spoiled until everything is listed",
+        unseen="the list that comes every four minutes is within the five that LI-02 allows; a "
+        "systematic plan sees it, where nothing else went wrong",
+        units="tests/kube/test_kube_rereads.py",
+    ),
+    Mutant(
+        name="older-reads-taken",
+        file="kube/store.py",
+        old="if _key(found) != key or is_older(found.resource_version, old.resource_version):",
+        new="if _key(found) != key:",
+        breaks="SI-09: a read of one object turns its view back",
+        unseen="every list shows at least what its server has sent in the stream before",
+        units="tests/kube/test_kube_store_rereads.py",
     ),
     Mutant(
         name="deep-objects-hide-others",

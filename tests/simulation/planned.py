@@ -66,6 +66,7 @@ class Trouble(StrEnum):
     SKIP = "skipped until relist"
     DELAY = "delayed"
     FREEZE = "frozen, then restarted"
+    SPOIL = "spoiled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +186,7 @@ _EVENT_FATES: Final[Mapping[Trouble, EventFate]] = {
     Trouble.SKIP: EventFate(drop=True),
     Trouble.DELAY: EventFate(delay=LATE),
     Trouble.FREEZE: EventFate(freeze=FROZEN),
+    Trouble.SPOIL: EventFate(spoil=True),
 }
 
 
