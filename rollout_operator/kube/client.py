@@ -33,7 +33,7 @@ from rollout_operator.kube.call import (
     watch_query,
 )
 from rollout_operator.kube.discovery import decode_group, decode_resources
-from rollout_operator.kube.exchange import Exchange, Request, translated
+from rollout_operator.kube.exchange import Exchange, Request, TooLong, translated
 from rollout_operator.kube.limits import Limits, Priority
 from rollout_operator.kube.stream import Splitter, decode_event
 from rollout_operator.kube.transport import Transport
@@ -78,6 +78,7 @@ class Client:
     ) -> None:
         """Make the client of a component; `reads` says how urgent its reads are."""
         self._exchange = Exchange(transport, limits, metrics, reads)
+        self._page_sizes = transport.page_sizes
         self._timeouts = timeouts
 
     def server_time(self) -> datetime | None:
@@ -139,16 +140,22 @@ class Client:
     ) -> Page:
         """Return one page of a list; see `api.Reader`.
 
-        Each item shares the memory of the whole page: decode it and let it go.
+        Each item shares the memory of the whole page: decode it and let it go. It has fewer than
+        `limit` objects where so many were too long before; raises Unreachable where they are now.
         """
-        query = page_query(
-            selector, field_selector, limit=limit, token=token, version=resource_version
-        )
         call = Call(verb="list", resource=resource, namespace=namespace)
+        size = self._page_sizes.choose(call, limit)
+        query = page_query(
+            selector, field_selector, limit=size, token=token, version=resource_version
+        )
         request = Request(
             call=call, query=tuple(query.items()), within=self._timeouts.page, has_turn=has_turn
         )
-        return await _decode_page(call, await self._exchange.ask(request))
+        try:
+            return await _decode_page(call, await self._exchange.ask(request))
+        except TooLong as error:
+            problem = self._page_sizes.halve(call, size)
+            raise Unreachable(f"cannot {call.text}: {problem}", call=call.text) from error
 
     @asynccontextmanager
     async def watch(

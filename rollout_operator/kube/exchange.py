@@ -34,8 +34,9 @@ from rollout_operator.telemetry.metrics import Metrics
 
 # The API server is in the same cluster or not reachable: waiting longer does not bring it nearer.
 CONNECT_LIMIT: Final = timedelta(seconds=5)
-# 500 pods of 10 kB are 5 MB; an answer of many times that is not for us to keep in memory.
-MAX_BODY: Final = 64 * 1024 * 1024
+# 500 pods of 10 kB are 5 MB. For a moment both the pieces of an answer and the whole are held: of
+# this that is 64 MiB, where a container has 200.
+MAX_BODY: Final = 32 * 1024 * 1024
 
 # Raised before the first byte of a request is sent: no connection, no TLS, no way through a proxy.
 _NOTHING_SENT: Final = (
@@ -44,6 +45,10 @@ _NOTHING_SENT: Final = (
     aiohttp.ClientHttpProxyError,
 )
 _LOST: Final = (aiohttp.ClientError, TimeoutError, OSError)
+
+
+class TooLong(Unreachable):
+    """The answer is longer than is kept in memory: ask for less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +256,6 @@ async def _read(call: Call, response: aiohttp.ClientResponse) -> bytes:
         length += len(chunk)
         if length > limit:
             if response.ok and not call.is_write:
-                raise _useless(call, f"longer than {limit} bytes")
+                raise TooLong(f"cannot {call.text}: longer than {limit} bytes", call=call.text)
             break
     return b"".join(chunks)[:limit]

@@ -14,6 +14,7 @@ from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.credential import Credential
 from rollout_operator.kube.lean import ApiClient, Configuration, new_api_client
+from rollout_operator.kube.page_sizes import PageSizes
 from rollout_operator.kube.proxy import choose_proxy
 from rollout_operator.kube.server_clock import ServerClock
 from rollout_operator.model.errors import ConfigError
@@ -45,6 +46,8 @@ class Transport:
     clock: Clock
     server_clock: ServerClock
     """One for all clients: who has not asked yet knows the time by the answers to others."""
+    page_sizes: PageSizes
+    """One for all clients: a live look needs no attempt of its own to learn what a cache has."""
 
     async def close(self) -> None:
         """Close all connections."""
@@ -79,7 +82,7 @@ def open_transport(
     api.rest_client.proxy = proxy
     api.rest_client.pool_manager = _session(api.rest_client.pool_manager)
     api.default_headers.update(_headers(namespace))
-    return Transport(api, credential, namespace, clock, ServerClock(clock))
+    return Transport(api, credential, namespace, clock, ServerClock(clock), PageSizes(clock))
 
 
 def _headers(namespace: str) -> dict[str, str]:

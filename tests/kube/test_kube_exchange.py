@@ -209,7 +209,7 @@ async def test_an_answer_without_measure_is_cut_off(bench: Bench) -> None:
             yield chunk
 
     bench.server.on("GET", POD, stream(endless()))
-    with pytest.raises(Unreachable, match="longer than 67108864 bytes"):
+    with pytest.raises(Unreachable, match="longer than 33554432 bytes"):
         await FETCH.run(bench.client())
 
 
