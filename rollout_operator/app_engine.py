@@ -25,6 +25,7 @@ from rollout_operator.controllers.attempts import Attempts
 from rollout_operator.controllers.executor import Executor
 from rollout_operator.controllers.memory import OwnDeletes
 from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.reading import choose_most_looks
 from rollout_operator.controllers.rollout import Parts, RolloutController
 from rollout_operator.controllers.wake import Waker
 from rollout_operator.controllers.worker import Workers
@@ -243,10 +244,11 @@ class Engine:
                 metrics=self._metrics,
                 gate=self._budgets.gate,
                 locks=self._locks,
+                most_looks=choose_most_looks(self._settings.client_qps),
                 is_stopping=lambda: self._queue.is_closed,
             ),
             deletes=self._deletes,
-            attempts=Attempts(self._clock, longest=longest),
+            attempts=Attempts(self._clock, longest=longest, chance=self._doors.chance),
             board=self._board,
             metrics=self._metrics,
             clock=self._clock,
@@ -269,6 +271,7 @@ class Engine:
         return Observer(
             namespace=self._settings.namespace,
             reader=door,
+            clock=self._clock,
             sets=self._sets,
             pods=self._pods,
             watches=(self._set_informer, self._pod_informer),

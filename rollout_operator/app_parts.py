@@ -58,6 +58,8 @@ class Settings:
     namespace: str
     reconcile_interval: timedelta
     """The longest wait after a failure."""
+    client_qps: float = 0.0
+    """Requests a second that the API clients may send to one API group; 0 or less: any number."""
     zone_tracker: str = ""
     """Name of the ConfigMap with the times of downscales; empty where annotations hold them."""
     pods_timeout: timedelta = timedelta(seconds=5)

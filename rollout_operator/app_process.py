@@ -180,6 +180,7 @@ class _Life:
         settings = Settings(
             namespace=config.namespace,
             reconcile_interval=config.reconcile_interval,
+            client_qps=config.client_qps,
             zone_tracker=config.zone_tracker,
             pods_timeout=config.pods_timeout,
             cluster_domain=config.cluster_domain,

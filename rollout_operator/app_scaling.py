@@ -16,6 +16,7 @@ from rollout_operator.controllers.attempts import Attempts
 from rollout_operator.controllers.contests import Contests
 from rollout_operator.controllers.counts import Counts
 from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.reading import choose_most_looks
 from rollout_operator.controllers.scaling import Parts, ScalingController, is_scaled
 from rollout_operator.controllers.talks import Talks
 from rollout_operator.controllers.wake import Waker
@@ -67,7 +68,8 @@ class Scaling:
         self._workers: Workers[GroupName] = Workers(
             self._queue,
             self._controller.reconcile,
-            count=WORKERS,
+            # What pods said and what a live read shows must still count when the count is written.
+            count=min(WORKERS, choose_most_looks(settings.client_qps)),
             backoff=BUG_BACKOFF,
             chance=doors.chance,
         )
@@ -154,7 +156,11 @@ class Scaling:
             counts=self._counts,
             talks=self._talks,
             references=self._references,
-            attempts=Attempts(clock, longest=shared.settings.reconcile_interval),
+            attempts=Attempts(
+                clock,
+                longest=shared.settings.reconcile_interval,
+                chance=shared.doors.chance,
+            ),
             contests=self._contests,
             board=shared.board,
             metrics=shared.metrics,

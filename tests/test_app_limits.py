@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import pairwise
 
 from rollout_operator.app_process import SimulatedProcess
 from rollout_operator.app_sandbox import Sandbox
@@ -74,3 +75,38 @@ async def test_flag_16_the_flags_bound_the_process_for_each_api_group() -> None:
             # One more for what was on its way.
             within = sum(at <= since + 5 for at in sent[first:])
             assert within <= 3 + 2 * 5 + 1
+
+
+@in_virtual_time
+async def test_li_01_sixty_groups_due_at_once_take_little_longer_than_their_deletes() -> None:
+    """README promise 8, LI-11: with the default flags they stood still for ever, at 600 lists a
+    minute: each look was too old before it was sent.
+
+    240 deletes at 5 a second, 10 of them at once, take 46 s.
+    """
+    async with Sandbox() as sandbox:
+        fleet = Fleet(sandbox, groups=60, zones=2, pods=2)
+        process = await fleet.begin()
+        await VirtualClock().sleep(timedelta(seconds=46 * 1.2))
+        calls = fleet.list_calls(process)
+        assert len(list_deletes(calls)) == fleet.pods
+        await VirtualClock().sleep(timedelta(minutes=5))
+        calls = fleet.list_calls(process)
+    assert len(list_deletes(calls)) == fleet.pods
+    lists = [call for call in calls if call.request.verb == "list"]
+    assert len(lists) <= fleet.pods / 3, "one live read serves many groups"
+
+
+@in_virtual_time
+async def test_li_01_groups_of_several_pages_go_on_at_a_steady_pace() -> None:
+    """Groups of more than 500 pods stood still: what a look of two pages shows was too old when its
+    second page came. Each delete costs three tokens of one a second.
+    """
+    async with Sandbox() as sandbox:
+        fleet = Fleet(sandbox, groups=2, zones=1, pods=501)
+        process = await fleet.begin("-kubernetes.client-qps=1", "-kubernetes.client-burst=2")
+        counts = [0]
+        for _ in range(2):
+            await VirtualClock().sleep(timedelta(minutes=1))
+            counts.append(len(list_deletes(fleet.list_calls(process))))
+    assert min(after - before for before, after in pairwise(counts)) >= 10

@@ -1,11 +1,13 @@
 """How soon what has failed is tried again.
 
 A look at a group costs nothing; a call that fails again and again costs the API server. So the same
-attempt is repeated ever more rarely: doubling up to the longest look interval, and after five
-minutes of failing only twice a minute. Another attempt, in another zone or for another revision,
+attempt is repeated ever more rarely: doubling up to the longest look interval, with jitter, and
+after five minutes of failing only twice a minute. Another attempt, in another zone or for another
+revision,
 goes at once; pods that flap meanwhile do not make it another one.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -42,8 +44,12 @@ class _Failing:
 class Attempts:
     """Memory of failed attempts."""
 
-    def __init__(self, clock: Clock, *, longest: timedelta) -> None:
+    def __init__(
+        self, clock: Clock, *, longest: timedelta, chance: Callable[[], float] = lambda: 1.0
+    ) -> None:
+        """Remember by this clock; `chance`, in 0..1, keeps what failed together apart."""
         self._clock = clock
+        self._chance = chance
         self._backoff = Backoff(first=min(FIRST_WAIT, longest), most=longest)
         self._failing: dict[Attempt, _Failing] = {}
 
@@ -54,6 +60,11 @@ class Attempts:
             return timedelta(0), ""
         left = failing.not_before - self._clock.elapsed()
         return max(left, timedelta(0)), failing.error
+
+    def count(self, attempt: Attempt) -> int:
+        """Return how often an attempt has failed in a row."""
+        failing = self._failing.get(attempt)
+        return 0 if failing is None else failing.count
 
     def failing_for(self, attempt: Attempt) -> timedelta:
         """Return for how long an attempt has been failing, zero where it is not."""
@@ -78,7 +89,7 @@ class Attempts:
     def _choose_wait(self, failing: _Failing, now: timedelta) -> timedelta:
         if now - failing.since >= PERMANENT_AFTER:
             return PERMANENT_WAIT
-        return self._backoff.bound(failing.count)
+        return self._backoff.bound(failing.count) * (1 + self._chance()) / 2
 
     def _forget_old(self, now: timedelta) -> None:
         for attempt, failing in list(self._failing.items()):

@@ -5,6 +5,7 @@ what the store holds now, and only what both decisions agree on is done, under p
 and version of what was looked at.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -16,14 +17,14 @@ import msgspec
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.candidates import Assessor, Candidates, ask_for
 from rollout_operator.controllers.memory import OwnDeletes
+from rollout_operator.controllers.reading import LOOK_LASTS, MOST_LOOKS, describe_slow
+from rollout_operator.controllers.revisions import Revisions
 from rollout_operator.guards.asking import Answer, Ask
 from rollout_operator.guards.locks import Locks, group_lock
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Precondition, Reader, Writer
-from rollout_operator.model.decode import decode_statefulset
+from rollout_operator.kube.api import PODS, LiveReader, Precondition, Writer
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
-    DecodeError,
     NotFound,
     Refused,
     Throttled,
@@ -48,14 +49,14 @@ from rollout_operator.planning.group import plan_group
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
-# SI-09: the live look must not be older than this when a delete is sent.
-LOOK_LASTS: Final = timedelta(seconds=5)
 # Pods that were refused come last for this long.
 REFUSAL_LASTS: Final = timedelta(minutes=10)
 
 
 class LiveObserver(Protocol):
-    """Where the second look comes from."""
+    """Where the second look comes from, and what the caches show by now."""
+
+    def observe(self, name: GroupName) -> Group: ...
 
     async def observe_live(self, cached: Group) -> Group: ...
 
@@ -72,7 +73,7 @@ class Gate(Assessor, Protocol):
         ...
 
 
-class Door(Reader, Writer, Protocol):
+class Door(LiveReader, Writer, Protocol):
     """The part of the API that executing needs."""
 
 
@@ -88,8 +89,13 @@ class Report:
     error: ApiError | None = None
     is_contradicted: bool = False
     """The store holds something else than the cache shows."""
-    is_cut_short: bool = False
-    """The look expired before all was done: there is more, and it wants a new look at once."""
+    cut_short: str = ""
+    """Why a live read was too old before all was done, if it was: there is more to do."""
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Tell whether a live read was too old before all was done."""
+        return self.cut_short != ""
 
 
 class _Fate(Enum):
@@ -116,6 +122,7 @@ class Executor:
         metrics: Metrics,
         gate: Gate,
         locks: Locks | None = None,
+        most_looks: int = MOST_LOOKS,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._door = door
@@ -126,6 +133,8 @@ class Executor:
         self._gate = gate
         self._locks = locks or Locks()
         self._is_stopping = is_stopping
+        self._revisions = Revisions(door, observer, clock)
+        self._looks = asyncio.Semaphore(most_looks)
         self._refused_at: dict[Uid, timedelta] = {}
 
     async def carry_out(self, group: Group, action: Action) -> Report:
@@ -136,7 +145,9 @@ class Executor:
                 case ReplacePods():
                     await self._replace(group, action, report)
                 case RecordRevision():
-                    await self._record(action, report)
+                    recording = await self._revisions.record(group.name, action)
+                    report.notes.extend(recording.notes)
+                    report.cut_short = recording.cut_short
                 case _:
                     assert_never(action)
         except ApiError as error:
@@ -169,13 +180,13 @@ class Executor:
         if None not in held:
             report.held.extend(refusal for refusal in held if refusal is not None)
             return
-        async with self._locks.hold(group_lock(group.name)):
+        # In this order: a group that waits for its look keeps no downscale waiting.
+        async with self._looks, self._locks.hold(group_lock(group.name)):
             await self._replace_locked(group, action, report)
 
     async def _replace_locked(self, group: Group, action: ReplacePods, report: Report) -> None:
-        # From before the look: an answer may lie unread for as long as the process is frozen.
-        expires_at = self._clock.elapsed() + LOOK_LASTS
         live = await self._observer.observe_live(group)
+        expires_at = self._clock.elapsed() + LOOK_LASTS - live.view_age
         agreed = _agree(action, plan_group(live)) if group.owners == live.owners else None
         if agreed is None:
             report.is_contradicted = True
@@ -243,7 +254,7 @@ class Executor:
         pod, zone = one.pod, one.reason.zone
         left = expires_at - self._clock.elapsed()
         if left <= timedelta(0):
-            return _cut_short(report, zone)
+            return _cut_short(report, describe_slow(zone))
         log.info(
             "Terminating pod",
             group=group, zone=zone, pod=pod.name, reason=one.reason.code, why=one.reason.text,
@@ -261,9 +272,9 @@ class Executor:
             return self._note_changed(group, pod, report, error)
         except Refused as error:
             return self._note_refused(group, pod, report, error)
-        except Throttled:
+        except Throttled as error:
             self._deletes.withdraw(pod)
-            return _cut_short(report, zone)
+            return _cut_short(report, f"{error}")
         except ApiError:
             self._deletes.withdraw(pod)  # turned away at the door
             raise
@@ -300,37 +311,6 @@ class Executor:
         self._refused_at[pod.uid] = now
         report.notes.append(_note(Code.DELETE_REFUSED, pod, error, Severity.WARN))
         return _Fate.REFUSED
-
-    async def _record(self, action: RecordRevision, report: Report) -> None:
-        zone, begun = action.zone, self._clock.elapsed()
-        body = await self._door.fetch(STATEFULSETS, zone.namespace, zone.name)
-        if self._clock.elapsed() - begun > LOOK_LASTS:
-            # A pod may have been evicted since its pods were looked at, and the status not know it.
-            _cut_short(report, zone.name)
-            return
-        try:
-            live = decode_statefulset(body)
-        except DecodeError as error:
-            raise Conflict(str(error), call=f"read statefulset {zone.name}") from error
-        is_same = live.uid == zone.uid and live.update_revision == action.revision
-        # More replicas: nobody has looked yet whether the new pods are ready (ROLL-39). Nor whether
-        # all still are, where the record of the zone before this one took its time.
-        is_resized = live.replicas != zone.replicas
-        is_short = live.ready_replicas < live.replicas
-        is_behind = live.observed_generation < live.generation
-        if not is_same or is_resized or is_short or is_behind:
-            report.notes.append(_revision_moved(action))
-            return
-        if live.current_revision == live.update_revision:
-            return  # recorded by an earlier attempt; the cache will show it
-        log.info(
-            "Recording revision",
-            zone=zone.name, revision=action.revision, reason=action.reason.code,
-        )  # fmt: skip
-        whole = msgspec.json.decode(body, type=JsonObject)
-        status = msgspec.convert(whole["status"], type=JsonObject)
-        whole["status"] = {**status, "currentRevision": action.revision}
-        await self._door.replace_status(STATEFULSETS, zone.namespace, zone.name, whole)
 
     def _count(self, group: GroupName, outcome: str) -> None:
         self._metrics.pods_deleted.labels(group, outcome).inc()
@@ -369,18 +349,9 @@ def _view_changed(action: ReplacePods) -> Reason:
     return Reason(code=Code.VIEW_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
 
 
-def _cut_short(report: Report, zone: str) -> _Fate:
-    text = f"the live look at {zone} has expired after {LOOK_LASTS.total_seconds():g} s"
-    reason = Reason(code=Code.VIEW_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
-    report.notes.append(reason)
-    report.is_cut_short = True
+def _cut_short(report: Report, why: str) -> _Fate:
+    report.cut_short = why
     return _Fate.LATE
-
-
-def _revision_moved(action: RecordRevision) -> Reason:
-    zone = action.zone.name
-    text = f"{zone} is no longer as it was, rolled out to {action.revision}; looking again"
-    return Reason(code=Code.VIEW_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
 
 
 def _note(code: Code, pod: Pod, error: ApiError, severity: Severity = Severity.DEBUG) -> Reason:

@@ -34,7 +34,9 @@ HELD_RECHECK: Final = timedelta(seconds=10)
 # Longest Retry-After that we obey.
 RETRY_AFTER_LIMIT: Final = timedelta(seconds=60)
 # A look that ends so has not seen to the group: the time of the last success stands still.
-_BLIND: Final = frozenset({Code.BACKING_OFF, Code.VIEW_STALE})
+_BLIND: Final = frozenset({Code.BACKING_OFF, Code.VIEW_STALE, Code.LIVE_READ_EXPIRED})
+# Live reads of one zone that came to nothing in a row, from which on it is told.
+EXPIRED_IN_A_ROW: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +137,8 @@ class RolloutController:
         if refused and not report.deleted:
             wait = attempts.note_failure(attempt, refused[0], at_least=timedelta(0))
             return _Step(reasons=tuple(report.notes), again=wait)
+        if report.is_cut_short and not report.deleted:
+            return self._expire(attempt, report, action.zone.name)
         attempts.note_success(attempt)
         again = self._choose_recheck(group.name, report)
         if not report.held:
@@ -150,6 +154,19 @@ class RolloutController:
         wait = self._parts.attempts.note_failure(attempt, str(error), at_least=at_least)
         log.debug("Attempt failed", attempt=attempt[0], zone=zone, again_in=wait, err=error)
         return _Step(reasons=(_back_off(str(error), zone),), again=wait, failed=True)
+
+    def _expire(self, attempt: Attempt, report: Report, zone: str) -> _Step:
+        """A live read was too old before anything was done: the next one may be, too."""
+        attempts = self._parts.attempts
+        wait = attempts.note_failure(attempt, report.cut_short, at_least=timedelta(0))
+        has_failed = attempts.count(attempt) >= EXPIRED_IN_A_ROW
+        reason = Reason(
+            code=Code.LIVE_READ_EXPIRED,
+            text=f"a live read was too old before a pod was deleted: {report.cut_short}",
+            severity=Severity.WARN if has_failed else Severity.DEBUG,
+            zone=zone,
+        )
+        return _Step(reasons=(reason, *report.notes), again=wait, failed=has_failed)
 
     def _choose_recheck(self, name: GroupName, report: Report) -> timedelta:
         """Return when to look again if no event comes first."""

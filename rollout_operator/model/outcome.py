@@ -38,6 +38,7 @@ class Code(StrEnum):
     SET_TERMINATING = "set_terminating"
     VIEW_STALE = "view_stale"
     VIEW_CHANGED = "view_changed"
+    LIVE_READ_EXPIRED = "live_read_expired"
     DELETE_REFUSED = "delete_refused"
     BACKING_OFF = "backing_off"
     DOWNSCALE_UNDERWAY = "downscale_underway"

@@ -98,6 +98,7 @@ def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
     observer = Observer(
         namespace="test",
         reader=door,
+        clock=clock,
         sets=set_store,
         pods=pod_store,
         watches=(),

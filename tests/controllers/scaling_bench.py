@@ -105,8 +105,8 @@ class Bench:
         locks, downscales, metrics = Locks(), Downscales(self.clock), Metrics()
         deletes = OwnDeletes(self.pods.get, self.clock)
         observer = Observer(
-            namespace="test", reader=self.door, sets=self.sets, pods=self.pods, watches=(),
-            pending=Pending(self.pods.get, deletes, self.clock), now=self.now,
+            namespace="test", reader=self.door, clock=self.clock, sets=self.sets, pods=self.pods,
+            watches=(), pending=Pending(self.pods.get, deletes, self.clock), now=self.now,
             find_downscale=downscales.find_underway,
         )  # fmt: skip
         counts = Counts(

@@ -83,3 +83,11 @@ def test_success_forgets(attempts: Attempts) -> None:
     attempts.note_failure(ROLL, "no", at_least=timedelta(seconds=3))
     attempts.note_success(ROLL)
     assert attempts.wait_before(ROLL) == (NOTHING, "")
+
+
+def test_what_failed_together_does_not_come_back_together(clock: FakeClock) -> None:
+    """Jitter takes up to a half of a wait away, and nothing of the last one (LI-11)."""
+    chances = iter([0.0, 0.5, 1.0])
+    attempts = Attempts(clock, longest=timedelta(seconds=5), chance=lambda: next(chances))
+    waits = [attempts.note_failure((name,), "no", at_least=NOTHING) for name in "abc"]
+    assert [wait.total_seconds() for wait in waits] == [0.05, 0.075, 0.1]

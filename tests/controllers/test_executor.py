@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.controllers.executor import LOOK_LASTS
+from rollout_operator.controllers.reading import LOOK_LASTS
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -347,3 +347,41 @@ async def test_an_error_of_one_zone_does_not_stop_the_next() -> None:
     assert made.door.deleted == ["b-0", "b-1"]
     assert isinstance(first.error, Conflict)
     assert second.error is None
+
+
+async def test_si09_the_look_lasts_from_when_it_is_sent_on() -> None:
+    """D-65: waiting for a token of our own limiter makes no look older."""
+    made = bench(*two_zones())
+
+    async def wait(plural: str) -> None:
+        made.clock.jump(timedelta(seconds=20))
+
+    made.door.turn = wait
+    report = await made.step()
+    assert made.door.deleted == ["b-0", "b-1"]
+    assert not report.is_cut_short
+
+
+async def test_the_revision_is_recorded_though_its_turn_came_late() -> None:
+    """What the caches show by then decides, and the read is no older than its turn."""
+    made = bench([set_json("a")], [pod_json("a", n, revision="new") for n in range(3)])
+
+    async def wait(plural: str) -> None:
+        made.clock.jump(timedelta(seconds=20))
+
+    made.door.turn = wait
+    assert not (await made.step()).is_cut_short
+    assert len(made.door.status_writes) == 1
+
+
+async def test_roll39_the_revision_is_not_recorded_where_a_pod_went_while_it_waited() -> None:
+    made = bench([set_json("a")], [pod_json("a", n, revision="new") for n in range(3)])
+
+    async def lose_a_pod(plural: str) -> None:
+        made.show([set_json("a")], [pod_json("a", n, revision="new") for n in range(2)])
+
+    made.door.turn = lose_a_pod
+    report = await made.step()
+    assert made.door.status_writes == []
+    assert made.door.calls == []
+    assert [note.code for note in report.notes] == [Code.VIEW_CHANGED]

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.controllers.rollout import LAG_LIMIT, RESYNC
+from rollout_operator.controllers.rollout import LAG_LIMIT, RECHECK_WAIT, RESYNC
 from rollout_operator.model.errors import (
     ApiError,
     Denied,
@@ -14,7 +14,7 @@ from rollout_operator.model.errors import (
     UnknownOutcome,
 )
 from rollout_operator.model.names import GroupName
-from rollout_operator.model.outcome import Code
+from rollout_operator.model.outcome import Code, Severity
 from tests.controllers.bench import GROUP, bench, meta_of, rollable
 from tests.controllers.fake_door import pod_json, set_json
 
@@ -311,3 +311,43 @@ async def test_a_whole_rollout_ends_with_both_revisions_recorded() -> None:
     names = [body["metadata"] for body in made.door.status_writes]
     assert [meta["name"] for meta in names if isinstance(meta, dict)] == ["a", "b", "c"]
     assert made.waits() == [Code.UP_TO_DATE]
+
+
+async def test_li_11_a_look_that_is_always_too_old_backs_off_and_says_so() -> None:
+    """LISTs that take longer than a look lasts: doubling waits, a warning, and no success.
+
+    It came back after 50 ms for ever, with a time of the last success that moved on.
+    """
+    made = rollable()
+    made.door.before = lambda call: made.clock.jump(timedelta(seconds=5.2))
+    waits: list[timedelta | None] = []
+    for _ in range(7):
+        result = await made.controller.reconcile(GROUP)
+        waits.append(result.again)
+        assert result.again is not None
+        made.clock.jump(result.again)
+    assert waits == [timedelta(seconds=wait) for wait in (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5)]
+    assert made.door.deleted == []
+    assert made.waits()[0] is Code.LIVE_READ_EXPIRED
+    (entry,) = made.board.entries()
+    assert entry.plan.waits[0].severity is Severity.WARN
+    assert "counts for 5 s and took longer" in entry.plan.waits[0].text
+    assert made.value("group_reconciles_failed_total") == 5, "from the third in a row on"
+    assert made.value("last_successful_group_reconcile_timestamp_seconds") == 0
+
+
+async def test_a_look_that_was_cut_short_after_a_delete_is_a_success() -> None:
+    """There is more to do, and it is done at once."""
+    made = rollable(limit="2")
+
+    def be_slow(call: str) -> None:
+        if call.startswith("delete"):
+            made.clock.jump(timedelta(seconds=6))
+
+    made.door.before = be_slow
+    result = await made.controller.reconcile(GROUP)
+    assert made.door.deleted == ["b-0"]
+    assert result.again == RECHECK_WAIT
+    assert Code.LIVE_READ_EXPIRED not in made.waits()
+    stamp = made.value("last_successful_group_reconcile_timestamp_seconds")
+    assert stamp == made.clock.now().timestamp()

@@ -197,7 +197,7 @@ class World:
         for rule in self.rules:
             catalog.on_change(None, rule)
         observer = Observer(
-            namespace="test", reader=self.door, sets=sets, pods=pods, watches=(),
+            namespace="test", reader=self.door, clock=clock, sets=sets, pods=pods, watches=(),
             pending=pending, now=self.now,
         )  # fmt: skip
         gate = Gate(

@@ -40,7 +40,7 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="look-lasts-a-minute",
-        file="controllers/executor.py",
+        file="controllers/reading.py",
         old="LOOK_LASTS: Final = timedelta(seconds=5)",
         new="LOOK_LASTS: Final = timedelta(minutes=1)",
         breaks="SI-09: deletes rest on a look older than five seconds",
@@ -49,18 +49,16 @@ EXECUTING: Final = (
     Mutant(
         name="look-dated-after-it",
         file="controllers/executor.py",
-        old="        expires_at = self._clock.elapsed() + LOOK_LASTS\n"
-        "        live = await self._observer.observe_live(group)\n",
-        new="        live = await self._observer.observe_live(group)\n"
-        "        expires_at = self._clock.elapsed() + LOOK_LASTS\n",
+        old="expires_at = self._clock.elapsed() + LOOK_LASTS - live.view_age",
+        new="expires_at = self._clock.elapsed() + LOOK_LASTS",
         breaks="SI-09: an answer that was long on its way counts as fresh",
         scenarios=("s3", "s1"),
     ),
     Mutant(
         name="live-look-may-be-old",
-        file="controllers/observe.py",
-        old="limit=LIVE_PAGE, token=token\n",
-        new='limit=LIVE_PAGE, token=token, resource_version="0"\n',
+        file="controllers/reading.py",
+        old="limit=LIVE_PAGE,\n",
+        new='limit=LIVE_PAGE,\n                resource_version="0",\n',
         breaks="SI-09: any API server's cache answers for the store",
         scenarios=("s1",),
     ),
@@ -80,7 +78,7 @@ EXECUTING: Final = (
     Mutant(
         name="lock-per-request",
         file="controllers/executor.py",
-        old="async with self._locks.hold(group_lock(group.name)):",
+        old="async with self._looks, self._locks.hold(group_lock(group.name)):",
         new='async with self._locks.hold(f"request {self._clock.elapsed()}"):',
         breaks="SI-02: a downscale is granted between a rollout's look and its deletes (D-25)",
         units="tests/controllers/test_executor_lock.py",

@@ -132,7 +132,7 @@ SCALING: Final = (
     ),
     Mutant(
         name="recorded-though-scaled-since",
-        file="controllers/executor.py",
+        file="controllers/revisions.py",
         old="        is_resized = live.replicas != zone.replicas\n",
         new="        is_resized = False\n",
         breaks="ROLL-39: a revision is recorded while pods of an upscale are not ready",

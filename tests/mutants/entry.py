@@ -24,6 +24,8 @@ EDITED: Final = ("s5-edited", "s5-edited-tracked")
 # Where something else writes counts as well.
 CONTESTED: Final = ("s5-contested",)
 EVICTING: Final = ("s8", "s9", "s8-two", "s9-two")
+# Many groups due at once, under the default rate limits.
+CROWDED: Final = ("s11",)
 # Scenarios whose systematic plans are asked after the random schedules.
 PLANNED_ROLLOUTS: Final = ("s1-small", "s2-small")
 PLANNED_DOWNSCALES: Final = ("s7-small",)

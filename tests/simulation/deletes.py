@@ -7,7 +7,7 @@ of that name is not to blame for it. When it was sent is told by the fault that 
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
@@ -15,6 +15,7 @@ from rollout_operator.kube.api import PODS, STATEFULSETS
 from rollout_operator.sandbox.history import Called, Fault
 from tests.simulation.lives import Life
 from tests.simulation.views import Book, labels
+from tests.world.history import Set
 
 # Nothing is committed so long after it was sent: an API server ends every request after 60 s.
 IN_FLIGHT: Final = timedelta(seconds=120)
@@ -62,6 +63,8 @@ class Delete:
     """Its answer never reached who sent it."""
     was_held: bool
     """Another call of its process was slow between its look and itself (SI-09 allows 5 s)."""
+    group: str = ""
+    """Of the set that the pod is named after, as the set was labelled last."""
 
     @property
     def is_late(self) -> bool:
@@ -107,13 +110,14 @@ def _list(book: Book) -> Iterator[Delete]:
             found = reads.setdefault((called.actor, request.resource.plural), _Reads())
             found.answered.append(called.at)
             found.calls.append(called)
-    groups = _find_groups(book)
+    groups, names = _find_groups(book), _name_groups(book)
     for called in book.own_calls:
         request = called.request
         if request.verb == "delete" and request.resource.plural == PODS.plural:
             if request.subresource:
                 continue
-            yield _read(book, called, reads, groups.get(called.number, []))
+            delete = _read(book, called, reads, groups.get(called.number, []))
+            yield replace(delete, group=names.get(request.name.rpartition("-")[0], ""))
 
 
 def _read(
@@ -206,6 +210,12 @@ def _loses(fault: Fault, called: Called) -> bool:
 def _covers(call: Called, group: str) -> bool:
     selector = call.request.query.get("labelSelector", "")
     return not selector or not group or group in selector
+
+
+def _name_groups(book: Book) -> dict[str, str]:
+    """Return the last group of each set, by name: of a delete that ended no pod nothing is left."""
+    sets = (write.now for write in book.writes if isinstance(write.now, Set))
+    return {one.name: one.group for one in sets if one.group}
 
 
 def _find_groups(book: Book) -> dict[int, _Groups]:

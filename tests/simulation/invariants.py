@@ -162,10 +162,11 @@ def judge_request(delete: Delete, book: Book) -> Iterator[Violation]:
 
 def find_blind(deletes: Mapping[int, Delete]) -> Iterator[Violation]:
     """Yield deletes that follow one without an answer, with no look in between (SI-18)."""
-    unknown: dict[str, Delete] = {}
+    unknown: dict[tuple[str, str], Delete] = {}
     for delete in sorted(deletes.values(), key=lambda each: each.sent_at):
-        actor = delete.called.actor
-        before = unknown.get(actor)
+        # What becomes of a pod of another group is no part of the decision.
+        key = (delete.called.actor, delete.group)
+        before = unknown.get(key)
         is_blind = (
             before is not None
             and delete.look is not None
@@ -179,7 +180,7 @@ def find_blind(deletes: Mapping[int, Delete]) -> Iterator[Violation]:
             )
             yield Violation(invariant="SI-18", at=delete.called.begun, text=text)
         if delete.is_lost:
-            unknown[actor] = delete
+            unknown[key] = delete
 
 
 def _find_stale(delete: Delete, book: Book) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.simulation.scenarios import FULL, SMALL, Scenario, Size
 from tests.simulation.scenarios_both import rolled_and_downscaled
+from tests.simulation.scenarios_crowd import crowded
 from tests.simulation.scenarios_downscales import downscaled
 from tests.simulation.scenarios_drains import (
     drained,
@@ -58,6 +59,7 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s9": (drained_by_partition, FULL),
     "s9-two": (drained_by_partition_and_two, FULL),
     "s10": (recreated, FULL),
+    "s11": (crowded, Size(2, 1)),
     "walk": (walked, FULL),
     "both": (rolled_and_downscaled, Size(3, 2)),
     "s1-small": (plain, SMALL),

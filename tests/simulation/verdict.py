@@ -10,6 +10,7 @@ from tests.simulation import (
     invariants,
     invariants_downscale,
     invariants_records,
+    invariants_requests,
     invariants_reviews,
     invariants_revision,
     invariants_scaling,
@@ -67,8 +68,9 @@ COVERAGE: Final[Mapping[str, str]] = {
     "LI-08": "not yet: there is no election",
     "LI-09": "seen by LI-01 only: each group is judged by itself",
     "LI-10": "judged as LI-01, where a pod that waits to be replaced is not ready",
-    "LI-11": "judged at rest: reads in each minute; and counts that something else puts back: how"
-    " often they are written; not how often failures are retried",
+    "LI-11": "judged: reads in each minute at rest, requests in any minute by the rate limits,"
+    " reads that lead to no write for minutes, and how often counts are written that something else puts"
+    " back",
     "LI-12": "not here: measured on real clocks",
     "LI-13": "not here: no certificates in this world",
     "LI-14": "not here: the process itself is not simulated",
@@ -92,6 +94,7 @@ def find_violations(history: History, promises: Promises = DEFAULT) -> Verdict:
         *exclusion.find_broken(book),
         *invariants_reviews.find_broken(book),
         *invariants_records.find_broken(book),
+        *invariants_requests.find_broken(book),
         *invariants_revision.find_broken(book),
         *invariants_scaling.find_broken(book),
         *contests.find_broken(book),

@@ -88,8 +88,8 @@ class World:
         name, downscales, locks = f"process-{self.starts}", Downscales(self.clock), Locks()
         deletes = OwnDeletes(self.pods.get, self.clock)
         observer = Observer(
-            namespace="test", reader=self.door, sets=self.sets, pods=self.pods, watches=(),
-            pending=Pending(self.pods.get, deletes, self.clock), now=self.clock.now,
+            namespace="test", reader=self.door, clock=self.clock, sets=self.sets, pods=self.pods,
+            watches=(), pending=Pending(self.pods.get, deletes, self.clock), now=self.clock.now,
             find_downscale=downscales.find_underway,
         )  # fmt: skip
         hook = PrepareDownscale(
