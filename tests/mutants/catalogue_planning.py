@@ -80,7 +80,7 @@ PLANNING: Final = (
     Mutant(
         name="missing-pods-ignored",
         file="planning/readiness.py",
-        old="missing=sts.replicas - len(seats),",
+        old="missing=used - len(seats),",
         new="missing=0,",
         breaks="SI-02, SI-04: an ordinal without a pod is not missed",
         scenarios=("s2", "s1"),

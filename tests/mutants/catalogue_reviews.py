@@ -201,10 +201,10 @@ REVIEWS: Final = (
         name="other-zones-not-looked-at",
         file="planning/downscale.py",
         old=(
-            "        if why:\n"
-            "            return refuse_decrease(decrease, Code.OTHER_ZONE_NOT_READY, why)\n"
+            "            return refuse_decrease("
+            "decrease, Code.OTHER_ZONE_NOT_READY, why, status=status)\n"
         ),
-        new="",
+        new="            continue\n",
         breaks="SI-02: a zone loses pods while another is short (PREP-19)",
         scenarios=DOWNSCALES,
         units="tests/planning/test_planning_downscale.py",

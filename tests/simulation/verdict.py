@@ -69,8 +69,8 @@ COVERAGE: Final[Mapping[str, str]] = {
     "LI-09": "seen by LI-01 only: each group is judged by itself",
     "LI-10": "judged as LI-01, where a pod that waits to be replaced is not ready",
     "LI-11": "judged: reads in each minute at rest, requests in any minute by the rate limits,"
-    " reads that lead to no write for minutes, and how often counts are written that something else puts"
-    " back",
+    " reads that lead to no write for minutes, and how often counts are written that something else"
+    " puts back",
     "LI-12": "not here: measured on real clocks",
     "LI-13": "not here: no certificates in this world",
     "LI-14": "not here: the process itself is not simulated",

@@ -1,0 +1,142 @@
+"""What this process has seen of the ordinals that upscales added: which never had a ready pod.
+
+Fed by the watches, event by event: what a list tells after a gap may have another pod behind it,
+and is taken as used. What survives a restart is written on the pods; see `names.NEWCOMER`. What
+follows from it is decided in `planning.newcomers`.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, Protocol
+
+from rollout_operator.model.group import Newcomers
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+
+# In a shorter time no pod is created, becomes ready and is gone again.
+LONGEST_GAP: Final = timedelta(seconds=5)
+
+
+class SetCache(Protocol):
+    """What is needed of the cached StatefulSets."""
+
+    def get_by_uid(self, uid: Uid) -> StatefulSet | Unreadable | None: ...
+
+    def list_all(self) -> Sequence[StatefulSet | Unreadable]: ...
+
+
+class PodCache(Protocol):
+    """What is needed of the cached pods."""
+
+    def list_by_owner(self, uid: Uid) -> Sequence[Pod | Unreadable]: ...
+
+
+@dataclass(slots=True)
+class _Seen:
+    """One set: of the ordinals above `used` no pod was ready since they were added."""
+
+    first_ordinal: int
+    used: int
+    strangers: set[Uid]
+    """Pods above that were there before anything was seen of the set."""
+    pods: set[Uid] = field(default_factory=set)
+    """Those that came since, each the first of its ordinal, or after others never ready."""
+
+
+class Arrivals:
+    """Which pods came to ordinals that never had a ready one."""
+
+    def __init__(self, sets: SetCache, pods: PodCache) -> None:
+        self._sets = sets
+        self._pods = pods
+        self._seen: dict[Uid, _Seen] = {}
+        self.has_come = asyncio.Event()
+        """Set whenever a newcomer comes that carries no mark yet."""
+
+    def get(self, set_uid: Uid) -> Newcomers | None:
+        """Return what has been seen of a set, None where nothing has."""
+        seen = self._seen.get(set_uid)
+        return None if seen is None else Newcomers(used=seen.used, pods=frozenset(seen.pods))
+
+    def list_unmarked(self) -> list[Pod]:
+        """Return the newcomers that do not carry their mark yet."""
+        return [
+            pod
+            for uid, seen in self._seen.items()
+            if seen.pods
+            for pod in self._pods.list_by_owner(uid)
+            if pod.uid in seen.pods and isinstance(pod, Pod) and not pod.is_newcomer
+        ]
+
+    def on_list(self, gap: timedelta) -> None:
+        """Everything was listed, and nothing seen for `gap` before: forget what may not hold."""
+        if gap <= LONGEST_GAP:
+            return
+        self._seen.clear()
+        for sts in self._sets.list_all():
+            if isinstance(sts, StatefulSet):
+                self._seen[sts.uid] = self._begin(sts)
+
+    def on_set(
+        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
+    ) -> None:
+        """A StatefulSet came, changed or went."""
+        if not isinstance(new, StatefulSet):
+            gone = new or old
+            if gone is not None:
+                self._seen.pop(gone.uid, None)
+            return
+        seen = self._seen.get(new.uid)
+        if seen is None or seen.first_ordinal != new.first_ordinal:
+            seen = self._seen[new.uid] = self._begin(new)
+        seen.used = min(seen.used, new.replicas)
+        for pod in self._pods.list_by_owner(new.uid):
+            # One that is still going after a downscale, say, and stays after all.
+            if pod.uid not in seen.pods:
+                _use(seen, new, pod)
+
+    def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+        """A pod came, changed or went."""
+        pod = new or old
+        if pod is None or pod.owner_uid is None:
+            return
+        seen, sts = self._seen.get(pod.owner_uid), self._sets.get_by_uid(pod.owner_uid)
+        if seen is None or not isinstance(sts, StatefulSet):
+            return
+        is_first = old is None and pod.uid not in seen.strangers
+        is_newcomer = is_first or pod.uid in seen.pods
+        if isinstance(pod, Unreadable) or pod.is_ready or pod.was_ready:
+            is_newcomer = False
+        if is_newcomer and new is not None and _find_place(sts, pod) >= seen.used:
+            if is_first:
+                seen.pods.add(pod.uid)
+                self.has_come.set()
+            return
+        seen.pods.discard(pod.uid)
+        if new is None:
+            seen.strangers.discard(pod.uid)
+        if not is_newcomer:
+            _use(seen, sts, pod)
+
+    def _begin(self, sts: StatefulSet) -> _Seen:
+        """Return what is known of a set at first sight: all that is there may have been ready."""
+        used = sts.replicas
+        strangers = {
+            pod.uid for pod in self._pods.list_by_owner(sts.uid) if _find_place(sts, pod) >= used
+        }
+        return _Seen(first_ordinal=sts.first_ordinal, used=used, strangers=strangers)
+
+
+def _use(seen: _Seen, sts: StatefulSet, pod: Pod | Unreadable) -> None:
+    """Count the ordinal of a pod as used; beyond the desired ones it is on its way out."""
+    place = _find_place(sts, pod)
+    if seen.used <= place < sts.replicas:
+        seen.used = place + 1
+
+
+def _find_place(sts: StatefulSet, pod: Pod | Unreadable) -> int:
+    """Return the place of a pod from the first ordinal on; below zero for any other name."""
+    ordinal = sts.ordinal_of(pod.name)
+    return -1 if ordinal is None else ordinal - sts.first_ordinal
