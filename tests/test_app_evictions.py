@@ -99,3 +99,21 @@ def test_li09_forged_reviews_of_a_pod_do_not_hold_the_drain_of_another() -> None
     assert went[-1] < timedelta(seconds=60)
     assert evictions[0].status == 429
     assert any(answers)  # it was allowed to go again, as an honest eviction would be
+
+
+def test_a_drain_has_its_turn_while_a_rollout_goes_on() -> None:
+    """SI-01, LI-01: rollout and drain take places in turn, also in different zones."""
+
+    async def act(teller: Teller) -> None:
+        await teller.roll("v2")
+        await teller.until_image("zone-a-0", "v2")
+        await drainer(teller, "c").drain(node_name("zone-c", 0))
+        await teller.until_rolled()
+
+    evictions = play(act, zones("abc", 4))
+    begin = evictions[0].begun
+    went = [one.at - begin for one in evictions if one.status == 201]
+    assert len(went) == 2
+    # The restart of a pod takes 4 to 7 seconds, a client asks every five.
+    assert went[0] < timedelta(seconds=15)
+    assert went[1] < timedelta(seconds=45)

@@ -59,6 +59,8 @@ class SetCache(Protocol):
 class PodCache(Protocol):
     """What we need of the cached pods."""
 
+    def get(self, namespace: str, name: str) -> Pod | Unreadable | None: ...
+
     def list_by_owner(self, uid: Uid) -> Sequence[Pod | Unreadable]: ...
 
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from rollout_operator.guards.asking import Answer, Ask, Parts, Permit
 from rollout_operator.guards.pending import Grant, Stage, is_recorded, read_record
+from rollout_operator.guards.precedence import Precedence
 from rollout_operator.guards.refusals import (
     QUARANTINE,
     refuse,
@@ -26,6 +27,7 @@ from rollout_operator.guards.refusals import (
     refuse_unrecorded,
     refuse_unused,
 )
+from rollout_operator.guards.waiting import Waiting
 from rollout_operator.model.budget import Budget, selects
 from rollout_operator.model.disruption import Engine, Record
 from rollout_operator.model.downscale import Underway
@@ -66,6 +68,9 @@ class Gate:
         self._parts = parts
         self._began = parts.clock.elapsed()
         self._waiting: deque[asyncio.Future[None]] = deque()
+        unused = parts.pending.unused
+        waiting = Waiting(parts.pods.get, unused, parts.clock)
+        self._precedence = Precedence(waiting, unused, parts.clock)
         parts.pending.on_change(self._wake)
 
     async def assess_all(self, asks: Sequence[Ask]) -> Sequence[Refusal | None]:
@@ -81,12 +86,16 @@ class Gate:
                 key = (choice.name, ask.pod.owner_uid)
                 if key not in decisions:
                     decisions[key] = Decisions(self._observe(choice, ask))
-                found.append(decisions[key].assess(ask.pod))
+                found.append(self._assess(ask, decisions[key]))
             else:
                 found.append(choice)
             if number % SLICE == 0:
                 await asyncio.sleep(0)  # others have their turn
         return found
+
+    def _assess(self, ask: Ask, decisions: Decisions) -> Refusal | None:
+        refusal = decisions.assess(ask.pod)
+        return refusal or self._precedence.assess(ask, decisions.scene_of(ask.pod))
 
     def may_cover(self, pod: Pod) -> bool:
         """Tell whether a budget selects a pod, or might: not all are known."""
@@ -105,6 +114,10 @@ class Gate:
         """Answer before `until`, on the clock's `elapsed`. What is permitted is reserved."""
         with self._parts.metrics.disruptions.inflight.track_inprogress():
             answer = await self._ask(ask, until)
+        if isinstance(answer, Refusal) and ask.engine is Engine.EVICTION:
+            choice = self.choose(ask)
+            if isinstance(choice, Budget):
+                answer = self._precedence.line_up(ask, choice, answer)
         self._count(answer)
         return answer
 
@@ -125,13 +138,12 @@ class Gate:
             if self._is_given(ask):
                 return Permit(pod=ask.pod, budget=choice.name)
             scene = self._observe(choice, ask)
-            refusal = (
-                assess_disruption(scene) or self._find_standing(scene) or self._find_unused(ask)
-            )
+            refusal = assess_disruption(scene) or self._find_standing(scene)
             if not self._waits_for_others(scene, refusal):
                 break
             if not await self._wait(until):
                 return refusal or refuse_contested(ask.pod, choice)
+        refusal = refusal or self._find_unused(ask) or self._precedence.assess(ask, scene)
         if refusal is not None:
             return refusal
         if ask.dry_run:
@@ -290,6 +302,7 @@ class Gate:
             refusal = assess_disruption(live)
             if refusal is None and self._age_of(grant) < ANSWER_LIMIT:
                 parts.pending.give(grant, seen)
+                self._precedence.note_granted(live)
                 log.info(
                     "Allowing disruption",
                     pod=seen.name, budget=scene.budget.name, engine=grant.engine,

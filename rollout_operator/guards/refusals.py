@@ -11,7 +11,7 @@ from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.planning.admission import RETRY
 from rollout_operator.planning.disruption import Refusal
-from rollout_operator.planning.wording import count
+from rollout_operator.planning.wording import count, verb
 from rollout_operator.telemetry.logs import log
 
 # Without records nobody knows what an earlier process has just granted, which an API server that
@@ -71,3 +71,21 @@ def refuse_unused(pod: Pod, times: int, wait: timedelta) -> Refusal:
         f" {math.ceil(wait.total_seconds())} s"
     )
     return replace(refuse(Code.GRANT_UNUSED, text), look_again=wait)
+
+
+def refuse_as_evictions_wait(first: Pod, many: int, budget: Budget, again: timedelta) -> Refusal:
+    """Return that evictions have waited for the next place."""
+    text = (
+        f"the next place under budget {budget.name} is for the eviction of {first.name}, which was"
+        f" refused and is awaited; {count(many, 'eviction')} {verb(many, 'waits', 'wait')}"
+    )
+    return replace(refuse(Code.EVICTION_FIRST, text), look_again=again)
+
+
+def refuse_as_rollout_waits(pod: Pod, budget: Budget) -> Refusal:
+    """Return that the rollout has held still, and is next."""
+    text = (
+        f"the next place under budget {budget.name} is for the rollout, which has held still for"
+        f" evictions; {pod.name} waits"
+    )
+    return replace(refuse(Code.ROLLOUT_FIRST, text), look_again=None)

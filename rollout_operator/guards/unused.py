@@ -18,7 +18,7 @@ from rollout_operator.model.objects import Pod, Unreadable
 # `kubectl drain` asks again after five seconds, and others have their turn before that.
 PAUSES: Final = Backoff(first=timedelta(seconds=5), most=timedelta(minutes=1))
 # After so long without another one a pod is like every other.
-REMEMBERED: Final = timedelta(minutes=10)
+REMEMBERED: Final = timedelta(hours=1)
 # More pods than one node holds; beyond that the one that was noted longest ago is forgotten.
 MOST_PODS: Final = 1_000
 

@@ -102,6 +102,8 @@ class Code(StrEnum):
     GRANT_CONTESTED = "grant_contested"
     START_QUARANTINE = "start_quarantine"
     GRANT_UNUSED = "grant_unused"
+    EVICTION_FIRST = "eviction_first"
+    ROLLOUT_FIRST = "rollout_first"
     # disruption budgets: a person must change something
     NOT_AN_EVICTION = "not_an_eviction"
     BUDGET_ZERO = "budget_zero"
@@ -142,6 +144,7 @@ REVIEW_CODES: Final = frozenset(
         Code.BUDGET_VALID,
         Code.NOT_AN_EVICTION,
         Code.GRANT_UNUSED,
+        Code.ROLLOUT_FIRST,
         Code.GRANT_TAKEN_BACK,
         Code.DOWNSCALE_RECORDED,
         Code.DOWNSCALE_UNDONE,

@@ -141,16 +141,14 @@ class Decisions:
 
     def assess(self, pod: Pod) -> Refusal | None:
         """Return why a pod may not go, None where it may."""
-        scene = self._scene
         if self._shared is not None:
             return self._shared
-        if pod is not scene.pod:
-            scene = replace(scene, pod=pod)
+        scene = self.scene_of(pod)
         partition = find_partition(scene.budget, pod.name) if scene.budget.by_partition else None
         obstacle = _find_misfit(scene, partition) or self._movement
         # A pod that is down already is as much down without its deletion: its crash loop must not
         # keep its own fix away (D-14, LI-10).
-        if obstacle is not None or (scene.engine is Engine.ROLLOUT and _is_down(scene)):
+        if obstacle is not None or (scene.engine is Engine.ROLLOUT and is_down(scene)):
             return obstacle
         if partition is not None:
             return self._count_partition(scene, partition)
@@ -159,6 +157,10 @@ class Decisions:
         if not self._is_counted:
             self._counted, self._is_counted = _share(self._count_zones(scene)), True
         return self._counted
+
+    def scene_of(self, pod: Pod) -> Scene:
+        """Return the same scene with another pod of the StatefulSet."""
+        return self._scene if pod is self._scene.pod else replace(self._scene, pod=pod)
 
     def _is_itself_down(self, scene: Scene) -> bool:
         own = next(zone for zone in self._zones if zone.sts.uid == scene.owner)
@@ -279,7 +281,7 @@ def _find_movement(scene: Scene) -> Refusal | None:
     return None
 
 
-def _is_down(scene: Scene) -> bool:
+def is_down(scene: Scene) -> bool:
     """Tell whether the pod is down by itself, and not only because somebody lets it go."""
     return find_why(scene.pod, timedelta(0), {}, scene.now) is Why.UNREADY
 

@@ -120,6 +120,7 @@ def ask(told: Chronicle, at: float, name: str, number: int, **how: Any) -> None:
             actor=PERSON,
             request=request,
             status=how.get("status", 201),
+            message=how.get("message", ""),
         )
     )
 

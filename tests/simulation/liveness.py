@@ -15,6 +15,7 @@ from rollout_operator.sandbox.history import PodCalled
 from tests.simulation.invariants_records import find_lasting
 from tests.simulation.liveness_drains import find_last_asked, find_starved
 from tests.simulation.liveness_scaling import find_told_late, judge_counts
+from tests.simulation.liveness_turns import find_passed_over
 from tests.simulation.promises import Promises, Violation
 from tests.simulation.rest import Rest, count_batches, read_rest
 from tests.simulation.standstill import find_still
@@ -74,6 +75,7 @@ def judge_liveness(book: Book) -> Findings:
     calm_at = well_at if book.faults else timedelta(0)
     found.violations += find_lasting(book, calm_at, _lag(book, well_at))
     found.violations += find_starved(book, well_at, rest.pod_time)
+    found.violations += find_passed_over(book, calm_at)
     if not rest.blocked:
         bound, _ = _bound(book, rest, well_at)
         found.violations += find_still(book, well_at, _lag(book, well_at))

@@ -22,7 +22,7 @@ SLACK: Final = timedelta(seconds=60)
 
 def find_last_asked(book: Book) -> timedelta:
     """Return when somebody asked last for an eviction, or changed a budget."""
-    asked = [one.at for one in _list_evictions(book)]
+    asked = [one.at for one in list_evictions(book)]
     return max([*asked, *(one.at for one in book.budgets)], default=timedelta(0))
 
 
@@ -34,7 +34,7 @@ def find_starved(book: Book, well_at: timedelta, pod_time: timedelta) -> Iterato
     patience = _find_patience(book, pod_time)
     since: dict[tuple[str, str], timedelta] = {}
     well_at = max([well_at, *(one.at for one in book.budgets)])
-    for called in _list_evictions(book):
+    for called in list_evictions(book):
         key = (called.actor, called.request.name)
         if called.status != TOO_MANY:
             since.pop(key, None)
@@ -56,7 +56,7 @@ def _find_patience(book: Book, pod_time: timedelta) -> timedelta:
     return len(world.wanted) * (3 * pod_time + delay + ASKS_EVERY) + SLACK
 
 
-def _list_evictions(book: Book) -> list[Called]:
+def list_evictions(book: Book) -> list[Called]:
     """Return the evictions that people asked for in earnest, in order."""
     return [
         one

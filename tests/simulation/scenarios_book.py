@@ -13,6 +13,7 @@ from tests.simulation.scenarios_drains import (
     drained_by_partition,
     drained_by_partition_and_two,
     drained_by_two,
+    drained_in_turns,
 )
 from tests.simulation.scenarios_rollouts import budgeted, crashing, plain, recreated, rolled_back
 from tests.simulation.scenarios_scaling import (
@@ -56,6 +57,7 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s7-wide": (widened, Size(2, 4)),
     "s8": (drained, FULL),
     "s8-two": (drained_by_two, FULL),
+    "s8-turns": (drained_in_turns, Size(3, 5)),
     "s9": (drained_by_partition, FULL),
     "s9-two": (drained_by_partition_and_two, FULL),
     "s10": (recreated, FULL),

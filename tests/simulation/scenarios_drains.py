@@ -81,6 +81,16 @@ def drained_by_two(size: Size) -> Scenario:
     return replace(scenario, replicas=2)
 
 
+def drained_in_turns(size: Size) -> Scenario:
+    """S8: a node of the last zone is drained while all others are rolled out, and nothing else.
+
+    Two pods of a zone may be down at a time, so that a zone is whole only when the rollout holds
+    still for an eviction in another one.
+    """
+    tale = _Tale(size, {"maxUnavailable": 2}, drains=1, is_disturbed=False)
+    return _scenario("s8-turns", size, tale)
+
+
 def drained_by_partition(size: Size) -> Scenario:
     """S9: one node of every zone is drained at once, under a budget that counts by partition."""
     return _scenario("s9", size, _Tale(size, BY_PARTITION, drains=size.zones))
@@ -140,10 +150,16 @@ class _Tale:
     """Whether all zones get a new template."""
     raises: bool = True
     """Whether the budget may be raised for a while."""
+    is_disturbed: bool = True
+    """Whether other people do something beside the drains."""
     zones: Sequence[Zone] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.zones = list_guarded_zones(self.size)
+        zones = list_guarded_zones(self.size)
+        limit = None if self.is_disturbed else f"{self.spec['maxUnavailable']}"
+        self.zones = [
+            replace(zone, max_unavailable=limit or zone.max_unavailable) for zone in zones
+        ]
 
     @property
     def budget(self) -> JsonObject:
@@ -158,7 +174,9 @@ class _Tale:
         others = people.split("others")
         begin, is_together = others.chance.uniform(0, BEGIN), others.chance.random() < TOGETHER
         async with asyncio.TaskGroup() as tasks:
-            for zone in self.zones[: self.drains]:
+            # The rollout begins with the first zone, and would come to the last one by itself.
+            order = self.zones if self.is_disturbed else self.zones[::-1]
+            for zone in order[: self.drains]:
                 drainer = Drainer(people=people.split(f"drainer-{zone.name[-1]}"))
                 after = drainer.people.chance.uniform(0, BEGIN)
                 after = begin if is_together else after
@@ -166,6 +184,8 @@ class _Tale:
             dave = people.split("dave")
             if self.rolls:
                 tasks.create_task(self._renew(dave))
+            if not self.is_disturbed:
+                return
             tasks.create_task(_rehearse(Drainer(people=people.split("bob"))))
             for share, disturb in self._list_disturbances():
                 # Drawn for every one of them, so that each means the same whatever else comes.

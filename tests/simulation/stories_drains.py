@@ -93,8 +93,8 @@ STORIES: Final = (
         name="drain-in-a-rollout",
         title="A node is drained while a rollout runs",
         about="The budget counts by zone: pods of one zone at a time, and one of them. zone-b is "
-        "being rolled out when a node of zone-a is drained: its pods go when zone-b is whole, one "
-        "after the other.",
+        "being rolled out when a node of zone-a is drained: an eviction that was refused has the "
+        "next place, the rollout the one after that.",
         zones=zones("ab", 3),
         play=_drain_in_rollout,
         has_webhooks=True,

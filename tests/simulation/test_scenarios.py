@@ -156,6 +156,23 @@ def test_s8_two_nodes_are_emptied_while_all_zones_are_rolled_out() -> None:
         assert each in texts
 
 
+def test_s8_turns_pods_of_the_last_zone_go_before_the_rollout_comes_to_it() -> None:
+    """LI-01: the drain has its turns, and the rollout goes on in between."""
+    for seed in (0, 2, 4):
+        outcome = play_calmly(find_scenario("s8-turns"), seed)
+        assert outcome.verdict.is_clean, outcome.verdict
+        deleted = [
+            (one.at, one.request.name)
+            for one in outcome.history.list_all(Called)
+            if (one.request.verb, one.request.resource.plural) == ("delete", "pods")
+            if one.actor.startswith("operator")
+        ]
+        went = evicted(outcome.history)
+        assert went
+        # Each of them was at the old revision, and back at the new one: the rollout spared it.
+        assert not {name for _, name in deleted} & set(went)
+
+
 def test_s9_pods_of_all_zones_are_evicted_and_of_two_partitions_at_a_time() -> None:
     zones, is_together = set(), False
     for seed in range(0, 100, 20):

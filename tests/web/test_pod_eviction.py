@@ -106,7 +106,7 @@ async def test_t11_12_the_pods_that_are_down_are_named_with_their_reason() -> No
     assert answer["status"] == {
         "metadata": {},
         "message": "1 pod not ready in ingester-zone-a (ingester-zone-a-2: CrashLoopBackOff);"
-        " budget ingester: max unavailable 1",
+        " budget ingester: max unavailable 1; the next eviction in line",
         "code": 429,
     }
 

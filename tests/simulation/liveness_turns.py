@@ -1,0 +1,120 @@
+"""Whether a drain has its turn while a rollout runs: facts of places for `liveness`.
+
+While an eviction is asked for again and again, for want of room, a rollout takes as many places in
+a row as its budget and its zone allow at a time, and then none until an eviction was carried out.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.sandbox.history import Called
+from tests.simulation.liveness_drains import TOO_MANY, list_evictions
+from tests.simulation.promises import Violation
+from tests.simulation.rules import Rule, read_rule
+from tests.simulation.views import Book, Write
+from tests.world.history import Set
+
+# Twice the pause of a client, less than what an answer takes.
+AWAITED: Final = timedelta(seconds=9)
+# Twice the longest pause of a client: it may wait still, although it was answered otherwise.
+REMEMBERED: Final = timedelta(seconds=60)
+# What was decided before an eviction was refused may be carried out after it.
+UNDERWAY: Final = timedelta(seconds=6)
+# A turn of no use ends after five minutes: what has waited for nearly as long tells nothing.
+TURN: Final = timedelta(minutes=4)
+# What the messages of refusals for want of room say, and of those for what came to nothing.
+ROOM: Final = ("max unavailable ", "the next place under budget ")
+NO_ROOM: Final = ("max unavailable = 0",)
+
+
+@dataclass(slots=True)
+class _Queue:
+    """The evictions that wait, by actor and pod: since when, and when it was asked for last."""
+
+    waits: dict[tuple[str, str], tuple[timedelta, timedelta]] = field(default_factory=dict)
+    asked: dict[str, timedelta] = field(default_factory=dict)
+    """When a pod was asked for last, whatever was answered."""
+    in_vain: set[str] = field(default_factory=set)
+    """Pods whose eviction was refused for something else: they have no turn."""
+    row: int = 0
+    """How many places the rollout has taken since one of them had to wait."""
+
+    def note(self, called: Called) -> None:
+        """Take the answer to an eviction."""
+        key = (called.actor, called.request.name)
+        self.asked[called.request.name] = called.at
+        if called.status != TOO_MANY:
+            self.waits.pop(key, None)
+            self.row = 0
+        elif _lacks_room(called.message):
+            since, last = self.waits.get(key, (called.at, called.at))
+            since = since if called.at - last <= AWAITED else called.at
+            self.waits[key] = (since, called.at)
+        else:
+            self.in_vain.add(called.request.name)
+
+    def serves(self, pod: str, at: timedelta) -> bool:
+        """Tell whether a client may wait for the end of a pod, and forget that."""
+        for key in [key for key in self.waits if key[1] == pod]:
+            del self.waits[key]
+        asked = self.asked.pop(pod, None)
+        return asked is not None and at - asked <= REMEMBERED
+
+    def find_oldest(self, at: timedelta) -> str:
+        """Return the pod that has waited for longest at a time, empty where none does."""
+        waits = [
+            (since, pod)
+            for (_, pod), (since, last) in self.waits.items()
+            if pod not in self.in_vain and at - last <= AWAITED and UNDERWAY <= at - since <= TURN
+        ]
+        return min(waits, default=(timedelta(0), ""))[1]
+
+
+def find_passed_over(book: Book, calm_at: timedelta) -> Iterator[Violation]:
+    """Yield deletes of a rollout in whose place an eviction had to go first (LI-01).
+
+    Only of one process, under one budget that counts by zone, from `calm_at` and the last change of
+    a budget on.
+    """
+    rules = [None if one.after is None else read_rule(one.after) for one in book.budgets]
+    actors = {one.actor for one in book.own_calls}
+    if not rules or rules[-1] is None or rules[-1].pattern or len(actors) != 1:
+        return
+    begin = max(calm_at, book.budgets[-1].at)
+    queue, limits = _Queue(), dict[str, int]()
+    events: list[Write | Called] = [*_list_steps(book, actors), *list_evictions(book)]
+    events.sort(key=lambda one: one.at)
+    for event in events:
+        if isinstance(event, Called):
+            queue.note(event)
+        elif isinstance(event.now, Set):
+            limits[event.now.uid] = event.now.limit
+        elif event.at > begin and (pod := event.ended_pod) is not None:
+            most = _count_turn(rules[-1], limits.get(pod.owner, 1))
+            oldest = queue.find_oldest(event.at)
+            if queue.serves(pod.name, event.at) or not oldest:
+                queue.row = 0
+            elif pod.is_ready:  # one that is down takes no place
+                queue.row += 1
+            if queue.row > most:
+                text = f"{pod.name} is replaced, {queue.row} in a row, while the eviction of"
+                text += f" {oldest} waits: it has every second of {most} places"
+                yield Violation(invariant="LI-01", at=event.at, text=text)
+                queue.row = 0
+
+
+def _count_turn(rule: Rule, limit: int) -> int:
+    return max(min(rule.maximum or limit, limit), 1)
+
+
+def _list_steps(book: Book, actors: Collection[str]) -> Iterator[Write]:
+    """Yield the writes of zones, and what the operator itself has deleted."""
+    for write in book.writes:
+        if isinstance(write.now, Set) or write.commit.actor in actors:
+            yield write
+
+
+def _lacks_room(message: str) -> bool:
+    return any(one in message for one in ROOM) and not any(one in message for one in NO_ROOM)
