@@ -38,7 +38,11 @@ class Webhooks:
         self._serving = make_serving(config.client_ca_file)
         self._keeper: CertificateKeeper | None = None
         self._reviews = Reviews(config, shared)
-        self._injector = self._build_injector() if config.updates_bundle else None
+        self._injector = (
+            self._build_injector(config.certificate)
+            if config.updates_bundle and isinstance(config.certificate, SelfSigned)
+            else None
+        )
         self._server: WebhookServer | None = None
         shared.health.part("webhooks", is_ready=self._find_lack, is_alive=self._find_fault)
 
@@ -102,7 +106,7 @@ class Webhooks:
             options=Options(client_name=self._config.client_name),
         )
 
-    def _build_injector(self) -> BundleInjector:
+    def _build_injector(self, certificate: SelfSigned) -> BundleInjector:
         shared = self._shared
         return BundleInjector(
             shared.doors.open("injecting", Priority.LOOK),
@@ -110,6 +114,7 @@ class Webhooks:
                 namespace=shared.namespace,
                 list_configurations=self._reviews.list_configurations,
                 bundle=lambda: b"" if self._keeper is None else self._keeper.ca_bundle,
+                names=self._choose_names(certificate),
             ),
             shared.metrics,
             shared.doors.clock,
@@ -130,7 +135,7 @@ class Webhooks:
             return
         door = shared.doors.open("certificate", Priority.LOOK)
         wanted = Wanted(
-            names=choose_names(certificate.dns_name, shared.settings.cluster_domain),
+            names=self._choose_names(certificate),
             organisation=certificate.organisation,
             expiration=certificate.expiration,
             ca_life=choose_ca_life(certificate.expiration),
@@ -144,6 +149,9 @@ class Webhooks:
         tasks.start("certificate keeper", self._keeper.run())
         if self._injector is not None:
             tasks.start("CA bundle injector", self._injector.run())
+
+    def _choose_names(self, certificate: SelfSigned) -> tuple[str, ...]:
+        return choose_names(certificate.dns_name, self._shared.settings.cluster_domain)
 
     def _note_expiry(self, which: str, not_after: datetime) -> None:
         gauge = self._shared.metrics.certificate_expiry

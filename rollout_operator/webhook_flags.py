@@ -97,7 +97,8 @@ SECRET_NAME: Final = Flag(
     kind=TEXT,
     default="rollout-operator-self-signed-certificate",
     group=_CERTIFICATES,
-    help="Name of that Secret.",
+    help="Name of that Secret. One with the data of another application is never written: the"
+    " operator stays unready and says so.",
 )
 DNS_NAME: Final = Flag(
     name="server-tls.self-signed-cert.dns-name",

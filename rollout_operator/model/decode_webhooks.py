@@ -29,6 +29,8 @@ class _Head(Wire):
 
 
 class _Service(Wire):
+    name: str = ""
+    namespace: str = ""
     path: str | None = None
 
 
@@ -84,6 +86,7 @@ def _view(wire: _Webhook) -> Webhook:
         # The API server's own default.
         failure_policy=wire.failure_policy or "Fail",
         path=_path(wire.client_config),
+        host=_host(wire.client_config),
     )
 
 
@@ -94,4 +97,14 @@ def _path(config: _ClientConfig) -> str:
     try:
         return urlsplit(config.url or "").path
     except ValueError:  # such as half an IPv6 address
+        return ""
+
+
+def _host(config: _ClientConfig) -> str:
+    """Return the name that the API server wants proven, empty where there is none."""
+    if config.service is not None:
+        return f"{config.service.name}.{config.service.namespace}.svc".lower()
+    try:
+        return urlsplit(config.url or "").hostname or ""
+    except ValueError:
         return ""

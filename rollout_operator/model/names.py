@@ -72,6 +72,9 @@ ABSENT_PEERS: Final = "grafana.com/rollout-operator-absent-peers"
 INJECT_CA_LABEL: Final = "grafana.com/inject-rollout-operator-ca"
 NAMESPACE_LABEL: Final = "grafana.com/namespace"
 
+# On the Secret of the certificate, with the value `true`: that the operator made it.
+CERTIFICATE_LABEL: Final = "grafana.com/rollout-operator-certificate"
+
 # What a view of a StatefulSet keeps; all else is dropped when decoding. The labels that switch
 # reviews on are kept as annotations too: to tell of one in the wrong place.
 STATEFULSET_ANNOTATIONS: Final = frozenset(

@@ -114,6 +114,8 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     failure_policy: str = "Fail"
     path: str = ""
     """The path that is called, of the Service or of the URL."""
+    host: str = ""
+    """The name that the called server must prove, in lower case; empty where none can be told."""
 
 
 class WebhookConfiguration(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ When something is issued is `planning.certificate`'s decision.
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Final, assert_never
+from typing import assert_never
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -17,15 +17,14 @@ from rollout_operator.model.errors import InvalidInput
 from rollout_operator.pki.facts import find_signer, load_key
 from rollout_operator.pki.material import Material, Pair
 from rollout_operator.planning.certificate import BACKDATING, Decision, Step, Wanted
-
-_NAME: Final = "rollout-operator"
+from rollout_operator.planning.ownership import LEAF_NAME
 
 
 def issue_ca(wanted: Wanted, now: datetime) -> Pair:
     """Return a new CA; its name is its own, so that two of them can be told apart."""
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
-    name = _subject(f"{_NAME} CA {serial % 2**32:08x}", wanted)
+    name = _subject(f"{LEAF_NAME} CA {serial % 2**32:08x}", wanted)
     identity = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     cert = (
         x509.CertificateBuilder(subject_name=name, issuer_name=name, serial_number=serial)
@@ -50,7 +49,9 @@ def issue_leaf(ca: Pair, wanted: Wanted, now: datetime) -> Pair:
     names = [x509.DNSName(name) for name in wanted.names]
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     builder = (
-        x509.CertificateBuilder(subject_name=_subject(_NAME, wanted), issuer_name=signer.subject)
+        x509.CertificateBuilder(
+            subject_name=_subject(LEAF_NAME, wanted), issuer_name=signer.subject
+        )
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - BACKDATING)
@@ -71,7 +72,7 @@ def carry_out(decision: Decision, material: Material, wanted: Wanted, now: datet
     Raises InvalidInput where the material does not allow the step.
     """
     match decision.step:
-        case Step.KEEP:
+        case Step.KEEP | Step.LEAVE:
             return material
         case Step.ISSUE_LEAF:
             return _with_leaf(material, wanted, now)

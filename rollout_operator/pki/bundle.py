@@ -1,8 +1,10 @@
 """Keep the CA bundle of our webhook configurations right: what the API server trusts us by.
 
-Decides which configurations are ours, what to change in them and when to try again. Which CAs are
-to be trusted is left to the certificate keeper, what is known of the configurations to the caches.
-Nothing but `caBundle` is ever changed, and nothing at all where it is right.
+Decides which configurations are ours, which of their hooks call us, what to change in them and when
+to try again. Which CAs are to be trusted is left to the certificate keeper, what is known of the
+configurations to the caches. Nothing but `caBundle` is ever changed, and nothing at all where it is
+right, or where our certificate does not prove the name that is called: what is there may be the CA
+of another server (D-31).
 """
 
 from base64 import b64encode
@@ -22,9 +24,10 @@ from rollout_operator.kube.api import (
 )
 from rollout_operator.model.errors import Conflict, Denied, OperatorError, UnknownOutcome
 from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL
-from rollout_operator.model.objects import Unreadable, WebhookConfiguration
+from rollout_operator.model.objects import Unreadable, Webhook, WebhookConfiguration
 from rollout_operator.model.outcome import Severity
 from rollout_operator.pki.pacing import Pace
+from rollout_operator.planning.certificate import matches_name
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
@@ -60,6 +63,8 @@ class Injection:
     """What the caches know now, of both kinds."""
     bundle: Callable[[], bytes]
     """PEM of all CAs to be trusted now, empty while there is none: nothing is written then."""
+    names: Sequence[str]
+    """DNS names that our certificate proves: a hook that calls another one is not ours."""
 
 
 def is_ours(configuration: Configuration, namespace: str) -> bool:
@@ -70,10 +75,15 @@ def is_ours(configuration: Configuration, namespace: str) -> bool:
     return labels.get(INJECT_CA_LABEL) == "true" and labels.get(NAMESPACE_LABEL) == namespace
 
 
+def calls_us(hook: Webhook, names: Sequence[str]) -> bool:
+    """Tell whether a hook of a labelled configuration calls a server of one of these names."""
+    return any(matches_name(name, hook.host) for name in names)
+
+
 def plan_patch(
-    configuration: WebhookConfiguration, bundle: str, namespace: str
+    configuration: WebhookConfiguration, bundle: str, namespace: str, names: Sequence[str]
 ) -> list[JsonObject]:
-    """Return the JSON patch that gives every hook the bundle, in base64; empty for nothing to do.
+    """Return the JSON patch that gives our hooks the bundle, in base64; empty for nothing to do.
 
     It applies to the very version that it was made for and to no other: hooks are found by their
     place, and that may change.
@@ -82,7 +92,7 @@ def plan_patch(
         return []
     steps: list[JsonObject] = []
     for place, hook in enumerate(configuration.webhooks):
-        if hook.ca_bundle != bundle:
+        if calls_us(hook, names) and hook.ca_bundle != bundle:
             path = f"/webhooks/{place}/clientConfig/caBundle"
             steps.append(_test(f"/webhooks/{place}/name", hook.name))
             steps.append({"op": "add", "path": path, "value": bundle})
@@ -127,6 +137,7 @@ class BundleInjector:
         self._chance = chance
         self._queue: WorkQueue[Key] = WorkQueue()
         self._targets: dict[Key, _Target] = {}
+        self._others: dict[Key, set[str]] = {}
         self._writes = {
             outcome: metrics.ca_bundle_writes.labels(outcome)
             for outcome in ("written", "conflict", "denied", "unknown", "failed")
@@ -141,16 +152,18 @@ class BundleInjector:
         """Look at all configurations: the bundle has changed."""
         keys = [_key(one) for one in self._list_ours()]
         self._targets = {key: self._targets[key] for key in keys if key in self._targets}
+        self._others = {key: self._others[key] for key in keys if key in self._others}
         for key in keys:
             self._queue.add(key)
 
     def holds(self, bundle: bytes) -> bool:
-        """Tell whether every labelled configuration in the caches has this bundle and no other.
+        """Tell whether every hook of ours in the caches has this bundle and no other.
 
         True where there is none. What cannot be decoded does not count: nobody could write it.
         """
-        wanted = _encode(bundle)
-        return all(hook.ca_bundle == wanted for one in self._list_ours() for hook in one.webhooks)
+        wanted, names = _encode(bundle), self._what.names
+        hooks = (hook for one in self._list_ours() for hook in one.webhooks)
+        return all(hook.ca_bundle == wanted for hook in hooks if calls_us(hook, names))
 
     async def run(self) -> None:
         """Keep the bundles right until cancelled. Failures are told and tried again for ever."""
@@ -173,8 +186,11 @@ class BundleInjector:
         """Bring one configuration to what it should be; return how soon to try again, if at all."""
         one = next((one for one in self._list_ours() if _key(one) == key), None)
         bundle = _encode(self._what.bundle())
-        patch = plan_patch(one, bundle, self._what.namespace) if one and bundle else []
-        if one is None or not patch:
+        if one is None or not bundle:
+            return timedelta(0)
+        self._tell_others(key, one)
+        patch = plan_patch(one, bundle, self._what.namespace, self._what.names)
+        if not patch:
             return timedelta(0)
         now = self._clock.elapsed()
         target = self._targets.setdefault(key, _Target(Pace()))
@@ -189,6 +205,20 @@ class BundleInjector:
             return self._note_failure(one, target.pace, error)
         self._note_success(one, target, bundle)
         return timedelta(0)
+
+    def _tell_others(self, key: Key, one: WebhookConfiguration) -> None:
+        """Say once which hooks of a labelled configuration are left alone: one may be a mistake."""
+        others = {hook.host for hook in one.webhooks if not calls_us(hook, self._what.names)}
+        if others == self._others.get(key, set()):
+            return
+        self._others[key] = others
+        if others:
+            log.info(
+                "Leaving the CA bundle of other servers alone",
+                **_keys(one),
+                hosts=", ".join(sorted(others)),
+                names=", ".join(self._what.names),
+            )
 
     def _note_success(self, one: WebhookConfiguration, target: _Target, bundle: str) -> None:
         self._writes["written"].inc()

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.pki.material import Material
@@ -88,6 +88,16 @@ def find_signer(pem: bytes, key_pem: bytes) -> x509.Certificate | None:
     except InvalidInput:
         return None
     return next((ca for ca in _load_or_none(pem) if _is_ca(ca) and fits(ca, key)), None)
+
+
+def read_leaf_name(pem: bytes) -> str:
+    """Return the common name of the first certificate in a PEM text, empty where there is none."""
+    try:
+        subject = load_chain(pem, "cert")[0].subject
+        names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    except (InvalidInput, ValueError):
+        return ""
+    return str(names[0].value) if len(names) == 1 else ""
 
 
 def _assess(material: Material) -> Held:

@@ -1,8 +1,9 @@
 """Keep the certificate in the Secret, what is served and the CA bundle right, for ever.
 
-Looks at the Secret, has `planning.certificate` decide, carries the step out and looks again, until
-nothing is left to do. All replicas do so side by side: who loses a race for the Secret takes what
-the winner wrote. Publishing the bundle is left to the injector behind `Ties`.
+Looks at the Secret, has `planning.ownership` and `planning.certificate` decide, carries the step
+out and looks again, until nothing is left to do. All replicas do so side by side: who loses a race
+for the Secret takes what the winner wrote. Publishing the bundle is left to the injector behind
+`Ties`.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from rollout_operator.model.errors import (
     UnknownOutcome,
 )
 from rollout_operator.pki.authority import carry_out
-from rollout_operator.pki.facts import assess_material, trusted_bundle
+from rollout_operator.pki.facts import assess_material, read_leaf_name, trusted_bundle
 from rollout_operator.pki.material import Material
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.pki.store import SecretStore, Stored
@@ -33,6 +34,7 @@ from rollout_operator.planning.certificate import (
     Wanted,
     plan_certificate,
 )
+from rollout_operator.planning.ownership import Marks, plan_secret
 from rollout_operator.telemetry.logs import log
 
 # A broken Secret is repaired within a minute: one look, and time for failures of the API.
@@ -41,6 +43,8 @@ _SOONEST: Final = timedelta(milliseconds=100)
 # Longer than an API server takes to restart; then the process says why, and is started again.
 START_LIMIT: Final = timedelta(seconds=60)
 _BACKOFF: Final = Backoff(first=timedelta(seconds=1), most=LOOK_EVERY)
+# Of what only a person can mend the first is told, then one in so many: every five minutes.
+_TOLD_EVERY: Final = 15
 # Steps and lost races in one look: a foreign Secret needs three steps at most.
 _MOST_STEPS: Final = 8
 
@@ -56,6 +60,10 @@ class Ties:
     """Called when `ca_bundle` has changed."""
     note_expiry: Callable[[str, datetime], None] = lambda which, not_after: None
     """Called with `ca` and `leaf` when that is known or changes."""
+
+
+class LeftAlone(InvalidInput):
+    """The Secret must not, or cannot, be written, and a person has to mend that."""
 
 
 class CertificateKeeper:
@@ -75,12 +83,16 @@ class CertificateKeeper:
         self._wanted = wanted
         self._ties = Ties() if ties is None else ties
         self._material: Material | None = None
+        self._uid = ""
         self._assessed: tuple[Material, Broken | Held] | None = None
+        self._leaf: tuple[bytes, str] | None = None
         self._bundle = b""
         self._published_since: timedelta | None = None
         self._told: tuple[Step, str] | None = None
         self._wait = LOOK_EVERY
         self._error: OperatorError | None = None
+        self._left_alone = 0
+        """How often in a row the Secret was left alone."""
 
     @property
     def last_error(self) -> OperatorError | None:
@@ -96,6 +108,8 @@ class CertificateKeeper:
         """Return once something is served.
 
         Failures of the API are retried for `START_LIMIT`, then raised as ApiError with their cause.
+        A Secret that is not ours is looked at until a person has mended that: a new start would not
+        help.
         """
         begin = self._clock.elapsed()
         failures = 0
@@ -110,7 +124,9 @@ class CertificateKeeper:
                     self._wait = wait
                     self._tell_failure(error)
                     return
-                if self._clock.elapsed() - begin + wait > START_LIMIT:
+                if isinstance(error, LeftAlone):
+                    begin, failures, wait = self._clock.elapsed(), 0, LOOK_EVERY
+                elif self._clock.elapsed() - begin + wait > START_LIMIT:
                     text = f"{self._store}: no certificate to serve: {error}"
                     raise ApiError(text, status=getattr(error, "status", 0)) from error
                 self._tell_failure(error)
@@ -130,16 +146,20 @@ class CertificateKeeper:
                 self._tell_failure(error)
 
     async def look(self) -> None:
-        """Bring Secret, served certificate and bundle in order. Raises ApiError."""
+        """Bring Secret, served certificate and bundle in order. Raises ApiError and LeftAlone."""
         for _ in range(_MOST_STEPS):
             stored = await self._store.fetch()
             facts = self._assess(stored)
-            decision = plan_certificate(facts, self._wanted, self._clock.now())
+            now = self._clock.now()
+            decision = plan_secret(self._read_marks(stored), facts, self._wanted, now)
             self._tell(decision)
             if isinstance(facts, Held) and decision.may_serve:
                 self._adopt(stored.material, facts)
+                self._uid = stored.uid
+            if decision.step is Step.LEAVE:
+                raise LeftAlone(f"{self._store}: {decision.reason}")
             if decision.step is Step.KEEP:
-                self._error = None
+                self._error, self._left_alone = None, 0
                 self._wait = self._until(decision)
                 return
             try:
@@ -147,6 +167,21 @@ class CertificateKeeper:
             except (Conflict, NotFound, UnknownOutcome) as error:
                 log.debug("Reading certificate again", secret=self._store, err=error)
         raise Conflict(f"{self._store}: somebody else keeps writing it")
+
+    def _read_marks(self, stored: Stored) -> Marks:
+        return Marks(
+            is_labelled=stored.is_labelled,
+            leaf_name=self._read_leaf_name(stored.material.cert),
+            is_empty=stored.is_empty,
+            is_known=bool(stored.uid) and stored.uid == self._uid,
+            is_immutable=stored.is_immutable,
+        )
+
+    def _read_leaf_name(self, cert: bytes) -> str:
+        # As in `_assess`: only what is new is read.
+        if self._leaf is None or self._leaf[0] != cert:
+            self._leaf = (cert, read_leaf_name(cert))
+        return self._leaf[1]
 
     def _assess(self, stored: Stored) -> Broken | Held:
         if stored.problem:
@@ -216,7 +251,8 @@ class CertificateKeeper:
         if told == self._told:
             return
         self._told = told
-        emit = log.debug if decision.step is Step.KEEP else log.info
+        # What is left alone is told as a failure, with the way out.
+        emit = log.debug if decision.step in {Step.KEEP, Step.LEAVE} else log.info
         emit(
             "Deciding on certificate",
             secret=self._store,
@@ -226,4 +262,9 @@ class CertificateKeeper:
 
     def _tell_failure(self, error: OperatorError) -> None:
         self._error = error
-        log.warn("Looking after the certificate failed", secret=self._store, err=error)
+        if not isinstance(error, LeftAlone):
+            log.warn("Looking after the certificate failed", secret=self._store, err=error)
+            return
+        if self._left_alone % _TOLD_EVERY == 0:
+            log.error("Leaving the certificate's secret alone", secret=self._store, err=error)
+        self._left_alone += 1

@@ -1,20 +1,27 @@
 """The Secret that holds the certificates: read, created, replaced, never listed or watched.
 
 Decides how material is written down and what of an existing Secret is kept: its labels,
-annotations, type and the data that is not ours. What to do after a lost race is left to the caller.
+annotations, type and the data that is not ours. What is written carries our label from then on.
+Whether it may be written is decided in `planning.ownership`, what to do after a lost race by the
+caller.
 """
 
 import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from rollout_operator.kube.api import SECRETS, JsonObject, Resource
 from rollout_operator.model.errors import NotFound, Unreachable
+from rollout_operator.model.names import CERTIFICATE_LABEL
 from rollout_operator.pki.material import SECRET_KEYS, Material
+
+_MADE_BY_US: Final = "true"
+# The type of a Secret that names none.
+_PLAIN: Final = "Opaque"
 
 
 class SecretApi(Protocol):
@@ -38,6 +45,29 @@ class Stored:
     """Why its data is no material at all, empty where it may be."""
     body: JsonObject = field(default_factory=dict, repr=False)
     """The whole object; empty where there is none."""
+
+    @property
+    def uid(self) -> str:
+        """Return the UID of the object, empty where there is none."""
+        return str(_part(self.body, "metadata").get("uid") or "")
+
+    @property
+    def is_labelled(self) -> bool:
+        """Tell whether it says that we made it."""
+        labels = _part(_part(self.body, "metadata"), "labels")
+        return labels.get(CERTIFICATE_LABEL) == _MADE_BY_US
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether it is absent, or has no data and is not meant for any special kind of it."""
+        data = self.body.get("data") or {}
+        is_plain = (self.body.get("type") or _PLAIN) == _PLAIN
+        return is_plain and isinstance(data, dict) and not any(data.values())
+
+    @property
+    def is_immutable(self) -> bool:
+        """Tell whether the API server refuses every change of its data."""
+        return self.body.get("immutable") is True
 
 
 class SecretStore:
@@ -68,17 +98,26 @@ class SecretStore:
         if not before.body:
             await self._api.create(SECRETS, self._namespace, self._fresh(material))
             return
-        data = before.body.get("data")
-        kept = data if isinstance(data, dict) else {}
+        kept = _part(before.body, "data")
         others = {key: kept[key] for key in kept if key not in SECRET_KEYS.values()}
-        body = {**before.body, "data": {**others, **_encode(material)}}
+        head = _part(before.body, "metadata")
+        labels = {**_part(head, "labels"), CERTIFICATE_LABEL: _MADE_BY_US}
+        body = {
+            **before.body,
+            "metadata": {**head, "labels": labels},
+            "data": {**others, **_encode(material)},
+        }
         await self._api.replace(SECRETS, self._namespace, self._name, body)
 
     def _fresh(self, material: Material) -> JsonObject:
         return {
             "apiVersion": SECRETS.version,
             "kind": SECRETS.kind,
-            "metadata": {"name": self._name, "namespace": self._namespace},
+            "metadata": {
+                "name": self._name,
+                "namespace": self._namespace,
+                "labels": {CERTIFICATE_LABEL: _MADE_BY_US},
+            },
             "data": _encode(material),
         }
 
@@ -99,6 +138,12 @@ class SecretStore:
 
 class _NotBase64(Exception):
     """A value of the Secret's data is not what the API promises."""
+
+
+def _part(body: JsonObject, key: str) -> JsonObject:
+    """Return an object inside of an object, empty where there is none."""
+    part = body.get(key)
+    return part if isinstance(part, dict) else {}
 
 
 def _decode_data(data: Mapping[str, object]) -> Material:

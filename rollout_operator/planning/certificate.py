@@ -107,6 +107,8 @@ class Step(StrEnum):
     DROP_OLD_CA = "drop_old_ca"
     START_OVER = "start_over"
     """A new CA and a new leaf at once."""
+    LEAVE = "leave"
+    """Nothing, though something is wrong: the Secret must not, or cannot, be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +141,14 @@ def choose_names(dns_name: str, cluster_domain: str) -> tuple[str, ...]:
 def choose_ca_life(expiration: timedelta) -> timedelta:
     """Return how long a CA lasts whose leaves last `expiration`."""
     return max(expiration * _CA_LIVES, _SHORTEST_CA)
+
+
+def matches_name(pattern: str, name: str) -> bool:
+    """Tell whether a name in a certificate covers `name`; `*` stands for one whole label."""
+    pattern, name = pattern.lower(), name.lower()
+    if pattern.startswith("*."):
+        return pattern[1:] == name[name.find(".") :]
+    return pattern == name
 
 
 def plan_certificate(facts: Broken | Held, wanted: Wanted, now: datetime) -> Decision:
@@ -205,7 +215,7 @@ def _repair(case: _Case) -> Decision | None:
     if not held.leaf.covers(case.now):
         return _replace(case, f"the certificate is not valid now, but from {held.leaf.text()}")
     name = case.wanted.names[0]
-    if not any(_matches(pattern, name) for pattern in held.names):
+    if not any(matches_name(pattern, name) for pattern in held.names):
         found = ", ".join(held.names) or "no name"
         return _replace(case, f"the certificate is for {found}, not for {name}")
     return None
@@ -269,11 +279,3 @@ def _rest(case: _Case) -> Decision:
     times = [case.due] if old is None else [case.due, case.drop_due(old)]
     reason = f"the certificate is good until {format_rfc3339(case.end)}"
     return Decision(step=Step.KEEP, reason=reason, look_again=min(times))
-
-
-def _matches(pattern: str, name: str) -> bool:
-    """Tell whether a name in a certificate covers `name`; `*` stands for one whole label."""
-    pattern, name = pattern.lower(), name.lower()
-    if pattern.startswith("*."):
-        return pattern[1:] == name[name.find(".") :]
-    return pattern == name

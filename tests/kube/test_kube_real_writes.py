@@ -33,6 +33,7 @@ pytestmark = pytest.mark.controlplane
 PEM = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 WANTED = b64encode(PEM).decode()
 LIMIT = 20.0
+NAMES = ("localhost",)
 
 Make = Callable[..., Awaitable[str]]
 
@@ -63,7 +64,7 @@ async def make(world: World, client: Client) -> AsyncIterator[Make]:
         hooks: list[JsonObject] = [
             {
                 "name": f"hook-{place}.{name}.example.org",
-                "clientConfig": {"url": "https://127.0.0.1:1/x"},
+                "clientConfig": {"url": "https://localhost:1/x"},
                 "rules": [
                     {
                         "operations": ["UPDATE"],
@@ -148,7 +149,7 @@ async def test_si_20_a_json_patch_applies_to_the_version_it_was_made_for(
 ) -> None:
     name = await make("guard", **{INJECT_CA_LABEL: "true", NAMESPACE_LABEL: "ops"})
     before = await client.fetch(VALIDATING_WEBHOOKS, "", name)
-    patch = plan_patch(decode_validating_webhooks(before), WANTED, "ops")
+    patch = plan_patch(decode_validating_webhooks(before), WANTED, "ops", NAMES)
     await client.patch(VALIDATING_WEBHOOKS, "", name, patch)
     with pytest.raises(Conflict, match="422 Invalid"):
         await client.patch(VALIDATING_WEBHOOKS, "", name, patch)
@@ -219,6 +220,7 @@ async def test_ca_06_caches_and_injector_keep_the_bundle_where_it_belongs(
             namespace="ops",
             list_configurations=lambda: [one for store in stores for one in store.list_all()],
             bundle=lambda: PEM,
+            names=NAMES,
         ),
         Metrics(),
         LoopClock(),

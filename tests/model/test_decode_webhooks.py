@@ -17,6 +17,8 @@ from rollout_operator.model.objects import Webhook, WebhookConfiguration, decide
 from tests.model.webhook_trees import OURS, Tree, configuration_tree, hook_tree
 from tests.model.wire_trees import as_json, with_metadata
 
+HOST = "rollout-operator.ops.svc"
+
 
 def read(tree: Tree) -> WebhookConfiguration:
     return decode_validating_webhooks(as_json(tree))
@@ -36,8 +38,10 @@ def test_a_configuration_is_read_whole() -> None:
         resource_version="7",
         labels=OURS,
         webhooks=(
-            Webhook(name="a", ca_bundle="QQ==", failure_policy="Fail", path="/admission/x"),
-            Webhook(name="b", ca_bundle="", failure_policy="Fail", path="/admission/x"),
+            Webhook(
+                name="a", ca_bundle="QQ==", failure_policy="Fail", path="/admission/x", host=HOST
+            ),
+            Webhook(name="b", ca_bundle="", failure_policy="Fail", path="/admission/x", host=HOST),
         ),
     )
 
@@ -107,6 +111,25 @@ def test_ca_10_an_absent_failure_policy_counts_as_fail() -> None:
 )
 def test_the_path_that_is_called(config: dict[str, Any], path: str) -> None:
     assert read_hook(hook_tree(**config)).path == path
+
+
+@pytest.mark.parametrize(
+    ("config", "host"),
+    [
+        pytest.param({}, HOST, id="of a Service"),
+        pytest.param({"service": {"name": "a", "namespace": "B"}}, "a.b.svc", id="in lower case"),
+        pytest.param({"service": {}}, "..svc", id="a Service without a name"),
+        pytest.param({"service": None, "url": "https://Host.X:1/a"}, "host.x", id="of a URL"),
+        pytest.param({"service": None, "url": "https://u@host.x/a"}, "host.x", id="not a user"),
+        pytest.param({"service": None, "url": "https://[::1]:1/a"}, "::1", id="an address"),
+        pytest.param({"service": None, "url": "https://[::1/a"}, "", id="half an address"),
+        pytest.param({"service": None, "url": "/a"}, "", id="no host"),
+        pytest.param({"service": None}, "", id="neither"),
+    ],
+)
+def test_d31_the_name_that_has_to_be_proven(config: dict[str, Any], host: str) -> None:
+    """D-31: what the API server verifies, of a Service and of a URL."""
+    assert read_hook(hook_tree(**config)).host == host
 
 
 @pytest.mark.parametrize("hooks", [None, []], ids=["null", "empty"])

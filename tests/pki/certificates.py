@@ -44,6 +44,7 @@ class Legacy:
     is_ca: bool = True
     """Whether what signs says that it may."""
     usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.SERVER_AUTH
+    issued_to: str = "rollout-operator"
 
     def data(self) -> dict[str, bytes]:
         ca_key = ec.generate_private_key(ec.SECP256R1())
@@ -54,7 +55,7 @@ class Legacy:
             .add_extension(x509.BasicConstraints(ca=self.is_ca, path_length=None), critical=True)
             .sign(ca_key, hashes.SHA256())
         )
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rollout-operator")])
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self.issued_to)])
         names = [x509.DNSName(name) for name in self.names]
         leaf = (
             self._builder(subject, issuer, self.life)

@@ -9,6 +9,7 @@ from rollout_operator.model.errors import ApiError, Conflict, NotFound, UnknownO
 
 NAMESPACE = "prod"
 NAME = "certificate"
+MADE_BY_US = {"grafana.com/rollout-operator-certificate": "true"}
 
 
 async def no_pause(verb: str) -> None:
@@ -38,7 +39,7 @@ class FakeSecrets:
         await self._begin("create", resource, namespace)
         if self.body is not None:
             raise Conflict("secret already exists", status=409)
-        return self._commit(body)
+        return self._commit({**body, "metadata": {**_metadata(body), "uid": "u-1"}})
 
     async def replace(
         self, resource: Resource, namespace: str, name: str, body: JsonObject
@@ -51,7 +52,7 @@ class FakeSecrets:
         return self._commit(body)
 
     def put(self, data: Mapping[str, bytes], **metadata: object) -> None:
-        """Store data as another client would, whatever is there."""
+        """Store data as another client would, whatever is there: in place of it, not beside it."""
         encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
         self.put_raw(encoded, **metadata)
 
@@ -67,6 +68,12 @@ class FakeSecrets:
         data = self.body["data"]
         assert isinstance(data, dict)
         return {key: base64.b64decode(value) for key, value in data.items()}
+
+    @property
+    def labels(self) -> object:
+        """Return the labels that are stored now."""
+        assert self.body is not None
+        return _metadata(self.body).get("labels")
 
     @property
     def writes(self) -> int:

@@ -22,6 +22,8 @@ from rollout_operator.model.objects import Webhook, WebhookConfiguration
 from rollout_operator.pki.bundle import BundleInjector, Injection
 from rollout_operator.telemetry.metrics import Metrics
 
+HOST = "rollout-operator.ops.svc"
+NAMES = (HOST, f"{HOST}.cluster.local")
 OURS = {INJECT_CA_LABEL: "true", NAMESPACE_LABEL: "ops"}
 PEM = b"-----BEGIN CERTIFICATE-----\nfirst\n-----END CERTIFICATE-----\n"
 OTHER_PEM = b"-----BEGIN CERTIFICATE-----\nother\n-----END CERTIFICATE-----\n"
@@ -36,7 +38,7 @@ def configuration(
 ) -> WebhookConfiguration:
     """Return a labelled configuration with a hook for each bundle, one without where none is."""
     hooks = [
-        Webhook(name=f"{name}-{place}.ops", ca_bundle=encoded(pem))
+        Webhook(name=f"{name}-{place}.ops", ca_bundle=encoded(pem), host=HOST)
         for place, pem in enumerate(bundles or (b"",))
     ]
     return WebhookConfiguration(
@@ -73,7 +75,10 @@ class Cluster:
         self.injector = BundleInjector(
             self,
             Injection(
-                namespace="ops", list_configurations=self.list_cached, bundle=lambda: self.bundle
+                namespace="ops",
+                list_configurations=self.list_cached,
+                bundle=lambda: self.bundle,
+                names=NAMES,
             ),
             self.metrics,
             LoopClock(),

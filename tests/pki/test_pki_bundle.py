@@ -24,6 +24,7 @@ from rollout_operator.pki.bundle import is_ours, plan_patch
 from tests.kube.informer_rig import after, captured_log
 from tests.kube.scripted_watch import virtual
 from tests.pki.injection_bench import (
+    NAMES,
     OTHER_PEM,
     PEM,
     Cluster,
@@ -39,7 +40,7 @@ WANTED = encoded(PEM)
 
 def test_ca_03_only_hooks_that_differ_are_changed_under_tests() -> None:
     one = configuration("guard", PEM, OTHER_PEM, b"")
-    assert plan_patch(one, WANTED, "ops") == [
+    assert plan_patch(one, WANTED, "ops", NAMES) == [
         {"op": "test", "path": "/metadata/uid", "value": "uid-guard"},
         {"op": "test", "path": "/metadata/resourceVersion", "value": "1"},
         {"op": "test", "path": "/webhooks/1/name", "value": "guard-1.ops"},
@@ -50,8 +51,8 @@ def test_ca_03_only_hooks_that_differ_are_changed_under_tests() -> None:
 
 
 def test_ca_03_where_nothing_differs_nothing_is_planned() -> None:
-    assert plan_patch(configuration("guard", PEM, PEM), WANTED, "ops") == []
-    assert plan_patch(replace(configuration(), webhooks=()), WANTED, "ops") == []
+    assert plan_patch(configuration("guard", PEM, PEM), WANTED, "ops", NAMES) == []
+    assert plan_patch(replace(configuration(), webhooks=()), WANTED, "ops", NAMES) == []
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_ca_03_where_nothing_differs_nothing_is_planned() -> None:
 def test_what_is_not_labelled_for_us_is_left_alone(labels: Mapping[str, str]) -> None:
     one = replace(configuration(), labels=labels)
     assert not is_ours(one, "ops")
-    assert plan_patch(one, WANTED, "ops") == []
+    assert plan_patch(one, WANTED, "ops", NAMES) == []
 
 
 def test_what_cannot_be_read_is_nobodys() -> None:
@@ -89,10 +90,10 @@ def test_what_cannot_be_read_is_nobodys() -> None:
 def test_si_20_a_patch_changes_bundles_and_nothing_else(bundles: list[bytes]) -> None:
     one = configuration("guard", *bundles)
     before = copy.deepcopy(asdict(one))
-    patched = apply(one, plan_patch(one, WANTED, "ops"))
+    patched = apply(one, plan_patch(one, WANTED, "ops", NAMES))
     assert asdict(one) == before, "W-25: what is cached is never changed"
     assert {hook.ca_bundle for hook in patched.webhooks} == {WANTED}
-    assert plan_patch(patched, WANTED, "ops") == []
+    assert plan_patch(patched, WANTED, "ops", NAMES) == []
     blank = [replace(hook, ca_bundle="") for hook in one.webhooks]
     assert [replace(hook, ca_bundle="") for hook in patched.webhooks] == blank
     assert replace(patched, webhooks=one.webhooks) == one

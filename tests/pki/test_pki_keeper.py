@@ -22,7 +22,7 @@ from rollout_operator.model.errors import (
 )
 from tests.fakes_clock import EPOCH
 from tests.pki.certificates import PKCS8, WANTED, YEAR, Legacy, load, verify
-from tests.pki.fake_secrets import FakeSecrets
+from tests.pki.fake_secrets import MADE_BY_US, FakeSecrets
 from tests.pki.keeper_rig import MINUTE, Rig, logged
 
 DAY = timedelta(days=1)
@@ -37,7 +37,10 @@ def assert_sound(rig: Rig) -> None:
 
 
 async def test_a_missing_secret_is_made() -> None:
-    """TLS-10: keys `ca`, `cert`, `key` for every version; ours also keeps the key of the CA."""
+    """TLS-10: keys `ca`, `cert`, `key` for every version; ours also keeps the key of the CA.
+
+    Its label says that it is ours, whatever becomes of its data.
+    """
     rig = Rig(FakeSecrets())
 
     await rig.start()
@@ -46,6 +49,7 @@ async def test_a_missing_secret_is_made() -> None:
     assert set(rig.secrets.data) == {"ca", "cert", "key", "ca-key"}
     assert rig.secrets.body is not None
     assert "type" not in rig.secrets.body
+    assert rig.secrets.labels == MADE_BY_US
     assert rig.bundles == [rig.secrets.data["ca"]]
     assert rig.expiry == {"ca": EPOCH + 5 * YEAR, "leaf": EPOCH + YEAR}
     assert_sound(rig)
@@ -132,7 +136,7 @@ SPOILT = [
 async def test_a_broken_secret_is_replaced_at_start(spoil: Callable[[Data], Data]) -> None:
     """TLS-11, TLS-12, W-11: nobody has to delete the Secret."""
     secrets = FakeSecrets()
-    secrets.put({"mine": b"kept", **spoil(Legacy().data())}, labels={"a": "b"})
+    secrets.put({"mine": b"kept", **spoil(Legacy().data())}, labels={"a": "b", **MADE_BY_US})
     rig = Rig(secrets)
 
     await rig.start()
@@ -144,9 +148,28 @@ async def test_a_broken_secret_is_replaced_at_start(spoil: Callable[[Data], Data
         "name": "certificate",
         "namespace": "prod",
         "uid": "u-1",
-        "labels": {"a": "b"},
+        "labels": {"a": "b", **MADE_BY_US},
         "resourceVersion": "2",
     }
+    assert_sound(rig)
+
+
+UNTOLD = {"cert missing", "empty data", "empty values", "garbage instead of PEM", "truncated cert"}
+
+
+@pytest.mark.parametrize("spoil", [one for one in SPOILT if one.id not in UNTOLD])
+async def test_a_broken_secret_that_grafanas_operator_made_is_replaced_at_start(
+    spoil: Callable[[Data], Data],
+) -> None:
+    """TLS-11, D-30, D-31: it has no label, but its leaf says who issued it; it is labelled now."""
+    secrets = FakeSecrets()
+    secrets.put({"mine": b"kept", **spoil(Legacy().data())}, labels={"a": "b"})
+    rig = Rig(secrets)
+
+    await rig.start()
+
+    assert secrets.data["mine"] == b"kept"
+    assert secrets.labels == {"a": "b", **MADE_BY_US}
     assert_sound(rig)
 
 
@@ -154,7 +177,7 @@ async def test_a_broken_secret_is_replaced_at_start(spoil: Callable[[Data], Data
 async def test_data_that_is_no_data_is_replaced(data: object) -> None:
     """LI-13: not base64, not an object, of the wrong type."""
     secrets = FakeSecrets()
-    secrets.put_raw(data)
+    secrets.put_raw(data, labels=MADE_BY_US)
     rig = Rig(secrets)
 
     await rig.start()
@@ -365,7 +388,7 @@ async def test_no_key_is_ever_told() -> None:
             rig = Rig(secrets)
             await rig.start()
             keys |= {secrets.data["key"], secrets.data["ca-key"]}
-            secrets.put({**secrets.data, spoil: secrets.data["key"]})
+            secrets.put({**secrets.data, spoil: secrets.data["key"]}, labels=MADE_BY_US)
             lines.append(f"{vars(rig.keeper)} {vars(rig.serving)} {rig.keeper!r}")
 
     text = "".join(lines)

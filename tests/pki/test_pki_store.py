@@ -6,7 +6,7 @@ from rollout_operator.kube.api import Resource
 from rollout_operator.model.errors import Conflict, NotFound, Unreachable
 from rollout_operator.pki.material import Material
 from rollout_operator.pki.store import SecretStore
-from tests.pki.fake_secrets import NAME, NAMESPACE, FakeSecrets
+from tests.pki.fake_secrets import MADE_BY_US, NAME, NAMESPACE, FakeSecrets
 
 FULL = Material(
     cert=b"1", key=b"2", ca=b"3", ca_key=b"4", next_ca=b"5", next_ca_key=b"6", old_ca=b"7"
@@ -52,7 +52,7 @@ async def test_a_replaced_secret_keeps_what_is_not_ours() -> None:
         "namespace": NAMESPACE,
         "uid": "u-1",
         "resourceVersion": "2",
-        "labels": {"a": "b"},
+        "labels": {"a": "b", **MADE_BY_US},
         "annotations": {"c": "d"},
     }
 
@@ -99,6 +99,29 @@ async def test_a_value_that_is_not_base64_is_named_and_not_shown(text: str) -> N
 
     assert stored.problem == "data.key: not base64"
     assert stored.material == Material()
+
+
+@pytest.mark.parametrize(
+    ("data", "type_", "is_empty"),
+    [
+        pytest.param(None, None, True, id="no data"),
+        pytest.param({}, "Opaque", True, id="no entry"),
+        pytest.param({"cert": "", "any": ""}, "Opaque", True, id="a placeholder: empty values"),
+        pytest.param({"password": "YQ=="}, "Opaque", False, id="data of others"),
+        pytest.param({"cert": "YQ=="}, None, False, id="data under one of our keys"),
+        pytest.param(
+            {"tls.crt": "", "tls.key": ""}, "kubernetes.io/tls", False, id="to be filled by others"
+        ),
+    ],
+)
+async def test_what_counts_as_empty(data: object, type_: str | None, is_empty: bool) -> None:
+    """D-31: a Secret that was shipped to be filled by us."""
+    secrets = FakeSecrets()
+    secrets.put_raw(data)
+    assert secrets.body is not None
+    if type_ is not None:
+        secrets.body["type"] = type_
+    assert (await store_of(secrets).fetch()).is_empty is is_empty
 
 
 async def test_no_text_of_what_was_read_shows_a_key() -> None:

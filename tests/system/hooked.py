@@ -74,10 +74,13 @@ async def fetch_secret(world: World) -> dict[str, bytes]:
     return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
 
 
-def secret_body(data: Mapping[str, bytes]) -> Json:
-    """Return the operator's Secret with this data."""
+def secret_body(
+    data: Mapping[str, bytes], *, labels: Mapping[str, str] | None = None, **fields: object
+) -> Json:
+    """Return the operator's Secret with this data; `fields` are others of the object."""
     encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "data": encoded}
+    metadata = {"name": SECRET, "labels": dict(labels or {})}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": encoded, **fields}
 
 
 def trusting(bundle: bytes) -> ssl.SSLContext:

@@ -1,6 +1,7 @@
 """The CA in webhook configurations: written where it belongs, kept there, and nowhere else."""
 
 import asyncio
+import base64
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -8,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from tests.system.certs import made
 from tests.system.guarded import TLS_FLAGS
 from tests.system.hooked import fetch_secret, shake_hands, trusting, wait_true
 from tests.system.looks import read_metric
@@ -72,6 +74,37 @@ async def test_si20_bundles_come_back_and_nothing_else_is_touched(world: World) 
         assert [await each.fetch(each.wanted.hooks[0]) for each in (foreign, other)] == kept
         assert await judge_outreach(world.judge, [], []) == []
     assert await _bundle_writes(world) <= 6
+
+
+async def test_d31_the_bundle_of_another_server_is_left_as_it_is(world: World) -> None:
+    """D-31, SI-20: hooks of one labelled configuration that call other servers, byte for byte."""
+    await world.grant_webhooks()
+    hooks = await world.register(Registration(port=1, hooks=("shared",)))
+    before = (await hooks.fetch("shared"))["webhooks"][0]
+    bundle = base64.b64encode(made()["ca"]).decode()
+    service = {"name": "elsewhere", "namespace": world.namespace, "port": 443}
+    others = [
+        {"url": "https://elsewhere.example:1/x", "caBundle": bundle},
+        {"service": service, "caBundle": bundle},
+        {"url": "https://elsewhere.example:1/y"},
+    ]
+    for number, config in enumerate(others):
+        hook = {**before, "name": f"other-{number}.grafana.com", "clientConfig": config}
+        patch = [{"op": "add", "path": "/webhooks/-", "value": hook}]
+        resource, name = hooks.resource("shared"), hooks.name("shared")
+        await world.api.patch(resource, "", name, patch, kind="json")
+    kept = (await hooks.fetch("shared"))["webhooks"][1:]
+    async with running(world.launch(*TLS_FLAGS)) as operator:
+
+        async def is_ours_injected() -> bool:
+            ours = (await hooks.fetch("shared"))["webhooks"][0]["clientConfig"]
+            return "caBundle" in ours
+
+        await wait_true("injected", is_ours_injected)
+        line = await wait_line(operator, "Leaving the CA bundle of other servers alone")
+        assert "elsewhere.example" in line
+    assert (await hooks.fetch("shared"))["webhooks"][1:] == kept
+    assert await _bundle_writes(world) == 1
 
 
 async def test_fp34_a_fight_over_the_bundle_is_bounded(world: World) -> None:

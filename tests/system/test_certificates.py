@@ -4,6 +4,7 @@ import asyncio
 import base64
 import ssl
 import time
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,6 +13,7 @@ from typing import Final
 
 import pytest
 
+from tests.pki.fake_secrets import MADE_BY_US
 from tests.system.certs import BROKEN, legacy, made
 from tests.system.guarded import NO_DOWNSCALE, TLS_FLAGS
 from tests.system.hooked import (
@@ -23,10 +25,10 @@ from tests.system.hooked import (
     trusting,
     wait_true,
 )
-from tests.system.starts import running
-from tests.world.api import SECRETS, VALIDATING_HOOKS
+from tests.system.starts import running, wait_line
+from tests.world.api import SECRETS, VALIDATING_HOOKS, Json
 from tests.world.clients import Route, Workload
-from tests.world.hooks import Hooks
+from tests.world.hooks import Hooks, Registration
 from tests.world.manifests import SECRET
 from tests.world.operatorproc import OperatorProcess
 from tests.world.pki import make_pki
@@ -147,7 +149,9 @@ async def test_li13_a_broken_secret_is_healed_at_the_start(world: World) -> None
     async with OperatorProcess(world.launch(*TLS_FLAGS)) as operator:
         for name, breakage in list(BROKEN.items())[WHILE_RUNNING - 4 :]:
             operator.kill()
-            await world.api.replace(SECRETS, world.namespace, SECRET, secret_body(breakage(made())))
+            # Dead, it remembers nothing: its label tells that the Secret is its own.
+            body = secret_body(breakage(made()), labels=MADE_BY_US)
+            await world.api.replace(SECRETS, world.namespace, SECRET, body)
             operator.start()
             await operator.wait_ready()
             assert await _is_healthy(world, operator.tls_port), name
@@ -158,6 +162,74 @@ async def test_li13_a_broken_secret_is_healed_at_the_start(world: World) -> None
         after = await world.api.get(SECRETS, world.namespace, SECRET)
         assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
         assert await _is_healthy(world, operator.tls_port)
+
+
+FOREIGN: Final = legacy(issued_to="etcd.example")
+OTHERS: Final[Mapping[str, Json]] = {
+    "under our keys": secret_body({**FOREIGN, "password": b"hunter2"}),
+    "as cert-manager does": secret_body(
+        {"tls.crt": FOREIGN["cert"], "tls.key": FOREIGN["key"], "ca.crt": FOREIGN["ca"]},
+        type="kubernetes.io/tls",
+    ),
+    "no certificate": secret_body({"password": b"hunter2"}),
+    "immutable": secret_body(FOREIGN, immutable=True),
+}
+FLAG: Final = "-server-tls.self-signed-cert.secret-name"
+
+
+async def test_d31_a_secret_of_another_application_is_left_alone(world: World) -> None:
+    """D-31, LI-13: not a byte of it is changed; not ready, says why, and goes on once it is gone.
+
+    Neither does the operator end, which would help as little, nor publish a CA that is not its own.
+    """
+    await world.grant_webhooks()
+    hooks = await world.register(Registration(port=1, hooks=("no-downscale",)))
+    for name, body in OTHERS.items():
+        await world.api.create(SECRETS, world.namespace, body)
+        before = await world.api.get(SECRETS, world.namespace, SECRET)
+        async with OperatorProcess(world.launch(*TLS_FLAGS)) as operator:
+            line = await wait_line(operator, "Leaving the certificate's secret alone")
+            assert "level=error" in line, name
+            assert f"secret {world.namespace}/{SECRET}: not ours" in line, name
+            assert FLAG in line, name
+            status, page = await operator.fetch("/ready")
+            assert status == 500, name
+            assert f"secret {world.namespace}/{SECRET}: not ours" in page, name
+            assert FLAG in page, name
+            assert await world.api.get(SECRETS, world.namespace, SECRET) == before, name
+            assert await operator.terminate() == 0, name
+            await world.api.delete(SECRETS, world.namespace, SECRET)
+    config = (await hooks.fetch("no-downscale"))["webhooks"][0]["clientConfig"]
+    assert "caBundle" not in config
+
+
+async def test_d31_it_is_mended_while_the_operator_waits(world: World) -> None:
+    """LI-13: a person deletes it, or makes room by an empty one; no restart is needed."""
+    await world.grant_webhooks()
+    await world.api.create(SECRETS, world.namespace, OTHERS["under our keys"])
+    async with OperatorProcess(world.launch(*TLS_FLAGS)) as operator:
+        await wait_line(operator, "Leaving the certificate's secret alone")
+        await world.api.replace(SECRETS, world.namespace, SECRET, secret_body({"cert": b""}))
+        await operator.wait_ready(timedelta(seconds=60))
+        assert await _is_healthy(world, operator.tls_port)
+
+
+async def test_li13_an_immutable_secret_is_told_with_the_way_out(world: World) -> None:
+    """LI-13: a good one is served, an empty one cannot be filled, and no write is tried."""
+    await world.grant_webhooks()
+    good, empty = (secret_body(data, immutable=True) for data in (legacy(), {}))
+    await world.api.create(SECRETS, world.namespace, good)
+    async with running(world.launch(*TLS_FLAGS)) as operator:
+        assert await _is_healthy(world, operator.tls_port)
+    await world.api.delete(SECRETS, world.namespace, SECRET)
+    await world.api.create(SECRETS, world.namespace, empty)
+    async with OperatorProcess(world.launch(*TLS_FLAGS)) as operator:
+        line = await wait_line(operator, "Leaving the certificate's secret alone")
+        assert f"secret {world.namespace}/{SECRET}: immutable" in line
+        _, page = await operator.fetch("/ready")
+        assert "immutable" in page
+    calls = await world.judge.calls()
+    assert not [call for call in calls if call.resource == "secrets" and call.verb == "update"]
 
 
 async def test_dep17_a_secret_of_the_version_before_is_used_as_it_is(world: World) -> None:
