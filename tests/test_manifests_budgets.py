@@ -82,7 +82,11 @@ def test_dep18_the_operator_writes_its_ca_into_it(plain: Rendered, name: str) ->
     ("pod", "is_own"),
     [
         ("rollout-operator-5d8f9c7b6-x7k2p", True),
-        ("rollout-operator-bcdf-22222", True),
+        ("rollout-operator-645d8c7b99-22222", True),
+        ("rollout-operator-x-10000", False),
+        ("rollout-operator-x-22222", False),
+        ("rollout-operator-5d8f9c7b6-10000", False),
+        ("rollout-operator-payments-x7k2p", False),
         ("rollout-operator-5d8f9c7b6", False),
         ("rollout-operator-0", False),
         ("rollout-operator-zone-a-0", False),

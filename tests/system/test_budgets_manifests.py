@@ -27,6 +27,7 @@ pytestmark = pytest.mark.controlplane
 SERVICE: Final = "rollout-operator"
 LABELS: Final = {"rollout-group": "ingester"}
 OWN_POD: Final = f"{SERVICE}-6b7f9d5c4-x7k2p"
+LOOKALIKES: Final = (f"{SERVICE}-x-10000", f"{SERVICE}-x-22222", f"{SERVICE}-payments-x7k2p")
 SOON: Final = timedelta(seconds=30)
 NOBODY: Final = "failed calling webhook"
 
@@ -34,13 +35,17 @@ NOBODY: Final = "failed calling webhook"
 async def test_dep87_a_dead_operator_blocks_evictions_and_new_budgets_only(
     world: World, tmp_path: Path
 ) -> None:
-    """DEP-87, W-47: its own pod can be drained; labels and ends of budgets need nobody."""
+    """DEP-87, W-47: its own pod can be drained; labels and ends of budgets need nobody.
+
+    Its own, and no other whose name begins like it.
+    """
     await install_kinds(world.api)
     await world.create(Zone(name="probe", replicas=1))
     budget = zone_budget("old", LABELS)
     budget["metadata"]["finalizers"] = ["test/one"]
     await world.api.create(ZONE_BUDGETS, world.namespace, budget)
-    await _create_pod(world, OWN_POD)
+    for name in (OWN_POD, *LOOKALIKES):
+        await _create_pod(world, name)
     async with installed(world, tmp_path, WEBHOOKS, LEAST):
 
         async def is_held() -> bool:
@@ -59,6 +64,9 @@ async def test_dep87_a_dead_operator_blocks_evictions_and_new_budgets_only(
         await _patch(world, {"metadata": {"finalizers": []}})
         assert await world.api.items(ZONE_BUDGETS, world.namespace) == []
         await world.api.delete(PODS, world.namespace, "probe-0")
+        for name in LOOKALIKES:
+            held = await evict(world.api, world.namespace, name)
+            assert (held.status, NOBODY in held.message) == (500, True), (name, held)
         gone = await evict(world.api, world.namespace, OWN_POD)
         assert gone.status == 201, gone
 

@@ -18,6 +18,8 @@ from tests.world.api import (
     PATCH_TYPES,
     REPLICASETS,
     STATEFULSETS,
+    ApiError,
+    Json,
     Resource,
 )
 from tests.world.clients import EVERY_ROUTE, OF_ANY_COUNT, Route, Workload, workload_body
@@ -151,6 +153,7 @@ async def test_dep87_a_dead_operator_blocks_downscales_only(world: World, tmp_pa
         await set_image(world.api, world.namespace, ["probe"], "v2")
         await world.api.delete(STATEFULSETS, world.namespace, "probe")
         await _assert_own_workloads_are_free(world)
+        await _assert_names_alone_free_nothing(world)
         other = await _create(world, DEPLOYMENTS, "another")
         assert (await other.scale(1, Route.MERGE)).status == 500, "the others are guarded"
         assert (await other.scale(9, Route.MERGE)).status == 200
@@ -166,11 +169,42 @@ async def _assert_own_workloads_are_free(world: World) -> None:
                 assert answer.status == 200, (count, route, answer)
     patch = {"spec": {"template": {"metadata": {"annotations": {"restarted": "now"}}}}}
     await world.api.patch(DEPLOYMENTS, world.namespace, SERVICE, patch)
-    replicaset = await _create(world, REPLICASETS, f"{SERVICE}-6b7f9d5c4")
-    assert (await replicaset.scale(0, Route.SCALE_MERGE)).status == 200
+    replicaset = await _create_replicaset(world, f"{SERVICE}-6b7f9d5c4", owner=SERVICE)
+    assert (await replicaset.scale(0, Route.MERGE)).status == 200, "as its controller does it"
     (manifest,) = (one for one in render(MANIFESTS / "base") if one["kind"] == "Deployment")
     await world.api.delete(DEPLOYMENTS, world.namespace, SERVICE)
     await world.api.create(DEPLOYMENTS, world.namespace, manifest)
+
+
+async def _assert_names_alone_free_nothing(world: World) -> None:
+    """SI-14, DEP-87: a ReplicaSet is the operator's by its controller; no request makes it so."""
+    another = await _create(world, DEPLOYMENTS, f"{SERVICE}-web")
+    named = await _create_replicaset(world, f"{SERVICE}-payments")
+    lookalike = await _create_replicaset(world, f"{SERVICE}-6b7f9d5c5")
+    of_another = await _create_replicaset(world, f"{SERVICE}-6b7f9d5c6", owner=another.name)
+    for guarded in (another, named, lookalike, of_another):
+        for route in (Route.MERGE, Route.SCALE_MERGE):
+            answer = await guarded.scale(0, route)
+            assert (answer.status, "failed calling webhook" in answer.message) == (500, True), route
+    owner = await _owner_reference(world, SERVICE)
+    patch = {"metadata": {"ownerReferences": [owner]}, "spec": {"replicas": 0}}
+    with pytest.raises(ApiError, match="failed calling webhook"):
+        await world.api.patch(REPLICASETS, world.namespace, named.name, patch)
+
+
+async def _create_replicaset(world: World, name: str, owner: str = "") -> Workload:
+    body = workload_body(REPLICASETS, name, 2)
+    if owner:
+        body["metadata"]["ownerReferences"] = [await _owner_reference(world, owner)]
+    await world.api.create(REPLICASETS, world.namespace, body)
+    return Workload(api=world.api, namespace=world.namespace, name=name, resource=REPLICASETS)
+
+
+async def _owner_reference(world: World, deployment: str) -> Json:
+    found = await world.api.get(DEPLOYMENTS, world.namespace, deployment)
+    uid = found["metadata"]["uid"]
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment, "uid": uid}
+    return {**owner, "controller": True}
 
 
 async def test_dep85_uninstall_webhooks_removes_exactly_ours(world: World, tmp_path: Path) -> None:
