@@ -64,7 +64,7 @@ async def open_pipeline(target: Target) -> AsyncIterator[Pipeline]:
             of = Collection(
                 resource=resource, namespace=target.namespace, decode=decode, store=store
             )
-            return Informer(client, of, metrics, clock, random.Random(0).random)
+            return Informer(client, of, metrics, clock, random.Random(0).random)  # noqa: S311 (jitter, the same in each run)
 
         queue: WorkQueue[GroupName] = WorkQueue()
         waker = Waker(sets, queue.add)

@@ -28,7 +28,7 @@ from tests.world.operatorproc import Launch
 from tests.world.pki import make_pki
 
 ROOT: Final = Path(__file__).parents[1]
-TOKEN: Final = "bench-token"
+TOKEN: Final = "bench-token"  # noqa: S105 (made up, of a server on loopback)
 # Encoding 5,000 pods takes two seconds on a free core.
 SERVER_LIMIT: Final = timedelta(seconds=60)
 POLL: Final = timedelta(milliseconds=20)

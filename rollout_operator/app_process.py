@@ -103,7 +103,7 @@ class SimulatedProcess:
         if self.is_running:
             return
         self.lives += 1
-        life = _Life(self._world, self, self._config, random.Random(self._chance.random()))
+        life = _Life(self._world, self, self._config, random.Random(self._chance.random()))  # noqa: S311 (simulated: repeats by its seed)
         self._life = life
         self._links.append(life.link)
         self._tasks.start(f"{self.name} life {self.lives}", self._live(life))

@@ -104,7 +104,7 @@ class Sandbox:
 
     def chance(self, purpose: str) -> random.Random:
         """Return the source of chance for one purpose, by the seed of this world."""
-        return random.Random(f"{self._seed} {purpose}")
+        return random.Random(f"{self._seed} {purpose}")  # noqa: S311 (simulated: repeats by its seed)
 
     def process(
         self, name: str = "operator-1", *, args: Sequence[str] = (), webhooks: bool = False

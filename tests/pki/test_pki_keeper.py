@@ -105,7 +105,7 @@ ENCRYPTED = ec.generate_private_key(ec.SECP256R1()).private_bytes(
     serialization.Encoding.PEM, PKCS8, serialization.BestAvailableEncryption(b"secret")
 )
 OTHER = Legacy().data()
-WEAK = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+WEAK = rsa.generate_private_key(public_exponent=65537, key_size=1024)  # noqa: S505 (weak on purpose: TLS must refuse it)
 
 SPOILT = [
     pytest.param(without("key"), id="key missing"),
