@@ -276,6 +276,7 @@ class Reviews:
         )
         states.labels("persisted").set_function(lambda: shared.downscales.count(Stage.PERSISTED))
         states.labels("undoing").set_function(shared.downscales.debts.count)
+        states.labels("unreached").set_function(shared.downscales.debts.count_unreached)
 
     def _follow_configurations(self, tasks: TaskStack, on_change: OnConfiguration) -> None:
         """Follow webhook configurations of both kinds: all of the cluster, or those named.

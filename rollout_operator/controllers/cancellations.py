@@ -35,6 +35,9 @@ LAGGING: Final = timedelta(seconds=1)
 # A pod that a cache does not show may be missing there only because a watch was cut.
 GONE_AFTER: Final = timedelta(seconds=60)
 
+# So many causes of one pod are warned of: more are variations of the same.
+MOST_CAUSES: Final = 8
+
 
 class Calls(Protocol):
     """The part of `pods.client.PodClient` that is needed."""
@@ -118,11 +121,13 @@ class Cancellations:
         if debt is None:
             return
         wait = BACKOFF.bound(debt.failures + 1)
-        tell = log.debug if debt.failures else log.warn
+        # Once for each pod and cause: it may stay so for days.
+        is_news = why not in debt.causes and len(debt.causes) < MOST_CAUSES
+        tell = log.warn if is_news else log.debug
         tell(
-            "Pod is not told yet that it stays", zone=sts.name, pod=debt.pod, again_in=wait, err=why
+            "Pod cannot be told that it stays", zone=sts.name, pod=debt.pod, again_in=wait, err=why
         )
-        self.downscales.debts.postpone(sts.uid, one, wait)
+        self.downscales.debts.postpone(sts.uid, one, wait, why)
 
 
 def _plan_endpoints(

@@ -41,6 +41,8 @@ class Debt:
     """After how long it is told once more; None for not at all."""
     failures: int = 0
     """How often it could not be told, one time after another."""
+    causes: frozenset[str] = frozenset()
+    """Why not, each time."""
 
 
 class Debts:
@@ -59,6 +61,13 @@ class Debts:
     def count(self) -> int:
         """Return how many pods are owed a cancellation."""
         return sum(len({one.uid for one in debts}) for debts in self._owed.values())
+
+    def count_unreached(self) -> int:
+        """Return how many of them could not be told when that was last tried."""
+        return sum(
+            len({one.uid for one, debt in debts.items() if debt.failures})
+            for debts in self._owed.values()
+        )
 
     def list_owed(self, set_uid: Uid) -> dict[Owed, Debt]:
         """Return the pods of a set that are to be told that they stay, and where."""
@@ -100,12 +109,14 @@ class Debts:
                 debts[one] = Debt(debt.pod, self._clock.elapsed() + debt.again)
         self.settle(set_uid, paid)
 
-    def postpone(self, set_uid: Uid, one: Owed, by: timedelta) -> None:
+    def postpone(self, set_uid: Uid, one: Owed, by: timedelta, cause: str) -> None:
         """A pod could not be told: not before this time again, whatever else happens."""
         debts = self._owed.get(set_uid, {})
         if one in debts:
             debt, due = debts[one], self._clock.elapsed() + by
-            debts[one] = replace(debt, due=due, failures=debt.failures + 1)
+            debts[one] = replace(
+                debt, due=due, failures=debt.failures + 1, causes=debt.causes | {cause}
+            )
 
     def take_over(self, set_uid: Uid, told: Mapping[Uid, Told]) -> None:
         """Forget what is owed to pods where they are called now: their claim stands for it."""

@@ -2,14 +2,18 @@
 
 import copy
 from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
 from rollout_operator.guards.downscales import Stage
+from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.names import DOWNSCALE_NOTE
 from rollout_operator.model.outcome import Code
+from rollout_operator.pods.client import PodError
+from rollout_operator.telemetry import logs
 from tests.controllers.fake_door import Json
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import (
@@ -287,3 +291,47 @@ async def test_a_note_of_the_future_holds_nobody_back_for_ever() -> None:
     async with world.controlling():
         await world.pass_time(60)
         assert str(world.annotation("zone-a")) < "2026-01-02T03:06"
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    written: list[str] = []
+    logs.configure(write=lambda line: written.append(line.decode()))
+    yield written
+    logs.configure()
+
+
+def test_li05_a_pod_that_cannot_be_told_is_warned_of_once_for_each_cause(
+    lines: list[str],
+) -> None:
+    """LI-05: not every 15 s, and not at level debug only; it is counted for as long."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = three_zones()
+        debts = world.memory.downscales.debts
+        async with world.controlling():
+            assert (await world.ask("zone-a", 3)).is_allowed
+            world.calls.answer = refuse("zone-a-4", method="DELETE")
+            await world.pass_time(300)
+            assert debts.count_unreached() == debts.count() == 1
+            assert _warnings(lines) == ["zone-a-4: HTTP status 500"]
+            world.calls.answer = _unreachable
+            await world.pass_time(300)
+            assert debts.count_unreached() == 1
+            assert _warnings(lines) == ["zone-a-4: HTTP status 500", "zone-a-4: no route to host"]
+            world.calls.answer = confirm
+            await world.pass_time(30)
+            assert debts.count_unreached() == 0
+            await come_to_rest(world)
+
+    run()
+
+
+async def _unreachable(method: str, endpoint: Endpoint) -> None:
+    raise PodError(f"{method} {endpoint.pod}: no route to host")
+
+
+def _warnings(lines: list[str]) -> list[str]:
+    told = [line for line in lines if "level=warn" in line and "Pod cannot be told" in line]
+    return [line.rpartition("DELETE ")[2].strip().rstrip('"') for line in told]

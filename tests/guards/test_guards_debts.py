@@ -64,9 +64,9 @@ def test_who_is_told_once_is_owed_nothing_more(bench: Bench) -> None:
 def test_li05_who_could_not_be_told_is_tried_later(bench: Bench) -> None:
     bench.downscales.close(bench.begin(pods="12"), owed=uids("12"), again=9 * SECOND)
     bench.clock.jump(SECOND)
-    bench.downscales.debts.postpone(A, waiting("2")[0], 3 * SECOND)
-    bench.downscales.debts.postpone(A, waiting("9")[0], 3 * SECOND)
-    bench.downscales.debts.postpone(B, waiting("1")[0], 3 * SECOND)
+    bench.downscales.debts.postpone(A, waiting("2")[0], 3 * SECOND, "away")
+    bench.downscales.debts.postpone(A, waiting("9")[0], 3 * SECOND, "away")
+    bench.downscales.debts.postpone(B, waiting("1")[0], 3 * SECOND, "away")
 
     assert bench.owed() == {"pod-1": NONE, "pod-2": 4 * SECOND}
     assert bench.downscales.debts.list_owed(A)[waiting("2")[0]].again == 9 * SECOND
