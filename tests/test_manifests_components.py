@@ -192,7 +192,11 @@ def test_the_option_leaves_the_operator_and_rollouts_alone(everything: Rendered)
         for one in hook_of(everything, VALIDATING, "no-downscale")["matchConditions"]
     }
 
-    assert set(conditions) == {"replicas-fall", "not-the-operator", "not-the-deployment-controller"}
+    assert set(conditions) == {
+        "pods-are-removed",
+        "not-the-operator",
+        "not-the-deployment-controller",
+    }
     own = conditions["not-the-operator"]
     assert "request.name == 'rollout-operator'" in own
     assert "owner.name == 'rollout-operator'" in own

@@ -148,20 +148,22 @@ def test_only_falling_replicas_reach_the_operator(
     hook = hook_of(plain, kind, name)
     (condition,) = hook["matchConditions"]
 
-    assert condition["name"] == "replicas-fall"
+    assert condition["name"] == "pods-are-removed"
     assert "objectSelector" not in hook
     assert "labels" not in condition["expression"]
     # An error of a condition refuses the request: each field is looked for before it is read.
     reads = set(re.findall(r"\b(?:oldObject|object)(?:\.\w+)+", condition["expression"]))
     assert reads == {
-        f"{one}.{field}" for one in ("object", "oldObject") for field in ("spec", "spec.replicas")
+        f"{one}.{field}"
+        for one in ("object", "oldObject")
+        for field in ("spec", "spec.replicas", "spec.ordinals", "spec.ordinals.start")
     }
     assert all(f"has({read})" in condition["expression"] for read in reads)
     assert all(
         f" {one} != null" in f" {condition['expression'].replace('(', ' ')}"
         for one in ("object", "oldObject")
     )
-    assert "oldObject.spec.replicas > (" in condition["expression"]
+    assert "oldObject.spec.replicas + (" in condition["expression"]
 
 
 def test_both_hooks_see_the_same_requests(plain: Rendered) -> None:

@@ -51,7 +51,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decrease:
-    """What a review asks for: fewer replicas of one object."""
+    """What a review asks for: fewer replicas of one object, or ordinals that leave some out."""
 
     resource: str
     """Plural, such as `statefulsets`."""
@@ -59,10 +59,23 @@ class Decrease:
     name: str
     replicas_from: int
     replicas_to: int
+    first_from: int = 0
+    first_to: int = 0
+    """The first ordinals, before and after."""
+
+    @property
+    def moves_ordinals(self) -> bool:
+        """Tell whether other ordinals go than the highest ones."""
+        return self.first_from != self.first_to
 
     @property
     def text(self) -> str:
         """Return it as the messages of all releases begin."""
+        if self.replicas_to >= self.replicas_from:
+            return (
+                f"change of spec.ordinals.start of {self.resource}/{self.name} in {self.namespace} "
+                f"from {self.first_from} to {self.first_to}, which removes pods,"
+            )
         return (
             f"downscale of {self.resource}/{self.name} in {self.namespace} "
             f"from {self.replicas_from} to {self.replicas_to} replicas"

@@ -147,7 +147,9 @@ def _compare(review: Review) -> Verdict | Decrease:
         return allow(Code.NOT_A_DOWNSCALE)
     if old is None or new is None:
         return allow(Code.CANNOT_CHECK, warning="old/new replicas is nil, allowing the change")
-    if new >= old:
+    first_from, first_to = review.old.first_ordinal, review.new.first_ordinal
+    # Pods go where the last ordinal falls, and where the first one rises, whatever the count.
+    if not old or (first_to + new >= first_from + old and first_to <= first_from):
         return allow(Code.NOT_A_DOWNSCALE)
     return Decrease(
         resource=review.resource,
@@ -155,6 +157,8 @@ def _compare(review: Review) -> Verdict | Decrease:
         name=review.name,
         replicas_from=old,
         replicas_to=new,
+        first_from=first_from,
+        first_to=first_to,
     )
 
 

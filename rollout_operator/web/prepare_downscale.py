@@ -68,8 +68,11 @@ class PrepareDownscale:
         verdict = assess_prepared(change, carrier.labels, carrier.annotations, carrier.service_name)
         if isinstance(verdict, Verdict):
             return verdict
-        if isinstance(review.new, Scalable) and review.new.first_ordinal != old.first_ordinal:
-            why = "it changes spec.ordinals.start at the same time, so that other pods go"
+        if change.moves_ordinals:
+            why = (
+                "it changes spec.ordinals.start, and pods are prepared only where the first ordinal"
+                " stays"
+            )
             return refuse_decrease(change, Code.PREPARE_MISCONFIGURED, why)
         is_scale = old.kind == "Scale"
         ask = Ask(

@@ -49,8 +49,8 @@ REVIEWS: Final = (
     Mutant(
         name="decrease-by-one-not-seen",
         file="planning/admission.py",
-        old="    if new >= old:\n",
-        new="    if new >= old - 1:\n",
+        old="first_to + new >= first_from + old and",
+        new="first_to + new >= first_from + old - 1 and",
         breaks="SI-10, SI-14: > for >=, so that one pod may always go",
         scenarios=DOWNSCALES,
     ),
@@ -173,6 +173,16 @@ REVIEWS: Final = (
         breaks="SI-10, SI-12, LI-05: two ranges of one set are granted at once",
         scenarios=WIDE,
         units="tests/web/test_prepare_refusals.py",
+    ),
+    Mutant(
+        name="first-ordinal-not-seen",
+        file="planning/admission.py",
+        old=" and first_to <= first_from):",
+        new="):",
+        breaks="SI-10, SI-14: the pods with the lowest ordinals may always go",
+        scenarios=DOWNSCALES,
+        unseen="nobody moves ordinals in the simulation",
+        units="tests/planning/test_planning_admission.py",
     ),
     Mutant(
         name="label-of-the-review",

@@ -6,6 +6,7 @@ from typing import Final
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE
 from rollout_operator.model.outcome import Code, Verdict
@@ -270,3 +271,25 @@ def test_w49_a_switch_in_the_wrong_place_is_told(
 ) -> None:
     """SEED-090: the sender of the request learns that nothing guards the object."""
     assert find_misplaced(labels, annotations, PREPARE_DOWNSCALE) == warning
+
+
+@REPEATABLE
+@given(*[st.integers(0, 6)] * 4)
+def test_si14_ordinals_that_go_are_a_downscale_whatever_the_count(
+    first: int, replicas: int, next_first: int, next_replicas: int
+) -> None:
+    """SI-14, FP-29: the removed ordinals are those of the old range that the new one leaves out."""
+    old = replace(one(replicas, NO), first_ordinal=first)
+    new = replace(one(next_replicas, NO), first_ordinal=next_first)
+    kept = range(next_first, next_first + next_replicas)
+    is_removed = any(ordinal not in kept for ordinal in range(first, first + replicas))
+
+    verdict = answer(review(old, new))
+
+    assert verdict.is_allowed is not is_removed
+    if is_removed and next_replicas >= replicas:
+        assert verdict.reason.text == (
+            f"change of spec.ordinals.start of statefulsets/mock in default from {first} to"
+            f" {next_first}, which removes pods, is not allowed because it has the label"
+            " 'grafana.com/no-downscale=true'"
+        )

@@ -134,6 +134,39 @@ async def test_dep86_only_decreases_reach_the_operator(world: World, tmp_path: P
                 assert {each.replicas for each in reviewer.seen} == {(3, wanted)}, route
 
 
+async def test_dep86_ordinals_that_are_left_out_reach_the_operator(
+    world: World, tmp_path: Path
+) -> None:
+    """DEP-86, SI-10, SI-14, FP-29: `spec.ordinals.start` takes pods away without fewer replicas."""
+    pki = make_pki(tmp_path, more_names=[f"{SERVICE}.{world.namespace}.svc"])
+    await world.create(Zone(name="a", first_ordinal=2), Zone(name="probe", replicas=1))
+    async with (
+        Reviewer(pki) as reviewer,
+        installed(world, tmp_path / "x", WEBHOOKS, port=reviewer.port) as objects,
+    ):
+        await trust(world, objects, pki.ca.read_bytes())
+        await _hooks(world).wait_called("probe")
+        # From 2, 3 and 4.
+        changes = {
+            (0, 5): False, (1, 4): False, (1, 5): False, (2, 4): False, (0, 9): False,
+            (0, 3): True, (1, 3): True, (3, 3): True, (3, 2): True, (3, 9): True, (0, 4): True,
+        }  # fmt: skip
+        for (first, replicas), is_asked in changes.items():
+            reviewer.seen.clear()
+            spec = {"ordinals": {"start": first}, "replicas": replicas}
+            path = STATEFULSETS.path(world.namespace, "a")
+            answer = await world.api.exchange(
+                "PATCH",
+                path,
+                body={"spec": spec},
+                query={"dryRun": "All"},
+                content_type=PATCH_TYPES["merge"],
+            )
+            assert answer.status == 200, answer
+            asked = sorted(each.path for each in reviewer.seen)
+            assert asked == (list(PATHS) if is_asked else []), (first, replicas)
+
+
 async def test_dep87_a_dead_operator_blocks_downscales_only(world: World, tmp_path: Path) -> None:
     """DEP-87, SEC-23, SEED-107: its own Deployment comes, scales, changes and goes all the same.
 

@@ -136,9 +136,38 @@ async def test_the_first_ordinal_must_not_change_in_the_same_request() -> None:
     verdict = await world.memory.hook.review(moved, timedelta(seconds=9))
     assert (verdict.is_allowed, verdict.reason.code) == (False, Code.PREPARE_MISCONFIGURED)
     assert verdict.reason.text == (
-        f"{DENIED}it changes spec.ordinals.start at the same time, so that other pods go"
+        f"{DENIED}it changes spec.ordinals.start, and pods are prepared only where the first"
+        " ordinal stays"
     )
     assert (world.door.calls, world.calls.calls) == ([], [])
+
+
+@pytest.mark.parametrize(("replicas", "first"), [(5, 2), (9, 2), (5, -2)])
+def test_si10_ordinals_that_move_alone_are_refused(replicas: int, first: int) -> None:
+    """SI-10, FP-29, D-10: the count does not fall, and pods go that nobody would have asked."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = three_zones()
+        asked = world.review("zone-a", replicas, whole=True)
+        assert isinstance(asked.old, Scalable)
+        assert isinstance(asked.new, Scalable)
+        start = max(-first, 0)
+        moved = replace(
+            asked,
+            old=replace(asked.old, first_ordinal=start),
+            new=replace(asked.new, first_ordinal=start + first),
+        )
+        verdict = await world.memory.hook.review(moved, timedelta(seconds=9))
+        assert (verdict.is_allowed, verdict.reason.code) == (False, Code.PREPARE_MISCONFIGURED)
+        assert verdict.reason.text == (
+            "change of spec.ordinals.start of statefulsets/zone-a in test from"
+            f" {start} to {start + first}, which removes pods, is not allowed because it changes"
+            " spec.ordinals.start, and pods are prepared only where the first ordinal stays"
+        )
+        assert (world.door.calls, world.calls.calls) == ([], [])
+
+    run()
 
 
 @in_virtual_time
