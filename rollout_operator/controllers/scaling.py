@@ -213,7 +213,7 @@ class ScalingController:
         parts = self._parts
         sets = [zone.sts for zone in group.zones]
         for zone in group.zones:
-            parts.talks.keep(zone.sts.uid, {pod.uid for pod in zone.pods})
+            parts.talks.keep(zone.sts.uid, {pod.uid: pod.is_ready for pod in zone.pods})
         self._want(group.name, list_references(sets))
         return replace(
             parts.counts.view(group),

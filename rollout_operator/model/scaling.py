@@ -59,6 +59,8 @@ class Word:
     """Since when it is prepared, by its own word; None where it gave none that can be used."""
     problem: str = ""
     """Why `since` is None, with the pod's name."""
+    lasts: timedelta | None = None
+    """After how long the pod is asked again, where that is sooner than as a matter of routine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,8 @@ class Talk:
     """When it last confirmed a DELETE; None for not since the last POST."""
     tried_at: datetime | None = None
     """When it was last sent a DELETE that it did not confirm."""
+    failures: int = 0
+    """How many POSTs in a row have given no time."""
     tries: int = 0
     """How many DELETEs it has not confirmed since it confirmed one, or was asked."""
 

@@ -129,7 +129,7 @@ def _hear_one(seat: Seat, going: Going, delay: Delay, scaling: Scaling, notes: _
             return
         notes.ask.append(endpoint)
     else:
-        notes.times.append(ASK_AGAIN - abs(now - word.asked_at))
+        notes.times.append(_next_ask(word) - abs(now - word.asked_at))
     if word is None:
         notes.silent.append(name)
         return
@@ -146,9 +146,13 @@ def _hear_one(seat: Seat, going: Going, delay: Delay, scaling: Scaling, notes: _
 
 def _must_ask(word: Word, span: timedelta, now: datetime) -> bool:
     """Tell whether a word is too old for anything, or was said before its pod was due."""
-    if abs(now - word.asked_at) >= ASK_AGAIN:
+    if abs(now - word.asked_at) >= _next_ask(word):
         return True
     return word.since is not None and word.asked_at - word.since < span <= now - word.since
+
+
+def _next_ask(word: Word) -> timedelta:
+    return ASK_AGAIN if word.lasts is None else word.lasts
 
 
 def _confirm(notes: _Notes, delay: Delay, scaling: Scaling) -> tuple[Endpoint, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -98,7 +99,7 @@ async def test_t05_a_pod_without_a_usable_word_holds_back_all(broken: Store) -> 
         assert "zone-b-3" in bench.reasons()[0].text
     assert bench.door.patched == []
     asked = bench.stores.calls.count("POST zone-b-3")
-    assert 9 <= asked <= 11, "once a minute (LI-11)"
+    assert 11 <= asked <= 13, "soon at first, then once a minute (LI-11)"
 
 
 @in_virtual_time
@@ -233,3 +234,39 @@ async def test_w06_pods_that_hang_delay_no_other_group_and_no_rollout() -> None:
 
 def _pairs(bench: Bench) -> list[tuple[str, timedelta]]:
     return list(zip(bench.stores.calls, bench.stores.at, strict=True))
+
+
+@pytest.mark.parametrize("how", ["replaced", "ready"])
+@in_virtual_time
+async def test_a_pod_that_comes_back_is_asked_at_once(how: str) -> None:
+    """DELAY-07: the downscale does not wait for the minute of a pod that failed for long."""
+    bench = Bench([delayed("b", 5)], has_settled=False)
+    bench.references.show(4, 1)
+    bench.stores.prepare("b", {4: DUE}, status=500)
+    pod = bench.door.objects["pods", "zone-b-4"]
+    async with bench.living():
+        _set_ready(pod, "False")
+        bench.follow()
+        await pass_time(200 * SECOND)
+        assert bench.door.patched == []
+        asked = [
+            at
+            for call, at in zip(bench.stores.calls, bench.stores.at, strict=True)
+            if call == "POST zone-b-4"
+        ]
+        assert [round((later - sooner) / SECOND) for sooner, later in pairwise(asked)][:5] == [
+            5, 10, 20, 40, 60
+        ]  # fmt: skip
+        bench.stores.prepare("b", {4: DUE})
+        if how == "replaced":
+            part(pod, "metadata")["uid"] = "uid-another"
+        _set_ready(pod, "True")
+        bench.follow()
+        await pass_time(SECOND)
+        assert bench.door.patched == ["zone-b 4"]
+
+
+def _set_ready(pod: Json, status: str) -> None:
+    conditions = part(pod, "status")["conditions"]
+    assert isinstance(conditions, list)
+    conditions[0]["status"] = status

@@ -202,7 +202,7 @@ async def test_pods_that_are_gone_are_forgotten() -> None:
         bench.talk("b", ask="43")
         bench.talk("c", ask="4")
         await VirtualClock().sleep(2 * SECOND)
-        bench.talks.keep(_set("b").uid, {Uid("b3")})
+        bench.talks.keep(_set("b").uid, {Uid("b3"): True})
         assert bench.known("b").keys() == {"b3"}
         bench.talks.forget(_set("b").uid)
         bench.talks.forget(_set("x").uid)
@@ -216,10 +216,10 @@ async def test_a_word_that_comes_after_its_pod_has_gone_is_forgotten_with_the_ne
     async with bench.talking():
         bench.talk("b", ask="4")
         await VirtualClock().sleep(SECOND / 2)
-        bench.talks.keep(_set("b").uid, set())
+        bench.talks.keep(_set("b").uid, {})
         await VirtualClock().sleep(SECOND)
         assert bench.known().keys() == {"b4"}
-        bench.talks.keep(_set("b").uid, set())
+        bench.talks.keep(_set("b").uid, {})
         assert bench.known() == {}
 
 
@@ -249,3 +249,47 @@ async def test_nothing_is_said_after_the_queue_was_closed() -> None:
         bench.talk(ask="4")
         await VirtualClock().sleep(2 * SECOND)
     assert bench.calls.calls == []
+
+
+def _lasts(bench: Bench) -> timedelta | None:
+    word = bench.known()[Uid("b4")].word
+    assert word is not None
+    return word.lasts
+
+
+@in_virtual_time
+async def test_li11_a_pod_that_gives_no_time_is_asked_soon_and_then_ever_more_seldom() -> None:
+    """LI-11, DELAY-07: after 5 s, doubling to a minute; one that has answered as ever."""
+    bench = Bench()
+    bench.calls.refusing = {Uid("b4")}
+    waits = list[timedelta | None]()
+    async with bench.talking():
+        for _ in range(6):
+            bench.talk(ask="4")
+            await VirtualClock().sleep(2 * SECOND)
+            waits.append(_lasts(bench))
+        bench.calls.refusing = set()
+        bench.talk(ask="4")
+        await VirtualClock().sleep(2 * SECOND)
+        assert _lasts(bench) is None
+        assert bench.known()[Uid("b4")].failures == 0
+    assert waits == [one * SECOND for one in (5, 10, 20, 40, 60, 60)]
+
+
+@in_virtual_time
+async def test_a_pod_that_has_become_ready_is_asked_at_once() -> None:
+    bench, uid = Bench(), _set("b").uid
+    bench.calls.refusing = {Uid("b4")}
+    async with bench.talking():
+        for _ in range(4):
+            bench.talk(ask="43")
+            await VirtualClock().sleep(2 * SECOND)
+        bench.talks.keep(uid, {Uid("b4"): False, Uid("b3"): False})
+        assert _lasts(bench) == 40 * SECOND
+        bench.talks.keep(uid, {Uid("b4"): True, Uid("b3"): True})
+        assert _lasts(bench) == timedelta(0)
+        assert bench.known()[Uid("b3")] == Talk(word=Word(asked_at=EPOCH + 7 * SECOND, since=EPOCH))
+        bench.talk(ask="4")
+        await VirtualClock().sleep(2 * SECOND)
+        bench.talks.keep(uid, {Uid("b4"): True, Uid("b3"): True})
+        assert _lasts(bench) == 5 * SECOND, "once"
