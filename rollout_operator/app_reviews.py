@@ -30,6 +30,7 @@ from rollout_operator.model.failure_policies import list_failure_policies
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, WebhookConfiguration
 from rollout_operator.model.outcome import Code, Verdict
+from rollout_operator.model.review import Review
 from rollout_operator.pki.bundle import is_ours
 from rollout_operator.pods.client import PodClient
 from rollout_operator.telemetry.families import Counter
@@ -85,6 +86,8 @@ class Reviews:
             clock=shared.doors.clock,
         )
         self.reviewer = self._build_reviewer()
+        for path in self.reviewer.paths:
+            shared.metrics.denials.begin(name_route(path))
 
     async def start(
         self, stack: AsyncExitStack, tasks: TaskStack, on_configuration: OnConfiguration
@@ -213,7 +216,9 @@ class Reviews:
     def _tell_server_time(self) -> datetime:
         return self._shared.doors.tell_time(self._reviewing)
 
-    def _count_verdict(self, path: str, verdict: Verdict) -> None:
+    def _count_verdict(self, path: str, review: Review, verdict: Verdict) -> None:
+        if not verdict.is_allowed:
+            self._shared.metrics.denials.count(name_route(path), review.user)
         key = (path, verdict.is_allowed, verdict.reason.code)
         counter = self._counters.get(key)
         if counter is None:  # looking it up by labels costs more than counting

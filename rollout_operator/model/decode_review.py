@@ -23,8 +23,8 @@ from rollout_operator.model.names import (
     PREPARE_PORT,
     Uid,
 )
-from rollout_operator.model.review import Review, Scalable, Unusable, Version
-from rollout_operator.model.trouble import one_line
+from rollout_operator.model.review import MAX_USER, Review, Scalable, Unusable, Version
+from rollout_operator.model.trouble import clip, one_line
 from rollout_operator.model.wire import Int32, Ordinals, Required, Wire
 
 KIND: Final = "AdmissionReview"
@@ -43,6 +43,10 @@ class _Resource(Wire):
     resource: str = ""
 
 
+class _UserInfo(Wire):
+    username: str | None = None
+
+
 class _Request(Wire):
     uid: Required
     resource: _Resource | None = None
@@ -51,6 +55,7 @@ class _Request(Wire):
     namespace: str | None = None
     operation: str | None = None
     dry_run: bool | None = None
+    user_info: _UserInfo | None = None
     object: msgspec.Raw = _NOTHING
     old_object: msgspec.Raw = _NOTHING
 
@@ -143,6 +148,7 @@ def _decode(body: bytes) -> Review:
         namespace=request.namespace or "",
         name=request.name or new_name or old_name,
         dry_run=bool(request.dry_run),
+        user=_name_user(request.user_info),
         old=old,
         new=new,
         body=bytes(request.object) if isinstance(new, Unusable) else b"",
@@ -180,6 +186,10 @@ def _decode_object(raw: msgspec.Raw, field: str) -> tuple[Scalable | Unusable, s
         first_ordinal=spec.ordinals.start if spec.ordinals is not None else 0,
     )
     return workload, name
+
+
+def _name_user(info: _UserInfo | None) -> str:
+    return clip(info.username or "", MAX_USER) if info is not None else ""
 
 
 def _read_named(values: _Labels | _Annotations | None) -> Mapping[str, str]:

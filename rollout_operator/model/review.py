@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 from enum import StrEnum, unique
+from typing import Final
 
 import msgspec
 
 from rollout_operator.model.names import Uid
+
+# Names of service accounts have at most 339 characters.
+MAX_USER: Final = 384
 
 
 @unique
@@ -58,6 +62,8 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = ""
     name: str = ""
     dry_run: bool = False
+    user: str = ""
+    """Who sent the request, as the API server knows them, on one line of at most `MAX_USER`."""
     old: Scalable | Unusable
     new: Scalable | Unusable
     body: bytes = b""

@@ -39,6 +39,13 @@ def one_line(text: str) -> str:
     return text[:TROUBLE_LIMIT].encode("unicode_escape").decode("ascii")[:TROUBLE_LIMIT]
 
 
+def clip(text: str, most: int) -> str:
+    """Return `text` within `most` characters, with escapes for what is not printable."""
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:most])
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def _condition_trouble(status: PodStatus) -> str:
     ready = [condition for condition in status.conditions or () if condition.type == "Ready"]
     if not ready:

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from rollout_operator import __version__
 from rollout_operator.model.outcome import REVIEW_CODES, Code
 from rollout_operator.telemetry.budgets import BudgetMetrics
+from rollout_operator.telemetry.denials import Denials
 from rollout_operator.telemetry.disruptions import DisruptionMetrics
 from rollout_operator.telemetry.exposition import render
 from rollout_operator.telemetry.families import Counter, Gauge, Histogram, Rebuilt
@@ -74,6 +75,7 @@ class Metrics:
         self._define_webhooks()
         self.budgets = BudgetMetrics(self.registry)
         self.disruptions = DisruptionMetrics(self.registry)
+        self.denials = Denials(self.registry)
         self._define_process()
 
     def begin_group(self, name: str) -> None:

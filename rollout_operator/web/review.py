@@ -14,6 +14,7 @@ import msgspec
 from rollout_operator.model.decode_review import KIND
 from rollout_operator.model.outcome import Verdict
 from rollout_operator.model.review import Review, Scalable
+from rollout_operator.model.trouble import clip
 
 # What clients show of a warning; the API server cuts longer ones, and drops what is too much.
 MAX_WARNINGS: Final = 10
@@ -47,17 +48,10 @@ def render_answer(review: Review, verdict: Verdict, *, may_patch: bool = False) 
     if may_patch and verdict.is_allowed and verdict.annotations:
         parts.extend(_render_patch(review, verdict))
     if verdict.warnings:
-        warnings = b",".join(_json(one_line(text, MAX_WARNING)) for text in _first(verdict))
+        warnings = b",".join(_json(clip(text, MAX_WARNING)) for text in _first(verdict))
         parts.append(b',"warnings":[%s]' % warnings)
     parts.append(b"}}")
     return b"".join(parts)
-
-
-def one_line(text: str, most: int) -> str:
-    """Return `text` within `most` characters, with escapes for what is not printable."""
-    if not text.isprintable():
-        text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:most])
-    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _render_status(verdict: Verdict) -> Iterable[bytes]:
@@ -68,7 +62,7 @@ def _render_status(verdict: Verdict) -> Iterable[bytes]:
     if not text and not verdict.is_allowed:
         text = f"refused: {verdict.reason.code.value}"
     if text:
-        yield b',"message":' + _json(one_line(text, MAX_MESSAGE))
+        yield b',"message":' + _json(clip(text, MAX_MESSAGE))
     if verdict.retry_after is not None and not verdict.is_allowed:
         seconds = max(math.ceil(verdict.retry_after.total_seconds()), 1)
         yield b',"details":{"retryAfterSeconds":%d}' % seconds

@@ -60,8 +60,8 @@ class Reviewer:
     clock: Clock
     may_patch: Callable[[str], bool] = lambda path: False
     """Tells whether who asks on a path takes patches: a mutating webhook does."""
-    on_verdict: Callable[[str, Verdict], None] = lambda path, verdict: None
-    """Called with the path for each verdict that is answered."""
+    on_verdict: Callable[[str, Review, Verdict], None] = lambda path, review, verdict: None
+    """Called with the path for each review that is answered."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ class Reviewer:
         """Return the body of the answer, in time."""
         verdict = await self._ask(path, review, deadline)
         _tell(path, review, verdict)
-        self.on_verdict(path, verdict)
+        self.on_verdict(path, review, verdict)
         # Only where there is something to patch: it looks through all configurations.
         may_patch = bool(verdict.annotations) and self.may_patch(path)
         return render_answer(review, verdict, may_patch=may_patch)
@@ -99,7 +99,10 @@ class Reviewer:
         except Exception as error:
             # A bug in a hook costs this review, and fails closed; the process has others to answer.
             stack = "".join(traceback.format_exception(error))
-            log.error("Review failed by a bug", hook=path, uid=review.uid, err=error, stack=stack)
+            log.error(
+                "Review failed by a bug",
+                hook=path, uid=review.uid, user=review.user, err=error, stack=stack,
+            )  # fmt: skip
             return refuse(Code.CANNOT_CHECK, _BUG, status=503)
 
 
@@ -128,6 +131,7 @@ def _tell(path: str, review: Review, verdict: Verdict) -> None:
         replicas_from=_replicas(review.old),
         replicas_to=_replicas(review.new),
         dry_run=review.dry_run,
+        user=review.user,
         reason=verdict.reason.code,
         text=verdict.reason.text or "; ".join(verdict.warnings),
     )

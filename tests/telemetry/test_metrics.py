@@ -70,6 +70,7 @@ def buckets_of(metrics: Metrics, name: str) -> list[float]:
             "counter", "api_group", id="METR-22 DEP-61",
         ),
         pytest.param("group_waiting", "gauge", "rollout_group reason", id="W-31 why blocked"),
+        pytest.param("webhook_denials_total", "counter", "hook user", id="ours denials"),
         pytest.param("pods_deleted_total", "counter", "rollout_group outcome", id="ours deletes"),
         pytest.param("watch_age_seconds", "gauge", "kind", id="ours cache age"),
         pytest.param("watch_restarts_total", "counter", "kind cause", id="ours restarts"),

@@ -311,11 +311,14 @@ async def test_cluster_validation(excluded: tuple[str, ...], status: int) -> Non
 async def test_verdicts_are_told_and_counted(lines: list[str]) -> None:
     """Every decision is one line: what was asked, and why it was answered so."""
     counted: list[tuple[str, Code]] = []
-    setting = Setting(on_verdict=lambda path, verdict: counted.append((path, verdict.reason.code)))
+    setting = Setting(
+        on_verdict=lambda path, review, verdict: counted.append((path, verdict.reason.code))
+    )
     async with serving(setting) as world:
         await world.ask(post(body_of()))
         world.hook.verdict = REFUSED
-        await world.ask(post(body_of(subResource="scale", dryRun=True)))
+        kate = {"username": "kate", "groups": ["system:authenticated"]}
+        await world.ask(post(body_of(subResource="scale", dryRun=True, userInfo=kate)))
         world.hook.verdict = Verdict(is_allowed=True, reason=FINE.reason, warnings=("odd",))
         await world.ask(post(body_of(object=None)))
 
@@ -325,18 +328,19 @@ async def test_verdicts_are_told_and_counted(lines: list[str]) -> None:
         [
             "level=debug",
             f'msg="Allowing change" {begin} resource=statefulsets namespace=prod name=zone-a'
-            ' replicas_from=3 replicas_to=2 dry_run=false reason=not_a_downscale text=""\n',
+            ' replicas_from=3 replicas_to=2 dry_run=false user="" reason=not_a_downscale text=""\n',
         ],
         [
             "level=info",
             f'msg="Refusing change" {begin} resource=statefulsets/scale namespace=prod name=zone-a'
-            " replicas_from=3 replicas_to=2 dry_run=true reason=no_downscale"
+            " replicas_from=3 replicas_to=2 dry_run=true user=kate reason=no_downscale"
             ' text="it has <the> label"\n',
         ],
         [
             "level=info",
             f'msg="Allowing change" {begin} resource=statefulsets namespace=prod name=zone-a'
-            " replicas_from=3 replicas_to=null dry_run=false reason=not_a_downscale text=odd\n",
+            ' replicas_from=3 replicas_to=null dry_run=false user="" reason=not_a_downscale'
+            " text=odd\n",
         ],
     ]
     assert counted == [

@@ -169,7 +169,7 @@ class Setting:
     cluster: ClusterRules = field(default_factory=lambda: ClusterRules(namespace="prod"))
     options: Options = field(default_factory=Options)
     may_patch: Callable[[str], bool] = lambda path: False
-    on_verdict: Callable[[str, Verdict], None] = lambda path, verdict: None
+    on_verdict: Callable[[str, Review, Verdict], None] = lambda path, review, verdict: None
 
 
 class WebhookWorld:

@@ -1,0 +1,132 @@
+"""Who was refused: in the log and in a metric of bounded size, whatever they call themselves."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from rollout_operator.model.decode_review import decode_review
+from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
+from rollout_operator.model.review import MAX_USER, Review
+from rollout_operator.telemetry.denials import MAX_USERS, OTHER, Denials
+from rollout_operator.telemetry.logs import configure
+from rollout_operator.telemetry.metrics import Metrics
+from tests.web.webhook_world import FINE, PATH, Setting, body_of, post, serving
+
+HOOK = "admission_no_downscale"
+NAME = "rollout_operator_webhook_denials_total"
+ACCOUNT = f"system:serviceaccount:{'n' * 63}:{'a' * 253}"
+REFUSED = Verdict(
+    is_allowed=False, reason=Reason(code=Code.NO_DOWNSCALE, text="", severity=Severity.WARN)
+)
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    written: list[str] = []
+    configure(write=lambda line: written.append(line.decode()))
+    yield written
+    configure()
+
+
+def user_of(username: object) -> str:
+    return decode_review(body_of(userInfo={"username": username})).user
+
+
+def counted(metrics: Metrics) -> dict[tuple[str, str], float]:
+    """Return the counts by hook and user."""
+    return {
+        (one.labels["hook"], one.labels["user"]): one.value
+        for family in metrics.registry.collect()
+        for one in family.samples
+        if one.name == NAME
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        pytest.param("kate", "kate", id="a name"),
+        pytest.param(ACCOUNT, ACCOUNT, id="the longest of a service account is whole"),
+        pytest.param("jürgen@example.com", "jürgen@example.com", id="letters of any script"),
+        pytest.param(
+            "a\nlevel=error\x1b[1m\0", "a\\nlevel=error\\x1b[1m\\x00", id="SEC-13 control"
+        ),
+        pytest.param("a\u202eb", "a\\u202eb", id="SEC-13 from right to left"),
+        pytest.param("x" * 1000, "x" * (MAX_USER - 3) + "...", id="a long one"),
+        pytest.param("x" * (1 << 20), "(1048578 bytes, more than 4096 are not read)", id="1 MiB"),
+        pytest.param(None, "", id="none"),
+    ],
+)
+def test_a_user_is_named_on_one_short_line(name: object, shown: str) -> None:
+    assert user_of(name) == shown
+
+
+def test_sec_13_an_endless_name_of_control_characters_is_short() -> None:
+    assert len(user_of("\x00" * 4000)) == MAX_USER
+
+
+@pytest.mark.parametrize("info", [None, {}, {"username": None, "groups": ["a"]}])
+def test_a_review_may_tell_no_user(info: object) -> None:
+    assert decode_review(body_of(userInfo=info)).user == ""
+
+
+async def test_a_refusal_names_who_asked(lines: list[str]) -> None:
+    """The log line and the metric; what is allowed is not counted."""
+
+    def count(path: str, review: Review, verdict: Verdict) -> None:
+        if not verdict.is_allowed:
+            metrics.denials.count(HOOK, review.user)
+
+    metrics = Metrics()
+    async with serving(Setting(on_verdict=count)) as world:
+        for verdict, user in ((REFUSED, "kate"), (REFUSED, 'a"\n'), (FINE, "mary")):
+            world.hook.verdict = verdict
+            await world.ask(post(body_of(userInfo={"username": user})))
+
+    told = [line for line in lines if 'msg="Refusing change"' in line]
+    assert [line.partition(" user=")[2].partition(" reason=")[0] for line in told] == [
+        "kate", '"a\\"\\\\n"',
+    ]  # fmt: skip
+    assert counted(metrics) == {(HOOK, "kate"): 1, (HOOK, 'a"\\n'): 1}
+    page = b"".join(metrics.render()).decode()
+    assert f'{NAME}{{hook="{HOOK}",user="a\\"\\\\n"}} 1\n' in page
+
+
+async def test_a_review_that_fails_names_who_asked(lines: list[str]) -> None:
+    """A bug in a hook is told with the user, and counts as a refusal."""
+    counts: list[tuple[str, bool]] = []
+
+    async def fail(review: Review, until: object) -> Verdict:
+        raise ValueError("a bug")
+
+    setting = Setting(
+        on_verdict=lambda path, review, verdict: counts.append((review.user, verdict.is_allowed))
+    )
+    async with serving(setting) as world:
+        world.hook.act = fail
+        answer = await world.ask(post(body_of(userInfo={"username": "kate"})))
+
+    assert json.loads(answer.body)["response"]["allowed"] is False
+    assert counts == [("kate", False)]
+    told = [line for line in lines if PATH in line and "user=kate" in line]
+    assert ["Review failed by a bug" in line for line in told] == [True, False]
+
+
+def test_ten_thousand_users_are_few_series() -> None:
+    """The first ones keep theirs; a hook has the series of all others from the start."""
+    metrics = Metrics()
+    metrics.denials.begin(HOOK)
+    assert counted(metrics) == {(HOOK, OTHER): 0}
+    for number in range(10_000):
+        metrics.denials.count(HOOK, f"user-{number}")
+    metrics.denials.count(HOOK, "user-0")
+    metrics.denials.count("admission_pod_eviction", f"user-{MAX_USERS}")
+    metrics.denials.count(HOOK, "")
+
+    found = counted(metrics)
+    assert len(found) == MAX_USERS + 2
+    assert found[HOOK, "user-0"] == 2
+    assert found[HOOK, OTHER] == 10_000 - MAX_USERS + 1
+    assert found["admission_pod_eviction", OTHER] == 1
+    assert isinstance(metrics.denials, Denials)
