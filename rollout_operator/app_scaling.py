@@ -52,8 +52,10 @@ class Scaling:
         )
         self._talks = Talks(self._calls, now=self._now, on_heard=self._wake_set)
         self._references = References(
-            doors.open("mirroring", Priority.LOOK),
+            # Many that cannot be watched may take all there is: whatever else is read goes first.
+            doors.open("mirroring", Priority.LIST),
             shared.namespace,
+            looks=self._door,
             reconcile_interval=settings.reconcile_interval,
             clock=doors.clock,
             chance=doors.chance,

@@ -15,7 +15,6 @@ from typing import Final, NoReturn
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import race
-from rollout_operator.kube.limits import Limits
 from rollout_operator.kube.scales import Shown, is_lasting
 from rollout_operator.model.errors import (
     ApiError,
@@ -44,14 +43,16 @@ class Rhythm:
     """When references are read without being told of a change; shared by all of them."""
 
     interval: timedelta
-    pace: Limits
-    """Reads of all references that nothing but time asks for."""
     clock: Clock
     chance: Callable[[], float]
 
     def vary(self, span: timedelta) -> timedelta:
         """Return about `span`, so that not all come at once."""
         return span * (1 + JITTER * (2 * self.chance() - 1))
+
+    def spread(self) -> timedelta:
+        """Return any part of the interval: many that begin at once are spread over all of it."""
+        return self.interval * self.chance()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,8 @@ class FollowedReference:
         self._version: str | None = None
         """Of the object as it was read last; None where that failed."""
         self._began = timedelta(0)
+        self._due_at: timedelta | None = None
+        """When it is read next because nothing but time asks for it; None where changes do."""
         self._delay: Callable[[], timedelta | None] = lambda: None
         self._failing_since: timedelta | None = None
         self._failures = 0
@@ -120,6 +123,8 @@ class FollowedReference:
             return
         self._version = shown.version
         self._failures, self._failing_since, self._is_deaf = 0, None, False
+        if self._due_at is not None:
+            self._due_at = self._began + self._rhythm.vary(self._rhythm.interval)
         self._delay = self._delay_of_next
         self._show(shown.scale)
 
@@ -151,7 +156,13 @@ class FollowedReference:
         return delay
 
     def _delay_of_next(self) -> timedelta | None:
-        return None if self._ways.is_told() else self._rhythm.vary(self._rhythm.interval)
+        if self._ways.is_told():
+            self._due_at = None
+            return None
+        if self._due_at is None:
+            # The first time, and when a watch has ended that told of many.
+            self._due_at = self._clock.elapsed() + self._rhythm.spread()
+        return self._due_at - self._began
 
     def _show(self, reading: Reading) -> None:
         if reading != self.reading:
@@ -162,19 +173,18 @@ class FollowedReference:
         """Wait until there is reason to read again."""
         while not self._is_touched:
             self._stirred.clear()
-            first = await race(stirred=self._stirred.wait(), due=self._wait_turn(self._delay()))
+            first = await race(stirred=self._stirred.wait(), due=self._wait_for(self._delay()))
             if first == "due":
                 return
         quiet = self._clock.elapsed() - self._began
         await self._clock.sleep(max(DEBOUNCE, SPACING - quiet))
 
-    async def _wait_turn(self, delay: timedelta | None) -> None:
-        """Wait for `delay` since the last read, and then for a turn; for ever where it is None."""
+    async def _wait_for(self, delay: timedelta | None) -> None:
+        """Wait for `delay` since the last read; for ever where it is None."""
         if delay is None:
             await asyncio.Event().wait()
             return
         await self._clock.sleep(self._began + delay - self._clock.elapsed())
-        await self._rhythm.pace.take("scale")
 
 
 def _constant(delay: timedelta) -> Callable[[], timedelta]:

@@ -14,9 +14,8 @@ from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube import touches
-from rollout_operator.kube.api import Door, JsonObject, Resource
+from rollout_operator.kube.api import Door, JsonObject, Reader, Resource
 from rollout_operator.kube.discovery import Catalog
-from rollout_operator.kube.limits import Limits
 from rollout_operator.kube.publications import Publications
 from rollout_operator.kube.reference import FollowedReference, Rhythm, Ways
 from rollout_operator.kube.scales import SCALE, Shown, check_kind, decode_scale, explain
@@ -28,8 +27,6 @@ from rollout_operator.telemetry.logs import log
 
 # Reads under way together: one that hangs holds up nobody as long as there are others.
 READERS: Final = 8
-# Reads a second that nothing but time asks for, of all references together.
-PACE: Final = 1.0
 _NOT_FOUND: Final = 404
 SHORTEST_INTERVAL: Final = timedelta(seconds=1)
 
@@ -79,20 +76,22 @@ class References:
         door: Door,
         namespace: str,
         *,
+        looks: Reader,
         reconcile_interval: timedelta,
         clock: Clock,
         chance: Callable[[], float],
     ) -> None:
         """Follow objects of one namespace. `chance` returns numbers in 0..1.
 
-        Where changes cannot be watched, scales are read about every `reconcile_interval`.
+        Where changes cannot be watched, scales are read about every `reconcile_interval`, as far as
+        the rate limit of `door` lets them. `looks` is for reads that a downscale waits for.
         """
         self._door = door
+        self._looks = looks
         self._namespace = namespace
         self._clock = clock
         self._rhythm = Rhythm(
             interval=max(reconcile_interval, SHORTEST_INTERVAL),
-            pace=Limits(PACE, 1),
             clock=clock,
             chance=chance,
         )
@@ -141,7 +140,7 @@ class References:
         if entry is None or entry.resource is None:
             return NoScale(why=f"{reference} has not been read yet", is_lasting=False)
         try:
-            raw = await self._door.fetch(entry.resource, self._namespace, reference.name, SCALE)
+            raw = await self._looks.fetch(entry.resource, self._namespace, reference.name, SCALE)
             scale = decode_scale(raw).scale
         except (ApiError, InvalidInput) as error:
             return self._explain(reference, error)

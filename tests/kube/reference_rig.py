@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.limits import Limits
@@ -67,6 +67,15 @@ class Server(SimulatedApi):
 
     is_bare = False
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.watches: list[Stream] = []
+
+    def end_watches(self) -> None:
+        """End all that were opened."""
+        for one in self.watches:
+            one.close()
+
     async def call(self, request: Request) -> Answer:
         if self.is_bare and request.resource.group == GROUP:
             return NoPage().answer()
@@ -75,7 +84,8 @@ class Server(SimulatedApi):
     def open_watch(self, request: Request) -> Stream:
         if self.is_bare and request.resource.group == GROUP:
             raise NoPage
-        return super().open_watch(request)
+        self.watches.append(super().open_watch(request))
+        return self.watches[-1]
 
 
 @dataclass
@@ -174,9 +184,11 @@ async def following(interval: timedelta = INTERVAL) -> AsyncIterator[Rig]:
     trouble = Trouble()
     link = Link(ACTOR, faults=trouble, chance=random.Random(2))
     clock = VirtualClock()
+    door = Door(api, link, name="mirroring", limits=Limits(0, 0))
     references = References(
-        Door(api, link, name="mirroring", limits=Limits(0, 0)),
+        door,
         NAMESPACE,
+        looks=door,
         reconcile_interval=interval,
         clock=clock,
         chance=random.Random(3).random,

@@ -69,6 +69,7 @@ async def following(client: Client, world: World) -> AsyncIterator[References]:
     references = References(
         client,
         world.namespace,
+        looks=client,
         reconcile_interval=timedelta(seconds=1),
         clock=LoopClock(),
         chance=lambda: 0.5,

@@ -1,6 +1,7 @@
 """References that cannot be read or watched: what is shown, who waits, and what it costs."""
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -61,22 +62,55 @@ async def test_rbac_06_a_watch_that_is_granted_later_is_used(verb: str) -> None:
 
 
 @in_virtual_time
-async def test_li_11_polls_are_bounded_and_fair() -> None:
+@pytest.mark.parametrize("count", [3, 30, 100])
+async def test_seed072_what_may_not_be_watched_is_read_every_interval(count: int) -> None:
+    """SEED-072, LI-11: however many there are, and spread over the interval, not in a burst."""
     async with following() as rig:
         rig.forbid("list")
-        for number in range(100):
-            rig.put(f"demo-{number}", 1)
-        rig.want("store", *(f"demo-{number}" for number in range(100)))
-        await rig.until(lambda: len(rig.references.readings) == 100)
+        names = [f"demo-{number}" for number in range(count)]
+        for name in names:
+            rig.put(name, 1)
+        rig.want("store", *names)
+        await rig.until(lambda: len(rig.references.readings) == count)
+        await asyncio.sleep(10)
         begin = now()
         await asyncio.sleep(600)
 
         reads = [
-            call for at, call in rig.trouble.asked if call.startswith("get") and at.seconds > begin
+            (at.total_seconds(), call)
+            for at, call in rig.trouble.asked
+            if call.startswith("get") and at.total_seconds() > begin
         ]
-        assert 580 <= len(reads) <= 601
-        assert all(4 <= reads.count(one) <= 7 for one in set(reads)), "each about as often"
-        assert len(set(reads)) == 100
+        times = Counter(call for _, call in reads)
+        assert len(times) == count
+        assert all(600 / 5.5 - 1 <= one <= 600 / 4.5 + 1 for one in times.values())
+        busiest = max(Counter(int(at) for at, _ in reads).values())
+        assert busiest <= max(3 * count / 5, 3)
+
+
+@in_virtual_time
+async def test_a_watch_that_ends_makes_no_burst_of_reads() -> None:
+    """LI-11: a hundred that are told of no more are read within the interval, one by one."""
+    async with following() as rig:
+        names = [f"demo-{number}" for number in range(100)]
+        for name in names:
+            rig.put(name, 1)
+        rig.want("store", *names)
+        await rig.until(lambda: len(rig.references.readings) == 100)
+        await asyncio.sleep(60)
+        begin = now()
+        rig.forbid("list")
+        rig.forbid("watch")
+        rig.api.end_watches()
+        await asyncio.sleep(20)
+
+        seconds = Counter(
+            int(at.total_seconds())
+            for at, call in rig.trouble.asked
+            if call.startswith("get") and at.total_seconds() > begin
+        )
+        assert sum(seconds.values()) >= 300
+        assert max(seconds.values()) <= 40
 
 
 @in_virtual_time
