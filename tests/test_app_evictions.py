@@ -68,13 +68,15 @@ def forged(teller: Teller, pod: str) -> HookCall:
     )
 
 
-async def forge(teller: Teller, pods: Sequence[str], asked: list[bool]) -> None:
+async def forge(
+    teller: Teller, pods: Sequence[str], asked: list[bool], pause: float = OFTEN
+) -> None:
     """Send reviews for pods in turn, and note the answers."""
     while True:
         for pod in pods:
             answer = json.loads(await teller.process.answer(forged(teller, pod)))
             asked.append(answer["response"]["allowed"])
-            await asyncio.sleep(OFTEN)
+            await asyncio.sleep(pause)
 
 
 def test_li09_forged_reviews_of_a_pod_do_not_hold_the_drain_of_another() -> None:
@@ -99,6 +101,47 @@ def test_li09_forged_reviews_of_a_pod_do_not_hold_the_drain_of_another() -> None
     assert went[-1] < timedelta(seconds=60)
     assert evictions[0].status == 429
     assert any(answers)  # it was allowed to go again, as an honest eviction would be
+
+
+def test_d68_forged_reviews_of_many_pods_in_turn_starve_no_drain() -> None:
+    """D-68, LI-09: each of eight pods is granted in vain once, and then lets the drain go first."""
+    answers: list[bool] = []
+
+    async def act(teller: Teller) -> None:
+        pods = [f"zone-{letter}-{at}" for letter in "bc" for at in range(4)]
+        forger = asyncio.create_task(forge(teller, pods, answers, pause=0.2), name="forger")
+        try:
+            async with asyncio.timeout(LONG):
+                await drainer(teller, "a").drain(node_name("zone-a", 0))
+        finally:
+            forger.cancel()
+        await teller.until_whole()
+        await asyncio.sleep(LONG)
+
+    evictions = play(act, zones("abc", 4))
+    went = [one.at - evictions[0].begun for one in evictions if one.status == 201]
+    assert len(went) == 2
+    assert went[-1] < timedelta(seconds=8 * 10 + 30)
+    assert answers.count(True) >= 8
+
+
+def test_d68_forged_reviews_of_all_pods_do_not_stop_a_rollout() -> None:
+    """D-68, LI-09: no list of evictions that nobody carries out keeps a rollout from its end."""
+    answers: list[bool] = []
+
+    async def act(teller: Teller) -> None:
+        pods = [f"zone-{letter}-{at}" for letter in "ab" for at in range(4)]
+        forger = asyncio.create_task(forge(teller, pods, answers, pause=0.2), name="forger")
+        try:
+            await teller.roll("v2")
+            async with asyncio.timeout(2 * LONG):
+                await teller.until_rolled()
+        finally:
+            forger.cancel()
+        await asyncio.sleep(LONG)
+
+    play(act, zones("ab", 4))
+    assert any(answers)
 
 
 def test_a_drain_has_its_turn_while_a_rollout_goes_on() -> None:

@@ -112,6 +112,16 @@ BUDGETS: Final = (
         unseen="the drains of the simulation end before long",
     ),
     Mutant(
+        name="unused-evictions-go-before-others",
+        file="guards/precedence.py",
+        old="        if not front or not self._unused.count(pod.uid):\n",
+        new="        if True:\n",
+        breaks="LI-09: who asks for many pods in turn, and evicts none, starves a drain",
+        scenarios=EVICTING,
+        units="tests/guards/test_gate_turns.py",
+        unseen="no client of the simulation asks so often for so many pods",
+    ),
+    Mutant(
         name="rollout-does-not-record",
         file="guards/gate.py",
         old="        if ask.dry_run:\n",
