@@ -61,7 +61,7 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s9": (drained_by_partition, FULL),
     "s9-two": (drained_by_partition_and_two, FULL),
     "s10": (recreated, FULL),
-    "s11": (crowded, Size(2, 1)),
+    "s11": (crowded, SMALL),
     "walk": (walked, FULL),
     "both": (rolled_and_downscaled, Size(3, 2)),
     "s1-small": (plain, SMALL),
