@@ -82,7 +82,10 @@ def _judge_words(book: Book, scaling: Scaling, words: "_Words") -> Iterator[Viol
     delay = scaling.wish.delay
     if not delay or not scaling.wish.template:
         return
+    unused = words.find_unused(scaling)
     for pod in words.list_removed(scaling):
+        if pod.name in unused:
+            continue
         if lack := words.find_lack(pod, scaling, delay):
             text = f"{scaling.text}: {pod.name} {lack}"
             yield Violation(invariant="DELAY-08", at=scaling.at, text=text)
@@ -97,6 +100,7 @@ class _Words:
     """What pods were told about delayed downscales, and which have forgotten it since."""
 
     def __init__(self, book: Book) -> None:
+        self._book = book
         self._known = book.promises.known
         self.calls: dict[str, list[PodCalled]] = {}
         for call in sorted(book.delay_calls, key=lambda one: one.at):
@@ -122,6 +126,15 @@ class _Words:
             else:
                 found.pop(name, None)
         return [pod for pod in found.values() if pod.owner == scaling.before.uid]
+
+    def find_unused(self, scaling: Scaling) -> set[str]:
+        """Return the names of which no pod was ever ready when a downscale was committed."""
+        world = World()
+        for write in self._book.writes:
+            if write is scaling.write:
+                break
+            world.take(write)
+        return {*world.unused}
 
     def find_lack(self, pod: Pod, scaling: Scaling, delay: timedelta) -> str:
         """Return what a pod lacks that goes, empty where it may."""
@@ -166,7 +179,8 @@ def _judge_alone(book: Book, scalings: list[Scaling]) -> Iterator[Violation]:
     rolled = _Rolled()
     for write in book.writes:
         scaling = judged.get(id(write))
-        if scaling is not None:
+        removed = scaling.before.pod_names[scaling.now.replicas :] if scaling else ()
+        if scaling is not None and not world.unused.keys() >= {*removed}:
             yield from _find_neighbours(book, world, rolled, scaling)
             yield from _find_between(world, deletes, scaling)
         world.take(write)
