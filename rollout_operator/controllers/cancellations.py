@@ -19,7 +19,7 @@ from rollout_operator.kube.store import is_older
 from rollout_operator.model.downscale import Endpoint, Target
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet
-from rollout_operator.planning.aftermath import choose_staying, takes_away
+from rollout_operator.planning.aftermath import choose_staying, is_wanted, takes_away
 from rollout_operator.planning.endpoint import plan_endpoint, plan_target
 from rollout_operator.pods.client import AT_MOST_PER_REVIEW, PodError
 from rollout_operator.telemetry.logs import log
@@ -65,18 +65,21 @@ class Cancellations:
         async with self.locks.hold(calls_lock(sts.uid)):
             # What was owed before we had the lock may have been claimed anew meanwhile.
             owed = self._list_free(sts)
-            staying = {pod.uid: pod for pod in choose_staying(sts, pods, {one.uid for one in owed})}
-            self._forget_gone(sts, owed, staying)
+            staying = choose_staying(sts, pods, {one.uid: owed[one].pod for one in owed})
+            self._forget_gone(sts, pods, owed)
             now = self.clock.elapsed()
+            places = {uid: place for place, uid in enumerate(staying)}
             due = [one for one in owed if one.uid in staying and owed[one].due <= now]
+            due.sort(key=lambda one: places[one.uid])
             # Not all at once: reviews of the set wait for the lock.
             await self._call_all(sts, due[:AT_MOST_PER_REVIEW], staying)
+        # Pods that come tell of themselves; those that have gone are forgotten in time.
         waits = [
-            debt.due + (timedelta(0) if one.uid in staying else GONE_AFTER)
+            debt.due if one.uid in staying else debt.last + GONE_AFTER
             for one, debt in self._list_free(sts).items()
         ]
         now = self.clock.elapsed()
-        return max(min(waits, default=now + RESYNC) - now, CATCH_UP)
+        return max(min([*waits, now + RESYNC]) - now, CATCH_UP)
 
     def _list_free(self, sts: StatefulSet) -> dict[Owed, Debt]:
         """Return what is owed to pods that no downscale may still take away (SI-12).
@@ -89,31 +92,41 @@ class Cancellations:
         return {one: debt for one, debt in owed.items() if not takes_away(claim.key, sts, debt.pod)}
 
     def _forget_gone(
-        self, sts: StatefulSet, owed: Mapping[Owed, Debt], staying: Mapping[Uid, Pod]
+        self, sts: StatefulSet, pods: Sequence[Pod], owed: Mapping[Owed, Debt]
     ) -> None:
-        now = self.clock.elapsed()
-        missing = [one for one in owed if one.uid not in staying]
-        gone = [one for one in missing if owed[one].due + GONE_AFTER <= now]
-        self.downscales.debts.settle(sts.uid, gone)
+        """Forget what is owed to pods that have gone and do not come back."""
+        debts, now = self.downscales.debts, self.clock.elapsed()
+        present = {pod.name for pod in pods}
+        for one, debt in owed.items():
+            wanted = is_wanted(sts, debt.pod)
+            if wanted or debt.pod in present:
+                debts.see(sts.uid, one, is_wanted=wanted)
+            elif debt.last + GONE_AFTER <= now:
+                debts.settle(sts.uid, [one])
 
     async def _call_all(
         self, sts: StatefulSet, due: Sequence[Owed], staying: Mapping[Uid, Pod]
     ) -> None:
         for target in dict.fromkeys(one.target for one in due):
-            pods = [staying[one.uid] for one in due if one.target == target]
-            await self._call(sts, target, pods)
+            here = {one: staying[one.uid] for one in due if one.target == target}
+            await self._call(sts, target, here)
 
-    async def _call(self, sts: StatefulSet, target: Target | None, pods: Sequence[Pod]) -> None:
+    async def _call(
+        self, sts: StatefulSet, target: Target | None, here: Mapping[Owed, Pod]
+    ) -> None:
         """Tell these pods at one place, and remember which could not be told."""
+        pods = list({pod.uid: pod for pod in here.values()}.values())
         endpoints, failed = _plan_endpoints(sts, target, pods, self.cluster_domain)
         errors = await self.calls.cancel_all(endpoints) if endpoints else {}
         failed |= {uid: str(error) for uid, error in errors.items()}
-        told = [one for one in endpoints if one.uid not in failed]
-        self.downscales.debts.note_told(sts.uid, [Owed(one.uid, target) for one in told])
+        told = [one for one, pod in here.items() if pod.uid not in failed]
+        self.downscales.debts.note_told(sts.uid, told)
         if told:
-            log.info("Told pods that they stay", zone=sts.name, pods=[one.pod for one in told])
-        for uid, why in failed.items():
-            self._postpone(sts, Owed(uid, target), why)
+            names = sorted({here[one].name for one in told})
+            log.info("Told pods that they stay", zone=sts.name, pods=names)
+        for one, pod in here.items():
+            if pod.uid in failed:
+                self._postpone(sts, one, failed[pod.uid])
 
     def _postpone(self, sts: StatefulSet, one: Owed, why: str) -> None:
         """Try later. Pods change all the time, and each change has us look: it waits for all."""

@@ -211,7 +211,9 @@ class DownscaleController:
                     log.info("Downscale has happened", zone=sts.name, replicas_to=sts.replicas)
                 downscales.note_persisted(claim, self._parts.server_time())
                 if is_over(pods, claim.pods):
-                    downscales.close(claim, owed=())
+                    # Not forgotten before they have gone: they may be wanted again meanwhile.
+                    later = max(left, timedelta(0))
+                    downscales.close(claim, owed=claim.pods, after=later, are_going=True)
                 return RESYNC
             case Fate.FAILED:
                 return await self._give_up(claim, sts, pods)
@@ -267,14 +269,15 @@ class DownscaleController:
         if claim.has_replaced:
             # It happened before we came, and was taken back: other zones wait all the same (SI-11).
             parts.downscales.note_persisted(claim, parts.server_time())
-        staying = choose_staying(live, pods, claim.pods)
+        told = {uid: told.pod for uid, told in claim.pods.items()}
+        staying = choose_staying(live, pods, told)
         log.warn(
             "Downscale did not happen, telling pods that they stay",
             zone=sts.name, replicas_from=claim.key.replicas_from,
             replicas_to=claim.key.replicas_to, replicas=live.replicas,
-            pods=[pod.name for pod in staying], reason=Code.DOWNSCALE_UNDONE,
+            pods=sorted(pod.name for pod in staying.values()), reason=Code.DOWNSCALE_UNDONE,
         )  # fmt: skip
-        parts.downscales.close(claim, owed=[pod.uid for pod in staying])
+        parts.downscales.close(claim, owed=claim.pods)
         return RESYNC
 
     async def _clean(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:

@@ -41,8 +41,17 @@ class Debt:
     """After how long it is told once more; None for not at all."""
     failures: int = 0
     """How often it could not be told, one time after another."""
+    seen: timedelta = timedelta(0)
+    """When its pod was last there, or wanted."""
+    is_dormant: bool = False
+    """Whether its pod is on its way out, and not wanted: there is nobody to tell."""
     causes: frozenset[str] = frozenset()
     """Why not, each time."""
+
+    @property
+    def last(self) -> timedelta:
+        """Return since when there may have been nobody to tell."""
+        return self.seen if self.is_dormant else max(self.seen, self.due)
 
 
 class Debts:
@@ -59,8 +68,11 @@ class Debts:
         return self._owed
 
     def count(self) -> int:
-        """Return how many pods are owed a cancellation."""
-        return sum(len({one.uid for one in debts}) for debts in self._owed.values())
+        """Return how many pods are owed a cancellation, those on their way out not counted."""
+        return sum(
+            len({one.uid for one, debt in debts.items() if not debt.is_dormant})
+            for debts in self._owed.values()
+        )
 
     def count_unreached(self) -> int:
         """Return how many of them could not be told when that was last tried."""
@@ -89,10 +101,17 @@ class Debts:
         *,
         after: timedelta = timedelta(0),
         again: timedelta | None = None,
+        are_going: bool = False,
     ) -> None:
-        """Owe pods a word where they were told, and not on an older `version` of the set."""
+        """Owe pods a word where they were told, and not on an older `version` of the set.
+
+        Those that `are_going` are told if they are wanted again before they have gone.
+        """
         due = self._clock.elapsed() + after
-        debts = {Owed(uid, at): Debt(pod, due, again) for uid, (pod, at) in told.items()}
+        debts = {
+            Owed(uid, at): Debt(pod, due, again, seen=due - after, is_dormant=are_going)
+            for uid, (pod, at) in told.items()
+        }
         if debts:
             self._owed.setdefault(set_uid, {}).update(debts)
             self._versions[set_uid] = version
@@ -106,8 +125,16 @@ class Debts:
             if debt is None or debt.again is None:
                 paid.append(one)
             else:
-                debts[one] = Debt(debt.pod, self._clock.elapsed() + debt.again)
+                now = self._clock.elapsed()
+                debts[one] = Debt(debt.pod, now + debt.again, seen=now)
         self.settle(set_uid, paid)
+
+    def see(self, set_uid: Uid, one: Owed, *, is_wanted: bool) -> None:
+        """The pod is there, or another one of its name is wanted: it may have to be told still."""
+        debts = self._owed.get(set_uid, {})
+        if one in debts:
+            now = self._clock.elapsed()
+            debts[one] = replace(debts[one], seen=now, is_dormant=not is_wanted)
 
     def postpone(self, set_uid: Uid, one: Owed, by: timedelta, cause: str) -> None:
         """A pod could not be told: not before this time again, whatever else happens."""

@@ -260,11 +260,12 @@ class Downscales:
         *,
         after: timedelta = timedelta(0),
         again: timedelta | None = None,
+        are_going: bool = False,
     ) -> None:
         """Forget a claim; pods in `owed` are still to be told that they stay.
 
         They are told `after` that time, and `again` after another: a call that was slow to arrive
-        may make a pod forget that it stays.
+        may make a pod forget that it stays. Those that `are_going` are told if they come back.
         """
         if self._claims.get(claim.key.set_uid) is not claim:
             return
@@ -272,7 +273,14 @@ class Downscales:
         if claim.entry is not None and claim.stage is not Stage.PERSISTED:
             self._entries[claim.key.set_uid] = claim.entry
         told = {uid: claim.pods[uid] for uid in owed if uid in claim.pods}
-        self.debts.owe(claim.key.set_uid, claim.seen_version, told, after=after, again=again)
+        self.debts.owe(
+            claim.key.set_uid,
+            claim.seen_version,
+            told,
+            after=after,
+            again=again,
+            are_going=are_going,
+        )
         self._tell(claim)
 
     def find_entry(self, set_uid: Uid) -> Entry | None:

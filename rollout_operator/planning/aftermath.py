@@ -4,7 +4,7 @@ Only the set itself says whether it happened: its answer may have been lost, ref
 else, or taken back by a person right after.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum, unique
 
 from rollout_operator.model.downscale import Key
@@ -32,14 +32,26 @@ def judge_downscale(key: Key, sts: StatefulSet, *, may_persist: bool) -> Fate:
     return Fate.OPEN if may_persist else Fate.FAILED
 
 
-def choose_staying(sts: StatefulSet, pods: Iterable[Pod], told: Collection[Uid]) -> tuple[Pod, ...]:
-    """Return the pods that were told to go and that the set wants to keep, in order of ordinals."""
-    staying: list[tuple[int, Pod]] = []
-    for pod in pods:
-        ordinal = sts.find_ordinal(pod.name, sts.ordinals)
-        if ordinal is not None and pod.uid in told and not pod.is_terminating:
-            staying.append((ordinal, pod))
-    return tuple(pod for _, pod in sorted(staying, key=lambda one: one[0]))
+def choose_staying(
+    sts: StatefulSet, pods: Iterable[Pod], told: Mapping[Uid, str]
+) -> dict[Uid, Pod]:
+    """Return the pods to tell that they stay, by who was told to go, in order of ordinals.
+
+    `told` has the names. A pod that has gone meanwhile, and is wanted, is followed by another one
+    of its name, which may find on its disk that it is to go: that one is told when it runs.
+    """
+    seated = {pod.name: pod for pod in pods if not pod.is_terminating}
+    found: list[tuple[int, Uid, Pod]] = []
+    for uid, name in told.items():
+        pod, ordinal = seated.get(name), sts.find_ordinal(name, sts.ordinals)
+        if pod is not None and ordinal is not None and (pod.uid == uid or pod.ip):
+            found.append((ordinal, uid, pod))
+    return {uid: pod for _, uid, pod in sorted(found, key=lambda one: one[0])}
+
+
+def is_wanted(sts: StatefulSet, name: str) -> bool:
+    """Tell whether a set wants a pod of that name."""
+    return sts.find_ordinal(name, sts.ordinals) is not None
 
 
 def takes_away(key: Key, sts: StatefulSet, pod: str) -> bool:

@@ -48,8 +48,8 @@ DOWNSCALE_CONTROL: Final = (
     Mutant(
         name="undo-of-the-whole-range",
         file="planning/aftermath.py",
-        old="ordinal = sts.find_ordinal(pod.name, sts.ordinals)",
-        new="ordinal = sts.ordinal_of(pod.name)",
+        old="pod, ordinal = seated.get(name), sts.find_ordinal(name, sts.ordinals)",
+        new="pod, ordinal = seated.get(name), sts.ordinal_of(name)",
         breaks="SI-12: pods that do go are told that they stay",
         scenarios=WIDE,
         units="tests/planning/test_planning_aftermath.py",
@@ -57,10 +57,19 @@ DOWNSCALE_CONTROL: Final = (
     Mutant(
         name="upscale-owes-nothing",
         file="controllers/downscales.py",
-        old="        parts.downscales.close(claim, owed=[pod.uid for pod in staying])\n",
+        old="        parts.downscales.close(claim, owed=claim.pods)\n",
         new="        parts.downscales.close(claim, owed=())\n",
         breaks="LI-05: pods of a downscale that did not happen stay prepared",
         scenarios=DOWNSCALES,
+    ),
+    Mutant(
+        name="who-comes-back-is-not-told",
+        file="planning/aftermath.py",
+        old=" and (pod.uid == uid or pod.ip):",
+        new=" and pod.uid == uid:",
+        breaks="LI-05: a pod finds on its disk that it is to go, after an upscale",
+        scenarios=DOWNSCALES,
+        units="tests/controllers/test_downscales_back.py",
     ),
     Mutant(
         name="target-not-in-the-claim",
@@ -83,8 +92,8 @@ DOWNSCALE_CONTROL: Final = (
     Mutant(
         name="told-once-is-told",
         file="controllers/cancellations.py",
-        old="        told = [one for one in endpoints if one.uid not in failed]\n",
-        new="        told, failed = endpoints, {}\n",
+        old="        told = [one for one, pod in here.items() if pod.uid not in failed]\n",
+        new="        told, failed = list(here), {}\n",
         breaks="LI-05: a pod that was out of reach is not told again",
         scenarios=DOWNSCALES,
         storm="lost pods",

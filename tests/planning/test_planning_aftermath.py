@@ -1,6 +1,6 @@
 """What became of a downscale, and who stays: W-36, LI-05, SI-12."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import pytest
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rollout_operator.model.downscale import Key
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod
+from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.planning.aftermath import Fate, choose_staying, is_over, judge_downscale
 from tests.builders import pod, sts, sts_uid, zone
 
@@ -68,14 +68,14 @@ def test_si12_nobody_is_called_back_from_what_has_happened_or_may(
     ],
 )
 def test_who_stays(replicas: int, told: set[Uid], expected: list[str]) -> None:
-    assert names(choose_staying(sts("a", replicas), PODS[::-1], told)) == expected
+    assert _choose(sts("a", replicas), PODS[::-1], told) == expected
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         pytest.param({"is_terminating": True}, id="it goes already"),
-        pytest.param({"uid": Uid("new")}, id="FP-25 another pod of the name was never told"),
+        pytest.param({"uid": Uid("new")}, id="FP-25 another pod of the name does not run yet"),
         pytest.param({"name": "zone-a-x"}, id="no ordinal"),
         pytest.param({"name": "zone-b-4"}, id="of another set"),
         pytest.param({"name": "zone-a-"}, id="empty ordinal"),
@@ -83,18 +83,36 @@ def test_who_stays(replicas: int, told: set[Uid], expected: list[str]) -> None:
     ],
 )
 def test_who_needs_not_be_told(changes: dict[str, object]) -> None:
-    assert choose_staying(sts("a", 5), [replace(pod("a", 4, "l"), **changes)], uids(4)) == ()
+    assert _choose(sts("a", 5), [replace(pod("a", 4, "l"), **changes)], uids(4)) == []
+
+
+def test_li05_who_comes_back_is_told_when_it_runs() -> None:
+    """LI-05: it may find on its disk that it is to go."""
+    back = replace(pod("a", 4, "l"), uid=Uid("new"), ip="10.0.0.4")
+    assert choose_staying(sts("a", 5), [back], {uids_of(4): "zone-a-4"}) == {uids_of(4): back}
+    assert _choose(sts("a", 4), [back], uids(4)) == []
+
+
+def uids_of(ordinal: int) -> Uid:
+    (found,) = uids(ordinal)
+    return found
+
+
+def _choose(of: StatefulSet, pods: Sequence[Pod], told: Collection[Uid]) -> list[str]:
+    """Return the names of those that are told."""
+    known = {one.uid: one.name for ordinal in range(12) for one in [pod("a", ordinal, "l")]}
+    return names(list(choose_staying(of, pods, {uid: known[uid] for uid in told}).values()))
 
 
 def test_the_first_ordinal_counts() -> None:
     """D-10: replicas 2 that start at 3 are pods 3 and 4."""
-    found = choose_staying(sts("a", 2, first_ordinal=3), PODS, uids(2, 3, 4))
-    assert names(found) == ["zone-a-3", "zone-a-4"]
+    found = _choose(sts("a", 2, first_ordinal=3), PODS, uids(2, 3, 4))
+    assert found == ["zone-a-3", "zone-a-4"]
 
 
 def test_eleven_pods_are_in_order_of_numbers() -> None:
     pods = [pod("a", ordinal, "l") for ordinal in (10, 2, 9)]
-    assert names(choose_staying(sts("a", 11), pods, uids(2, 9, 10))) == [
+    assert _choose(sts("a", 11), pods, uids(2, 9, 10)) == [
         "zone-a-2",
         "zone-a-9",
         "zone-a-10",
@@ -115,4 +133,4 @@ def test_a_downscale_is_over_when_nobody_that_was_told_is_left() -> None:
 def test_d51_a_mistyped_count_costs_no_walk_through_all_ordinals() -> None:
     odd = pod("a", 0, "l", name="zone-a-debug")
 
-    assert choose_staying(sts("a", 2**31 - 1), [odd], {odd.uid}) == ()
+    assert choose_staying(sts("a", 2**31 - 1), [odd], {odd.uid: odd.name}) == {}

@@ -13,6 +13,7 @@ from typing import Final
 from rollout_operator.kube.api import SECRETS
 from rollout_operator.sandbox.history import PodCalled
 from tests.simulation.invariants_records import find_lasting
+from tests.simulation.liveness_back import find_back_prepared
 from tests.simulation.liveness_drains import find_last_asked, find_starved
 from tests.simulation.liveness_scaling import find_told_late, judge_counts
 from tests.simulation.liveness_turns import find_passed_over
@@ -70,6 +71,7 @@ def judge_liveness(book: Book) -> Findings:
     _judge_rest(book, rest, begin, found)
     for calls in (book.pod_calls, book.delay_calls):
         found.violations += _find_left_prepared(book, rest, (begin, calls), found)
+    found.violations += find_back_prepared(book, rest.stays_since, begin)
     found.violations += find_told_late(book, well_at, rest.stays_since)
     # Where nothing ever went wrong, all has been well from the start.
     calm_at = well_at if book.faults else timedelta(0)
