@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from benchmarks import (
     connections,
+    crowd,
     events,
     evictions,
     evictions_drain,
@@ -43,6 +44,7 @@ BENCHMARKS: Final[Mapping[str, Measure]] = {
     "sync": sync.measure,
     "events": events.measure,
     "plans": plans.measure,
+    "crowd": crowd.measure,
     "held": held.measure,
     "reviews": reviews.measure,
     "connections": connections.measure,

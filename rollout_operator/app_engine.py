@@ -47,9 +47,9 @@ from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, Viewed
 from rollout_operator.telemetry.logs import log
 
-# Groups that are reconciled at a time. A worker mostly waits for the API server, so that many cost
-# nothing; a bound keeps a thousand groups from opening a thousand connections.
-WORKERS: Final = 32
+# Groups that are reconciled at a time. A worker mostly waits for the API server or for a token of
+# our rate limits, so that many cost nothing: one that records a revision keeps no delete waiting.
+WORKERS: Final = 128
 # The kubelet kills us after 30 s (`terminationGracePeriodSeconds`); this much is for the workers.
 FINISH_LIMIT: Final = timedelta(seconds=20)
 # Of that for reviews in flight: no less than the default time of one.
@@ -257,6 +257,8 @@ class Engine:
                 metrics=self._metrics,
                 gate=self._budgets.gate,
                 locks=self._locks,
+                # No delete rests on it: it waits for all looks.
+                recording=self._doors.open("recording", Priority.LIST),
                 most_looks=choose_most_looks(self._settings.client_qps),
                 is_stopping=lambda: self._queue.is_closed,
             ),

@@ -47,6 +47,9 @@ SYNTHETIC = [
     pytest.param("events", {}, id="D-64: cost of an event against its floor"),
     pytest.param("plans", {}, id="D-64: cost of a decision"),
     pytest.param(
+        "crowd", {"limited_to_deletes": 1.2}, id="D-65: many groups due at once, default limits"
+    ),
+    pytest.param(
         "held",
         {"zone_growth": 1.5, "partition_growth": 1.5},
         id="D-51: cost of a rollout that a budget holds back",

@@ -123,6 +123,7 @@ class Executor:
         gate: Gate,
         locks: Locks | None = None,
         most_looks: int = MOST_LOOKS,
+        recording: Door | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._door = door
@@ -133,7 +134,7 @@ class Executor:
         self._gate = gate
         self._locks = locks or Locks()
         self._is_stopping = is_stopping
-        self._revisions = Revisions(door, observer, clock)
+        self._revisions = Revisions(recording or door, observer, clock)
         self._looks = asyncio.Semaphore(most_looks)
         self._refused_at: dict[Uid, timedelta] = {}
 

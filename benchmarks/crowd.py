@@ -1,0 +1,130 @@
+"""Many groups due at once under the default rate limits: how long it takes, and how many requests.
+
+On a simulated cluster in virtual time, where nothing but the limits, the pods and the network's few
+milliseconds takes time: figures do not depend on the machine. Against the same without limits, and
+against the time that the deletes alone need of them.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from benchmarks.figures import Figure, Result
+from rollout_operator.app_sandbox import Sandbox
+from rollout_operator.config import CLIENT_BURST, CLIENT_QPS
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.sandbox.history import Called
+from rollout_operator.sandbox.loop import VirtualTimeLoop
+from rollout_operator.sandbox.request import STRATEGIC_PATCH, Request
+from rollout_operator.sandbox.zones import Zone, statefulset
+
+GROUPS: Final = 100
+FEW_GROUPS: Final = 5
+ZONES: Final = "ab"
+PODS_OF_A_ZONE: Final = 2
+UNLIMITED: Final = "-kubernetes.client-qps=0"
+READY: Final = timedelta(minutes=2)
+LIMIT: Final = timedelta(minutes=10)
+NEW: Final[JsonObject] = {
+    "spec": {"template": {"spec": {"containers": [{"name": "app", "image": "v2"}]}}}
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One rollout of all groups: seconds until the last delete, and requests, watches apart."""
+
+    seconds: float
+    deletes: int
+    requests: int
+
+
+async def measure(*, small: bool) -> Result:
+    """Measure with the default limits and without any."""
+    groups = FEW_GROUPS if small else GROUPS
+    limited = await asyncio.to_thread(_run, groups, ())
+    free = await asyncio.to_thread(_run, groups, (UNLIMITED,))
+    qps, burst = float(CLIENT_QPS.default or 0), float(CLIENT_BURST.default or 0)
+    floor = max(limited.deletes - burst, 1) / qps
+    figures = [
+        Figure(
+            name="limited_s",
+            value=limited.seconds,
+            means="virtual time from the change of all templates to the last delete",
+        ),
+        Figure(
+            name="limited_to_deletes",
+            value=limited.seconds / floor,
+            at_most=1.2,
+            means="that time against what the deletes alone need of the rate limits",
+        ),
+        Figure(name="unlimited_s", value=free.seconds, means="the same without rate limits"),
+        Figure(
+            name="limited_requests_per_delete",
+            value=limited.requests / limited.deletes,
+            means="requests for each deleted pod, watches apart, until a minute after the last",
+        ),
+        Figure(
+            name="unlimited_requests_per_delete",
+            value=free.requests / free.deletes,
+            means="the same without rate limits",
+        ),
+    ]
+    setting = {"groups": groups, "zones": len(ZONES), "pods_of_a_zone": PODS_OF_A_ZONE}
+    return Result(benchmark="crowd", setting=setting, figures=figures)
+
+
+def _run(groups: int, args: tuple[str, ...]) -> Run:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(_roll_out(groups, args))
+
+
+async def _roll_out(groups: int, args: tuple[str, ...]) -> Run:
+    zones = [
+        Zone(name=f"g{number:03}-{zone}", group=f"g{number:03}", replicas=PODS_OF_A_ZONE)
+        for number in range(groups)
+        for zone in ZONES
+    ]
+    wanted = len(zones) * PODS_OF_A_ZONE
+    async with Sandbox() as sandbox:
+        with sandbox.listening("error"):
+            for zone in zones:
+                await _call(sandbox, verb="create", body=statefulset(zone, sandbox.namespace))
+            await asyncio.sleep(READY.total_seconds())
+            process = sandbox.process(args=args)
+            process.start()
+            await process.wait_ready()
+            await asyncio.sleep(READY.total_seconds())
+            begun = sandbox.elapsed()
+            for zone in zones:
+                await _call(
+                    sandbox, verb="patch", name=zone.name, content_type=STRATEGIC_PATCH, body=NEW
+                )
+            while len(_list_deletes(sandbox, begun)) < wanted:
+                if sandbox.elapsed() - begun > LIMIT:
+                    raise TimeoutError(f"not rolled out within {LIMIT}")
+                await asyncio.sleep(1)
+            await asyncio.sleep(60)
+            deletes = _list_deletes(sandbox, begun)
+            requests = [one for one in _list_calls(sandbox, begun) if one.request.verb != "watch"]
+    last = max(one.begun for one in deletes)
+    return Run((last - begun).total_seconds(), len(deletes), len(requests))
+
+
+def _list_calls(sandbox: Sandbox, since: timedelta) -> list[Called]:
+    return [
+        one
+        for one in sandbox.history.list_all(Called)
+        if one.actor.startswith("operator") and one.begun >= since
+    ]
+
+
+def _list_deletes(sandbox: Sandbox, since: timedelta) -> list[Called]:
+    calls = _list_calls(sandbox, since)
+    return [one for one in calls if (one.request.verb, one.request.resource) == ("delete", PODS)]
+
+
+async def _call(sandbox: Sandbox, **how: object) -> None:
+    request = Request(resource=STATEFULSETS, namespace=sandbox.namespace, **how)  # type: ignore[arg-type]  # fields of a Request
+    await sandbox.call(request)
