@@ -8,7 +8,7 @@ asked for by name is answered in `single`. Started by `processes.open_server`.
 import asyncio
 import ssl
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import StrEnum, unique
 from typing import Final
 
@@ -64,6 +64,10 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     """Names of pods."""
 
 
+# Of a state that is streamed, objects in one write: this server is not to be what is measured.
+STEP: Final = 50
+
+
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """What the server serves."""
 
@@ -107,6 +111,10 @@ class World:
         """Return a page of a list."""
         page = self._pages.get((plural, start)) if limit == PAGE else None
         return page or self._encode_page(plural, start, limit)
+
+    def list_all(self, plural: str) -> Sequence[bytes]:
+        """Return all objects."""
+        return self._objects.get(plural, ())
 
     def select(self, plural: str, selector: str) -> bytes:
         """Return all that a selector takes, as one page."""
@@ -197,9 +205,21 @@ class Handlers:
             page = self._world.page(plural, start, limit)
         return web.Response(body=page, content_type="application/json")
 
+    async def _send_state(self, response: web.StreamResponse, plural: str) -> None:
+        """Send all objects, and the word that these are all."""
+        bodies = self._world.list_all(plural)
+        for start in range(0, len(bodies), STEP):
+            lines = (_line("ADDED", body) for body in bodies[start : start + STEP])
+            await response.write(b"".join(lines))
+        marks = {"k8s.io/initial-events-end": "true"}
+        head = {"resourceVersion": f"{LIST_VERSION}", "annotations": marks}
+        await response.write(_line("BOOKMARK", msgspec.json.encode({"metadata": head})))
+
     async def _watch(self, request: web.Request, plural: str) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
+        if request.query.get("sendInitialEvents"):
+            await self._send_state(response, plural)
         seen = request.query.get("resourceVersion", "")
         if plural == "pods" and seen == f"{LIST_VERSION}":
             async for line in self._world.feed():

@@ -175,8 +175,12 @@ class Watcher(Protocol):
         selector: str = "",
         field_selector: str = "",
         lasts: timedelta,
+        has_state: bool = False,
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
         """Open a watch with bookmarks, asked to end after `lasts`.
+
+        With `has_state`, and no version, all objects come first, as ADDED, then a bookmark that
+        says so; raises Refused where the server does not offer that.
 
         Entering waits for the response's head. The iterator ends when the server closes the stream
         in order; it raises Gone (HTTP 410 or an ERROR line with code 410), Unreachable (cut,

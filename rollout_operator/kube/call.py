@@ -134,13 +134,15 @@ def page_query(
 
 
 def watch_query(
-    selector: str, field_selector: str, *, version: str, lasts: timedelta
+    selector: str, field_selector: str, *, version: str, lasts: timedelta, has_state: bool = False
 ) -> dict[str, str]:
-    """Return the query of a watch."""
+    """Return the query of a watch; with `has_state`, of one that begins with all objects."""
     query = {
         "watch": "1",
         "allowWatchBookmarks": "true",
         "resourceVersion": version,
+        "sendInitialEvents": "true" if has_state else "",
+        "resourceVersionMatch": "NotOlderThan" if has_state else "",
         "timeoutSeconds": f"{max(round(lasts.total_seconds()), 1)}",
         "labelSelector": selector,
         "fieldSelector": field_selector,

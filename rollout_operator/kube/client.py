@@ -167,10 +167,13 @@ class Client:
         selector: str = "",
         field_selector: str = "",
         lasts: timedelta,
+        has_state: bool = False,
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         """Open a watch; see `api.Watcher`. Leaving the context closes the connection."""
         lasts = min(lasts, self._timeouts.watch)
-        query = watch_query(selector, field_selector, version=resource_version, lasts=lasts)
+        query = watch_query(
+            selector, field_selector, version=resource_version, lasts=lasts, has_state=has_state
+        )
         call = Call(verb="watch", resource=resource, namespace=namespace)
         silence = lasts + self._timeouts.silence
         request = Request(

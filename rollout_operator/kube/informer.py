@@ -20,6 +20,7 @@ from rollout_operator.kube.api import WatchEvent
 from rollout_operator.kube.collection import Collection, Source
 from rollout_operator.kube.rereads import Rereads
 from rollout_operator.kube.retries import Cause, Failures, WentBack
+from rollout_operator.kube.state_streams import StateStream
 from rollout_operator.kube.store import Change, is_older
 from rollout_operator.kube.watch_meters import EVENT_TYPES, WatchMeters
 from rollout_operator.model.decode import decode_version
@@ -71,6 +72,7 @@ class Informer(Generic[Viewed]):
         self._clock = clock
         self._chance = chance
         self._meters: WatchMeters[Viewed] = WatchMeters(metrics, of.label, self._age_seconds)
+        self._states: StateStream[Viewed] = StateStream(api, of)
         self._rereads: Rereads[Viewed] = Rereads(of.store, self._reread, clock)
         self._is_listing = False
         self._callbacks: list[Callable[[Viewed | None, Viewed | None], None]] = []
@@ -176,11 +178,7 @@ class Informer(Generic[Viewed]):
 
     async def _list_all(self) -> None:
         asked_at, refreshes = self._clock.elapsed(), self._refreshes
-        views: list[Viewed] = []
-        version, token = await self._fetch_views(views, "")
-        self._check_version(version)
-        while token:
-            _, token = await self._fetch_views(views, token)
+        views, version = await self._fetch_all()
         is_first, self._list_due_at = self._list_due_at is None, asked_at + RELIST
         changes = self._of.store.replace_all(views)
         self._version, self._proven_at = version, asked_at
@@ -203,6 +201,19 @@ class Informer(Generic[Viewed]):
         except ApiError as error:
             log.debug("Not listed anew", **self._of.keys, again_in=RELIST_PAUSE, err=error)
             self._list_due_at = self._clock.elapsed() + RELIST_PAUSE
+
+    async def _fetch_all(self) -> tuple[list[Viewed], str]:
+        """Return all views and their version: one page where that holds them, else a stream."""
+        views: list[Viewed] = []
+        version, token = await self._fetch_views(views, "")
+        self._check_version(version)
+        streamed = await self._states.fetch() if token else None
+        if streamed is not None:
+            self._check_version(streamed[1])
+            return streamed
+        while token:
+            _, token = await self._fetch_views(views, token)
+        return views, version
 
     async def _fetch_views(self, views: list[Viewed], token: str) -> tuple[str, str]:
         """Add the views of one page; return the version of the list and the next token."""

@@ -8,6 +8,7 @@ caches, what follows from them to the planner.
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Final, Protocol, TypeVar
 
@@ -26,6 +27,7 @@ from rollout_operator.model.nesting import cut_deep, decode_shallow
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.trouble import one_line, trouble_of
 from rollout_operator.model.wire import (
+    BookmarkHead,
     Owner,
     PodAnnotations,
     PodStatus,
@@ -125,13 +127,36 @@ def decode_statefulset(raw: JsonBytes) -> StatefulSet:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """What a bookmark says of its stream."""
+
+    version: str
+    ends_state: bool
+    """Whether all objects that there were in that version have been sent."""
+
+
+def decode_bookmark(raw: JsonBytes) -> Bookmark:
+    """Return what a bookmark says. Raises DecodeError."""
+    head = _read_bookmark("bookmark", raw)
+    annotations = head.annotations
+    return Bookmark(
+        version=head.resource_version,
+        ends_state=annotations is not None and annotations.ends_state == "true",
+    )
+
+
 def decode_version(kind: str, raw: JsonBytes) -> str:
     """Return the resourceVersion of an object that holds nothing else, such as a bookmark.
 
     Raises DecodeError.
     """
+    return _read_bookmark(kind, raw).resource_version
+
+
+def _read_bookmark(kind: str, raw: JsonBytes) -> BookmarkHead:
     try:
-        return decode_shallow(_BOOKMARK, raw).metadata.resource_version
+        return decode_shallow(_BOOKMARK, raw).metadata
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _decode_error(kind, raw, str(error)) from error
 

@@ -138,8 +138,13 @@ class WireStatefulSet(Wire):
     kind: str | None = None
 
 
+class BookmarkAnnotations(Struct, gc=False):
+    ends_state: str | None = msgspec.field(default=None, name="k8s.io/initial-events-end")
+
+
 class BookmarkHead(Wire):
     resource_version: Required
+    annotations: BookmarkAnnotations | None = None
 
 
 class WireBookmark(Wire):

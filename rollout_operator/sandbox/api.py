@@ -72,6 +72,8 @@ class SimulatedApi:
         """How far the server's own clock is ahead of the world's."""
         self.forbidden: set[tuple[str, str, str]] = set()
         """User, verb and plural (with its subresource: `pods/eviction`) of what is refused."""
+        self.has_state_streams = False
+        """Whether processes may have all objects streamed; else it is as before Kubernetes 1.34."""
         self.elapsed = elapsed
         self.chance = chance
         self._epoch = epoch

@@ -39,7 +39,7 @@ from rollout_operator.kube.call import (
     watch_query,
 )
 from rollout_operator.kube.limits import Limits, Priority
-from rollout_operator.model.errors import UnknownOutcome, Unreachable
+from rollout_operator.model.errors import Refused, UnknownOutcome, Unreachable
 from rollout_operator.sandbox.discovery import read_resources, read_versions
 from rollout_operator.sandbox.faults import Ask, Failure, Fate
 from rollout_operator.sandbox.fields import metadata_of, uid_of
@@ -72,6 +72,9 @@ class Api(Protocol):
 
     @property
     def elapsed(self) -> Callable[[], timedelta]: ...
+
+    @property
+    def has_state_streams(self) -> bool: ...
 
     def now(self) -> datetime: ...
 
@@ -106,6 +109,11 @@ class _Sent:
             content_type=self.content_type,
             user=user,
         )
+
+
+def _refuse_state(call: Call) -> Refused:
+    why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+    return Refused(f"cannot {call.text}: {why}", call=call.text, status=422, reason="Invalid")
 
 
 class Door:
@@ -208,16 +216,23 @@ class Door:
         selector: str = "",
         field_selector: str = "",
         lasts: timedelta,
+        has_state: bool = False,
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         """Open a watch; see `kube.api.Watcher`. Leaving the context closes the connection."""
         lasts = min(lasts, self._timeouts.watch)
-        query = watch_query(selector, field_selector, version=resource_version, lasts=lasts)
+        query = watch_query(
+            selector, field_selector, version=resource_version, lasts=lasts, has_state=has_state
+        )
         call = Call(verb="watch", resource=resource, namespace=namespace)
+        if has_state and not self._api.has_state_streams:
+            raise _refuse_state(call)
         opening = Opening(self._api)
         try:
             sent = _Sent(call=call, query=query, within=self._timeouts.read)
             stream = await self._open(sent, opening)
             view = self._find_view(resource, namespace, selector, field_selector)
+            if has_state:
+                view.relist()
             silence = lasts + self._timeouts.silence
             with closing(view.open(stream)) as delivery:
                 async with aclosing(read_events(call, delivery, silence)) as events:

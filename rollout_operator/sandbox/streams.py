@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, Self
 
@@ -43,6 +43,8 @@ class StreamEvent:
     body: bytes
     """The object as JSON: encoded once, and shared by all streams."""
     revision: int
+    is_state: bool = False
+    """Whether it is a part of what a stream begins with, or says that this was all."""
 
 
 class Stream:
@@ -171,13 +173,16 @@ class Streams:
         if start.has_state:
             for obj in self._store.list(request.resource, request.namespace):
                 if stream.selection.takes(obj):
-                    stream.push(StreamEvent("ADDED", obj, _encode(obj), _revision_of(obj)))
+                    stream.push(
+                        StreamEvent("ADDED", obj, _encode(obj), _revision_of(obj), is_state=True)
+                    )
         else:
             for commit in self._store.commits_since(request.resource, start.revision):
                 self._send(commit, request.namespace, stream)
         if start.has_end:
             marks: JsonObject = {"annotations": {INITIAL_EVENTS_END: "true"}}
-            stream.push(self._bookmark(collection_of(request.resource), marks))
+            end = self._bookmark(collection_of(request.resource), marks)
+            stream.push(replace(end, is_state=True))
         stream.after = start.revision
 
     def _tell(self, commit: Commit) -> None:

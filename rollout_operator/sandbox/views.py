@@ -70,7 +70,8 @@ class View:
         An event that it has sent before on a stream that has ended is as late, or as lost, as then.
         """
         now = asyncio.get_running_loop().time()
-        if event.type == "ERROR":
+        # What a stream begins with stands for a list: nothing is missing in the middle of it.
+        if event.type == "ERROR" or event.is_state:
             return [_Line(now + self.link.latency(), event)]
         known = self._sights.get(event.revision) if event.type != "BOOKMARK" else None
         if known is not None and known.is_lost:

@@ -228,12 +228,16 @@ class Watch:
 
 
 def _short(event: JsonObject) -> JsonObject:
-    """Return an event as recorded; of a bookmark only that its object has a version."""
+    """Return an event as recorded; of a bookmark only that its object has a version.
+
+    And whether it says that all objects there were have been sent.
+    """
     if event["type"] != "BOOKMARK":
         return event
     obj: Any = event["object"]
     has_version = str(obj["metadata"]["resourceVersion"]).isdigit()
-    return {"type": "BOOKMARK", "kind": obj["kind"], "has version": has_version}
+    marks = {"annotations": notes} if (notes := obj["metadata"].get("annotations")) else {}
+    return {"type": "BOOKMARK", "kind": obj["kind"], "has version": has_version, **marks}
 
 
 def _name_of(event: JsonObject) -> str:

@@ -18,7 +18,7 @@ from typing import ParamSpec
 import msgspec
 
 from rollout_operator.kube.api import Page, Resource, WatchEvent
-from rollout_operator.model.errors import ApiError, NotFound
+from rollout_operator.model.errors import ApiError, NotFound, Refused
 
 NAMESPACE = "prod"
 
@@ -108,6 +108,10 @@ class ScriptedApi:
         self.field_selectors: list[str] = []
         """One for each call."""
         self.open_watches = 0
+        self.states: deque[Sequence[Step]] = deque()
+        """Streams that begin with all objects; where there is none they are refused, as of old."""
+        self.streamed = 0
+        """How often one was asked for."""
         self.pauses: dict[str, float] = {}
         """How many seconds a page takes, by its field selector."""
 
@@ -157,7 +161,12 @@ class ScriptedApi:
         selector: str = "",
         field_selector: str = "",
         lasts: timedelta,
+        has_state: bool = False,
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        if has_state:
+            async with self._play_state(resource_version) as events:
+                yield events
+            return
         assert namespace == (NAMESPACE if resource.is_namespaced else "")
         self.field_selectors.append(field_selector)
         self._note("watch", selector=selector, version=resource_version, lasts=lasts)
@@ -168,6 +177,18 @@ class ScriptedApi:
         self.open_watches += 1
         try:
             yield _play(steps)
+        finally:
+            self.open_watches -= 1
+
+    @asynccontextmanager
+    async def _play_state(self, version: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        assert not version
+        self.streamed += 1
+        if not self.states:
+            raise Refused("watch: sendInitialEvents: Forbidden", status=422)
+        self.open_watches += 1
+        try:
+            yield _play(self.states.popleft())
         finally:
             self.open_watches -= 1
 

@@ -24,7 +24,7 @@ from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.client_bench import POD_LIST, SET, SET_STATUS, open_bench, read_watch
-from tests.kube.fake_api import Answer, FakeApi, reply, stream
+from tests.kube.fake_api import Answer, FakeApi, refuse, reply, stream
 from tests.model.wire_trees import as_json, pod_tree, set_tree, with_metadata
 
 DEPTHS = pytest.mark.parametrize("levels", [1_500, 9_995, 20_000])
@@ -47,7 +47,10 @@ def listed(*items: bytes) -> bytes:
 
 
 def list_and_watch(page: bytes, seen: asyncio.Event, *objects: bytes) -> Answer:
-    """Answer a list with a page, a watch with these objects, and end it once they were seen."""
+    """Answer a list with a page, a watch with these objects, and end it once they were seen.
+
+    As a server that streams no lists.
+    """
 
     async def chunks() -> AsyncIterator[bytes]:
         for one in objects:
@@ -55,6 +58,8 @@ def list_and_watch(page: bytes, seen: asyncio.Event, *objects: bytes) -> Answer:
         await seen.wait()
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        if "sendInitialEvents" in request.query:
+            return await refuse(422, "Invalid", "sendInitialEvents: Forbidden")(request)
         return await (stream(chunks()) if request.query.get("watch") else reply(page))(request)
 
     return answer

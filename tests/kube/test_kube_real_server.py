@@ -11,8 +11,12 @@ import pytest
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import PODS, STATEFULSETS, Precondition
 from rollout_operator.kube.client import Client
+from rollout_operator.kube.collection import Collection
 from rollout_operator.kube.connect import Access, connect
 from rollout_operator.kube.limits import Limits
+from rollout_operator.kube.state_streams import StateStream
+from rollout_operator.kube.store import PodStore, is_older
+from rollout_operator.model.decode import decode_pod
 from rollout_operator.model.errors import (
     Conflict,
     Denied,
@@ -21,6 +25,7 @@ from rollout_operator.model.errors import (
     Unreachable,
 )
 from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.world.scene import World
 from tests.world.sets import Zone
@@ -77,6 +82,18 @@ async def test_fp_11_preconditions_that_do_not_hold_conflict(client: Client, wor
             await client.delete(PODS, world.namespace, "a-0", precondition=stale)
     fresh = Precondition(uid=Uid(pod.uid), resource_version=pod.version)
     await client.delete(PODS, world.namespace, "a-0", precondition=fresh)
+
+
+async def test_d54_all_objects_are_streamed(client: Client, world: World) -> None:
+    of: Collection[Pod | Unreadable] = Collection(
+        resource=PODS, namespace=world.namespace, decode=decode_pod, store=PodStore()
+    )
+    page = await client.fetch_page(PODS, world.namespace)
+    found = await StateStream(client, of).fetch()
+    assert found is not None
+    views, version = found
+    assert {view.name for view in views} == {"a-0", "a-1"}
+    assert not is_older(version, than=page.resource_version)
 
 
 async def test_what_the_role_lacks_is_named(client: Client, world: World) -> None:

@@ -25,6 +25,7 @@ from tests.world.faults import (
     Truncate,
     continued_lists,
     lists,
+    streamed_lists,
     verbs,
     watches,
 )
@@ -147,6 +148,7 @@ async def test_li04_a_list_token_that_expires_in_mid_pagination(world: World) ->
     """LI-04, FP-10: 510 pods are two pages; the second page's token is gone twice."""
     names = await world.create(*three_zones())
     await _create_bystanders(world, 510)
+    world.proxy.add(streamed_lists("pods"), Answer(422))
     rule = world.proxy.add(continued_lists("pods"), Answer(410), times=2)
     await world.operator(is_through_proxy=True)
     assert rule.times == 0, "both were met before the first list was in"

@@ -119,6 +119,24 @@ async def bookmarks(world: World) -> None:
 
 
 @sequence()
+async def all_objects_first_and_a_bookmark_that_says_so(world: World) -> None:
+    await world.make(CONFIG_MAPS, config_map("a", labels={"x": "y"}))
+    await world.make(CONFIG_MAPS, config_map("b"))
+    await _end(world)
+    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+    query |= {"labelSelector": "x=y", "timeoutSeconds": "4"}
+    async with world.watch(CONFIG_MAPS, allowWatchBookmarks="true", **query) as watch:
+        world.side.send_bookmarks()
+        await watch.until()
+
+
+@sequence()
+async def all_objects_first_without_a_word_on_versions(world: World) -> None:
+    query = {"sendInitialEvents": "true", "timeoutSeconds": "1"}
+    await world.events(CONFIG_MAPS, allowWatchBookmarks="true", **query)
+
+
+@sequence()
 async def no_bookmarks_unless_asked_for(world: World) -> None:
     version = await _start(world)
     query = {"resourceVersion": version, "timeoutSeconds": "4"}
