@@ -61,7 +61,7 @@ class Precedence:
         """Remember an eviction that lacks room, and say how many are in front of it."""
         if refusal.reason.code not in ROOM:
             return refusal
-        front = len(self._waiting.list_in_front(budget, ask.pod))
+        front = self._waiting.count_in_front(budget, ask.pod)
         if not ask.dry_run:
             self._waiting.note_refused(budget, ask.pod)
         place = f"{count(front, 'eviction')} in front" if front else "the next eviction in line"

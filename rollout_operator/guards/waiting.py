@@ -5,8 +5,8 @@ long its eviction is remembered, and a rollout lets it have the next place. Whos
 `planning.turns`. All of it is memory of this process: losing it loses a turn and nothing else.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -17,7 +17,7 @@ from rollout_operator.model.disruption import Engine
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
 from rollout_operator.planning.partition import find_partition
-from rollout_operator.planning.turns import Turns, may_contend
+from rollout_operator.planning.turns import Turns
 
 # As `kubectl drain` pauses, and as long as clients are given the benefit of the doubt.
 USUAL_PAUSE: Final = timedelta(seconds=5)
@@ -25,6 +25,7 @@ LEAST_PAUSE: Final = timedelta(seconds=1)
 MOST_PAUSE: Final = timedelta(seconds=30)
 # More evictions than that wait for no turn.
 MOST_WAITERS: Final = 1_000
+FORGET_EVERY: Final = timedelta(seconds=1)
 
 LineKey = tuple[str, str]
 """Name of the budget and partition, which is empty in zone mode."""
@@ -35,15 +36,11 @@ class Waiter:
     """An eviction that was refused, and is asked for again and again."""
 
     pod: Pod
-    since: timedelta
-    """Of the first refusal, on the clock's `elapsed`."""
     asked_at: timedelta
-    pause: timedelta = USUAL_PAUSE
-
-    @property
-    def until(self) -> timedelta:
-        """Return until when the client is awaited."""
-        return self.asked_at + 2 * self.pause
+    """On the clock's `elapsed`."""
+    pause: timedelta
+    until: timedelta
+    """When the client is awaited no more."""
 
 
 class Waiting:
@@ -53,8 +50,10 @@ class Waiting:
         self._find_pod = find_pod
         self._unused = unused
         self._clock = clock
+        # Each line in the order in which its evictions came.
         self._waiters: dict[LineKey, dict[Uid, Waiter]] = {}
         self._turns: dict[LineKey, Turns] = {}
+        self._forget_at = timedelta(0)
 
     def __len__(self) -> int:
         return sum(map(len, self._waiters.values()))
@@ -67,8 +66,10 @@ class Waiting:
         if self._unused.count(pod.uid) or (known is None and len(self) >= MOST_WAITERS):
             line.pop(pod.uid, None)
         elif known is None:
-            line[pod.uid] = Waiter(pod=pod, since=now, asked_at=now)
+            line[pod.uid] = _await(pod, now, USUAL_PAUSE)
         else:
+            if known.until < now:
+                del line[pod.uid]  # it is the last one again
             line[pod.uid] = _repeat(known, now)
 
     def note_granted(self, budget: Budget, pod: Pod, engine: Engine, most: int) -> None:
@@ -81,16 +82,22 @@ class Waiting:
 
     def list_in_front(self, budget: Budget, pod: Pod) -> Sequence[Waiter]:
         """Return the evictions that came before that of a pod and may be in its way, in order."""
-        now, line = self._clock.elapsed(), self._waiters.get(_key(budget, pod), {})
-        mine = line.get(pod.uid)
-        since = now if mine is None or mine.until < now else mine.since
-        front = [
-            one
-            for one in line.values()
-            if one.until >= now and one.since <= since and may_contend(budget, pod, one.pod)
-        ]
-        there = [one for one in front if self._is_there(one.pod)]
-        return sorted(there, key=lambda one: one.since)
+        return [one for one in self._find_in_front(budget, pod) if self._is_there(one.pod)]
+
+    def count_in_front(self, budget: Budget, pod: Pod) -> int:
+        """Return about how many they are: some of their pods may have gone in the last seconds."""
+        return sum(1 for _ in self._find_in_front(budget, pod))
+
+    def _find_in_front(self, budget: Budget, pod: Pod) -> Iterator[Waiter]:
+        now, by_partition = self._clock.elapsed(), budget.by_partition
+        for uid, one in self._waiters.get(_key(budget, pod), {}).items():
+            if one.until < now:
+                continue
+            if uid == pod.uid:
+                return
+            # By partition, pods of one zone are in nobody's way.
+            if not by_partition or one.pod.owner_uid != pod.owner_uid:
+                yield one
 
     def holds(self, budget: Budget, pod: Pod, engine: Engine) -> bool:
         """Tell whether it is the other side's turn."""
@@ -113,6 +120,9 @@ class Waiting:
     def _forget_old(self) -> None:
         """Forget whom no client asks for any more: some time later, as its pause may be longer."""
         now = self._clock.elapsed()
+        if now < self._forget_at:  # where very many wait, each refusal would look at all of them
+            return
+        self._forget_at = now + FORGET_EVERY
         for key, line in list(self._waiters.items()):
             for uid, one in list(line.items()):
                 if now - one.asked_at > 2 * MOST_PAUSE or not self._is_there(one.pod):
@@ -130,11 +140,14 @@ class Waiting:
 def _repeat(known: Waiter, now: timedelta) -> Waiter:
     """Return an eviction that is asked for again, with what that says of the client's pause."""
     gap = now - known.asked_at
-    since = known.since if known.until >= now else now
-    if gap < LEAST_PAUSE:  # the same request, repeated
-        return replace(known, asked_at=now)
-    pause = min(max(gap, known.pause / 2, LEAST_PAUSE), MOST_PAUSE)
-    return replace(known, since=since, asked_at=now, pause=pause)
+    pause = known.pause
+    if gap >= LEAST_PAUSE:  # else it is the same request, repeated
+        pause = min(max(gap, pause / 2), MOST_PAUSE)
+    return _await(known.pod, now, pause)
+
+
+def _await(pod: Pod, now: timedelta, pause: timedelta) -> Waiter:
+    return Waiter(pod=pod, asked_at=now, pause=pause, until=now + 2 * pause)
 
 
 def _key(budget: Budget, pod: Pod) -> LineKey:

@@ -10,10 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.model.budget import Budget
 from rollout_operator.model.disruption import Engine
-from rollout_operator.model.objects import Pod
-from rollout_operator.planning.partition import find_partition
 
 # A place may become free only when several pods have started again, which takes minutes. A turn
 # that ends without one was too short, or in vain: the next one may take twice as long, and the
@@ -80,13 +77,3 @@ class Turns:
             return replace(self, used=self.used + 1, patience=patience)
         other = Engine.EVICTION if engine is Engine.ROLLOUT else Engine.ROLLOUT
         return Turns(side=other)
-
-
-def may_contend(budget: Budget, one: Pod, other: Pod) -> bool:
-    """Tell whether one pod going may keep another one from going."""
-    if one.uid == other.uid:
-        return False
-    if not budget.by_partition:
-        return True
-    partition = find_partition(budget, one.name)
-    return one.owner_uid != other.owner_uid and partition == find_partition(budget, other.name)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from rollout_operator.guards.unused import UnusedGrants
 from rollout_operator.guards.waiting import (
+    FORGET_EVERY,
     LEAST_PAUSE,
     MOST_PAUSE,
     MOST_WAITERS,
@@ -91,7 +92,7 @@ async def test_they_stand_in_the_order_in_which_they_came() -> None:
     await made.clock.sleep(3 * USUAL_PAUSE)
     made.waiting.note_refused(RULE, SECOND)
     made.waiting.note_refused(RULE, FIRST)
-    assert [one.pod for one in made.waiting.list_in_front(RULE, ROLLED)] == [FIRST, SECOND]
+    assert [one.pod for one in made.waiting.list_in_front(RULE, ROLLED)] == [SECOND, FIRST]
 
 
 @pytest.mark.parametrize("now", [None, replace(FIRST, uid=Uid("new")), member("a", 0, "t")])
@@ -103,6 +104,7 @@ async def test_a_pod_that_has_gone_is_awaited_no_more(now: Pod | None) -> None:
     if now is not None:
         made.shown[FIRST.name] = now
     assert made.front == []
+    await made.clock.sleep(FORGET_EVERY)
     made.waiting.note_refused(RULE, SECOND)
     assert len(made.waiting) == 1
 

@@ -11,9 +11,7 @@ from rollout_operator.planning.turns import (
     PATIENCE,
     RESPONSE,
     Turns,
-    may_contend,
 )
-from tests.planning.disruptions import budget, by_partition, member
 
 EVICTION, ROLLOUT = Engine.EVICTION, Engine.ROLLOUT
 MOMENT = timedelta(milliseconds=1)
@@ -113,20 +111,3 @@ def test_whatever_happens_no_side_is_held_for_ever() -> None:
         seen |= new
         left += new
     assert len(seen) > 20
-
-
-@pytest.mark.parametrize(
-    ("rule", "one", "other", "expected"),
-    [
-        pytest.param(budget(), member("a", 0), member("b", 1), True, id="two zones"),
-        pytest.param(budget(), member("a", 0), member("a", 1), True, id="one zone"),
-        pytest.param(budget(), member("a", 0), member("a", 0), False, id="the same pod"),
-        pytest.param(by_partition(), member("a", 0), member("b", 0), True, id="one partition"),
-        pytest.param(by_partition(), member("a", 0), member("b", 1), False, id="two partitions"),
-        pytest.param(by_partition(), member("a", 0), member("a", 1), False, id="its own zone"),
-    ],
-)
-def test_which_pods_may_be_in_each_others_way(
-    rule: object, one: object, other: object, expected: bool
-) -> None:
-    assert may_contend(rule, one, other) is expected  # type: ignore[arg-type]  # from the table
