@@ -12,20 +12,13 @@ from typing import Final
 
 import msgspec
 
+from rollout_operator.model.decode import only
 from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.excerpt import REVIEW, SMALL, Buffer
-from rollout_operator.model.names import (
-    GROUP_LABEL,
-    GROUP_LABEL_LONG,
-    NO_DOWNSCALE,
-    PREPARE_DOWNSCALE,
-    PREPARE_PATH,
-    PREPARE_PORT,
-    Uid,
-)
+from rollout_operator.model.excerpt import ANNOTATIONS, LABELS, REVIEW, SMALL, Buffer
+from rollout_operator.model.names import Uid
 from rollout_operator.model.review import MAX_USER, Review, Scalable, Unusable, Version
 from rollout_operator.model.trouble import clip, one_line
-from rollout_operator.model.wire import Int32, Ordinals, Required, Wire
+from rollout_operator.model.wire import Int32, Ordinals, Required, Strings, Wire
 
 KIND: Final = "AdmissionReview"
 _NOTHING: Final = msgspec.Raw(b"null")
@@ -71,26 +64,12 @@ class _Head(Wire):
     kind: str = ""
 
 
-class _Labels(msgspec.Struct, gc=False, omit_defaults=True):
-    group: str | None = msgspec.field(default=None, name=GROUP_LABEL)
-    group_long: str | None = msgspec.field(default=None, name=GROUP_LABEL_LONG)
-    no_downscale: str | None = msgspec.field(default=None, name=NO_DOWNSCALE)
-    prepare: str | None = msgspec.field(default=None, name=PREPARE_DOWNSCALE)
-
-
-class _Annotations(msgspec.Struct, gc=False, omit_defaults=True):
-    no_downscale: str | None = msgspec.field(default=None, name=NO_DOWNSCALE)
-    prepare: str | None = msgspec.field(default=None, name=PREPARE_DOWNSCALE)
-    path: str | None = msgspec.field(default=None, name=PREPARE_PATH)
-    port: str | None = msgspec.field(default=None, name=PREPARE_PORT)
-
-
 class _ObjectHead(Wire):
     name: str | None = None
     uid: str | None = None
     resource_version: str | None = None
-    labels: _Labels | None = None
-    annotations: _Annotations | None = None
+    labels: Strings = None
+    annotations: Strings = None
 
 
 class _Spec(Wire):
@@ -179,8 +158,8 @@ def _decode_object(raw: msgspec.Raw, field: str) -> tuple[Scalable | Unusable, s
         uid=Uid(head.uid or ""),
         resource_version=head.resource_version or "",
         replicas=spec.replicas,
-        labels=_read_named(head.labels),
-        annotations=_read_named(head.annotations),
+        labels=only(LABELS, head.labels),
+        annotations=only(ANNOTATIONS, head.annotations),
         has_annotations=head.annotations is not None,
         service_name=spec.service_name or "",
         first_ordinal=spec.ordinals.start if spec.ordinals is not None else 0,
@@ -190,12 +169,6 @@ def _decode_object(raw: msgspec.Raw, field: str) -> tuple[Scalable | Unusable, s
 
 def _name_user(info: _UserInfo | None) -> str:
     return clip(info.username or "", MAX_USER) if info is not None else ""
-
-
-def _read_named(values: _Labels | _Annotations | None) -> Mapping[str, str]:
-    """Return those that are there, by their names on the wire."""
-    named: Mapping[str, str] = {} if values is None else msgspec.to_builtins(values)
-    return named
 
 
 def _explain(raw: msgspec.Raw, field: str, problem: str) -> Unusable:

@@ -30,6 +30,10 @@ LONGEST_TEXT: Final = 4 << 10
 # Of the values that are no texts the labels of a budget's selector are the largest.
 LONGEST_VALUE: Final = SMALL
 
+# What decides of an object with replicas.
+LABELS: Final = frozenset({GROUP_LABEL, GROUP_LABEL_LONG, NO_DOWNSCALE, PREPARE_DOWNSCALE})
+ANNOTATIONS: Final = frozenset({NO_DOWNSCALE, PREPARE_DOWNSCALE, PREPARE_PATH, PREPARE_PORT})
+
 _ABSENT: Final = msgspec.Raw()
 _IS_OBJECT: Final = re.compile(rb"[ \t\r\n]*\{")
 _IS_TEXT: Final = re.compile(rb"[ \t\r\n]*\"")
@@ -89,13 +93,8 @@ OBJECT: Final = Fields(
             {
                 **_values("name", "namespace", "uid", "resourceVersion", "generation"),
                 **_values("deletionTimestamp"),
-                "labels": Fields(
-                    _values(GROUP_LABEL, GROUP_LABEL_LONG, NO_DOWNSCALE, PREPARE_DOWNSCALE)
-                ),
-                "annotations": Fields(
-                    _values(NO_DOWNSCALE, PREPARE_DOWNSCALE, PREPARE_PATH, PREPARE_PORT)
-                    | _values(ABSENT_PEERS)
-                ),
+                "labels": Fields(_values(*sorted(LABELS))),
+                "annotations": Fields(_values(*sorted(ANNOTATIONS), ABSENT_PEERS)),
             }
         ),
         "spec": Fields(
