@@ -246,6 +246,11 @@ def gone_since(told: Chronicle) -> None:
     told.replace(100, "zone-c-2")
 
 
+def gone_and_told(told: Chronicle) -> None:
+    gone_since(told)
+    told.prepare(130, "zone-c-2", method="DELETE")
+
+
 def scaled_away(told: Chronicle) -> None:
     left(told)
     told.zone(31, "zone-c", replicas=2)
@@ -257,7 +262,8 @@ def scaled_away(told: Chronicle) -> None:
         pytest.param(left, ["LI-05"], id="it stays, and does not know"),
         pytest.param(told_to_stay, [], id="it was told"),
         pytest.param(not_heard, ["LI-05"], id="it did not hear"),
-        pytest.param(gone_since, [], id="another one has its name"),
+        pytest.param(gone_since, ["LI-05"], id="another one has its name, and its disk"),
+        pytest.param(gone_and_told, [], id="another one has its name, and was told"),
         pytest.param(scaled_away, [], id="it is not wanted any more"),
     ],
 )
