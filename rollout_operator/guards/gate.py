@@ -336,7 +336,10 @@ class Gate:
         live = self._fill(now, zones, pods)
         # Without its own record the pod is one like the others, and what refuses it refuses them.
         going = {uid: how for uid, how in live.deletions.items() if uid != scene.pod.uid}
-        return replace(live, deletions=going), seen
+        # Since it was decided for the first time, the budget may have been changed.
+        choice = self.choose(Ask(pod=now.pod, engine=scene.engine))
+        budget = choice if isinstance(choice, Budget) else scene.budget
+        return replace(live, deletions=going, budget=budget), seen
 
     async def _withdraw(self, grant: Grant) -> None:
         """Leave nothing behind of a grant that nobody was told of, or nobody will use."""

@@ -130,6 +130,7 @@ class Process:
     observer: Observer
     gate: Gate
     metrics: Metrics
+    catalog: Catalog
 
     def sync(self) -> None:
         """Bring the caches up to date."""
@@ -210,6 +211,7 @@ class World:
         made = Process(
             name=name, world=self, clock=clock, sets=sets, pods=pods, deletes=deletes,
             pending=pending, recorder=recorder, observer=observer, gate=gate, metrics=metrics,
+            catalog=catalog,
         )  # fmt: skip
         made.sync()
         self.processes.append(made)

@@ -2,6 +2,7 @@
 (SI-15, ROLL-36, W-09, W-52, FP-31, FP-40).
 """
 
+import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -246,3 +247,18 @@ async def test_w34_what_is_refused_by_the_caches_costs_no_call_and_no_reservatio
     assert refused == "429 disruption_budget_used: 1 pod not ready in ingester-zone-c"
     assert here.door.calls == []
     assert len(x.pending) == 0
+
+
+@in_virtual_time
+async def test_fp31_a_budget_that_changes_while_a_grant_is_recorded_is_obeyed() -> None:
+    """FP-31, SI-03: the second decision is made with the newest version."""
+    here = world(rule(3, generation=1))
+    x = here.start()
+    here.door.pause = hold = Hold("patch")
+    async with asyncio.TaskGroup() as tasks:
+        asked = tasks.create_task(x.evict("a-0"))
+        await hold.arrived.wait()
+        x.catalog.on_change(None, rule(0, generation=2))
+        hold.open.set()
+    assert asked.result() == "403 budget_zero: max unavailable = 0"
+    assert here.recorded() == []
