@@ -21,6 +21,7 @@ from rollout_operator.sandbox.registrations import no_downscale, pod_eviction
 from rollout_operator.sandbox.request import Request
 from tests.forgeries import forge
 from tests.simulation.doses import HookFaults
+from tests.simulation.forged import FORGED, tell_asked
 from tests.simulation.virtual import now
 
 # Behind those of calls and events, and behind the blows.
@@ -88,7 +89,7 @@ class FaultyHooks:
             raise ConnectionRefusedError(f"{call.service} refused the connection")
         if draws[1] < self._faults.repeated and self._strikes("hook_repeated", call):
             await self._inner(_renamed(call, self._chance))
-        if draws[3] < self._faults.forged and self._strikes("hook_forged", call):
+        if draws[3] < self._faults.forged:
             await self._forge(call, random.Random(draws[4]))
         begin = now()
         answer = await self._inner(call)
@@ -101,8 +102,9 @@ class FaultyHooks:
     async def _forge(self, call: HookCall, chance: random.Random) -> None:
         """Have a review with lies in it answered, whoever that reaches."""
         forged = replace(call, body=forge(call.body, chance), taken_by=[])
-        with suppress(OSError, TimeoutError):
-            await self._inner(forged)
+        if self._strikes(FORGED, call, f": {tell_asked(forged.body)}"):
+            with suppress(OSError, TimeoutError):
+                await self._inner(forged)
 
     def _answer_later(self, call: HookCall, draw: float) -> bytes:
         review = cast(JsonObject, msgspec.json.decode(call.body))
@@ -112,12 +114,12 @@ class FaultyHooks:
             response |= {"allowed": False, "status": {"code": 403, "message": "the quota is used"}}
         return msgspec.json.encode({**review, "request": None, "response": response})
 
-    def _strikes(self, kind: str, call: HookCall) -> bool:
+    def _strikes(self, kind: str, call: HookCall, what: str = "") -> bool:
         number = FIRST_HOOK_FAULT + self._calls
         if self._is_over or not self._may_strike(number):
             return False
         fault = Fault(
-            at=now(), number=number, kind=kind, actor="api-server", text=f"at {call.path}"
+            at=now(), number=number, kind=kind, actor="api-server", text=f"at {call.path}{what}"
         )
         self._history.add(fault)
         return True

@@ -21,6 +21,7 @@ from tests.simulation.downscales import (
     list_reviews,
     names_removed,
 )
+from tests.simulation.forged import FORGED
 from tests.simulation.promises import Violation
 from tests.simulation.recorded import Recorded, read_recorded
 from tests.simulation.state import World
@@ -37,7 +38,6 @@ FOREVER: Final = timedelta.max
 TOO_MANY: Final = 429
 # Of faults: what the operator lacks itself, room or time, is no answer of the API server (D-20).
 OVERLOAD: Final = frozenset({"throttled", "slow", "too_many"})
-FORGED: Final = "hook_forged"
 # Times have whole seconds, and the API server's is known to about one.
 CLOCK_ERROR: Final = timedelta(seconds=2)
 

@@ -1,6 +1,7 @@
 """What is promised of records of disruptions: none for a dry run (SI-15), none for long (LI-07).
 
 A record belongs to whoever asked: a review of an eviction in earnest, or a delete of the operator.
+Who forges a review may ask in earnest as well, for what the genuine one only tries (SEC-09).
 """
 
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from rollout_operator.sandbox.history import Called, Reviewed
 from tests.simulation.deletes import find_sent
 from tests.simulation.departures import EVICTION_PATH, Record, read_record
 from tests.simulation.downscales import list_reviews
+from tests.simulation.forged import list_earnest
 from tests.simulation.invariants_downscale import REVIEW_LASTS
 from tests.simulation.promises import Violation
 from tests.simulation.views import Book, Write, annotations
@@ -34,7 +36,9 @@ def find_broken(book: Book) -> Iterator[Violation]:
         called = book.calls[record.call]
         sent = find_sent(book, called)
         asking = [one for one in reviews if one.name == record.pod and _spans(one, sent)]
-        if not any(not _is_dry(book, one) for one in asking):
+        forged = list_earnest(book, EVICTION_PATH, record.pod)
+        is_forged = any(at <= sent <= at + REVIEW_LASTS for at in forged)
+        if not is_forged and not any(not _is_dry(book, one) for one in asking):
             why = "a dry run" if asking else "nobody"
             text = f"{record.pod} was marked as going for {why}"
             yield Violation(invariant="SI-15", at=write.at, text=text)

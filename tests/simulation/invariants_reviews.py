@@ -12,7 +12,8 @@ from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.sandbox.history import Called, Reviewed
 from tests.simulation.deletes import find_sent
 from tests.simulation.downscales import PREPARE_PATH, list_reviews
-from tests.simulation.invariants_downscale import FORGED, REVIEW_LASTS
+from tests.simulation.forged import FORGED
+from tests.simulation.invariants_downscale import REVIEW_LASTS
 from tests.simulation.promises import Violation
 from tests.simulation.views import Book, Write, annotations
 from tests.world.history import Set
@@ -58,12 +59,7 @@ def _find_effects(book: Book) -> Iterator[Violation]:
     for at, pod, text in acts:
         zone = pod.rpartition("-")[0]
         asking = [one for one in reviews if one.name == zone and _spans(one, at)]
-        forged = [
-            one
-            for one in book.faults
-            if one.kind == FORGED and one.at <= at <= one.at + REVIEW_LASTS
-        ]
-        if asking and all(one.dry_run for one in asking) and not forged:
+        if asking and all(one.dry_run for one in asking) and not _has_forged(book, at):
             yield Violation(invariant="SI-15", at=at, text=f"{text} for a dry run of {zone}")
 
 

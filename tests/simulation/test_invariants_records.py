@@ -1,10 +1,12 @@
 """The judge of records, of dry runs and of drains that come to no end."""
 
 from functools import partial
+from typing import Any
 
+import msgspec
 import pytest
 
-from tests.simulation.chronicle import PERSON, Chronicle, s
+from tests.simulation.chronicle import NAMESPACE, PERSON, Chronicle, s
 from tests.simulation.chronicle_drains import (
     Story,
     ask,
@@ -14,14 +16,16 @@ from tests.simulation.chronicle_drains import (
     mark,
     unmark,
 )
+from tests.simulation.departures import EVICTION_PATH
+from tests.simulation.forged import FORGED, tell_asked
 from tests.simulation.invariants_records import list_spans
 from tests.simulation.promises import Promises, Verdict
 from tests.simulation.verdict import find_violations
 from tests.simulation.views import read_book
 
 
-def in_a_dry_run(told: Chronicle, dry: str, *, marked: bool) -> None:
-    evict(told, 10, "zone-a-0", dry=dry, marked=marked)
+def in_a_dry_run(told: Chronicle, dry: str, *, marked: bool, at: float = 10) -> None:
+    evict(told, at, "zone-a-0", dry=dry, marked=marked)
 
 
 def in_earnest_beside_a_dry_run(told: Chronicle) -> None:
@@ -43,6 +47,11 @@ def for_another_pod(told: Chronicle) -> None:
     mark(told, 9.9, "zone-a-0")
 
 
+def forged(told: Chronicle, what: str, *, at: float = 19.7, path: str = EVICTION_PATH) -> None:
+    told.fault(at, FORGED, f"at {path}?timeout=5s: {what}", actor="api-server")
+    in_a_dry_run(told, "query", marked=True, at=20)
+
+
 @pytest.mark.parametrize(
     ("story", "broken"),
     [
@@ -58,6 +67,41 @@ def for_another_pod(told: Chronicle) -> None:
 def test_a_dry_run_marks_nothing(story: Story, broken: list[str]) -> None:
     """SI-15, W-09: a dry run leaves no trace, whichever way it says that it is one."""
     assert judge(story) == broken
+
+
+def review(**parts: Any) -> bytes:
+    request = {"namespace": NAMESPACE, "name": "zone-a-0", "dryRun": False}
+    about = {"metadata": {"name": "zone-a-0"}, "deleteOptions": {}}
+    return msgspec.json.encode({"request": {**request, "object": about, **parts}})
+
+
+@pytest.mark.parametrize(
+    ("parts", "broken"),
+    [
+        pytest.param({}, [], id="in earnest"),
+        pytest.param({"name": ""}, [], id="named by its object"),
+        pytest.param({"object": None}, [], id="without an object"),
+        pytest.param({"dryRun": True}, ["SI-15"], id="a dry run by query"),
+        pytest.param(
+            {"object": {"deleteOptions": {"dryRun": ["All"]}}}, ["SI-15"], id="a dry run by options"
+        ),
+        pytest.param({"name": "zone-a-1"}, ["SI-15"], id="another pod"),
+        pytest.param({"namespace": "another"}, ["SI-15"], id="another namespace"),
+    ],
+)
+def test_a_forgery_answers_for_what_it_asks(parts: dict[str, Any], broken: list[str]) -> None:
+    """SI-15, SEC-09: who forges a review may ask in earnest for what the genuine one only tries."""
+    assert judge(partial(forged, what=tell_asked(review(**parts)))) == broken
+
+
+def test_a_forgery_answers_for_nothing_else() -> None:
+    """SI-15: not for what was sent before it or long after, nor where it asked another webhook."""
+    asked = tell_asked(review())
+
+    assert judge(partial(forged, what=asked, at=19.9)) == ["SI-15"]
+    assert judge(partial(forged, what=asked, at=10)) == []
+    assert judge(partial(forged, what=asked, at=1)) == ["SI-15"]
+    assert judge(partial(forged, what=asked, path="/admission/prepare-downscale")) == ["SI-15"]
 
 
 def conclude(story: Story, healed_at: float, ended_at: float) -> Verdict:
