@@ -15,7 +15,7 @@ from rollout_operator.model.group import Newcomers
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 
-# In a shorter time no pod is created, becomes ready and is gone again.
+# In a shorter time no pod is created, becomes ready and is gone again; one that was there may.
 LONGEST_GAP: Final = timedelta(seconds=5)
 
 
@@ -41,8 +41,15 @@ class _Seen:
     used: int
     strangers: set[Uid]
     """Pods above that were there before anything was seen of the set."""
-    pods: set[Uid] = field(default_factory=set)
-    """Those that came since, each the first of its ordinal, or after others never ready."""
+    pods: dict[Uid, int] = field(default_factory=dict)
+    """Those that came since, each the first of its ordinal, or after others never ready: places."""
+    ahead: set[int] = field(default_factory=set)
+    """Places of pods that were ready before the upscale that added them was seen."""
+
+    def use(self, place: int, replicas: int) -> None:
+        """Count a place as used; beyond the desired ones a pod is on its way out."""
+        if self.used <= place < replicas:
+            self.used = place + 1
 
 
 class Arrivals:
@@ -72,11 +79,15 @@ class Arrivals:
 
     def on_list(self, gap: timedelta) -> None:
         """Everything was listed, and nothing seen for `gap` before: forget what may not hold."""
-        if gap <= LONGEST_GAP:
-            return
-        self._seen.clear()
+        if gap > LONGEST_GAP:
+            self._seen.clear()
         for sts in self._sets.list_all():
-            if isinstance(sts, StatefulSet):
+            if not isinstance(sts, StatefulSet):
+                continue
+            seen = self._seen.get(sts.uid)
+            if seen is not None:
+                self._forget_vanished(seen, sts)
+            elif gap > LONGEST_GAP:
                 self._seen[sts.uid] = self._begin(sts)
 
     def on_set(
@@ -95,7 +106,10 @@ class Arrivals:
         for pod in self._pods.list_by_owner(new.uid):
             # One that is still going after a downscale, say, and stays after all.
             if pod.uid not in seen.pods:
-                _use(seen, new, pod)
+                seen.use(_find_place(new, pod), new.replicas)
+        for place in seen.ahead:
+            seen.use(place, new.replicas)
+        seen.ahead = {place for place in seen.ahead if place >= new.replicas}
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
         """A pod came, changed or went."""
@@ -105,20 +119,34 @@ class Arrivals:
         seen, sts = self._seen.get(pod.owner_uid), self._sets.get_by_uid(pod.owner_uid)
         if seen is None or not isinstance(sts, StatefulSet):
             return
+        place = _find_place(sts, pod)
         is_first = old is None and pod.uid not in seen.strangers
-        is_newcomer = is_first or pod.uid in seen.pods
-        if isinstance(pod, Unreadable) or pod.is_ready or pod.was_ready:
-            is_newcomer = False
-        if is_newcomer and new is not None and _find_place(sts, pod) >= seen.used:
+        has_come = is_first or pod.uid in seen.pods
+        is_newcomer = has_come and not _was_ready(pod)
+        if is_newcomer and new is not None and place >= seen.used:
             if is_first:
-                seen.pods.add(pod.uid)
+                seen.pods[pod.uid] = place
                 self.has_come.set()
             return
-        seen.pods.discard(pod.uid)
+        seen.pods.pop(pod.uid, None)
         if new is None:
             seen.strangers.discard(pod.uid)
-        if not is_newcomer:
-            _use(seen, sts, pod)
+        if is_newcomer:
+            return
+        seen.use(place, sts.replicas)
+        if has_come and place >= sts.replicas:
+            seen.ahead.add(place)
+
+    def _forget_vanished(self, seen: _Seen, sts: StatefulSet) -> None:
+        """Count the places of pods as used whose end was not told: they may have been ready."""
+        if not seen.pods:
+            return
+        here = {pod.uid for pod in self._pods.list_by_owner(sts.uid)}
+        for uid in seen.pods.keys() - here:
+            place = seen.pods.pop(uid)
+            seen.use(place, sts.replicas)
+            if place >= sts.replicas:
+                seen.ahead.add(place)
 
     def _begin(self, sts: StatefulSet) -> _Seen:
         """Return what is known of a set at first sight: all that is there may have been ready."""
@@ -129,11 +157,9 @@ class Arrivals:
         return _Seen(first_ordinal=sts.first_ordinal, used=used, strangers=strangers)
 
 
-def _use(seen: _Seen, sts: StatefulSet, pod: Pod | Unreadable) -> None:
-    """Count the ordinal of a pod as used; beyond the desired ones it is on its way out."""
-    place = _find_place(sts, pod)
-    if seen.used <= place < sts.replicas:
-        seen.used = place + 1
+def _was_ready(pod: Pod | Unreadable) -> bool:
+    """Tell whether a pod is ready or has been, or may be."""
+    return isinstance(pod, Unreadable) or pod.is_ready or pod.was_ready
 
 
 def _find_place(sts: StatefulSet, pod: Pod | Unreadable) -> int:

@@ -21,6 +21,8 @@ def count_used(zone: Zone) -> int:
     sts = zone.sts
     if any(one.owner_uid in (sts.uid, None) for one in zone.unreadable_pods):
         return sts.replicas
+    if _has_lost(zone):
+        return sts.replicas
     pods = list(_list_places(zone))
     used = min(_count_seen(zone), _count_marked(zone, pods))
     used = max([used, *(place + 1 for place, pod in pods if not is_newcomer(zone, pod))])
@@ -37,6 +39,13 @@ def is_newcomer(zone: Zone, pod: Pod) -> bool:
     # A pod that has run has an address; a phase alone may go back to Pending.
     is_proven = pod.never_ready or (pod.phase == "Pending" and not pod.ip)
     return pod.is_newcomer and is_proven and not pod.is_terminating
+
+
+def _has_lost(zone: Zone) -> bool:
+    """Tell whether a newcomer is gone whose end was not seen yet: it may have been ready."""
+    if zone.newcomers is None or not zone.newcomers.pods:
+        return False
+    return not zone.newcomers.pods <= {pod.uid for pod in zone.pods}
 
 
 def _list_places(zone: Zone) -> Iterator[tuple[int, Pod]]:

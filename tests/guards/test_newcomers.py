@@ -188,6 +188,39 @@ def test_a_list_right_after_a_stream_leaves_nothing_out() -> None:
     assert world.seen == (3, {"uid-a-3", "uid-a-4"})
 
 
+def test_si10_one_that_was_ready_before_its_upscale_was_told_is_used() -> None:
+    """The watch of the sets lags: the successor comes before the set is known to want it."""
+    world = World(3, "lll")
+    world.put(new(3))
+    world.put(pod("a", 3, "l"))
+    world.remove(3)
+    world.put(new(3, uid="another"))
+    world.scale(5)
+
+    assert world.seen == (4, {"another"})
+
+
+def test_d67_what_was_ready_ahead_is_forgotten_with_the_next_downscale() -> None:
+    world = World(3, "lll")
+    world.put(new(3))
+    world.put(pod("a", 3, "l"))
+    world.remove(3)
+    world.scale(4)
+    world.scale(3)
+    world.scale(4)
+    world.put(new(3, uid="another"))
+
+    assert world.seen == (3, {"another"})
+
+
+def test_si10_fp09_one_that_is_gone_after_a_short_gap_may_have_been_ready() -> None:
+    world = upscaled()
+    lasting = [one for one in world.pods.list_all() if isinstance(one, Pod)]
+    world.list_pods(*lasting[:3], new(3, uid="another"), lasting[4], gap=LONGEST_GAP)
+
+    assert world.seen == (4, {"uid-a-4"})
+
+
 def test_a_set_that_is_gone_is_forgotten() -> None:
     world = upscaled()
     world.list_sets(gap=NO_GAP)

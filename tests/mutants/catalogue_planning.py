@@ -83,8 +83,8 @@ PLANNING: Final = (
     Mutant(
         name="ready-newcomers-stay-new",
         file="guards/newcomers.py",
-        old="if isinstance(pod, Unreadable) or pod.is_ready or pod.was_ready:",
-        new="if isinstance(pod, Unreadable):",
+        old="return isinstance(pod, Unreadable) or pod.is_ready or pod.was_ready",
+        new="return isinstance(pod, Unreadable)",
         breaks="SI-02, SI-03: the successor of a new pod that was ready is taken for new",
         scenarios=("s12", "s12-small"),
         unseen="no successor of a pod that was ready waits for room in any scenario",
@@ -93,8 +93,8 @@ PLANNING: Final = (
     Mutant(
         name="gaps-are-not-seen",
         file="guards/newcomers.py",
-        old="if gap <= LONGEST_GAP:",
-        new="if gap >= timedelta(0):",
+        old="if gap > LONGEST_GAP:\n            self._seen.clear()",
+        new="if gap < timedelta(0):\n            self._seen.clear()",
         breaks="SI-02, SI-03: what came in a gap is taken for what follows an upscale",
         scenarios=("s12", "s12-small"),
         units="tests/guards/test_newcomers.py",

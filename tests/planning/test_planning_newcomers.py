@@ -57,6 +57,10 @@ def seen(base: Zone, used: int, *ordinals: int) -> Zone:
             id="SI-10 Pending alone proves nothing: they may be successors",
         ),
         pytest.param(
+            seen(crowded(parallel("lllll"), 3, 4, marked=False), 3, 3, 4, 5), 5,
+            id="SI-10 a live look lacks one of them: it may have been ready since it was seen",
+        ),
+        pytest.param(
             seen(crowded(parallel("lllll"), 3, 4, marked=False), 3, 3, 4), 3,
             id="D-67 this process saw them come",
         ),
