@@ -1,8 +1,8 @@
 """Carry out a plan: the only code that changes a group.
 
-A delete cannot be undone, so it is preceded by a live look: the same decision is taken again on
-what the store holds now, and only what both decisions agree on is done, under preconditions on UID
-and version of what was looked at.
+A delete cannot be undone, so it is preceded by a live look: the decision is taken again on what the
+store holds now and on what the caches have heard by then, and only what both agree on is done,
+under preconditions on UID and version of what was looked at.
 """
 
 import asyncio
@@ -188,7 +188,7 @@ class Executor:
     async def _replace_locked(self, group: Group, action: ReplacePods, report: Report) -> None:
         live = await self._observer.observe_live(group)
         expires_at = self._clock.elapsed() + LOOK_LASTS - live.view_age
-        agreed = _agree(action, plan_group(live)) if group.owners == live.owners else None
+        agreed = self._agree(action, live) if group.owners == live.owners else None
         if agreed is None:
             report.is_contradicted = True
             report.notes.append(_view_changed(action))
@@ -197,6 +197,17 @@ class Executor:
             fate = await self._replace_share(group.name, share, agreed.zone, report, expires_at)
             if fate is _Fate.LATE or fate is _Fate.CHANGED:
                 return
+
+    def _agree(self, action: ReplacePods, live: Group) -> ReplacePods | None:
+        """Return what a plan of the caches as they are by now and one of the look would delete.
+
+        A look may have waited long for a token. Pods that came back meanwhile make room that needs
+        no look of its own; what the caches saw go stops it.
+        """
+        cached = self._observer.observe(live.name)
+        planned = _find_zone(plan_group(cached), action.zone.uid)
+        seen = _find_zone(plan_group(live), action.zone.uid)
+        return None if planned is None or seen is None else _cut_to(planned, seen)
 
     async def _replace_share(
         self,
@@ -326,15 +337,19 @@ class _SeenPod(msgspec.Struct):
     metadata: _SeenMeta
 
 
-def _agree(cached: ReplacePods, live: Plan) -> ReplacePods | None:
-    """Return what both plans would delete, with the versions of the live one; None for nothing."""
-    for action in live.actions:
-        if isinstance(action, ReplacePods) and action.zone.uid == cached.zone.uid:
-            rooms = {one.pod.uid: share.room for share in cached.shares for one in share.pods}
-            agreed = [_cut(share, rooms) for share in action.shares]
-            shares = tuple(share for share in agreed if share.pods)
-            return ReplacePods(zone=action.zone, shares=shares) if shares else None
+def _find_zone(plan: Plan, uid: Uid) -> ReplacePods | None:
+    """Return what a plan deletes of one zone."""
+    for action in plan.actions:
+        if isinstance(action, ReplacePods) and action.zone.uid == uid:
+            return action
     return None
+
+
+def _cut_to(cached: ReplacePods, live: ReplacePods) -> ReplacePods | None:
+    """Return what both would delete, with the versions of the live one; None for nothing."""
+    rooms = {one.pod.uid: share.room for share in cached.shares for one in share.pods}
+    shares = tuple(share for each in live.shares if (share := _cut(each, rooms)).pods)
+    return ReplacePods(zone=live.zone, shares=shares) if shares else None
 
 
 def _cut(share: Share, rooms: Mapping[Uid, int]) -> Share:

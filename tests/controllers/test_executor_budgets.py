@@ -129,9 +129,9 @@ async def test_d51_a_rollout_that_a_budget_holds_looks_at_its_pods_a_few_times()
     report = await made.step()
     assert len(made.deleted) == 2
     assert len(report.held) == 38
-    # Three zones: for the group, before it starts, before each of the two deletes and after them,
-    # and in the gate for each of the two.
-    assert made.process.pods.looks == 3 * (1 + 1 + 3 + 2)
+    # Three zones: for the group before and after the live look, before it starts, before each of
+    # the two deletes and after them, and in the gate for each of the two.
+    assert made.process.pods.looks == 3 * (2 + 1 + 3 + 2)
     # Of those that are held, not one is asked for.
     assert made.process.requests("denied", 429) == 0
 

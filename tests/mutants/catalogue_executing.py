@@ -32,7 +32,7 @@ EXECUTING: Final = (
     Mutant(
         name="look-not-compared",
         file="controllers/executor.py",
-        old="agreed = _agree(action, plan_group(live)) if group.owners == live.owners else None",
+        old="agreed = self._agree(action, live) if group.owners == live.owners else None",
         new="agreed = action if group.owners == live.owners else None",
         breaks="SI-02, SI-03, SI-04, SI-07: the look is made, and nothing follows from it",
         scenarios=("walk",),
