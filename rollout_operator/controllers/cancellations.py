@@ -32,7 +32,8 @@ BACKOFF: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=15))
 CATCH_UP: Final = timedelta(milliseconds=200)
 # The cache does not show yet what was just read live.
 LAGGING: Final = timedelta(seconds=1)
-# A pod that a cache does not show may be missing there only because a watch was cut.
+# A pod that a cache does not show may be missing there only because a watch was cut; and a
+# downscale that stood for so long with its pods gone is no longer one that was taken back.
 GONE_AFTER: Final = timedelta(seconds=60)
 
 # So many causes of one pod are warned of: more are variations of the same.
@@ -74,12 +75,14 @@ class Cancellations:
             # Not all at once: reviews of the set wait for the lock.
             await self._call_all(sts, due[:AT_MOST_PER_REVIEW], staying)
         # Pods that come tell of themselves; those that have gone are forgotten in time.
-        waits = [
-            debt.due if one.uid in staying else debt.last + GONE_AFTER
-            for one, debt in self._list_free(sts).items()
-        ]
         now = self.clock.elapsed()
-        return max(min([*waits, now + RESYNC]) - now, CATCH_UP)
+        waits = [now + RESYNC]
+        for one, debt in self._list_free(sts).items():
+            if one.uid in staying:
+                waits.append(debt.due)
+            elif debt.over is not None:
+                waits.append(debt.over + GONE_AFTER)
+        return max(min(waits) - now, CATCH_UP)
 
     def _list_free(self, sts: StatefulSet) -> dict[Owed, Debt]:
         """Return what is owed to pods that no downscale may still take away (SI-12).
@@ -101,7 +104,9 @@ class Cancellations:
             wanted = is_wanted(sts, debt.pod)
             if wanted or debt.pod in present:
                 debts.see(sts.uid, one, is_wanted=wanted)
-            elif debt.last + GONE_AFTER <= now:
+            elif debt.over is None:
+                debts.miss(sts.uid, one)
+            elif debt.over + GONE_AFTER <= now:
                 debts.settle(sts.uid, [one])
 
     async def _call_all(

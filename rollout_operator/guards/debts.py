@@ -41,17 +41,19 @@ class Debt:
     """After how long it is told once more; None for not at all."""
     failures: int = 0
     """How often it could not be told, one time after another."""
-    seen: timedelta = timedelta(0)
-    """When its pod was last there, or wanted."""
+    gone: timedelta | None = None
+    """When its pod was first found gone, and no other wanted; None while there is one to tell."""
     is_dormant: bool = False
     """Whether its pod is on its way out, and not wanted: there is nobody to tell."""
     causes: frozenset[str] = frozenset()
     """Why not, each time."""
 
     @property
-    def last(self) -> timedelta:
-        """Return since when there may have been nobody to tell."""
-        return self.seen if self.is_dormant else max(self.seen, self.due)
+    def over(self) -> timedelta | None:
+        """Return since when no pod was left to tell; None where one is, or may come."""
+        if self.gone is None or self.is_dormant:
+            return self.gone
+        return max(self.gone, self.due)
 
 
 class Debts:
@@ -109,7 +111,7 @@ class Debts:
         """
         due = self._clock.elapsed() + after
         debts = {
-            Owed(uid, at): Debt(pod, due, again, seen=due - after, is_dormant=are_going)
+            Owed(uid, at): Debt(pod, due, again, is_dormant=are_going)
             for uid, (pod, at) in told.items()
         }
         if debts:
@@ -125,16 +127,20 @@ class Debts:
             if debt is None or debt.again is None:
                 paid.append(one)
             else:
-                now = self._clock.elapsed()
-                debts[one] = Debt(debt.pod, now + debt.again, seen=now)
+                debts[one] = Debt(debt.pod, self._clock.elapsed() + debt.again)
         self.settle(set_uid, paid)
 
     def see(self, set_uid: Uid, one: Owed, *, is_wanted: bool) -> None:
         """The pod is there, or another one of its name is wanted: it may have to be told still."""
         debts = self._owed.get(set_uid, {})
         if one in debts:
-            now = self._clock.elapsed()
-            debts[one] = replace(debts[one], seen=now, is_dormant=not is_wanted)
+            debts[one] = replace(debts[one], gone=None, is_dormant=not is_wanted)
+
+    def miss(self, set_uid: Uid, one: Owed) -> None:
+        """The pod is gone, and no other one of its name is wanted: it may be so for good."""
+        debts = self._owed.get(set_uid, {})
+        if one in debts and debts[one].gone is None:
+            debts[one] = replace(debts[one], gone=self._clock.elapsed())
 
     def postpone(self, set_uid: Uid, one: Owed, by: timedelta, cause: str) -> None:
         """A pod could not be told: not before this time again, whatever else happens."""

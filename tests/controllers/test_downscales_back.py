@@ -9,7 +9,7 @@ import copy
 import pytest
 
 from tests.virtual_time import in_virtual_time
-from tests.web.downscale_world import World, come_to_rest, part, pod, three_zones
+from tests.web.downscale_world import SECOND, World, come_to_rest, part, pod, three_zones
 
 GOING = ("zone-a-3", "zone-a-4")
 
@@ -92,6 +92,33 @@ async def test_a_downscale_that_nobody_takes_back_is_forgotten_with_its_pods() -
         await world.pass_time(100)
         assert world.calls.names("DELETE") == []
         await come_to_rest(world)
+
+
+@pytest.mark.parametrize(("waits", "told"), [(50, list(GOING)), (70, [])])
+@pytest.mark.parametrize("unseen", [0, 29])
+def test_li05_whoever_comes_back_within_a_minute_is_told(
+    waits: int, told: list[str], unseen: int
+) -> None:
+    """LI-05: the minute begins when they have gone, however long ago they were looked at last."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = three_zones()
+        async with world.controlling():
+            await _scale_down(world)
+            await world.pass_time(50)
+            await world.clock.sleep(unseen * SECOND)
+            for name in GOING:
+                world.remove_pod(name)
+            await world.watch()
+            await world.pass_time(waits)
+            world.commit("zone-a", 5)
+            await _come_back(world)
+            await world.pass_time(100)
+            assert sorted(world.calls.names("DELETE")) == told
+            await come_to_rest(world)
+
+    run()
 
 
 @in_virtual_time

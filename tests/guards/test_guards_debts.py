@@ -25,9 +25,7 @@ def test_li05_pods_that_were_told_are_owed_a_word(bench: Bench) -> None:
 
     assert bench.downscales.get(A) is None
     assert bench.owed() == {"pod-1": 6 * SECOND, "pod-2": 6 * SECOND}
-    assert bench.downscales.debts.list_owed(A)[waiting("1")[0]] == Debt(
-        "pod-1", 6 * SECOND, seen=SECOND
-    )
+    assert bench.downscales.debts.list_owed(A)[waiting("1")[0]] == Debt("pod-1", 6 * SECOND)
     assert bench.downscales.list_sets() == [A]
     assert bench.downscales.remembers(A)
     assert bench.downscales.debts.count() == 2

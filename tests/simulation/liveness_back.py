@@ -15,6 +15,12 @@ from tests.world.history import Pod, Set
 
 # For the last downscale to become impossible, and for the call.
 LIMIT: Final = timedelta(seconds=36 + 60)
+# A downscale that stands for so long, with its pods gone, is not taken back any more: the next
+# upscale is one of its own.
+STOOD: Final = timedelta(seconds=60)
+CLOCK_RATE: Final = "clock_rate"
+# A clock that is made to run wrongly runs twice as fast at worst.
+FASTEST: Final = 2
 
 
 def find_back_prepared(
@@ -22,8 +28,9 @@ def find_back_prepared(
 ) -> Iterator[Violation]:
     """Yield pods whose forerunner was told to go, and which stay and were not told so.
 
-    Only where the set wanted the pod again when its forerunner had gone: who comes back later finds
-    what that one left behind in good order. What died with a process is excused.
+    Only where the set wanted the pod again when its forerunner had gone, and went on to: where a
+    downscale has stood for a minute with its pods gone, it has happened, and whoever comes back
+    later finds what the forerunner left behind in good order. What died with a process is excused.
     """
     gone = _list_wanted_again(book)
     names = _list_staying(book, stays_since)
@@ -52,17 +59,42 @@ def _list_prepared(book: Book) -> dict[tuple[str, str], PodCalled]:
 
 
 def _list_wanted_again(book: Book) -> set[str]:
-    """Return the UIDs of pods that were wanted by name when they had gone."""
+    """Return the UIDs of pods that were wanted by name when they had gone.
+
+    Left out are those of which nothing was there, nor wanted, for as long as a downscale has to
+    stand: one that came and went meanwhile may never have run, and ends no debt.
+    """
     sets: dict[str, Set] = {}
-    found: set[str] = set()
+    names: set[str] = set()
+    left: dict[str, list[Pod]] = {}
+    away: dict[str, timedelta] = {}
+    stood = _find_stood(book)
     for write in book.writes:
         match write.before, write.now:
             case _, Set() as zone:
                 sets[zone.uid] = zone
-            case Pod() as pod, None if pod.owner in sets:
-                if pod.name in sets[pod.owner].pod_names:
-                    found.add(pod.uid)
-    return found
+            case _, Pod() as pod:
+                names.add(pod.name)
+            case Pod() as pod, None:
+                names.discard(pod.name)
+                if _is_wanted(sets, pod):
+                    left.setdefault(pod.name, []).append(pod)
+        for name, pods in list(left.items()):
+            if name not in names and not _is_wanted(sets, pods[-1]):
+                away.setdefault(name, write.at)
+            elif write.at - away.pop(name, write.at) >= stood:
+                del left[name]
+    return {pod.uid for pods in left.values() for pod in pods}
+
+
+def _is_wanted(sets: Mapping[str, Set], pod: Pod) -> bool:
+    return pod.owner in sets and pod.name in sets[pod.owner].pod_names
+
+
+def _find_stood(book: Book) -> timedelta:
+    """Return how long a downscale must have stood to be over, by the fastest clock there was."""
+    is_fast = any(one.kind == CLOCK_RATE for one in book.faults)
+    return STOOD / FASTEST if is_fast else STOOD
 
 
 def _list_staying(book: Book, stays_since: Mapping[str, timedelta]) -> dict[str, str]:

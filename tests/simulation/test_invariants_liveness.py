@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -251,6 +252,16 @@ def gone_and_told(told: Chronicle) -> None:
     told.prepare(130, "zone-c-2", method="DELETE")
 
 
+def gone_for(told: Chronicle, seconds: float, *, fault: str = "crash_loop") -> None:
+    """A downscale is taken back, is made again before the new pod runs, and stands for a while."""
+    gone_since(told)
+    told.fault(101, fault)
+    told.zone(110, "zone-c", replicas=2)
+    told.write(110, PODS, "zone-c-2", None)
+    told.zone(110 + seconds, "zone-c", replicas=3)
+    told.pod(110 + seconds, "zone-c-2", uid="third", revision="new")
+
+
 def scaled_away(told: Chronicle) -> None:
     left(told)
     told.zone(31, "zone-c", replicas=2)
@@ -265,6 +276,14 @@ def scaled_away(told: Chronicle) -> None:
         pytest.param(gone_since, ["LI-05"], id="another one has its name, and its disk"),
         pytest.param(gone_and_told, [], id="another one has its name, and was told"),
         pytest.param(scaled_away, [], id="it is not wanted any more"),
+        pytest.param(partial(gone_for, seconds=59), ["LI-05"], id="it is soon wanted again"),
+        pytest.param(partial(gone_for, seconds=60), [], id="it has been gone for a minute"),
+        pytest.param(
+            partial(gone_for, seconds=29, fault="clock_rate"), ["LI-05"], id="soon on any clock"
+        ),
+        pytest.param(
+            partial(gone_for, seconds=30, fault="clock_rate"), [], id="a minute of a fast clock"
+        ),
     ],
 )
 def test_no_pod_stays_prepared_that_stays(story: Story, broken: list[str]) -> None:
