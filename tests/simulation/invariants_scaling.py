@@ -78,13 +78,18 @@ def _judge_look(scaling: Scaling) -> Iterator[Violation]:
 
 
 def _judge_words(book: Book, scaling: Scaling, words: "_Words") -> Iterator[Violation]:
-    """DELAY-08: each pod that goes had been prepared for long enough, by its own word."""
+    """DELAY-08: each pod that goes had been prepared for long enough, by its own word.
+
+    What a person forces is kept up by none that did not run when the operator looked.
+    """
     delay = scaling.wish.delay
     if not delay or not scaling.wish.template:
         return
-    unused = words.find_unused(scaling)
+    excused = words.find_unused(scaling)
+    if scaling.now.replicas in list_forced(book, scaling.before.uid, scaling.decided):
+        excused |= words.find_idle(scaling)
     for pod in words.list_removed(scaling):
-        if pod.name in unused:
+        if pod.name in excused:
             continue
         if lack := words.find_lack(pod, scaling, delay):
             text = f"{scaling.text}: {pod.name} {lack}"
@@ -135,6 +140,22 @@ class _Words:
                 break
             world.take(write)
         return {*world.unused}
+
+    def find_idle(self, scaling: Scaling) -> set[str]:
+        """Return the names of which no pod ran all the time since the operator last looked.
+
+        One on its way out runs no more: what it was told ends with it.
+        """
+        begin, end = scaling.decided
+        ran: dict[str, bool] = {}
+        always = {*scaling.before.pod_names}
+        for at, name, pod in self._pods:
+            if at > begin:
+                always -= {one for one in always if not ran.get(one)}
+            if at > end:
+                break
+            ran[name] = pod is not None and pod.is_running and not pod.is_terminating
+        return {*scaling.before.pod_names} - {one for one in always if ran.get(one)}
 
     def find_lack(self, pod: Pod, scaling: Scaling, delay: timedelta) -> str:
         """Return what a pod lacks that goes, empty where it may."""
