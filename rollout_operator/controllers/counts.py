@@ -220,10 +220,12 @@ class Counts:
             group=group, zone=zone.name, replicas_from=zone.replicas, replicas_to=action.replicas,
             reason=action.reason.code, why=action.reason.text,
         )  # fmt: skip
-        # Whoever wrote another count since, or another set of that name, is not overwritten. A
+        # Whoever wrote the spec since, or another set of that name, is not overwritten; nor does a
+        # write that comes late find the same count again and take pods that nobody has asked. A
         # version would fail with each change of the status, of which a zone that moves has many.
         steps: list[JsonObject] = [
             {"op": "test", "path": "/metadata/uid", "value": zone.uid},
+            {"op": "test", "path": "/metadata/generation", "value": zone.generation},
             {"op": "test", "path": "/spec/replicas", "value": zone.replicas},
             {"op": "replace", "path": "/spec/replicas", "value": action.replicas},
             *self._render_time(action),

@@ -301,3 +301,20 @@ async def test_si11_what_we_have_seen_counts_in_the_live_look_too() -> None:
     bench.door.pause = _at_once
     await bench.look()
     assert bench.waits() == [f"{Code.ZONE_DOWNSCALED_LATELY} zone-b"]
+
+
+@in_virtual_time
+async def test_delay08_a_write_that_comes_late_does_not_find_the_same_count_again() -> None:
+    """DELAY-08, D-24: from 5 to 2 and back meanwhile; nobody has asked the pods of now."""
+    bench = follower()
+
+    def scale_twice(one: Json) -> None:
+        part(one, "metadata")["generation"] = 99
+
+    async def come_late(call: str) -> None:
+        if call == PATCH:
+            bench.door.change("zone-b", scale_twice)
+
+    bench.door.pause = come_late
+    await bench.look()
+    assert bench.door.patched == []
