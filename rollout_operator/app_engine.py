@@ -157,6 +157,7 @@ class Engine:
             raise StartError(f"not ready within {limit.total_seconds():g} s: {why}") from error
 
     def _start_workers(self, tasks: TaskStack) -> None:
+        self._arrivals.end_start()
         tasks.start("workers", self._workers.run())
         self._budgets.start(tasks)
         self._scaling.start(tasks)

@@ -45,6 +45,8 @@ class _Seen:
     """Those that came since, each the first of its ordinal, or after others never ready: places."""
     ahead: set[int] = field(default_factory=set)
     """Places of pods that were ready before the upscale that added them was seen."""
+    marked: set[Uid] = field(default_factory=set)
+    """Pods from before whose mark is believed."""
 
     def use(self, place: int, replicas: int) -> None:
         """Count a place as used; beyond the desired ones a pod is on its way out."""
@@ -61,11 +63,18 @@ class Arrivals:
         self._seen: dict[Uid, _Seen] = {}
         self.has_come = asyncio.Event()
         """Set whenever a newcomer comes that carries no mark yet."""
+        self._is_starting = True
+
+    def end_start(self) -> None:
+        """The caches are filled: from now on a mark is our own, or one that anybody may write."""
+        self._is_starting = False
 
     def get(self, set_uid: Uid) -> Newcomers | None:
         """Return what has been seen of a set, None where nothing has."""
         seen = self._seen.get(set_uid)
-        return None if seen is None else Newcomers(used=seen.used, pods=frozenset(seen.pods))
+        if seen is None:
+            return None
+        return Newcomers(used=seen.used, pods=frozenset(seen.pods), marked=frozenset(seen.marked))
 
     def list_unmarked(self) -> list[Pod]:
         """Return the newcomers that do not carry their mark yet."""
@@ -79,8 +88,9 @@ class Arrivals:
 
     def on_list(self, gap: timedelta) -> None:
         """Everything was listed, and nothing seen for `gap` before: forget what may not hold."""
+        before: dict[Uid, _Seen] = {}
         if gap > LONGEST_GAP:
-            self._seen.clear()
+            before, self._seen = self._seen, {}
         for sts in self._sets.list_all():
             if not isinstance(sts, StatefulSet):
                 continue
@@ -88,7 +98,7 @@ class Arrivals:
             if seen is not None:
                 self._forget_vanished(seen, sts)
             elif gap > LONGEST_GAP:
-                self._seen[sts.uid] = self._begin(sts)
+                self._seen[sts.uid] = self._begin(sts, before.get(sts.uid))
 
     def on_set(
         self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
@@ -131,6 +141,7 @@ class Arrivals:
         seen.pods.pop(pod.uid, None)
         if new is None:
             seen.strangers.discard(pod.uid)
+            seen.marked.discard(pod.uid)
         if is_newcomer:
             return
         seen.use(place, sts.replicas)
@@ -148,13 +159,17 @@ class Arrivals:
             if place >= sts.replicas:
                 seen.ahead.add(place)
 
-    def _begin(self, sts: StatefulSet) -> _Seen:
-        """Return what is known of a set at first sight: all that is there may have been ready."""
-        used = sts.replicas
-        strangers = {
-            pod.uid for pod in self._pods.list_by_owner(sts.uid) if _find_place(sts, pod) >= used
-        }
-        return _Seen(first_ordinal=sts.first_ordinal, used=used, strangers=strangers)
+    def _begin(self, sts: StatefulSet, before: _Seen | None = None) -> _Seen:
+        """Return what is known of a set at first sight: all that is there may have been ready.
+
+        But for the pods that an earlier process has marked, or this one `before` a gap.
+        """
+        used, pods = sts.replicas, self._pods.list_by_owner(sts.uid)
+        strangers = {pod.uid for pod in pods if _find_place(sts, pod) >= used}
+        marked = {pod.uid for pod in pods if isinstance(pod, Pod) and pod.is_newcomer}
+        if not self._is_starting:
+            marked &= set() if before is None else before.marked | before.pods.keys()
+        return _Seen(first_ordinal=sts.first_ordinal, used=used, strangers=strangers, marked=marked)
 
 
 def _was_ready(pod: Pod | Unreadable) -> bool:

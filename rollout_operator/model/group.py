@@ -30,6 +30,8 @@ class Newcomers:
     """Of the ordinals above so many no pod was ready since they were added."""
     pods: frozenset[Uid] = frozenset()
     """Those of these ordinals that came meanwhile."""
+    marked: frozenset[Uid] = frozenset()
+    """Those that carried their mark before: when this process started, or in a gap it has had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@ An upscale adds ordinals; until a pod of one becomes ready there is no data in i
 nobody up: neither a downscale nor a rollout. What must not be taken for such a pod is the successor
 of one that was ready, deleted or evicted a moment ago. That nothing came before a pod is known from
 what this process saw of its ordinal, or by a mark that the pod itself carries, which ends with it;
-that it was not ready itself, from its own status.
+that it was not ready itself, from its own status. A mark is a word of the process before: whoever
+may annotate pods can write one, so that none counts that appears while this process is watching.
 """
 
 from collections.abc import Iterator
@@ -32,13 +33,14 @@ def count_used(zone: Zone) -> int:
 
 def is_newcomer(zone: Zone, pod: Pod) -> bool:
     """Tell whether neither this pod nor any before it at its ordinal was ever ready."""
-    if pod.is_ready or pod.was_ready:
+    if pod.is_ready or pod.was_ready or zone.newcomers is None:
         return False
-    if zone.newcomers is not None and pod.uid in zone.newcomers.pods:
+    if pod.uid in zone.newcomers.pods:
         return True
+    is_marked = pod.is_newcomer and pod.uid in zone.newcomers.marked
     # A pod that has run has an address; a phase alone may go back to Pending.
     is_proven = pod.never_ready or (pod.phase == "Pending" and not pod.ip)
-    return pod.is_newcomer and is_proven and not pod.is_terminating
+    return is_marked and is_proven and not pod.is_terminating
 
 
 def _has_lost(zone: Zone) -> bool:

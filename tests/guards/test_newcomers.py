@@ -53,6 +53,12 @@ class World:
             self.arrivals.on_pod(old, new)
 
     @property
+    def believed(self) -> set[str]:
+        found = self.arrivals.get(UID)
+        assert found is not None
+        return set(found.marked)
+
+    @property
     def seen(self) -> tuple[int, set[str]]:
         found = self.arrivals.get(UID)
         assert found is not None
@@ -227,3 +233,34 @@ def test_a_set_that_is_gone_is_forgotten() -> None:
 
     assert world.arrivals.get(UID) is None
     assert world.unmarked == []
+
+
+def test_si10_a_mark_is_believed_from_the_time_before_only() -> None:
+    """SI-01, SI-10: whoever may annotate pods can write a mark; an earlier process's is there."""
+    world = World(3)
+    world.list_pods(
+        pod("a", 0), pod("a", 1, "P"), pod("a", 2, "P", is_newcomer=True), gap=timedelta.max
+    )
+    world.arrivals.end_start()
+    assert world.believed == {"uid-a-2"}
+
+    world.put(pod("a", 1, "P", is_newcomer=True))
+    assert world.believed == {"uid-a-2"}
+    world.remove(2)
+    assert world.believed == set()
+
+
+def test_si10_fp09_a_mark_that_was_written_in_a_gap_is_not_believed() -> None:
+    """What this process saw come before the gap stays believed by its mark, and nothing else."""
+    world = World(2, "ll")
+    world.arrivals.end_start()
+    world.scale(4)
+    world.put(new(2))
+    assert world.seen == (2, {"uid-a-2"})
+
+    marked = {"is_newcomer": True}
+    pods = (pod("a", 0), pod("a", 1, "P", **marked), new(2, **marked), new(3, **marked))
+    world.list_pods(*pods, gap=GAP)
+    assert world.believed == {"uid-a-2"}
+    world.list_pods(*pods, gap=GAP)
+    assert world.believed == {"uid-a-2"}, "and after another one"

@@ -74,7 +74,7 @@ PLANNING: Final = (
     Mutant(
         name="successors-taken-for-newcomers",
         file="planning/newcomers.py",
-        old="return pod.is_newcomer and is_proven and not pod.is_terminating",
+        old="return is_marked and is_proven and not pod.is_terminating",
         new="return is_proven and not pod.is_terminating",
         breaks="SI-02, SI-03: a pod that is Pending is taken for one that holds nothing",
         scenarios=("s12", "s12-small"),
@@ -93,12 +93,22 @@ PLANNING: Final = (
     Mutant(
         name="gaps-are-not-seen",
         file="guards/newcomers.py",
-        old="if gap > LONGEST_GAP:\n            self._seen.clear()",
-        new="if gap < timedelta(0):\n            self._seen.clear()",
+        old="if gap > LONGEST_GAP:\n            before,",
+        new="if gap < timedelta(0):\n            before,",
         breaks="SI-02, SI-03: what came in a gap is taken for what follows an upscale",
         scenarios=("s12", "s12-small"),
         units="tests/guards/test_newcomers.py",
         unseen="no pod comes, becomes ready and goes while the watches are blind",
+    ),
+    Mutant(
+        name="marks-believed-whenever-they-come",
+        file="planning/newcomers.py",
+        old="pod.is_newcomer and pod.uid in zone.newcomers.marked",
+        new="pod.is_newcomer",
+        breaks="SI-01, SI-10: whoever may annotate pods says that they hold nothing",
+        scenarios=("s12", "s12-small"),
+        units="tests/planning/test_planning_newcomers.py",
+        unseen="nobody forges marks",
     ),
     Mutant(
         name="healthy-pods-beside-broken-ones",

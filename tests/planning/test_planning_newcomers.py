@@ -35,7 +35,9 @@ def crowded(base: Zone, *ordinals: int, marked: bool = True, **changes: object) 
     pods = [replace(one, **pending) if one.name in names else one for one in base.pods]
     ready = sum(one.is_ready for one in pods)
     sts = replace(base.sts, ready_replicas=ready, available_replicas=ready)
-    return dataclasses.replace(base, sts=sts, pods=tuple(pods))
+    uids = frozenset(one.uid for one in pods if one.name in names and marked)
+    believed = Newcomers(used=base.sts.replicas, marked=uids)
+    return dataclasses.replace(base, sts=sts, pods=tuple(pods), newcomers=believed)
 
 
 def parallel(states: str, ready: int | None = None) -> Zone:
@@ -44,7 +46,8 @@ def parallel(states: str, ready: int | None = None) -> Zone:
 
 def seen(base: Zone, used: int, *ordinals: int) -> Zone:
     uids = frozenset(Uid(f"uid-a-{ordinal}") for ordinal in ordinals)
-    return dataclasses.replace(base, newcomers=Newcomers(used=used, pods=uids))
+    marked = base.newcomers.marked if base.newcomers is not None else frozenset()
+    return dataclasses.replace(base, newcomers=Newcomers(used=used, pods=uids, marked=marked))
 
 
 @pytest.mark.parametrize(
@@ -52,6 +55,12 @@ def seen(base: Zone, used: int, *ordinals: int) -> Zone:
     [
         pytest.param(parallel("lllll"), 5, id="all are up"),
         pytest.param(crowded(parallel("lllll"), 3, 4), 3, id="D-67 two carry their mark"),
+        pytest.param(
+            dataclasses.replace(
+                crowded(parallel("lllll"), 3, 4), newcomers=Newcomers(used=5)
+            ), 5,
+            id="SI-01 SI-10 two carry a mark that anybody may have written meanwhile",
+        ),
         pytest.param(
             crowded(parallel("lllll"), 3, 4, marked=False), 5,
             id="SI-10 Pending alone proves nothing: they may be successors",

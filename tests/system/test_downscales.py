@@ -78,7 +78,8 @@ async def test_li06_prepared_once_and_recorded(world: World, route: Route) -> No
         assert all(is_of_now(each[LAST_DOWNSCALE]) for each in annotations), "SEED-093"
     await guarded.wait_recorded(*TIMES)
     await wait_ready(world.api, world.namespace, list(TIMES))
-    assert await guarded.list_noted() == [], "notes go with their pods"
+    # All but one go with their pods; that one goes a minute later, when the downscale is over.
+    assert set(await guarded.list_noted()) <= {f"{name}-0" for name in TIMES}
     await guarded.assert_judged()
 
 
