@@ -73,7 +73,7 @@ async def tell_of_lost_requests(world: World) -> None:
     await guarded.wait_told("left-3")
     told = [f"{name}-3" for name in names if name != "away"]
     await guarded.wait_told(*told, limit=TOLD_WITHIN)
-    await _wait_line(guarded, "Pod is not told yet that it stays", "DELETE away-3")
+    await _wait_line(guarded, "Pod cannot be told that it stays", "DELETE away-3")
     await pods.listen("away-3")
     await guarded.wait_told("away-3", limit=TOLD_WITHIN)
     await guarded.wait_unnoted(*names)
