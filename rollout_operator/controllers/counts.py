@@ -30,10 +30,11 @@ from rollout_operator.model.errors import (
     UnknownOutcome,
 )
 from rollout_operator.model.group import Group
-from rollout_operator.model.names import LAST_DOWNSCALE, GroupName, Uid
+from rollout_operator.model.names import LAST_DOWNSCALE, PREPARE_DOWNSCALE, GroupName, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.scaling import ScaleZone, Scaling, Written
 from rollout_operator.model.tracker import Source
+from rollout_operator.planning.admission import is_labelled
 from rollout_operator.planning.replicas import plan_scaling
 from rollout_operator.planning.spacing import format_downscale_time
 from rollout_operator.telemetry.logs import log
@@ -220,12 +221,11 @@ class Counts:
             group=group, zone=zone.name, replicas_from=zone.replicas, replicas_to=action.replicas,
             reason=action.reason.code, why=action.reason.text,
         )  # fmt: skip
-        # Whoever wrote the spec since, or another set of that name, is not overwritten; nor does a
-        # write that comes late find the same count again and take pods that nobody has asked. A
+        # Whoever wrote another count since, or another set of that name, is not overwritten. A
         # version would fail with each change of the status, of which a zone that moves has many.
         steps: list[JsonObject] = [
             {"op": "test", "path": "/metadata/uid", "value": zone.uid},
-            {"op": "test", "path": "/metadata/generation", "value": zone.generation},
+            *_render_spec(action),
             {"op": "test", "path": "/spec/replicas", "value": zone.replicas},
             {"op": "replace", "path": "/spec/replicas", "value": action.replicas},
             *self._render_time(action),
@@ -295,6 +295,19 @@ def _find(actions: Iterable[ScaleZone], wanted: ScaleZone) -> ScaleZone | None:
         if is_same and one.zone.replicas == wanted.zone.replicas:
             return one
     return None
+
+
+def _render_spec(action: ScaleZone) -> list[JsonObject]:
+    """Return what keeps a downscale from a spec that it was not decided for.
+
+    One that comes late would find the same count again after an upscale, and take pods that nobody
+    has asked. Where a review looks at each attempt they are asked, and nothing is tested: a
+    template that changes while pods prepare would fail it.
+    """
+    zone = action.zone
+    if not action.is_downscale or is_labelled(zone.labels, PREPARE_DOWNSCALE):
+        return []
+    return [{"op": "test", "path": "/metadata/generation", "value": zone.generation}]
 
 
 def _name_outcome(error: ApiError) -> str:
