@@ -13,7 +13,7 @@ import msgspec
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.decode import VALUE_LIMIT, JsonBytes, read_as
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.excerpt import OBJECT, SMALL
+from rollout_operator.model.excerpt import BUDGET, LARGEST_BUDGET, SMALL
 from rollout_operator.model.names import ABSENT_PEERS, Uid
 from rollout_operator.model.pattern import compile_pattern
 from rollout_operator.model.units import format_duration, parse_duration, quote
@@ -221,7 +221,8 @@ def _read(raw: JsonBytes) -> _Fields:
     Raises InvalidInput where it is none.
     """
     try:
-        body = bytes(raw if len(memoryview(raw)) <= SMALL else OBJECT.excerpt(raw)).strip()
+        is_small = len(memoryview(raw)) <= SMALL
+        body = bytes(raw if is_small else BUDGET.excerpt(raw, LARGEST_BUDGET)).strip()
         if body in (b"", b"null"):
             raise InvalidInput("unexpected end of JSON input")
         tree = msgspec.json.decode(body)

@@ -7,14 +7,20 @@ as well. v1 and v1beta1 do not differ in anything that is read here.
 """
 
 import json
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from rollout_operator.model.decode import only
 from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.excerpt import ANNOTATIONS, LABELS, REVIEW, SMALL, Buffer
+from rollout_operator.model.excerpt import (
+    ANNOTATIONS,
+    EVICTION,
+    LABELS,
+    REVIEW,
+    SMALL,
+    Buffer,
+)
 from rollout_operator.model.names import Uid
 from rollout_operator.model.review import MAX_USER, Review, Scalable, Unusable, Version
 from rollout_operator.model.trouble import clip, one_line
@@ -23,6 +29,7 @@ from rollout_operator.model.wire import Int32, Ordinals, Required, Strings, Wire
 KIND: Final = "AdmissionReview"
 _NOTHING: Final = msgspec.Raw(b"null")
 _VERSIONS: Final = {version.value: version for version in Version}
+_EVICTION: Final = "eviction"
 _SCALE: Final = ("autoscaling/v1", "Scale")
 # All have `metadata` and `spec.replicas`: one shape reads any of them.
 _KNOWN: Final = frozenset(
@@ -88,6 +95,7 @@ class _Object(Wire):
 _REVIEW: Final = msgspec.json.Decoder(_Review)
 _HEAD: Final = msgspec.json.Decoder(_Head)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
+_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BROKEN: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -130,7 +138,7 @@ def _decode(body: bytes) -> Review:
         user=_name_user(request.user_info),
         old=old,
         new=new,
-        body=bytes(request.object) if isinstance(new, Unusable) else b"",
+        body=_keep(request) if isinstance(new, Unusable) else b"",
     )
 
 
@@ -165,6 +173,16 @@ def _decode_object(raw: msgspec.Raw, field: str) -> tuple[Scalable | Unusable, s
         first_ordinal=spec.ordinals.start if spec.ordinals is not None else 0,
     )
     return workload, name
+
+
+def _keep(request: _Request) -> bytes:
+    """Return what the other hooks read of an object; a review of an Eviction may wait with it."""
+    if request.sub_resource != _EVICTION:
+        return bytes(request.object)
+    try:
+        return EVICTION.excerpt(request.object)
+    except _BROKEN:  # nested nearly too deeply: it holds no options that can be read
+        return b""
 
 
 def _name_user(info: _UserInfo | None) -> str:
@@ -233,16 +251,21 @@ def _describe(body: bytes, problem: str, field: str = "") -> str:
 
 
 def _value_at(body: bytes, path: str) -> str:
-    """Return the scalar at a path such as `spec.replicas`, cut; empty where there is none."""
+    """Return the scalar at a path such as `spec.replicas`, cut; empty where there is none.
+
+    What lies beside the path is skipped: a stranger must not have it built for an error.
+    """
+    if not path:
+        return ""
+    raw = msgspec.Raw(body)
     try:
-        tree: object = json.loads(body) if path else None
-    except (ValueError, RecursionError):
+        for step in path.split("."):
+            raw = _FIELDS.decode(raw).get(step, _NOTHING)
+        found = bytes(raw).strip()
+        value: object = None if found.startswith((b"{", b"[")) else json.loads(found)
+    except (*_BROKEN, ValueError):
         return ""
-    for step in path.split("."):
-        if not isinstance(tree, Mapping):
-            return ""
-        tree = tree.get(step)
-    if not isinstance(tree, str | int | float):
+    if not isinstance(value, str | int | float):
         return ""
-    text = json.dumps(tree)
+    text = json.dumps(value)
     return text if len(text) <= _VALUE_LIMIT else f"{text[:_VALUE_LIMIT]}..."

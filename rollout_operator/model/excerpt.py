@@ -1,8 +1,9 @@
 """A large object on the wire → the same JSON with nothing but the fields that are read.
 
 Decides how much memory what strangers send may take: a value is skipped, copied where it is short,
-or replaced by a word about its length; no tree is ever built. What the fields mean is decided by
-the decoders, which read the excerpt as they read a small body.
+or replaced by a word about its length; no tree is ever built. All that is copied is bounded as
+well, so that the decoders may build a tree of an excerpt. What the fields mean is decided by them:
+they read the excerpt as they read a small body.
 """
 
 import re
@@ -25,10 +26,15 @@ Buffer = bytes | memoryview | msgspec.Raw
 
 # What is not larger than this is read as it came: its tree fits into a few MiB.
 SMALL: Final = 64 << 10
-# No name, label, port or path that can be obeyed is longer.
-LONGEST_TEXT: Final = 4 << 10
-# Of the values that are no texts the labels of a budget's selector are the largest.
-LONGEST_VALUE: Final = SMALL
+# No name, label, port, path, number or list that can be obeyed is longer.
+LONGEST_VALUE: Final = 4 << 10
+# The labels that a budget selects by are the only map that is read whole.
+LONGEST_LABELS: Final = SMALL
+# Of a review. One that the API server has accepted has less: its longest labels, and of both its
+# objects the annotations that are read.
+LARGEST: Final = 128 << 10
+# Of a budget, of which a tree is built: the longest labels, and more than its other fields need.
+LARGEST_BUDGET: Final = LONGEST_LABELS + 2 * LONGEST_VALUE
 
 # What decides of an object with replicas.
 LABELS: Final = frozenset({GROUP_LABEL, GROUP_LABEL_LONG, NO_DOWNSCALE, PREPARE_DOWNSCALE})
@@ -40,11 +46,11 @@ _IS_TEXT: Final = re.compile(rb"[ \t\r\n]*\"")
 
 
 class Fields:
-    """The fields of a JSON object that are read; those of None are values, whatever their type."""
+    """The fields of a JSON object that are read; of a value, how many bytes at most are kept."""
 
     __slots__ = ("_decoder", "_inner")
 
-    def __init__(self, inner: "Mapping[str, Fields | None]") -> None:
+    def __init__(self, inner: "Mapping[str, Fields | int]") -> None:
         self._inner = tuple((msgspec.json.encode(name), part) for name, part in inner.items())
         slots = [
             (f"field_{number}", msgspec.Raw, msgspec.field(default=_ABSENT, name=name))
@@ -52,73 +58,92 @@ class Fields:
         ]
         self._decoder = msgspec.json.Decoder(msgspec.defstruct("Fields", slots, gc=False))
 
-    def excerpt(self, raw: Buffer) -> bytes:
-        """Return the fields alone; what is no object is a value.
+    def excerpt(self, raw: Buffer, most: int = LARGEST) -> bytes:
+        """Return the fields alone, in `most` bytes; what is no object is a value.
 
-        Of a field that comes more than once the last one counts. Raises what msgspec raises.
+        Of a field that comes more than once the last one counts. Raises what msgspec raises, and
+        its DecodeError where the fields have more than `most` bytes.
         """
+        found = self._pick(raw)
+        if len(found) > most:
+            size = len(found)
+            raise msgspec.DecodeError(f"the fields that are read have {size} bytes, at most {most}")
+        return found
+
+    def _pick(self, raw: Buffer) -> bytes:
         if _IS_OBJECT.match(raw) is None:
-            return _copy(raw)
+            return _copy(raw, LONGEST_VALUE)
         values: tuple[msgspec.Raw, ...] = msgspec.structs.astuple(self._decoder.decode(raw))
         pairs = (
-            b"%b:%b" % (name, _copy(value) if part is None else part.excerpt(value))
+            b"%b:%b" % (name, _copy(value, part) if isinstance(part, int) else part._pick(value))
             for (name, part), value in zip(self._inner, values, strict=True)
             if len(memoryview(value))
         )
         return b"{%b}" % b",".join(pairs)
 
 
-def _copy(raw: Buffer) -> bytes:
+def _copy(raw: Buffer, most: int) -> bytes:
     """Return a value, or a word in place of a long one: a text for a text, else a list.
 
-    No field that is read is a list of such words, so that the decoders refuse it by its type.
+    The decoders refuse that list by its type, but as `dryRun` of an Eviction: the API server lets
+    no list pass there but of `All`, so that a long one means what a short one means.
     """
-    size, is_text = len(memoryview(raw)), _IS_TEXT.match(raw) is not None
-    most = LONGEST_TEXT if is_text else LONGEST_VALUE
+    size = len(memoryview(raw))
     if size <= most:
         return bytes(raw)
     word = b'"(%d bytes, more than %d are not read)"' % (size, most)
-    return word if is_text else b"[%b]" % word
+    return word if _IS_TEXT.match(raw) is not None else b"[%b]" % word
 
 
-def _values(*names: str) -> dict[str, Fields | None]:
-    return dict.fromkeys(names)
+def _values(*names: str) -> dict[str, Fields | int]:
+    return dict.fromkeys(names, LONGEST_VALUE)
 
 
+_HEAD: Final[Mapping[str, Fields | int]] = _values("apiVersion", "kind")
+# What a count is decided by.
+_SCALED: Final[Mapping[str, Fields | int]] = {
+    **_values("replicas", "serviceName"),
+    "ordinals": Fields(_values("start")),
+}
+_METADATA: Final = Fields(
+    {
+        **_values("name", "namespace", "uid", "resourceVersion", "generation"),
+        **_values("deletionTimestamp"),
+        "labels": Fields(_values(*sorted(LABELS))),
+        "annotations": Fields(_values(*sorted(ANNOTATIONS), ABSENT_PEERS)),
+    }
+)
+_BUDGET: Final[Mapping[str, Fields | int]] = {
+    **_values("maxUnavailable", "maxUnavailablePercentage", "crossZoneEvictionDelay"),
+    **_values("podNamePartitionRegex", "podNameRegexGroup"),
+    "selector": Fields({"matchLabels": LONGEST_LABELS}),
+}
+_OPTIONS: Final = Fields(_values("dryRun"))
+
+# Of an Eviction, while its review waits.
+EVICTION: Final = Fields({"deleteOptions": _OPTIONS})
+BUDGET: Final = Fields({**_HEAD, "metadata": _METADATA, "spec": Fields(_BUDGET)})
 # Of all kinds that are reviewed: no two of them give a name different meanings.
 OBJECT: Final = Fields(
     {
-        **_values("apiVersion", "kind"),
-        "metadata": Fields(
-            {
-                **_values("name", "namespace", "uid", "resourceVersion", "generation"),
-                **_values("deletionTimestamp"),
-                "labels": Fields(_values(*sorted(LABELS))),
-                "annotations": Fields(_values(*sorted(ANNOTATIONS), ABSENT_PEERS)),
-            }
-        ),
-        "spec": Fields(
-            {
-                **_values("replicas", "serviceName"),
-                "ordinals": Fields(_values("start")),
-                **_values("maxUnavailable", "maxUnavailablePercentage", "crossZoneEvictionDelay"),
-                **_values("podNamePartitionRegex", "podNameRegexGroup"),
-                "selector": Fields(_values("matchLabels")),
-            }
-        ),
-        "deleteOptions": Fields(_values("dryRun")),
+        **_HEAD,
+        "metadata": _METADATA,
+        "spec": Fields({**_SCALED, **_BUDGET}),
+        "deleteOptions": _OPTIONS,
     }
 )
+# Of what was there before nothing but the count is judged.
+OLD_OBJECT: Final = Fields({**_HEAD, "metadata": _METADATA, "spec": Fields(_SCALED)})
 REVIEW: Final = Fields(
     {
-        **_values("apiVersion", "kind"),
+        **_HEAD,
         "request": Fields(
             {
                 **_values("uid", "subResource", "name", "namespace", "operation", "dryRun"),
                 "resource": Fields(_values("resource")),
                 "userInfo": Fields(_values("username")),
                 "object": OBJECT,
-                "oldObject": OBJECT,
+                "oldObject": OLD_OBJECT,
             }
         ),
     }

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from rollout_operator.model.excerpt import OBJECT, REVIEW, Fields
 from rollout_operator.model.names import PREPARE_DOWNSCALE
 
 LARGEST: Final = 7 << 20
@@ -44,11 +45,26 @@ _CREATED: Final[Mapping[str, Json]] = {
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "x"}}},
     },
 }
+# As much as is kept of a value, and of the labels that a budget selects by, and a byte more. Of the
+# smallest values all fields together are kept.
+_VALUES: Final = (4 << 10, (4 << 10) + 1)
+_LABELS: Final = (64 << 10, (64 << 10) + 1)
+_SIZES: Final = (2 << 10, *_VALUES, *_LABELS)
+_FILLERS: Final[Mapping[str, tuple[bytes, bytes]]] = {
+    "deep lists": (b"[" * 400 + b"]" * 400, b"[]"),
+    "empty lists": (b"[]", b"[]"),
+    "numbers": (b"0", b"[]"),
+    "small objects": (b'{"":0}', b"[]"),
+    "members": (b'"%06x":[]', b"{}"),
+    "labels": (b'"%06x":""', b"{}"),
+    "a wide text": (_TEXTS["a wide text"], b'""'),
+    "a text of escapes": (_TEXTS["a text of escapes"], b'""'),
+}
 _SET: Final[Json] = {"apiVersion": "apps/v1", "kind": "StatefulSet"}
 
 
 def list_hostile_bodies(path: str, namespace: str) -> Iterator[tuple[str, bytes]]:
-    """Yield bodies of LARGEST bytes for a path, each with a name."""
+    """Yield bodies of at most LARGEST bytes for a path, each with a name."""
     for name, unit in _LISTS.items():
         for what, odd in _ODDITIES.items():
             yield f"{name}, {what}", _fill(_review(path, namespace, **odd), unit)
@@ -60,6 +76,7 @@ def list_hostile_bodies(path: str, namespace: str) -> Iterator[tuple[str, bytes]
         yield f"{name} as label", _fill(_review(path, namespace, labels), unit, b'""')
     options = {"deleteOptions": {"dryRun": [_FILL]}}
     yield "options without end", _fill(_review(path, namespace, options), b'"All"')
+    yield from _list_filled(path, namespace)
     yield "one key again and again", _repeat(_review(path, namespace, uid=_FILL))
     yield "brackets without end", b"[" * LARGEST
 
@@ -92,18 +109,63 @@ def _review(path: str, namespace: str, fields: Json | None = None, **more: objec
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
+def _list_filled(path: str, namespace: str) -> Iterator[tuple[str, bytes]]:
+    """Yield bodies in which every field that is read is as long as is kept, or a little longer.
+
+    Of the whole review, and of the objects alone where the review is a good one.
+    """
+    for name, (unit, around) in _FILLERS.items():
+        for size in _SIZES:
+            value = _pad(_fill_up(size, unit, around), size)
+            labels = {"spec": {"selector": {"matchLabels": msgspec.Raw(value)}}}
+            if size in _LABELS:
+                labelled = msgspec.json.encode(_review(path, namespace, labels))
+                yield f"{size} bytes of {name} to select by", labelled
+            good = _review(path, namespace)
+            yield f"{size} bytes of {name} in each field", _fill_fields(REVIEW, good, value)
+            request = good["request"]
+            for key in ("object", "oldObject"):
+                known = {one: (request[key] or {}).get(one, "x") for one in ("apiVersion", "kind")}
+                request[key] = msgspec.Raw(_fill_fields(OBJECT, known, value))
+            yield f"{size} bytes of {name} in the objects", msgspec.json.encode(good)
+
+
+def _pad(value: bytes, size: int) -> bytes:
+    return value[:-1].ljust(size - 1) + value[-1:]
+
+
+def _fill_fields(fields: Fields, good: Json, value: bytes) -> bytes:
+    """Return an object of these fields; values are good ones where there are any, else `value`."""
+    pairs = []
+    for name, part in fields._inner:
+        known = good.get(msgspec.json.decode(name))
+        if isinstance(part, Fields):
+            # Of a review none but its head and its uid are good: it is refused late.
+            known = {"uid": "u"} if known is not None and "operation" in known else {}
+            text = _fill_fields(part, known, value)
+        else:
+            text = value if known is None else msgspec.json.encode(known)
+        pairs.append(b"%b:%b" % (name, text))
+    return b"{%b}" % b",".join(pairs)
+
+
 def _fill(review: Json, unit: bytes, around: bytes = b"[]") -> bytes:
     """Return the body, with as many of `unit` in the place of FILL as fit."""
     mark = b'["%b"]' % _FILL.encode() if around in {b"[]", b"{}"} else b'"%b"' % _FILL.encode()
     head, _, tail = msgspec.json.encode(review).partition(mark)
-    room = LARGEST - len(head) - len(tail) - len(around)
+    return b"%b%b%b" % (head, _fill_up(LARGEST - len(head) - len(tail), unit, around), tail)
+
+
+def _fill_up(size: int, unit: bytes, around: bytes) -> bytes:
+    """Return a value with as many of `unit` as fit into `size`."""
+    room = size - len(around)
     if around == b'""':
         filling = unit * (room // len(unit))
     elif around == b"{}":
         filling = b",".join(unit % number for number in range(room // (len(unit % 0) + 1)))
     else:
         filling = b",".join([unit] * (room // (len(unit) + 1)))
-    return b"%b%b%b%b%b" % (head, around[:1], filling, around[1:], tail)
+    return b"%b%b%b" % (around[:1], filling, around[1:])
 
 
 def _repeat(review: Json) -> bytes:
