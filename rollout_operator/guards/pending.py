@@ -61,6 +61,8 @@ class Grant:
     record: str = ""
     """The annotation as written; empty where nothing was."""
     stage: Stage = Stage.ASKED
+    was_given: bool = False
+    """Whether the answer was that the pod may go: a doubt that follows does not change it."""
 
 
 class Pending:
@@ -93,7 +95,7 @@ class Pending:
 
     def give(self, grant: Grant, seen: Pod) -> None:
         """The pod may go; `seen` is its newest view."""
-        grant.pod, grant.stage = seen, Stage.GIVEN
+        grant.pod, grant.stage, grant.was_given = seen, Stage.GIVEN, True
         self._tell(grant)
 
     def doubt(self, grant: Grant) -> None:
@@ -102,9 +104,12 @@ class Pending:
         self._tell(grant)
 
     def take_back(self, grant: Grant) -> bool:
-        """The pod is visibly untouched; tell whether an eviction of it came to nothing."""
+        """The pod is visibly untouched; tell whether an eviction of it was allowed for nothing.
+
+        One that was given up before its answer left could not have been used.
+        """
         self.release(grant)
-        is_unused = grant.engine is Engine.EVICTION
+        is_unused = grant.was_given and grant.engine is Engine.EVICTION
         if is_unused:
             self.unused.note(grant.pod)
         return is_unused

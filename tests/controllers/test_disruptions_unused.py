@@ -7,10 +7,17 @@ from rollout_operator.guards.asking import Ask, Permit
 from rollout_operator.guards.unused import PAUSES
 from rollout_operator.model.disruption import Engine
 from rollout_operator.planning.disruption import Refusal
-from tests.controllers.test_disruptions import MOMENT, granted, start
+from tests.controllers.test_disruptions import MOMENT, Bench, granted, start
+from tests.guards.gate_bench import Hold
 from tests.virtual_time import in_virtual_time
 
 LIMIT = timedelta(minutes=1)
+
+
+def count_unused(made: Bench) -> float | None:
+    """Return how many grants the process has counted as unused."""
+    metric = "rollout_operator_zpdb_unused_grants_total"
+    return made.process.metrics.registry.get_sample_value(metric)
 
 
 @in_virtual_time
@@ -30,8 +37,7 @@ async def test_li09_a_grant_that_came_to_nothing_makes_the_next_one_of_that_pod_
     assert await x.evict("b-0", dry_run=True) == "allowed"
     assert isinstance(await x.roll("a-0"), Permit)  # what a client does holds no rollout
     await x.gate.give_back(x.cached("a-0"))
-    metric = "rollout_operator_zpdb_unused_grants_total"
-    assert x.metrics.registry.get_sample_value(metric) == 1
+    assert count_unused(made) == 1
 
 
 @in_virtual_time
@@ -59,3 +65,31 @@ async def test_li09_a_rollout_that_died_makes_no_eviction_wait() -> None:
     await made.wait(UNTOUCHED_FOR)
     await made.look()
     assert await made.process.evict("a-0") == "allowed"
+
+
+@in_virtual_time
+async def test_li09_a_grant_without_an_answer_is_not_unused() -> None:
+    """LI-09, SI-18: the lists are too slow for an answer; no client failed to use one."""
+    made = start()
+    made.here.door.pause = hold = Hold("list")
+    assert (await made.process.evict("a-0")).startswith("429 grant_")
+    hold.open.set()
+    assert made.here.recorded() == ["a-0"]
+    await made.wait(UNTOUCHED_FOR)
+    await made.look()
+    assert made.grants == 0
+    assert count_unused(made) == 0
+    made.process.sync()
+    assert await made.process.evict("a-0") == "allowed"
+
+
+@in_virtual_time
+async def test_li09_a_grant_that_is_doubted_after_its_answer_is_unused() -> None:
+    """LI-09: what the client was told stays told."""
+    made = await granted()
+    grant = made.process.pending.get(made.process.cached("a-0").uid)
+    assert grant is not None
+    made.process.pending.doubt(grant)
+    await made.wait(UNTOUCHED_FOR)
+    await made.look()
+    assert count_unused(made) == 1
