@@ -1,7 +1,8 @@
 """The last plan of each group: remembered for pages, shown as a gauge, logged when it changes.
 
-A reason is written to the log when it is new for its zone or its text is another, so that a group
-which waits for an hour says so once, and the last line about a zone is always what holds it now.
+A reason is written to the log when it is new for its zone, when its text is another, or when it has
+become more severe, so that a group which waits for an hour says so once, and the last line about a
+zone is always what holds it now.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from rollout_operator.model.names import GroupName
-from rollout_operator.model.outcome import Code, Plan, Reason
+from rollout_operator.model.outcome import Code, Plan, Reason, Severity
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import WAIT_CODES, Metrics
 
@@ -21,6 +22,8 @@ QUIET: Final = timedelta(seconds=1)
 # is replaced owns none for a moment.
 PATIENCE: Final = {Code.PODS_MISSING: timedelta(seconds=30)}
 
+# Severities are strings, which are ordered by their letters.
+_LOUDNESS: Final = {severity: place for place, severity in enumerate(Severity)}
 _FAULT: Final = "Group is held by a fault"
 _MESSAGES: Final = {
     Code.UP_TO_DATE: "Group is up to date",
@@ -62,12 +65,19 @@ class Entry:
 
 @dataclass(slots=True)
 class _Told:
-    """What the log says about one group: the text that stands, and when each was written."""
+    """What the log says about one group: the reasons that stand, and when each was written."""
 
-    texts: dict[_Key, str] = field(default_factory=dict)
+    reasons: dict[_Key, Reason] = field(default_factory=dict)
     times: dict[_Key, timedelta] = field(default_factory=dict)
     begun: dict[_Key, timedelta] = field(default_factory=dict)
     """Since when a reason holds that is told only when it stays."""
+
+    def covers(self, key: _Key, reason: Reason) -> bool:
+        """Tell whether the log says this already, and no less loudly."""
+        stands = self.reasons.get(key)
+        if stands is None or _gist(stands) != _gist(reason):
+            return False
+        return _LOUDNESS[stands.severity] >= _LOUDNESS[reason.severity]
 
     def wait_before(self, key: _Key, now: timedelta) -> timedelta:
         """Return how long a reason that is new must still wait; zero or less means tell it."""
@@ -120,18 +130,17 @@ class Board:
         told.times = {key: at for key, at in told.times.items() if now - at < QUIET}
         current = _gather(plan)
         # What no longer holds is new when it comes back.
-        told.texts = {key: text for key, text in told.texts.items() if key in current}
+        told.reasons = {key: one for key, one in told.reasons.items() if key in current}
         told.begun = {key: told.begun.get(key, now) for key in current if key[0] in PATIENCE}
         owed: list[timedelta] = []
         for key, reason in current.items():
-            gist = reason.gist or reason.text
-            if told.texts.get(key) == gist:
+            if told.covers(key, reason):
                 continue
             wait = told.wait_before(key, now)
             if wait > timedelta(0):
                 owed.append(wait)
                 continue
-            told.texts[key] = gist
+            told.reasons[key] = reason
             told.times[key] = now
             _write(plan.group, reason)
         return min(owed, default=None)
@@ -149,7 +158,7 @@ def _merge(plans: Sequence[Plan]) -> Plan:
 
 
 def _gather(plan: Plan) -> dict[_Key, Reason]:
-    """Return one reason per code and zone, the texts of several joined."""
+    """Return one reason per code and zone, the texts of several joined under the most severe."""
     found: dict[_Key, list[Reason]] = {}
     for reason in (*plan.waits, *plan.problems):
         found.setdefault(_key(reason), []).append(reason)
@@ -160,8 +169,13 @@ def _join(same: list[Reason]) -> Reason:
     if len(same) == 1:
         return same[0]
     texts = dict.fromkeys(reason.text for reason in same)
-    gists = dict.fromkeys(reason.gist or reason.text for reason in same)
-    return replace(same[0], text="; ".join(texts), gist="; ".join(gists))
+    gists = dict.fromkeys(_gist(reason) for reason in same)
+    loudest = max((reason.severity for reason in same), key=_LOUDNESS.__getitem__)
+    return replace(same[0], text="; ".join(texts), gist="; ".join(gists), severity=loudest)
+
+
+def _gist(reason: Reason) -> str:
+    return reason.gist or reason.text
 
 
 def _leading(plan: Plan) -> _Key | None:

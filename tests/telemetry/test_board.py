@@ -80,6 +80,40 @@ def test_a_new_text_is_logged_again(world: World) -> None:
     ]
 
 
+def levels(world: World) -> list[str]:
+    """Return the levels of the lines written since the last call."""
+    taken, world.lines = world.lines, []
+    return [line.split()[0].removeprefix("level=") for line in taken]
+
+
+def test_log04_a_reason_that_becomes_more_severe_is_logged_again(world: World) -> None:
+    """LOG-04: what was told at the level of debug comes back as a warning of the same text."""
+    for severity in (Severity.DEBUG, Severity.DEBUG, Severity.WARN, Severity.WARN):
+        world.board.post(plan(wait(Code.LIVE_READ_EXPIRED, "slow", severity=severity)))
+        world.clock.jump(QUIET)
+
+    assert levels(world) == ["debug", "warn"]
+
+
+def test_a_reason_that_becomes_less_severe_is_told_already(world: World) -> None:
+    """One that goes up and down fills no log."""
+    for severity in (Severity.WARN, Severity.INFO, Severity.WARN, Severity.DEBUG, Severity.WARN):
+        world.board.post(plan(wait(Code.LIVE_READ_EXPIRED, "slow", severity=severity)))
+        world.clock.jump(QUIET)
+
+    assert levels(world) == ["warn"]
+
+
+def test_a_reason_that_becomes_more_severe_at_once_is_told_soon(world: World) -> None:
+    """Within the time that a zone is quiet it is owed."""
+    warning = plan(wait(Code.LIVE_READ_EXPIRED, "slow", severity=Severity.WARN))
+    world.board.post(plan(wait(Code.LIVE_READ_EXPIRED, "slow", severity=Severity.DEBUG)))
+    assert world.board.post(warning) == QUIET
+    world.clock.jump(QUIET)
+    assert world.board.post(warning) is None
+    assert levels(world) == ["debug", "warn"]
+
+
 def test_a_text_that_changes_often_is_logged_once_a_second(world: World) -> None:
     for number in range(21):
         world.board.post(plan(wait(Code.PODS_STARTING, f"{number} pods")))
@@ -166,6 +200,15 @@ def test_several_texts_of_one_code_and_zone_share_a_line(world: World) -> None:
 
     (line,) = world.take_lines()
     assert line.endswith('why="pod a: spec missing; pod b: spec missing"')
+
+
+def test_several_texts_share_the_level_of_the_most_severe(world: World) -> None:
+    texts = (("not now", Severity.DEBUG), ("never", Severity.WARN), ("later", Severity.INFO))
+    world.board.post(
+        plan(*(wait(Code.DELETE_REFUSED, text, severity=severity) for text, severity in texts))
+    )
+
+    assert levels(world) == ["warn"]
 
 
 @pytest.mark.parametrize(
