@@ -25,6 +25,7 @@ from rollout_operator.kube.api import PODS, LiveReader, Precondition, Writer
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
+    DeadlinePassed,
     NotFound,
     Refused,
     Throttled,
@@ -244,11 +245,7 @@ class Executor:
         """Delete one pod if its budget agrees. Raises ApiError where trying others is no use."""
         answer = await self._gate.ask(ask_for(one, zone), expires_at)
         if isinstance(answer, Refusal):
-            report.held.append(answer)
-            if answer.reason.code is Code.GRANT_NOT_RECORDED:
-                report.is_contradicted = True  # most likely the pod has changed: the look is old
-                return _Fate.CHANGED
-            return _Fate.SHARED if answer.is_shared else _Fate.REFUSED
+            return _note_held(report, answer)
         fate = None
         try:
             fate = await self._delete(group, replace(one, pod=answer.pod), report, expires_at)
@@ -368,6 +365,22 @@ def _view_changed(action: ReplacePods) -> Reason:
 def _cut_short(report: Report, why: str) -> _Fate:
     report.cut_short = why
     return _Fate.LATE
+
+
+def _note_held(report: Report, answer: Refusal) -> _Fate:
+    """The gate did not let a pod go. Raises the error because of which it could not tell."""
+    match answer.error:
+        case None:
+            report.held.append(answer)
+            return _Fate.SHARED if answer.is_shared else _Fate.REFUSED
+        case NotFound() | Conflict():
+            report.held.append(answer)
+            report.is_contradicted = True  # the pod has changed: the look is old
+            return _Fate.CHANGED
+        case DeadlinePassed() | Throttled():
+            return _cut_short(report, answer.reason.text)
+        case error:
+            raise error
 
 
 def _note(code: Code, pod: Pod, error: ApiError, severity: Severity = Severity.DEBUG) -> Reason:

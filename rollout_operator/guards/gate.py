@@ -311,7 +311,7 @@ class Gate:
             if refusal is None or not _wins(record, live):
                 break
         await self._withdraw(grant)
-        return refusal or refuse_contested(grant.pod, scene.budget)
+        return refusal or refuse_late(grant.pod)
 
     def _list_sets(self, scene: Scene) -> Sequence[StatefulSet]:
         """Return the sets whose pods are looked at: the pod's own may be none of the zones."""

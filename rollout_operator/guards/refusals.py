@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.errors import ApiError, Conflict, NotFound
+from rollout_operator.model.errors import ApiError, Conflict, DeadlinePassed, NotFound
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.planning.admission import RETRY
@@ -30,17 +30,20 @@ def refuse(code: Code, text: str, *, severity: Severity = Severity.INFO) -> Refu
 def refuse_late(pod: Pod) -> Refusal:
     """Return that there was no time left for an answer."""
     text = f"no answer of the API server about {pod.name} in time"
-    return refuse(Code.GRANT_NOT_RECORDED, text)
+    return _refuse_for(DeadlinePassed(text), text)
 
 
 def refuse_unrecorded(pod: Pod, error: ApiError | None) -> Refusal:
-    """Return that no record could be written."""
+    """Return that no record could be written; without an error, that it is no longer there."""
     if error is None or isinstance(error, Conflict | NotFound):
         text = f"{pod.name} changed at this very moment; try again"
-    else:
-        text = f"that {pod.name} may go could not be recorded: {error}"
-        log.debug("Disruption not recorded", pod=pod.name, err=error)
-    return refuse(Code.GRANT_NOT_RECORDED, text)
+        return _refuse_for(error or Conflict(text), text)
+    log.debug("Disruption not recorded", pod=pod.name, err=error)
+    return _refuse_for(error, f"that {pod.name} may go could not be recorded: {error}")
+
+
+def _refuse_for(error: ApiError, text: str) -> Refusal:
+    return replace(refuse(Code.GRANT_NOT_RECORDED, text), error=error)
 
 
 def refuse_contested(pod: Pod, budget: Budget) -> Refusal:

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.disruption import Engine
 from rollout_operator.model.downscale import Underway
+from rollout_operator.model.errors import ApiError
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, Unreadable
@@ -81,6 +82,8 @@ class Refusal:
     is_shared: bool = False
     """Whether it holds for every other pod of the StatefulSet under the same budget, too, unless
     that pod is down itself."""
+    error: ApiError | None = None
+    """What a call to the API server came to, where nothing else is why."""
 
 
 class Covering(Protocol):

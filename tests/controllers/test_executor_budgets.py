@@ -49,6 +49,8 @@ class Shell:
     executor: Executor
     controller: RolloutController
     board: Board
+    refreshed: list[str]
+    """Why the caches were made to list again."""
 
     async def step(self) -> Report:
         """Plan and carry out the only action."""
@@ -74,14 +76,15 @@ def rolling(*rules: Budget, limit: str = "2", pods: int = 3) -> Shell:
         clock=process.clock, metrics=process.metrics, gate=process.gate,
     )  # fmt: skip
     board = Board(process.metrics, process.clock)
+    refreshed: list[str] = []
     parts = Parts(
         observer=process.observer, executor=executor, deletes=process.deletes,
         attempts=Attempts(process.clock, longest=timedelta(seconds=5)), board=board,
-        metrics=process.metrics, clock=process.clock, refresh=lambda cause: None,
+        metrics=process.metrics, clock=process.clock, refresh=refreshed.append,
     )  # fmt: skip
     return Shell(
         here=here, process=process, executor=executor,
-        controller=RolloutController(parts), board=board,
+        controller=RolloutController(parts), board=board, refreshed=refreshed,
     )  # fmt: skip
 
 
