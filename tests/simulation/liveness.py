@@ -18,7 +18,7 @@ from tests.simulation.liveness_drains import find_last_asked, find_starved
 from tests.simulation.liveness_scaling import find_told_late, judge_counts
 from tests.simulation.liveness_turns import find_passed_over
 from tests.simulation.promises import Promises, Violation
-from tests.simulation.rest import Rest, count_batches, read_rest
+from tests.simulation.rest import Rest, count_batches, count_surplus, read_rest
 from tests.simulation.standstill import find_still
 from tests.simulation.views import Book
 
@@ -119,6 +119,7 @@ def _judge_rest(book: Book, rest: Rest, begin: timedelta, found: Findings) -> No
 def _bound(book: Book, rest: Rest, begin: timedelta) -> tuple[timedelta, str]:
     """Return how long it may take from `begin` to rest, and which promise says so."""
     bound = 3 * rest.pod_time * count_batches(book, begin) + LI_01_SLACK
+    bound += rest.end_time * count_surplus(book, begin)
     lag = _lag(book, begin)
     return (bound + lag, "LI-02") if lag else (bound, "LI-01")
 

@@ -32,6 +32,8 @@ class Rest:
     """When people last changed what is wanted."""
     pod_time: timedelta = LEAST_POD_TIME
     """The longest that any pod took to go, and to be ready."""
+    end_time: timedelta = timedelta(0)
+    """The longest that any pod took to go."""
     stays_since: dict[str, timedelta] = field(default_factory=dict)
     """Of the pods that exist and stay, by UID: since when their sets have wanted them."""
 
@@ -50,6 +52,7 @@ def read_rest(book: Book) -> Rest:
         if isinstance(write.before or write.now, Set) and _changes_wish(write):
             rest.last_change = write.at
     rest.pod_time = max(times.longest, LEAST_POD_TIME)
+    rest.end_time = times.to_end
     for group in sorted({one.group for one in world.sets.values() if one.group is not None}):
         _read_group(book, rest, group)
     rest.stays_since = dict(_list_staying(world))
@@ -59,12 +62,7 @@ def read_rest(book: Book) -> Rest:
 
 def count_batches(book: Book, at: timedelta) -> int:
     """Return how many times a zone still had to wait for pods at a time."""
-    world = World()
-    for write in book.writes:
-        if write.at > at:
-            break
-        world.take(write)
-    count = 0
+    world, count = _see(book, at), 0
     for zone in world.sets.values():
         if zone.group is None:
             continue
@@ -76,6 +74,26 @@ def count_batches(book: Book, at: timedelta) -> int:
         )
         count += -(-left // max(zone.limit, 1))
     return count
+
+
+def count_surplus(book: Book, at: timedelta) -> int:
+    """Return how many pods were there that no set wants.
+
+    The controller of an ordered set ends one after the other, and the operator waits for that.
+    """
+    world = _see(book, at)
+    wanted = {name for zone in world.sets.values() for name in zone.pod_names}
+    return sum(pod.owner in world.sets and name not in wanted for name, pod in world.pods.items())
+
+
+def _see(book: Book, at: timedelta) -> World:
+    """Return the world as it was."""
+    world = World()
+    for write in book.writes:
+        if write.at > at:
+            break
+        world.take(write)
+    return world
 
 
 def _read_group(book: Book, rest: Rest, group: str) -> None:
