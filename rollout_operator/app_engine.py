@@ -24,7 +24,6 @@ from rollout_operator.app_scaling import Scaling
 from rollout_operator.controllers.attempts import Attempts
 from rollout_operator.controllers.executor import Executor
 from rollout_operator.controllers.memory import OwnDeletes
-from rollout_operator.controllers.newcomers import Marks
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.reading import choose_most_looks
 from rollout_operator.controllers.rollout import Parts, RolloutController
@@ -32,7 +31,6 @@ from rollout_operator.controllers.wake import Waker
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.downscales import Downscales
 from rollout_operator.guards.locks import Locks
-from rollout_operator.guards.newcomers import Arrivals
 from rollout_operator.guards.pending import Pending
 from rollout_operator.guards.records import Annotations, Records
 from rollout_operator.guards.tracker import Tracker
@@ -91,8 +89,6 @@ class Engine:
         looking, acting = (doors.open(name, Priority.LOOK) for name in ("looking", "acting"))
         self._set_informer = self._follow(following, STATEFULSETS, decode_statefulset, self._sets)
         self._pod_informer = self._follow(following, PODS, decode_pod, self._pods)
-        self._arrivals = self._watch_arrivals()
-        self._marks = Marks(self._arrivals, doors.open("marking", Priority.LIST), doors.clock)
         self._budgets = self._build_budgets(telemetry)
         self._shared = self._share()
         self._scaling = Scaling(self._shared)
@@ -157,11 +153,9 @@ class Engine:
             raise StartError(f"not ready within {limit.total_seconds():g} s: {why}") from error
 
     def _start_workers(self, tasks: TaskStack) -> None:
-        self._arrivals.end_start()
         tasks.start("workers", self._workers.run())
         self._budgets.start(tasks)
         self._scaling.start(tasks)
-        tasks.start("marks of new pods", self._marks.run())
         self.ready.set()
 
     async def _finish_work(self) -> None:
@@ -198,14 +192,6 @@ class Engine:
             is_alive=partial(_describe_broken, informer),
         )
         return informer
-
-    def _watch_arrivals(self) -> Arrivals:
-        arrivals = Arrivals(self._sets, self._pods)
-        self._set_informer.on_change(arrivals.on_set)
-        self._pod_informer.on_change(arrivals.on_pod)
-        self._sets.on_replaced(lambda: arrivals.on_list(self._set_informer.age))
-        self._pods.on_replaced(lambda: arrivals.on_list(self._pod_informer.age))
-        return arrivals
 
     def _share(self) -> Shared:
         return Shared(
@@ -294,7 +280,6 @@ class Engine:
             pending=self._pending,
             now=partial(self._doors.tell_time, door),
             find_downscale=self._downscales.find_underway,
-            find_newcomers=self._arrivals.get,
         )
 
     def _make_records(self, door: Door) -> Records:

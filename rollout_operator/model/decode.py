@@ -91,7 +91,6 @@ def decode_pod(raw: JsonBytes) -> Pod:
         labels=labels,
         downscale_note=annotations.note or "",
         disruption=annotations.disruption or "",
-        is_newcomer=annotations.newcomer == head.uid,
         trouble=sys.intern(trouble),
     )
 

@@ -23,26 +23,12 @@ class Deletion(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Newcomers:
-    """What this process has seen, without a gap, of the ordinals that an upscale added."""
-
-    used: int
-    """Of the ordinals above so many no pod was ready since they were added."""
-    pods: frozenset[Uid] = frozenset()
-    """Those of these ordinals that came meanwhile."""
-    marked: frozenset[Uid] = frozenset()
-    """Those that carried their mark before: when this process started, or in a gap it has had."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Zone:
     """One StatefulSet of the group with the pods that it controls, by owner UID."""
 
     sts: StatefulSet
     pods: tuple[Pod, ...] = ()
     unreadable_pods: tuple[Unreadable, ...] = ()
-    newcomers: Newcomers | None = None
-    """None where nothing is known of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,9 +57,6 @@ SCALING_ANNOTATIONS: Final = frozenset(
 # On pods: which downscale is underway. See `model.downscale.Note`.
 DOWNSCALE_NOTE: Final = "grafana.com/rollout-operator-downscale"
 
-# On pods: that no pod of their ordinal was ever ready before them; the value is their own UID.
-NEWCOMER: Final = "grafana.com/rollout-operator-newcomer"
-
 # On pods: that they may go, and who said so when. See `model.disruption.Record`.
 DISRUPTION_RECORD: Final = "grafana.com/rollout-operator-disruption"
 # On pods, written by earlier releases: since when they are ready. Only read.

@@ -99,8 +99,6 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """The annotation `names.DOWNSCALE_NOTE`, undecoded."""
     disruption: str = ""
     """The annotation `names.DISRUPTION_RECORD`, undecoded."""
-    is_newcomer: bool = False
-    """Whether the annotation `names.NEWCOMER` is its own: not copied from another or a template."""
     trouble: str = ""
     """Why the pod is not ready, in a few words, e.g. `CrashLoopBackOff`; empty where it is."""
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_NOTE, NEWCOMER, READY_TIME
+from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_NOTE, READY_TIME
 
 Required = Annotated[str, Meta(min_length=1)]
 Int32 = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -38,7 +38,6 @@ class PodAnnotations(Struct, gc=False):
     note: str | None = msgspec.field(default=None, name=DOWNSCALE_NOTE)
     disruption: str | None = msgspec.field(default=None, name=DISRUPTION_RECORD)
     ready_time: str | None = msgspec.field(default=None, name=READY_TIME)
-    newcomer: str | None = msgspec.field(default=None, name=NEWCOMER)
 
 
 class PodHead(Head):

@@ -7,8 +7,6 @@ pods down at any time: a zone that is short is the only one looked at, two short
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import msgspec.structs
-
 from rollout_operator.model.group import Group
 from rollout_operator.model.outcome import (
     Action,
@@ -108,10 +106,7 @@ def _plan_zone(look: Readiness) -> _Steps:
     if is_paused(sts):
         return _Steps(waits=_find_paused([look]))
     if count_outdated(look):
-        # In percent of what there is: newcomers give nothing, and lend no room either.
-        choice = choose_pods(
-            look, choose_limit(msgspec.structs.replace(sts, replicas=look.desired)).pods
-        )
+        choice = choose_pods(look, choose_limit(sts).pods)
         return _Steps(
             actions=(choice.action,) if choice.action else (),
             waits=(choice.wait,) if choice.wait else (),
@@ -120,10 +115,6 @@ def _plan_zone(look: Readiness) -> _Steps:
     if not look.is_whole:
         wait = Reason(code=Code.ZONE_NOT_READY, text=render_readiness(look), zone=sts.name)
         return _Steps(waits=(wait,), stays=True)
-    if look.used < sts.replicas:
-        # They may never become ready: others go on meanwhile (D-67).
-        wait = Reason(code=Code.ZONE_NOT_READY, text=render_readiness(look), zone=sts.name)
-        return _Steps(waits=(wait,))
     if sts.current_revision != sts.update_revision:
         return _Steps(actions=(_record(look),))
     return _Steps()

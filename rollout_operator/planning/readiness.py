@@ -16,7 +16,6 @@ from typing import Final
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, parse_ordinal
-from rollout_operator.planning.newcomers import count_used
 from rollout_operator.planning.wording import NAMES_SHOWN, join_some
 
 
@@ -54,10 +53,6 @@ class Readiness:
     """One zone as far as its pods are concerned. All pods are owned and in the desired ordinals."""
 
     sts: StatefulSet
-    used: int
-    """How many of the lowest desired ordinals hold something; only they are asked for anything."""
-    newcomers: tuple[Pod, ...]
-    """Pods of the other ones: none was ever ready, and they hold nobody up (D-67)."""
     standing: tuple[Pod, ...]
     """Ready pods that nobody has deleted, by ordinal; those settling are in `down`, too."""
     down: tuple[Down, ...]
@@ -75,8 +70,8 @@ class Readiness:
 
     @property
     def desired(self) -> int:
-        """Return the number of pods that must be up: what `spec` asks for, but for newcomers."""
-        return self.used
+        """Return the number of pods that `spec` asks for."""
+        return self.sts.replicas
 
     @property
     def status_short(self) -> int:
@@ -106,8 +101,7 @@ def assess_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: datetim
     """
     sts = zone.sts
     patience = timedelta(seconds=sts.min_ready_seconds)
-    used = count_used(zone)
-    seats, has_pods = _seat_pods(zone, sts.ordinals[:used])
+    seats, has_pods = _seat_pods(zone)
     standing: list[Pod] = []
     down: list[Down] = []
     unreadable: list[str] = []
@@ -124,13 +118,11 @@ def assess_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: datetim
             down.append(Down(pod=pod, why=why, gaps_below=gaps))
     return Readiness(
         sts=sts,
-        used=used,
-        newcomers=_list_newcomers(zone, sts.ordinals[used:]),
         standing=tuple(standing),
         down=tuple(down),
         unreadable=tuple(unreadable),
-        missing=used - len(seats),
-        first_missing=_first_missing(sts, used, seats),
+        missing=sts.replicas - len(seats),
+        first_missing=_first_missing(sts, seats),
         has_pods=has_pods,
         available_in=_next_available(down, patience, now),
     )
@@ -155,13 +147,13 @@ def find_why(
 def render_readiness(look: Readiness) -> str:
     """Return a text such as `zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff)`."""
     up, word = look.desired - look.unavailable, _word(look.sts)
-    return f"{look.sts.name} has {up} of {look.sts.replicas} pods {word}{render_trouble(look)}"
+    return f"{look.sts.name} has {up} of {look.desired} pods {word}{render_trouble(look)}"
 
 
 def render_trouble(look: Readiness) -> str:
     """Return what is down and why, in brackets after a blank; empty where nothing is."""
     first = tuple(islice(_troubles(look), NAMES_SHOWN))
-    seen = join_some(first, total=look.seen_down + look.sts.replicas - look.used)
+    seen = join_some(first, total=look.seen_down)
     if look.seen_down < look.unavailable:
         known = f"status counts {_counted_up(look.sts)} {_word(look.sts)}"
         seen = f"{known}; {seen}" if seen else known
@@ -175,12 +167,12 @@ def render_why(look: Readiness, one: Down) -> str:
     return (one.pod.trouble or one.why) if one.why is Why.UNREADY else one.why
 
 
-def _seat_pods(zone: Zone, desired: range) -> tuple[dict[int, Pod | Unreadable], bool]:
+def _seat_pods(zone: Zone) -> tuple[dict[int, Pod | Unreadable], bool]:
     """Return the owned pods by desired ordinal, and whether there is any owned pod.
 
     Work goes with the pods that exist, not with `spec.replicas`, which may be two thousand million.
     """
-    owner, prefix = zone.sts.uid, f"{zone.sts.name}-"
+    owner, prefix, desired = zone.sts.uid, f"{zone.sts.name}-", zone.sts.ordinals
     cut = len(prefix)
     seats: dict[int, Pod | Unreadable] = {}
     has_pods = False
@@ -196,19 +188,6 @@ def _seat_pods(zone: Zone, desired: range) -> tuple[dict[int, Pod | Unreadable],
             known = seats.get(ordinal)
             seats[ordinal] = pod if known is None else min(pod, known, key=_proof)
     return seats, has_pods
-
-
-def _list_newcomers(zone: Zone, ordinals: range) -> tuple[Pod, ...]:
-    if not ordinals:
-        return ()
-    sts = zone.sts
-    found = [
-        (ordinal, pod.uid, pod)
-        for pod in zone.pods
-        if pod.owner_uid == sts.uid
-        and (ordinal := sts.find_ordinal(pod.name, ordinals)) is not None
-    ]
-    return tuple(pod for *_, pod in sorted(found, key=lambda one: one[:2]))
 
 
 def _proof(pod: Pod | Unreadable) -> tuple[int, str]:
@@ -244,12 +223,9 @@ def _troubles(look: Readiness) -> Iterator[str]:
     yield from (f"{one.pod.name}: {render_why(look, one)}" for one in look.down)
     yield from (f"{name}: unreadable" for name in look.unreadable)
     yield from (f"{name}: no pod" for name in look.first_missing)
-    yield from (f"{pod.name}: {pod.trouble or Why.UNREADY}" for pod in look.newcomers)
 
 
-def _first_missing(
-    sts: StatefulSet, used: int, seats: Mapping[int, Pod | Unreadable]
-) -> tuple[str, ...]:
-    gaps = (ordinal for ordinal in sts.ordinals[:used] if ordinal not in seats)
-    shown = min(used - len(seats), NAMES_SHOWN)
+def _first_missing(sts: StatefulSet, seats: Mapping[int, Pod | Unreadable]) -> tuple[str, ...]:
+    gaps = (ordinal for ordinal in sts.ordinals if ordinal not in seats)
+    shown = min(sts.replicas - len(seats), NAMES_SHOWN)
     return tuple(f"{sts.name}-{ordinal}" for ordinal in islice(gaps, shown))

@@ -133,9 +133,7 @@ def _plan_delayed(zone: Zone, wanted: int, aim: Aim, scaling: Scaling, draft: _D
     assert aim.delay is not None, "checked by the caller"
     sts, now = zone.sts, count_replicas(zone.sts, scaling)
     change = aim.word(now, wanted)
-    going = Going(
-        zone=zone, replicas_from=now, replicas_to=wanted, change=change, is_forced=aim.is_forced
-    )
+    going = Going(zone=zone, replicas_from=now, replicas_to=wanted, change=change)
     heard = hear_pods(going, aim.delay, scaling)
     stays = choose_staying(zone, wanted, aim.delay, scaling)
     ask = heard.ask

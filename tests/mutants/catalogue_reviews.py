@@ -211,10 +211,10 @@ REVIEWS: Final = (
         name="other-zones-not-looked-at",
         file="planning/downscale.py",
         old=(
-            "            return refuse_decrease("
-            "decrease, Code.OTHER_ZONE_NOT_READY, why, status=status)\n"
+            "        if why:\n"
+            "            return refuse_decrease(decrease, Code.OTHER_ZONE_NOT_READY, why)\n"
         ),
-        new="            continue\n",
+        new="",
         breaks="SI-02: a zone loses pods while another is short (PREP-19)",
         scenarios=DOWNSCALES,
         units="tests/planning/test_planning_downscale.py",

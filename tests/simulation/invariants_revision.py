@@ -44,8 +44,7 @@ def _judge(
     lacks = [] if recorded == zone.update_revision else [f"{zone.update_revision} is to be"]
     for name in zone.pod_names:
         pod = world.pods.get(name)
-        since = world.short_since.get(name, world.unused.get(name, write.at))
-        if since <= known:
+        if world.short_since.get(name, write.at) <= known:
             lacks.append(f"{name} is not ready")
         elif pod is not None and pod.revision != recorded and created.get(pod.uid, known) <= known:
             lacks.append(f"{name} is at {pod.revision}")
