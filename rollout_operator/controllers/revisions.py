@@ -68,9 +68,10 @@ class Revisions:
             raise Conflict(str(error), call=f"read statefulset {zone.name}") from error
         is_same = live.uid == zone.uid and live.update_revision == action.revision
         # More replicas: nobody has looked yet whether the new pods are ready (ROLL-39). Nor whether
-        # all still are, where the record of the zone before this one took its time.
+        # all still are, where the record of the zone before this one took its time. Nor which
+        # revision they have by now, where the cache shows those of before a rollback.
         is_resized = live.replicas != zone.replicas
-        is_short = live.ready_replicas < live.replicas
+        is_short = min(live.ready_replicas, live.updated_replicas) < live.replicas
         is_behind = live.observed_generation < live.generation
         if not is_same or is_resized or is_short or is_behind:
             return _moved(action)

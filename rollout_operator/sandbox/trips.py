@@ -139,6 +139,11 @@ async def _send(trip: Trip, link: Link, fate: Fate) -> tuple[_Reply | None, str]
                 await wait_for_ever()
     except TimeoutError:
         return None, f"timed out after {seconds:g}s"
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if link.is_dead and task is not None and not task.cancelling():
+            await link.stay_alive()  # what became of the request: a dead process never hears of it
+        raise
     return reply, "Server disconnected"
 
 

@@ -62,6 +62,7 @@ def set_json(
             "observedGeneration": observed,
             "replicas": replicas,
             "readyReplicas": ready,
+            "updatedReplicas": replicas,
             "availableReplicas": ready,
             "currentRevision": current,
             "updateRevision": update,

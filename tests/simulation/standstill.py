@@ -12,6 +12,7 @@ from typing import Final
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.sandbox.fields import child, name_of, number
 from rollout_operator.sandbox.history import Commit
+from tests.simulation.contests import WRITTEN_WITHIN, list_contests
 from tests.simulation.promises import Violation
 from tests.simulation.recorded import NEVER, Recorded, read_recorded
 from tests.simulation.views import Book
@@ -34,6 +35,8 @@ def find_still(book: Book, well_at: timedelta, slack: timedelta) -> Iterator[Vio
     recorded, scene = read_recorded(book), _Scene(moved_at=well_at)
     if any(not _is_followed(write.commit) for write in book.writes if isinstance(write.now, Set)):
         return  # mirrors have pods to ask
+    if list_contests(book):  # the last one of it may have been shortly before that was over
+        slack += WRITTEN_WITHIN
     commits = sorted((one.commit for one in book.writes), key=lambda one: one.revision)
     for commit in commits:
         yield from _judge(scene, recorded, commit.at, LIMIT + slack)

@@ -14,7 +14,8 @@ from tests.simulation.scenarios_book import find_scenario
 from tests.simulation.schedule import run
 from tests.simulation.shrink import Case, shrink
 
-SCHEDULES: Final = 5000
+# As many as fit into the time of the gate; more of them: `make simulate N=20000`.
+SCHEDULES: Final = 3000
 # Fewer of some kind than in one run out of a thousand, and the dose of it is gone.
 LEAST_OF_EACH: Final = 5
 KINDS: Final = frozenset(
@@ -60,7 +61,7 @@ def test_some_schedules_of_each_scenario_are_clean(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_five_thousand_schedules_break_no_promise() -> None:
+def test_thousands_of_schedules_break_no_promise() -> None:
     """SI-01 to SI-24 and LI-01 to LI-12, as far as they are promised (see `verdict`)."""
     tally = Tally()
     for summary in run_all(list_schedules(SCHEDULES)):
