@@ -42,6 +42,7 @@ from rollout_operator.sandbox.writes import Writes
 
 # The real server answers 504 after this, whatever still goes on.
 REQUEST_LIMIT: Final = timedelta(seconds=34)
+LARGEST_PAGE: Final = 500
 _NAMELESS: Final = frozenset({"list", "watch", "create"})
 _OF_SUBRESOURCE: Final = frozenset({"get", "update", "patch"})
 _GROUPS: Final = frozenset(group for group, _ in KINDS)
@@ -74,6 +75,8 @@ class SimulatedApi:
         """User, verb and plural (with its subresource: `pods/eviction`) of what is refused."""
         self.has_state_streams = False
         """Whether processes may have all objects streamed; else it is as before Kubernetes 1.34."""
+        self.largest_page = LARGEST_PAGE
+        """How many objects of a list a process is given at a time, however many it asks for."""
         self.elapsed = elapsed
         self.chance = chance
         self._epoch = epoch

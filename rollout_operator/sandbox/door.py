@@ -76,6 +76,9 @@ class Api(Protocol):
     @property
     def has_state_streams(self) -> bool: ...
 
+    @property
+    def largest_page(self) -> int: ...
+
     def now(self) -> datetime: ...
 
     async def call(self, request: Request) -> Answer: ...
@@ -194,6 +197,7 @@ class Door:
         has_turn: bool = False,
     ) -> Page:
         """Return one page of a list; see `kube.api.Reader`."""
+        limit = min(limit, self._api.largest_page)
         query = page_query(
             selector, field_selector, limit=limit, token=token, version=resource_version
         )

@@ -75,6 +75,14 @@ CACHES: Final = (
         units="tests/kube/test_kube_informer.py",
     ),
     Mutant(
+        name="streamed-list-cut-short",
+        file="kube/state_streams.py",
+        old="return list(views.values()), version",
+        new="return list(views.values())[1:], version",
+        breaks="LI-01: an object that was streamed is taken for gone",
+        scenarios=("s8-streamed",),
+    ),
+    Mutant(
         name="gone-retried-in-place",
         file="kube/retries.py",
         old="needs_list=not has_list or isinstance(error, Gone) or self.resumes >= FAILED_RESUMES,",

@@ -114,6 +114,19 @@ async def test_lists_come_in_pages() -> None:
 
 
 @in_virtual_time
+async def test_a_server_may_give_smaller_pages_than_it_is_asked_for() -> None:
+    world = DoorWorld()
+    for name in "abc":
+        world.put(name)
+    world.api.largest_page = 2
+
+    page = await world.door.fetch_page(SECRETS, NAMESPACE, limit=500)
+
+    assert len(page.items) == 2
+    assert page.next_token
+
+
+@in_virtual_time
 async def test_a_list_shows_each_object_as_it_is_now() -> None:
     """What has not changed since the last list is not encoded again, but all else is."""
     world = DoorWorld()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from tests.simulation.scenarios import FULL, SMALL, Scenario, Size
+from tests.simulation.scenarios import FULL, SMALL, Scenario, Script, Size
 from tests.simulation.scenarios_both import rolled_and_downscaled
 from tests.simulation.scenarios_crowd import crowded
 from tests.simulation.scenarios_downscales import downscaled
@@ -15,6 +15,7 @@ from tests.simulation.scenarios_drains import (
     drained_by_two,
     drained_in_turns,
 )
+from tests.simulation.scenarios_people import People
 from tests.simulation.scenarios_rollouts import budgeted, crashing, plain, recreated, rolled_back
 from tests.simulation.scenarios_scaling import (
     contested,
@@ -29,6 +30,7 @@ from tests.simulation.scenarios_wide import widened
 Maker = Callable[[Size], Scenario]
 
 TRACKED: Final = ("-use-zone-tracker",)
+PAGE: Final = 5
 
 
 def track(make: Maker) -> Maker:
@@ -39,6 +41,30 @@ def track(make: Maker) -> Maker:
         return replace(scenario, name=f"{scenario.name}-tracked", args=TRACKED)
 
     return make_tracked
+
+
+def stream(make: Maker) -> Maker:
+    """Return the same scenario with lists that take more than a page, or come as a stream."""
+
+    def make_streamed(size: Size) -> Scenario:
+        scenario = make(size)
+        return replace(
+            scenario,
+            name=f"{scenario.name}-streamed",
+            prepare=_offer_streams(scenario.prepare),
+        )
+
+    return make_streamed
+
+
+def _offer_streams(prepare: Script | None) -> Script:
+    async def offer(people: People) -> None:
+        people.sandbox.api.largest_page = PAGE
+        people.sandbox.api.has_state_streams = True
+        if prepare is not None:
+            await prepare(people)
+
+    return offer
 
 
 MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
@@ -58,6 +84,7 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s8": (drained, FULL),
     "s8-two": (drained_by_two, FULL),
     "s8-turns": (drained_in_turns, Size(3, 5)),
+    "s8-streamed": (stream(drained), FULL),
     "s9": (drained_by_partition, FULL),
     "s9-two": (drained_by_partition_and_two, FULL),
     "s10": (recreated, FULL),
