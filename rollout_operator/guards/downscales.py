@@ -21,6 +21,7 @@ from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Verdict
 from rollout_operator.model.tracker import Entry
+from rollout_operator.planning.aftermath import spares
 
 # An API server gives up on a write 34 s after it began (`requestTimeoutUpperBound`), and a review
 # is asked for later than that. So long after the last review nothing that it allowed can persist.
@@ -150,15 +151,18 @@ class Downscales:
         What is owed to the same pods there, and to the zone tracker, is taken over. An older claim
         on the set must have persisted, be of the same downscale, or be one that cannot be written
         any more: its pods become part of this one, because they may still be there when the set is
-        scaled up again. Those that are called elsewhere now stay owed a word where they were.
+        scaled up again. Those that are called elsewhere now stay owed a word where they were, and
+        so are those that this one does not take away.
         """
         told = {uid: Told(pod, key.target) for uid, pod in pods}
         self.debts.take_over(key.set_uid, told)
         older = self._claims.get(key.set_uid)
+        pods_of_both = dict(told)
         if older is not None:
-            before = older.pods
-            moved = {uid: before[uid] for uid in told if before.get(uid, told[uid]) != told[uid]}
-            self.debts.owe(key.set_uid, older.seen_version, moved)
+            left = {uid: one for uid, one in older.pods.items() if not spares(key, sts, one.pod)}
+            pods_of_both = {**left, **told}
+            owed = {uid: one for uid, one in older.pods.items() if pods_of_both.get(uid) != one}
+            self.debts.owe(key.set_uid, older.seen_version, owed)
         entry = self._entries.pop(key.set_uid, None)
         if older is not None and older.stage is not Stage.PERSISTED:
             entry = older.entry
@@ -170,7 +174,7 @@ class Downscales:
             begun=begun,
             asked_at=self._clock.elapsed(),
             seen_version=sts.resource_version,
-            pods=told if older is None else {**older.pods, **told},
+            pods=pods_of_both,
             entry=entry,
         )
         self._claims[key.set_uid] = claim

@@ -60,6 +60,12 @@ def takes_away(key: Key, sts: StatefulSet, pod: str) -> bool:
     return ordinal is not None and ordinal >= sts.first_ordinal + key.replicas_to
 
 
+def spares(key: Key, sts: StatefulSet, pod: str) -> bool:
+    """Tell whether a downscale surely leaves the pod of that name where it is."""
+    ordinal = sts.ordinal_of(pod)
+    return ordinal is not None and ordinal < sts.first_ordinal + key.replicas_to
+
+
 def is_over(pods: Iterable[Pod], told: Collection[Uid]) -> bool:
     """Tell whether all pods that were told are gone or on their way out."""
     return not any(pod.uid in told and not pod.is_terminating for pod in pods)

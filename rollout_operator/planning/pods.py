@@ -158,15 +158,21 @@ def _may_come_up(sts: StatefulSet, one: Down) -> bool:
 def _is_in_flight(sts: StatefulSet, one: Down) -> bool:
     """Tell whether a pod is down most likely because of us.
 
-    Surely not, where it is outdated and has been ready, or is at the revision of before the
-    rollout. After a rollback that is the update revision itself: a pod which we have just replaced
-    is at both.
+    So is one that has not come up yet, whatever its revision: it may be there because its
+    predecessor was evicted. Surely not, where it is outdated and has been ready, or may have been
+    at the revision of before the rollout. After a rollback that is the update revision itself: a
+    pod which we have just replaced is at both.
     """
     if one.why is not Why.UNREADY:
         return one.why is not Why.SETTLING
-    if one.pod.revision == sts.update_revision:
+    if one.pod.revision == sts.update_revision or _is_new(one.pod):
         return True
     return one.pod.revision != sts.current_revision and not one.pod.was_ready
+
+
+def _is_new(pod: Pod) -> bool:
+    """Tell whether a pod was surely never ready: one that has run has an address."""
+    return pod.never_ready or (pod.phase == "Pending" and not pod.ip)
 
 
 def _share(look: Readiness, pods: list[Down], room: int) -> Share:

@@ -247,6 +247,17 @@ def test_w36_the_pods_of_a_claim_that_is_replaced_are_not_forgotten(bench: Bench
     assert set(bench.owed()) == {"pod-2", "pod-3", "pod-4"}
 
 
+def test_li05_a_pod_that_the_next_downscale_leaves_is_owed_a_word_at_once(bench: Bench) -> None:
+    """3 to 1 of an earlier process never came about, and then 3 to 2 does: pod 1 stays."""
+    zone, ledger = sts("a", 3), bench.downscales
+    went, stays = (Uid("2"), "zone-a-2"), (Uid("1"), "zone-a-1")
+    ledger.adopt(zone, key("a", 3, 1), EPOCH, [stays, went])
+    second = ledger.begin(zone, key("a", 3, 2), EPOCH, [went])
+
+    assert set(second.pods) == {went[0]}
+    assert {one.uid for one in ledger.debts.list_owed(zone.uid)} == {stays[0]}
+
+
 def test_a_claim_that_was_replaced_closes_nothing(bench: Bench) -> None:
     """A review that was cancelled ends after the next one has begun."""
     first = bench.open(pods="12")

@@ -257,3 +257,24 @@ def test_ordinals_below_the_first_are_no_gap() -> None:
     assert outline(plan_group(group(replace(base, sts=shifted))))[0] == (
         "replace in zone-a: 1 of broken [zone-a-1]"
     )
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{"never_ready": True}, {"phase": "Pending"}],
+    ids=["not ready since its start", "without a node"],
+)
+def test_a_pod_that_was_evicted_and_is_not_up_again_holds_one_that_fell(
+    state: dict[str, object],
+) -> None:
+    """SI-04: its revision is that of before the rollout, as one has that broke by itself."""
+    base = fallen(prev("a", "PPp", is_ordered=False, ready=1), "zone-a-0")
+    pods = [
+        msgspec.structs.replace(one, **state) if one.name == "zone-a-1" else one
+        for one in base.pods
+    ]
+
+    # Deleting what is not up yet disrupts nothing more; the one that fell waits for it.
+    assert outline(plan_group(group(replace(base, pods=tuple(pods)))))[0] == (
+        "replace in zone-a: 1 of broken [zone-a-1]"
+    )
