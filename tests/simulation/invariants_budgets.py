@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from rollout_operator.kube.api import PODS, ZONE_BUDGETS
-from rollout_operator.sandbox.history import Called
+from rollout_operator.sandbox.history import Called, Fault
 from tests.simulation.departures import Eviction, Ground, list_evictions
 from tests.simulation.promises import Violation
 from tests.simulation.rules import Rule, read_timeline
@@ -23,6 +23,9 @@ from tests.world.history import Pod, Set
 ROUNDING: Final = timedelta(seconds=1)
 # Budgets are only watched: what goes wrong with that may keep a change from the operator so long.
 LATE_RULES: Final = timedelta(minutes=10)
+# Nothing is answered on a view that nothing has proven live for so long, by a clock that may be
+# slow (SI-09).
+UNPROVEN: Final = timedelta(minutes=2)
 
 
 class Broken(NamedTuple):
@@ -109,7 +112,11 @@ class Judge:
         labels, known = self._ground.labels.get(departure.pod.uid, {}), self.book.promises.known
         since = min(departure.since, departure.at - known)
         troubles = self.book.list_faults(departure.actor, since - LATE_RULES, departure.at)
-        late = [one.at - known for one in troubles if ZONE_BUDGETS.plural in one.text]
+        late = [
+            one.at - known
+            for one in troubles
+            if ZONE_BUDGETS.plural in one.text or _may_be_cut_off(one, departure.at)
+        ]
         return self._timeline.find(labels, min([since, *late]), departure.at)
 
     def judge(self, departure: Departure, rules: list[Rule]) -> Iterator[Violation]:
@@ -121,6 +128,11 @@ class Judge:
                 yield Violation(invariant=invariant, at=departure.at, text=text)
         if findings:
             yield from _judge_record(departure)
+
+
+def _may_be_cut_off(fault: Fault, at: timedelta) -> bool:
+    """Tell whether a stream may still be dead since a partition, and taken for alive."""
+    return fault.kind == "partition" and at <= fault.at + UNPROVEN
 
 
 def _judge_by(rule: Rule, departure: Departure) -> Iterator[Broken]:
