@@ -8,7 +8,7 @@ takes; a process that starts finds the notes of the one before it. Works by UID 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Protocol
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.cancellations import (
@@ -22,27 +22,27 @@ from rollout_operator.controllers.cancellations import (
 from rollout_operator.controllers.worker import Result
 from rollout_operator.guards.downscales import PERSIST_LIMIT, Claim, Downscales, Stage
 from rollout_operator.guards.locks import Locks, calls_lock
-from rollout_operator.guards.notes import Notes, read_note
-from rollout_operator.guards.records import Records
+from rollout_operator.guards.notes import Notes, assess_note, read_note
+from rollout_operator.guards.records import Records, is_annotated
 from rollout_operator.kube.api import STATEFULSETS, Reader
 from rollout_operator.kube.server_clock import CLOCK_ERROR
 from rollout_operator.kube.store import is_older
 from rollout_operator.model.decode import decode_statefulset
 from rollout_operator.model.downscale import Key, Note, Target
 from rollout_operator.model.errors import ApiError, Conflict, InvalidInput, NotFound
-from rollout_operator.model.names import Uid
+from rollout_operator.model.names import DOWNSCALE_NOTE, LAST_DOWNSCALE, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code
+from rollout_operator.model.tracker import Source
+from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.planning.aftermath import (
     Fate,
     choose_staying,
+    find_replaced,
     is_over,
     judge_downscale,
 )
 from rollout_operator.telemetry.logs import log
-
-# No story began later than now, and none older is of use.
-OLDEST_STORY: Final = timedelta(days=365)
 
 
 class SetCache(Protocol):
@@ -143,7 +143,7 @@ class DownscaleController:
         if parts.downscales.remembers(sts.uid):
             _mark(self._known, sts.uid, pods)
             return
-        notes = self._read_notes(sts.uid, pods)
+        notes = self._read_notes(sts, pods)
         if not notes:
             return
         _mark(self._known, sts.uid, pods)
@@ -155,8 +155,9 @@ class DownscaleController:
             replicas_to=min(note.replicas_to for note in notes),
             target=newest.target,
         )
-        now, begun = parts.server_time(), newest.at
-        begun = min(max(begun, now - OLDEST_STORY), now + CLOCK_ERROR)
+        # The time in a note may be forged: it only picks among times that the API server tells.
+        recorded = self._find_record(sts, key, newest.at)
+        now = parts.server_time() + CLOCK_ERROR
         lowest = sts.first_ordinal + key.replicas_to
         told = [
             (pod.uid, pod.name)
@@ -169,15 +170,25 @@ class DownscaleController:
             pods=[name for _, name in told], settled_in=PERSIST_LIMIT,
         )  # fmt: skip
         # Not from `begun` on: the same may have been allowed again until the other process ended.
-        present = {pod.uid for pod in pods}
-        has_replaced = any(note.first and note.first not in present for note in notes)
         parts.downscales.adopt(
-            sts, key, begun, told, earlier=_list_earlier(notes, key.target),
-            has_replaced=has_replaced,
+            sts, key, recorded or now, told, earlier=_list_earlier(notes, key.target),
+            is_recorded=recorded is not None,
+            replaced_at=find_replaced(key, sts, pods, newest.at, now),
         )  # fmt: skip
 
-    def _read_notes(self, set_uid: Uid, pods: Sequence[Pod]) -> list[Note]:
-        notes: list[Note] = []
+    def _find_record(self, sts: StatefulSet, key: Key, at: datetime) -> datetime | None:
+        """Return the time on record of a downscale that happened, None where there is none."""
+        if sts.replicas > key.replicas_to:
+            return None
+        recorded = self._parts.records.recall([sts]).get(sts.uid)
+        if self._parts.records.source is Source.ANNOTATIONS and is_annotated(sts, at):
+            recorded = parse_rfc3339(sts.annotations[LAST_DOWNSCALE])
+        return recorded if recorded is not None and recorded >= at else None
+
+    def _read_notes(self, sts: StatefulSet, pods: Sequence[Pod]) -> list[Note]:
+        """Return the notes to believe; what is not believed is marked as known, and reported."""
+        set_uid, notes = sts.uid, list[Note]()
+        doubts: dict[str, list[str]] = {}
         for pod in _list_noted(self._known, set_uid, pods):
             try:
                 note = read_note(pod)
@@ -190,8 +201,16 @@ class DownscaleController:
             if self._parts.notes.is_own(note):
                 # Settled before the cache showed it, 4 minutes late where its event was lost.
                 _mark(self._known, set_uid, [pod])
+            elif problem := assess_note(note, pod, sts):
+                doubts.setdefault(problem, []).append(pod.name)
+                _mark(self._known, set_uid, [pod])
             else:
                 notes.append(note)
+        for problem, names in doubts.items():
+            log.warn(
+                "Not adopting the downscale that an annotation tells of",
+                zone=sts.name, pods=names, annotation=DOWNSCALE_NOTE, err=problem,
+            )  # fmt: skip
         return notes
 
     async def _settle(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
@@ -266,9 +285,9 @@ class DownscaleController:
             return CATCH_UP
         if parts.downscales.time_left(claim) > timedelta(0):
             return CATCH_UP
-        if claim.has_replaced:
+        if claim.replaced_at is not None:
             # It happened before we came, and was taken back: other zones wait all the same (SI-11).
-            parts.downscales.note_persisted(claim, parts.server_time())
+            parts.downscales.note_taken_back(claim, claim.replaced_at)
         told = {uid: told.pod for uid, told in claim.pods.items()}
         staying = choose_staying(live, pods, told)
         log.warn(

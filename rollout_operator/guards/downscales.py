@@ -26,8 +26,6 @@ from rollout_operator.planning.aftermath import spares
 # An API server gives up on a write 34 s after it began (`requestTimeoutUpperBound`), and a review
 # is asked for later than that. So long after the last review nothing that it allowed can persist.
 PERSIST_LIMIT: Final = timedelta(seconds=36)
-# No webhook may be given more time by its configuration.
-LONGEST_REVIEW: Final = timedelta(seconds=30)
 
 
 class Stage(StrEnum):
@@ -62,8 +60,11 @@ class Claim:
     """Those of them that have confirmed."""
     is_adopted: bool = False
     """Whether another process began it."""
-    has_replaced: bool = False
-    """Whether pods of it had been replaced when it was adopted: then it has happened before."""
+    is_recorded: bool = False
+    """Whether it had happened, and its time was on record, when it was adopted."""
+    replaced_at: datetime | None = None
+    """When the newest of its pods came, where some were replaced before it was adopted: then it has
+    happened, no later than that, and was taken back."""
     entry: Entry | None = None
     """What the zone tracker says of it, or may say: given back where it does not happen."""
     answer: asyncio.Future[Verdict] | None = None
@@ -189,12 +190,14 @@ class Downscales:
         pods: Iterable[tuple[Uid, str]],
         *,
         earlier: Iterable[Target] = (),
-        has_replaced: bool = False,
+        is_recorded: bool = False,
+        replaced_at: datetime | None = None,
     ) -> Claim:
         """Take over what another process has begun; it may persist for the whole time from now on.
 
-        Whether its pods were reached is not known: who asks the same again calls them again. They
-        may wait for a word at `earlier` targets, too.
+        `begun` and `replaced_at` are times that the API server tells, never the time in a note.
+        Whether its pods were reached is not known: a review of the same calls them again. They may
+        wait for a word at `earlier` targets, too.
         """
         told = list(pods)
         claim = self.begin(sts, key, begun, told)
@@ -203,7 +206,8 @@ class Downscales:
             self.debts.owe(key.set_uid, claim.seen_version, there)
         claim.stage = Stage.OPEN
         claim.is_adopted = True
-        claim.has_replaced = has_replaced
+        claim.is_recorded = is_recorded
+        claim.replaced_at = replaced_at
         self._tell(claim)
         return claim
 
@@ -237,15 +241,20 @@ class Downscales:
         """The set wants fewer replicas now: `now` is the API server's time."""
         if claim.stage is Stage.PERSISTED:
             return
+        # It may have happened long ago, and be seen late. When one of another process happened only
+        # its note says, which anything may have written: it counts from when it was found, so that
+        # zones wait too long rather than too short.
+        latest = claim.begun if claim.is_recorded else now + self.time_left(claim)
+        self._persist(claim, max(min(now, latest), claim.begun), claim.begun)
+
+    def note_taken_back(self, claim: Claim, replaced_at: datetime) -> None:
+        """It had happened before it was adopted, no later than then, and was taken back."""
+        self._persist(claim, replaced_at, replaced_at)
+
+    def _persist(self, claim: Claim, at: datetime, begun: datetime) -> None:
         claim.stage = Stage.PERSISTED
-        # It may have happened long ago: seen late, or found with its pods still on their way out.
-        # A note tells when the first review began; from its answer on the same was repeated for so
-        # long at most, and written within as long again.
-        asked = now + self.time_left(claim) - PERSIST_LIMIT
-        last = claim.begun + LONGEST_REVIEW + PERSIST_LIMIT if claim.is_adopted else asked
-        now = min(now, last + PERSIST_LIMIT)
-        self.last.note(claim.key.set_uid, max(now, claim.begun))
-        self._unrecorded[claim.key.set_uid] = claim.begun
+        self.last.note(claim.key.set_uid, at)
+        self._unrecorded[claim.key.set_uid] = begun
         self._tell(claim)
 
     def find_unrecorded(self, set_uid: Uid) -> datetime | None:

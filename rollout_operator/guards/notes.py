@@ -4,6 +4,13 @@ Written before the first pod is called, so that what was prepared is always know
 pods of the range carry a copy of the whole story each: enough to survive the loss of some pods, and
 few enough for the default rate limit. One more is on a pod that stays: those that go may be gone
 before the time of the downscale is recorded (SI-11). See `model.downscale.Note`.
+
+Whatever may patch pods may write a note, so a note is a hint and no proof:
+- counts: they say which pods are told that they stay, and hold the group back until the set itself,
+  read live, says what became of the downscale. Pods that the set does not want are never told;
+- places: only those that the set and the pod's own spec confirm, see `assess_note`;
+- the time: it picks among times that the API server tells, and is recorded nowhere;
+- the process: a forged one has the note ignored, which is what removing it does, too.
 """
 
 from collections.abc import Sequence
@@ -16,9 +23,9 @@ from rollout_operator.aio.tasks import gather_all
 from rollout_operator.kube.api import PODS, JsonObject, Patcher
 from rollout_operator.model.downscale import MOST_EARLIER, Note
 from rollout_operator.model.errors import ApiError, Conflict, Denied, InvalidInput, NotFound
-from rollout_operator.model.names import DOWNSCALE_NOTE
-from rollout_operator.model.objects import Pod
-from rollout_operator.planning.endpoint import judge_target
+from rollout_operator.model.names import DOWNSCALE_NOTE, PREPARE_DOWNSCALE
+from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.planning.endpoint import judge_place, judge_target, show
 from rollout_operator.telemetry.logs import log
 
 # With the default limits ten requests may be sent at once, and the look has taken one of them.
@@ -110,3 +117,15 @@ def read_note(pod: Pod) -> Note | None:
     if problem:
         raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_NOTE}: {problem}")
     return note
+
+
+def assess_note(note: Note, pod: Pod, sts: StatefulSet) -> str:
+    """Return why a note on a pod is not believed, naming field and value; empty where it is.
+
+    Not in parts: where a place is made up, so may be the rest.
+    """
+    if sts.labels.get(PREPARE_DOWNSCALE) != "true":
+        shown = show(sts.labels.get(PREPARE_DOWNSCALE, ""))
+        return f"the set is not to be prepared: label {PREPARE_DOWNSCALE}: {shown}"
+    targets = (*(() if note.target is None else (note.target,)), *note.earlier)
+    return next(filter(None, (judge_place(one, sts, pod.ports) for one in targets)), "")

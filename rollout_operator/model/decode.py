@@ -34,6 +34,7 @@ from rollout_operator.model.wire import (
     SetStatus,
     WireBookmark,
     WirePod,
+    WirePorts,
     WireStatefulSet,
 )
 
@@ -49,6 +50,7 @@ _Instant = Annotated[datetime, Meta(tz=True)]
 
 _BOOKMARK: Final = msgspec.json.Decoder(WireBookmark)
 _POD: Final = msgspec.json.Decoder(WirePod)
+_PORTS: Final = msgspec.json.Decoder(WirePorts)
 _STATEFULSET: Final = msgspec.json.Decoder(WireStatefulSet)
 # Objects of these kinds belong to the cluster: there is no namespace to name.
 _CLUSTER_KINDS: Final = frozenset(
@@ -80,6 +82,7 @@ def decode_pod(raw: JsonBytes) -> Pod:
         uid=Uid(head.uid),
         resource_version=head.resource_version,
         owner_uid=Uid(sys.intern(owner.uid)) if owner else None,
+        created=head.creation_timestamp,
         revision=Revision(revision) if revision is not None else None,
         phase=sys.intern(status.phase),
         is_terminating=terminating,
@@ -90,9 +93,20 @@ def decode_pod(raw: JsonBytes) -> Pod:
         ip=status.pod_ip or "",
         labels=labels,
         downscale_note=annotations.note or "",
+        ports=_decode_ports(raw) if annotations.note else (),
         disruption=annotations.disruption or "",
         trouble=sys.intern(trouble),
     )
+
+
+def _decode_ports(raw: JsonBytes) -> tuple[int, ...]:
+    """Return the container ports of a pod; a sidecar is an init container."""
+    spec = read_as("Pod", raw, _PORTS).spec
+    if spec is None:
+        return ()
+    containers = (*(spec.containers or ()), *(spec.init_containers or ()))
+    ports = {port.container_port for one in containers for port in one.ports or ()}
+    return tuple(sorted(ports))
 
 
 def decode_statefulset(raw: JsonBytes) -> StatefulSet:

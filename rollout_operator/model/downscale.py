@@ -113,23 +113,18 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     """When it began, in the API server's time."""
     by: str = ""
     """The process that wrote it, which remembers what became of it; empty where it is not told."""
-    first: Uid = Uid("")
-    """The pod that goes first: where it is gone, the downscale has happened. Empty for none."""
     target: Target | None = None
     """Where pods are called; None in notes of earlier releases, which did not tell."""
     earlier: tuple[Target, ...] = ()
     """Where else pods may wait for a cancellation, of downscales before this one."""
 
     @classmethod
-    def of(
-        cls, key: Key, at: datetime, *, first: Uid, owed: Iterable[Target | None] = ()
-    ) -> "Note":
+    def of(cls, key: Key, at: datetime, *, owed: Iterable[Target | None] = ()) -> "Note":
         """Return the story of a downscale that begins now; pods are `owed` a word elsewhere."""
         return cls(
             replicas_from=key.replicas_from,
             replicas_to=key.replicas_to,
             at=at,
-            first=first,
             target=key.target,
             earlier=tuple(one for one in owed if one is not None and one != key.target)[
                 -MOST_EARLIER:

@@ -81,6 +81,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     resource_version: str
     owner_uid: Uid | None = None
     """UID of the controlling owner reference, whatever its kind."""
+    created: datetime | None = None
+    """`metadata.creationTimestamp`: the API server sets it, and nothing changes it."""
     revision: Revision | None = None
     phase: str = ""
     is_terminating: bool = False
@@ -97,6 +99,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
     downscale_note: str = ""
     """The annotation `names.DOWNSCALE_NOTE`, undecoded."""
+    ports: tuple[int, ...] = ()
+    """The ports of its containers; read only of a pod that carries a note."""
     disruption: str = ""
     """The annotation `names.DISRUPTION_RECORD`, undecoded."""
     trouble: str = ""

@@ -4,6 +4,7 @@ Decides which field may be absent or null and which numbers fit. Everything else
 skipped without being built. Defaults with a meaning are left to `decode`.
 """
 
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -41,6 +42,7 @@ class PodAnnotations(Struct, gc=False):
 
 
 class PodHead(Head):
+    creation_timestamp: Annotated[datetime, Meta(tz=True)] | None = None
     labels: Strings = None
     annotations: PodAnnotations | None = None
     owner_references: list[Owner] | None = None
@@ -88,6 +90,26 @@ class PodStatus(Wire):
 class WirePod(Wire):
     metadata: PodHead
     status: PodStatus | None = None
+    kind: str | None = None
+
+
+class Port(Wire):
+    container_port: Int32 = 0
+
+
+class Ported(Wire):
+    ports: list[Port] | None = None
+
+
+class PortedSpec(Wire):
+    containers: list[Ported] | None = None
+    init_containers: list[Ported] | None = None
+
+
+class WirePorts(Wire):
+    """What is read of the few pods that carry a note, and of no others."""
+
+    spec: PortedSpec | None = None
     kind: str | None = None
 
 

@@ -5,11 +5,16 @@ else, or taken back by a person right after.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
 from enum import StrEnum, unique
+from typing import Final
 
 from rollout_operator.model.downscale import Key
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet
+
+# A pod carries the whole second in which it came, and a note a time up to a second ahead.
+_ROUNDING: Final = timedelta(seconds=2)
 
 
 @unique
@@ -47,6 +52,23 @@ def choose_staying(
         if pod is not None and ordinal is not None and (pod.uid == uid or pod.ip):
             found.append((ordinal, uid, pod))
     return {uid: pod for _, uid, pod in sorted(found, key=lambda one: one[0])}
+
+
+def find_replaced(
+    key: Key, sts: StatefulSet, pods: Iterable[Pod], at: datetime, now: datetime
+) -> datetime | None:
+    """Return when the newest pod came of a downscale of about `at`, None where none came after it.
+
+    Then it has happened, and was taken back: `now` where a pod is still to come. The answer is a
+    time of the API server, however `at` was forged: at most it tells what is so.
+    """
+    taken = range(sts.first_ordinal + key.replicas_to, sts.first_ordinal + key.replicas_from)
+    wanted = range(taken.start, min(taken.stop, sts.ordinals.stop))
+    came = [pod.created for pod in pods if sts.find_ordinal(pod.name, wanted) is not None]
+    if len(came) < len(wanted):
+        return now
+    newest = max((now if one is None else one for one in came), default=None)
+    return newest if newest is not None and newest + _ROUNDING >= at else None
 
 
 def is_wanted(sts: StatefulSet, name: str) -> bool:

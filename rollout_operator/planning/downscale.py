@@ -41,11 +41,6 @@ class PreparePods:
     skipped: str = ""
     """Which pods are not called, and why, in words; empty where all are."""
 
-    @property
-    def first(self) -> Uid:
-        """Return the pod that goes first, empty where there is none."""
-        return self.going[0].uid if self.going else Uid("")
-
 
 def assess_neighbours(
     decrease: Decrease,

@@ -8,14 +8,14 @@ pods, ports and names.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 from rollout_operator.model.downscale import Endpoint, Target
 from rollout_operator.model.names import PREPARE_PATH, PREPARE_PORT
-from rollout_operator.model.objects import Pod
+from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.units import quote
 
 # Digits and letters are spelt out: `\d` and `\w` know those of other scripts, which one parser
@@ -27,6 +27,8 @@ _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _DOMAIN_LABEL: Final = re.compile(_LABEL.pattern, re.IGNORECASE | re.ASCII)
 
 SCHEMES: Final = ("http", "https")
+# Delayed downscales may be asked for by https; preparing has no way to say so.
+PREPARE_SCHEME: Final = "http"
 LARGEST_PORT: Final = 65535
 _LONGEST_PATH: Final = 256
 # As in DNS, the dot at the end not counted.
@@ -68,6 +70,22 @@ def judge_target(target: Target) -> str:
     is_plain = not target.path.startswith("/")
     problem = _judge_port(str(target.port)) or _judge_path(target.path if is_plain else "")
     return problem or judge_service(target.service)
+
+
+def judge_place(target: Target, sts: StatefulSet, ports: Collection[int]) -> str:
+    """Return why pods of a set cannot have been called at a place that an annotation names.
+
+    `ports` are those of the containers of the annotated pod. The annotation is not signed: it is
+    believed only as far as the set and the pod's own spec say the same. Nothing confirms the path:
+    the set may name another one by now.
+    """
+    if target.scheme != PREPARE_SCHEME:
+        return f"scheme: pods are prepared by {PREPARE_SCHEME} only: {show(target.scheme)}"
+    if target.service != sts.service_name:
+        return f"service: it is not the serviceName of the set: {show(target.service)}"
+    if target.port not in ports and str(target.port) != sts.annotations.get(PREPARE_PORT):
+        return f"port: neither a container of the pod nor the set names it: {target.port}"
+    return ""
 
 
 def plan_endpoint(pod: Pod, target: Target, cluster_domain: str) -> Endpoint | str:

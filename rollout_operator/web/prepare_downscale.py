@@ -169,7 +169,7 @@ class PrepareDownscale:
                 # Where nobody is called either: after a crash the time of it counts (SI-11).
                 carriers = [pod for pod in step.plan.going if pod.uid in called]
                 owed = parts.downscales.debts.list_targets(claim.key.set_uid)
-                note = Note.of(claim.key, claim.begun, first=step.plan.first, owed=owed)
+                note = Note.of(claim.key, claim.begun, owed=owed)
                 await parts.notes.write(note, carriers, step.plan.witness)
                 failures = await parts.pods.prepare_all(step.missing)
         except ApiError as error:

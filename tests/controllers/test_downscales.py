@@ -312,7 +312,7 @@ async def test_a_crash_before_a_downscale_was_recorded() -> None:
     world.restart()
     async with world.controlling():
         await world.pass_time(2)
-        assert world.annotation("zone-a") == "2026-01-02T03:04:11Z"
+        assert world.annotation("zone-a") == "2026-01-02T03:04:12Z"
         await world.pass_time(120)
         assert world.calls.names("DELETE") == []
 

@@ -143,7 +143,8 @@ async def test_si11_what_happened_and_was_taken_back_before_a_restart_counts() -
     world = three_zones(a=WAIT, b=WAIT)
     assert (await world.ask("zone-a", 3)).is_allowed
     for name in ("zone-a-3", "zone-a-4"):
-        world.door.put("pods", pod("zone-a", int(name[-1]), uid=f"{name}-new"))
+        again = pod("zone-a", int(name[-1]), uid=f"{name}-new", created="2026-01-02T03:04:30Z")
+        world.door.put("pods", again)
     world.sync()
     world.restart()
     async with world.controlling():

@@ -119,8 +119,8 @@ DOWNSCALE_CONTROL: Final = (
     Mutant(
         name="notes-not-read",
         file="controllers/downscales.py",
-        old="        notes = self._read_notes(sts.uid, pods)\n",
-        new="        notes = self._read_notes(sts.uid, pods)[:0]\n",
+        old="        notes = self._read_notes(sts, pods)\n",
+        new="        notes = self._read_notes(sts, pods)[:0]\n",
         breaks="LI-05: after a crash nobody asks which pods were told to go",
         scenarios=DOWNSCALES,
     ),

@@ -50,6 +50,7 @@ WHERE: Final[Mapping[str, str]] = {
     "grafana.com/prepare-downscale-http-port": "8080",
     "grafana.com/prepare-downscale-http-path": "ingester/prepare",
 }
+LONG_AGO: Final = "2025-12-24T00:00:00Z"
 SECOND: Final = timedelta(seconds=1)
 HOUR: Final = 3600.0
 WAIT: Final = {"grafana.com/min-time-between-zones-downscale": "1h"}
@@ -275,9 +276,13 @@ def pods_of(name: str, replicas: int = 5, *, first: int = 0) -> list[Json]:
     return [pod(name, ordinal) for ordinal in range(first, replicas)]
 
 
-def pod(name: str, ordinal: int, *, uid: str = "", ready: bool = True) -> Json:
+def pod(
+    name: str, ordinal: int, *, uid: str = "", ready: bool = True, created: str = LONG_AGO
+) -> Json:
     """Return one pod; another UID makes it another pod."""
     one = pod_json(name, ordinal, ready=ready)
+    one["spec"] = {"containers": [{"name": "main", "ports": [{"containerPort": 8080}]}]}
+    part(one, "metadata")["creationTimestamp"] = created
     part(one, "status")["podIP"] = f"127.0.0.{100 + ordinal}"
     if uid:
         part(one, "metadata")["uid"] = uid

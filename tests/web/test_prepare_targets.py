@@ -123,7 +123,7 @@ def test_li05_what_is_undone_is_undone_at_both_places(*, crashes: bool) -> None:
 
 
 @pytest.mark.parametrize("crashes", [False, True], ids=["lives on", "crashes"])
-@pytest.mark.parametrize("change", ["path", "no path", "no port", "no label"])
+@pytest.mark.parametrize("change", ["path", "no path", "no port"])
 def test_li05_the_undo_goes_where_the_call_had_gone(change: str, *, crashes: bool) -> None:
     """LI-05, D-24: whatever became of label and annotations meanwhile."""
 
@@ -133,8 +133,6 @@ def test_li05_the_undo_goes_where_the_call_had_gone(change: str, *, crashes: boo
         assert (await world.ask("zone-a", 3)).is_allowed
         if change == "path":
             world.annotate("zone-a", PREPARE_PATH, RIGHT)
-        elif change == "no label":
-            world.label("zone-a", PREPARE_DOWNSCALE, None)
         else:
             world.annotate("zone-a", PREPARE_PATH if change == "no path" else PREPARE_PORT, None)
         world.sync()
@@ -210,3 +208,24 @@ def _strip_targets(world: World) -> None:
         assert story.pop("target")["path"] == RIGHT
         notes[DOWNSCALE_NOTE] = msgspec.json.encode(story).decode()
         world.door.put("pods", one)
+
+
+@pytest.mark.parametrize("crashes", [False, True], ids=["lives on", "crashes"])
+def test_li05_a_label_that_was_taken_off_ends_what_a_note_may_do(*, crashes: bool) -> None:
+    """LI-05, D-24: the process that called the pods tells them; a note alone moves nothing then."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = _wrong()
+        assert (await world.ask("zone-a", 3)).is_allowed
+        world.label("zone-a", PREPARE_DOWNSCALE, None)
+        world.sync()
+        if crashes:
+            world.restart()
+        async with world.controlling():
+            await world.watch()
+            await world.pass_time(60)
+            assert world.calls.paths("DELETE") == (set() if crashes else {WRONG})
+            await come_to_rest(world)
+
+    run()
