@@ -218,7 +218,8 @@ class Reviews:
 
     def _count_verdict(self, path: str, review: Review, verdict: Verdict) -> None:
         if not verdict.is_allowed:
-            self._shared.metrics.denials.count(name_route(path), review.user)
+            now = self._shared.doors.clock.elapsed()
+            self._shared.metrics.denials.count(name_route(path), review.user, now)
         key = (path, verdict.is_allowed, verdict.reason.code)
         counter = self._counters.get(key)
         if counter is None:  # looking it up by labels costs more than counting

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.web.webhook_world import FINE, PATH, Setting, body_of, post, serving
 HOOK = "admission_no_downscale"
 NAME = "rollout_operator_webhook_denials_total"
 ACCOUNT = f"system:serviceaccount:{'n' * 63}:{'a' * 253}"
+NOW = timedelta(0)
 REFUSED = Verdict(
     is_allowed=False, reason=Reason(code=Code.NO_DOWNSCALE, text="", severity=Severity.WARN)
 )
@@ -76,7 +78,7 @@ async def test_a_refusal_names_who_asked(lines: list[str]) -> None:
 
     def count(path: str, review: Review, verdict: Verdict) -> None:
         if not verdict.is_allowed:
-            metrics.denials.count(HOOK, review.user)
+            metrics.denials.count(HOOK, review.user, NOW)
 
     metrics = Metrics()
     async with serving(Setting(on_verdict=count)) as world:
@@ -114,15 +116,15 @@ async def test_a_review_that_fails_names_who_asked(lines: list[str]) -> None:
 
 
 def test_ten_thousand_users_are_few_series() -> None:
-    """The first ones keep theirs; a hook has the series of all others from the start."""
+    """A hook has the series of all others from the start; names that come once displace none."""
     metrics = Metrics()
     metrics.denials.begin(HOOK)
     assert counted(metrics) == {(HOOK, OTHER): 0}
     for number in range(10_000):
-        metrics.denials.count(HOOK, f"user-{number}")
-    metrics.denials.count(HOOK, "user-0")
-    metrics.denials.count("admission_pod_eviction", f"user-{MAX_USERS}")
-    metrics.denials.count(HOOK, "")
+        metrics.denials.count(HOOK, f"user-{number}", NOW)
+    metrics.denials.count(HOOK, "user-0", NOW)
+    metrics.denials.count("admission_pod_eviction", "another", NOW)
+    metrics.denials.count(HOOK, "", NOW)
 
     found = counted(metrics)
     assert len(found) == MAX_USERS + 2
@@ -130,3 +132,34 @@ def test_ten_thousand_users_are_few_series() -> None:
     assert found[HOOK, OTHER] == 10_000 - MAX_USERS + 1
     assert found["admission_pod_eviction", OTHER] == 1
     assert isinstance(metrics.denials, Denials)
+
+
+@pytest.mark.parametrize("times", [1, 100], ids=["once each", "a hundred times each"])
+def test_sec13_a_frequent_user_is_shown_after_made_up_names(times: int) -> None:
+    """SEC-13: they filled all series first; a name that is refused more often of late takes one."""
+    metrics = Metrics()
+    for number in range(MAX_USERS * times):
+        metrics.denials.count(HOOK, f"forged-{number % MAX_USERS}", NOW)
+    for minute in range(8 * 60):
+        metrics.denials.count(HOOK, "kate", NOW + timedelta(minutes=minute))
+
+    found = counted(metrics)
+    assert found[HOOK, "kate"] > 100
+    assert len(found) == MAX_USERS + 1
+
+
+def test_sec13_whom_the_dashboard_shows_stays_through_a_flood_of_names() -> None:
+    """SEC-13: ten thousand names, each twice; kate is refused every minute meanwhile."""
+    metrics = Metrics()
+    for _ in range(5):
+        metrics.denials.count(HOOK, "kate", NOW)
+    for minute in range(60):
+        metrics.denials.count(HOOK, "kate", NOW + timedelta(minutes=minute))
+        for number in range(333):
+            metrics.denials.count(
+                HOOK, f"f-{minute}-{number // 2}", NOW + timedelta(minutes=minute)
+            )
+
+    found = counted(metrics)
+    assert found[HOOK, "kate"] == 65
+    assert len(found) <= MAX_USERS + 1
