@@ -39,12 +39,28 @@ def assess_served(material: Material) -> Validity:
 def trusted_bundle(material: Material) -> bytes:
     """Return the PEM of all CAs that callers must trust, the newest first, each once.
 
-    What cannot be read is left out: the API server refuses a bundle with a single bad part.
+    At most three: the next CA, whose key is there; the one that has signed the leaf, and the one
+    before it. A certificate that anyone else added to them vouches for nothing that is served here,
+    and is not published (D-31).
     """
-    cas: dict[x509.Certificate, None] = {}
-    for pem in (material.next_ca, material.ca, material.old_ca):
-        cas.update(dict.fromkeys(_load_or_none(pem)))
-    return b"".join(ca.public_bytes(serialization.Encoding.PEM) for ca in cas)
+    old = _load_or_none(material.old_ca)
+    cas = (
+        find_signer(material.next_ca, material.next_ca_key),
+        _load_root(material),
+        next(filter(_is_ca, old), None),
+    )
+    found = dict.fromkeys(ca for ca in cas if ca is not None)
+    return b"".join(ca.public_bytes(serialization.Encoding.PEM) for ca in found)
+
+
+def find_root(material: Material) -> bytes:
+    """Return the PEM of the CA that has signed the leaf, empty where none in `ca` has."""
+    root = _load_root(material)
+    return b"" if root is None else root.public_bytes(serialization.Encoding.PEM)
+
+
+def _load_root(material: Material) -> x509.Certificate | None:
+    return _find_root(_load_or_none(material.cert), _load_or_none(material.ca))
 
 
 def load_chain(pem: bytes, what: str) -> Chain:

@@ -154,7 +154,10 @@ class CertificateKeeper:
             decision = plan_secret(self._read_marks(stored), facts, self._wanted, now)
             self._tell(decision)
             if isinstance(facts, Held) and decision.may_serve:
-                self._adopt(stored.material, facts)
+                # An old CA that has had its time is not published for a moment first.
+                is_over = decision.step is Step.DROP_OLD_CA
+                kept = replace(stored.material, old_ca=b"") if is_over else stored.material
+                self._adopt(kept, facts)
                 self._uid = stored.uid
             if decision.step is Step.LEAVE:
                 raise LeftAlone(f"{self._store}: {decision.reason}")

@@ -1,5 +1,6 @@
 """What stands in PEM, and what we issue: TLS-01, TLS-02, TLS-04, TLS-11, DEP-17, W-11."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -138,11 +139,25 @@ def test_a_new_start_keeps_the_old_ca_where_others_may_serve_by_it() -> None:
 
 def test_a_bundle_holds_each_ca_once_and_nothing_unreadable() -> None:
     """An API server refuses the whole bundle for one bad part."""
-    one, two = fresh().ca, fresh().ca
-    material = Material(ca=b"a comment\n" + one + two, next_ca=b"garbage", old_ca=one)
+    mine, old = fresh(), fresh().ca
+    material = replace(mine, ca=b"a comment\n" + mine.ca, next_ca=b"garbage", old_ca=old)
 
-    assert trusted_bundle(material) == one + two
+    assert trusted_bundle(material) == mine.ca + old
+    assert trusted_bundle(replace(material, old_ca=mine.ca)) == mine.ca
     assert trusted_bundle(Material()) == b""
+
+
+def test_d31_a_ca_that_signs_nothing_of_ours_is_not_published() -> None:
+    """D-31: beside ours in `ca`, in `next-ca` without its key, as more than one in `old-ca`."""
+    mine, old, planted = fresh(), fresh().ca, fresh().ca
+    material = replace(
+        mine, ca=planted + mine.ca + planted, next_ca=planted, old_ca=mine.cert + old + planted
+    )
+
+    assert trusted_bundle(material) == mine.ca + old
+    introduced = step(Step.INTRODUCE_CA, material)
+    assert step(Step.SWITCH_CA, introduced).old_ca == mine.ca
+    assert step(Step.START_OVER, material, trusts_old=True).old_ca == mine.ca
 
 
 def test_a_key_that_is_not_that_of_the_next_ca_makes_it_useless() -> None:

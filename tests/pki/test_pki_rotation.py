@@ -246,3 +246,18 @@ async def test_what_another_version_wrote_over_ours_is_used() -> None:
     assert not facts.may_sign
     assert secrets.writes == 1
     assert rig.keeper.ca_bundle == secrets.data["ca"]
+
+
+async def test_d31_an_old_ca_that_was_put_there_is_never_published() -> None:
+    """D-31: nothing of ours was switched lately; what lies under `old-ca` is taken out unused."""
+    secrets = FakeSecrets()
+    first = Rig(secrets)
+    await first.start()
+    first.clock.jump(10 * DAY)
+    secrets.put({**secrets.data, "old-ca": Legacy().data()["ca"]})
+    rig = Rig(secrets, first.clock)
+
+    await rig.start()
+
+    assert rig.bundles == [secrets.data["ca"]]
+    assert "old-ca" not in secrets.data
