@@ -43,6 +43,7 @@ from rollout_operator.web.prepare_claim import Parts as PrepareParts
 from rollout_operator.web.prepare_downscale import PrepareDownscale
 from rollout_operator.web.reviewer import Reviewer
 from rollout_operator.web.routes import name_route
+from rollout_operator.web.unknown_pods import UnknownPods
 from rollout_operator.web.zpdb_validation import ZpdbValidation
 from rollout_operator.webhook_flags import WebhookConfig
 
@@ -202,7 +203,11 @@ class Reviews:
                 gate=shared.gate,
                 pods=shared.pods,
                 sets=shared.sets,
-                reader=shared.doors.open("evicting", Priority.ANSWER),
+                unknown=UnknownPods(
+                    shared.doors.open("evicting", Priority.ANSWER),
+                    shared.namespace,
+                    shared.settings.client_qps,
+                ),
                 metrics=shared.metrics.disruptions,
                 clock=shared.doors.clock,
                 namespace=shared.namespace,

@@ -1,7 +1,8 @@
 """The hook pod-eviction: asks the gate whether a pod may go.
 
 Decides which pods the gate is asked about, and looks live where the cache cannot know: a pod that
-it does not show, one that it shows as not running, and an owner that is no StatefulSet.
+it does not show, one that it shows as not running, and an owner that is no StatefulSet. How often
+the API server is asked for that is left to `unknown_pods`.
 """
 
 import asyncio
@@ -11,7 +12,6 @@ from typing import Final, Protocol
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.asking import Answer, Ask
-from rollout_operator.kube.api import PODS, Reader
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.decode import decode_pod
 from rollout_operator.model.decode_eviction import decode_owner
@@ -32,6 +32,7 @@ from rollout_operator.planning.eviction import (
 )
 from rollout_operator.telemetry.disruptions import DisruptionMetrics
 from rollout_operator.web.reviewer import SHARE
+from rollout_operator.web.unknown_pods import UnknownPods
 
 # The verdict is decided here, and not by the server, which refuses whatever is late.
 _TO_DECIDE: Final = timedelta(milliseconds=200)
@@ -74,7 +75,7 @@ class Parts:
     gate: Gate
     pods: PodCache
     sets: SetCache
-    reader: Reader
+    unknown: UnknownPods
     metrics: DisruptionMetrics
     clock: Clock
     namespace: str
@@ -97,7 +98,7 @@ class PodEviction:
             left = until - _TO_DECIDE - parts.clock.elapsed()
             try:
                 async with asyncio.timeout(left.total_seconds()):
-                    verdict = await self._look(pod, review)
+                    verdict = await self._look(pod, review, left)
             except TimeoutError:
                 text = f"the API server did not tell in time what {review.name} is"
                 verdict = refuse(Code.CANNOT_CHECK, text, status=RETRY)
@@ -122,7 +123,9 @@ class PodEviction:
         owner = None if pod.owner_uid is None else self._parts.sets.get_by_uid(pod.owner_uid)
         return owner is not None or not self._parts.gate.may_cover(pod)
 
-    async def _look(self, cached: Pod | Unreadable | None, review: Review) -> Verdict:
+    async def _look(
+        self, cached: Pod | Unreadable | None, review: Review, left: timedelta
+    ) -> Verdict:
         """Return the verdict on a pod that the gate is not asked about.
 
         Raises ApiError, and InvalidInput where the pod cannot be read.
@@ -130,8 +133,10 @@ class PodEviction:
         gate = self._parts.gate
         if isinstance(cached, Pod) and not gate.may_cover(cached):
             return allow_not_running()
+        if isinstance(cached, Pod) and wants_dry_run(review) and not is_running(cached):
+            return allow_not_running()  # it lets nothing go: what the cache shows will do
         try:
-            body = await self._parts.reader.fetch(PODS, review.namespace, review.name)
+            body = await self._parts.unknown.fetch(review.name, left)
         except NotFound:
             return allow_not_found(review.name)
         pod = decode_pod(body)

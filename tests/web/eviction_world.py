@@ -10,6 +10,7 @@ from rollout_operator.model.decode_review import decode_review
 from rollout_operator.model.outcome import Verdict
 from rollout_operator.web.pod_eviction import Parts, PodEviction
 from rollout_operator.web.review import render_answer
+from rollout_operator.web.unknown_pods import UnknownPods
 from tests.guards.gate_bench import Process, World, name_of, world
 
 LIMIT: Final = timedelta(seconds=9)
@@ -63,7 +64,7 @@ class Court:
         return found
 
 
-def court(*rules: Budget, here: World | None = None) -> Court:
+def court(*rules: Budget, here: World | None = None, qps: float = 0) -> Court:
     """Return a hook before whole zones under budgets."""
     here = here or world(*rules)
     process = here.start()
@@ -72,7 +73,7 @@ def court(*rules: Budget, here: World | None = None) -> Court:
             gate=process.gate,
             pods=process.pods,
             sets=process.sets,
-            reader=here.door,
+            unknown=UnknownPods(here.door, "test", qps),
             metrics=process.metrics.disruptions,
             clock=process.clock,
             namespace="test",
