@@ -5,6 +5,7 @@ and with more than any Python decodes.
 """
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
@@ -141,6 +142,34 @@ async def test_li09_single_reads_and_writes_return_what_every_decoder_takes(leve
             assert whole["spec"] == set_tree()["spec"]
             await bench.client().replace_status(STATEFULSETS, "prod", "a", whole)
             assert decode_statefulset(answer) == decode_statefulset(as_json(set_tree()))
+
+
+async def test_li09_what_was_read_is_decoded_in_one_go_from_a_deeper_stack() -> None:
+    """LI-09: a body just within what the client itself can decode leaves no one else a long cut."""
+    plain = as_json(with_metadata(set_tree(), managedFields=[]))
+    deepest = bisect_left(range(20_000), True, key=lambda levels: not _decodes(levels))
+    async with FakeApi() as server, open_bench(server) as bench:
+        for levels in range(deepest - 120, deepest + 20, 5):
+            server.on("GET", SET, reply(deepened(plain, levels)))
+            server.on("PATCH", SET, reply(deepened(plain, levels)))
+            read = await bench.client().fetch(STATEFULSETS, "prod", "a")
+            written = await bench.client().patch(STATEFULSETS, "prod", "a", {"spec": {}})
+            for answer in (read, written):
+                assert _decode_below(answer, frames=80)["spec"] == set_tree()["spec"]
+
+
+def _decodes(levels: int) -> bool:
+    try:
+        msgspec.json.decode(b'{"f:a":' * levels + b"{}" + b"}" * levels, type=msgspec.Raw)
+    except RecursionError:
+        return False
+    return True
+
+
+def _decode_below(body: bytes, *, frames: int) -> dict[str, object]:
+    if frames:
+        return _decode_below(body, frames=frames - 1)
+    return msgspec.json.decode(body, type=dict[str, object])
 
 
 async def test_fp13_a_line_that_only_opens_is_no_event() -> None:

@@ -127,8 +127,8 @@ CACHES: Final = (
     Mutant(
         name="deep-objects-hide-others",
         file="kube/client.py",
-        old="        body = await _cut_deep(body)\n        return decoder.decode(body), body\n",
-        new='        raise msgspec.DecodeError("deep") from None\n',
+        old="            page = _LIST.decode(await _cut_deep(body))\n",
+        new='            raise msgspec.DecodeError("deep") from None\n',
         breaks="LI-09: one object that nests too deeply takes a whole page away",
         unseen="the sandbox keeps no managedFields, and its API server nests nothing deeply",
         units="tests/kube/test_kube_deep.py",
