@@ -272,6 +272,7 @@ def _change(found: JsonObject, parts: Mapping[str, object]) -> None:
         "generation": ("metadata", "generation"),
         "uid": ("metadata", "uid"),
         "observed": ("status", "observedGeneration"),
+        "ready": ("status", "readyReplicas"),
         "update_revision": ("status", "updateRevision"),
         "current_revision": ("status", "currentRevision"),
         "limit": ("metadata", "annotations", "rollout-max-unavailable"),

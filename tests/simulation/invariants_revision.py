@@ -44,13 +44,28 @@ def _judge(
     lacks = [] if recorded == zone.update_revision else [f"{zone.update_revision} is to be"]
     for name in zone.pod_names:
         pod = world.pods.get(name)
-        if world.short_since.get(name, write.at) <= known:
-            lacks.append(f"{name} is not ready")
+        short_since = world.short_since.get(name, write.at)
+        if short_since <= known:
+            if not _was_hidden(book, write, name, short_since):
+                lacks.append(f"{name} is not ready")
         elif pod is not None and pod.revision != recorded and created.get(pod.uid, known) <= known:
             lacks.append(f"{name} is at {pod.revision}")
     if lacks:
         text = f"{recorded} is recorded as current in {zone.name}: {', '.join(lacks)}"
         yield Violation(invariant="ROLL-39", at=write.at, text=text)
+
+
+def _was_hidden(book: Book, write: Write, pod: str, since: timedelta) -> bool:
+    """Tell whether an event of the pod never came, and the set's own status said that all is well.
+
+    Then nothing showed that it was down but a list of the pods, which is due every four minutes.
+    """
+    status = (write.commit.before or {}).get("status")
+    wanted = write.now.replicas if isinstance(write.now, Set) else 0
+    is_told = not isinstance(status, dict) or status.get("readyReplicas", 0) < wanted
+    faults = book.list_faults(write.commit.actor, since, write.at)
+    is_dropped = any(one.kind == "drop_event" and one.text.endswith(f" {pod}") for one in faults)
+    return is_dropped and not is_told
 
 
 def current_revision(found: JsonObject | None) -> str:

@@ -39,6 +39,22 @@ def short(told: Chronicle) -> None:
     record(told, 10)
 
 
+def hidden(told: Chronicle) -> None:
+    """Nothing tells that the pod fell: its event is lost, and the set counts it still."""
+    told.zone(0.5, "zone-a", ready=3)
+    told.fault(4, "drop_event", "event 7 of pods: MODIFIED zone-a-1")
+    short(told)
+
+
+def hidden_from_the_watch(told: Chronicle) -> None:
+    """The event is lost, but the set counts two."""
+    told.fault(4, "drop_event", "event 7 of pods: MODIFIED zone-a-1")
+    rolled(told)
+    told.pod(4, "zone-a-1", uid="new-1", revision="new", ready=False)
+    told.zone(4.5, "zone-a", ready=2)
+    record(told, 10)
+
+
 def just_short(told: Chronicle) -> None:
     rolled(told)
     told.pod(6, "zone-a-1", uid="new-1", revision="new", ready=False)
@@ -83,6 +99,8 @@ def something_else(told: Chronicle) -> None:
         pytest.param(whole, [], id="all pods are ready at it"),
         pytest.param(outdated, ["ROLL-39"], id="a pod is at the revision before"),
         pytest.param(short, ["ROLL-39"], id="a pod has not been ready for 6 s"),
+        pytest.param(hidden, [], id="nothing tells that a pod is not ready"),
+        pytest.param(hidden_from_the_watch, ["ROLL-39"], id="the set tells of it"),
         pytest.param(just_short, [], id="a pod has not been ready for 4 s"),
         pytest.param(missing, ["ROLL-39"], id="a pod is not there yet"),
         pytest.param(other_zone_short, [], id="a pod of another zone is not ready"),
