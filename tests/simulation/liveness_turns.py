@@ -10,6 +10,8 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.sandbox.history import Called
+from tests.simulation.departures import EVICTION_PATH
+from tests.simulation.downscales import list_reviews
 from tests.simulation.liveness_drains import TOO_MANY, list_evictions
 from tests.simulation.promises import Violation
 from tests.simulation.rules import Rule, read_rule
@@ -24,6 +26,7 @@ REMEMBERED: Final = timedelta(seconds=60)
 UNDERWAY: Final = timedelta(seconds=6)
 # A turn of no use ends after five minutes: what has waited for nearly as long tells nothing.
 TURN: Final = timedelta(minutes=4)
+REFUSED: Final = 300
 # What the messages of refusals for want of room say, and of those for what came to nothing.
 ROOM: Final = ("max unavailable ", "the next place under budget ")
 NO_ROOM: Final = ("max unavailable = 0",)
@@ -33,11 +36,14 @@ NO_ROOM: Final = ("max unavailable = 0",)
 class _Queue:
     """The evictions that wait, by actor and pod: since when, and when it was asked for last."""
 
+    granted: Collection[int]
+    """Numbers of the evictions that the operator allowed, as far as it knows."""
     waits: dict[tuple[str, str], tuple[timedelta, timedelta]] = field(default_factory=dict)
     asked: dict[str, timedelta] = field(default_factory=dict)
     """When a pod was asked for last, whatever was answered."""
     in_vain: set[str] = field(default_factory=set)
-    """Pods whose eviction was refused for something else: they have no turn."""
+    """Pods whose eviction was refused by something else, before or after the operator allowed it:
+    they have no turn."""
     row: int = 0
     """How many places the rollout has taken since one of them had to wait."""
 
@@ -45,6 +51,8 @@ class _Queue:
         """Take the answer to an eviction."""
         key = (called.actor, called.request.name)
         self.asked[called.request.name] = called.at
+        if called.status >= REFUSED and called.number in self.granted:
+            self.in_vain.add(called.request.name)
         if called.status != TOO_MANY:
             self.waits.pop(key, None)
             self.row = 0
@@ -59,6 +67,7 @@ class _Queue:
         """Tell whether a client may wait for the end of a pod, and forget that."""
         for key in [key for key in self.waits if key[1] == pod]:
             del self.waits[key]
+        self.in_vain.discard(pod)  # the next one of that name is another pod
         asked = self.asked.pop(pod, None)
         return asked is not None and at - asked <= REMEMBERED
 
@@ -83,7 +92,7 @@ def find_passed_over(book: Book, calm_at: timedelta) -> Iterator[Violation]:
     if not rules or rules[-1] is None or rules[-1].pattern or len(actors) != 1:
         return
     begin = max(calm_at, book.budgets[-1].at)
-    queue, limits = _Queue(), dict[str, int]()
+    queue, limits = _Queue(frozenset(_find_granted(book))), dict[str, int]()
     events: list[Write | Called] = [*_list_steps(book, actors), *list_evictions(book)]
     events.sort(key=lambda one: one.at)
     for event in events:
@@ -107,6 +116,14 @@ def find_passed_over(book: Book, calm_at: timedelta) -> Iterator[Violation]:
 
 def _count_turn(rule: Rule, limit: int) -> int:
     return max(min(rule.maximum or limit, limit), 1)
+
+
+def _find_granted(book: Book) -> Iterator[int]:
+    """Yield the evictions that a process of the operator allowed, or began to answer."""
+    for review in list_reviews(book, EVICTION_PATH):
+        is_lost = review.status < 0 and book.is_operator(review.actor)
+        if review.allowed or is_lost:
+            yield review.call
 
 
 def _list_steps(book: Book, actors: Collection[str]) -> Iterator[Write]:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.simulation.chronicle import Chronicle, s
 from tests.simulation.chronicle_drains import ask, budget, delete, evict
+from tests.simulation.departures import EVICTION_PATH
 from tests.simulation.promises import Promises
 from tests.simulation.verdict import find_violations
 
@@ -23,6 +24,8 @@ def passed_over(
     message: str = USED,
     pod: str = "zone-c-0",
     evicted: float = 0,
+    in_vain: float = 0,
+    allowed: bool = True,
     crashed: bool = False,
     healed_at: float = 10,
     **spec: object,
@@ -35,6 +38,8 @@ def passed_over(
     steps += [(at, "roll", ordinal) for ordinal, at in enumerate(PLACES)]
     if evicted:
         steps.append((evicted, "evict", 0))
+    if in_vain:
+        steps.append((in_vain, "grant", 0))
     for at, what, ordinal in sorted(steps):
         name = f"zone-a-{ordinal}"
         if what == "ask":
@@ -43,6 +48,10 @@ def passed_over(
         elif what == "evict":
             evict(told, at, "zone-b-0")
             told.replace(at + 1, "zone-b-0")
+        elif what == "grant":
+            told.number += 1
+            ask(told, at, pod, told.number, status=403, message="the quota is used")
+            told.review(at + 0.1, pod, told.number, path=EVICTION_PATH, allowed=allowed)
         else:
             if crashed:
                 told.pod(at - 1, name, ready=False)
@@ -78,6 +87,12 @@ def test_a_client_that_asks_no_more_is_passed_over() -> None:
 def test_what_waits_for_something_else_has_no_turn() -> None:
     assert passed_over(message=REFUSED) == []
     assert passed_over(message="max unavailable = 0; budget ingester") == []
+
+
+def test_li01_what_another_webhook_refused_after_it_was_allowed_has_no_turn() -> None:
+    """LI-01, LI-09: also where the operator answers after the one that refuses."""
+    assert passed_over(in_vain=15) == []
+    assert passed_over(in_vain=15, allowed=False) == [50]
 
 
 def test_a_pod_that_waits_itself_is_served() -> None:
