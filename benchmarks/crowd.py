@@ -13,7 +13,8 @@ from typing import Final
 from benchmarks.figures import Figure, Result
 from rollout_operator.app_sandbox import Sandbox
 from rollout_operator.config import CLIENT_BURST, CLIENT_QPS
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject
+from rollout_operator.model.names import GROUP_LABEL
 from rollout_operator.sandbox.history import Called
 from rollout_operator.sandbox.loop import VirtualTimeLoop
 from rollout_operator.sandbox.request import STRATEGIC_PATCH, Request
@@ -45,6 +46,7 @@ async def measure(*, small: bool) -> Result:
     groups = FEW_GROUPS if small else GROUPS
     limited = await asyncio.to_thread(_run, groups, ())
     free = await asyncio.to_thread(_run, groups, (UNLIMITED,))
+    budgeted = await asyncio.to_thread(_run, groups, (), has_budgets=True)
     qps, burst = float(CLIENT_QPS.default or 0), float(CLIENT_BURST.default or 0)
     floor = max(limited.deletes - burst, 1) / qps
     figures = [
@@ -58,6 +60,12 @@ async def measure(*, small: bool) -> Result:
             value=limited.seconds / floor,
             at_most=1.2,
             means="that time against what the deletes alone need of the rate limits",
+        ),
+        Figure(
+            name="budgeted_to_records_and_deletes",
+            value=budgeted.seconds / max((2 * budgeted.deletes - burst) / qps, 1),
+            at_most=1.2,
+            means="the same with a budget for each group, against its records and deletes alone",
         ),
         Figure(name="unlimited_s", value=free.seconds, means="the same without rate limits"),
         Figure(
@@ -75,14 +83,19 @@ async def measure(*, small: bool) -> Result:
     return Result(benchmark="crowd", setting=setting, figures=figures)
 
 
-def _run(groups: int, args: tuple[str, ...]) -> Run:
+def _run(groups: int, args: tuple[str, ...], *, has_budgets: bool = False) -> Run:
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(_roll_out(groups, args))
+        return runner.run(_roll_out(groups, args, has_budgets))
 
 
-async def _roll_out(groups: int, args: tuple[str, ...]) -> Run:
+async def _roll_out(groups: int, args: tuple[str, ...], has_budgets: bool) -> Run:
     zones = [
-        Zone(name=f"g{number:03}-{zone}", group=f"g{number:03}", replicas=PODS_OF_A_ZONE)
+        Zone(
+            name=f"g{number:03}-{zone}",
+            group=f"g{number:03}",
+            replicas=PODS_OF_A_ZONE,
+            pod_labels={GROUP_LABEL: f"g{number:03}"},
+        )
         for number in range(groups)
         for zone in ZONES
     ]
@@ -91,6 +104,8 @@ async def _roll_out(groups: int, args: tuple[str, ...]) -> Run:
         with sandbox.listening("error"):
             for zone in zones:
                 await _call(sandbox, verb="create", body=statefulset(zone, sandbox.namespace))
+            for name in sorted({f"{zone.group}" for zone in zones if has_budgets}):
+                await _call(sandbox, verb="create", resource=ZONE_BUDGETS, body=_budget(name))
             await asyncio.sleep(READY.total_seconds())
             process = sandbox.process(args=args)
             process.start()
@@ -112,6 +127,15 @@ async def _roll_out(groups: int, args: tuple[str, ...]) -> Run:
     return Run((last - begun).total_seconds(), len(deletes), len(requests))
 
 
+def _budget(group: str) -> JsonObject:
+    return {
+        "apiVersion": "rollout-operator.grafana.com/v1",
+        "kind": "ZoneAwarePodDisruptionBudget",
+        "metadata": {"name": group},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {GROUP_LABEL: group}}},
+    }
+
+
 def _list_calls(sandbox: Sandbox, since: timedelta) -> list[Called]:
     return [
         one
@@ -126,5 +150,5 @@ def _list_deletes(sandbox: Sandbox, since: timedelta) -> list[Called]:
 
 
 async def _call(sandbox: Sandbox, **how: object) -> None:
-    request = Request(resource=STATEFULSETS, namespace=sandbox.namespace, **how)  # type: ignore[arg-type]  # fields of a Request
+    request = Request(**{"resource": STATEFULSETS, "namespace": sandbox.namespace, **how})  # type: ignore[arg-type]  # fields of a Request
     await sandbox.call(request)

@@ -145,12 +145,17 @@ class _Nowhere:
     async def fetch_pods(self, sets: Sequence[StatefulSet]) -> Sequence[Pod | Unreadable]:
         raise Unreachable("nothing is asked for")
 
+    async def wait_turn(self, resource: Resource, namespace: str, patched: str = "") -> None:
+        """Wait for nothing."""
+
     async def patch(
         self,
         resource: Resource,
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
+        *,
+        has_turn: bool = False,
     ) -> bytes:
         raise Unreachable("nothing is written")
 

@@ -64,10 +64,10 @@ class Budgets:
         self._around = around
         metrics, doors = around.telemetry.metrics, around.doors
         # Evictions wait for grants, and so do deletes: neither waits for the looks of others.
-        self._granting, self._taking_back, counting = (
-            doors.open(name, Priority.ANSWER)
-            for name in ("granting", "taking back grants", "counting")
+        self._granting, counting = (
+            doors.open(name, Priority.ANSWER) for name in ("granting", "counting")
         )
+        self._taking_back = doors.open("taking back grants", Priority.LOOK)
         self.catalog = Catalog(metrics)
         self._follow = self._build_informer(doors.open("following budgets", Priority.LIST))
         # No two processes of a namespace may have the same name.

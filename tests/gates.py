@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from rollout_operator.guards.asking import Answer, Ask, Permit
+from rollout_operator.guards.asking import Answer, Ask, Permit, Reservation
+from rollout_operator.model.group import Group
 from rollout_operator.model.objects import Pod
 from rollout_operator.planning.disruption import Refusal
 
@@ -18,6 +19,21 @@ class OpenGate:
     async def ask(self, ask: Ask, until: timedelta) -> Answer:
         """Permit the pod as it is."""
         return Permit(pod=ask.pod)
+
+    def may_cover(self, pod: Pod) -> bool:
+        """Return that no budget does."""
+        return False
+
+    async def reserve(self, ask: Ask, until: timedelta) -> Reservation | Refusal | None:
+        """Reserve nothing: there is no budget."""
+        return None
+
+    async def confirm(self, reserved: Reservation, live: Group, until: timedelta) -> Answer:
+        """Permit what was never reserved."""
+        raise AssertionError("nothing was reserved")
+
+    async def release(self, reserved: Reservation) -> None:
+        """Take note of nothing."""
 
     async def give_back(self, pod: Pod) -> None:
         """Take note of nothing."""

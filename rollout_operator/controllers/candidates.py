@@ -33,16 +33,20 @@ class Candidates:
         zone: StatefulSet,
         pods: Sequence[Replacement],
         held: list[Refusal],
+        reserved: Sequence[Replacement] = (),
     ) -> None:
-        """Try `pods`; why one is not tried is added to `held`."""
+        """Try `reserved` in any case, then `pods`; why one is not tried is added to `held`."""
         self._gate = gate
         self._zone = zone
+        self._reserved = deque(reserved)
         self._left = deque(pods)
         self._held = held
         self._answers: deque[Refusal | None] = deque()
 
     async def next(self) -> Replacement | None:
         """Return the next pod that is not held back, None where there is none."""
+        if self._reserved:
+            return self._reserved.popleft()
         if self._left and not self._answers:
             asks = [ask_for(one, self._zone) for one in self._left]
             self._answers.extend(await self._gate.assess_all(asks))

@@ -12,9 +12,9 @@ from typing import Final, Protocol
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.worker import Result
-from rollout_operator.guards.pending import Pending, read_record
+from rollout_operator.guards.pending import Pending, Stage, read_record
 from rollout_operator.guards.recording import Recorder
-from rollout_operator.kube.api import PODS, Reader
+from rollout_operator.kube.api import PODS, LiveReader
 from rollout_operator.model.decode import decode_pod
 from rollout_operator.model.errors import ApiError, Conflict, Denied, InvalidInput, NotFound
 from rollout_operator.model.names import Uid
@@ -55,7 +55,7 @@ class Parts:
     pods: PodCache
     pending: Pending
     recorder: Recorder
-    door: Reader
+    door: LiveReader
     clock: Clock
     metrics: DisruptionMetrics
 
@@ -80,8 +80,7 @@ class DisruptionController:
         left = self._time_left(cached)
         if left <= DONE:
             try:
-                async with asyncio.timeout(LOOK_LIMIT.total_seconds()):
-                    left = await self._take_back(cached)
+                left = await self._take_back(cached)
             except TimeoutError:
                 left = LOOK_AGAIN
             except ApiError as error:
@@ -90,10 +89,17 @@ class DisruptionController:
         return Result(again=left) if left > DONE else self._forget(key)
 
     async def _take_back(self, cached: Pod) -> timedelta:
-        """Return when to look again, DONE where nothing is left to do. Raises ApiError."""
+        """Return when to look again, DONE where nothing is left to do.
+
+        Raises ApiError, and TimeoutError where the API server does not answer in time. Our own rate
+        limits may make it wait for longer.
+        """
         parts = self._parts
+        await parts.door.wait_turn(PODS, cached.namespace)
         try:
-            pod = decode_pod(await parts.door.fetch(PODS, cached.namespace, cached.name))
+            async with asyncio.timeout(LOOK_LIMIT.total_seconds()):
+                body = await parts.door.fetch(PODS, cached.namespace, cached.name, has_turn=True)
+            pod = decode_pod(body)
         except NotFound:
             return DONE
         except InvalidInput as error:
@@ -106,8 +112,10 @@ class DisruptionController:
             return left
         again = DONE
         if pod.disruption:
+            await parts.recorder.wait_turn(pod)
             try:
-                await parts.recorder.take_back(pod)
+                async with asyncio.timeout(LOOK_LIMIT.total_seconds()):
+                    await parts.recorder.take_back(pod)
             except (Conflict, NotFound):
                 return LOOK_AGAIN
             except Denied as error:  # then it ends by itself: see `pending.RECORD_COUNTS`
@@ -132,6 +140,8 @@ class DisruptionController:
         grant = self._parts.pending.get(pod.uid)
         if grant is None:
             return self._time_left_of_record(pod)
+        if grant.stage is Stage.ASKED:
+            return UNTOUCHED_FOR  # whoever asked settles it, and that wakes us
         own = grant.begun + _choose_span(grant.lasts) - self._parts.clock.elapsed()
         if pod.disruption in ("", grant.record):
             return own

@@ -6,26 +6,34 @@ under preconditions on UID and version of what was looked at.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from enum import Enum, auto
 from typing import Final, Protocol, assert_never
 
 import msgspec
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.agreement import cut_to, find_zone
 from rollout_operator.controllers.candidates import Assessor, Candidates, ask_for
 from rollout_operator.controllers.memory import OwnDeletes
 from rollout_operator.controllers.reading import LOOK_LASTS, MOST_LOOKS, describe_slow
+from rollout_operator.controllers.reports import (
+    Fate,
+    Report,
+    cut_short_by,
+    note_held,
+    note_pod,
+    view_changed,
+)
+from rollout_operator.controllers.reservations import Reservations
 from rollout_operator.controllers.revisions import Revisions
-from rollout_operator.guards.asking import Answer, Ask
+from rollout_operator.guards.asking import Answer, Ask, Reservation
 from rollout_operator.guards.locks import Locks, group_lock
 from rollout_operator.kube.api import PODS, LiveReader, Precondition, Writer
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
-    DeadlinePassed,
     NotFound,
     Refused,
     Throttled,
@@ -37,8 +45,6 @@ from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import (
     Action,
     Code,
-    Plan,
-    Reason,
     RecordRevision,
     Replacement,
     ReplacePods,
@@ -69,6 +75,22 @@ class Gate(Assessor, Protocol):
         """Answer before `until`; what is permitted is reserved."""
         ...
 
+    def may_cover(self, pod: Pod) -> bool:
+        """Tell whether a budget selects a pod, or might: not all are known."""
+        ...
+
+    async def reserve(self, ask: Ask, until: timedelta) -> Reservation | Refusal | None:
+        """Record that a pod is to go, before the live read that decides on it; None: no budget."""
+        ...
+
+    async def confirm(self, reserved: Reservation, live: Group, until: timedelta) -> Answer:
+        """Answer before `until`, by a live read that began after the reservation."""
+        ...
+
+    async def release(self, reserved: Reservation) -> None:
+        """Nobody confirms a reservation any more; one that is settled is fine."""
+        ...
+
     async def give_back(self, pod: Pod) -> None:
         """The pod was permitted to go, and will not."""
         ...
@@ -76,38 +98,6 @@ class Gate(Assessor, Protocol):
 
 class Door(LiveReader, Writer, Protocol):
     """The part of the API that executing needs."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Report:
-    """What carrying out one action came to."""
-
-    deleted: int = 0
-    notes: list[Reason] = field(default_factory=list)
-    """Why something that was planned was not done."""
-    held: list[Refusal] = field(default_factory=list)
-    """What budgets do not let go, in the order in which it was tried."""
-    error: ApiError | None = None
-    is_contradicted: bool = False
-    """The store holds something else than the cache shows."""
-    cut_short: str = ""
-    """Why a live read was too old before all was done, if it was: there is more to do."""
-
-    @property
-    def is_cut_short(self) -> bool:
-        """Tell whether a live read was too old before all was done."""
-        return self.cut_short != ""
-
-
-class _Fate(Enum):
-    """What became of one delete."""
-
-    WENT = auto()
-    REFUSED = auto()
-    SHARED = auto()
-    """Refused for what holds for the other pods as well."""
-    CHANGED = auto()
-    LATE = auto()
 
 
 class Executor:
@@ -184,48 +174,97 @@ class Executor:
             return
         # In this order: a group that waits for its look keeps no downscale waiting.
         async with self._looks, self._locks.hold(group_lock(group.name)):
-            await self._replace_locked(group, action, report)
+            reservations = Reservations(self._gate)
+            try:
+                if await self._reserve(group.name, action, reservations, report):
+                    await self._replace_reserved(group, action, reservations, report)
+                    if report.deleted and not report.held:  # else it was found out again
+                        report.held.extend(reservations.held)
+            finally:
+                await reservations.release()
 
-    async def _replace_locked(self, group: Group, action: ReplacePods, report: Report) -> None:
+    async def _reserve(
+        self,
+        group: GroupName,
+        action: ReplacePods,
+        reservations: Reservations,
+        report: Report,
+    ) -> bool:
+        """Reserve as many pods as there is room for; tell whether a live read is of any use."""
+        if not any(self._gate.may_cover(one.pod) for one in action.listed):
+            return True
+        planned = find_zone(plan_group(self._observer.observe(group)), action.zone.uid)
+        if planned is None:
+            report.is_contradicted = True
+            report.notes.append(view_changed(action))
+            return False
+        found, is_free = Report(), False
+        for share in planned.shares:
+            room, pods = share.room, sorted(share.pods, key=self._last_refusal)
+            candidates = Candidates(self._gate, planned.zone, pods, found.held)
+            while room > 0 and not self._is_stopping() and (one := await candidates.next()):
+                until = self._clock.elapsed() + LOOK_LASTS
+                answer = await self._gate.reserve(ask_for(one, planned.zone), until)
+                if isinstance(answer, Refusal):
+                    if note_held(found, answer) is Fate.REFUSED:
+                        continue
+                    break
+                if answer is None:
+                    is_free = True
+                else:
+                    reservations.add(answer)
+                room -= 1
+                candidates.reassess()
+        if is_free or len(reservations):
+            reservations.held = found.held
+            return True
+        report.held.extend(found.held)
+        report.is_contradicted, report.cut_short = found.is_contradicted, found.cut_short
+        return False
+
+    async def _replace_reserved(
+        self, group: Group, action: ReplacePods, reservations: Reservations, report: Report
+    ) -> None:
         live = await self._observer.observe_live(group)
         expires_at = self._clock.elapsed() + LOOK_LASTS - live.view_age
-        agreed = self._agree(action, live) if group.owners == live.owners else None
+        agreed = None
+        if group.owners == live.owners:
+            agreed = self._agree(action, live, reservations)
         if agreed is None:
             report.is_contradicted = True
-            report.notes.append(_view_changed(action))
+            report.notes.append(view_changed(action))
             return
+        read = _Read(live=live, expires_at=expires_at, reservations=reservations)
         for share in agreed.shares:
-            fate = await self._replace_share(group.name, share, agreed.zone, report, expires_at)
-            if fate is _Fate.LATE or fate is _Fate.CHANGED:
+            fate = await self._replace_share(share, agreed.zone, report, read)
+            if fate is Fate.LATE or fate is Fate.CHANGED:
                 return
 
-    def _agree(self, action: ReplacePods, live: Group) -> ReplacePods | None:
+    def _agree(
+        self, action: ReplacePods, live: Group, reservations: Reservations
+    ) -> ReplacePods | None:
         """Return what a plan of the caches as they are by now and one of the look would delete.
 
         A look may have waited long for a token. Pods that came back meanwhile make room that needs
         no look of its own; what the caches saw go stops it.
         """
-        cached = self._observer.observe(live.name)
-        planned = _find_zone(plan_group(cached), action.zone.uid)
-        seen = _find_zone(plan_group(live), action.zone.uid)
-        return None if planned is None or seen is None else _cut_to(planned, seen)
+        cached = reservations.hide(self._observer.observe(live.name))
+        planned = find_zone(plan_group(cached), action.zone.uid)
+        seen = find_zone(plan_group(reservations.hide(live)), action.zone.uid)
+        return None if planned is None or seen is None else cut_to(planned, seen)
 
     async def _replace_share(
-        self,
-        group: GroupName,
-        share: Share,
-        zone: StatefulSet,
-        report: Report,
-        expires_at: timedelta,
-    ) -> _Fate | None:
+        self, share: Share, zone: StatefulSet, report: Report, read: "_Read"
+    ) -> Fate | None:
         """Delete as many pods as there is room for; return what became of the last delete."""
-        pods, room, fate = sorted(share.pods, key=self._last_refusal), share.room, None
-        candidates = Candidates(self._gate, zone, pods, report.held)
+        room, fate = share.room, None
+        reserved, others = read.reservations.part(sorted(share.pods, key=self._last_refusal))
+        candidates = Candidates(self._gate, zone, others, report.held, reserved)
         while room > 0 and not self._is_stopping() and (one := await candidates.next()):
-            fate = await self._try(group, one, zone, report, expires_at)
-            if fate is _Fate.LATE or fate is _Fate.CHANGED or fate is _Fate.SHARED:
+            fate = await self._try(one, zone, report, read)
+            if fate is Fate.LATE or fate is Fate.CHANGED or fate is Fate.SHARED:
                 break
-            if fate is _Fate.WENT:
+            if fate is Fate.WENT:
                 room -= 1
                 candidates.reassess()
         return fate
@@ -235,35 +274,32 @@ class Executor:
         return self._refused_at.get(one.pod.uid, timedelta.min)
 
     async def _try(
-        self,
-        group: GroupName,
-        one: Replacement,
-        zone: StatefulSet,
-        report: Report,
-        expires_at: timedelta,
-    ) -> _Fate:
+        self, one: Replacement, zone: StatefulSet, report: Report, read: "_Read"
+    ) -> Fate:
         """Delete one pod if its budget agrees. Raises ApiError where trying others is no use."""
-        answer = await self._gate.ask(ask_for(one, zone), expires_at)
+        reserved = read.reservations.take(one.pod.uid)
+        if reserved is None:
+            answer = await self._gate.ask(ask_for(one, zone), read.expires_at)
+        else:
+            answer = await self._gate.confirm(reserved, read.live, read.expires_at)
         if isinstance(answer, Refusal):
-            return _note_held(report, answer)
+            return note_held(report, answer)
         fate = None
         try:
-            fate = await self._delete(group, replace(one, pod=answer.pod), report, expires_at)
+            fate = await self._delete(replace(one, pod=answer.pod), report, read)
         finally:
             # Also where there was no answer: a pod whose record goes is no longer what the delete
             # asks for.
-            if answer.budget and fate is not _Fate.WENT:
+            if answer.budget and fate is not Fate.WENT:
                 await self._gate.give_back(answer.pod)
         return fate
 
-    async def _delete(
-        self, group: GroupName, one: Replacement, report: Report, expires_at: timedelta
-    ) -> _Fate:
+    async def _delete(self, one: Replacement, report: Report, read: "_Read") -> Fate:
         """Delete one pod. Raises ApiError where trying others is no use."""
-        pod, zone = one.pod, one.reason.zone
-        left = expires_at - self._clock.elapsed()
+        group, pod, zone = read.live.name, one.pod, one.reason.zone
+        left = read.expires_at - self._clock.elapsed()
         if left <= timedelta(0):
-            return _cut_short(report, describe_slow(zone))
+            return cut_short_by(report, describe_slow(zone))
         log.info(
             "Terminating pod",
             group=group, zone=zone, pod=pod.name, reason=one.reason.code, why=one.reason.text,
@@ -283,7 +319,7 @@ class Executor:
             return self._note_refused(group, pod, report, error)
         except Throttled as error:
             self._deletes.withdraw(pod)
-            return _cut_short(report, f"{error}")
+            return cut_short_by(report, f"{error}")
         except ApiError:
             self._deletes.withdraw(pod)  # turned away at the door
             raise
@@ -291,11 +327,11 @@ class Executor:
         self._deletes.accept(pod)
         self._refused_at.pop(pod.uid, None)
         report.deleted += 1
-        return _Fate.WENT
+        return Fate.WENT
 
     def _note_changed(
         self, group: GroupName, pod: Pod, report: Report, error: NotFound | Conflict
-    ) -> _Fate:
+    ) -> Fate:
         """Someone else changed or deleted the pod: what we know of its zone is old (SI-04).
 
         A request for an older version, sent earlier, fails as well: none is under way any more.
@@ -307,10 +343,10 @@ class Executor:
         else:
             self._deletes.drop(pod)
         report.is_contradicted = True
-        report.notes.append(_note(Code.VIEW_CHANGED, pod, error))
-        return _Fate.CHANGED
+        report.notes.append(note_pod(Code.VIEW_CHANGED, pod, error))
+        return Fate.CHANGED
 
-    def _note_refused(self, group: GroupName, pod: Pod, report: Report, error: Refused) -> _Fate:
+    def _note_refused(self, group: GroupName, pod: Pod, report: Report, error: Refused) -> Fate:
         self._count(group, "refused")
         self._deletes.withdraw(pod)
         now = self._clock.elapsed()
@@ -318,11 +354,21 @@ class Executor:
             if now - at > REFUSAL_LASTS:
                 del self._refused_at[uid]
         self._refused_at[pod.uid] = now
-        report.notes.append(_note(Code.DELETE_REFUSED, pod, error, Severity.WARN))
-        return _Fate.REFUSED
+        report.notes.append(note_pod(Code.DELETE_REFUSED, pod, error, Severity.WARN))
+        return Fate.REFUSED
 
     def _count(self, group: GroupName, outcome: str) -> None:
         self._metrics.pods_deleted.labels(group, outcome).inc()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """A live read, and what was reserved before it."""
+
+    live: Group
+    expires_at: timedelta
+    """On the clock's `elapsed`."""
+    reservations: Reservations
 
 
 class _SeenMeta(msgspec.Struct):
@@ -332,59 +378,3 @@ class _SeenMeta(msgspec.Struct):
 
 class _SeenPod(msgspec.Struct):
     metadata: _SeenMeta
-
-
-def _find_zone(plan: Plan, uid: Uid) -> ReplacePods | None:
-    """Return what a plan deletes of one zone."""
-    for action in plan.actions:
-        if isinstance(action, ReplacePods) and action.zone.uid == uid:
-            return action
-    return None
-
-
-def _cut_to(cached: ReplacePods, live: ReplacePods) -> ReplacePods | None:
-    """Return what both would delete, with the versions of the live one; None for nothing."""
-    rooms = {one.pod.uid: share.room for share in cached.shares for one in share.pods}
-    shares = tuple(share for each in live.shares if (share := _cut(each, rooms)).pods)
-    return ReplacePods(zone=live.zone, shares=shares) if shares else None
-
-
-def _cut(share: Share, rooms: Mapping[Uid, int]) -> Share:
-    """Return the pods that have room in both looks, bounded by the narrower one."""
-    pods = tuple(one for one in share.pods if one.pod.uid in rooms)
-    most = max((rooms[one.pod.uid] for one in pods), default=0)
-    return Share(pods=pods, room=min(share.room, most))
-
-
-def _view_changed(action: ReplacePods) -> Reason:
-    zone = action.zone.name
-    text = f"the API server does not confirm what the cache shows of {zone}; looking again"
-    return Reason(code=Code.VIEW_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
-
-
-def _cut_short(report: Report, why: str) -> _Fate:
-    report.cut_short = why
-    return _Fate.LATE
-
-
-def _note_held(report: Report, answer: Refusal) -> _Fate:
-    """The gate did not let a pod go. Raises the error because of which it could not tell."""
-    match answer.error:
-        case None:
-            report.held.append(answer)
-            return _Fate.SHARED if answer.is_shared else _Fate.REFUSED
-        case NotFound() | Conflict():
-            report.held.append(answer)
-            report.is_contradicted = True  # the pod has changed: the look is old
-            return _Fate.CHANGED
-        case DeadlinePassed() | Throttled():
-            return _cut_short(report, answer.reason.text)
-        case error:
-            raise error
-
-
-def _note(code: Code, pod: Pod, error: ApiError, severity: Severity = Severity.DEBUG) -> Reason:
-    zone = pod.name.rpartition("-")[0]
-    return Reason(
-        code=code, text=f"{pod.name} was not deleted: {error}", zone=zone, severity=severity
-    )

@@ -7,9 +7,10 @@ from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.attempts import Attempt, Attempts, name_attempt
-from rollout_operator.controllers.executor import Executor, Report
+from rollout_operator.controllers.executor import Executor
 from rollout_operator.controllers.memory import OwnDeletes
 from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.reports import Report
 from rollout_operator.controllers.worker import Result
 from rollout_operator.model.errors import ApiError, TooManyRequests
 from rollout_operator.model.group import Group

@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.pending import Pending
+from rollout_operator.guards.pending import Grant, Pending
 from rollout_operator.guards.recording import Recorder
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.budget import Budget
+from rollout_operator.model.disruption import Engine, Record
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
@@ -37,6 +38,18 @@ class Permit:
     """Its newest view: a delete must name this version."""
     budget: str = ""
     """By which budget; empty where none covers it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """A pod whose record stands: it may go if a live read that begins after it shows no reason."""
+
+    ask: Ask
+    budget: Budget
+    """As it was decided by."""
+    grant: Grant
+    record: Record | None
+    """None where the role forbids to write one."""
 
 
 Answer = Permit | Refusal

@@ -5,21 +5,30 @@ awaited between a decision and its reservation, so no lock is needed and none ca
 Between processes a record is written on the pod first and all pods are looked at after that: of two
 that grant at the same time the one that wrote later sees the other's record, and both decide with
 it. See docs/budgets.md, and tests/models for the proof.
+
+An eviction asks once, and the gate reads all pods itself. A rollout has to read its group before a
+delete anyway: it reserves first, and one live read serves its own decision and that of the gate.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.guards.asking import Answer, Ask, Parts, Permit
-from rollout_operator.guards.pending import Grant, Stage, is_recorded, read_record
+from rollout_operator.guards.asking import Answer, Ask, Parts, Permit, Reservation
+from rollout_operator.guards.contests import wins
+from rollout_operator.guards.pending import (
+    RECORD_COUNTS,
+    Grant,
+    Stage,
+    is_recorded,
+)
 from rollout_operator.guards.precedence import Precedence
 from rollout_operator.guards.refusals import (
     QUARANTINE,
-    refuse,
     refuse_contested,
     refuse_in_quarantine,
     refuse_late,
@@ -27,29 +36,30 @@ from rollout_operator.guards.refusals import (
     refuse_unrecorded,
     refuse_unused,
 )
+from rollout_operator.guards.scenes import Scenes
 from rollout_operator.guards.waiting import Waiting
-from rollout_operator.model.budget import Budget, selects
-from rollout_operator.model.disruption import Engine, Record
-from rollout_operator.model.downscale import Underway
-from rollout_operator.model.errors import ApiError, InvalidInput, UnknownOutcome
-from rollout_operator.model.group import Zone
-from rollout_operator.model.names import GroupName, Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.budget import Budget
+from rollout_operator.model.disruption import Engine
+from rollout_operator.model.errors import ApiError, UnknownOutcome
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.disruption import (
     Decisions,
     Refusal,
     Scene,
     assess_disruption,
-    choose_budget,
-    refuse_stale_view,
 )
-from rollout_operator.planning.zones import VIEW_LIMIT
 from rollout_operator.telemetry.logs import log
 
 # An answer leaves so soon after its record was written. Whoever finds the record on an untouched
 # pod waits twice as long before it is taken back, so that what the answer allowed has happened.
 ANSWER_LIMIT: Final = timedelta(seconds=4)
+# A delete of a rollout names the version of the pod that has the record: where that was taken back
+# nothing comes of it, at whatever time. So it only has to count still when the delete is carried
+# out, at most 5 s and a request after the read that it rests on.
+ROLLOUT_LIMIT: Final = RECORD_COUNTS / 4
 # The same asked again so soon is the same request, repeated; its answer may be used for as long.
 REPEAT_LIMIT: Final = timedelta(seconds=2)
 # The other one of two withdraws as soon as it has looked.
@@ -66,6 +76,7 @@ class Gate:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._scenes = Scenes(parts)
         self._began = parts.clock.elapsed()
         self._waiting: deque[asyncio.Future[None]] = deque()
         unused = parts.pending.unused
@@ -81,11 +92,11 @@ class Gate:
         decisions: dict[tuple[str, Uid | None], Decisions] = {}
         found: list[Refusal | None] = []
         for number, ask in enumerate(asks, 1):
-            choice = self.choose(ask)
+            choice = self._scenes.choose(ask)
             if isinstance(choice, Budget):
                 key = (choice.name, ask.pod.owner_uid)
                 if key not in decisions:
-                    decisions[key] = Decisions(self._observe(choice, ask))
+                    decisions[key] = Decisions(self._scenes.observe(choice, ask))
                 found.append(self._assess(ask, decisions[key]))
             else:
                 found.append(choice)
@@ -97,29 +108,61 @@ class Gate:
         refusal = decisions.assess(ask.pod)
         return refusal or self._precedence.assess(ask, decisions.scene_of(ask.pod))
 
-    def may_cover(self, pod: Pod) -> bool:
-        """Tell whether a budget selects a pod, or might: not all are known."""
-        return self.choose(Ask(pod=pod, engine=Engine.EVICTION)) is not None
-
     def choose(self, ask: Ask) -> Budget | Refusal | None:
         """Return the budget that rules over a pod, None where none does."""
-        lack = self._parts.find_lack(ask.engine)
-        if lack is not None:
-            return refuse(Code.BUDGETS_NOT_READ, f"the budgets are not known yet: {lack}")
-        choice = choose_budget(self._parts.budgets.find(ask.pod.labels), ask.pod.name)
-        # A pod that no budget selects as far as we know is let go only where we know enough.
-        return refuse_stale_view() if choice is None and self._is_stale() else choice
+        return self._scenes.choose(ask)
+
+    def may_cover(self, pod: Pod) -> bool:
+        """Tell whether a budget selects a pod, or might: not all are known."""
+        return self._scenes.choose(Ask(pod=pod, engine=Engine.EVICTION)) is not None
 
     async def ask(self, ask: Ask, until: timedelta) -> Answer:
         """Answer before `until`, on the clock's `elapsed`. What is permitted is reserved."""
         with self._parts.metrics.disruptions.inflight.track_inprogress():
-            answer = await self._ask(ask, until)
+            scene = await self._decide(ask, until)
+            answer = await self._grant(ask, scene, until) if isinstance(scene, Scene) else scene
         if isinstance(answer, Refusal) and ask.engine is Engine.EVICTION:
-            choice = self.choose(ask)
+            choice = self._scenes.choose(ask)
             if isinstance(choice, Budget):
                 answer = self._precedence.line_up(ask, choice, answer)
         self._count(answer)
         return answer
+
+    async def reserve(self, ask: Ask, until: timedelta) -> Reservation | Refusal | None:
+        """Write that a pod is to go, for who reads all pods live after that; None: no budget.
+
+        Waits until `until` for others who are decided on. What comes of a reservation is `confirm`,
+        or `release`.
+        """
+        with self._parts.metrics.disruptions.inflight.track_inprogress():
+            scene = await self._decide(ask, until)
+            if isinstance(scene, Permit):
+                return None
+            answer = await self._record(ask, scene) if isinstance(scene, Scene) else scene
+        if isinstance(answer, Refusal):
+            self._count(answer)
+        return answer
+
+    async def confirm(self, reserved: Reservation, live: Group, until: timedelta) -> Answer:
+        """Answer before `until`, by a live read of a group that began after the reservation."""
+        left = until - self._parts.clock.elapsed()
+        answer: Answer = refuse_late(reserved.ask.pod)
+        with self._parts.metrics.disruptions.inflight.track_inprogress():
+            if left > timedelta(0):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left.total_seconds()):
+                        answer = await self._confirm(reserved, live)
+        if isinstance(answer, Refusal):
+            await self.release(reserved)  # where there was no time for that
+        self._count(answer)
+        return answer
+
+    async def release(self, reserved: Reservation) -> None:
+        """Nobody confirms a reservation any more; one that is settled is fine."""
+        grant = reserved.grant
+        is_open = grant.stage is not Stage.GIVEN
+        if is_open and self._parts.pending.get(grant.pod.uid) is grant:
+            await self._withdraw(grant)
 
     async def give_back(self, pod: Pod) -> None:
         """The pod was permitted to go, and will not."""
@@ -128,16 +171,20 @@ class Gate:
         if grant is not None and grant.pod.resource_version == pod.resource_version:
             await self._withdraw(grant)
 
-    async def _ask(self, ask: Ask, until: timedelta) -> Answer:
+    async def _decide(self, ask: Ask, until: timedelta) -> Answer | Scene:
+        """Return the answer, or what the caches show where they let a pod go under a budget.
+
+        Whoever is given that has to reserve the pod before anything else is awaited.
+        """
         while True:
-            choice = self.choose(ask)
+            choice = self._scenes.choose(ask)
             if choice is None:
                 return Permit(pod=ask.pod)
             if isinstance(choice, Refusal):
                 return choice
             if self._is_given(ask):
                 return Permit(pod=ask.pod, budget=choice.name)
-            scene = self._observe(choice, ask)
+            scene = self._scenes.observe(choice, ask)
             refusal = assess_disruption(scene) or self._find_standing(scene)
             if not self._waits_for_others(scene, refusal):
                 break
@@ -148,50 +195,7 @@ class Gate:
             return refusal
         if ask.dry_run:
             return Permit(pod=ask.pod, budget=choice.name)
-        return await self._grant(ask, scene, until)
-
-    def _is_stale(self) -> bool:
-        return self._parts.age() > VIEW_LIMIT
-
-    def _observe(self, budget: Budget, ask: Ask) -> Scene:
-        """Return what the caches show; nothing may be awaited until it has been decided on."""
-        parts = self._parts
-        sets = [one for one in parts.sets.list_all() if selects(budget.selector, one.labels)]
-        readable = [one for one in sets if isinstance(one, StatefulSet)]
-        pods = {one.uid: parts.pods.list_by_owner(one.uid) for one in readable}
-        scene = Scene(
-            budget=budget,
-            pod=ask.pod,
-            owner=ask.pod.owner_uid or Uid(""),
-            zones=(),
-            now=parts.now(),
-            deletions={},
-            engine=ask.engine,
-            # ROLL-36
-            override=min(ask.limit, 1) if budget.by_partition else ask.limit,
-            downscale=_find_first(parts.find_downscale, readable),
-            view_age=parts.age(),
-            unreadable=tuple(one for one in sets if isinstance(one, Unreadable)),
-        )
-        return self._fill(scene, readable, pods)
-
-    def _fill(
-        self,
-        scene: Scene,
-        sets: Sequence[StatefulSet],
-        pods: Mapping[Uid, Sequence[Pod | Unreadable]],
-    ) -> Scene:
-        zones = tuple(
-            Zone(
-                sts=one,
-                pods=tuple(pod for pod in pods[one.uid] if isinstance(pod, Pod)),
-                unreadable_pods=tuple(pod for pod in pods[one.uid] if isinstance(pod, Unreadable)),
-            )
-            for one in sets
-        )
-        listed = (pod for zone in zones for pod in zone.pods)
-        going = self._parts.pending.list_going(pods.keys(), listed, scene.now)
-        return replace(scene, zones=zones, deletions=going)
+        return scene
 
     def _is_given(self, ask: Ask) -> bool:
         """Tell whether the same was permitted a moment ago: asked again it stays so (SI-16)."""
@@ -252,94 +256,80 @@ class Gate:
                 turn.set_result(None)
 
     async def _grant(self, ask: Ask, scene: Scene, until: timedelta) -> Answer:
-        parts = self._parts
-        left = min(until - parts.clock.elapsed(), ANSWER_LIMIT)
+        left = min(until - self._parts.clock.elapsed(), ANSWER_LIMIT)
         if left <= timedelta(0):  # nothing would be sent, and nobody could be sure of it
             return refuse_late(ask.pod)
-        lasts = ask.lasts + REPEAT_LIMIT
-        grant = parts.pending.reserve(ask.pod, ask.engine, scene.budget.name, lasts)
         try:
             async with asyncio.timeout(left.total_seconds()):
-                return await self._record(grant, scene)
+                reserved = await self._record(ask, scene)
+                if isinstance(reserved, Refusal):
+                    return reserved
+                return await self._confirm(reserved, None)
         except TimeoutError:
             return refuse_late(ask.pod)
-        finally:
-            # Also where whoever asked has gone: what was written is found out by somebody else.
-            if grant.stage is Stage.ASKED:
-                parts.pending.doubt(grant)
 
-    async def _record(self, grant: Grant, scene: Scene) -> Answer:
-        """Write the record, look at all pods, and decide again."""
-        pod, parts = grant.pod, self._parts
+    async def _record(self, ask: Ask, scene: Scene) -> Reservation | Refusal:
+        """Reserve a pod and write its record."""
+        pending, lasts = self._parts.pending, ask.lasts + REPEAT_LIMIT
+        grant = pending.reserve(ask.pod, ask.engine, scene.budget.name, lasts)
+        written: Reservation | Refusal | None = None
         try:
-            record = await parts.recorder.write(grant, scene.now)
+            written = await self._write(ask, scene.budget, grant)
+        finally:
+            # Also where whoever asked has gone.
+            if not isinstance(written, Reservation):
+                pending.give_up(grant)
+        return written
+
+    async def _write(self, ask: Ask, budget: Budget, grant: Grant) -> Reservation | Refusal:
+        pod, parts = ask.pod, self._parts
+        try:
+            record = await parts.recorder.write(grant, parts.now)
         except UnknownOutcome as error:
             return refuse_unrecorded(pod, error)
         except ApiError as error:
             grant.record = ""
-            parts.pending.release(grant)
             return refuse_unrecorded(pod, error)
         if record is None and parts.clock.elapsed() - self._began < QUARANTINE:
-            parts.pending.release(grant)
             return refuse_in_quarantine()
-        try:
-            return await self._confirm(grant, record, scene)
-        except ApiError as error:
-            await self._withdraw(grant)
-            return refuse_unrecorded(pod, error)
+        return Reservation(ask=ask, budget=budget, grant=grant, record=record)
 
-    async def _confirm(self, grant: Grant, record: Record | None, scene: Scene) -> Answer:
+    async def _confirm(self, reserved: Reservation, group: Group | None) -> Answer:
+        """Decide again by live pods: those of a group at first, where it has all that count."""
+        grant = reserved.grant
+        try:
+            try:
+                answer = await self._look_until_sure(reserved, group)
+            except ApiError as error:
+                answer = refuse_unrecorded(grant.pod, error)
+            if isinstance(answer, Refusal):
+                await self._withdraw(grant)
+        finally:
+            # Also where whoever asked has gone: what was written is found out by somebody else.
+            self._parts.pending.give_up(grant)
+        return answer
+
+    async def _look_until_sure(self, reserved: Reservation, group: Group | None) -> Answer:
         """Look live until the pod may go, or may not. Raises ApiError."""
-        parts = self._parts
-        sets = self._list_sets(scene)
+        parts, grant, record = self._parts, reserved.grant, reserved.record
         for look in range(CONTEST_LOOKS):
             if look:
                 await parts.clock.sleep(CONTEST_PAUSE)
-            live, seen = await self._look(scene, sets)
+            live, seen = await self._scenes.look(reserved, None if look else group)
             if seen is None or (record is not None and seen.disruption != grant.record):
-                await self._withdraw(grant)
                 return refuse_unrecorded(grant.pod, None)
             refusal = assess_disruption(live)
-            if refusal is None and self._age_of(grant) < ANSWER_LIMIT:
+            if refusal is None and self._age_of(grant) < _choose_limit(grant.engine):
                 parts.pending.give(grant, seen)
                 self._precedence.note_granted(live)
                 log.info(
                     "Allowing disruption",
-                    pod=seen.name, budget=scene.budget.name, engine=grant.engine,
+                    pod=seen.name, budget=live.budget.name, engine=grant.engine,
                 )  # fmt: skip
-                return Permit(pod=seen, budget=scene.budget.name)
-            if refusal is None or not _wins(record, live):
+                return Permit(pod=seen, budget=live.budget.name)
+            if refusal is None or not wins(record, live):
                 break
-        await self._withdraw(grant)
         return refusal or refuse_late(grant.pod)
-
-    def _list_sets(self, scene: Scene) -> Sequence[StatefulSet]:
-        """Return the sets whose pods are looked at: the pod's own may be none of the zones."""
-        sets = {zone.sts.uid: zone.sts for zone in scene.zones}
-        if scene.owner not in sets:
-            for one in self._parts.sets.list_all():
-                if isinstance(one, StatefulSet) and one.uid == scene.owner:
-                    sets[one.uid] = one
-        return tuple(sets.values())
-
-    async def _look(self, scene: Scene, sets: Sequence[StatefulSet]) -> tuple[Scene, Pod | None]:
-        """Return the scene with live pods, and the pod itself where it is still untouched."""
-        zones = [zone.sts for zone in scene.zones]
-        pods: dict[Uid, list[Pod | Unreadable]] = {one.uid: [] for one in zones}
-        seen: Pod | None = None
-        for pod in await self._parts.reader.fetch_pods(sets):
-            if pod.owner_uid in pods:
-                pods[pod.owner_uid].append(pod)
-            if pod.uid == scene.pod.uid and isinstance(pod, Pod) and not pod.is_terminating:
-                seen = pod
-        now = replace(scene, now=self._parts.now(), pod=seen or scene.pod)
-        live = self._fill(now, zones, pods)
-        # Without its own record the pod is one like the others, and what refuses it refuses them.
-        going = {uid: how for uid, how in live.deletions.items() if uid != scene.pod.uid}
-        # Since it was decided for the first time, the budget may have been changed.
-        choice = self.choose(Ask(pod=now.pod, engine=scene.engine))
-        budget = choice if isinstance(choice, Budget) else scene.budget
-        return replace(live, deletions=going, budget=budget), seen
 
     async def _withdraw(self, grant: Grant) -> None:
         """Leave nothing behind of a grant that nobody was told of, or nobody will use."""
@@ -360,35 +350,5 @@ class Gate:
         return self._parts.clock.elapsed() - grant.begun
 
 
-def _find_first(
-    find: Callable[[GroupName], Underway | None], sets: Sequence[StatefulSet]
-) -> Underway | None:
-    groups = dict.fromkeys(one.group for one in sets if one.group is not None)
-    return next((found for group in groups if (found := find(group)) is not None), None)
-
-
-def _wins(record: Record | None, live: Scene) -> bool:
-    """Tell whether the pod may go once all weaker records of other processes are withdrawn.
-
-    The earlier one wins; a tie is broken by names, the same for both.
-    """
-    if record is None:
-        return False
-    weaker = {pod.uid for zone in live.zones for pod in zone.pods if _is_weaker(_read(pod), record)}
-    if not weaker:
-        return False
-    going = {uid: how for uid, how in live.deletions.items() if uid not in weaker}
-    return assess_disruption(replace(live, deletions=going)) is None
-
-
-def _is_weaker(other: Record | None, record: Record) -> bool:
-    if other is None or other.by == record.by:
-        return False
-    return (other.at, other.by, other.uid) > (record.at, record.by, record.uid)
-
-
-def _read(pod: Pod) -> Record | None:
-    try:
-        return read_record(pod)
-    except InvalidInput:
-        return None
+def _choose_limit(engine: Engine) -> timedelta:
+    return ROLLOUT_LIMIT if engine is Engine.ROLLOUT else ANSWER_LIMIT

@@ -55,11 +55,11 @@ class Grant:
     engine: Engine
     budget: str
     begun: timedelta
-    """On the clock's `elapsed`: from before the record was written."""
+    """On the clock's `elapsed`: from before the record was sent."""
     lasts: timedelta = timedelta(0)
     """How long after that whoever asked may act on the answer."""
     record: str = ""
-    """The annotation as written; empty where nothing was."""
+    """The annotation as sent; empty where nothing was."""
     stage: Stage = Stage.ASKED
     was_given: bool = False
     """Whether the answer was that the pod may go: a doubt that follows does not change it."""
@@ -102,6 +102,18 @@ class Pending:
         """Nobody was told that the pod may go, but a record may say so."""
         grant.stage = Stage.DOUBTFUL
         self._tell(grant)
+
+    def give_up(self, grant: Grant) -> None:
+        """Nobody goes on with a grant, if it is not settled yet.
+
+        What was written, if anything was sent, is found out by somebody else.
+        """
+        if self._grants.get(grant.pod.uid) is not grant or grant.stage is not Stage.ASKED:
+            return
+        if grant.record:
+            self.doubt(grant)
+        else:
+            self.release(grant)
 
     def take_back(self, grant: Grant) -> bool:
         """The pod is visibly untouched; tell whether an eviction of it was allowed for nothing.

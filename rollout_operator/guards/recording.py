@@ -4,7 +4,7 @@ Decides what is written and what an answer to a write means. Whether a pod may g
 gate, when a record that nobody withdrew is taken back, by the controller of disruptions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -12,7 +12,7 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.pending import Grant
-from rollout_operator.kube.api import PODS, JsonObject, Patcher
+from rollout_operator.kube.api import PODS, JsonObject, TimedPatcher
 from rollout_operator.model.disruption import Record
 from rollout_operator.model.errors import ApiError, Conflict, Denied, NotFound
 from rollout_operator.model.names import DISRUPTION_RECORD
@@ -28,7 +28,7 @@ _PATH: Final = f"/metadata/annotations/{DISRUPTION_RECORD.replace('/', '~1')}"
 class Recorder:
     """Writes and withdraws the records of one process."""
 
-    def __init__(self, door: Patcher, clock: Clock, by: str) -> None:
+    def __init__(self, door: TimedPatcher, clock: Clock, by: str) -> None:
         """Write in the name of a process: no two of one namespace may have the same."""
         self._door = door
         self._clock = clock
@@ -41,15 +41,19 @@ class Recorder:
         at = self._forbidden_at
         return at is not None and self._clock.elapsed() - at < ASK_AGAIN
 
-    async def write(self, grant: Grant, at: datetime) -> Record | None:
+    async def write(self, grant: Grant, now: Callable[[], datetime]) -> Record | None:
         """Record a grant on the pod as it was decided on; None where the role forbids it.
 
-        Raises Conflict where the pod has changed since, and what `Patcher.patch` raises.
+        It counts from when it is sent: until then nothing of the grant is left where it is given
+        up. `now` tells the API server's time. Raises Conflict where the pod has changed since, and
+        what `TimedPatcher` raises.
         """
         if self.is_forbidden:
             return None
         pod = grant.pod
-        record = Record(uid=pod.uid, by=self._by, at=at, engine=grant.engine, lasts=grant.lasts)
+        await self._door.wait_turn(PODS, pod.namespace, pod.name)
+        grant.begun = self._clock.elapsed()
+        record = Record(uid=pod.uid, by=self._by, at=now(), engine=grant.engine, lasts=grant.lasts)
         grant.record = msgspec.json.encode(record).decode()
         metadata = {
             "uid": pod.uid,
@@ -57,7 +61,7 @@ class Recorder:
             "annotations": {DISRUPTION_RECORD: grant.record},
         }
         try:
-            await self._patch(pod, {"metadata": metadata})
+            await self._patch(pod, {"metadata": metadata}, has_turn=True)
         except Denied as error:
             grant.record = ""
             self._tell_forbidden(error)
@@ -83,20 +87,26 @@ class Recorder:
             return False
         return True
 
+    async def wait_turn(self, pod: Pod) -> None:
+        """Wait until a record may be taken back at once. Raises Throttled."""
+        await self._door.wait_turn(PODS, pod.namespace, pod.name)
+
     async def take_back(self, pod: Pod) -> None:
         """Remove whatever record a pod has, unless the pod has changed since it was seen.
 
-        Raises as `write`.
+        Its turn has been waited for. Raises as `write`.
         """
         metadata = {
             "uid": pod.uid,
             "resourceVersion": pod.resource_version,
             "annotations": {DISRUPTION_RECORD: None},
         }
-        await self._patch(pod, {"metadata": metadata})
+        await self._patch(pod, {"metadata": metadata}, has_turn=True)
 
-    async def _patch(self, pod: Pod, patch: JsonObject | Sequence[JsonObject]) -> None:
-        await self._door.patch(PODS, pod.namespace, pod.name, patch)
+    async def _patch(
+        self, pod: Pod, patch: JsonObject | Sequence[JsonObject], *, has_turn: bool = False
+    ) -> None:
+        await self._door.patch(PODS, pod.namespace, pod.name, patch, has_turn=has_turn)
 
     def _tell_forbidden(self, error: ApiError) -> None:
         if self._forbidden_at is None:

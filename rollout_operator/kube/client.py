@@ -95,10 +95,12 @@ class Client:
         """
         return self._exchange.server_time()
 
-    async def wait_turn(self, resource: Resource, namespace: str) -> None:
-        """Wait for the token of the next read; see `api.Reader`."""
-        call = Call(verb="list", resource=resource, namespace=namespace)
-        await self._exchange.admit(call, self._timeouts.page)
+    async def wait_turn(self, resource: Resource, namespace: str, patched: str = "") -> None:
+        """Wait for the token of the next read, or patch; see `api.LiveReader`."""
+        verb = "patch" if patched else "list"
+        call = Call(verb=verb, resource=resource, namespace=namespace, name=patched)
+        within = self._timeouts.write if call.is_write else self._timeouts.page
+        await self._exchange.admit(call, within)
 
     async def fetch(
         self,
@@ -241,6 +243,8 @@ class Client:
         name: str,
         patch: JsonObject | Sequence[JsonObject],
         subresource: str = "",
+        *,
+        has_turn: bool = False,
     ) -> bytes:
         """PATCH an object, or its subresource, and return it; see `api.Writer`."""
         call = object_call("patch", resource, namespace, name, subresource)
@@ -250,6 +254,7 @@ class Client:
             body=patch if isinstance(patch, dict) else list(patch),
             content_type=_MERGE_PATCH if is_merge else _JSON_PATCH,
             within=self._timeouts.write,
+            has_turn=has_turn,
         )
         return await self._write(request)
 

@@ -15,7 +15,7 @@ from collections.abc import (
 from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import msgspec
 
@@ -153,9 +153,10 @@ class Door:
         """
         return self._link.clock.now()
 
-    async def wait_turn(self, resource: Resource, namespace: str) -> None:
-        """Wait for the token of the next read; see `kube.api.Reader`."""
-        call = Call(verb="list", resource=resource, namespace=namespace)
+    async def wait_turn(self, resource: Resource, namespace: str, patched: str = "") -> None:
+        """Wait for the token of the next read or patch; see `kube.api.LiveReader`."""
+        verb = "patch" if patched else "list"
+        call = Call(verb=verb, resource=resource, namespace=namespace, name=patched)
         await self._admit(_Sent(call=call, within=self._timeouts.page))
 
     async def fetch(
@@ -285,11 +286,13 @@ class Door:
         name: str,
         patch: JsonObject | Sequence[JsonObject],
         subresource: str = "",
+        *,
+        has_turn: bool = False,
     ) -> bytes:
         """PATCH an object, or its subresource, and return it; see `kube.api.Writer`."""
         call = object_call("patch", resource, namespace, name, subresource)
-        content_type = MERGE_PATCH if isinstance(patch, dict) else JSON_PATCH
-        return await self._write(call, patch, content_type)
+        form = MERGE_PATCH if isinstance(patch, dict) else JSON_PATCH
+        return await self._write(call, patch, content_type=form, has_turn=has_turn)
 
     async def _read(self, sent: _Sent) -> JsonObject:
         body = await self._ask(sent)
@@ -299,12 +302,10 @@ class Door:
             raise Unreachable(text, call=call)
         return body
 
-    async def _write(self, call: Call, body: Body, content_type: str = "application/json") -> bytes:
-        """Return the object as it was written."""
-        within = self._timeouts.write
-        written = await self._ask(
-            _Sent(call=call, within=within, body=body, content_type=content_type)
-        )
+    async def _write(self, call: Call, body: Body, **how: Any) -> bytes:
+        """Return the object as it was written; `how` are fields of `_Sent`."""
+        sent = _Sent(call=call, within=self._timeouts.write, body=body, **how)
+        written = await self._ask(sent)
         if written is None:
             text = f"cannot tell what {call.text} wrote: the answer is no object: it was cut"
             raise UnknownOutcome(text, call=call.text)

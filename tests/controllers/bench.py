@@ -9,9 +9,10 @@ from typing import Final
 import msgspec
 
 from rollout_operator.controllers.attempts import Attempts
-from rollout_operator.controllers.executor import Executor, Report
+from rollout_operator.controllers.executor import Executor
 from rollout_operator.controllers.memory import OwnDeletes
 from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.reports import Report
 from rollout_operator.controllers.rollout import Parts, RolloutController
 from rollout_operator.guards.pending import Pending
 from rollout_operator.kube.store import PodStore, StatefulSetStore

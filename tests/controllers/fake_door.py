@@ -135,8 +135,8 @@ class FakeDoor:
         self.turn: Callable[[str], Awaitable[None]] = _at_once
         """Awaited for the turn to read a kind: a test makes a limiter of it."""
 
-    async def wait_turn(self, resource: Resource, namespace: str) -> None:
-        await self.turn(resource.plural)
+    async def wait_turn(self, resource: Resource, namespace: str, patched: str = "") -> None:
+        await self.turn(f"patch {resource.plural}" if patched else resource.plural)
 
     async def fetch(
         self,

@@ -10,7 +10,8 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.controllers.attempts import Attempts
-from rollout_operator.controllers.executor import Executor, Report
+from rollout_operator.controllers.executor import Executor
+from rollout_operator.controllers.reports import Report
 from rollout_operator.controllers.rollout import HELD_RECHECK, Parts, RolloutController
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.disruption import Engine
@@ -29,7 +30,7 @@ from rollout_operator.model.outcome import Code
 from rollout_operator.planning.group import plan_group
 from rollout_operator.telemetry.board import Board
 from tests.controllers.fake_door import set_json
-from tests.guards.gate_bench import Hold, Process, World, name_of, part, rule, world
+from tests.guards.gate_bench import Hold, Process, World, failing, name_of, part, rule, world
 from tests.planning.disruptions import PATTERN
 from tests.virtual_time import in_virtual_time
 
@@ -103,11 +104,13 @@ def age_pod(here: World, pod: str, at: str) -> None:
 
 @in_virtual_time
 async def test_zpdb60_each_delete_is_asked_for_and_names_what_the_gate_saw() -> None:
-    """SI-17: recorded, looked at, deleted at the version with the record, one after another."""
+    """SI-17, SI-09: all are recorded, one live read serves them all, and each is deleted at the
+    version with the record.
+    """
     made = rolling(rule(2))
     report = await made.step()
     assert made.deleted == ["a-0", "a-1"]
-    assert made.here.door.verbs() == LOOK + [PATCH, LIST, DELETE] * 2
+    assert made.here.door.verbs() == [PATCH, PATCH, *LOOK, DELETE, DELETE]
     assert report.held == []
     assert made.process.requests("allowed", 200) == 2
 
@@ -132,16 +135,17 @@ async def test_d51_a_rollout_that_a_budget_holds_looks_at_its_pods_a_few_times()
     report = await made.step()
     assert len(made.deleted) == 2
     assert len(report.held) == 38
-    # Three zones: for the group before and after the live look, before it starts, before each of
-    # the two deletes and after them, and in the gate for each of the two.
-    assert made.process.pods.looks == 3 * (2 + 1 + 3 + 2)
+    # Three zones: for the group before the records and before and after the live read; for all that
+    # may go before it starts, before each of the two records and after the deletes; in the gate for
+    # each of the two.
+    assert made.process.pods.looks == 3 * (3 + 1 + 2 + 1 + 2) + 3
     # Of those that are held, not one is asked for.
     assert made.process.requests("denied", 429) == 0
 
 
 @in_virtual_time
-async def test_d51_a_rollout_whose_cache_lags_asks_once_for_what_all_pods_wait_for() -> None:
-    """D-51: the live look shows what the cache does not; it holds for the other pods, too."""
+async def test_d51_a_rollout_whose_cache_lags_reserves_once_for_what_all_pods_wait_for() -> None:
+    """D-51: the live read shows what the cache does not; it holds for the other pods, too."""
     made = rolling(rule(1), limit="20", pods=40)
     made.process.sync()
     group = made.process.observer.observe(GROUP)
@@ -149,7 +153,7 @@ async def test_d51_a_rollout_whose_cache_lags_asks_once_for_what_all_pods_wait_f
     look = made.here.door.before
 
     def lag(call: str) -> None:
-        if call.startswith("patch"):  # between the live look and the gate's
+        if call.startswith("patch"):  # the cache does not show it yet
             made.here.break_pod("b-0")
         look(call)
 
@@ -157,7 +161,8 @@ async def test_d51_a_rollout_whose_cache_lags_asks_once_for_what_all_pods_wait_f
     report = await made.executor.carry_out(group, action)
     assert made.deleted == []
     assert made.here.door.verbs().count(PATCH) == 2  # one record, written and withdrawn
-    assert [one.reason.code for one in report.held] == [Code.DISRUPTION_BUDGET_USED]
+    assert report.is_contradicted
+    assert made.here.recorded() == []
 
 
 @in_virtual_time
@@ -307,7 +312,7 @@ async def test_fp36_a_rollout_that_is_stopped_gives_back_what_it_holds() -> None
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(made.step())
         await hold.arrived.wait()
-        assert made.here.recorded() == ["a-0"]
+        assert made.here.recorded() == ["a-0", "a-1"]
         task.cancel()
     assert made.here.recorded() == []
 
@@ -318,13 +323,38 @@ async def test_si09_a_gate_that_takes_long_leaves_no_time_for_a_delete() -> None
     made = rolling(rule(2))
 
     def freeze(call: str) -> None:
-        is_confirming = made.here.door.verbs()[-2:] == [PATCH, LIST]
-        made.process.clock.ahead = timedelta(seconds=5.5 if is_confirming else 2)
+        is_reading = made.here.door.verbs()[-1] == LIST
+        made.process.clock.ahead = timedelta(seconds=7.5 if is_reading else 2)
 
     made.here.door.before = freeze
     report = await made.step()
     assert made.deleted == []
     assert report.is_cut_short
+    assert made.here.recorded() == []
+    assert len(made.process.pending) == 0
+
+
+@in_virtual_time
+async def test_si09_lists_of_three_seconds_let_pods_under_a_budget_go() -> None:
+    """SI-09, FP-15: the read that the delete rests on is the one that confirms its record."""
+    made = rolling(rule(1))
+
+    async def take_long(call: str) -> None:
+        if call.startswith(LIST):
+            await asyncio.sleep(3)
+
+    made.here.door.pause = take_long
+    await made.step()
+    assert made.deleted == ["a-0"]
+
+
+@in_virtual_time
+async def test_zpdb60_a_live_read_that_fails_leaves_no_record() -> None:
+    """LI-07: what was reserved for it is taken back at once."""
+    made = rolling(rule(2))
+    made.here.door.before = failing(LIST, TooManyRequests("busy"))
+    report = await made.step()
+    assert isinstance(report.error, TooManyRequests)
     assert made.here.recorded() == []
     assert len(made.process.pending) == 0
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.controllers.reading import LOOK_LASTS
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -26,11 +27,11 @@ LATE: Final = "no answer of the API server about ingester-zone-a-0 in time"
 
 
 def hang_after_record(made: Shell) -> None:
-    """Let the live look that confirms a grant have no answer."""
+    """Let the live read that follows a record take longer than it counts."""
 
     async def hang(call: str) -> None:
         if made.here.door.verbs()[-2:] == [PATCH, LIST]:
-            await asyncio.Event().wait()
+            await asyncio.sleep((LOOK_LASTS + timedelta(seconds=1)).total_seconds())
 
     made.here.door.pause = hang
 

@@ -4,7 +4,7 @@ import asyncio
 import copy
 from dataclasses import replace
 
-from rollout_operator.controllers.executor import Report
+from rollout_operator.controllers.reports import Report
 from rollout_operator.guards.locks import Locks, calls_lock, group_lock
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName, Uid

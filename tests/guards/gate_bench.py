@@ -79,6 +79,8 @@ class Door(FakeDoor):
         name: str,
         patch: JsonObject | Sequence[JsonObject],
         subresource: str = "",
+        *,
+        has_turn: bool = False,
     ) -> bytes:
         """Patch as the API server does, with `test` steps as preconditions."""
         if isinstance(patch, dict):

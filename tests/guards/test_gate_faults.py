@@ -261,3 +261,17 @@ async def test_nothing_is_given_back_that_nobody_was_permitted() -> None:
     x = here.start()
     await x.gate.give_back(x.cached("a-0"))
     assert here.door.calls == []
+
+
+@in_virtual_time
+async def test_d65_a_record_that_never_had_its_turn_leaves_no_doubt() -> None:
+    """D-65, LI-09: nothing was sent, so nothing stands in the way of others any more."""
+    here = world()
+    x = here.start()
+    hold = Hold("patch pods")
+    here.door.turn = hold
+    assert (await x.evict("a-0")).startswith("429 grant_not_recorded")
+    assert len(x.pending) == 0
+    hold.open.set()
+    assert await x.evict("b-0") == "allowed"
+    assert here.recorded() == ["b-0"]

@@ -33,12 +33,17 @@ class Patched:
         self.patches: list[JsonObject | Sequence[JsonObject]] = []
         self.error: ApiError | None = None
 
+    async def wait_turn(self, resource: Resource, namespace: str, patched: str = "") -> None:
+        """Wait for nothing."""
+
     async def patch(
         self,
         resource: Resource,
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
+        *,
+        has_turn: bool = False,
     ) -> bytes:
         assert (resource.plural, namespace, name) == ("pods", "test", "zone-a-0")
         self.patches.append(patch)
@@ -57,7 +62,7 @@ def make() -> tuple[Patched, FakeClock, Recorder, Grant]:
 async def test_si17_a_record_names_the_pod_and_the_version_it_was_decided_on() -> None:
     """A merge patch with identity in it is a compare-and-swap."""
     door, _, recorder, grant = make()
-    record = await recorder.write(grant, NOW)
+    record = await recorder.write(grant, lambda: NOW)
     assert record == Record(uid=POD.uid, by="x", at=NOW, engine=Engine.ROLLOUT)
     (patch,) = door.patches
     assert patch == {
@@ -77,7 +82,7 @@ async def test_what_was_not_written_is_raised(error: ApiError) -> None:
     door, _, recorder, grant = make()
     door.error = error
     with pytest.raises(type(error)):
-        await recorder.write(grant, NOW)
+        await recorder.write(grant, lambda: NOW)
     assert not recorder.is_forbidden
 
 
@@ -85,39 +90,39 @@ async def test_si18_without_an_answer_it_is_known_what_may_stand_there() -> None
     door, _, recorder, grant = make()
     door.error = UnknownOutcome("no answer")
     with pytest.raises(UnknownOutcome):
-        await recorder.write(grant, NOW)
+        await recorder.write(grant, lambda: NOW)
     assert grant.record
 
 
 async def test_fp40_a_role_without_the_verb_is_asked_once_a_minute() -> None:
     door, clock, recorder, grant = make()
     door.error = FORBIDDEN
-    assert await recorder.write(grant, NOW) is None
+    assert await recorder.write(grant, lambda: NOW) is None
     assert grant.record == ""
     assert recorder.is_forbidden
     clock.jump(ASK_AGAIN / 2)
-    assert await recorder.write(grant, NOW) is None
+    assert await recorder.write(grant, lambda: NOW) is None
     assert len(door.patches) == 1
     clock.jump(ASK_AGAIN / 2)
-    assert await recorder.write(grant, NOW) is None
+    assert await recorder.write(grant, lambda: NOW) is None
     assert len(door.patches) == 2
 
 
 async def test_fp40_a_role_that_was_mended_is_used() -> None:
     door, clock, recorder, grant = make()
     door.error = FORBIDDEN
-    await recorder.write(grant, NOW)
+    await recorder.write(grant, lambda: NOW)
     door.error = None
     clock.jump(ASK_AGAIN)
-    assert await recorder.write(grant, NOW) is not None
-    assert await recorder.write(grant, NOW) is not None
+    assert await recorder.write(grant, lambda: NOW) is not None
+    assert await recorder.write(grant, lambda: NOW) is not None
     assert len(door.patches) == 3
 
 
 async def test_si17_only_the_own_record_is_withdrawn() -> None:
     """By its very text, whatever else has changed on the pod."""
     door, _, recorder, grant = make()
-    await recorder.write(grant, NOW)
+    await recorder.write(grant, lambda: NOW)
     door.patches.clear()
     assert await recorder.withdraw(grant)
     assert door.patches == [
@@ -147,7 +152,7 @@ async def test_nothing_is_withdrawn_that_was_not_written() -> None:
 )
 async def test_si18_whether_a_record_is_gone(error: ApiError, is_gone: bool) -> None:
     door, _, recorder, grant = make()
-    await recorder.write(grant, NOW)
+    await recorder.write(grant, lambda: NOW)
     door.error = error
     assert await recorder.withdraw(grant) is is_gone
 

@@ -15,7 +15,8 @@ What is modelled, and how:
 
 What is assumed: what was answered under a record takes effect before the record counts as old, or
 never; one answer deletes one pod, by name; nobody else deletes pods or takes their records away. A
-delete by a rollout names the version that has the record, at any later time.
+delete by a rollout names the version that has the record, at any later time: so a rollout may
+answer late, too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -221,7 +222,7 @@ class Grants:
         for place in range(ask.looked, upto):
             pod = state.pods[place]
             if place == ask.pod:
-                is_gone = ask.is_late or not ask.is_current
+                is_gone = (ask.is_late and not self._may_be_late(who)) or not ask.is_current
                 if is_gone and Error.FORGETS_OWN_RECORD not in self._errors:
                     yield Step(NAMES[who], "miss its record on", PODS[place]), _leave(ask)
                     return
@@ -253,12 +254,16 @@ class Grants:
         name, place = NAMES[who], ask.pod
         pod = state.pods[place]
         lax = {Error.ANSWERS_LATE, Error.FORGETS_OWN_RECORD} & self._errors
-        if not ask.is_late or lax:
+        if not ask.is_late or lax or self._may_be_late(who):
             for times in range(1, self._scene.answers + 1):
                 given = keep(state, place, self._give(pod, who, ask, times))
                 yield Step(name, "allow", PODS[place]), put_ask(given, who, slot, None)
         if ask.is_late:
             yield Step(name, "be too late for", PODS[place]), put_ask(state, who, slot, _leave(ask))
+
+    def _may_be_late(self, who: int) -> bool:
+        """Tell whether nothing comes of what is answered under a record that was taken back."""
+        return who in self._scene.rollouts
 
     def _give(self, pod: Pod, who: int, ask: Ask, times: int) -> Pod:
         if not ask.is_current or pod.record is None:

@@ -9,25 +9,27 @@ from typing import Final
 GATE: Final = "rollout_operator.guards.gate:Gate"
 PENDING: Final = "rollout_operator.guards.pending:Pending"
 RECORDER: Final = "rollout_operator.guards.recording:Recorder"
+SCENES: Final = "rollout_operator.guards.scenes:Scenes"
+READER: Final = "rollout_operator.controllers.reading:GroupReader"
 TAKER: Final = "rollout_operator.controllers.disruptions:DisruptionController"
 
 FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "reserve": (f"{GATE}.ask", f"{PENDING}.reserve"),
-    "record": (f"{GATE}._record", f"{RECORDER}.write"),
-    "be refused the record on": (f"{GATE}._record", f"{PENDING}.release"),
-    "give up waiting for the record on": (f"{GATE}._grant", f"{PENDING}.doubt"),
-    "miss the answer on": (f"{GATE}._grant", f"{PENDING}.doubt"),
-    "list for": (f"{GATE}._confirm", f"{GATE}._look"),
-    "miss its record on": (f"{GATE}._confirm",),
-    "refuse": (f"{GATE}._confirm",),
-    "stall over": (f"{GATE}._confirm",),
-    "be too late for": (f"{GATE}._confirm",),
-    "allow": (f"{GATE}._confirm", f"{PENDING}.give"),
+    "reserve": (f"{GATE}.ask", f"{GATE}.reserve", f"{PENDING}.reserve"),
+    "record": (f"{GATE}._write", f"{RECORDER}.write"),
+    "be refused the record on": (f"{GATE}._record", f"{PENDING}.give_up"),
+    "give up waiting for the record on": (f"{GATE}._record", f"{PENDING}.give_up"),
+    "miss the answer on": (f"{GATE}._record", f"{PENDING}.give_up"),
+    "list for": (f"{GATE}._look_until_sure", f"{SCENES}.look", f"{READER}.read"),
+    "miss its record on": (f"{GATE}._look_until_sure",),
+    "refuse": (f"{GATE}._confirm", f"{GATE}.release"),
+    "stall over": (f"{GATE}._look_until_sure",),
+    "be too late for": (f"{GATE}._look_until_sure", f"{GATE}.confirm"),
+    "allow": (f"{GATE}._look_until_sure", f"{PENDING}.give"),
     "withdraw from": (f"{GATE}._withdraw", f"{RECORDER}.withdraw", f"{PENDING}.release"),
     "give up withdrawing from": (f"{GATE}._withdraw", f"{PENDING}.doubt"),
     "take back": (f"{TAKER}.reconcile", f"{RECORDER}.take_back"),
     "forget": (f"{PENDING}.forget_seen", f"{TAKER}.reconcile", f"{PENDING}.take_back"),
-    "end quarantine": (f"{GATE}._record",),
+    "end quarantine": (f"{GATE}._write",),
 }
 
 OTHERS: Final[Mapping[str, str]] = {

@@ -32,8 +32,8 @@ EXECUTING: Final = (
     Mutant(
         name="look-not-compared",
         file="controllers/executor.py",
-        old="agreed = self._agree(action, live) if group.owners == live.owners else None",
-        new="agreed = action if group.owners == live.owners else None",
+        old="agreed = self._agree(action, live, reservations)",
+        new="agreed = action",
         breaks="SI-02, SI-03, SI-04, SI-07: the look is made, and nothing follows from it",
         scenarios=("walk",),
         storm="old views",
@@ -65,8 +65,8 @@ EXECUTING: Final = (
     Mutant(
         name="refused-pod-ends-the-round",
         file="controllers/executor.py",
-        old="if fate is _Fate.LATE or fate is _Fate.CHANGED or fate is _Fate.SHARED:",
-        new="if fate is not _Fate.WENT:",
+        old="if fate is Fate.LATE or fate is Fate.CHANGED or fate is Fate.SHARED:",
+        new="if fate is not Fate.WENT:",
         breaks="LI-01: one pod that may not go keeps all others (D-15)",
         scenarios=("s3",),
         unseen=(
