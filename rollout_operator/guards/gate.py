@@ -213,9 +213,10 @@ class Gate:
         It is not permitted anew: whoever took that back would take back the former, too.
         """
         pod = scene.pod
-        if self._parts.pending.get(pod.uid) is None and not is_recorded(pod, scene.now):
+        grant = self._parts.pending.get(pod.uid)
+        if grant is None and not is_recorded(pod, scene.now):
             return None
-        return refuse_standing(pod)
+        return refuse_standing(pod, is_given=grant is not None and grant.was_given)
 
     def _find_unused(self, ask: Ask) -> Refusal | None:
         """Return that evictions of the pod came to nothing lately; others go on meanwhile."""

@@ -61,9 +61,15 @@ def refuse_in_quarantine() -> Refusal:
     return refuse(Code.START_QUARANTINE, text)
 
 
-def refuse_standing(pod: Pod) -> Refusal:
-    """Return that a pod was permitted to go before, which may still be used."""
-    return refuse(Code.GRANT_CONTESTED, f"{pod.name} was allowed to go a moment ago")
+def refuse_standing(pod: Pod, *, is_given: bool) -> Refusal:
+    """Return that a pod was permitted to go before, or may have been, which may still be used."""
+    text = f"{pod.name} was allowed to go a moment ago"
+    if not is_given:
+        text = (
+            f"{pod.name} may have been allowed to go a moment ago: there is a record, and it is not"
+            " known what became of it"
+        )
+    return refuse(Code.GRANT_CONTESTED, text)
 
 
 def refuse_unused(pod: Pod, times: int, wait: timedelta) -> Refusal:

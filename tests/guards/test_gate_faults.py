@@ -275,3 +275,15 @@ async def test_d65_a_record_that_never_had_its_turn_leaves_no_doubt() -> None:
     hold.open.set()
     assert await x.evict("b-0") == "allowed"
     assert here.recorded() == ["b-0"]
+
+
+@in_virtual_time
+async def test_li09_a_grant_in_doubt_is_not_said_to_have_been_given() -> None:
+    """LI-09: the answer may never have left; what is known is the record."""
+    here = world()
+    x = here.start()
+    here.door.pause = hold = Hold("list")
+    assert (await x.evict("a-0")).startswith("429 grant_")
+    hold.open.set()
+    told = await x.evict("a-0")
+    assert told.startswith("429 grant_contested: ingester-zone-a-0 may have been allowed to go")
