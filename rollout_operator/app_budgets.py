@@ -33,7 +33,8 @@ from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode_budget import decode_budget
 from rollout_operator.model.disruption import Engine
 from rollout_operator.model.downscale import Underway
-from rollout_operator.model.names import GroupName
+from rollout_operator.model.group import Newcomers
+from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, Unreadable
 
 # Pods whose grants are looked after at a time; each mostly waits for the API server.
@@ -53,6 +54,7 @@ class Surroundings:
     pending: Pending
     make_observer: Callable[[Door], Observer]
     find_downscale: Callable[[GroupName], Underway | None]
+    find_newcomers: Callable[[Uid], Newcomers | None]
     age: Callable[[], timedelta]
     """Of the caches of sets and pods."""
 
@@ -83,6 +85,7 @@ class Budgets:
                 pending=around.pending,
                 recorder=self._recorder,
                 find_downscale=around.find_downscale,
+                find_newcomers=around.find_newcomers,
                 age=lambda: max(around.age(), self._follow.age),
                 now=partial(doors.tell_time, self._granting),
                 clock=doors.clock,

@@ -31,6 +31,7 @@ from rollout_operator.controllers.wake import Waker
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.downscales import Downscales
 from rollout_operator.guards.locks import Locks
+from rollout_operator.guards.newcomers import Arrivals
 from rollout_operator.guards.pending import Pending
 from rollout_operator.guards.records import Annotations, Records
 from rollout_operator.guards.tracker import Tracker
@@ -89,6 +90,7 @@ class Engine:
         looking, acting = (doors.open(name, Priority.LOOK) for name in ("looking", "acting"))
         self._set_informer = self._follow(following, STATEFULSETS, decode_statefulset, self._sets)
         self._pod_informer = self._follow(following, PODS, decode_pod, self._pods)
+        self._arrivals = self._watch_arrivals()
         self._budgets = self._build_budgets(telemetry)
         self._shared = self._share()
         self._scaling = Scaling(self._shared)
@@ -193,6 +195,14 @@ class Engine:
         )
         return informer
 
+    def _watch_arrivals(self) -> Arrivals:
+        arrivals = Arrivals(self._sets, self._pods, self._doors.clock)
+        self._set_informer.on_change(arrivals.on_set)
+        self._pod_informer.on_change(arrivals.on_pod)
+        self._sets.on_replaced(lambda: arrivals.on_list(self._set_informer.age))
+        self._pods.on_replaced(lambda: arrivals.on_list(self._pod_informer.age))
+        return arrivals
+
     def _share(self) -> Shared:
         return Shared(
             settings=self._settings,
@@ -221,6 +231,7 @@ class Engine:
                 pending=self._pending,
                 make_observer=self._make_observer,
                 find_downscale=self._downscales.find_underway,
+                find_newcomers=self._arrivals.get,
                 age=lambda: max(self._set_informer.age, self._pod_informer.age),
             )
         )
@@ -280,6 +291,7 @@ class Engine:
             pending=self._pending,
             now=partial(self._doors.tell_time, door),
             find_downscale=self._downscales.find_underway,
+            find_newcomers=self._arrivals.get,
         )
 
     def _make_records(self, door: Door) -> Records:

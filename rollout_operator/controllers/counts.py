@@ -302,11 +302,15 @@ def _render_spec(action: ScaleZone) -> list[JsonObject]:
 
     One that comes late would find the same count again after an upscale, and take pods that nobody
     has asked. Where a review looks at each attempt they are asked, and nothing is tested: a
-    template that changes while pods prepare would fail it.
+    template that changes while pods prepare would fail it. Where pods go because they were not up,
+    a status that counts one more as ready since fails it, too.
     """
     zone = action.zone
     if not action.is_downscale or is_labelled(zone.labels, PREPARE_DOWNSCALE):
         return []
+    if action.is_exact:
+        version = zone.resource_version
+        return [{"op": "test", "path": "/metadata/resourceVersion", "value": version}]
     return [{"op": "test", "path": "/metadata/generation", "value": zone.generation}]
 
 

@@ -16,7 +16,7 @@ from rollout_operator.guards.pending import Pending
 from rollout_operator.kube.api import STATEFULSETS, LiveReader
 from rollout_operator.model.decode import decode_statefulset
 from rollout_operator.model.downscale import Underway
-from rollout_operator.model.group import Group, Zone
+from rollout_operator.model.group import Group, Newcomers, Zone
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 
@@ -54,6 +54,7 @@ class Observer:
     now: Callable[[], datetime]
     """The API server's time: whether a pod has been ready for long enough is told by its clock."""
     find_downscale: Callable[[GroupName], Underway | None] = lambda name: None
+    find_newcomers: Callable[[Uid], Newcomers | None] = lambda uid: None
     _reads: GroupReader = field(init=False)
 
     def __post_init__(self) -> None:
@@ -112,6 +113,7 @@ class Observer:
                 unreadable_pods=tuple(
                     one for one in owned[member.uid] if isinstance(one, Unreadable)
                 ),
+                newcomers=self.find_newcomers(member.uid),
             )
             for member in members
             if isinstance(member, StatefulSet)

@@ -11,6 +11,7 @@ from rollout_operator.guards.recording import Recorder
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.disruption import Engine, Record
 from rollout_operator.model.downscale import Underway
+from rollout_operator.model.group import Newcomers
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.planning.disruption import Covering, Refusal
@@ -104,3 +105,4 @@ class Parts:
     """The API server's time."""
     clock: Clock
     metrics: Metrics
+    find_newcomers: Callable[[Uid], Newcomers | None] = lambda uid: None

@@ -74,6 +74,7 @@ class Scenes:
                 sts=one,
                 pods=tuple(pod for pod in pods[one.uid] if isinstance(pod, Pod)),
                 unreadable_pods=tuple(pod for pod in pods[one.uid] if isinstance(pod, Unreadable)),
+                newcomers=self._parts.find_newcomers(one.uid),
             )
             for one in sets
         )

@@ -50,6 +50,11 @@ class Store(Generic[Viewed]):
         self._unreadable: set[Key] = set()
         self._deleted: dict[Uid, str] = {}
         self._indexes: list[_Index[Viewed, GroupName] | _Index[Viewed, Uid]] = []
+        self._on_replaced: list[Callable[[], None]] = []
+
+    def on_replaced(self, callback: Callable[[], None]) -> None:
+        """Call back after each `replace_all`, before any of its changes is told."""
+        self._on_replaced.append(callback)
 
     def __len__(self) -> int:
         return len(self._views)
@@ -143,6 +148,8 @@ class Store(Generic[Viewed]):
             if before is None or before != view:
                 self._put(view)
                 changes.append((before, view))
+        for callback in self._on_replaced:
+            callback()
         return changes
 
     def _supersede(self, old: Viewed, view: Viewed) -> Sequence[Change[Viewed]]:

@@ -23,12 +23,28 @@ class Deletion(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Newcomers:
+    """What this process has seen, without a gap, of the ordinals that an upscale added."""
+
+    used: int
+    """Of the ordinals above so many no pod was ready since they were added."""
+    generation: int
+    """Of the spec that was seen last."""
+    pods: frozenset[Uid] = frozenset()
+    """Those of these ordinals that came meanwhile."""
+    settles_in: timedelta = timedelta(0)
+    """How long nothing may come or go there still, before they count as never used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Zone:
     """One StatefulSet of the group with the pods that it controls, by owner UID."""
 
     sts: StatefulSet
     pods: tuple[Pod, ...] = ()
     unreadable_pods: tuple[Unreadable, ...] = ()
+    newcomers: Newcomers | None = None
+    """None where nothing is known of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

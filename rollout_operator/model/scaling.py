@@ -122,6 +122,8 @@ class ScaleZone:
     reason: Reason
     keeps_time: bool = False
     """Whether the time of it is to be recorded by whoever writes it: no review does."""
+    is_exact: bool = False
+    """Whether it holds for this version of the set only, of which the status is a part."""
 
     @property
     def is_downscale(self) -> bool:

@@ -30,6 +30,8 @@ class Aim:
     """Of downscales, where pods have a say."""
     may_shrink: bool = True
     """False where a problem forbids every downscale."""
+    is_forced: bool = False
+    """Whether a person forces it: then a pod that does not run holds nothing back."""
     waits: tuple[Reason, ...] = ()
     problems: tuple[Reason, ...] = ()
     is_failure: bool = False

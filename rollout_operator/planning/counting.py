@@ -1,7 +1,8 @@
 """How many pods of a zone a disruption budget counts as down, or does not know of.
 
-In zone mode all owned pods count, also those beyond the desired ordinals; in partition mode only
-those of one partition. What follows from the numbers is settled in `disruption`; whether a single
+In zone mode all owned pods count, also those beyond the desired ordinals, but for newcomers (D-67);
+in partition mode only those of one partition, and newcomers, too: what its other pods hold is then
+nowhere else. What follows from the numbers is settled in `disruption`; whether a single
 pod is up, in `readiness`; which partition a name belongs to, in `partition`.
 """
 
@@ -15,6 +16,7 @@ from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.units import format_duration
+from rollout_operator.planning.newcomers import count_used
 from rollout_operator.planning.partition import find_partition
 from rollout_operator.planning.readiness import Why, find_why
 from rollout_operator.planning.wording import NAMES_SHOWN, count
@@ -100,9 +102,14 @@ class Survey:
         pods = [pod for pod in zone.pods if pod.owner_uid == uid]
         lost = [one.name for one in zone.unreadable_pods if one.owner_uid in (uid, None)]
         names = {pod.name for pod in pods}.union(lost)
-        absent, untried = _find_absent(sts, names)
+        used = sts.replicas if budget.by_partition else count_used(zone)
+        unused = sts.ordinals[used:]
+        absent, untried = _find_absent(sts, names, sts.ordinals[:used])
         found = len(pods) + len(lost)
-        down = _list_down(sts, pods, by)
+        held = pods
+        if unused:
+            held = [pod for pod in pods if sts.find_ordinal(pod.name, unused) is None]
+        down = _list_down(sts, held, by)
         self._down_uids = frozenset(one.pod.uid for one in down)
         self._down = _ByPartition(budget, down, lambda one: one.pod.name)
         self._lost = _ByPartition(budget, sorted(lost), str)
@@ -225,14 +232,14 @@ def _next_up(pod: Pod, patience: timedelta, delay: timedelta, now: datetime) -> 
     return max(patience, delay + _MOMENT if delay else delay) - (now - pod.ready_since)
 
 
-def _find_absent(sts: StatefulSet, names: set[str]) -> tuple[list[str], int]:
+def _find_absent(sts: StatefulSet, names: set[str], ordinals: range) -> tuple[list[str], int]:
     """Return the names of desired pods that are not there, and the number of those not looked at.
 
     Those count as absent, too: there are some only where a thousand others are.
     """
-    prefix, tried = f"{sts.name}-", sts.ordinals[: len(names) + _MOST_ABSENT]
+    prefix, tried = f"{sts.name}-", ordinals[: len(names) + _MOST_ABSENT]
     wanted = [f"{prefix}{ordinal}" for ordinal in tried]
-    return [name for name in wanted if name not in names], len(sts.ordinals) - len(tried)
+    return [name for name in wanted if name not in names], len(ordinals) - len(tried)
 
 
 def _render_why(one: Down) -> str:

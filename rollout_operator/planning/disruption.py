@@ -27,6 +27,7 @@ from rollout_operator.planning.counting import (
     list_troubles,
     next_up,
 )
+from rollout_operator.planning.newcomers import count_used
 from rollout_operator.planning.partition import find_partition
 from rollout_operator.planning.readiness import Why, find_why
 from rollout_operator.planning.wording import NAMES_SHOWN, count, join_names, join_some, verb
@@ -216,7 +217,9 @@ def _find_share(scene: Scene, percentage: int) -> int:
         return 0
     for zone in scene.zones:
         if zone.sts.uid == scene.owner:
-            replicas = min(zone.sts.replicas, zone.sts.status_replicas)
+            # Newcomers lend no room; see `counting` for why they are like others in partitions.
+            used = zone.sts.replicas if scene.budget.by_partition else count_used(zone)
+            replicas = min(used, zone.sts.status_replicas)
             return max(percentage * replicas // 100, 1) if replicas > 0 else 0
     # The pod is refused for the absence of its zone; what the share would be is not known.
     return 1

@@ -11,13 +11,14 @@ from typing import Final
 
 from rollout_operator.model.downscale import Decrease, Endpoint, Target
 from rollout_operator.model.group import Group, Zone
-from rollout_operator.model.names import Uid
+from rollout_operator.model.names import PREPARE_DOWNSCALE, Uid
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.tracker import Source
 from rollout_operator.planning.admission import RETRY, refuse_decrease
 from rollout_operator.planning.endpoint import plan_endpoint
-from rollout_operator.planning.pods import count_outdated
+from rollout_operator.planning.newcomers import count_used, render_settling
+from rollout_operator.planning.pods import count_outdated_used, is_starting
 from rollout_operator.planning.readiness import assess_readiness
 from rollout_operator.planning.spacing import find_recent_downscale
 from rollout_operator.planning.wording import count, join_some
@@ -25,6 +26,9 @@ from rollout_operator.planning.zones import is_paused, order_zones
 
 # So many pods are named in one message; the rest is counted.
 NAMES_SHOWN: Final = 3
+# Asked again, the answer is the same until a person has done something.
+FORBIDDEN: Final = 403
+_WAY_OUT: Final = f"take the label {PREPARE_DOWNSCALE} off"
 # `Unknown` is none of them: the containers may run on a node that is silent.
 _IDLE_PHASES: Final = frozenset({"Pending", "Succeeded", "Failed"})
 
@@ -66,10 +70,12 @@ def assess_neighbours(
     recent = find_recent_downscale(scaled, [zone.sts for zone in others], times, group.now, source)
     if recent is not None:
         return refuse_decrease(decrease, *recent)
+    if takes_newcomers_only(scaled, decrease, group):
+        return None  # D-67: nobody loses anything by it
     for other in others:
         why = _find_unsettled(other, group)
         if why:
-            return refuse_decrease(decrease, Code.OTHER_ZONE_NOT_READY, why)
+            return _refuse_unsettled(decrease, scaled, group, other, why)
     return None
 
 
@@ -89,6 +95,9 @@ def choose_pods_to_prepare(
     why = _find_doubt(zone, wanted, going)
     if why:
         return _refuse_pod(decrease, why, status=RETRY)
+    why = _find_lasting_doubt(zone, wanted, going)
+    if why:
+        return _refuse_pod(decrease, why, status=FORBIDDEN if _WAY_OUT in why else RETRY)
     endpoints: list[Endpoint] = []
     missing = len(wanted) - len(seats)
     skipped = [f"{count(missing, 'pod')} of the range: no such pod"] if missing else []
@@ -107,6 +116,46 @@ def choose_pods_to_prepare(
         witness=_choose_witness(zone, range(first, wanted.start)),
         skipped=join_some(skipped[:NAMES_SHOWN], total=len(skipped)),
     )
+
+
+def _refuse_unsettled(
+    decrease: Decrease, scaled: StatefulSet, group: Group, other: Zone, why: str
+) -> Verdict:
+    """Return that another zone is not at rest, and what helps: time, or else a person."""
+    own = [zone for zone in group.zones if zone.sts.uid == scaled.uid]
+    settling, way_out = render_settling(*own, other), _find_way_out(decrease, scaled, group)
+    if settling:
+        status, why = RETRY, f"{why}; {settling}"
+    elif way_out:
+        status, why = FORBIDDEN, f"{why}{way_out}"
+    else:
+        status = 0
+    return refuse_decrease(decrease, Code.OTHER_ZONE_NOT_READY, why, status=status)
+
+
+def _find_way_out(decrease: Decrease, scaled: StatefulSet, group: Group) -> str:
+    """Return how a person helps where no pod that is to go runs, empty where any does.
+
+    Whether they hold nothing is not known: this process did not see them come.
+    """
+    if not takes_idle_only(scaled, decrease, group):
+        return ""
+    return f"; if no pod of the range ever held anything, {_WAY_OUT} {scaled.name} for the moment"
+
+
+def takes_idle_only(scaled: StatefulSet, decrease: Decrease, group: Group) -> bool:
+    """Tell whether none of the pods that are to go is up, or was."""
+    first = scaled.first_ordinal
+    wanted = range(first + decrease.replicas_to, first + decrease.replicas_from)
+    zones = [zone for zone in group.zones if zone.sts.uid == scaled.uid]
+    going = [pod for zone in zones for pod in _seat(zone, wanted).values()]
+    return bool(zones) and all(_find_idle(pod) and not pod.was_ready for pod in going)
+
+
+def takes_newcomers_only(scaled: StatefulSet, decrease: Decrease, group: Group) -> bool:
+    """Tell whether none of the pods that are to go, nor any before them, was ever ready."""
+    zone = next((one for one in group.zones if one.sts.uid == scaled.uid), None)
+    return zone is not None and count_used(zone) <= decrease.replicas_to < zone.sts.replicas
 
 
 def _choose_witness(zone: Zone, staying: range) -> Pod | None:
@@ -139,13 +188,27 @@ def _find_doubt(zone: Zone, wanted: range, going: Sequence[Pod]) -> str:
             return f"{pod.name} is terminating: try again when it has been replaced"
         if pod.phase in _IDLE_PHASES and pod.was_ready:
             return f"{pod.name} has been ready and does not run now (phase {pod.phase})"
-    idle = len(wanted) - len(going) + sum(1 for pod in going if _find_idle(pod))
-    if idle and sts.current_revision != sts.update_revision and not is_paused(sts):
-        return (
-            f"{count(idle, 'pod')} of the range may just be replaced: {sts.name} is being rolled"
-            " out; try again when it is, or pause it"
-        )
     return ""
+
+
+def _find_lasting_doubt(zone: Zone, wanted: range, going: Sequence[Pod]) -> str:
+    """Return which pods of a zone that is being rolled out may be successors, empty where none is.
+
+    Those that are starting tell soon. A rollout waits for the others, perhaps for ever, and so
+    would a client: nothing tells whether there was one before them (D-67), but a person may know.
+    """
+    sts = zone.sts
+    known = range(wanted.start, min(wanted.stop, sts.first_ordinal + count_used(zone)))
+    doubtful = [pod for pod in going if sts.find_ordinal(pod.name, known) is not None]
+    idle = len(known) - len(doubtful) + sum(1 for pod in doubtful if _find_idle(pod))
+    if not idle or sts.current_revision == sts.update_revision or is_paused(sts):
+        return ""
+    text = f"{count(idle, 'pod')} of the range may just be replaced: {sts.name} is being rolled out"
+    if settling := render_settling(zone):
+        return f"{text}; {settling}"
+    if all(is_starting(pod.trouble) for pod in doubtful if _find_idle(pod)):
+        return f"{text}; try again when it is, or pause it"
+    return f"{text}; if no pod before them held anything, pause it, or {_WAY_OUT} {sts.name}"
 
 
 def _seat(zone: Zone, wanted: range) -> dict[int, Pod]:
@@ -174,10 +237,14 @@ def _find_unsettled(zone: Zone, group: Group) -> str:
             f" spec of generation {sts.generation}"
         )
     look = assess_readiness(zone, group.deletions, group.now)
-    outdated = max(count_outdated(look), sts.status_replicas - sts.updated_replicas)
+    counted = sts.status_replicas - len(look.newcomers)
+    updated = sts.updated_replicas - sum(
+        pod.revision == sts.update_revision for pod in look.newcomers
+    )
+    outdated = max(count_outdated_used(look), counted - updated)
     # The status counts pods as ready that are on their way out.
     up = min(sts.ready_replicas, look.desired - look.seen_down)
-    down = max(look.unavailable, sts.status_replicas - up)
+    down = max(look.unavailable, counted - up)
     if outdated <= 0 and down <= 0:
         return ""
     return (

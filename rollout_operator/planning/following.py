@@ -81,7 +81,7 @@ def choose_following(sts: StatefulSet, leads: Leads, scaling: Scaling) -> Aim:
     force = read_force(sts)
     if isinstance(force, int):
         note = f", forced by {FORCE_REPLICAS}"
-        return Aim(replicas=force, what=what, note=note, problems=problems)
+        return Aim(replicas=force, what=what, note=note, is_forced=True, problems=problems)
     if force is not None:
         problems = (*problems, force)
     aim = Aim(

@@ -6,6 +6,9 @@ pods down at any time: a zone that is short is the only one looked at, two short
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import msgspec.structs
 
 from rollout_operator.model.group import Group
 from rollout_operator.model.outcome import (
@@ -63,8 +66,13 @@ def plan_group(group: Group) -> Plan:
         actions=steps.actions,
         waits=(_up_to_date(looks),) if idle else steps.waits,
         problems=(*oddities, *find_podless(looks)),
-        look_again=min((look.available_in for look in looks if look.available_in), default=None),
+        look_again=_next_look(looks),
     )
+
+
+def _next_look(looks: Sequence[Readiness]) -> timedelta | None:
+    waits = (wait for look in looks for wait in (look.available_in, look.settles_in) if wait)
+    return min(waits, default=None)
 
 
 def _plan_zones(looks: Sequence[Readiness]) -> _Steps:
@@ -106,7 +114,10 @@ def _plan_zone(look: Readiness) -> _Steps:
     if is_paused(sts):
         return _Steps(waits=_find_paused([look]))
     if count_outdated(look):
-        choice = choose_pods(look, choose_limit(sts).pods)
+        # In percent of what there is: newcomers give nothing, and lend no room either.
+        choice = choose_pods(
+            look, choose_limit(msgspec.structs.replace(sts, replicas=look.desired)).pods
+        )
         return _Steps(
             actions=(choice.action,) if choice.action else (),
             waits=(choice.wait,) if choice.wait else (),
@@ -115,6 +126,10 @@ def _plan_zone(look: Readiness) -> _Steps:
     if not look.is_whole:
         wait = Reason(code=Code.ZONE_NOT_READY, text=render_readiness(look), zone=sts.name)
         return _Steps(waits=(wait,), stays=True)
+    if look.used < sts.replicas:
+        # They may never become ready: others go on meanwhile (D-67).
+        wait = Reason(code=Code.ZONE_NOT_READY, text=render_readiness(look), zone=sts.name)
+        return _Steps(waits=(wait,))
     if sts.current_revision != sts.update_revision:
         return _Steps(actions=(_record(look),))
     return _Steps()

@@ -19,6 +19,7 @@ from rollout_operator.model.scaling import Scaling, Word
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.delay_endpoint import plan_delay_endpoint
 from rollout_operator.planning.delays import ASK_AGAIN, Delay, Seat, find_absence, list_seats
+from rollout_operator.planning.newcomers import count_used
 from rollout_operator.planning.spacing import format_left, format_moment
 from rollout_operator.planning.wording import join_names, verb
 from rollout_operator.planning.zones import is_paused
@@ -36,12 +37,21 @@ class Going:
     replicas_to: int
     change: str
     """How the reasons begin, such as `zone-b mirrors Deployment.apps demo: 5 → 3`."""
+    is_forced: bool = False
+    """Whether a person forces it: pods that do not run are not waited for."""
 
     @property
     def ordinals(self) -> range:
         """Return the ordinals that are to go."""
         first = self.zone.sts.first_ordinal
         return range(first + self.replicas_to, first + self.replicas_from)
+
+    @property
+    def used(self) -> range:
+        """Return those of them that hold something, or may."""
+        ordinals = self.ordinals
+        last = self.zone.sts.first_ordinal + count_used(self.zone)
+        return range(ordinals.start, max(ordinals.start, min(ordinals.stop, last)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +88,12 @@ class _Notes:
 
 
 def hear_pods(going: Going, delay: Delay, scaling: Scaling) -> Heard:
-    """Return how far down a zone may go now, and whom to ask for that."""
-    notes = _Notes(problems=list(_find_empty_seats(going)))
-    for seat in list_seats(going.zone, going.ordinals, scaling):
+    """Return how far down a zone may go now, and whom to ask for that.
+
+    Newcomers have nothing to say: they go like ordinals without a pod (D-67).
+    """
+    notes = _Notes(problems=[] if going.is_forced else list(_find_empty_seats(going)))
+    for seat in list_seats(going.zone, going.used, scaling):
         _hear_one(seat, going, delay, scaling, notes)
     first = going.zone.sts.first_ordinal
     stopped = max((ordinal + 1 - first for ordinal, _ in notes.early), default=going.replicas_to)
@@ -104,6 +117,8 @@ def hear_pods(going: Going, delay: Delay, scaling: Scaling) -> Heard:
 def _hear_one(seat: Seat, going: Going, delay: Delay, scaling: Scaling, notes: _Notes) -> None:
     now, word, name = scaling.group.now, seat.talk.word, seat.pod.name
     absence = find_absence(seat.pod)
+    if absence and going.is_forced:
+        return
     if absence:
         notes.problems.append(f"{name} {absence}")
         return
@@ -191,7 +206,7 @@ def _find_empty_seats(going: Going) -> Iterator[str]:
     quota may keep them from being created for ever. An empty one below a pod is always about to be
     filled.
     """
-    ordinals = going.ordinals
+    ordinals = going.used
     zone, sts = going.zone, going.zone.sts
     taken = {seat for seat in _list_taken(zone) if seat in ordinals}
     yield from (f"{one.name} cannot be read" for one in _list_unreadable(zone, ordinals))

@@ -73,7 +73,7 @@ def choose_mirrored(sts: StatefulSet, followed: Collection[str], scaling: Scalin
     )
     if isinstance(force, int):
         note = f", forced by {FORCE_REPLICAS}"
-        aim = replace(aim, replicas=force, note=note, waits=(), is_failure=False)
+        aim = replace(aim, replicas=force, note=note, is_forced=True, waits=(), is_failure=False)
     return _add_delay(sts, replace(aim, problems=(*aim.problems, *problems)))
 
 

@@ -23,8 +23,12 @@ from rollout_operator.model.units import format_duration
 from rollout_operator.planning.admission import is_labelled
 from rollout_operator.planning.aims import Aim, count_replicas, is_unseen
 from rollout_operator.planning.annotations import complain
-from rollout_operator.planning.downscale import assess_neighbours
-from rollout_operator.planning.pods import count_outdated
+from rollout_operator.planning.downscale import (
+    assess_neighbours,
+    takes_idle_only,
+    takes_newcomers_only,
+)
+from rollout_operator.planning.pods import count_outdated_used
 from rollout_operator.planning.readiness import assess_readiness, render_readiness
 from rollout_operator.planning.spacing import (
     BadTime,
@@ -72,6 +76,17 @@ class _Case:
     def is_guarded(self) -> bool:
         """Tell whether a review will judge it."""
         return is_labelled(self.sts.labels, PREPARE_DOWNSCALE)
+
+    @property
+    def decrease(self) -> Decrease:
+        sts = self.sts
+        return Decrease(
+            resource="statefulsets",
+            namespace=sts.namespace,
+            name=sts.name,
+            replicas_from=sts.replicas,
+            replicas_to=self.replicas,
+        )
 
     @property
     def change(self) -> str:
@@ -171,14 +186,7 @@ def _wait_for(case: _Case, recent: Recent) -> Hold:
 
 def _find_refusal(case: _Case) -> Hold | None:
     """Return what a review would refuse the downscale for, beyond what was found before."""
-    sts = case.sts
-    decrease = Decrease(
-        resource="statefulsets",
-        namespace=sts.namespace,
-        name=sts.name,
-        replicas_from=sts.replicas,
-        replicas_to=case.replicas,
-    )
+    sts, decrease = case.sts, case.decrease
     # What is underway in the zone itself is no obstacle to it: then it is the same downscale, or
     # its review says what is wrong.
     group = dataclasses.replace(case.group, downscale=None)
@@ -195,13 +203,17 @@ def _find_refusal(case: _Case) -> Hold | None:
 def _find_rollout(case: _Case) -> Hold | None:
     """Return the rollout of another zone that has pods down (D-25, SEED-110).
 
-    A zone that is short for other reasons is no obstacle (T-03, 6).
+    A zone that is short for other reasons is no obstacle (T-03, 6), and none is one to pods that
+    hold nothing (D-67), or by a person's word to pods that do not run.
     """
     group = case.group
+    takes = takes_idle_only if case.aim.is_forced else takes_newcomers_only
+    if takes(case.sts, case.decrease, group):
+        return None
     for zone in case.others:
         look = assess_readiness(zone, group.deletions, group.now)
         is_moving = (
-            count_outdated(look) > 0
+            count_outdated_used(look) > 0
             or zone.sts.current_revision != zone.sts.update_revision
             or any(pod.uid in group.deletions for pod in zone.pods)
         )

@@ -39,6 +39,11 @@ class Choice:
 
 def count_outdated(look: Readiness) -> int:
     """Return how many pods are not on the update revision and not yet on their way out."""
+    return count_outdated_used(look) + len(_find_outdated_newcomers(look))
+
+
+def count_outdated_used(look: Readiness) -> int:
+    """Return how many of them hold something: nobody waits for the others (D-67)."""
     revision = look.sts.update_revision
     standing = sum(pod.revision != revision for pod in look.standing)
     return standing + len(_find_broken(look))
@@ -48,12 +53,14 @@ def choose_pods(look: Readiness, limit: int) -> Choice:
     """Return the outdated pods that may go while at most `limit` pods of the zone are down.
 
     Broken ones go first and take nothing from the healthy ones: they count as down already.
+    Newcomers hold nothing: they go whatever else is down.
     """
     revision = look.sts.update_revision
-    broken = _find_broken(look)
+    broken, newcomers = _find_broken(look), _find_outdated_newcomers(look)
     healthy = [pod for pod in look.standing if pod.revision != revision]
     room = limit - look.unavailable
     shares = (
+        _share(look, newcomers, len(newcomers)),
         *_choose_unanswered(look, limit),
         _choose_unborn(look, limit),
         _choose_fallen(look, limit),
@@ -64,7 +71,7 @@ def choose_pods(look: Readiness, limit: int) -> Choice:
         zone=look.sts, shares=tuple(one for one in shares if one.pods and one.room > 0)
     )
     going = len(action.going)
-    held = len(broken) + len(healthy) - going
+    held = len(newcomers) + len(broken) + len(healthy) - going
     return Choice(
         action=action if going else None,
         wait=_explain_held(look, held=held, going=going, limit=limit) if held else None,
@@ -74,6 +81,15 @@ def choose_pods(look: Readiness, limit: int) -> Choice:
 def _find_broken(look: Readiness) -> list[Down]:
     """Return the outdated pods that are down, other than by age or by an answered delete."""
     return [one for one in look.down if _is_broken(look.sts, one)]
+
+
+def _find_outdated_newcomers(look: Readiness) -> list[Down]:
+    revision = look.sts.update_revision
+    return [
+        Down(pod=pod, why=Why.UNREADY, gaps_below=0)
+        for pod in look.newcomers
+        if pod.revision != revision and not pod.is_terminating
+    ]
 
 
 def _is_broken(sts: StatefulSet, one: Down) -> bool:
@@ -216,8 +232,13 @@ def _explain_held(look: Readiness, *, held: int, going: int, limit: int) -> Reas
     return _wait(look, Code.BUDGET_USED, text, Severity.INFO)
 
 
+def is_starting(trouble: str) -> bool:
+    """Tell whether a pod with this trouble may be on its way up: others may stay down for ever."""
+    return trouble.startswith(_STARTING)
+
+
 def _is_starting(look: Readiness, one: Down) -> bool:
-    return one.why is not Why.UNREADY or render_why(look, one).startswith(_STARTING)
+    return one.why is not Why.UNREADY or is_starting(render_why(look, one))
 
 
 def _wait(look: Readiness, code: Code, text: str, severity: Severity) -> Reason:

@@ -16,6 +16,7 @@ from typing import Final
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, parse_ordinal
+from rollout_operator.planning.newcomers import count_used, find_settling
 from rollout_operator.planning.wording import NAMES_SHOWN, join_some
 
 
@@ -53,6 +54,10 @@ class Readiness:
     """One zone as far as its pods are concerned. All pods are owned and in the desired ordinals."""
 
     sts: StatefulSet
+    used: int
+    """How many of the lowest desired ordinals hold something; only they are asked for anything."""
+    newcomers: tuple[Pod, ...]
+    """Pods of the other ones: none was ever ready, and they hold nobody up (D-67)."""
     standing: tuple[Pod, ...]
     """Ready pods that nobody has deleted, by ordinal; those settling are in `down`, too."""
     down: tuple[Down, ...]
@@ -67,11 +72,13 @@ class Readiness:
     """Whether any pod at all names this set as its controlling owner."""
     available_in: timedelta | None = None
     """Time until the next settling pod becomes available by time alone."""
+    settles_in: timedelta | None = None
+    """Time until what an upscale has added holds nobody up any more, unless it changes again."""
 
     @property
     def desired(self) -> int:
-        """Return the number of pods that `spec` asks for."""
-        return self.sts.replicas
+        """Return the number of pods that must be up: what `spec` asks for, but for newcomers."""
+        return self.used
 
     @property
     def status_short(self) -> int:
@@ -101,7 +108,8 @@ def assess_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: datetim
     """
     sts = zone.sts
     patience = timedelta(seconds=sts.min_ready_seconds)
-    seats, has_pods = _seat_pods(zone)
+    used = count_used(zone)
+    seats, has_pods = _seat_pods(zone, sts.ordinals[:used])
     standing: list[Pod] = []
     down: list[Down] = []
     unreadable: list[str] = []
@@ -118,13 +126,16 @@ def assess_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: datetim
             down.append(Down(pod=pod, why=why, gaps_below=gaps))
     return Readiness(
         sts=sts,
+        used=used,
+        newcomers=_list_newcomers(zone, sts.ordinals[used:]),
         standing=tuple(standing),
         down=tuple(down),
         unreadable=tuple(unreadable),
-        missing=sts.replicas - len(seats),
-        first_missing=_first_missing(sts, seats),
+        missing=used - len(seats),
+        first_missing=_first_missing(sts, used, seats),
         has_pods=has_pods,
         available_in=_next_available(down, patience, now),
+        settles_in=find_settling(zone),
     )
 
 
@@ -147,13 +158,13 @@ def find_why(
 def render_readiness(look: Readiness) -> str:
     """Return a text such as `zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff)`."""
     up, word = look.desired - look.unavailable, _word(look.sts)
-    return f"{look.sts.name} has {up} of {look.desired} pods {word}{render_trouble(look)}"
+    return f"{look.sts.name} has {up} of {look.sts.replicas} pods {word}{render_trouble(look)}"
 
 
 def render_trouble(look: Readiness) -> str:
     """Return what is down and why, in brackets after a blank; empty where nothing is."""
     first = tuple(islice(_troubles(look), NAMES_SHOWN))
-    seen = join_some(first, total=look.seen_down)
+    seen = join_some(first, total=look.seen_down + look.sts.replicas - look.used)
     if look.seen_down < look.unavailable:
         known = f"status counts {_counted_up(look.sts)} {_word(look.sts)}"
         seen = f"{known}; {seen}" if seen else known
@@ -167,12 +178,12 @@ def render_why(look: Readiness, one: Down) -> str:
     return (one.pod.trouble or one.why) if one.why is Why.UNREADY else one.why
 
 
-def _seat_pods(zone: Zone) -> tuple[dict[int, Pod | Unreadable], bool]:
+def _seat_pods(zone: Zone, desired: range) -> tuple[dict[int, Pod | Unreadable], bool]:
     """Return the owned pods by desired ordinal, and whether there is any owned pod.
 
     Work goes with the pods that exist, not with `spec.replicas`, which may be two thousand million.
     """
-    owner, prefix, desired = zone.sts.uid, f"{zone.sts.name}-", zone.sts.ordinals
+    owner, prefix = zone.sts.uid, f"{zone.sts.name}-"
     cut = len(prefix)
     seats: dict[int, Pod | Unreadable] = {}
     has_pods = False
@@ -188,6 +199,19 @@ def _seat_pods(zone: Zone) -> tuple[dict[int, Pod | Unreadable], bool]:
             known = seats.get(ordinal)
             seats[ordinal] = pod if known is None else min(pod, known, key=_proof)
     return seats, has_pods
+
+
+def _list_newcomers(zone: Zone, ordinals: range) -> tuple[Pod, ...]:
+    if not ordinals:
+        return ()
+    sts = zone.sts
+    found = [
+        (ordinal, pod.uid, pod)
+        for pod in zone.pods
+        if pod.owner_uid == sts.uid
+        and (ordinal := sts.find_ordinal(pod.name, ordinals)) is not None
+    ]
+    return tuple(pod for *_, pod in sorted(found, key=lambda one: one[:2]))
 
 
 def _proof(pod: Pod | Unreadable) -> tuple[int, str]:
@@ -223,9 +247,12 @@ def _troubles(look: Readiness) -> Iterator[str]:
     yield from (f"{one.pod.name}: {render_why(look, one)}" for one in look.down)
     yield from (f"{name}: unreadable" for name in look.unreadable)
     yield from (f"{name}: no pod" for name in look.first_missing)
+    yield from (f"{pod.name}: {pod.trouble or Why.UNREADY}" for pod in look.newcomers)
 
 
-def _first_missing(sts: StatefulSet, seats: Mapping[int, Pod | Unreadable]) -> tuple[str, ...]:
-    gaps = (ordinal for ordinal in sts.ordinals if ordinal not in seats)
-    shown = min(sts.replicas - len(seats), NAMES_SHOWN)
+def _first_missing(
+    sts: StatefulSet, used: int, seats: Mapping[int, Pod | Unreadable]
+) -> tuple[str, ...]:
+    gaps = (ordinal for ordinal in sts.ordinals[:used] if ordinal not in seats)
+    shown = min(used - len(seats), NAMES_SHOWN)
     return tuple(f"{sts.name}-{ordinal}" for ordinal in islice(gaps, shown))

@@ -26,6 +26,7 @@ from rollout_operator.planning.following import (
 )
 from rollout_operator.planning.hearing import Going, hear_pods
 from rollout_operator.planning.mirroring import choose_mirrored
+from rollout_operator.planning.newcomers import count_used, find_settling
 from rollout_operator.planning.permission import assess_scale_down
 from rollout_operator.planning.publishing import choose_published, list_mirrored
 from rollout_operator.planning.wording import count, verb
@@ -72,6 +73,8 @@ def plan_scaling(scaling: Scaling) -> ScalingPlan:
     zones = order_zones(scaling.group.zones)
     leads = find_leads(zones)
     draft = _Draft()
+    for zone in zones:
+        draft.note_time(find_settling(zone))
     for zone in zones:
         _plan_zone(zone, _choose_aim(zone.sts, leads, scaling), scaling, draft)
     scaled = {one.zone.uid for one in draft.scale}
@@ -133,7 +136,9 @@ def _plan_delayed(zone: Zone, wanted: int, aim: Aim, scaling: Scaling, draft: _D
     assert aim.delay is not None, "checked by the caller"
     sts, now = zone.sts, count_replicas(zone.sts, scaling)
     change = aim.word(now, wanted)
-    going = Going(zone=zone, replicas_from=now, replicas_to=wanted, change=change)
+    going = Going(
+        zone=zone, replicas_from=now, replicas_to=wanted, change=change, is_forced=aim.is_forced
+    )
     heard = hear_pods(going, aim.delay, scaling)
     stays = choose_staying(zone, wanted, aim.delay, scaling)
     ask = heard.ask
@@ -197,7 +202,16 @@ def _may_move(sts: StatefulSet, change: str, scaling: Scaling, draft: _Draft) ->
 def _scale(sts: StatefulSet, replicas: int, aim: Aim, code: Code, scaling: Scaling) -> ScaleZone:
     reason = Reason(code=code, text=aim.word(sts.replicas, replicas), zone=sts.name)
     is_kept = code is Code.SCALE_DOWN and keeps_time(sts, [one.sts for one in scaling.group.zones])
-    return ScaleZone(zone=sts, replicas=replicas, reason=reason, keeps_time=is_kept)
+    is_exact = code is Code.SCALE_DOWN and _goes_unasked(sts, aim, scaling)
+    return ScaleZone(
+        zone=sts, replicas=replicas, reason=reason, keeps_time=is_kept, is_exact=is_exact
+    )
+
+
+def _goes_unasked(sts: StatefulSet, aim: Aim, scaling: Scaling) -> bool:
+    """Tell whether pods go for no other reason than that they were not up when looked at."""
+    own = next(zone for zone in scaling.group.zones if zone.sts.uid == sts.uid)
+    return aim.is_forced or count_used(own) < sts.replicas
 
 
 def _word_confirmation(sts: StatefulSet, change: str, pods: int) -> Reason:

@@ -318,3 +318,20 @@ async def test_delay08_a_write_that_comes_late_does_not_find_the_same_count_agai
     bench.door.pause = come_late
     await bench.look()
     assert bench.door.patched == []
+
+
+@in_virtual_time
+async def test_si09_what_goes_because_it_was_not_up_goes_for_that_version_of_the_set_only() -> None:
+    """D-67: the status counts one pod more as ready meanwhile: it may be one of those that go."""
+    bench = follower(force="2")
+
+    def count_one_more(one: Json) -> None:
+        part(one, "status")["readyReplicas"] = 4
+
+    async def come_late(call: str) -> None:
+        if call == PATCH:
+            bench.door.change("zone-b", count_one_more)
+
+    bench.door.pause = come_late
+    await bench.look()
+    assert bench.door.patched == []

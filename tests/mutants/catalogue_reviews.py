@@ -210,11 +210,8 @@ REVIEWS: Final = (
     Mutant(
         name="other-zones-not-looked-at",
         file="planning/downscale.py",
-        old=(
-            "        if why:\n"
-            "            return refuse_decrease(decrease, Code.OTHER_ZONE_NOT_READY, why)\n"
-        ),
-        new="",
+        old=("            return _refuse_unsettled(decrease, scaled, group, other, why)\n"),
+        new="            continue\n",
         breaks="SI-02: a zone loses pods while another is short (PREP-19)",
         scenarios=DOWNSCALES,
         units="tests/planning/test_planning_downscale.py",

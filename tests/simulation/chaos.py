@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from rollout_operator.app_process import SimulatedProcess
 from rollout_operator.app_sandbox import Sandbox
 from rollout_operator.kube.api import PODS, JsonObject
+from rollout_operator.sandbox.fields import children
 from rollout_operator.sandbox.history import Fault
 from rollout_operator.sandbox.loop import VirtualTimeLoop
 from tests.simulation.doses import Blows
@@ -173,7 +174,12 @@ class Chaos:
         pods = self._sandbox.api.list(PODS, self._sandbox.namespace)
         if not pods:
             return
-        name = _name(pods[int(len(pods) * blow.size)])
+        pod = pods[int(len(pods) * blow.size)]
+        name = _name(pod)
+        if any(
+            one.get("reason") == "Unschedulable" for one in children(pod, "status", "conditions")
+        ):
+            return  # nothing runs that could crash, and no node comes with it
         try:
             self._sandbox.cluster.fail_pod(name)
         except LookupError:

@@ -152,7 +152,8 @@ def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Se
         short={
             name: world.short_since[name]
             for one in members
-            if one.uid != before.uid
+            # What never was up is missed by nobody.
+            if one.uid != before.uid and not world.unused.keys() >= {*gone}
             for name in world.list_short(one, write.at)
         },
         guards=guards.find(begun, subresource),

@@ -44,7 +44,7 @@ def _judge(
     lacks = [] if recorded == zone.update_revision else [f"{zone.update_revision} is to be"]
     for name in zone.pod_names:
         pod = world.pods.get(name)
-        short_since = world.short_since.get(name, write.at)
+        short_since = world.short_since.get(name, world.unused.get(name, write.at))
         if short_since <= known:
             if not _was_hidden(book, write, name, short_since):
                 lacks.append(f"{name} is not ready")

@@ -78,11 +78,19 @@ def _judge_look(scaling: Scaling) -> Iterator[Violation]:
 
 
 def _judge_words(book: Book, scaling: Scaling, words: "_Words") -> Iterator[Violation]:
-    """DELAY-08: each pod that goes had been prepared for long enough, by its own word."""
+    """DELAY-08: each pod that goes had been prepared for long enough, by its own word.
+
+    What a person forces is kept up by none that did not run when the operator looked.
+    """
     delay = scaling.wish.delay
     if not delay or not scaling.wish.template:
         return
+    excused = words.find_unused(scaling)
+    if scaling.now.replicas in list_forced(book, scaling.before.uid, scaling.decided):
+        excused |= words.find_idle(scaling)
     for pod in words.list_removed(scaling):
+        if pod.name in excused:
+            continue
         if lack := words.find_lack(pod, scaling, delay):
             text = f"{scaling.text}: {pod.name} {lack}"
             yield Violation(invariant="DELAY-08", at=scaling.at, text=text)
@@ -97,6 +105,7 @@ class _Words:
     """What pods were told about delayed downscales, and which have forgotten it since."""
 
     def __init__(self, book: Book) -> None:
+        self._book = book
         self._known = book.promises.known
         self.calls: dict[str, list[PodCalled]] = {}
         for call in sorted(book.delay_calls, key=lambda one: one.at):
@@ -122,6 +131,35 @@ class _Words:
             else:
                 found.pop(name, None)
         return [pod for pod in found.values() if pod.owner == scaling.before.uid]
+
+    def find_unused(self, scaling: Scaling) -> set[str]:
+        """Return the names of which no pod was ever ready when the operator looked live.
+
+        One that becomes ready between that look and the commit is lost to any operator: a write can
+        test the set alone, whose status counts the pod as ready a while after the kubelet does.
+        """
+        world, (begin, _) = World(), scaling.decided
+        for write in self._book.writes:
+            if write is scaling.write or write.at > begin:
+                break
+            world.take(write)
+        return {*world.unused}
+
+    def find_idle(self, scaling: Scaling) -> set[str]:
+        """Return the names of which no pod ran all the time since the operator last looked.
+
+        One on its way out runs no more: what it was told ends with it.
+        """
+        begin, end = scaling.decided
+        ran: dict[str, bool] = {}
+        always = {*scaling.before.pod_names}
+        for at, name, pod in self._pods:
+            if at > begin:
+                always -= {one for one in always if not ran.get(one)}
+            if at > end:
+                break
+            ran[name] = pod is not None and pod.is_running and not pod.is_terminating
+        return {*scaling.before.pod_names} - {one for one in always if ran.get(one)}
 
     def find_lack(self, pod: Pod, scaling: Scaling, delay: timedelta) -> str:
         """Return what a pod lacks that goes, empty where it may."""
@@ -166,7 +204,8 @@ def _judge_alone(book: Book, scalings: list[Scaling]) -> Iterator[Violation]:
     rolled = _Rolled()
     for write in book.writes:
         scaling = judged.get(id(write))
-        if scaling is not None:
+        removed = scaling.before.pod_names[scaling.now.replicas :] if scaling else ()
+        if scaling is not None and not world.unused.keys() >= {*removed}:
             yield from _find_neighbours(book, world, rolled, scaling)
             yield from _find_between(world, deletes, scaling)
         world.take(write)

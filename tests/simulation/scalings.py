@@ -51,6 +51,12 @@ class Scaling:
         """Return it in words."""
         return f"{self.before.name} was set from {self.before.replicas} to {self.now.replicas}"
 
+    @property
+    def decided(self) -> tuple[timedelta, timedelta]:
+        """Return the span in which it was decided: from the live look on until it was sent."""
+        begin = self.sent_at if self.looked_at is None else self.looked_at
+        return begin, self.sent_at
+
     def known(self, span: timedelta) -> timedelta:
         """Return when a fact must have begun to be one that the operator had to know."""
         return min(self.sent_at - span, self.sent_at if self.looked_at is None else self.looked_at)

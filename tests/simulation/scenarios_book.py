@@ -17,6 +17,7 @@ from tests.simulation.scenarios_drains import (
 )
 from tests.simulation.scenarios_people import People
 from tests.simulation.scenarios_rollouts import budgeted, crashing, plain, recreated, rolled_back
+from tests.simulation.scenarios_room import unplaced
 from tests.simulation.scenarios_scaling import (
     contested,
     edited,
@@ -89,6 +90,7 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s9-two": (drained_by_partition_and_two, FULL),
     "s10": (recreated, FULL),
     "s11": (crowded, SMALL),
+    "s12": (unplaced, Size(3, 2)),
     "walk": (walked, FULL),
     "both": (rolled_and_downscaled, Size(3, 2)),
     "s1-small": (plain, SMALL),
@@ -99,6 +101,7 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s8-small": (drained, SMALL),
     "s9-small": (drained_by_partition, SMALL),
     "both-small": (rolled_and_downscaled, SMALL),
+    "s12-small": (unplaced, SMALL),
 }
 NAMES: Final = tuple(MAKERS)
 

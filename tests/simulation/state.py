@@ -59,6 +59,8 @@ class World:
     were_ready: dict[str, timedelta] = field(default_factory=dict)
     """By UID, of pods that have been ready: since when first."""
     open: list[Disruption] = field(default_factory=list)
+    unused: dict[str, timedelta] = field(default_factory=dict)
+    """When an upscale added it, by name: no pod of that name has been ready since (D-67)."""
 
     def take(self, write: Write) -> None:
         """Move on by one write."""
@@ -125,13 +127,19 @@ class World:
             return
         old = before.pod_names if before else ()
         new = now.pod_names if now else ()
+        added = set(new).difference(old) if before and now else set()
+        self.unused.update((name, write.at) for name in added if name not in self.pods)
+        for name in set(old).difference(new):
+            self.unused.pop(name, None)
         self.wanted.difference_update(old)
         self.wanted.update(new)
         for name in (*old, *new):
             self._note(name, write.at)
 
     def _note(self, name: str, at: timedelta) -> None:
-        if name not in self.wanted or self.is_available(name):
+        if self.is_available(name):
+            self.unused.pop(name, None)
+        if name not in self.wanted or name in self.unused or self.is_available(name):
             self.short_since.pop(name, None)
         else:
             self.short_since.setdefault(name, at)

@@ -217,6 +217,18 @@ def forgets_it_just_now(told: Chronicle) -> None:
     write(told, 50, "zone-a", 2)
 
 
+def forced_down(told: Chronicle, pod_at: float = 40, phase: str = "Pending") -> None:
+    force(told, 10, "zone-a", 2)
+    told.pod(pod_at, "zone-a-2", ready=False, phase=phase)
+    write(told, 50, "zone-a", 2)
+
+
+def wanted_down_while_pending(told: Chronicle) -> None:
+    template(told, 10, 2)
+    told.pod(40, "zone-a-2", ready=False, phase="Pending")
+    write(told, 50, "zone-a", 2)
+
+
 def stopped(told: Chronicle, at: float) -> None:
     """Have the containers of zone-a-2 crash and start again, in the same pod."""
     told.pod(at, "zone-a-2", ready=False)
@@ -244,6 +256,13 @@ def stopped(told: Chronicle, at: float) -> None:
         pytest.param(gone_when_told, [], id="its time was over"),
         pytest.param(another_pod, ["DELAY-08"], id="another pod of that name"),
         pytest.param(forgot_it, ["DELAY-08"], id="it has started again since"),
+        pytest.param(forced_down, [], id="a person forces it, and it does not run"),
+        pytest.param(
+            lambda told: forced_down(told, 49.5, "Running"),
+            ["DELAY-08"],
+            id="a person forces it, and it runs",
+        ),
+        pytest.param(wanted_down_while_pending, ["DELAY-08"], id="it does not run, unforced"),
         pytest.param(forgets_it_just_now, [], id="nobody knows yet that it has started again"),
     ],
 )

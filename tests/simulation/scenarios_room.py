@@ -1,0 +1,122 @@
+"""S12: a cluster without room for an upscale; later fewer replicas are wanted again (D-67).
+
+The first zone is scaled by hand, the second follows it, every further one mirrors a ReplicaTemplate
+and asks its pods before they go. No node ever has room for more pods than there were: the new ones
+stay Pending. Half of the time the template changes meanwhile.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.model.names import FORCE_REPLICAS, LEADING_ZONE
+from rollout_operator.sandbox.behaviour import Behaviour, Choose, Kind
+from rollout_operator.sandbox.fields import child, name_of
+from tests.simulation.scenarios import Scenario, Size, usual
+from tests.simulation.scenarios_downscales import PREPARE, prepare_zone, scale_anyhow
+from tests.simulation.scenarios_people import People
+from tests.simulation.scenarios_rollouts import list_zones
+from tests.simulation.scenarios_scaling import MIRRORS, TEMPLATE, WAIT, find_unsettled
+
+# So many more are wanted than there is room for.
+TOO_MANY: Final = 2
+# After so many refusals a person reads what the last one says, and does it.
+PATIENCE: Final = 20
+WAY_OUT: Final = f"take the label {PREPARE} off"
+
+
+def unplaced(size: Size) -> Scenario:
+    """S12: up, no room, and down again, in every zone."""
+    first, second, *others = (prepare_zone(zone, wait=WAIT) for zone in list_zones(size))
+    follower = replace(second, annotations={**second.annotations, LEADING_ZONE: first.name})
+    mirrors = [
+        replace(zone, labels={}, annotations={**zone.annotations, **MIRRORS}) for zone in others
+    ]
+    zones = [first, follower, *mirrors]
+    names = [zone.name for zone in zones]
+
+    async def script(people: People) -> None:
+        await people.wait(20, 90)
+        await people.insist(partial(scale_anyhow, people, first.name, size.pods + TOO_MANY))
+        await people.insist(partial(people.scale_template, TEMPLATE, size.pods + TOO_MANY))
+        if people.chance.random() < 1 / 2:
+            await people.wait(0, 30)
+            for name in names:
+                await people.insist(partial(people.set_image, name, "v2"))
+        await people.wait(10, 120)  # sometimes too short for them to count as never used
+        await people.insist(partial(people.scale_template, TEMPLATE, size.pods))
+        await _scale_back(people, first.name, size.pods)
+        await _help(people, names, size.pods)
+
+    return Scenario(
+        name="s12",
+        size=size,
+        zones=zones,
+        templates={TEMPLATE: size.pods},
+        script=script,
+        find_missing=find_unsettled,
+        make_choice=without_room(size.pods),
+        has_webhooks=True,
+    )
+
+
+def without_room(pods: int) -> Callable[[random.Random], Choose]:
+    """Return a choice where only so many pods of each zone find a node."""
+
+    def make(chance: random.Random) -> Choose:
+        choose, pending = usual(chance), Behaviour(kind=Kind.PENDING)
+
+        def choose_by_room(pod: JsonObject) -> Behaviour:
+            ordinal = int(name_of(pod).rpartition("-")[2])
+            return choose(pod) if ordinal < pods else pending
+
+        return choose_by_room
+
+    return make
+
+
+async def _scale_back(people: People, name: str, replicas: int) -> None:
+    """Try until it is accepted; where patience ends and the answer says how to help, help."""
+    patience, is_unlabelled = PATIENCE, False
+    while not await people.attempt(partial(scale_anyhow, people, name, replicas)):
+        patience -= 1
+        if patience <= 0 and WAY_OUT in people.tries[-1]:
+            await people.insist(partial(people.label, name, PREPARE, None))
+            is_unlabelled = True
+        await people.wait(10, 30)
+    if is_unlabelled:
+        await people.insist(partial(people.label, name, PREPARE, "true"))
+
+
+async def _help(people: People, names: list[str], replicas: int) -> None:
+    """Do what the operator's page says of the zones that it cannot scale back by itself.
+
+    It cannot where it was down, or blind, when their pods came.
+    """
+    if not await _wait_counted(people, names, replicas):
+        await _force(people, names[1:], replicas)
+
+
+async def _force(people: People, names: list[str], replicas: int) -> None:
+    for name in names:
+        await people.insist(partial(people.annotate, name, FORCE_REPLICAS, f"{replicas}"))
+    await people.insist(partial(people.label, names[0], PREPARE, None))
+    await _wait_counted(people, names, replicas)
+    await people.insist(partial(people.label, names[0], PREPARE, "true"))
+    for name in names:
+        await people.insist(partial(people.annotate, name, FORCE_REPLICAS, None))
+
+
+async def _wait_counted(people: People, names: list[str], replicas: int) -> bool:
+    for _ in range(PATIENCE):
+        await people.wait(10, 30)
+        if all(_count(people, name) == replicas for name in names):
+            return True
+    return False
+
+
+def _count(people: People, name: str) -> object:
+    return child(people.find(name) or {}, "spec").get("replicas")
