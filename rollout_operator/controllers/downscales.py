@@ -20,7 +20,13 @@ from rollout_operator.controllers.cancellations import (
     Cancellations,
 )
 from rollout_operator.controllers.worker import Result
-from rollout_operator.guards.downscales import PERSIST_LIMIT, Claim, Downscales, Stage
+from rollout_operator.guards.downscales import (
+    LATEST_REPEAT,
+    PERSIST_LIMIT,
+    Claim,
+    Downscales,
+    Stage,
+)
 from rollout_operator.guards.locks import Locks, calls_lock
 from rollout_operator.guards.notes import Notes, assess_note, read_note
 from rollout_operator.guards.records import Records, is_annotated
@@ -172,7 +178,7 @@ class DownscaleController:
         # Not from `begun` on: the same may have been allowed again until the other process ended.
         parts.downscales.adopt(
             sts, key, recorded or now, told, earlier=_list_earlier(notes, key.target),
-            is_recorded=recorded is not None,
+            latest=None if recorded is None else max(recorded, newest.at + LATEST_REPEAT),
             replaced_at=find_replaced(key, sts, pods, newest.at, now),
         )  # fmt: skip
 

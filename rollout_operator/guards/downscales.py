@@ -26,6 +26,11 @@ from rollout_operator.planning.aftermath import spares
 # An API server gives up on a write 34 s after it began (`requestTimeoutUpperBound`), and a review
 # is asked for later than that. So long after the last review nothing that it allowed can persist.
 PERSIST_LIMIT: Final = timedelta(seconds=36)
+# No webhook may be given more time by its configuration.
+LONGEST_REVIEW: Final = timedelta(seconds=30)
+# A note tells when the first review began. The same may have been asked again for so long from its
+# answer on, and be written within as long again.
+LATEST_REPEAT: Final = LONGEST_REVIEW + 2 * PERSIST_LIMIT
 
 
 class Stage(StrEnum):
@@ -60,8 +65,8 @@ class Claim:
     """Those of them that have confirmed."""
     is_adopted: bool = False
     """Whether another process began it."""
-    is_recorded: bool = False
-    """Whether it had happened, and its time was on record, when it was adopted."""
+    latest: datetime | None = None
+    """The latest that it can have happened, where its time was on record when it was adopted."""
     replaced_at: datetime | None = None
     """When the newest of its pods came, where some were replaced before it was adopted: then it has
     happened, no later than that, and was taken back."""
@@ -190,12 +195,13 @@ class Downscales:
         pods: Iterable[tuple[Uid, str]],
         *,
         earlier: Iterable[Target] = (),
-        is_recorded: bool = False,
+        latest: datetime | None = None,
         replaced_at: datetime | None = None,
     ) -> Claim:
         """Take over what another process has begun; it may persist for the whole time from now on.
 
-        `begun` and `replaced_at` are times that the API server tells, never the time in a note.
+        `begun` and `replaced_at` are times that the API server tells, never the time in a note;
+        `latest` may go by that: forged, it has no more effect than a note that was removed.
         Whether its pods were reached is not known: a review of the same calls them again. They may
         wait for a word at `earlier` targets, too.
         """
@@ -206,7 +212,7 @@ class Downscales:
             self.debts.owe(key.set_uid, claim.seen_version, there)
         claim.stage = Stage.OPEN
         claim.is_adopted = True
-        claim.is_recorded = is_recorded
+        claim.latest = latest
         claim.replaced_at = replaced_at
         self._tell(claim)
         return claim
@@ -242,9 +248,10 @@ class Downscales:
         if claim.stage is Stage.PERSISTED:
             return
         # It may have happened long ago, and be seen late. When one of another process happened only
-        # its note says, which anything may have written: it counts from when it was found, so that
-        # zones wait too long rather than too short.
-        latest = claim.begun if claim.is_recorded else now + self.time_left(claim)
+        # its note says, which anything may have written: it counts from when it was found, or from
+        # the last repetition that its record allows, so that zones wait too long rather than too
+        # short (SI-11).
+        latest = claim.latest or now + self.time_left(claim)
         self._persist(claim, max(min(now, latest), claim.begun), claim.begun)
 
     def note_taken_back(self, claim: Claim, replaced_at: datetime) -> None:

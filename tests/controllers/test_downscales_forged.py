@@ -127,15 +127,19 @@ def test_si11_the_time_in_a_note_is_no_time_of_a_downscale(at: str) -> None:
 
 @in_virtual_time
 async def test_si11_a_downscale_on_record_is_not_recorded_anew_at_each_start() -> None:
-    """SI-11: pods may be on their way out for an hour; a restart meanwhile prolongs no wait."""
+    """SI-11: pods may be on their way out for an hour; restarts meanwhile prolong a wait once.
+
+    By as long as the same may have been repeated after the answer that is on record.
+    """
     world = three_zones(a=WAIT, b=WAIT)
     assert (await world.ask("zone-a", 3, whole=True)).is_allowed
     world.commit("zone-a", 3, stamp="2026-01-02T03:04:06Z")
     await world.pass_time(600)
-    world.restart()
-    async with world.controlling():
-        await world.pass_time(60)
-        assert world.annotation("zone-a") == "2026-01-02T03:04:06Z"
+    for _ in range(3):
+        world.restart()
+        async with world.controlling():
+            await world.pass_time(60)
+            assert world.annotation("zone-a") == "2026-01-02T03:05:48Z"
 
 
 @pytest.mark.parametrize("at", ["2025-06-01T00:00:00Z", "2026-01-02T03:04:05Z"])
