@@ -319,6 +319,9 @@ class Gate:
             live, seen = await self._scenes.look(reserved, None if look else group)
             if seen is None or (record is not None and seen.disruption != grant.record):
                 return refuse_unrecorded(grant.pod, None)
+            choice = self._scenes.choose(replace(reserved.ask, pod=seen))
+            if isinstance(choice, Refusal):  # meanwhile nobody can tell which budget rules (W-52)
+                return choice
             refusal = assess_disruption(live)
             if refusal is None and self._age_of(grant) < _choose_limit(grant.engine):
                 parts.pending.give(grant, seen)

@@ -262,3 +262,33 @@ async def test_fp31_a_budget_that_changes_while_a_grant_is_recorded_is_obeyed() 
         hold.open.set()
     assert asked.result() == "403 budget_zero: max unavailable = 0"
     assert here.recorded() == []
+
+
+@in_virtual_time
+async def test_w52_budgets_that_overlap_while_a_grant_is_recorded_let_nothing_go() -> None:
+    """W-52, FP-31: the former budget is not obeyed in place of those that rule now."""
+    here = world(rule(3))
+    x = here.start()
+    here.door.pause = hold = Hold("patch")
+    async with asyncio.TaskGroup() as tasks:
+        asked = tasks.create_task(x.evict("a-0"))
+        await hold.arrived.wait()
+        x.catalog.on_change(None, rule(0, name="other"))
+        hold.open.set()
+    assert asked.result().startswith("400 budgets_overlap")
+    assert here.recorded() == []
+
+
+@in_virtual_time
+async def test_w52_budgets_that_are_not_known_any_more_let_nothing_go() -> None:
+    """W-52: the same where what is known of them was lost while the grant was recorded."""
+    here = world(rule(3))
+    x = here.start()
+    here.door.pause = hold = Hold("patch")
+    async with asyncio.TaskGroup() as tasks:
+        asked = tasks.create_task(x.evict("a-0"))
+        await hold.arrived.wait()
+        here.lacks[Engine.EVICTION] = "no list"
+        hold.open.set()
+    assert asked.result().startswith("429 budgets_not_read")
+    assert here.recorded() == []
