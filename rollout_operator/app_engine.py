@@ -256,7 +256,7 @@ class Engine:
                 gate=self._budgets.gate,
                 locks=self._locks,
                 # No delete rests on it: it waits for all looks.
-                recording=self._doors.open("recording", Priority.LIST),
+                recording=self._doors.open("recording", Priority.RECORD),
                 most_looks=choose_most_looks(self._settings.client_qps),
                 is_stopping=lambda: self._queue.is_closed,
             ),

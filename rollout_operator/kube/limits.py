@@ -2,8 +2,9 @@
 
 All clients of a process share one `Limits`, as the flags say it of the process. Who waits for a
 token of the same group goes by urgency (D-65): deletes, then other writes and what reviews wait
-for, then live reads, then the lists of caches. Each priority has a patience: a caller that has
-waited so much longer than a more urgent one goes before it, so that none starves. Watches are free.
+for, then live reads, then the lists of caches, then reads that hold nothing up. Each priority has a
+patience: a caller that has waited so much longer than a more urgent one goes before it, so that
+none starves. Watches are free.
 """
 
 import asyncio
@@ -37,7 +38,9 @@ class Priority(IntEnum):
     LOOK = 2
     """Live reads, and all other reads of controllers."""
     LIST = 3
-    """Lists that fill caches."""
+    """Lists that fill caches. Between two streams a cache stands still until its list is in."""
+    RECORD = 4
+    """Reads before a revision is recorded: no pod waits for it."""
 
 
 # By so many seconds a caller must have come earlier to go before a delete: less than the 30 s and
@@ -46,7 +49,9 @@ _PATIENCE: Final[Mapping[Priority, float]] = {
     Priority.DELETE: 0,
     Priority.ANSWER: 20,
     Priority.LOOK: 25,
-    Priority.LIST: 40,
+    # Hardly more than a look: while it waits, all groups see what the cache showed before.
+    Priority.LIST: 26,
+    Priority.RECORD: 40,
 }
 
 

@@ -180,11 +180,14 @@ async def test_t_12_clients_that_give_up_do_not_stall_the_bucket() -> None:
 async def test_d_65_the_more_urgent_goes_first() -> None:
     line = Line(Limits(1, 1))
     await line.join("first")
+    await line.join("record", priority=Priority.RECORD)
     await line.join("list", priority=Priority.LIST)
     await line.join("look", "later look", priority=Priority.LOOK)
     await line.join("answer", priority=Priority.ANSWER)
     await line.join("delete", priority=Priority.DELETE)
-    assert await line.end() == ["first", "delete", "answer", "look", "later look", "list"]
+    assert await line.end() == [
+        *("first", "delete", "answer", "look", "later look", "list", "record")
+    ]
 
 
 @in_virtual_time
@@ -202,7 +205,29 @@ async def test_d_65_no_flood_of_urgent_calls_starves_a_list() -> None:
         tasks.create_task(flood())
         await settle()
         await limits.take(APPS, Priority.LIST, seconds(60))
-        assert seconds(40) <= elapsed() <= seconds(55)
+        assert seconds(26) <= elapsed() <= seconds(55)
+
+
+@in_virtual_time
+async def test_d_65_a_list_waits_little_longer_than_other_reads_where_writes_never_cease() -> None:
+    """LI-01: a cache stands still while its list waits, and with it every group."""
+    limits = Limits(5, 1)
+
+    async def write_on() -> None:
+        while elapsed() < seconds(90):
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(20):
+                    tasks.create_task(limits.take(APPS, Priority.ANSWER))
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(write_on())
+        await settle()
+        await limits.take(APPS, Priority.LIST, seconds(60))
+        waited = elapsed()
+        await limits.take(APPS, Priority.RECORD, seconds(60))
+        recorded = elapsed() - waited
+    assert waited <= seconds(12)
+    assert recorded >= seconds(15), "what nothing waits for comes after writes"
 
 
 @in_virtual_time
