@@ -5,6 +5,7 @@ a gap in a watch, may have held data, and so may whatever else is in doubt. Whic
 hold nothing is decided in `planning.newcomers`.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,12 +13,16 @@ from typing import Final, Protocol
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.group import Newcomers
-from rollout_operator.model.names import Uid
+from rollout_operator.model.names import PREPARE_DOWNSCALE, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, parse_ordinal
+from rollout_operator.planning.admission import is_labelled
 
 # So long nothing may come or go at these ordinals before they count as never used: longer than a
 # watch lags, than writers need that fight over a count, and than a pod needs to be replaced.
 SETTLING: Final = timedelta(seconds=30)
+# What was in use before a downscale may hold data for as long: its volumes are still there. After
+# that, nobody has relied on it for longer than a person works on a zone.
+FORGOTTEN: Final = timedelta(hours=1)
 # In a shorter gap no pod is created, becomes ready and is gone again; one that was there may.
 LONGEST_GAP: Final = timedelta(seconds=5)
 
@@ -42,7 +47,10 @@ class _Seen:
     replicas: int
     generation: int
     used: int
-    """No pod of the places above was ready since an upscale added them."""
+    """No pod of the places above was ready since an upscale added them.
+
+    A downscale that is not long ago leaves it higher than `replicas`.
+    """
     changed_at: timedelta
     """When something came or went there last."""
     lost_at: timedelta
@@ -89,7 +97,7 @@ class Arrivals:
                 continue
             seen = self._seen.get(sts.uid)
             if seen is None or gap > LONGEST_GAP or self._differs(seen, sts):
-                self._seen[sts.uid] = self._begin(sts)
+                self._seen[sts.uid] = self._begin(sts, is_created=False)
 
     def on_set(
         self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
@@ -102,7 +110,7 @@ class Arrivals:
             return
         seen = self._seen.get(new.uid)
         if seen is None or seen.first_ordinal != new.first_ordinal:
-            self._seen[new.uid] = self._begin(new)
+            self._seen[new.uid] = self._begin(new, is_created=seen is None)
             return
         seen.generation = new.generation
         if new.replicas < seen.replicas:
@@ -154,16 +162,17 @@ class Arrivals:
 
     def _scale_down(self, seen: _Seen, sts: StatefulSet) -> None:
         seen.replicas = sts.replicas
-        seen.used = min(seen.used, sts.replicas)
         seen.changed_at = seen.lost_at = self._clock.elapsed()
 
     def _scale_up(self, seen: _Seen, sts: StatefulSet) -> None:
         """Add places: used where pods were there, or may have been, until a moment ago."""
-        now, seen.replicas = self._clock.elapsed(), sts.replicas
+        now, before, seen.replicas = self._clock.elapsed(), seen.replicas, sts.replicas
         seen.changed_at = now
         if now - seen.lost_at < SETTLING:
             seen.use(sts.replicas - 1)
             return
+        if now - seen.lost_at >= FORGOTTEN:
+            seen.used = min(seen.used, before)
         for pod in self._pods.list_by_owner(sts.uid):
             # The watch of pods may have been faster, and shows the first of the new ones already.
             is_leaving = isinstance(pod, Pod) and pod.is_terminating
@@ -175,14 +184,18 @@ class Arrivals:
         here = {one.uid for one in pods if _find_place(seen.first_ordinal, one) >= seen.used}
         return sts.generation != seen.generation or here != seen.pods.keys()
 
-    def _begin(self, sts: StatefulSet) -> _Seen:
-        """Return what is known of a set at first sight: all that is wanted may hold data."""
+    def _begin(self, sts: StatefulSet, *, is_created: bool) -> _Seen:
+        """Return what is known of a set at first sight: all that is wanted may hold data.
+
+        And all that was wanted a while ago, unless the pods of a downscale are prepared for it.
+        """
         now = self._clock.elapsed()
+        is_known = is_created or is_labelled(sts.labels, PREPARE_DOWNSCALE)
         return _Seen(
             first_ordinal=sts.first_ordinal,
             replicas=sts.replicas,
             generation=sts.generation,
-            used=sts.replicas,
+            used=sts.replicas if is_known else sys.maxsize,
             changed_at=now,
             lost_at=now,
         )

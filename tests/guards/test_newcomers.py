@@ -7,9 +7,10 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.guards.newcomers import LONGEST_GAP, SETTLING, Arrivals
+from rollout_operator.guards.newcomers import FORGOTTEN, LONGEST_GAP, SETTLING, Arrivals
 from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.group import Newcomers
+from rollout_operator.model.names import PREPARE_DOWNSCALE
 from rollout_operator.model.objects import Pod, StatefulSet
 from tests.builders import pod, sts, sts_uid, unreadable
 from tests.fakes_clock import FakeClock
@@ -20,20 +21,26 @@ GAP: Final = LONGEST_GAP + timedelta(seconds=1)
 MOMENT: Final = timedelta(seconds=1)
 
 
+def prepared(replicas: int, **changes: object) -> StatefulSet:
+    """Return a set whose downscales are prepared."""
+    return sts("a", replicas, labels={PREPARE_DOWNSCALE: "true"}, **changes)
+
+
 class World:
     """Stores as informers fill them, and what is told of each change."""
 
-    def __init__(self, replicas: int, pods: str = "") -> None:
+    def __init__(self, replicas: int, pods: str = "", *, is_prepared: bool = True) -> None:
         self.sets, self.pods, self.clock = StatefulSetStore(), PodStore(), FakeClock()
         self.arrivals = Arrivals(self.sets, self.pods, self.clock)
         self._version = 1
-        self.list_sets(sts("a", replicas, generation=1))
+        first = prepared(replicas, generation=1)
+        self.list_sets(first if is_prepared else replace(first, labels={}))
         self.list_pods(*(pod("a", ordinal, state) for ordinal, state in enumerate(pods)))
         self.clock.jump(SETTLING)
 
     def scale(self, replicas: int) -> None:
         version = self._next()
-        changed = sts("a", replicas, resource_version=version, generation=int(version))
+        changed = prepared(replicas, resource_version=version, generation=int(version))
         for old, new in self.sets.upsert(changed):
             self.arrivals.on_set(old, new)
 
@@ -182,7 +189,7 @@ def test_si10_at_the_start_all_that_is_wanted_is_used() -> None:
 
 def test_si10_an_upscale_right_after_the_start_may_follow_anything() -> None:
     world = World(3, "lll")
-    world.list_sets(sts("a", 3, generation=1), gap=GAP)
+    world.list_sets(prepared(3, generation=1), gap=GAP)
     world.scale(5)
 
     assert world.seen == (5, set())
@@ -214,11 +221,38 @@ def test_d67_long_after_a_downscale_an_upscale_adds_anew() -> None:
     world.scale(3)
     world.remove(4)
     world.remove(3)
-    world.clock.jump(SETTLING)
+    world.clock.jump(FORGOTTEN)
     world.scale(4)
     world.put(new(3, uid="another"))
 
     assert world.seen == (3, {"another"})
+
+
+@pytest.mark.parametrize("replicas", [0, 1, 3])
+def test_si10_a_zone_that_was_away_for_maintenance_comes_back_with_its_data(replicas: int) -> None:
+    world = World(5, "lllll")
+    world.scale(replicas)
+    for ordinal in range(replicas, 5):
+        world.remove(ordinal)
+    world.clock.jump(FORGOTTEN - MOMENT)
+    world.scale(5)
+    world.put(new(4, uid="another"))
+    settle(world)
+
+    assert world.known.used == 5
+
+
+@pytest.mark.parametrize(
+    ("wait", "used"), [(FORGOTTEN - SETTLING - MOMENT, 5), (FORGOTTEN - SETTLING, 3)]
+)
+def test_si10_nothing_tells_what_an_unprepared_set_had_before_the_start(
+    wait: timedelta, used: int
+) -> None:
+    world = World(3, "lll", is_prepared=False)
+    world.clock.jump(wait)
+    world.scale(5)
+
+    assert min(world.known.used, 5) == used
 
 
 def test_si10_a_pod_that_went_just_before_its_upscale_was_told_is_not_new() -> None:
@@ -285,7 +319,7 @@ def test_si10_fp09_what_came_in_a_short_gap_is_not_new() -> None:
 
 def test_si10_fp09_an_upscale_in_a_short_gap_is_not_known() -> None:
     world = World(3, "lll")
-    world.list_sets(sts("a", 5, generation=2, resource_version="9"), gap=NO_GAP)
+    world.list_sets(prepared(5, generation=2, resource_version="9"), gap=NO_GAP)
 
     assert world.seen == (5, set())
 
@@ -299,7 +333,7 @@ def test_a_list_right_after_a_stream_leaves_nothing_out() -> None:
 
 def test_another_first_ordinal_begins_anew() -> None:
     world = upscaled()
-    moved = sts("a", 5, first_ordinal=1, resource_version="99", generation=99)
+    moved = prepared(5, first_ordinal=1, resource_version="99", generation=99)
     for old, now in world.sets.upsert(moved):
         world.arrivals.on_set(old, now)
 
