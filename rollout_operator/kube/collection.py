@@ -6,7 +6,7 @@ from typing import Generic, Protocol
 
 import msgspec
 
-from rollout_operator.kube.api import Page, Reader, Resource, Watcher
+from rollout_operator.kube.api import LiveReader, Page, Reader, Resource, Watcher
 from rollout_operator.kube.call import Call
 from rollout_operator.kube.store import Store
 from rollout_operator.model.decode import salvage
@@ -16,7 +16,7 @@ from rollout_operator.model.outcome import Code
 from rollout_operator.telemetry.logs import log
 
 
-class Source(Reader, Watcher, Protocol):
+class Source(LiveReader, Watcher, Protocol):
     """What is asked of the API server."""
 
 
@@ -51,7 +51,9 @@ class Collection(Generic[Viewed]):
         """Return a call as people read it."""
         return Call(verb=verb, resource=self.resource, namespace=self.namespace).text
 
-    async def fetch_page(self, api: Reader, *, limit: int, token: str = "") -> Page:
+    async def fetch_page(
+        self, api: LiveReader, *, limit: int, token: str = "", has_turn: bool = False
+    ) -> Page:
         """Return one page of the list of all. Raises as `Reader.fetch_page`."""
         return await api.fetch_page(
             self.resource,
@@ -60,6 +62,7 @@ class Collection(Generic[Viewed]):
             field_selector=self.field_selector,
             limit=limit,
             token=token,
+            has_turn=has_turn,
         )
 
     async def fetch_one(self, api: Reader, name: str) -> Page:

@@ -18,6 +18,7 @@ from typing import Final, Generic, NoReturn
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import WatchEvent
 from rollout_operator.kube.collection import Collection, Source
+from rollout_operator.kube.list_turns import ListTurn
 from rollout_operator.kube.rereads import Rereads
 from rollout_operator.kube.retries import Cause, Failures, WentBack
 from rollout_operator.kube.state_streams import StateStream
@@ -51,7 +52,7 @@ REFRESH_PAUSE: Final = timedelta(seconds=10)
 # Whatever a watch has failed to bring is found after this long, and the end of a stream: within
 # five minutes (LI-02). Of 5,000 pods it takes a twentieth of a second.
 RELIST: Final = timedelta(minutes=4)
-# Where that list fails; the watch goes on meanwhile.
+# Where that list fails; the watch goes on meanwhile. After a refresh it is tried again sooner.
 RELIST_PAUSE: Final = timedelta(seconds=30)
 
 
@@ -74,6 +75,7 @@ class Informer(Generic[Viewed]):
         self._meters: WatchMeters[Viewed] = WatchMeters(metrics, of.label, self._age_seconds)
         self._states: StateStream[Viewed] = StateStream(api, of)
         self._rereads: Rereads[Viewed] = Rereads(of.store, self._reread, clock)
+        self._turn = ListTurn(lambda: api.wait_turn(of.resource, of.namespace), self._drop_stream)
         self._is_listing = False
         self._callbacks: list[Callable[[Viewed | None, Viewed | None], None]] = []
         self._synced = asyncio.Event()
@@ -87,7 +89,7 @@ class Informer(Generic[Viewed]):
         self._proven_at: timedelta | None = None
         self._failures = Failures()
         self._older_lists = 0
-        self._refreshes = 0
+        self._is_refreshed = True
         self._refreshed_at: timedelta | None = None
         self._broken_since: timedelta | None = None
         self._last_error: ApiError | None = None
@@ -131,8 +133,9 @@ class Informer(Generic[Viewed]):
         await self._synced.wait()
 
     def refresh(self, cause: str) -> bool:
-        """Drop the stream and list again, for callers who can prove that the cache lags.
+        """List again as soon as may be, for callers who can prove that the cache lags.
 
+        The stream goes on until the rate limits let the list be sent: it may bring what is missed.
         Returns False where that was asked for less than `REFRESH_PAUSE` ago: nothing is done then.
         """
         now = self._clock.elapsed()
@@ -140,18 +143,23 @@ class Informer(Generic[Viewed]):
             return False
         log.warn("Listing again on request", **self._of.keys, cause=cause, age=self.age)
         self._refreshed_at = now
-        self._refreshes += 1
-        self._needs_list = True
+        self._is_refreshed = False
+        self._list_due_at = now
         self._meters.restarts[Cause.REFRESH].inc()
+        if self._stream is not None:
+            self._turn.ask()
+        return True
+
+    def _drop_stream(self) -> None:
         if self._stream is not None and not self._stream.expired():
             self._stream.reschedule(asyncio.get_running_loop().time())
-        return True
 
     async def run(self) -> NoReturn:
         """List and watch until cancelled. Errors of the API server are retried for ever."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._rereads.run(), name=f"{self._of.resource.plural} rereads")
+                tasks.create_task(self._turn.run(), name=f"{self._of.resource.plural} lists")
                 await self._run()
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
@@ -162,12 +170,19 @@ class Informer(Generic[Viewed]):
             try:
                 if self._needs_list:
                     await self._list()
-                elif self._list_due_at is not None and self._clock.elapsed() >= self._list_due_at:
+                elif await self._has_turn():
                     await self._list_anew()
                 else:
                     await self._follow()
             except ApiError as error:
                 await self._wait_after(error)
+
+    async def _has_turn(self) -> bool:
+        """Tell whether a list is due and may be sent. Until then the watch goes on."""
+        if self._list_due_at is not None and self._clock.elapsed() >= self._list_due_at:
+            self._turn.ask()
+            await asyncio.sleep(0)  # where there are tokens it has one by now
+        return self._turn.is_settled
 
     async def _list(self) -> None:
         self._is_listing = True
@@ -177,13 +192,16 @@ class Informer(Generic[Viewed]):
             self._is_listing = False
 
     async def _list_all(self) -> None:
-        asked_at, refreshes = self._clock.elapsed(), self._refreshes
-        views, version = await self._fetch_all()
-        is_first, self._list_due_at = self._list_due_at is None, asked_at + RELIST
+        has_turn = await self._turn.take()
+        asked_at, refreshed_at = self._clock.elapsed(), self._refreshed_at
+        views, version = await self._fetch_all(has_turn)
+        is_first = not self._version
         changes = self._of.store.replace_all(views)
         self._version, self._proven_at = version, asked_at
+        self._needs_list = False
         # A refresh that was asked for meanwhile may know of something newer.
-        self._needs_list = self._refreshes != refreshes
+        self._is_refreshed = self._refreshed_at == refreshed_at
+        self._list_due_at = asked_at + RELIST if self._is_refreshed else self._clock.elapsed()
         self._failures.note_list()
         self._older_lists = 0
         self._meters.measure(self._of.store)
@@ -199,13 +217,14 @@ class Informer(Generic[Viewed]):
         try:
             await self._list()
         except ApiError as error:
-            log.debug("Not listed anew", **self._of.keys, again_in=RELIST_PAUSE, err=error)
-            self._list_due_at = self._clock.elapsed() + RELIST_PAUSE
+            pause = RELIST_PAUSE if self._is_refreshed else REFRESH_PAUSE
+            log.debug("Not listed anew", **self._of.keys, again_in=pause, err=error)
+            self._list_due_at = self._clock.elapsed() + pause
 
-    async def _fetch_all(self) -> tuple[list[Viewed], str]:
+    async def _fetch_all(self, has_turn: bool) -> tuple[list[Viewed], str]:
         """Return all views and their version: one page where that holds them, else a stream."""
         views: list[Viewed] = []
-        version, token = await self._fetch_views(views, "")
+        version, token = await self._fetch_views(views, "", has_turn)
         self._check_version(version)
         streamed = await self._states.fetch() if token else None
         if streamed is not None:
@@ -215,9 +234,13 @@ class Informer(Generic[Viewed]):
             _, token = await self._fetch_views(views, token)
         return views, version
 
-    async def _fetch_views(self, views: list[Viewed], token: str) -> tuple[str, str]:
+    async def _fetch_views(
+        self, views: list[Viewed], token: str, has_turn: bool = False
+    ) -> tuple[str, str]:
         """Add the views of one page; return the version of the list and the next token."""
-        page = await self._of.fetch_page(self._api, limit=PAGE_LIMIT, token=token)
+        page = await self._of.fetch_page(
+            self._api, limit=PAGE_LIMIT, token=token, has_turn=has_turn
+        )
         for start in range(0, len(page.items), STEP):
             views += [self._of.read_known(raw) for raw in page.items[start : start + STEP]]
             await asyncio.sleep(0)
@@ -245,7 +268,7 @@ class Informer(Generic[Viewed]):
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            if self._needs_list:
+            if self._turn.is_settled:
                 return
             raise Unreachable(f"{self._of.text('watch')}: no end {STREAM_GRACE} late") from error
         finally:
@@ -255,6 +278,8 @@ class Informer(Generic[Viewed]):
     def _choose_span(self) -> timedelta:
         jitter = 1 + WATCH_JITTER * (2 * self._chance() - 1)
         span = min(WATCH_LASTS * jitter, max(PROOF_DUE - self.age, SHORTEST_WATCH))
+        if not self._is_refreshed:
+            span = SHORTEST_WATCH  # the list that was asked for is tried again at its end
         # The API takes whole seconds.
         return timedelta(seconds=round(span.total_seconds()))
 

@@ -93,7 +93,7 @@ class Call:
 
 
 class ScriptedApi:
-    """`Reader` and `Watcher` of `kube.api` that play a script.
+    """`LiveReader` and `Watcher` of `kube.api` that play a script.
 
     Past the end of its script a list fails the test, and a watch stays silent. A watch that starts
     with an error fails before its head.
@@ -114,6 +114,10 @@ class ScriptedApi:
         """How often one was asked for."""
         self.pauses: dict[str, float] = {}
         """How many seconds a page takes, by its field selector."""
+        self.turns: deque[float | ApiError] = deque()
+        """How many seconds each token takes that is waited for; past the end they are there."""
+        self.taken: list[bool] = []
+        """One for each page: whether its token had been taken before."""
 
     @property
     def lists(self) -> list[Call]:
@@ -125,8 +129,21 @@ class ScriptedApi:
         """Return the calls for streams."""
         return [call for call in self.calls if call.verb == "watch"]
 
+    async def wait_turn(self, resource: Resource, namespace: str) -> None:
+        turn = self.turns.popleft() if self.turns else 0
+        if isinstance(turn, ApiError):
+            raise turn
+        if turn:
+            await asyncio.sleep(turn)
+
     async def fetch(
-        self, resource: Resource, namespace: str, name: str, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str = "",
+        *,
+        has_turn: bool = False,
     ) -> bytes:
         raise NotFound(f"get {resource.path(namespace, name)}: not in this script")
 
@@ -140,9 +157,11 @@ class ScriptedApi:
         limit: int = 500,
         token: str = "",
         resource_version: str | None = None,
+        has_turn: bool = False,
     ) -> Page:
         assert namespace == (NAMESPACE if resource.is_namespaced else "")
         self.field_selectors.append(field_selector)
+        self.taken.append(has_turn)
         self._note("list", selector=selector, limit=limit, token=token, version=resource_version)
         await asyncio.sleep(self.pauses.get(field_selector, 0))
         assert self._pages, "a list more than the script has"

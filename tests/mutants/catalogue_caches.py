@@ -65,8 +65,8 @@ CACHES: Final = (
     Mutant(
         name="lists-by-any-cache",
         file="kube/collection.py",
-        old="            token=token,\n        )\n",
-        new='            token=token,\n            resource_version="0",\n        )\n',
+        old="            has_turn=has_turn,\n        )\n",
+        new='            has_turn=has_turn,\n            resource_version="0",\n        )\n',
         breaks="SI-09: a list may be older than what was seen before",
         unseen=(
             "the watch goes on where the old list ends, and a live look precedes each act: nothing "
@@ -92,8 +92,8 @@ CACHES: Final = (
     Mutant(
         name="never-listed-again",
         file="kube/informer.py",
-        old="asked_at + RELIST\n",
-        new="asked_at + RELIST * 100\n",
+        old="asked_at + RELIST if",
+        new="asked_at + RELIST * 100 if",
         breaks="LI-02: what a watch has not brought is never found",
         storm="lost events",
         scenarios=("s1-small", "s1"),
