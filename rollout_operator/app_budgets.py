@@ -120,6 +120,7 @@ class Budgets:
     def start(self, tasks: TaskStack) -> None:
         """Begin to take back what was granted and does not happen."""
         tasks.start("disruption workers", self._workers.run())
+        tasks.start("withdrawals of grants", self.gate.run())
 
     def stopping(self) -> None:
         """Begin nothing new from now on."""

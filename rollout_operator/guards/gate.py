@@ -38,6 +38,7 @@ from rollout_operator.guards.refusals import (
 )
 from rollout_operator.guards.scenes import Scenes
 from rollout_operator.guards.waiting import Waiting
+from rollout_operator.guards.withdrawals import Withdrawals
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.disruption import Engine
 from rollout_operator.model.errors import ApiError, UnknownOutcome
@@ -77,12 +78,17 @@ class Gate:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._scenes = Scenes(parts)
+        self._withdrawals = Withdrawals(parts.pending, parts.recorder)
         self._began = parts.clock.elapsed()
         self._waiting: deque[asyncio.Future[None]] = deque()
         unused = parts.pending.unused
         waiting = Waiting(parts.pods.get, unused, parts.clock)
         self._precedence = Precedence(waiting, unused, parts.clock)
         parts.pending.on_change(self._wake)
+
+    async def run(self) -> None:
+        """Withdraw what was recorded for those that hung up, until cancelled."""
+        await self._withdrawals.run()
 
     async def assess_all(self, asks: Sequence[Ask]) -> Sequence[Refusal | None]:
         """Return for each pod why it may not go as the caches show it, None where it may.
@@ -147,13 +153,16 @@ class Gate:
         """Answer before `until`, by a live read of a group that began after the reservation."""
         left = until - self._parts.clock.elapsed()
         answer: Answer = refuse_late(reserved.ask.pod)
-        with self._parts.metrics.disruptions.inflight.track_inprogress():
-            if left > timedelta(0):
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(left.total_seconds()):
-                        answer = await self._confirm(reserved, live)
-        if isinstance(answer, Refusal):
-            await self.release(reserved)  # where there was no time for that
+        try:
+            with self._parts.metrics.disruptions.inflight.track_inprogress():
+                if left > timedelta(0):
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(left.total_seconds()):
+                            answer = await self._confirm(reserved, live)
+            if isinstance(answer, Refusal):
+                await self.release(reserved)  # where there was no time for that
+        finally:
+            self._withdrawals.abandon(reserved.grant)
         self._count(answer)
         return answer
 
@@ -162,14 +171,14 @@ class Gate:
         grant = reserved.grant
         is_open = grant.stage is not Stage.GIVEN
         if is_open and self._parts.pending.get(grant.pod.uid) is grant:
-            await self._withdraw(grant)
+            await self._withdrawals.withdraw(grant)
 
     async def give_back(self, pod: Pod) -> None:
         """The pod was permitted to go, and will not."""
         grant = self._parts.pending.get(pod.uid)
         # By its version: meanwhile it may have been taken back, and the pod be granted to others.
         if grant is not None and grant.pod.resource_version == pod.resource_version:
-            await self._withdraw(grant)
+            await self._withdrawals.withdraw(grant)
 
     async def _decide(self, ask: Ask, until: timedelta) -> Answer | Scene:
         """Return the answer, or what the caches show where they let a pod go under a budget.
@@ -260,6 +269,7 @@ class Gate:
         left = min(until - self._parts.clock.elapsed(), ANSWER_LIMIT)
         if left <= timedelta(0):  # nothing would be sent, and nobody could be sure of it
             return refuse_late(ask.pod)
+        reserved: Reservation | Refusal | None = None
         try:
             async with asyncio.timeout(left.total_seconds()):
                 reserved = await self._record(ask, scene)
@@ -268,6 +278,10 @@ class Gate:
                 return await self._confirm(reserved, None)
         except TimeoutError:
             return refuse_late(ask.pod)
+        finally:
+            # Also where the client has gone. An answer that may have left was given before.
+            if isinstance(reserved, Reservation):
+                self._withdrawals.abandon(reserved.grant)
 
     async def _record(self, ask: Ask, scene: Scene) -> Reservation | Refusal:
         """Reserve a pod and write its record."""
@@ -277,7 +291,7 @@ class Gate:
         try:
             written = await self._write(ask, scene.budget, grant)
         finally:
-            # Also where whoever asked has gone.
+            # Also where whoever asked has gone: the record may be in flight still.
             if not isinstance(written, Reservation):
                 pending.give_up(grant)
         return written
@@ -299,15 +313,11 @@ class Gate:
         """Decide again by live pods: those of a group at first, where it has all that count."""
         grant = reserved.grant
         try:
-            try:
-                answer = await self._look_until_sure(reserved, group)
-            except ApiError as error:
-                answer = refuse_unrecorded(grant.pod, error)
-            if isinstance(answer, Refusal):
-                await self._withdraw(grant)
-        finally:
-            # Also where whoever asked has gone: what was written is found out by somebody else.
-            self._parts.pending.give_up(grant)
+            answer = await self._look_until_sure(reserved, group)
+        except ApiError as error:
+            answer = refuse_unrecorded(grant.pod, error)
+        if isinstance(answer, Refusal):
+            await self._withdrawals.withdraw(grant)
         return answer
 
     async def _look_until_sure(self, reserved: Reservation, group: Group | None) -> Answer:
@@ -334,14 +344,6 @@ class Gate:
             if refusal is None or not wins(record, live):
                 break
         return refusal or refuse_late(grant.pod)
-
-    async def _withdraw(self, grant: Grant) -> None:
-        """Leave nothing behind of a grant that nobody was told of, or nobody will use."""
-        pending = self._parts.pending
-        if await self._parts.recorder.withdraw(grant):
-            pending.release(grant)
-        else:
-            pending.doubt(grant)
 
     def _count(self, answer: Answer) -> None:
         metrics = self._parts.metrics.disruptions

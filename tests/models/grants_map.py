@@ -8,6 +8,7 @@ from typing import Final
 
 GATE: Final = "rollout_operator.guards.gate:Gate"
 PENDING: Final = "rollout_operator.guards.pending:Pending"
+WITHDRAWALS: Final = "rollout_operator.guards.withdrawals:Withdrawals"
 RECORDER: Final = "rollout_operator.guards.recording:Recorder"
 SCENES: Final = "rollout_operator.guards.scenes:Scenes"
 READER: Final = "rollout_operator.controllers.reading:GroupReader"
@@ -25,8 +26,8 @@ FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "stall over": (f"{GATE}._look_until_sure",),
     "be too late for": (f"{GATE}._look_until_sure", f"{GATE}.confirm"),
     "allow": (f"{GATE}._look_until_sure", f"{PENDING}.give"),
-    "withdraw from": (f"{GATE}._withdraw", f"{RECORDER}.withdraw", f"{PENDING}.release"),
-    "give up withdrawing from": (f"{GATE}._withdraw", f"{PENDING}.doubt"),
+    "withdraw from": (f"{WITHDRAWALS}.withdraw", f"{RECORDER}.withdraw", f"{PENDING}.release"),
+    "give up withdrawing from": (f"{WITHDRAWALS}.withdraw", f"{WITHDRAWALS}.abandon"),
     "take back": (f"{TAKER}.reconcile", f"{RECORDER}.take_back"),
     "forget": (f"{PENDING}.forget_seen", f"{TAKER}.reconcile", f"{PENDING}.take_back"),
     "end quarantine": (f"{GATE}._write",),
