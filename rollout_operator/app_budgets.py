@@ -69,7 +69,7 @@ class Budgets:
         self._granting, counting = (
             doors.open(name, Priority.ANSWER) for name in ("granting", "counting")
         )
-        self._taking_back = doors.open("taking back grants", Priority.LOOK)
+        self._taking_back = doors.open("taking back grants", Priority.TAKE_BACK)
         self.catalog = Catalog(metrics)
         self._follow = self._build_informer(doors.open("following budgets", Priority.LIST))
         # No two processes of a namespace may have the same name.

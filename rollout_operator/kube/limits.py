@@ -2,7 +2,8 @@
 
 All clients of a process share one `Limits`, as the flags say it of the process. Who waits for a
 token of the same group goes by urgency (D-65): deletes, then other writes and what reviews wait
-for, then live reads, then the lists of caches, then reads that hold nothing up. Each priority has a
+for, then live reads, then what takes grants back, then the lists of caches, then reads that hold
+nothing up. Each priority has a
 patience: a caller that has waited so much longer than a more urgent one goes before it, so that
 none starves. Watches are free.
 """
@@ -37,9 +38,11 @@ class Priority(IntEnum):
     """Other writes, and reads that a review waits for."""
     LOOK = 2
     """Live reads, and all other reads of controllers."""
-    LIST = 3
-    """Lists that fill caches. Between two streams a cache stands still until its list is in."""
-    RECORD = 4
+    TAKE_BACK = 3
+    """Reads and writes that free what was granted and not used: all that goes on goes before."""
+    LIST = 4
+    """Lists that fill caches. What they show is as old as the last event until they are in."""
+    RECORD = 5
     """Reads before a revision is recorded: no pod waits for it."""
 
 
@@ -49,17 +52,23 @@ _PATIENCE: Final[Mapping[Priority, float]] = {
     Priority.DELETE: 0,
     Priority.ANSWER: 20,
     Priority.LOOK: 25,
-    # Hardly more than a look: while it waits, all groups see what the cache showed before.
-    Priority.LIST: 26,
+    Priority.TAKE_BACK: 26,
+    # Hardly more than a look: what it shows is needed to go on.
+    Priority.LIST: 27,
     Priority.RECORD: 40,
 }
 
 
 def choose_priority(call: Call, reads: Priority) -> Priority:
-    """Return the priority of a call of a client whose reads have the priority `reads`."""
+    """Return the priority of a call of a client whose reads have the priority `reads`.
+
+    One that takes back has no answer to give: its writes are as urgent as its reads.
+    """
     if call.verb == "delete":
         return Priority.DELETE
-    return Priority.ANSWER if call.is_write else reads
+    if call.is_write and reads is not Priority.TAKE_BACK:
+        return Priority.ANSWER
+    return reads
 
 
 def name_bucket(call: Call) -> str:

@@ -257,6 +257,30 @@ def test_d_65_deletes_go_before_other_writes_before_reads_of_controllers() -> No
 
 
 @in_virtual_time
+async def test_d_65_what_takes_a_grant_back_goes_after_live_looks() -> None:
+    """D-65: the read and the patch; a list of a cache that came with them goes later."""
+    limits, served = Limits(1, 1), list[str]()
+
+    async def call(verb: str, reads: Priority) -> None:
+        await limits.admit(object_call(verb, PODS, "prod", "a-0"), reads, timedelta(minutes=1))
+        served.append(f"{verb} {reads.name}")
+
+    async with asyncio.TaskGroup() as tasks:
+        for verb, reads in (
+            ("get", Priority.LOOK),  # takes the only token
+            ("get", Priority.LIST),
+            ("patch", Priority.TAKE_BACK),
+            ("get", Priority.TAKE_BACK),
+            ("get", Priority.LOOK),
+            ("patch", Priority.LIST),
+        ):
+            tasks.create_task(call(verb, reads))
+    assert served[1:] == [
+        *("patch LIST", "get LOOK", "patch TAKE_BACK", "get TAKE_BACK", "get LIST"),
+    ]
+
+
+@in_virtual_time
 async def test_d_65_watches_are_free() -> None:
     limits = Limits(1, 1)
     watch = Call(verb="watch", resource=PODS, namespace="prod")
