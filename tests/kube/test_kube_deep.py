@@ -158,6 +158,44 @@ async def test_li09_what_was_read_is_decoded_in_one_go_from_a_deeper_stack() -> 
                 assert _decode_below(answer, frames=80)["spec"] == set_tree()["spec"]
 
 
+@pytest.mark.parametrize("more", [0, 1], ids=["64 KiB", "one byte more"])
+async def test_li09_a_large_item_of_a_list_is_cut_by_the_client(more: int) -> None:
+    """LI-09: in turns with everything else on the loop; later cuts hold it, and are short below."""
+    item = _almost_too_deep(64 * 1024 + more)
+    async with FakeApi() as server, open_bench(server) as bench:
+        server.on("GET", POD_LIST, reply(listed(item)))
+        page = await bench.client().fetch_page(PODS, "prod")
+    assert _is_cut(page.items[0], item) is bool(more)
+
+
+@pytest.mark.parametrize("more", [0, 1], ids=["64 KiB", "one byte more"])
+async def test_li09_a_large_line_of_a_watch_is_cut_by_the_client(more: int) -> None:
+    head, end = b'{"type":"MODIFIED","object":', b"}"
+    item = _almost_too_deep(64 * 1024 + more - len(head + end))
+    async with FakeApi() as server, open_bench(server) as bench:
+        server.on("GET", POD_LIST, stream([head + item + end + b"\n"]))
+        (event,) = await read_watch(bench.client())
+    assert _is_cut(event.object, item) is bool(more)
+
+
+def _almost_too_deep(size: int) -> bytes:
+    """Return a pod of so many bytes, as deep as the client decodes but few others would."""
+    levels = bisect_left(range(20_000), True, key=lambda levels: not _decodes(levels)) - 150
+    plain = as_json(with_metadata(pod_tree(), name="a-0", managedFields=[]))
+    nested = b'"managedFields": [%b], "pad": "%b"'
+    lists = b"[" * levels + b"]" * levels
+    body = plain.replace(b'"managedFields": []', nested % (lists, b"%b"))
+    return body.replace(b"%b", b"x" * (size - len(body) + len(b"%b")))
+
+
+def _is_cut(found: msgspec.Raw, sent: bytes) -> bool:
+    """Tell whether nothing deep is left of a pod; else it is as it was sent."""
+    if bytes(found) == sent:
+        return False
+    assert _decode_below(bytes(found), frames=80)["spec"] == pod_tree()["spec"]
+    return True
+
+
 def _decodes(levels: int) -> bool:
     try:
         msgspec.json.decode(b'{"f:a":' * levels + b"{}" + b"}" * levels, type=msgspec.Raw)
