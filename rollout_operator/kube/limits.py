@@ -3,9 +3,8 @@
 All clients of a process share one `Limits`, as the flags say it of the process. Who waits for a
 token of the same group goes by urgency (D-65): deletes, then other writes and what reviews wait
 for, then live reads, then what takes grants back, then the lists of caches, then reads that hold
-nothing up. Each priority has a
-patience: a caller that has waited so much longer than a more urgent one goes before it, so that
-none starves. Watches are free.
+nothing up. Each priority has a patience: a caller that has waited so much longer than a more urgent
+one goes before it, so that none starves. Watches are free.
 """
 
 import asyncio

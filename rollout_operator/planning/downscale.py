@@ -126,30 +126,37 @@ def _refuse_unsettled(
     settling, way_out = render_settling(*own, other), _find_way_out(decrease, scaled, group)
     if settling:
         status, why = RETRY, f"{why}; {settling}"
-    elif way_out:
-        status, why = FORBIDDEN, f"{why}{way_out}"
     else:
-        status = 0
+        # Where pods of the range run, time may still help.
+        status = FORBIDDEN if takes_idle_only(scaled, decrease, group) else 0
+        why = f"{why}{way_out}"
     return refuse_decrease(decrease, Code.OTHER_ZONE_NOT_READY, why, status=status)
 
 
 def _find_way_out(decrease: Decrease, scaled: StatefulSet, group: Group) -> str:
-    """Return how a person helps where no pod that is to go runs, empty where any does.
+    """Return how a person helps where pods that are to go do not run, empty where all do.
 
-    Whether they hold nothing is not known: this process did not see them come.
+    Whether they hold nothing is not known: this process did not see them come. Those beside them
+    that run may hold nothing either; one that was ready before, and is not, held something.
     """
-    if not takes_idle_only(scaled, decrease, group):
+    going = _list_going(scaled, decrease, group)
+    if any(pod.was_ready for pod in going) or (going and not any(map(_find_idle, going))):
         return ""
     return f"; if no pod of the range ever held anything, {_WAY_OUT} {scaled.name} for the moment"
 
 
 def takes_idle_only(scaled: StatefulSet, decrease: Decrease, group: Group) -> bool:
     """Tell whether none of the pods that are to go is up, or was."""
+    is_known = any(zone.sts.uid == scaled.uid for zone in group.zones)
+    going = _list_going(scaled, decrease, group)
+    return is_known and all(_find_idle(pod) and not pod.was_ready for pod in going)
+
+
+def _list_going(scaled: StatefulSet, decrease: Decrease, group: Group) -> list[Pod]:
     first = scaled.first_ordinal
     wanted = range(first + decrease.replicas_to, first + decrease.replicas_from)
     zones = [zone for zone in group.zones if zone.sts.uid == scaled.uid]
-    going = [pod for zone in zones for pod in _seat(zone, wanted).values()]
-    return bool(zones) and all(_find_idle(pod) and not pod.was_ready for pod in going)
+    return [pod for zone in zones for pod in _seat(zone, wanted).values()]
 
 
 def takes_newcomers_only(scaled: StatefulSet, decrease: Decrease, group: Group) -> bool:

@@ -157,6 +157,32 @@ def test_d67_where_it_is_not_known_a_person_is_told_the_way_out() -> None:
     )
 
 
+def test_d67_a_range_of_some_that_run_is_told_the_way_out_in_the_same_words() -> None:
+    """D-67: 3 and 4 have no room, 2 runs. Not 403: the other zone may be whole again."""
+    crowd = group(five("a", 3, 4, new=False), five("b", 3, 4, new=False))
+    alone = neighbours(crowd)
+    more = dataclasses.replace(decrease(), replicas_to=2)
+    mixed = assess_neighbours(more, crowd.zones[0].sts, crowd, {})
+
+    assert alone is not None
+    assert mixed is not None
+    _, way_out = alone.reason.text.split("; ")
+    assert mixed.reason.text.endswith(f"; {way_out}")
+    assert (alone.code == 403, mixed.code == 403) == (True, False)
+
+
+@pytest.mark.parametrize("crowd", [five("a"), five("a", 3, 4, new=False)], ids=["run", "ran"])
+def test_prep17_pods_that_hold_something_have_no_such_way_out(crowd: Zone) -> None:
+    """PREP-17: all of them run, or one does not and was ready before."""
+    held = [replace(pod, was_ready=not pod.is_ready) for pod in crowd.pods]
+    verdict = neighbours(
+        group(dataclasses.replace(crowd, pods=tuple(held)), five("b", 3, 4, new=False))
+    )
+
+    assert verdict is not None
+    assert "the label" not in verdict.reason.text
+
+
 def test_d67_until_they_have_settled_clients_are_told_when() -> None:
     """429, for about so long: time alone changes the answer."""
     crowd = [seen(five(letter, 3, 4, new=False), 3, 3, 4, settles_in=21) for letter in "ab"]
