@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.simulation.scenarios import FULL, SMALL, Scenario, Script, Size
 from tests.simulation.scenarios_both import rolled_and_downscaled
-from tests.simulation.scenarios_crowd import crowded
+from tests.simulation.scenarios_crowd import crowded, crowded_under_budgets
 from tests.simulation.scenarios_downscales import downscaled
 from tests.simulation.scenarios_drains import (
     drained,
@@ -91,6 +91,7 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s10": (recreated, FULL),
     "s11": (crowded, SMALL),
     "s12": (unplaced, Size(3, 2)),
+    "s13": (crowded_under_budgets, SMALL),
     "walk": (walked, FULL),
     "both": (rolled_and_downscaled, Size(3, 2)),
     "s1-small": (plain, SMALL),
