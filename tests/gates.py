@@ -32,6 +32,9 @@ class OpenGate:
         """Permit what was never reserved."""
         raise AssertionError("nothing was reserved")
 
+    def abandon(self, reserved: Reservation) -> None:
+        """Nothing was reserved."""
+
     async def release(self, reserved: Reservation) -> None:
         """Take note of nothing."""
 

@@ -91,6 +91,10 @@ class Gate(Assessor, Protocol):
         """Nobody confirms a reservation any more; one that is settled is fine."""
         ...
 
+    def abandon(self, reserved: Reservation) -> None:
+        """Release a reservation in the background."""
+        ...
+
     async def give_back(self, pod: Pod) -> None:
         """The pod was permitted to go, and will not."""
         ...
@@ -180,8 +184,12 @@ class Executor:
                     await self._replace_reserved(group, action, reservations, report)
                     if report.deleted and not report.held:  # else it was found out again
                         report.held.extend(reservations.held)
-            finally:
                 await reservations.release()
+            except (ApiError, asyncio.CancelledError):
+                await reservations.release()
+                raise
+            finally:
+                reservations.abandon()  # what is left where even that did not come to an end
 
     async def _reserve(
         self,
@@ -284,14 +292,16 @@ class Executor:
             answer = await self._gate.confirm(reserved, read.live, read.expires_at)
         if isinstance(answer, Refusal):
             return note_held(report, answer)
-        fate = None
         try:
             fate = await self._delete(replace(one, pod=answer.pod), report, read)
-        finally:
+        except (ApiError, asyncio.CancelledError):
             # Also where there was no answer: a pod whose record goes is no longer what the delete
             # asks for.
-            if answer.budget and fate is not Fate.WENT:
+            if answer.budget:
                 await self._gate.give_back(answer.pod)
+            raise
+        if answer.budget and fate is not Fate.WENT:
+            await self._gate.give_back(answer.pod)
         return fate
 
     async def _delete(self, one: Replacement, report: Report, read: "_Read") -> Fate:

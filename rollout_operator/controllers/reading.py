@@ -18,13 +18,15 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import both
 from rollout_operator.kube.api import PODS, STATEFULSETS, LiveReader, Resource
 from rollout_operator.model.decode import decode_pod, decode_statefulset, salvage
-from rollout_operator.model.errors import ApiError, DecodeError
+from rollout_operator.model.errors import ApiError, DecodeError, Unreachable
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 
 # SI-09: a live read must not be older than this when a delete is sent.
 LOOK_LASTS: Final = timedelta(seconds=5)
+# An answer that takes longer is not waited for: it is of no use, and records wait for it (LI-07).
+ANSWER_LASTS: Final = timedelta(seconds=8)
 # Groups that are read and acted upon at a time, where the API client has no rate limits.
 MOST_LOOKS: Final = 32
 # The deletes of those that are read at a time are to be sent within so much of LOOK_LASTS.
@@ -150,10 +152,12 @@ class GroupReader:
         sets = [zone.sts for group in groups for zone in group.zones]
         sent_at = self._clock.elapsed()
         try:
-            members, pods = await both(
-                self._list_members(groups), self.list_pods(sets, turns=pages)
-            )
-        except ApiError as error:
+            async with asyncio.timeout(ANSWER_LASTS.total_seconds()):
+                members, pods = await both(
+                    self._list_members(groups), self.list_pods(sets, turns=pages)
+                )
+        except (ApiError, TimeoutError) as failure:
+            error = failure if isinstance(failure, ApiError) else _give_up()
             for asker in together:
                 asker.outcome = error
             return
@@ -203,6 +207,11 @@ class GroupReader:
     def _wake_next(self) -> None:
         if self._line and not self._is_led:
             self._line[0].woken.set()
+
+
+def _give_up() -> Unreachable:
+    lasts = f"{ANSWER_LASTS.total_seconds():g} s"
+    return Unreachable(f"cannot read groups live: no answer within {lasts}", call="list")
 
 
 def _choose_together(leader: _Asker, line: Iterable[_Asker]) -> list[_Asker]:

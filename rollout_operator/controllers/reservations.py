@@ -23,6 +23,10 @@ class Releaser(Protocol):
         """Nobody confirms a reservation any more; one that is settled is fine."""
         ...
 
+    def abandon(self, reserved: Reservation) -> None:
+        """Release a reservation in the background."""
+        ...
+
 
 class Reservations:
     """The reserved pods of one zone, from before a live read until the last delete."""
@@ -60,6 +64,13 @@ class Reservations:
 
     async def release(self) -> None:
         """Take back what was not taken."""
+        while self._by_pod:
+            reserved = next(iter(self._by_pod.values()))
+            await self._gate.release(reserved)
+            self._by_pod.pop(reserved.ask.pod.uid, None)
+
+    def abandon(self) -> None:
+        """Take back in the background what was neither taken nor released."""
         left, self._by_pod = list(self._by_pod.values()), {}
         for reserved in left:
-            await self._gate.release(reserved)
+            self._gate.abandon(reserved)

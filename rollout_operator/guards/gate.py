@@ -173,6 +173,10 @@ class Gate:
         if is_open and self._parts.pending.get(grant.pod.uid) is grant:
             await self._withdrawals.withdraw(grant)
 
+    def abandon(self, reserved: Reservation) -> None:
+        """Release a reservation in the background."""
+        self._withdrawals.abandon(reserved.grant)
+
     async def give_back(self, pod: Pod) -> None:
         """The pod was permitted to go, and will not."""
         grant = self._parts.pending.get(pod.uid)

@@ -30,6 +30,8 @@ REST_LIMIT: Final = timedelta(hours=2)
 # After rest is reached, the operator writes its last words about it.
 SETTLE: Final = timedelta(minutes=5)
 LOOK_EVERY: Final = timedelta(seconds=3)
+# More often than clean-ups lie within one another.
+CANCELS: Final = 10
 
 
 class Course(Protocol):
@@ -105,6 +107,7 @@ def play(
         with ears.listening():
             ends: list[End] = []
             runner.run(_Stage(scenario, seed, course, ears).play(quiet, ends.append))
+            runner.run(_end_all())
         (end,) = ends
         span, steps = timedelta(seconds=loops[0].time()), loops[0].steps
     faults = end.history.list_all(Fault)
@@ -120,6 +123,18 @@ def play(
         steps=steps,
         is_healed=end.healed_at is not None,
     )
+
+
+async def _end_all() -> None:
+    """Cancel what dead processes still wait for, as often as it takes.
+
+    A task that is cancelled may clean up, by a request that a dead process is never answered.
+    """
+    for _ in range(CANCELS):
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.sleep(0.001)
 
 
 def judge(end: End, defects: Sequence[Violation] = ()) -> Verdict:
