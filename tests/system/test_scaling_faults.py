@@ -20,7 +20,7 @@ from tests.world.sets import Zone, set_replicas
 pytestmark = pytest.mark.controlplane
 
 A, B = "live-a", "live-b"
-TRIES: Final = 5
+TRIES: Final = 7
 REACTION: Final = timedelta(seconds=1)
 
 
