@@ -320,7 +320,7 @@ async def test_w13_pods_that_take_no_call_at_all() -> None:
 
 @in_virtual_time
 async def test_an_api_server_that_hangs() -> None:
-    """SI-13, LI-06: refused in time, and nothing is claimed."""
+    """SI-13, LI-06: refused in time, by its cause, and nothing is claimed."""
     world = three_zones()
 
     async def never(call: str) -> None:
@@ -328,6 +328,7 @@ async def test_an_api_server_that_hangs() -> None:
 
     world.door.pause = never
     verdict = await world.ask("zone-a", 3)
-    assert (verdict.reason.code, verdict.code) == (Code.REVIEW_TIMED_OUT, 429)
+    assert (verdict.reason.code, verdict.code) == (Code.GROUP_NOT_READ, 429)
+    assert "no answer within 8 s" in verdict.reason.text
     assert world.clock.elapsed() <= timedelta(seconds=9)
     assert world.memory.downscales.list_sets() == []
