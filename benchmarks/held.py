@@ -145,7 +145,7 @@ class _Nowhere:
     async def fetch_pods(self, sets: Sequence[StatefulSet]) -> Sequence[Pod | Unreadable]:
         raise Unreachable("nothing is asked for")
 
-    async def wait_turn(self, resource: Resource, namespace: str, patched: str = "") -> None:
+    async def wait_turn_to_patch(self, resource: Resource, namespace: str, name: str) -> None:
         """Wait for nothing."""
 
     async def patch(

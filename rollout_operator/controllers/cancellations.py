@@ -19,7 +19,7 @@ from rollout_operator.kube.store import is_older
 from rollout_operator.model.downscale import Endpoint, Target
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet
-from rollout_operator.planning.aftermath import choose_staying, is_wanted, takes_away
+from rollout_operator.planning.aftermath import choose_staying, is_wanted, spares
 from rollout_operator.planning.endpoint import plan_endpoint, plan_target
 from rollout_operator.pods.client import AT_MOST_PER_REVIEW, PodError
 from rollout_operator.telemetry.logs import log
@@ -92,7 +92,7 @@ class Cancellations:
         owed, claim = self.downscales.debts.list_owed(sts.uid), self.downscales.get(sts.uid)
         if claim is None:
             return owed
-        return {one: debt for one, debt in owed.items() if not takes_away(claim.key, sts, debt.pod)}
+        return {one: debt for one, debt in owed.items() if spares(claim.key, sts, debt.pod)}
 
     def _forget_gone(
         self, sts: StatefulSet, pods: Sequence[Pod], owed: Mapping[Owed, Debt]

@@ -42,12 +42,14 @@ class Fate(Enum):
 
 
 def view_changed(action: ReplacePods) -> Reason:
+    """Return that a live read shows a zone otherwise than the cache, so that it is read again."""
     zone = action.zone.name
     text = f"the API server does not confirm what the cache shows of {zone}; looking again"
     return Reason(code=Code.VIEW_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
 
 
 def cut_short_by(report: Report, why: str) -> Fate:
+    """Note why the rest has to wait for another live read."""
     report.cut_short = why
     return Fate.LATE
 
@@ -69,6 +71,7 @@ def note_held(report: Report, answer: Refusal) -> Fate:
 
 
 def note_pod(code: Code, pod: Pod, error: ApiError, severity: Severity = Severity.DEBUG) -> Reason:
+    """Return why one pod was not deleted."""
     zone = pod.name.rpartition("-")[0]
     return Reason(
         code=code, text=f"{pod.name} was not deleted: {error}", zone=zone, severity=severity

@@ -51,7 +51,7 @@ class Recorder:
         if self.is_forbidden:
             return None
         pod = grant.pod
-        await self._door.wait_turn(PODS, pod.namespace, pod.name)
+        await self._door.wait_turn_to_patch(PODS, pod.namespace, pod.name)
         grant.begun = self._clock.elapsed()
         record = Record(uid=pod.uid, by=self._by, at=now(), engine=grant.engine, lasts=grant.lasts)
         grant.record = msgspec.json.encode(record).decode()
@@ -89,7 +89,7 @@ class Recorder:
 
     async def wait_turn(self, pod: Pod) -> None:
         """Wait until a record may be taken back at once. Raises Throttled."""
-        await self._door.wait_turn(PODS, pod.namespace, pod.name)
+        await self._door.wait_turn_to_patch(PODS, pod.namespace, pod.name)
 
     async def take_back(self, pod: Pod) -> None:
         """Remove whatever record a pod has, unless the pod has changed since it was seen.

@@ -198,31 +198,21 @@ class Patcher(Protocol):
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
-    ) -> bytes:
-        """PATCH an object; see `Writer.patch`."""
-        ...
-
-
-class TimedPatcher(Protocol):
-    """Patches of which the caller has to know whether they may have been sent."""
-
-    async def wait_turn(self, resource: Resource, namespace: str, patched: str = "") -> None:
-        """Wait until the process's own rate limits let an object be patched, by its name.
-
-        It is then made at once, with `has_turn`: it waits for nothing more. Raises Throttled.
-        """
-        ...
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject | Sequence[JsonObject],
         *,
         has_turn: bool = False,
     ) -> bytes:
         """PATCH an object; see `Writer.patch`."""
+        ...
+
+
+class TimedPatcher(Patcher, Protocol):
+    """Patches of which the caller has to know whether they may have been sent."""
+
+    async def wait_turn_to_patch(self, resource: Resource, namespace: str, name: str) -> None:
+        """Wait until the process's own rate limits let an object be patched.
+
+        It is then made at once, with `has_turn`: it waits for nothing more. Raises Throttled.
+        """
         ...
 
 
@@ -279,6 +269,8 @@ class Writer(Patcher, Protocol):
         name: str,
         patch: JsonObject | Sequence[JsonObject],
         subresource: str = "",
+        *,
+        has_turn: bool = False,
     ) -> bytes:
         """PATCH an object, or its subresource, and return it as JSON.
 
@@ -308,23 +300,6 @@ class Discoverer(Protocol):
 
 class Door(LiveReader, Watcher, Writer, TimedPatcher, Discoverer, Protocol):
     """All of one component's ways to the API server."""
-
-    async def wait_turn(self, resource: Resource, namespace: str, patched: str = "") -> None:
-        """Wait for the turn of a read or a patch; see `LiveReader` and `TimedPatcher`."""
-        ...
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject | Sequence[JsonObject],
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
-    ) -> bytes:
-        """PATCH an object, or its subresource; see `Writer.patch`."""
-        ...
 
     def server_time(self) -> datetime | None:
         """Return what the API server's clock shows now, up to a second too early.

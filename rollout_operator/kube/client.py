@@ -95,12 +95,15 @@ class Client:
         """
         return self._exchange.server_time()
 
-    async def wait_turn(self, resource: Resource, namespace: str, patched: str = "") -> None:
-        """Wait for the token of the next read, or patch; see `api.LiveReader`."""
-        verb = "patch" if patched else "list"
-        call = Call(verb=verb, resource=resource, namespace=namespace, name=patched)
-        within = self._timeouts.write if call.is_write else self._timeouts.page
-        await self._exchange.admit(call, within)
+    async def wait_turn(self, resource: Resource, namespace: str) -> None:
+        """Wait for the token of the next read; see `api.LiveReader`."""
+        call = Call(verb="list", resource=resource, namespace=namespace)
+        await self._exchange.admit(call, self._timeouts.page)
+
+    async def wait_turn_to_patch(self, resource: Resource, namespace: str, name: str) -> None:
+        """Wait for the token of a patch; see `api.TimedPatcher`."""
+        call = object_call("patch", resource, namespace, name)
+        await self._exchange.admit(call, self._timeouts.write)
 
     async def fetch(
         self,

@@ -1,7 +1,7 @@
 """Wait for the token of the next list while the watch goes on.
 
-Lists are the least urgent of all requests: under the limits of a busy process a token may be a
-minute away, and a cache without a stream would be as old by then. So the stream is kept until the
+Lists are less urgent than what rollouts do: under the limits of a busy process a token may be half
+a minute away, and a cache without a stream would be as old by then. So the stream is kept until the
 list can be sent. When a list is due, and what it replaces, is left to the informer.
 """
 

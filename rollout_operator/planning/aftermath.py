@@ -76,12 +76,6 @@ def is_wanted(sts: StatefulSet, name: str) -> bool:
     return sts.find_ordinal(name, sts.ordinals) is not None
 
 
-def takes_away(key: Key, sts: StatefulSet, pod: str) -> bool:
-    """Tell whether a downscale takes away the pod of that name."""
-    ordinal = sts.ordinal_of(pod)
-    return ordinal is not None and ordinal >= sts.first_ordinal + key.replicas_to
-
-
 def spares(key: Key, sts: StatefulSet, pod: str) -> bool:
     """Tell whether a downscale surely leaves the pod of that name where it is."""
     ordinal = sts.ordinal_of(pod)

@@ -122,8 +122,9 @@ def _refuse_unsettled(
     decrease: Decrease, scaled: StatefulSet, group: Group, other: Zone, why: str
 ) -> Verdict:
     """Return that another zone is not at rest, and what helps: time, or else a person."""
-    own = [zone for zone in group.zones if zone.sts.uid == scaled.uid]
-    settling, way_out = render_settling(*own, other), _find_way_out(decrease, scaled, group)
+    own = _find_zone(scaled, group)
+    settling = render_settling(other) if own is None else render_settling(own, other)
+    way_out = _find_way_out(decrease, scaled, group)
     if settling:
         status, why = RETRY, f"{why}; {settling}"
     else:
@@ -147,22 +148,25 @@ def _find_way_out(decrease: Decrease, scaled: StatefulSet, group: Group) -> str:
 
 def takes_idle_only(scaled: StatefulSet, decrease: Decrease, group: Group) -> bool:
     """Tell whether none of the pods that are to go is up, or was."""
-    is_known = any(zone.sts.uid == scaled.uid for zone in group.zones)
     going = _list_going(scaled, decrease, group)
+    is_known = _find_zone(scaled, group) is not None
     return is_known and all(_find_idle(pod) and not pod.was_ready for pod in going)
 
 
 def _list_going(scaled: StatefulSet, decrease: Decrease, group: Group) -> list[Pod]:
-    first = scaled.first_ordinal
+    first, zone = scaled.first_ordinal, _find_zone(scaled, group)
     wanted = range(first + decrease.replicas_to, first + decrease.replicas_from)
-    zones = [zone for zone in group.zones if zone.sts.uid == scaled.uid]
-    return [pod for zone in zones for pod in _seat(zone, wanted).values()]
+    return [] if zone is None else list(_seat(zone, wanted).values())
 
 
 def takes_newcomers_only(scaled: StatefulSet, decrease: Decrease, group: Group) -> bool:
     """Tell whether none of the pods that are to go, nor any before them, was ever ready."""
-    zone = next((one for one in group.zones if one.sts.uid == scaled.uid), None)
+    zone = _find_zone(scaled, group)
     return zone is not None and count_used(zone) <= decrease.replicas_to < zone.sts.replicas
+
+
+def _find_zone(sts: StatefulSet, group: Group) -> Zone | None:
+    return next((one for one in group.zones if one.sts.uid == sts.uid), None)
 
 
 def _choose_witness(zone: Zone, staying: range) -> Pod | None:

@@ -153,11 +153,15 @@ class Door:
         """
         return self._link.clock.now()
 
-    async def wait_turn(self, resource: Resource, namespace: str, patched: str = "") -> None:
-        """Wait for the token of the next read or patch; see `kube.api.LiveReader`."""
-        verb = "patch" if patched else "list"
-        call = Call(verb=verb, resource=resource, namespace=namespace, name=patched)
+    async def wait_turn(self, resource: Resource, namespace: str) -> None:
+        """Wait for the token of the next read; see `kube.api.LiveReader`."""
+        call = Call(verb="list", resource=resource, namespace=namespace)
         await self._admit(_Sent(call=call, within=self._timeouts.page))
+
+    async def wait_turn_to_patch(self, resource: Resource, namespace: str, name: str) -> None:
+        """Wait for the token of a patch; see `kube.api.TimedPatcher`."""
+        call = object_call("patch", resource, namespace, name)
+        await self._admit(_Sent(call=call, within=self._timeouts.write))
 
     async def fetch(
         self,

@@ -135,8 +135,11 @@ class FakeDoor:
         self.turn: Callable[[str], Awaitable[None]] = _at_once
         """Awaited for the turn to read a kind: a test makes a limiter of it."""
 
-    async def wait_turn(self, resource: Resource, namespace: str, patched: str = "") -> None:
-        await self.turn(f"patch {resource.plural}" if patched else resource.plural)
+    async def wait_turn(self, resource: Resource, namespace: str) -> None:
+        await self.turn(resource.plural)
+
+    async def wait_turn_to_patch(self, resource: Resource, namespace: str, name: str) -> None:
+        await self.turn(f"patch {resource.plural}")
 
     async def fetch(
         self,
@@ -237,6 +240,8 @@ class FakeDoor:
         name: str,
         patch: JsonObject | Sequence[JsonObject],
         subresource: str = "",
+        *,
+        has_turn: bool = False,
     ) -> bytes:
         """Take merge patches only; identity in their metadata is a precondition, as in the API."""
         assert not subresource, "this door knows of none"

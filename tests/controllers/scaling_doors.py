@@ -44,6 +44,8 @@ class ScalingDoor(FakeDoor):
         name: str,
         patch: JsonObject | Sequence[JsonObject],
         subresource: str = "",
+        *,
+        has_turn: bool = False,
     ) -> bytes:
         if isinstance(patch, dict):
             return await super().patch(resource, namespace, name, patch, subresource)

@@ -53,6 +53,8 @@ class Door:
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
+        *,
+        has_turn: bool = False,
     ) -> bytes:
         assert (resource, namespace) == (PODS, "test")
         assert isinstance(patch, dict)

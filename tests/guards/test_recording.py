@@ -33,7 +33,7 @@ class Patched:
         self.patches: list[JsonObject | Sequence[JsonObject]] = []
         self.error: ApiError | None = None
 
-    async def wait_turn(self, resource: Resource, namespace: str, patched: str = "") -> None:
+    async def wait_turn_to_patch(self, resource: Resource, namespace: str, name: str) -> None:
         """Wait for nothing."""
 
     async def patch(

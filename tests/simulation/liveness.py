@@ -31,6 +31,9 @@ UNDO_LIMIT: Final = timedelta(seconds=60)
 PERSIST_LIMIT: Final = timedelta(seconds=36)
 # What follows a rollout: notes are removed, downscales recorded.
 SETTLING: Final = PERSIST_LIMIT + UNDO_LIMIT
+# A stream that a partition has cut is found dead so long after the network is back: at its own end,
+# after the grace and the wait that follow it.
+DEAD_STREAM: Final = timedelta(seconds=60)
 # LI-11.
 READS_PER_MINUTE: Final = 6
 EVENT_FAULTS: Final = frozenset(
@@ -112,7 +115,7 @@ def _judge_rest(book: Book, rest: Rest, begin: timedelta, found: Findings) -> No
         found.violations.append(Violation(invariant=name, at=rest.reached_at, text=text))
     # Who asks, even in vain, gives the operator something to do.
     asked = max((one.at for one in book.reviews if not one.dry_run), default=begin)
-    settling = SETTLING + (RESYNC if name == "LI-02" else timedelta(0))
+    settling = SETTLING + (RESYNC if name == "LI-02" else _find_dead_time(book))
     _judge_quiet(book, max(rest.reached_at, begin, asked) + settling, found)
 
 
@@ -131,6 +134,15 @@ def _lag(book: Book, begin: timedelta) -> timedelta:
         one.kind in EVENT_FAULTS and healed - RESYNC <= one.at <= healed for one in book.faults
     )
     return RESYNC if has_lost else timedelta(0)
+
+
+def _find_dead_time(book: Book) -> timedelta:
+    """Return how long an operator may not know that the network is back, zero where it had one."""
+    healed = book.promises.healed_at or timedelta(0)
+    was_cut = any(
+        one.kind == "partition" and healed - RESYNC <= one.at <= healed for one in book.faults
+    )
+    return DEAD_STREAM if was_cut else timedelta(0)
 
 
 def _judge_quiet(book: Book, begin: timedelta, found: Findings) -> None:
