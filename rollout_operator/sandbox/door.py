@@ -5,13 +5,7 @@ Decides what each call looks like to the API server, and how its answer looks to
 come through is `views`'.
 """
 
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
