@@ -11,14 +11,14 @@ from datetime import timedelta
 from typing import Final
 
 from benchmarks.figures import Figure, Result
-from rollout_operator.app_sandbox import Sandbox
-from rollout_operator.config import CLIENT_BURST, CLIENT_QPS
+from rollout_operator.config.flags import CLIENT_BURST, CLIENT_QPS
 from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject
+from rollout_operator.lab.model.history import Called
+from rollout_operator.lab.model.request import STRATEGIC_PATCH, Request
+from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.zones import Zone, statefulset
 from rollout_operator.model.names import GROUP_LABEL
-from rollout_operator.sandbox.history import Called
-from rollout_operator.sandbox.loop import VirtualTimeLoop
-from rollout_operator.sandbox.request import STRATEGIC_PATCH, Request
-from rollout_operator.sandbox.zones import Zone, statefulset
 
 GROUPS: Final = 100
 FEW_GROUPS: Final = 5

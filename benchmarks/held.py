@@ -16,21 +16,21 @@ from benchmarks.plans import NOW, make_group
 from benchmarks.processes import measure_in_child
 from benchmarks.tasks import Task
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.controllers.memory import OwnDeletes
-from rollout_operator.guards.asking import Ask, Parts
-from rollout_operator.guards.catalog import Catalog
-from rollout_operator.guards.gate import Gate
-from rollout_operator.guards.pending import Pending
-from rollout_operator.guards.recording import Recorder
+from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
+from rollout_operator.guards.budgets.arbiter import Gate
+from rollout_operator.guards.budgets.catalog import Catalog
+from rollout_operator.guards.budgets.in_flight import Pending
+from rollout_operator.guards.budgets.pod_records import Recorder
+from rollout_operator.guards.budgets.request import Ask, Parts
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.kube.store import PodStore, StatefulSetStore
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.disruption import Engine
 from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
-from rollout_operator.planning.group import plan_group
+from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.telemetry.metrics import Metrics
 
 # Replicas of a zone.

@@ -1,4 +1,4 @@
-"""The read path of the operator, wired as `app` wires it: client, informers, stores, wake-ups."""
+"""The read path of the operator, wired as in `operator.main`: client, informers, stores, keys."""
 
 import random
 from collections.abc import AsyncIterator, Callable
@@ -11,16 +11,16 @@ from benchmarks.processes import Target
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.wake import Waker
+from rollout_operator.controllers.events_to_keys import Waker
 from rollout_operator.kube.api import PODS, STATEFULSETS, Resource
-from rollout_operator.kube.client import Client
-from rollout_operator.kube.collection import Collection
-from rollout_operator.kube.connect import Access, connect
-from rollout_operator.kube.informer import Informer
-from rollout_operator.kube.limits import Limits
-from rollout_operator.kube.store import PodStore, StatefulSetStore, Store
-from rollout_operator.kube.transport import Transport
-from rollout_operator.model.decode import decode_pod, decode_statefulset
+from rollout_operator.kube.cache.collection import Collection
+from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, Store
+from rollout_operator.kube.client.client import Client
+from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.connection.connect import Access, connect
+from rollout_operator.kube.connection.transport import Transport
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, Viewed
 from rollout_operator.telemetry.metrics import Metrics

@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import Final
 
 from benchmarks.figures import Figure, Result
-from rollout_operator.sandbox.history import Called
-from rollout_operator.sandbox.loop import VirtualTimeLoop
+from rollout_operator.lab.model.history import Called
+from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.telemetry import logs
 from tests.scaling_scene import OPERATOR, mirror, scene
 

@@ -27,6 +27,17 @@ class Module:
             return self.path.parts[1]
         return "" if self.path.name == "__init__.py" else self.path.stem
 
+    @property
+    def folder(self) -> str:
+        """Return the folder inside of its layer; empty for a module of the layer itself."""
+        return ".".join(self.path.parts[2:-1])
+
+    @property
+    def name(self) -> str:
+        """Return its dotted name below the top folder."""
+        parts = self.path.with_suffix("").parts[1:]
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
     def at(self, node: ast.stmt | ast.expr | ast.excepthandler | ast.arg, what: str) -> str:
         """Return a finding that names file and line."""
         return f"{self.path.as_posix()}:{node.lineno}: {what}"

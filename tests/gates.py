@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from rollout_operator.guards.asking import Answer, Ask, Permit, Reservation
+from rollout_operator.guards.budgets.request import Answer, Ask, Permit, Reservation
 from rollout_operator.model.group import Group
 from rollout_operator.model.objects import Pod
-from rollout_operator.planning.disruption import Refusal
+from rollout_operator.planning.budgets.rule import Refusal
 
 
 class OpenGate:

@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.guards.debts import Owed, Told
-from rollout_operator.guards.downscales import Claim, Downscales, Stage
+from rollout_operator.guards.downscales.backlog import Owed, Told
+from rollout_operator.guards.downscales.reservations import Claim, Downscales, Stage
 from rollout_operator.model.downscale import Key, Target
 from rollout_operator.model.names import GroupName, Uid
 from tests.builders import sts, sts_uid

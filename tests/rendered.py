@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import yaml
 
-from rollout_operator.config import FLAGS
+from rollout_operator.config.flags import FLAGS
 from tests.code_rules import ROOT
 from tests.kustomize import Object, render
 

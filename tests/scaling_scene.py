@@ -8,9 +8,16 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, cast
 
-from rollout_operator.app_process import SimulatedProcess
-from rollout_operator.app_sandbox import Sandbox
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
+from rollout_operator.lab.model.fields import number
+from rollout_operator.lab.model.history import Called, Commit, Reviewed
+from rollout_operator.lab.model.request import MERGE_PATCH, Request
+from rollout_operator.lab.network.faults import Faults
+from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, always
+from rollout_operator.lab.process import SimulatedProcess
+from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.zones import Zone
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,
@@ -23,13 +30,6 @@ from rollout_operator.model.names import (
     PREPARE_PATH,
     PREPARE_PORT,
 )
-from rollout_operator.sandbox.behaviour import Behaviour, Choose, always
-from rollout_operator.sandbox.faults import Faults
-from rollout_operator.sandbox.fields import number
-from rollout_operator.sandbox.history import Called, Commit, Reviewed
-from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
-from rollout_operator.sandbox.request import MERGE_PATCH, Request
-from rollout_operator.sandbox.zones import Zone
 from tests.simulation.scenarios_people import People
 from tests.virtual_time import elapsed
 

@@ -19,10 +19,10 @@ from benchmarks.objects import Place, encode_pod, encode_set, list_places
 from benchmarks.plans import make_group
 from benchmarks.server import Feed, Spec, World
 from benchmarks.timeline import Rollout, count_requests, read_rollout
-from rollout_operator.model.decode import decode_pod, decode_statefulset
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.objects import decides
 from rollout_operator.model.outcome import ReplacePods
-from rollout_operator.planning.group import plan_group
+from rollout_operator.planning.rollout.plan import plan_group
 
 OPERATOR = "operator"
 ZONES = ("zone-a", "zone-b", "zone-c")

@@ -27,9 +27,9 @@ from benchmarks.server import Spec, Traits, World
 from benchmarks.tasks import Storm, Task
 from benchmarks.timeline import Rollout
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.decode import decode_pod, decode_statefulset
-from rollout_operator.model.decode_budget import decode_budget
-from rollout_operator.model.decode_review import decode_review
+from rollout_operator.model.decode.budget import decode_budget
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
+from rollout_operator.model.decode.review import decode_review
 
 Json = dict[str, Any]
 Figures = Mapping[str, float]

@@ -36,8 +36,8 @@ from benchmarks.questions import NO_DOWNSCALE_PATH, REFUSED, Kind, make_review
 from benchmarks.server import Spec, Traits, World
 from benchmarks.single import selects
 from benchmarks.tasks import Load, Task
-from rollout_operator.model.decode import decode_pod, decode_statefulset
-from rollout_operator.model.decode_review import decode_review
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
+from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.names import NO_DOWNSCALE
 from rollout_operator.model.review import Scalable
 from tests.world.pki import make_pki

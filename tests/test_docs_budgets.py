@@ -8,11 +8,11 @@ import msgspec
 import pytest
 import yaml
 
-from rollout_operator.controllers.disruptions import UNTOUCHED_FOR
-from rollout_operator.guards.pending import RECORD_COUNTS
-from rollout_operator.guards.refusals import QUARANTINE
+from rollout_operator.controllers.budgets.controller import UNTOUCHED_FOR
+from rollout_operator.guards.budgets.in_flight import RECORD_COUNTS
+from rollout_operator.guards.budgets.refusals import QUARANTINE
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.decode_budget import parse_budget
+from rollout_operator.model.decode.budget import parse_budget
 from rollout_operator.model.names import ABSENT_PEERS, DISRUPTION_RECORD, READY_TIME
 from tests.code_rules import ROOT
 

@@ -27,7 +27,7 @@ OVERRIDES = {"handle_error"}
 EMPTY_MODULES = {"utils", "common", "helpers", "misc"}
 # The two places where anything may arrive and the show must go on: the worker of a queue, and the
 # answer to a review.
-CATCH_ALL = {"controllers/worker.py", "web/reviewer.py"}
+CATCH_ALL = {"controllers/worker.py", "web/reviews/dispatch.py"}
 TASK_MAKERS = {"aio/tasks.py"}
 
 

@@ -1,6 +1,11 @@
-"""Who may import whom: the architecture as a table, checked on every import of the package."""
+"""Who may import whom: the architecture as a table, checked on every import of the package.
 
-from collections.abc import Iterable, Mapping
+Layers outside, features inside: a module may import what the table of its layer names, and inside
+the layer what the table of its folder names.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -8,55 +13,103 @@ import pytest
 from tests.code_rules import PACKAGE, Module, list_calls, list_imports, load_modules
 
 NAME = PACKAGE.name
-# A package always sees itself.
+# From the ground up. A layer always sees itself.
 MAY_IMPORT: Mapping[str, Iterable[str]] = {
+    "": (),
     "model": (),
-    "planning": ("model",),
     "aio": (),
+    "planning": ("model",),
+    "config": ("model",),
     "telemetry": ("model",),
     "kube": ("model", "aio", "telemetry"),
     "pods": ("model", "aio", "telemetry"),
     "oci": ("model", "aio", "telemetry"),
     "pki": ("model", "planning", "aio", "telemetry", "kube"),
     "guards": ("model", "planning", "aio", "telemetry", "kube"),
-    "controllers": (
-        "model",
-        "planning",
-        "aio",
-        "telemetry",
-        "kube",
-        "pods",
-        "oci",
-        "pki",
-        "guards",
-    ),
+    "controllers": ("model", "planning", "aio", "telemetry", "kube", "pods", "oci", "guards"),
     "web": ("model", "planning", "aio", "telemetry", "kube", "pods", "guards"),
-    "sandbox": ("model", "aio", "kube"),
 }
-# The modules at the top, and the packages that put the others together.
-OUTER: Mapping[str, Iterable[str]] = {
-    "": (),
-    "flags": ("model",),
-    "webhook_flags": ("model", "flags"),
-    "config": ("model", "flags", "webhook_flags"),
-    "app_parts": {*MAY_IMPORT} - {"sandbox", "pki", "web"},
-    "app_scaling": ({*MAY_IMPORT} - {"sandbox", "pki", "web"}) | {"app_parts"},
-    "app_budgets": ({*MAY_IMPORT} - {"sandbox", "pki", "web"}) | {"app_parts"},
-    "app_engine": ({*MAY_IMPORT} - {"sandbox", "pki", "web"})
-    | {"app_parts", "app_scaling", "app_budgets"},
-    "app_reviews": ({*MAY_IMPORT} - {"sandbox"}) | {"webhook_flags", "app_parts"},
-    "app_webhooks": ({*MAY_IMPORT} - {"sandbox"}) | {"webhook_flags", "app_parts", "app_reviews"},
-    "app": ({*MAY_IMPORT} - {"sandbox"})
-    | {"config", "webhook_flags", "app_parts", "app_engine", "app_webhooks"},
-    "app_process": {*MAY_IMPORT} | {"config", "app_parts", "app_engine", "app_reviews"},
-    "app_sandbox": {*MAY_IMPORT} | {"config", "app_process"},
-    "cli": {*MAY_IMPORT} | {"config", "flags", "app", "app_parts", "app_process", "app_sandbox"},
+LAYERS: Mapping[str, Iterable[str]] = {
+    **MAY_IMPORT,
+    "operator": {*MAY_IMPORT},
+    "lab": {*MAY_IMPORT, "operator"} - {"pki", "oci"},
+    "cli": ("model", "aio", "config", "telemetry", "kube", "operator", "lab"),
     "__main__": ("cli",),
 }
-LAYERS = {**MAY_IMPORT, **OUTER}
-# Of these packages, others see only the Protocols.
-# What an answer of the API server means is the same in both worlds.
-ONLY_MODULES = {("sandbox", "kube"): {"api", "call", "limits", "responses"}}
+# The folders of a layer, and which of its others each of them may import; "" are its own modules.
+INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
+    "model": {"": (), "decode": ("",)},
+    "planning": {
+        "": (),
+        "rollout": ("",),
+        "downscales": ("", "rollout"),
+        "budgets": ("", "rollout", "downscales"),
+        "scaling": ("", "rollout", "downscales"),
+    },
+    "kube": {
+        "": (),
+        "connection": ("",),
+        "client": ("", "connection"),
+        "cache": ("",),
+        "scales": ("", "client", "cache"),
+    },
+    "guards": {"": (), "budgets": ("",), "downscales": ("",)},
+    "controllers": {
+        "": (),
+        "rollout": ("",),
+        "scaling": ("",),
+        "downscales": ("",),
+        "budgets": ("",),
+    },
+    "web": {"": ("http", "reviews"), "http": (), "reviews": ()},
+    "lab": {
+        "model": (),
+        "virtual_loop": (),
+        "trace": ("model",),
+        "schemas": ("model",),
+        "patches": ("model", "schemas"),
+        "admission": ("model", "patches", "schemas"),
+        "apiserver": ("model", "patches", "schemas", "admission", "virtual_loop"),
+        "controllers": ("model", "schemas", "virtual_loop"),
+        "nodes": ("model", "schemas", "virtual_loop"),
+        "network": ("model", "apiserver", "virtual_loop"),
+        "": (
+            "model",
+            "virtual_loop",
+            "trace",
+            "schemas",
+            "admission",
+            "apiserver",
+            "controllers",
+            "nodes",
+            "network",
+        ),
+        "demo": ("", "model", "schemas", "admission", "nodes"),
+        "simulate": (
+            "",
+            "model",
+            "virtual_loop",
+            "trace",
+            "schemas",
+            "admission",
+            "controllers",
+            "nodes",
+        ),
+    },
+}
+# The simulated cluster knows nothing of the operator but what calls look like and what they mean.
+CLUSTER = {*INSIDE["lab"]} - {"", "demo", "simulate"}
+CLUSTER_SEES = {
+    "model",
+    "aio",
+    "kube.api",
+    "kube.call",
+    "kube.client.rate_limit",
+    "kube.client.responses",
+}
+# These run in the lab as well: whatever opens the clients also serves, signs and reads flags.
+INNER = {"operator.context", "operator.scaling", "operator.budgets", "operator.engine"}
+NOT_INNER = {"web", "pki", "config"}
 ONLY_IN = {
     "kubernetes_asyncio": {"kube"},
     "cryptography": {"pki"},
@@ -76,8 +129,11 @@ def check_layers(modules: Iterable[Module]) -> list[str]:
         if module.layer not in LAYERS:
             findings.append(f"{module.path}: {module.layer} stands in no table")
             continue
+        if module.folder not in _find_folders(module):
+            findings.append(f"{module.path}: {module.layer}.{module.folder} stands in no table")
+            continue
         for node, name in list_imports(module):
-            findings += [module.at(node, what) for what in _judge_import(module.layer, name)]
+            findings += [module.at(node, what) for what in _judge_import(module, name)]
         if module.layer in PURE:
             findings += [
                 module.at(call, f"{name}() in {module.layer}")
@@ -87,8 +143,13 @@ def check_layers(modules: Iterable[Module]) -> list[str]:
     return findings
 
 
-def _judge_import(layer: str, name: str) -> Iterable[str]:
+def _find_folders(module: Module) -> Mapping[str, Iterable[str]]:
+    return INSIDE.get(module.layer, {"": ()})
+
+
+def _judge_import(module: Module, name: str) -> Iterable[str]:
     top, *rest = name.split(".")
+    layer = module.layer
     if not top:
         yield f"relative import {name}"
     if top in ONLY_IN and layer not in ONLY_IN[top]:
@@ -101,17 +162,69 @@ def _judge_import(layer: str, name: str) -> Iterable[str]:
     target = rest[0]
     if target not in {layer, *LAYERS[layer]}:
         yield f"{layer} imports {target}"
-    only = ONLY_MODULES.get((layer, target))
-    if only is not None and rest[1] not in only:
-        yield f"{layer} imports {target}.{rest[1]}"
+    if target == layer:
+        yield from _judge_inside(module, rest)
+    elif layer == "lab" and module.folder in CLUSTER and not _is_below(rest, CLUSTER_SEES):
+        yield f"lab.{module.folder} imports {'.'.join(rest[:-1]) or target}"
+    if target in NOT_INNER and module.name in INNER:
+        yield f"{module.name} imports {target}"
+
+
+def _judge_inside(module: Module, rest: Sequence[str]) -> Iterable[str]:
+    folders = _find_folders(module)
+    target = rest[1] if len(rest) > 1 and rest[1] in folders else ""
+    if target not in {module.folder, *folders[module.folder]}:
+        where = f"{module.layer}.{module.folder}" if module.folder else module.name
+        yield f"{where} imports {module.layer}.{target or rest[1]}"
+
+
+def _is_below(rest: Sequence[str], allowed: Iterable[str]) -> bool:
+    name = ".".join(rest)
+    return any(name == one or name.startswith(f"{one}.") for one in allowed)
+
+
+def find_circle(modules: Iterable[Module]) -> Sequence[str]:
+    """Return modules that import each other in a circle, first and last the same; else nothing."""
+    known = {module.name: module for module in modules}
+    graph: dict[str, set[str]] = {name: set() for name in known}
+    for name, module in known.items():
+        for _, imported in list_imports(module):
+            parts = imported.split(".")[1:] if imported.startswith(f"{NAME}.") else []
+            # A module, or else a name out of it.
+            targets = [".".join(parts), ".".join(parts[:-1])]
+            graph[name].update([one for one in targets if one in known and one != name][:1])
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return tuple(error.args[1])
+    return ()
 
 
 def test_the_package_keeps_its_layers() -> None:
-    """D-02: imports go one way, libraries stay behind their doors, the core is pure."""
+    """D-02: imports go one way, libraries stay in their layer, the core is pure."""
     modules = load_modules(PACKAGE)
 
     assert len(modules) > 20
     assert check_layers(modules) == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert find_circle(load_modules(PACKAGE)) == ()
+
+
+def test_no_folder_holds_more_than_twenty_files() -> None:
+    """D-02: a folder is read in one sitting."""
+    files = [module.path.parent for module in load_modules(PACKAGE)]
+    sizes = {folder: files.count(folder) for folder in files}
+
+    assert {folder: size for folder, size in sizes.items() if size > 20} == {}
+
+
+def test_a_circle_is_found(tmp_path: Path) -> None:
+    _write(tmp_path / NAME / "aio/a.py", f"from {NAME}.aio.b import c")
+    _write(tmp_path / NAME / "aio/b.py", f"from {NAME}.aio import a")
+
+    assert {*find_circle(load_modules(tmp_path / NAME))} == {"aio.a", "aio.b"}
 
 
 @pytest.mark.parametrize(
@@ -130,14 +243,17 @@ def test_the_package_keeps_its_layers() -> None:
             "kube/a.py", f"import {NAME}.web", "kube/a.py:1: kube imports web", id="import"
         ),
         pytest.param(
-            "flags.py", f"from {NAME}.app import b", "flags.py:1: flags imports app", id="top"
+            "config/a.py",
+            f"from {NAME}.operator import b",
+            "config/a.py:1: config imports operator",
+            id="top",
         ),
         pytest.param("web/a.py", "from . import b", "web/a.py:1: relative import ..b", id="dots"),
         pytest.param(
             "web/a.py",
             "def b():\n    import kubernetes_asyncio.client",
             "web/a.py:2: web imports kubernetes_asyncio",
-            id="library behind its door, inside a function too",
+            id="library in its layer, inside a function too",
         ),
         pytest.param(
             "planning/a.py", "import time", "planning/a.py:1: planning imports time", id="clock"
@@ -151,10 +267,40 @@ def test_the_package_keeps_its_layers() -> None:
         pytest.param("model/a.py", "open('b')", "model/a.py:1: open() in model", id="file"),
         pytest.param("misc/a.py", "", "misc/a.py: misc stands in no table", id="unknown package"),
         pytest.param(
-            "sandbox/a.py",
-            f"from {NAME}.kube.client import Client",
-            "sandbox/a.py:1: sandbox imports kube.client",
+            "lab/nodes/a.py",
+            f"from {NAME}.kube.client.client import Client",
+            "lab/nodes/a.py:1: lab.nodes imports kube.client.client",
             id="Protocols only",
+        ),
+        pytest.param(
+            "controllers/rollout/a.py",
+            f"from {NAME}.controllers.scaling.b import c",
+            "controllers/rollout/a.py:1: controllers.rollout imports controllers.scaling",
+            id="a controller knows no other",
+        ),
+        pytest.param(
+            "planning/a.py",
+            f"from {NAME}.planning.budgets.b import c",
+            "planning/a.py:1: planning.a imports planning.budgets",
+            id="what features share knows none of them",
+        ),
+        pytest.param(
+            "guards/misc/a.py",
+            "",
+            "guards/misc/a.py: guards.misc stands in no table",
+            id="unknown folder",
+        ),
+        pytest.param(
+            "operator/engine.py",
+            f"from {NAME}.web.admin import A",
+            "operator/engine.py:1: operator.engine imports web",
+            id="the engine serves nothing",
+        ),
+        pytest.param(
+            "operator/a.py",
+            f"from {NAME}.lab.world import A",
+            "operator/a.py:1: operator imports lab",
+            id="the lab is for commands",
         ),
     ],
 )
@@ -168,10 +314,12 @@ def test_a_forbidden_import_is_found(tmp_path: Path, file: str, source: str, fin
 @pytest.mark.parametrize(
     ("file", "source"),
     [
-        ("app.py", f"from {NAME} import __version__\nfrom {NAME}.web.admin import A"),
-        ("cli/a.py", f"from {NAME}.app import run\nfrom {NAME}.cli.b import c"),
+        ("operator/a.py", f"from {NAME} import __version__\nfrom {NAME}.web.admin import A"),
+        ("cli/a.py", f"from {NAME}.operator.main import run\nfrom {NAME}.cli.b import c"),
         ("kube/a.py", "import aiohttp, kubernetes_asyncio"),
-        ("sandbox/a.py", f"from {NAME}.kube.api import Reader"),
+        ("lab/nodes/a.py", f"from {NAME}.kube.api import Reader"),
+        ("lab/world.py", f"from {NAME}.lab.nodes.pods import Pods"),
+        ("planning/budgets/a.py", f"from {NAME}.planning.rollout.b import c"),
     ],
 )
 def test_an_allowed_import_is_left_alone(tmp_path: Path, file: str, source: str) -> None:
@@ -181,5 +329,5 @@ def test_an_allowed_import_is_left_alone(tmp_path: Path, file: str, source: str)
 
 
 def _write(path: Path, source: str) -> None:
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(source)

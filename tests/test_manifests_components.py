@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 import yaml
 
-from rollout_operator.config import Config
+from rollout_operator.config.flags import Config
 from tests.kustomize import KustomizeError, render
 from tests.rendered import (
     BASE,

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from rollout_operator import __version__
-from rollout_operator.cli.usage import render_usage
-from rollout_operator.config import FLAGS, Config
-from rollout_operator.flags import USAGE_EXIT_CODE, HelpRequested, UnknownFlag
+from rollout_operator.config.flags import FLAGS, Config
+from rollout_operator.config.grammar import USAGE_EXIT_CODE, HelpRequested, UnknownFlag
+from rollout_operator.config.usage import render_usage
 from rollout_operator.model.errors import ConfigError, OperatorError
 
 _FAILED: Final = 1
@@ -63,7 +63,7 @@ def import_operator() -> Callable[[Config], int]:
     """
     gc.disable()
     try:
-        from rollout_operator.app import run
+        from rollout_operator.operator.main import run
     finally:
         gc.freeze()
         gc.enable()
@@ -71,7 +71,8 @@ def import_operator() -> Callable[[Config], int]:
 
 
 def _demo(words: Sequence[str]) -> int:
-    from rollout_operator.cli import demo, demo_flags
+    from rollout_operator.lab.demo import command as demo
+    from rollout_operator.lab.demo import flags as demo_flags
 
     try:
         return demo.run(words)
@@ -85,7 +86,8 @@ def _demo(words: Sequence[str]) -> int:
 
 
 def _simulate(words: Sequence[str]) -> int:
-    from rollout_operator.cli import simulate, simulate_flags
+    from rollout_operator.lab.simulate import command as simulate
+    from rollout_operator.lab.simulate import flags as simulate_flags
 
     try:
         return simulate.run(words)
@@ -99,7 +101,7 @@ def _simulate(words: Sequence[str]) -> int:
 
 
 def _uninstall_webhooks(words: Sequence[str]) -> int:
-    from rollout_operator.cli import webhooks
+    from rollout_operator.cli import uninstall_webhooks as webhooks
 
     try:
         return webhooks.run(words)

@@ -1,7 +1,7 @@
 """Take the picture of a group that one decision works on: from the caches, or live.
 
 The cached picture is free and says whether there is anything to do. The live one costs a list of
-the group's StatefulSets and one of their pods, read from the store (see `reading`); it is taken
+the group's StatefulSets and one of their pods, read from the store (see `live_reads`); it is taken
 before every act that cannot be undone.
 """
 
@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.controllers.reading import GroupReader
-from rollout_operator.guards.pending import Pending
+from rollout_operator.controllers.live_reads import GroupReader
+from rollout_operator.guards.budgets.in_flight import Pending
 from rollout_operator.kube.api import STATEFULSETS, LiveReader
-from rollout_operator.model.decode import decode_statefulset
+from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Group, Newcomers, Zone
 from rollout_operator.model.names import GroupName, Uid

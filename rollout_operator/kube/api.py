@@ -1,7 +1,7 @@
 """Protocols of the door to the API server: what callers may ask for, and which errors they see.
 
-The real implementation is `kube.client.Client`; a simulated world stands behind the same Protocols.
-Every method raises the classes of `model.errors` and nothing else of the network.
+The real implementation is `kube.client.client.Client`; a simulated world stands behind the same
+Protocols. Every method raises the classes of `model.errors` and nothing else of the network.
 """
 
 from collections.abc import AsyncIterator, Sequence

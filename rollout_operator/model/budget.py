@@ -1,6 +1,6 @@
 """A ZoneAwarePodDisruptionBudget as far as it decides.
 
-How it is read from the API's object, and what is refused, is written in `decode_budget`.
+How it is read from the API's object, and what is refused, is written in `model.decode.budget`.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Patterns that tenants write: RE2 only, of bounded size, always matched against a whole text.
 
-Decides what may be compiled at all. What a match means is left to `planning.partition`, which
-groups there must be to `decode_budget`.
+Decides what may be compiled at all. What a match means is left to `planning.budgets.partition`,
+which groups there must be to `model.decode.budget`.
 """
 
 import re

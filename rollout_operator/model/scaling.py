@@ -1,7 +1,7 @@
 """Replica counts on their way through the zones: what decides them, and what follows.
 
 A zone follows another one, or mirrors the count of any object with a `scale` subresource; every
-other count belongs to people. Views in, `ScalingPlan` out: see `planning.replicas`.
+other count belongs to people. Views in, `ScalingPlan` out: see `planning.scaling.plan`.
 """
 
 from collections.abc import Mapping

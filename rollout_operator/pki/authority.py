@@ -15,7 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.pki.facts import find_root, find_signer, load_key
-from rollout_operator.pki.material import Material, Pair
+from rollout_operator.pki.key_pair import Material, Pair
 from rollout_operator.planning.certificate import BACKDATING, Decision, Step, Wanted
 from rollout_operator.planning.ownership import LEAF_NAME
 

@@ -26,7 +26,7 @@ from rollout_operator.model.errors import Conflict, Denied, OperatorError, Unkno
 from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL
 from rollout_operator.model.objects import Unreadable, Webhook, WebhookConfiguration
 from rollout_operator.model.outcome import Severity
-from rollout_operator.pki.pacing import Pace
+from rollout_operator.pki.rate_limit import Pace
 from rollout_operator.planning.certificate import matches_name
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, Pub
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.pki.material import Material
+from rollout_operator.pki.key_pair import Material
 from rollout_operator.planning.certificate import Broken, Held, Validity
 
 Chain = Sequence[x509.Certificate]

@@ -13,7 +13,7 @@ from typing import Final, NoReturn, TypeVar
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.errors import ConfigError, InvalidInput
 from rollout_operator.pki.facts import assess_served, load_chain, load_key
-from rollout_operator.pki.material import Material
+from rollout_operator.pki.key_pair import Material
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.planning.certificate import Validity
 from rollout_operator.telemetry.logs import log

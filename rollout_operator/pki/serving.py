@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.pki.material import Material, Pair
+from rollout_operator.pki.key_pair import Material, Pair
 
 # Of TLS 1.2 only what has forward secrecy and authenticates what it encrypts; 1.3 has no other.
 _SUITES: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"

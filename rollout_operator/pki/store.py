@@ -17,7 +17,7 @@ import msgspec
 from rollout_operator.kube.api import SECRETS, JsonObject, Resource
 from rollout_operator.model.errors import NotFound, Unreachable
 from rollout_operator.model.names import CERTIFICATE_LABEL
-from rollout_operator.pki.material import SECRET_KEYS, Material
+from rollout_operator.pki.key_pair import SECRET_KEYS, Material
 
 _MADE_BY_US: Final = "true"
 # The type of a Secret that names none.

@@ -1,9 +1,9 @@
 """Call pods over HTTP: prepare them for a downscale, take that back, ask since when they are ready.
 
 Decides how long a call may take, how many go at a time and what counts as success. What may be
-called is decided in `planning.endpoint` and `planning.delay_endpoint`, how it is sent in `sender`,
-what an answer says in `model.decode_word`; who is called, and what a failure means, is left to
-`guards` and `controllers`.
+called is decided in `planning.downscales.endpoint` and `planning.scaling.delay_endpoint`, how it is
+sent in `sender`, what an answer says in `model.decode.pod_answer`; who is called, and what a
+failure means, is left to `guards` and `controllers`.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import aiohttp
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import run_all
-from rollout_operator.model.decode_word import decode_word
+from rollout_operator.model.decode.pod_answer import decode_word
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.errors import OperatorError
 from rollout_operator.model.names import Uid
@@ -57,7 +57,7 @@ class Sender(Protocol):
     async def ask(self, endpoint: Endpoint) -> tuple[int, bytes]:
         """POST, and return the HTTP status with the body of a 2xx; see `send` for errors.
 
-        At most one byte more than `model.decode_word.LONGEST_BODY` is read.
+        At most one byte more than `model.decode.pod_answer.LONGEST_BODY` is read.
         """
         ...
 

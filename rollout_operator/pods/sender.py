@@ -12,7 +12,7 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
-from rollout_operator.model.decode_word import LONGEST_BODY
+from rollout_operator.model.decode.pod_answer import LONGEST_BODY
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.pods.client import Method, is_success
 from rollout_operator.pods.session import open_session

@@ -1,6 +1,6 @@
 """Metrics of disruption budgets: which versions were seen, and what is in force (METR-30).
 
-What is in force is decided in `guards.catalog`.
+What is in force is decided in `guards.budgets.catalog`.
 """
 
 from typing import Final

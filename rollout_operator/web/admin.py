@@ -11,15 +11,15 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.telemetry.board import Board
 from rollout_operator.telemetry.exposition import CONTENT_TYPE
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.cluster import ClusterRules, validate_cluster
-from rollout_operator.web.connection import SERVER, WRITE_LIMIT, Connection, note_request
-from rollout_operator.web.measure import measure
+from rollout_operator.telemetry.registry import Board
+from rollout_operator.web.http.cluster import ClusterRules, validate_cluster
+from rollout_operator.web.http.connection import SERVER, WRITE_LIMIT, Connection, note_request
+from rollout_operator.web.http.measure import measure
+from rollout_operator.web.http.sockets import bind
 from rollout_operator.web.scrape import Scrapes
-from rollout_operator.web.sockets import bind
 from rollout_operator.web.status import one_line, render_status
 
 # As many connections may wait for being accepted; the operating system's own limit comes first.

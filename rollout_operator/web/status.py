@@ -1,7 +1,7 @@
 """The status page: what holds each group, as text.
 
-The sentences are those of `planning.explain`. Text, not HTML: nothing in it can be mark-up, and
-what could steer a terminal is escaped.
+The sentences are those of `planning.rollout.explain`. Text, not HTML: nothing in it can be mark-up,
+and what could steer a terminal is escaped.
 """
 
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Final
 
 from rollout_operator import __version__
-from rollout_operator.planning.explain import explain
-from rollout_operator.telemetry.board import Board, Entry
+from rollout_operator.planning.rollout.explain import explain
 from rollout_operator.telemetry.health import Health
+from rollout_operator.telemetry.registry import Board, Entry
 
 # Reasons may quote annotations, which may hold 256 KiB.
 MAX_LINE: Final = 1000

@@ -1,7 +1,8 @@
 """The webhook server on -server-tls.port: one request in, one answer out.
 
 Decides what is a request worth a review. How it is answered, and when at the latest, is decided in
-`reviewer`, who may connect in `listener`, how much may be sent in `body`.
+`web.reviews.dispatch`, who may connect in `web.http.listener`, how much may be sent in
+`web.http.body`.
 """
 
 import ssl
@@ -15,20 +16,20 @@ from aiohttp import hdrs, web
 from rollout_operator.aio.clock import Clock
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.body import Bodies, Rejected
-from rollout_operator.web.cluster import ClusterCheck, ClusterRules
-from rollout_operator.web.connection import SERVER, WRITE_LIMIT
-from rollout_operator.web.listener import Limits, Listener
-from rollout_operator.web.meter import Meter
-from rollout_operator.web.peer import Peer, Peers
-from rollout_operator.web.reviewer import Deadline, Reviewer
-from rollout_operator.web.routes import (
+from rollout_operator.web.http.body import Bodies, Rejected
+from rollout_operator.web.http.cluster import ClusterCheck, ClusterRules
+from rollout_operator.web.http.connection import SERVER, WRITE_LIMIT
+from rollout_operator.web.http.listener import Limits, Listener
+from rollout_operator.web.http.meter import Meter
+from rollout_operator.web.http.peer import Peer, Peers
+from rollout_operator.web.http.routes import (
     UNMATCHED,
     clean_header,
     name_method,
     name_route,
     name_websocket,
 )
+from rollout_operator.web.reviews.dispatch import Deadline, Reviewer
 
 JSON: Final = "application/json"
 STOP_LIMIT: Final = timedelta(seconds=1)

@@ -22,4 +22,4 @@ def test_d51_nothing_is_looked_through_for_garbage_while_the_operator_is_importe
     assert looks == 0
     assert is_enabled
     assert frozen > 50_000
-    assert module == "rollout_operator.app"
+    assert module == "rollout_operator.operator.main"

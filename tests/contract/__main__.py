@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from rollout_operator.sandbox.request import NotModelled
+from rollout_operator.lab.model.request import NotModelled
 from tests.contract.plays import Sequence, list_sequences
 from tests.contract.recording import record_all
 from tests.contract.simulated import play_simulated

@@ -3,7 +3,7 @@
 from typing import Any
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.sandbox.request import Answer
+from rollout_operator.lab.model.request import Answer
 
 Json = Any
 

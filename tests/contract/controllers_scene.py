@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
-from rollout_operator.sandbox.request import MERGE_PATCH, STRATEGIC_PATCH, Answer, Request
+from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, Answer, Request
 from tests.contract.bodies import config_map, delete_options, tree, version_of
 from tests.contract.controllers_pods import HELD
 from tests.contract.controllers_seen import (

@@ -11,8 +11,8 @@ import aiohttp
 import msgspec
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.kube.client import Client
-from rollout_operator.sandbox.request import Answer, Request, Verb
+from rollout_operator.kube.client.client import Client
+from rollout_operator.lab.model.request import Answer, Request, Verb
 from tests.contract.hook_server import HookServer
 from tests.contract.sides import Decide, Doors
 from tests.world.api import NAMESPACES, PODS, STATEFULSETS, Api, ApiError, read_warning

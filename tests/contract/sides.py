@@ -17,7 +17,7 @@ from rollout_operator.kube.api import (
     Watcher,
     Writer,
 )
-from rollout_operator.sandbox.request import Answer, Request
+from rollout_operator.lab.model.request import Answer, Request
 
 CORE: Final = "v1"
 PODS: Final = Resource("", CORE, "pods", "Pod")

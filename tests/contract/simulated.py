@@ -11,17 +11,17 @@ from typing import Any, Final
 import msgspec
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.kube.limits import Limits
-from rollout_operator.sandbox.api import SimulatedApi
-from rollout_operator.sandbox.cluster import Cluster
-from rollout_operator.sandbox.door import Door
-from rollout_operator.sandbox.faults import NoFaults
-from rollout_operator.sandbox.history import History
-from rollout_operator.sandbox.hooks import HookCall
-from rollout_operator.sandbox.link import Link
-from rollout_operator.sandbox.loop import VirtualTimeLoop
-from rollout_operator.sandbox.pace import Pace
-from rollout_operator.sandbox.request import Answer, Refusal, Request
+from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.lab.admission.webhooks import HookCall
+from rollout_operator.lab.apiserver.api import SimulatedApi
+from rollout_operator.lab.cluster import Cluster
+from rollout_operator.lab.model.history import History
+from rollout_operator.lab.model.request import Answer, Refusal, Request
+from rollout_operator.lab.network.client import Door
+from rollout_operator.lab.network.faults import NoFaults
+from rollout_operator.lab.network.link import Link
+from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
+from rollout_operator.lab.virtual_loop.pace import Pace
 from tests.contract.controllers_pods import SIMULATED_CHOICE
 from tests.contract.plays import Needs, Sequence
 from tests.contract.reviews import answer_review

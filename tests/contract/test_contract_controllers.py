@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
-from rollout_operator.sandbox import behaviour as simulated
-from rollout_operator.sandbox.pace import Pace
+from rollout_operator.lab.nodes import behaviour as simulated
+from rollout_operator.lab.virtual_loop.pace import Pace
 from tests.contract.controllers_pods import HELD, QUICK, REAL_CHOICE, SIMULATED_CHOICE
 from tests.contract.controllers_scene import Scene, staged
 from tests.contract.controllers_seen import Seen, is_going

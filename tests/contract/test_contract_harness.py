@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.sandbox.request import STRATEGIC_PATCH, Answer, Request
+from rollout_operator.lab.model.request import STRATEGIC_PATCH, Answer, Request
 from tests.contract.bodies import config_map, version_of
 from tests.contract.plays import Needs, Sequence, list_sequences
 from tests.contract.reviews import Rounds, allow, answer_review, deny, write_configuration

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.sandbox.pace import Pace
-from rollout_operator.sandbox.request import NotModelled
+from rollout_operator.lab.model.request import NotModelled
+from rollout_operator.lab.virtual_loop.pace import Pace
 from tests.contract.plays import Sequence, list_sequences
 from tests.contract.recording import Recordings
 from tests.contract.simulated import play_simulated

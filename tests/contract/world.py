@@ -15,8 +15,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.lab.model.request import MERGE_PATCH, Answer, Body, Request, Verb
 from rollout_operator.model.errors import ApiError
-from rollout_operator.sandbox.request import MERGE_PATCH, Answer, Body, Request, Verb
 from tests.contract.reviews import Rounds, write_configuration
 from tests.contract.sides import CONFIG_MAPS, Doors, Hook, HookKind, Side
 from tests.contract.transcript import Transcript

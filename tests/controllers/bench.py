@@ -8,21 +8,21 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.controllers.attempts import Attempts
-from rollout_operator.controllers.executor import Executor
-from rollout_operator.controllers.memory import OwnDeletes
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.reports import Report
-from rollout_operator.controllers.rollout import Parts, RolloutController
-from rollout_operator.guards.pending import Pending
-from rollout_operator.kube.store import PodStore, StatefulSetStore
-from rollout_operator.model.decode import decode_pod, decode_statefulset
+from rollout_operator.controllers.retries import Attempts
+from rollout_operator.controllers.rollout.controller import Parts, RolloutController
+from rollout_operator.controllers.rollout.executor import Executor
+from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
+from rollout_operator.controllers.rollout.reports import Report
+from rollout_operator.guards.budgets.in_flight import Pending
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.group import Deletion
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.group import plan_group
-from rollout_operator.telemetry.board import Board
+from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.registry import Board
 from tests.controllers.fake_door import FakeDoor, Json, pod_json, set_json
 from tests.fakes_clock import FakeClock
 from tests.gates import OpenGate

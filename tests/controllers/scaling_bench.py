@@ -14,33 +14,33 @@ from typing import Final
 
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
-from rollout_operator.controllers.attempts import Attempts
-from rollout_operator.controllers.contests import Contests
-from rollout_operator.controllers.counts import Counts
-from rollout_operator.controllers.executor import Executor
-from rollout_operator.controllers.memory import OwnDeletes
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.rollout import Parts as RolloutParts
-from rollout_operator.controllers.rollout import RolloutController
-from rollout_operator.controllers.scaling import Parts, ScalingController
-from rollout_operator.controllers.talks import Talks
+from rollout_operator.controllers.retries import Attempts
+from rollout_operator.controllers.rollout.controller import Parts as RolloutParts
+from rollout_operator.controllers.rollout.controller import RolloutController
+from rollout_operator.controllers.rollout.executor import Executor
+from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
+from rollout_operator.controllers.scaling.contests import Contests
+from rollout_operator.controllers.scaling.controller import Parts, ScalingController
+from rollout_operator.controllers.scaling.pod_calls import Talks
+from rollout_operator.controllers.scaling.replicas import Counts
 from rollout_operator.controllers.worker import Result, Workers
-from rollout_operator.guards.downscales import Downscales
+from rollout_operator.guards.budgets.in_flight import Pending
+from rollout_operator.guards.downscales.reservations import Downscales
+from rollout_operator.guards.downscales.times import Annotations
 from rollout_operator.guards.locks import Locks
-from rollout_operator.guards.pending import Pending
-from rollout_operator.guards.records import Annotations
-from rollout_operator.kube.store import PodStore, StatefulSetStore
-from rollout_operator.model.decode import decode_pod, decode_statefulset
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
+from rollout_operator.lab.trace.log_lines import strip_time
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.names import (
     GroupName,
     Uid,
 )
 from rollout_operator.model.outcome import Reason
 from rollout_operator.pods.client import PodClient
-from rollout_operator.sandbox.logline import strip_time
 from rollout_operator.telemetry import logs
-from rollout_operator.telemetry.board import Board
 from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.registry import Board
 from tests.controllers.fake_door import Json
 from tests.controllers.scaling_doors import FakeReferences, FakeStores, ScalingDoor
 from tests.controllers.scaling_objects import KEYS, make_pod, pods_of

@@ -10,9 +10,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from rollout_operator.cli.demo_drawing import MOST_PODS
-from rollout_operator.cli.demo_end import INTERRUPTED, end_by_signal
-from rollout_operator.cli.demo_screen import choose_screen
+from rollout_operator.lab.demo.drawing import MOST_PODS
+from rollout_operator.lab.demo.screen import choose_screen
+from rollout_operator.lab.end import INTERRUPTED, end_by_signal
 from tests.demo.show import Settings, run
 from tests.world.assets import NoControlPlaneError, find_assets
 from tests.world.plane import ControlPlane

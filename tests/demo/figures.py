@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from rollout_operator.cli.demo_totals import Restart, measure_floor
+from rollout_operator.lab.demo.totals import Restart, measure_floor
 from tests.world.history import Change, Delete, Pod, Set
 from tests.world.timings import Restart as Seen
 from tests.world.verdicts import Violation

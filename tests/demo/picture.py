@@ -1,7 +1,7 @@
 """What there is to see of a rollout on a control plane: its objects, and the operator's log.
 
 Pure: objects and lines in, frozen data out. How it looks is decided in the package, in
-`cli.demo_drawing`.
+`lab.demo.drawing`.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from rollout_operator.cli.demo_picture import Note, Row, read_row
+from rollout_operator.lab.demo.picture import Note, Row, read_row
 from tests.world.sets import Snapshot
 
 OLD_IMAGE: Final = "v1"

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rollout_operator.cli.demo_drawing import Line
-from rollout_operator.cli.demo_picture import Note, Picture, Row
-from rollout_operator.cli.demo_screen import Screen
+from rollout_operator.lab.demo.drawing import Line
+from rollout_operator.lab.demo.picture import Note, Picture, Row
+from rollout_operator.lab.demo.screen import Screen
 from tests.demo.figures import Record, measure
 from tests.demo.picture import NEW_IMAGE, OLD_IMAGE, read_notes, read_rows
 from tests.demo.summary import draw_failure, draw_summary

@@ -5,7 +5,7 @@ Pure: figures in, lines out.
 
 from collections.abc import Iterator, Sequence
 
-from rollout_operator.cli.demo_drawing import Line, Style
+from rollout_operator.lab.demo.drawing import Line, Style
 from tests.demo.figures import Figures
 from tests.world.verdicts import Violation
 

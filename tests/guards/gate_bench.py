@@ -13,17 +13,17 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.controllers.memory import OwnDeletes
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.guards.asking import Answer, Ask, Parts, Permit
-from rollout_operator.guards.catalog import Catalog
-from rollout_operator.guards.gate import Gate
-from rollout_operator.guards.pending import Pending
-from rollout_operator.guards.recording import Recorder
+from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
+from rollout_operator.guards.budgets.arbiter import Gate
+from rollout_operator.guards.budgets.catalog import Catalog
+from rollout_operator.guards.budgets.in_flight import Pending
+from rollout_operator.guards.budgets.pod_records import Recorder
+from rollout_operator.guards.budgets.request import Answer, Ask, Parts, Permit
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.kube.store import PodStore, StatefulSetStore
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.decode import decode_pod, decode_statefulset, salvage
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset, salvage
 from rollout_operator.model.disruption import Engine
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import ApiError, Conflict, DecodeError, UnknownOutcome

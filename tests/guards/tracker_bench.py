@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from rollout_operator.guards.downscales import Claim, Downscales
-from rollout_operator.guards.records import Grant, Seen
-from rollout_operator.guards.tracker import Tracker
+from rollout_operator.guards.downscales.reservations import Claim, Downscales
+from rollout_operator.guards.downscales.times import Grant, Seen
+from rollout_operator.guards.downscales.zone_tracker import Tracker
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.names import GROUP_LABEL, MIN_TIME_BETWEEN_DOWNSCALES, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.tracker import format_entry
-from rollout_operator.planning.spacing import Refusal, format_downscale_time
+from rollout_operator.planning.downscales.spacing import Refusal, format_downscale_time
 from tests.builders import sts
 from tests.controllers.fake_door import FakeDoor, Json
 from tests.fakes_clock import EPOCH, FakeClock

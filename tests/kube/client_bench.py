@@ -9,11 +9,11 @@ from datetime import timedelta
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Precondition, WatchEvent
 from rollout_operator.kube.call import DEFAULT_TIMEOUTS, Timeouts
-from rollout_operator.kube.client import Client
-from rollout_operator.kube.credential import Credential
-from rollout_operator.kube.lean import new_configuration
-from rollout_operator.kube.limits import Limits
-from rollout_operator.kube.transport import Transport, open_transport
+from rollout_operator.kube.client.client import Client
+from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.connection.credential import Credential
+from rollout_operator.kube.connection.lean import new_configuration
+from rollout_operator.kube.connection.transport import Transport, open_transport
 from rollout_operator.model.names import Uid
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.fake_api import FakeApi

@@ -17,19 +17,19 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.kube.limits import Limits
-from rollout_operator.kube.references import References
+from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.scales.references import References
+from rollout_operator.lab.apiserver.api import SimulatedApi
+from rollout_operator.lab.apiserver.streams import Stream
+from rollout_operator.lab.model.history import Called, History
+from rollout_operator.lab.model.request import MERGE_PATCH, Answer, Request
+from rollout_operator.lab.network.client import Door
+from rollout_operator.lab.network.faults import FATE, Ask, Failure, Fate, NoFaults
+from rollout_operator.lab.network.link import Link
+from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
+from rollout_operator.lab.schemas.refusals import NoPage
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.scaling import NoScale, Reading, Reference, Scale
-from rollout_operator.sandbox.api import SimulatedApi
-from rollout_operator.sandbox.door import Door
-from rollout_operator.sandbox.faults import FATE, Ask, Failure, Fate, NoFaults
-from rollout_operator.sandbox.history import Called, History
-from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
-from rollout_operator.sandbox.link import Link
-from rollout_operator.sandbox.refusals import NoPage
-from rollout_operator.sandbox.request import MERGE_PATCH, Answer, Request
-from rollout_operator.sandbox.streams import Stream
 from tests.virtual_time import EPOCH, VirtualClock, elapsed
 
 ACTOR: Final = "operator-1"

@@ -6,13 +6,13 @@ A step that is done by no function of ours says by whom it is done.
 from collections.abc import Mapping
 from typing import Final
 
-GATE: Final = "rollout_operator.guards.gate:Gate"
-PENDING: Final = "rollout_operator.guards.pending:Pending"
-WITHDRAWALS: Final = "rollout_operator.guards.withdrawals:Withdrawals"
-RECORDER: Final = "rollout_operator.guards.recording:Recorder"
-SCENES: Final = "rollout_operator.guards.scenes:Scenes"
-READER: Final = "rollout_operator.controllers.reading:GroupReader"
-TAKER: Final = "rollout_operator.controllers.disruptions:DisruptionController"
+GATE: Final = "rollout_operator.guards.budgets.arbiter:Gate"
+PENDING: Final = "rollout_operator.guards.budgets.in_flight:Pending"
+WITHDRAWALS: Final = "rollout_operator.guards.budgets.releases:Withdrawals"
+RECORDER: Final = "rollout_operator.guards.budgets.pod_records:Recorder"
+SCENES: Final = "rollout_operator.guards.budgets.snapshots:Scenes"
+READER: Final = "rollout_operator.controllers.live_reads:GroupReader"
+TAKER: Final = "rollout_operator.controllers.budgets.controller:DisruptionController"
 
 FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "reserve": (f"{GATE}.ask", f"{GATE}.reserve", f"{PENDING}.reserve"),

@@ -27,7 +27,7 @@ CERTIFICATES: Final = (
     ),
     Mutant(
         name="known-by-its-name",
-        file="pki/keeper.py",
+        file="pki/manager.py",
         old="            is_known=bool(stored.uid) and stored.uid == self._uid,\n",
         new="            is_known=bool(self._uid),\n",
         breaks="LI-13: another application's Secret in the place of ours is overwritten",
@@ -36,7 +36,7 @@ CERTIFICATES: Final = (
     ),
     Mutant(
         name="spoilt-is-forgotten",
-        file="pki/keeper.py",
+        file="pki/manager.py",
         old="                self._uid = stored.uid\n",
         new="",
         breaks="LI-13: our own Secret is not healed where its label went with its data",

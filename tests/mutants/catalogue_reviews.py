@@ -1,4 +1,4 @@
-"""Mutants of the reviews: `planning.admission`, `downscale`, `spacing`, `web`, `pods`."""
+"""Mutants of the reviews: `planning.downscales.request`, `downscale`, `spacing`, `web`, `pods`."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from tests.mutants.entry import DOWNSCALES, WIDE, Mutant
 REVIEWS: Final = (
     Mutant(
         name="min-time-by-the-local-clock",
-        file="app_parts.py",
+        file="operator/context.py",
         old="return door.server_time() or self.clock.now()",
         new="return self.clock.now()",
         breaks="SI-11: a machine's clock that runs fast lets the next zone go",
@@ -16,7 +16,7 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="min-time-off-by-five-seconds",
-        file="planning/spacing.py",
+        file="planning/downscales/spacing.py",
         old="if wait and now - last < wait\n",
         new="if wait and now - last < wait - timedelta(seconds=5)\n",
         breaks="SI-11: the time between zones is almost waited for",
@@ -24,7 +24,7 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="time-rounded-down",
-        file="planning/spacing.py",
+        file="planning/downscales/spacing.py",
         old="return format_rfc3339(whole if whole == now else whole + timedelta(seconds=1))",
         new="return format_rfc3339(whole - timedelta(seconds=2))",
         breaks="SI-11: a downscale is recorded seconds before it was",
@@ -32,7 +32,7 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="times-not-remembered",
-        file="planning/spacing.py",
+        file="planning/downscales/spacing.py",
         old="known = remembered.get(sts.uid)",
         new="known = None",
         breaks="SI-11: the next zone goes before the time of the last is written",
@@ -40,7 +40,7 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="dry-run-prepares",
-        file="planning/admission.py",
+        file="planning/downscales/request.py",
         old="    if review.dry_run:\n        return allow(Code.DRY_RUN)\n",
         new="",
         breaks="SI-15: a rehearsal tells pods to go",
@@ -48,7 +48,7 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="decrease-by-one-not-seen",
-        file="planning/admission.py",
+        file="planning/downscales/request.py",
         old="first_to + new >= first_from + old and",
         new="first_to + new >= first_from + old - 1 and",
         breaks="SI-10, SI-14: > for >=, so that one pod may always go",
@@ -56,7 +56,7 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="no-downscale-off",
-        file="planning/admission.py",
+        file="planning/downscales/request.py",
         old="    if not is_labelled(labels, NO_DOWNSCALE):\n        warning",
         new="    if is_labelled(labels, NO_DOWNSCALE):\n        warning",
         breaks="SI-14: the label means its opposite",
@@ -64,17 +64,17 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="overload-lets-pass",
-        file="web/no_downscale.py",
+        file="web/reviews/no_downscale.py",
         old="        if isinstance(error, _Overload):\n",
         new="        if isinstance(error, TooManyRequests):\n",
         breaks="SI-13, SI-14: who sends sixty requests at once has the last of them allowed",
         scenarios=DOWNSCALES,
         unseen="no crowd asks there, and one asker is answered from the cache",
-        units="tests/web/test_no_downscale.py",
+        units="tests/web/reviews/test_no_downscale.py",
     ),
     Mutant(
         name="each-review-reads-for-itself",
-        file="web/parents.py",
+        file="web/reviews/scale_parent.py",
         old="        key = (resource.plural, review.namespace, review.name)\n",
         new='        key = (resource.plural, review.namespace, f"{id(review)}")\n',
         breaks="SI-13: a crowd fills the line for reads, and each has to ask again",
@@ -84,27 +84,27 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="older-read-shared",
-        file="web/parents.py",
+        file="web/reviews/scale_parent.py",
         old=" and _covers(answer.resource_version, old.resource_version)\n",
         new="\n",
         breaks="SI-14: a label set while another review reads is not seen",
         scenarios=DOWNSCALES,
         unseen="a label is set once, before anybody asks",
-        units="tests/web/test_parents.py",
+        units="tests/web/reviews/test_scale_parent.py",
     ),
     Mutant(
         name="older-error-shared",
-        file="web/parents.py",
+        file="web/reviews/scale_parent.py",
         old="    if isinstance(answer, OperatorError) or not",
         new="    if isinstance(answer, OperatorError):\n        return True\n    if not",
         breaks="SI-13, SI-14: an object that came since the read is taken for absent, and let go",
         scenarios=DOWNSCALES,
         unseen="who asks there asks about what has been there from the start",
-        units="tests/web/test_parents.py",
+        units="tests/web/reviews/test_scale_parent.py",
     ),
     Mutant(
         name="label-unread-is-no-label",
-        file="web/prepare_downscale.py",
+        file="web/reviews/prepare_downscale.py",
         old="return refuse_decrease(change, Code.CANNOT_CHECK, why, status=RETRY)",
         new="return allow(Code.CANNOT_CHECK, warning=why)",
         breaks="SI-10, SI-13: a read that fails lets a guarded downscale pass",
@@ -113,7 +113,7 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="group-unread-is-no-group",
-        file="web/prepare_downscale.py",
+        file="web/reviews/prepare_downscale.py",
         old="return ask.refuse(Code.GROUP_NOT_READ, why, status=RETRY)",
         new="return allow(Code.GROUP_NOT_READ, warning=why)",
         breaks="SI-13: a look that fails lets a guarded downscale pass",
@@ -121,7 +121,7 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="late-review-passes",
-        file="web/prepare_downscale.py",
+        file="web/reviews/prepare_downscale.py",
         old="return ask.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)\n        if failures:",
         new="return None\n        if failures:",
         breaks="SI-10: pods that have not answered in time go all the same",
@@ -129,7 +129,7 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="failed-pods-go",
-        file="web/prepare_downscale.py",
+        file="web/reviews/prepare_downscale.py",
         old="        if failures:\n            why = f",
         new="        if len(failures) > 99:\n            why = f",
         breaks="SI-10: a pod that did not confirm is taken away",
@@ -137,16 +137,16 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="repeated-review-prepares-again",
-        file="web/prepare_claim.py",
+        file="web/reviews/prepare_reservation.py",
         old="for one in plan.endpoints if one.uid not in claim.prepared)",
         new="for one in plan.endpoints)",
         breaks="SI-16: each round of one request calls the pods",
         scenarios=DOWNSCALES,
-        units="tests/web/test_prepare_repeated.py",
+        units="tests/web/reviews/test_prepare_repeated.py",
     ),
     Mutant(
         name="repeated-review-judged-again",
-        file="web/prepare_claim.py",
+        file="web/reviews/prepare_reservation.py",
         old="        return not claim.is_adopted and not self._is_late(claim)\n",
         new="        return claim.is_adopted and not self._is_late(claim)\n",
         breaks="SI-16: each round of one request has another time recorded",
@@ -155,11 +155,11 @@ REVIEWS: Final = (
             "within one write nothing has changed: it is granted again, and only the last answer "
             "is written"
         ),
-        units="tests/web/test_prepare_repeated.py",
+        units="tests/web/reviews/test_prepare_repeated.py",
     ),
     Mutant(
         name="other-downscale-underway-ignored",
-        file="web/prepare_claim.py",
+        file="web/reviews/prepare_reservation.py",
         old="now=parts.server_time(), downscale=underway)",
         new="now=parts.server_time(), downscale=None if underway else None)",
         breaks="SI-11: two zones are granted at once",
@@ -167,26 +167,26 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="same-set-underway-ignored",
-        file="web/prepare_claim.py",
+        file="web/reviews/prepare_reservation.py",
         old="        if known is not None and same is None and _may_persist(known, look):\n",
         new="        if known is None and same is not None:\n",
         breaks="SI-10, SI-12, LI-05: two ranges of one set are granted at once",
         scenarios=WIDE,
-        units="tests/web/test_prepare_refusals.py",
+        units="tests/web/reviews/test_prepare_refusals.py",
     ),
     Mutant(
         name="first-ordinal-not-seen",
-        file="planning/admission.py",
+        file="planning/downscales/request.py",
         old=" and first_to <= first_from):",
         new="):",
         breaks="SI-10, SI-14: the pods with the lowest ordinals may always go",
         scenarios=DOWNSCALES,
         unseen="nobody moves ordinals in the simulation",
-        units="tests/planning/test_planning_admission.py",
+        units="tests/planning/downscales/test_request.py",
     ),
     Mutant(
         name="label-of-the-review",
-        file="web/prepare_claim.py",
+        file="web/reviews/prepare_reservation.py",
         old="assess_prepared(ask.decrease, sts.labels, sts.annotations, sts.service_name)",
         new=(
             'assess_prepared(ask.decrease, {"grafana.com/prepare-downscale": "true"}, '
@@ -195,30 +195,30 @@ REVIEWS: Final = (
         breaks="SI-13: a review that says so has pods of a set prepared that has no label",
         scenarios=DOWNSCALES,
         storm="forged reviews",
-        units="tests/web/test_prepare_forged.py",
+        units="tests/web/reviews/test_prepare_forged.py",
     ),
     Mutant(
         name="review-not-compared-with-the-store",
-        file="web/prepare_claim.py",
+        file="web/reviews/prepare_reservation.py",
         old="if zone is None or not self._is_as_asked(ask, zone.sts):",
         new="if zone is None:",
         breaks="SI-10: what a review says is taken for what the store holds",
         scenarios=DOWNSCALES,
         unseen="here reviews come from the API server alone, and it says what it holds",
-        units="tests/web/test_prepare_refusals.py",
+        units="tests/web/reviews/test_prepare_refusals.py",
     ),
     Mutant(
         name="other-zones-not-looked-at",
-        file="planning/downscale.py",
+        file="planning/downscales/rule.py",
         old=("            return _refuse_unsettled(decrease, scaled, group, other, why)\n"),
         new="            continue\n",
         breaks="SI-02: a zone loses pods while another is short (PREP-19)",
         scenarios=DOWNSCALES,
-        units="tests/planning/test_planning_downscale.py",
+        units="tests/planning/downscales/test_rule.py",
     ),
     Mutant(
         name="notes-not-written",
-        file="guards/notes.py",
+        file="guards/downscales/pod_records.py",
         old="errors = await gather_all(self._put(pod, text) for pod in carriers)",
         new="errors = await gather_all(self._put(pod, text) for pod in carriers[:0])",
         breaks="LI-05: after a crash nobody knows which pods were told to go",
@@ -226,20 +226,20 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="undo-within-the-request-only",
-        file="web/prepare_downscale.py",
+        file="web/reviews/prepare_downscale.py",
         old="            downscales.close(claim, owed=claim.pods, again=later)\n",
         new="            downscales.close(claim, owed=())\n",
         breaks="LI-05: pods stay prepared where the undo failed or came too late",
         scenarios=WIDE,
-        units="tests/web/test_prepare_refusals.py",
+        units="tests/web/reviews/test_prepare_refusals.py",
     ),
     Mutant(
         name="undo-once",
-        file="web/prepare_downscale.py",
+        file="web/reviews/prepare_downscale.py",
         old="            downscales.close(claim, owed=claim.pods, after=later)\n",
         new="            downscales.close(claim, owed=())\n",
         breaks="LI-05: a call that was slow to arrive makes a pod forget that it stays",
         scenarios=WIDE,
-        units="tests/web/test_prepare_refusals.py",
+        units="tests/web/reviews/test_prepare_refusals.py",
     ),
 )

@@ -1,4 +1,4 @@
-"""Mutants of counts that move by themselves: `planning.replicas` and below, `counts`, `talks`."""
+"""Mutants of replicas that move by themselves: `scaling` of `planning` and `controllers`."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from tests.mutants.entry import CONTESTED, EDITED, FOLLOWING, MIRRORING, Mutant
 SCALING: Final = (
     Mutant(
         name="scaled-down-on-the-cache",
-        file="controllers/counts.py",
+        file="controllers/scaling/replicas.py",
         old="            live = await self._observer.observe_live(group)\n",
         new="            live = group\n",
         breaks="SI-09, SI-02, SCALE-05: a downscale rests on a cache that lags",
@@ -15,7 +15,7 @@ SCALING: Final = (
     ),
     Mutant(
         name="memory-outlives-its-record",
-        file="guards/last_downscales.py",
+        file="guards/downscales/last_downscales.py",
         old="        return since is not None and not is_older(version, than=since)\n",
         new="        return since is not None and not version\n",
         breaks="LI-01: a zone waits though a person has set the time of another one back (D-66)",
@@ -23,7 +23,7 @@ SCALING: Final = (
     ),
     Mutant(
         name="nothing-bridges-to-a-record",
-        file="guards/last_downscales.py",
+        file="guards/downscales/last_downscales.py",
         old="            if uid in self._times and not self._is_shown(uid, version)\n",
         new="            if uid in self._times and not version\n",
         breaks="SI-11: a view of before the record says that nothing was scaled down",
@@ -31,7 +31,7 @@ SCALING: Final = (
     ),
     Mutant(
         name="contest-never-noticed",
-        file="controllers/scaling.py",
+        file="controllers/scaling/controller.py",
         old="            self._parts.contests.note(action)\n",
         new="            pass\n",
         breaks="LI-11: a count that something else puts back is written as fast as that allows",
@@ -47,7 +47,7 @@ SCALING: Final = (
     ),
     Mutant(
         name="downscale-not-announced",
-        file="controllers/counts.py",
+        file="controllers/scaling/replicas.py",
         old="            self._downscales.announce(agreed.zone, agreed.replicas)\n",
         new="",
         breaks="SI-02: a rollout begins between the look of a downscale and its write (D-25)",
@@ -56,7 +56,7 @@ SCALING: Final = (
     ),
     Mutant(
         name="follows-in-a-rollout",
-        file="planning/permission.py",
+        file="planning/scaling/permission.py",
         old="        if look.unavailable and is_moving:\n",
         new="        if look.unavailable and is_moving and group.name is None:\n",
         breaks="SI-02: a zone goes down while another one is being rolled out (D-25)",
@@ -64,7 +64,7 @@ SCALING: Final = (
     ),
     Mutant(
         name="time-between-zones-forgotten",
-        file="planning/permission.py",
+        file="planning/scaling/permission.py",
         old="    if not case.aim.keeps_apart and not case.is_guarded:\n",
         new="    if not case.is_guarded:\n",
         breaks="SI-11: a zone that no webhook guards follows at once",
@@ -72,7 +72,7 @@ SCALING: Final = (
     ),
     Mutant(
         name="follows-one-too-far",
-        file="planning/following.py",
+        file="planning/scaling/following.py",
         old="        replicas=count_replicas(leading, scaling),\n",
         new="        replicas=max(count_replicas(leading, scaling) - 1, 1),\n",
         breaks="SCALE-05, LI-01: a zone goes to a count that the leading one never had",
@@ -80,7 +80,7 @@ SCALING: Final = (
     ),
     Mutant(
         name="pods-go-before-their-time",
-        file="planning/hearing.py",
+        file="planning/scaling/pod_answers.py",
         old="    left = delay.span - (now - word.since)\n",
         new="    left = delay.span / 2 - (now - word.since)\n",
         breaks="DELAY-08: pods go that were prepared for half of the delay",
@@ -88,7 +88,7 @@ SCALING: Final = (
     ),
     Mutant(
         name="pods-without-a-word-go",
-        file="planning/hearing.py",
+        file="planning/scaling/pod_answers.py",
         old=(
             '        notes.problems.append(word.problem or f"{name} gave no time")\n'
             "        return\n"
@@ -99,7 +99,7 @@ SCALING: Final = (
     ),
     Mutant(
         name="old-words-count",
-        file="planning/hearing.py",
+        file="planning/scaling/pod_answers.py",
         old="FRESH: Final = timedelta(seconds=5)",
         new="FRESH: Final = timedelta(minutes=5)",
         breaks="DELAY-08: a pod that has started again, or was told otherwise, goes all the same",
@@ -108,41 +108,41 @@ SCALING: Final = (
             "a pod is asked again in the moment in which it is due: it takes one that starts again "
             "in the very minute in which its group holds the zone back"
         ),
-        units="tests/planning/test_planning_hearing.py",
+        units="tests/planning/scaling/test_pod_answers.py",
     ),
     Mutant(
         name="lost-cancellation-counts",
-        file="controllers/talks.py",
+        file="controllers/scaling/pod_calls.py",
         old="            if error is None:\n",
         new="            if error is None or talk.ask is not None:\n",
         breaks="LI-05: a pod that did not hear that it stays is told ten minutes later",
         scenarios=MIRRORING,
         storm="lost pods",
-        units="tests/controllers/test_talks.py",
+        units="tests/controllers/scaling/test_pod_calls.py",
     ),
     Mutant(
         name="unheard-pods-are-told-rarely",
-        file="planning/delays.py",
+        file="planning/scaling/delays.py",
         old="SOON_TRIES: Final = 5",
         new="SOON_TRIES: Final = 0",
         breaks="LI-05: a pod that the process before asked, and that is deaf at first, waits long",
         scenarios=MIRRORING,
         storm="lost pods",
-        units="tests/planning/test_planning_delays.py",
+        units="tests/planning/scaling/test_delays.py",
     ),
     Mutant(
         name="recorded-though-scaled-since",
-        file="controllers/revisions.py",
+        file="controllers/rollout/revisions.py",
         old="        is_resized = live.replicas != zone.replicas\n",
         new="        is_resized = False\n",
         breaks="ROLL-39: a revision is recorded while pods of an upscale are not ready",
         scenarios=MIRRORING,
-        units="tests/controllers/test_executor.py",
+        units="tests/controllers/rollout/test_executor.py",
         unseen="it takes an upscale that a frozen cache hides until the last pod is rolled out",
     ),
     Mutant(
         name="asked-pods-are-owed-nothing",
-        file="planning/delays.py",
+        file="planning/scaling/delays.py",
         old="            (routine if seat.talk.word is None else owed).append(endpoint)\n",
         new="            continue\n",
         breaks="LI-05: pods that were asked and stay are never told so",
@@ -150,7 +150,7 @@ SCALING: Final = (
     ),
     Mutant(
         name="status-not-written-back",
-        file="planning/publishing.py",
+        file="planning/scaling/publishing.py",
         old="        if last.count != reading.status_replicas:\n",
         new="        if last.count > reading.status_replicas:\n",
         breaks="LI-01: the object that is mirrored is not told of fewer replicas",
@@ -158,7 +158,7 @@ SCALING: Final = (
     ),
     Mutant(
         name="status-written-all-the-time",
-        file="planning/publishing.py",
+        file="planning/scaling/publishing.py",
         old="        if last.count != reading.status_replicas:\n",
         new="        if last.count >= 0:\n",
         breaks="LI-01: what is there already is written again at each look",

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject, Resource
-from rollout_operator.kube.configurations import Configuration, ConfigurationStore
+from rollout_operator.kube.cache.configurations import Configuration, ConfigurationStore
 from rollout_operator.model.errors import ApiError, Conflict, NotFound
 from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL, Uid
 from rollout_operator.model.objects import Webhook, WebhookConfiguration

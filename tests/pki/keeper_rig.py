@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import NoReturn, Protocol
 
-from rollout_operator.pki.keeper import CertificateKeeper, Ties
+from rollout_operator.pki.manager import CertificateKeeper, Ties
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.pki.store import SecretStore
 from rollout_operator.planning.certificate import Wanted

@@ -12,7 +12,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.pki.authority import carry_out, issue_ca, issue_leaf
 from rollout_operator.pki.facts import assess_material, trusted_bundle
-from rollout_operator.pki.material import Material, Pair
+from rollout_operator.pki.key_pair import Material, Pair
 from rollout_operator.planning.certificate import (
     BACKDATING,
     Broken,

@@ -12,7 +12,7 @@ from cryptography import x509
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.pki.authority import carry_out
 from rollout_operator.pki.files import CertificateFiles, CertificatePaths
-from rollout_operator.pki.material import Material, Pair
+from rollout_operator.pki.key_pair import Material, Pair
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.planning.certificate import Decision, Step
 from tests.fakes_clock import EPOCH, FakeClock

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.model.errors import Unreachable
 from rollout_operator.pki.facts import assess_material
-from rollout_operator.pki.keeper import LOOK_EVERY
-from rollout_operator.pki.material import Material
+from rollout_operator.pki.key_pair import Material
+from rollout_operator.pki.manager import LOOK_EVERY
 from rollout_operator.planning.certificate import OVERLAP, Held
 from tests.fakes_clock import EPOCH, FakeClock
 from tests.pki.certificates import WANTED, YEAR, Legacy, load, verify

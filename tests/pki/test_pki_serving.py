@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.pki.authority import carry_out, issue_ca, issue_leaf
-from rollout_operator.pki.material import Material, Pair
+from rollout_operator.pki.key_pair import Material, Pair
 from rollout_operator.pki.serving import ServingCertificate, server_context
 from rollout_operator.planning.certificate import Decision, Step
 from tests.pki.certificates import HOST, WANTED, Legacy, client_context, load, shake_hands

@@ -4,7 +4,7 @@ import pytest
 
 from rollout_operator.kube.api import Resource
 from rollout_operator.model.errors import Conflict, NotFound, Unreachable
-from rollout_operator.pki.material import Material
+from rollout_operator.pki.key_pair import Material
 from rollout_operator.pki.store import SecretStore
 from tests.pki.fake_secrets import MADE_BY_US, NAME, NAMESPACE, FakeSecrets
 

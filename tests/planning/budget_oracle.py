@@ -9,7 +9,7 @@ from datetime import timedelta
 from rollout_operator.model.disruption import Engine
 from rollout_operator.model.group import Zone
 from rollout_operator.model.objects import Pod
-from rollout_operator.planning.disruption import Scene
+from rollout_operator.planning.budgets.rule import Scene
 
 
 def expect_disruption(scene: Scene) -> str:

@@ -12,7 +12,7 @@ from rollout_operator.model.budget import Budget
 from rollout_operator.model.disruption import Engine
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
-from rollout_operator.planning.disruption import Scene
+from rollout_operator.planning.budgets.rule import Scene
 from tests.builders import NOW
 from tests.planning.disruptions import budget, by_partition, ingesters, member
 

@@ -15,7 +15,7 @@ from rollout_operator.model.budget import Budget
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, Unreadable
-from rollout_operator.planning.disruption import Scene, assess_disruption
+from rollout_operator.planning.budgets.rule import Scene, assess_disruption
 from tests.builders import NOW, pod, sts, sts_uid
 
 PATTERN: Final = r"[a-z\-]+-zone-[a-z]-([0-9]+)"

@@ -43,8 +43,8 @@ from rollout_operator.model.scaling import (
     Word,
     Written,
 )
-from rollout_operator.planning.replicas import plan_scaling
-from rollout_operator.planning.spacing import format_downscale_time
+from rollout_operator.planning.downscales.spacing import format_downscale_time
+from rollout_operator.planning.scaling.plan import plan_scaling
 from tests.builders import NOW, group, sts_uid, with_pods, zone
 
 HOUR: Final = timedelta(hours=1)

@@ -13,7 +13,7 @@ from datetime import timedelta
 from itertools import chain
 from typing import Final
 
-from rollout_operator.sandbox.trace import render_story, render_tail
+from rollout_operator.lab.trace.trace import render_story, render_tail
 from tests.simulation.campaign import (
     ROTATION,
     SMALL_ONES,

@@ -12,12 +12,12 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Final, Protocol
 
-from rollout_operator.app_process import SimulatedProcess
-from rollout_operator.app_sandbox import Sandbox
 from rollout_operator.kube.api import PODS, JsonObject
-from rollout_operator.sandbox.fields import children
-from rollout_operator.sandbox.history import Fault
-from rollout_operator.sandbox.loop import VirtualTimeLoop
+from rollout_operator.lab.model.fields import children
+from rollout_operator.lab.model.history import Fault
+from rollout_operator.lab.process import SimulatedProcess
+from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
+from rollout_operator.lab.world import Sandbox
 from tests.simulation.doses import Blows
 from tests.simulation.virtual import now
 

@@ -15,10 +15,10 @@ from typing import Final, cast
 import msgspec
 
 from rollout_operator.kube.api import VALIDATING_WEBHOOKS, JsonObject
-from rollout_operator.sandbox.history import Fault, History
-from rollout_operator.sandbox.hooks import HookCall, HookCaller
-from rollout_operator.sandbox.registrations import no_downscale, pod_eviction
-from rollout_operator.sandbox.request import Request
+from rollout_operator.lab.admission.registrations import no_downscale, pod_eviction
+from rollout_operator.lab.admission.webhooks import HookCall, HookCaller
+from rollout_operator.lab.model.history import Fault, History
+from rollout_operator.lab.model.request import Request
 from tests.forgeries import forge
 from tests.simulation.doses import HookFaults
 from tests.simulation.forged import FORGED, tell_asked

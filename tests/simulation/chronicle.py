@@ -13,7 +13,7 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
-from rollout_operator.sandbox.history import (
+from rollout_operator.lab.model.history import (
     Called,
     Commit,
     Fault,
@@ -22,7 +22,7 @@ from rollout_operator.sandbox.history import (
     PodCalled,
     Reviewed,
 )
-from rollout_operator.sandbox.request import Request, Verb
+from rollout_operator.lab.model.request import Request, Verb
 
 OPERATOR: Final = "operator-1"
 PERSON: Final = "alice"

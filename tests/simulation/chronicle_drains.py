@@ -6,9 +6,9 @@ from copy import deepcopy
 from typing import Any, Final
 
 from rollout_operator.kube.api import PODS, ZONE_BUDGETS, JsonObject
+from rollout_operator.lab.model.history import Called
+from rollout_operator.lab.model.request import Request
 from rollout_operator.model.names import DISRUPTION_RECORD
-from rollout_operator.sandbox.history import Called
-from rollout_operator.sandbox.request import Request
 from tests.simulation.chronicle import NAMESPACE, OPERATOR, PERSON, Chronicle, s
 from tests.simulation.departures import EVICTION_PATH
 from tests.simulation.promises import Promises

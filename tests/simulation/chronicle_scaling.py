@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
+from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,
@@ -12,7 +13,6 @@ from rollout_operator.model.names import (
     MIRROR_KIND,
     MIRROR_NAME,
 )
-from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
 from tests.simulation.chronicle import OPERATOR, Chronicle
 from tests.simulation.promises import Promises
 from tests.simulation.verdict import find_violations

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from rollout_operator.sandbox.history import Called, Fault
+from rollout_operator.lab.model.history import Called, Fault
 from tests.simulation.lives import Life
 from tests.simulation.views import Book, labels
 from tests.world.history import Set

@@ -11,9 +11,9 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import PODS, JsonObject
+from rollout_operator.lab.model.fields import text
+from rollout_operator.lab.model.history import Called, Reviewed
 from rollout_operator.model.names import DISRUPTION_RECORD
-from rollout_operator.sandbox.fields import text
-from rollout_operator.sandbox.history import Called, Reviewed
 from tests.simulation.deletes import is_live
 from tests.simulation.downscales import list_reviews
 from tests.simulation.views import Book, Write, annotations, labels

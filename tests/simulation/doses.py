@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rollout_operator.sandbox.random_faults import Doses
+from rollout_operator.lab.network.random_faults import Doses
 from tests.simulation.virtual import split
 
 

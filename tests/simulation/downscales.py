@@ -12,8 +12,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.model.history import Called, Reviewed
 from rollout_operator.model.names import NO_DOWNSCALE
-from rollout_operator.sandbox.history import Called, Reviewed
 from tests.simulation.state import World
 from tests.simulation.views import Book, Write, asked_replicas, labels
 from tests.world.history import Pod, Set

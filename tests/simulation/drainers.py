@@ -13,10 +13,10 @@ from http import HTTPStatus
 from typing import Final, Literal
 
 from rollout_operator.kube.api import PODS, ZONE_BUDGETS, JsonObject
-from rollout_operator.sandbox.fields import is_terminating, name_of, uid_of
-from rollout_operator.sandbox.kinds import BUDGETS, NODES
-from rollout_operator.sandbox.nodes import node, node_of
-from rollout_operator.sandbox.request import MERGE_PATCH, Refusal, Request
+from rollout_operator.lab.model.fields import is_terminating, name_of, uid_of
+from rollout_operator.lab.model.request import MERGE_PATCH, Refusal, Request
+from rollout_operator.lab.nodes.nodes import node, node_of
+from rollout_operator.lab.schemas.kinds import BUDGETS, NODES
 from tests.simulation.scenarios_people import DRY_RUN, TRY_AGAIN, People
 
 # As kubectl waits, after a refusal and for the end of a pod.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from rollout_operator.sandbox.history import History, Said
+from rollout_operator.lab.model.history import History, Said
 from rollout_operator.telemetry import logs
 from tests.simulation.promises import Violation
 from tests.simulation.virtual import now

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from rollout_operator.kube.api import STATEFULSETS
-from rollout_operator.sandbox.history import Reviewed
+from rollout_operator.lab.model.history import Reviewed
 from tests.simulation.deletes import Delete, list_deletes
 from tests.simulation.departures import Eviction, list_evictions, read_record
 from tests.simulation.downscales import PREPARE_PATH, list_reviews

@@ -11,8 +11,8 @@ from typing import Final, cast
 import msgspec
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.sandbox.fields import child, text
-from rollout_operator.sandbox.history import Fault
+from rollout_operator.lab.model.fields import child, text
+from rollout_operator.lab.model.history import Fault
 from tests.simulation.views import Book
 
 FORGED: Final = "hook_forged"

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from rollout_operator.kube.api import PODS, ZONE_BUDGETS
-from rollout_operator.sandbox.history import Called, Fault
+from rollout_operator.lab.model.history import Called, Fault
 from tests.simulation.departures import Eviction, Ground, list_evictions
 from tests.simulation.promises import Violation
 from tests.simulation.rules import Rule, read_timeline

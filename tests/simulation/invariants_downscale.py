@@ -10,8 +10,8 @@ from itertools import combinations
 from typing import Final
 
 from rollout_operator.kube.api import STATEFULSETS
+from rollout_operator.lab.model.history import PodCalled
 from rollout_operator.model.names import PREPARE_PATH as PREPARE_PATH_KEY
-from rollout_operator.sandbox.history import PodCalled
 from tests.simulation.deletes import IN_FLIGHT, find_sent, is_delaying
 from tests.simulation.downscales import (
     NO_DOWNSCALE_PATH,

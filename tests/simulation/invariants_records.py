@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.lab.model.history import Called, Reviewed
 from rollout_operator.model.names import DISRUPTION_RECORD
-from rollout_operator.sandbox.history import Called, Reviewed
 from tests.simulation.deletes import find_sent
 from tests.simulation.departures import EVICTION_PATH, Record, read_record
 from tests.simulation.downscales import list_reviews

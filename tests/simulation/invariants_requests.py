@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.sandbox.history import Called
+from rollout_operator.lab.model.history import Called
 from tests.simulation.promises import Violation
 from tests.simulation.views import Book
 from tests.world.history import Set

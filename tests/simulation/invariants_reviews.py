@@ -6,10 +6,10 @@ from itertools import pairwise
 from typing import Final
 
 from rollout_operator.kube.api import PODS
+from rollout_operator.lab.model.history import Called, Reviewed
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import DOWNSCALE_NOTE, LAST_DOWNSCALE
 from rollout_operator.model.units import parse_rfc3339
-from rollout_operator.sandbox.history import Called, Reviewed
 from tests.simulation.deletes import find_sent
 from tests.simulation.downscales import PREPARE_PATH, list_reviews
 from tests.simulation.forged import FORGED

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.sandbox.fields import child, children
-from rollout_operator.sandbox.history import PodCalled
+from rollout_operator.lab.model.fields import child, children
+from rollout_operator.lab.model.history import PodCalled
 from tests.simulation.deletes import Delete, list_deletes
 from tests.simulation.invariants_downscale import find_horizon
 from tests.simulation.promises import Violation

@@ -10,8 +10,8 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.app_sandbox import Sandbox
-from rollout_operator.sandbox.history import Lived, Record
+from rollout_operator.lab.model.history import Lived, Record
+from rollout_operator.lab.world import Sandbox
 
 NAME: Final = "operator-1"
 BACK_AFTER: Final = timedelta(seconds=1)

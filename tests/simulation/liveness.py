@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import SECRETS
-from rollout_operator.sandbox.history import PodCalled
+from rollout_operator.lab.model.history import PodCalled
 from tests.simulation.invariants_records import find_lasting
 from tests.simulation.liveness_back import find_back_prepared
 from tests.simulation.liveness_drains import find_last_asked, find_starved

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.sandbox.history import PodCalled
+from rollout_operator.lab.model.history import PodCalled
 from tests.simulation.promises import Violation
 from tests.simulation.views import Book
 from tests.world.history import Pod, Set

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import PODS
-from rollout_operator.sandbox.history import Called
+from rollout_operator.lab.model.history import Called
 from tests.simulation.promises import Violation
 from tests.simulation.rules import read_rule
 from tests.simulation.state import World

@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.sandbox.fields import child
-from rollout_operator.sandbox.history import Commit
+from rollout_operator.lab.model.fields import child
+from rollout_operator.lab.model.history import Commit
 from tests.simulation.contests import WRITTEN_WITHIN, list_contests
 from tests.simulation.promises import Violation
 from tests.simulation.views import Book

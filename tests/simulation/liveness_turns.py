@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.sandbox.history import Called
+from rollout_operator.lab.model.history import Called
 from tests.simulation.departures import EVICTION_PATH
 from tests.simulation.downscales import list_reviews
 from tests.simulation.liveness_drains import TOO_MANY, list_evictions

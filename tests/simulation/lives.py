@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.sandbox.history import Lived
+from rollout_operator.lab.model.history import Lived
 
 FOREVER: Final = timedelta.max
 # What is said of a process that lives as long as its world: to a judge it lives on.

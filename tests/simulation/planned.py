@@ -11,16 +11,16 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
-from rollout_operator.app_sandbox import Sandbox
-from rollout_operator.sandbox.faults import NO_TIME, Ask, CrashPoint, EventFate, Fate, PodFate
-from rollout_operator.sandbox.history import Commit, Fault
-from rollout_operator.sandbox.planned_faults import (
+from rollout_operator.lab.model.history import Commit, Fault
+from rollout_operator.lab.network.faults import NO_TIME, Ask, CrashPoint, EventFate, Fate, PodFate
+from rollout_operator.lab.network.planned_faults import (
     CallPlan,
     EventPlan,
     Planned,
     PodPlan,
     ScriptedFaults,
 )
+from rollout_operator.lab.world import Sandbox
 from tests.simulation.keeper import NAME, Keeper
 from tests.simulation.virtual import now
 

@@ -9,7 +9,7 @@ after it has struck, must come to rest, and is judged like any other run.
 from dataclasses import dataclass
 from typing import Final
 
-from rollout_operator.sandbox.faults import CrashPoint
+from rollout_operator.lab.network.faults import CrashPoint
 from tests.simulation.planned import (
     QUIET,
     Kind,

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rollout_operator.app_sandbox import EPOCH
 from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.model.fields import child
+from rollout_operator.lab.world import EPOCH
 from rollout_operator.model.names import LAST_DOWNSCALE
-from rollout_operator.sandbox.fields import child
 from tests.simulation.views import Book, Write, annotations
 from tests.world.history import Set
 

@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.sandbox.fields import child, name_of, text
-from rollout_operator.sandbox.history import Commit
+from rollout_operator.lab.model.fields import child, name_of, text
+from rollout_operator.lab.model.history import Commit
 from tests.simulation.views import Book, annotations
 from tests.world.history import Set, read_time
 

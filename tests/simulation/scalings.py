@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import Final, TypeVar
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from rollout_operator.sandbox.fields import number
-from rollout_operator.sandbox.history import Called
+from rollout_operator.lab.model.fields import number
+from rollout_operator.lab.model.history import Called
 from tests.simulation.deletes import find_sent, is_live
 from tests.simulation.views import Book, Write
 from tests.simulation.wishes import Wish, read_wish

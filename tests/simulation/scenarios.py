@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, cast
 
-from rollout_operator.app_sandbox import Sandbox
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Kind, Response, image_of
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.zones import Zone
 from rollout_operator.model.names import REVISION_LABEL
-from rollout_operator.sandbox.behaviour import Behaviour, Choose, Kind, Response, image_of
-from rollout_operator.sandbox.zones import Zone
 from tests.simulation.scenarios_people import People
 
 Script = Callable[[People], Coroutine[Any, Any, None]]

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.sandbox.behaviour import Behaviour, Choose, Response
+from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Response
 from tests.simulation.scenarios import Scenario, Size, find_unrolled, usual
 from tests.simulation.scenarios_downscales import prepare_zone, scale_anyhow
 from tests.simulation.scenarios_people import People

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from rollout_operator.sandbox.behaviour import DEFAULT
-from rollout_operator.sandbox.zones import Zone
+from rollout_operator.lab.nodes.behaviour import DEFAULT
+from rollout_operator.lab.zones import Zone
 from tests.simulation.drainers import create_budget, zone_budget
 from tests.simulation.scenarios import Scenario, Size, find_unrolled
 from tests.simulation.scenarios_people import People

@@ -9,8 +9,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final
 
-from rollout_operator.sandbox.request import Refusal
-from rollout_operator.sandbox.zones import Zone
+from rollout_operator.lab.model.request import Refusal
+from rollout_operator.lab.zones import Zone
 from tests.simulation.scenarios import Scenario, Size, find_unready
 from tests.simulation.scenarios_people import LIVELY_ROUTES, People, Route
 from tests.simulation.scenarios_rollouts import list_zones

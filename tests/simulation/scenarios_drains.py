@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, Final
 
 from rollout_operator.kube.api import PODS, JsonObject
+from rollout_operator.lab.model.fields import name_of
+from rollout_operator.lab.zones import Zone
 from rollout_operator.model.names import ABSENT_PEERS
-from rollout_operator.sandbox.fields import name_of
-from rollout_operator.sandbox.zones import Zone
 from tests.simulation.drainers import (
     Drainer,
     add_node,

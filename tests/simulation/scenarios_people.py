@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, assert_never, cast
 
-from rollout_operator.app_sandbox import Sandbox
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
     MUTATING_WEBHOOKS,
@@ -19,18 +18,23 @@ from rollout_operator.kube.api import (
     VALIDATING_WEBHOOKS,
     JsonObject,
 )
-from rollout_operator.model.names import LAST_DOWNSCALE
-from rollout_operator.model.tracker import format_entry
-from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
-from rollout_operator.sandbox.registrations import no_downscale, pod_eviction, prepare_downscale
-from rollout_operator.sandbox.request import (
+from rollout_operator.lab.admission.registrations import (
+    no_downscale,
+    pod_eviction,
+    prepare_downscale,
+)
+from rollout_operator.lab.model.request import (
     JSON_PATCH,
     MERGE_PATCH,
     STRATEGIC_PATCH,
     Refusal,
     Request,
 )
-from rollout_operator.sandbox.zones import Zone, statefulset
+from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.zones import Zone, statefulset
+from rollout_operator.model.names import LAST_DOWNSCALE
+from rollout_operator.model.tracker import format_entry
 
 # As a person tries again.
 TRY_AGAIN: Final = 20.0  # seconds

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.sandbox.zones import Zone
+from rollout_operator.lab.zones import Zone
 from tests.simulation.scenarios import (
     Scenario,
     Script,

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.model.fields import child, name_of
+from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Kind
 from rollout_operator.model.names import FORCE_REPLICAS, LEADING_ZONE
-from rollout_operator.sandbox.behaviour import Behaviour, Choose, Kind
-from rollout_operator.sandbox.fields import child, name_of
 from tests.simulation.scenarios import Scenario, Size, usual
 from tests.simulation.scenarios_downscales import PREPARE, prepare_zone, scale_anyhow
 from tests.simulation.scenarios_people import People

@@ -13,8 +13,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from rollout_operator.app_sandbox import Sandbox
 from rollout_operator.kube.api import STATEFULSETS
+from rollout_operator.lab.model.fields import number
+from rollout_operator.lab.nodes.behaviour import BROKEN, HANGS, REFUSES, Response
+from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.zones import Zone
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,
@@ -27,10 +31,6 @@ from rollout_operator.model.names import (
     UPSCALE_WHEN_READY,
 )
 from rollout_operator.model.units import format_rfc3339
-from rollout_operator.sandbox.behaviour import BROKEN, HANGS, REFUSES, Response
-from rollout_operator.sandbox.fields import number
-from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
-from rollout_operator.sandbox.zones import Zone
 from tests.simulation.scenarios import Missing, Scenario, Size, find_unrolled
 from tests.simulation.scenarios_downscales import prepare_zone
 from tests.simulation.scenarios_people import LIVELY_ROUTES, People, Route

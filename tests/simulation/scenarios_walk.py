@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from rollout_operator.lab.zones import Zone
 from rollout_operator.model.names import (
     GROUP_LABEL,
     MAX_UNAVAILABLE,
@@ -17,7 +18,6 @@ from rollout_operator.model.names import (
     PAUSED,
     PREPARE_PORT,
 )
-from rollout_operator.sandbox.zones import Zone
 from tests.simulation.scenarios import Scenario, Size, find_unrolled
 from tests.simulation.scenarios_people import LIVELY_ROUTES, People
 from tests.simulation.scenarios_rollouts import GROUP, list_zones

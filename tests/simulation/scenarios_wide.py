@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Final
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.sandbox.behaviour import BROKEN, Behaviour, Choose, Response
-from rollout_operator.sandbox.fields import name_of
+from rollout_operator.lab.model.fields import name_of
+from rollout_operator.lab.nodes.behaviour import BROKEN, Behaviour, Choose, Response
 from tests.simulation.scenarios import Scenario, Size, find_unready, usual
 from tests.simulation.scenarios_downscales import prepare_zone, scale_anyhow
 from tests.simulation.scenarios_people import People

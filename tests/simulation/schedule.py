@@ -12,9 +12,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.app_sandbox import Sandbox
-from rollout_operator.sandbox.history import Fault
-from rollout_operator.sandbox.random_faults import RandomFaults
+from rollout_operator.lab.model.history import Fault
+from rollout_operator.lab.network.random_faults import RandomFaults
+from rollout_operator.lab.world import Sandbox
 from tests.simulation.chaos import Chaos, draw_blows
 from tests.simulation.chaos_hooks import LATER_NAME, FaultyHooks, later_webhook
 from tests.simulation.doses import Dose, choose_dose, find_storm

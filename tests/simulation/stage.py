@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, Protocol
 
-from rollout_operator.app_sandbox import Sandbox
-from rollout_operator.sandbox.faults import Faults
-from rollout_operator.sandbox.history import Fault, History
-from rollout_operator.sandbox.loop import VirtualTimeLoop
-from rollout_operator.sandbox.trace import trace_hash
+from rollout_operator.lab.model.history import Fault, History
+from rollout_operator.lab.network.faults import Faults
+from rollout_operator.lab.trace.trace import trace_hash
+from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
+from rollout_operator.lab.world import Sandbox
 from tests.simulation.ears import Ears
 from tests.simulation.keeper import Keeper
 from tests.simulation.promises import QUIET, Promises, Verdict, Violation

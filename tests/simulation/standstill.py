@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.sandbox.fields import child, name_of, number
-from rollout_operator.sandbox.history import Commit
+from rollout_operator.lab.model.fields import child, name_of, number
+from rollout_operator.lab.model.history import Commit
 from tests.simulation.contests import WRITTEN_WITHIN, list_contests
 from tests.simulation.promises import Violation
 from tests.simulation.recorded import NEVER, Recorded, read_recorded

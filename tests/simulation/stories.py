@@ -14,20 +14,20 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.app_process import SimulatedProcess
-from rollout_operator.app_sandbox import Sandbox
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.lab.model.fields import child, name_of, number
+from rollout_operator.lab.model.history import Called, Fault, History
+from rollout_operator.lab.network.faults import FATE, Ask, Fate, NoFaults
+from rollout_operator.lab.nodes.behaviour import Behaviour, Kind, Response, image_of
+from rollout_operator.lab.process import SimulatedProcess
+from rollout_operator.lab.trace.trace import WIDTH, render_story
+from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
+from rollout_operator.lab.virtual_loop.pace import Pace
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.zones import Zone
 from rollout_operator.model.names import DISRUPTION_RECORD
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.wording import count
-from rollout_operator.sandbox.behaviour import Behaviour, Kind, Response, image_of
-from rollout_operator.sandbox.faults import FATE, Ask, Fate, NoFaults
-from rollout_operator.sandbox.fields import child, name_of, number
-from rollout_operator.sandbox.history import Called, Fault, History
-from rollout_operator.sandbox.loop import VirtualTimeLoop
-from rollout_operator.sandbox.pace import Pace
-from rollout_operator.sandbox.trace import WIDTH, render_story
-from rollout_operator.sandbox.zones import Zone
 from tests.simulation.promises import Verdict
 from tests.simulation.scenarios import find_unready, find_unrolled
 from tests.simulation.scenarios_people import People

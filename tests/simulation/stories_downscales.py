@@ -7,6 +7,8 @@ from typing import Final, cast
 import msgspec
 
 from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.admission.webhooks import HookCall, HookCaller
+from rollout_operator.lab.zones import Zone
 from rollout_operator.model.names import (
     MIN_TIME_BETWEEN_DOWNSCALES,
     NO_DOWNSCALE,
@@ -14,8 +16,6 @@ from rollout_operator.model.names import (
     PREPARE_PATH,
     PREPARE_PORT,
 )
-from rollout_operator.sandbox.hooks import HookCall, HookCaller
-from rollout_operator.sandbox.zones import Zone
 from tests.simulation.chaos_hooks import later_webhook
 from tests.simulation.scenarios_people import Route
 from tests.simulation.stories import Story, Teller

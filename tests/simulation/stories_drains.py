@@ -6,8 +6,8 @@ from functools import partial
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.sandbox.faults import CrashPoint, Fate
-from rollout_operator.sandbox.zones import Zone
+from rollout_operator.lab.network.faults import CrashPoint, Fate
+from rollout_operator.lab.zones import Zone
 from tests.simulation.drainers import Drainer, guard, unguard, zone_budget
 from tests.simulation.scenarios_drains import ZONE_LABEL, node_name, set_up
 from tests.simulation.scenarios_people import People

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from rollout_operator.sandbox.faults import CrashPoint, Failure, Fate
+from rollout_operator.lab.network.faults import CrashPoint, Failure, Fate
 from tests.simulation.stories import Mishap, Story, Teller
 from tests.simulation.stories_rollouts import roll, zones
 

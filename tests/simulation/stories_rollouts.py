@@ -3,8 +3,8 @@
 import asyncio
 from typing import Final
 
+from rollout_operator.lab.zones import Zone
 from rollout_operator.model.names import PAUSED
-from rollout_operator.sandbox.zones import Zone
 from tests.simulation.stories import BAD, Story, Teller
 
 

@@ -6,6 +6,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.lab.nodes.behaviour import Response
+from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
+from rollout_operator.lab.zones import Zone
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,
@@ -14,9 +17,6 @@ from rollout_operator.model.names import (
     MIRROR_KIND,
     MIRROR_NAME,
 )
-from rollout_operator.sandbox.behaviour import Response
-from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
-from rollout_operator.sandbox.zones import Zone
 from tests.simulation.scenarios_people import Route
 from tests.simulation.stories import Story, Teller
 from tests.simulation.stories_downscales import WAITING, zone

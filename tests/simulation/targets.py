@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.lab.model.history import PodCalled
 from rollout_operator.model.names import PREPARE_PATH
-from rollout_operator.sandbox.history import PodCalled
 from tests.simulation.views import Book, annotations
 from tests.simulation.wishes import read_delay_path
 from tests.world.history import Pod, Set

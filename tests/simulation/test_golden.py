@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.sandbox.faults import Failure, Fate
-from rollout_operator.sandbox.history import Called, Fault, Lived, PodCalled
-from rollout_operator.sandbox.trace import WIDTH, trace_hash
+from rollout_operator.lab.model.history import Called, Fault, Lived, PodCalled
+from rollout_operator.lab.network.faults import Failure, Fate
+from rollout_operator.lab.trace.trace import WIDTH, trace_hash
 from tests.goldens import Golden
 from tests.simulation import (
     stories_downscales,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rollout_operator.kube.api import PODS
-from rollout_operator.sandbox.history import Called
+from rollout_operator.lab.model.history import Called
 from tests.simulation.chronicle import Chronicle, s
 from tests.simulation.chronicle_drains import (
     BY_PARTITION,

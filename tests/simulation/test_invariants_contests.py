@@ -4,7 +4,7 @@ from itertools import accumulate
 
 import pytest
 
-from rollout_operator.sandbox.history import Fault, Lived
+from rollout_operator.lab.model.history import Fault, Lived
 from tests.simulation.chronicle import OPERATOR, Chronicle, s
 from tests.simulation.chronicle_scaling import Story, judge, write
 

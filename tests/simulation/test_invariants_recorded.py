@@ -6,11 +6,11 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.app_sandbox import EPOCH
 from rollout_operator.kube.api import CONFIG_MAPS, STATEFULSETS
+from rollout_operator.lab.model.fields import child
+from rollout_operator.lab.world import EPOCH
 from rollout_operator.model.names import LAST_DOWNSCALE, LEADING_ZONE, MIN_TIME_BETWEEN_DOWNSCALES
 from rollout_operator.model.units import format_rfc3339
-from rollout_operator.sandbox.fields import child
 from tests.simulation.chronicle import OPERATOR, PATHS, PREPARED, Chronicle, s
 from tests.simulation.chronicle_downscales import scale
 from tests.simulation.chronicle_scaling import judge, write

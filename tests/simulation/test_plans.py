@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from rollout_operator.sandbox.faults import CrashPoint
+from rollout_operator.lab.network.faults import CrashPoint
 from tests.simulation.campaign import Job, Tally, list_plan_jobs, run_all
 from tests.simulation.planned import Kind, Plan, Step, Trouble, View
 from tests.simulation.plans import Recording, list_plans, record, run_plan

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
-from rollout_operator.model.decode_budget import parse_budget
+from rollout_operator.model.decode.budget import parse_budget
 from rollout_operator.model.errors import InvalidInput
 from tests.simulation.chronicle import Chronicle, s
 from tests.simulation.chronicle_drains import budget, unbudget

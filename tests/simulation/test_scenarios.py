@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.sandbox.history import Called, Commit, History, PodCalled, Reviewed, Said
+from rollout_operator.lab.model.history import Called, Commit, History, PodCalled, Reviewed, Said
 from tests.simulation.departures import EVICTION_PATH
 from tests.simulation.exclusion import list_grants
 from tests.simulation.promises import Promises

@@ -3,9 +3,9 @@
 from typing import cast
 
 from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.model.history import Called, Commit, Fault, History, PodCalled, Said
+from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.model.names import FORCE_REPLICAS, UPSCALE_WHEN_READY
-from rollout_operator.sandbox.history import Called, Commit, Fault, History, PodCalled, Said
-from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
 from tests.simulation.chronicle import s
 from tests.simulation.contests import Contest, list_contests
 from tests.simulation.promises import Promises

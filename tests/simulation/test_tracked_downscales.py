@@ -10,14 +10,14 @@ from typing import Final, cast
 
 import pytest
 
-from rollout_operator.app_process import SimulatedProcess
-from rollout_operator.app_sandbox import Sandbox
 from rollout_operator.kube.api import CONFIG_MAPS, JsonObject
+from rollout_operator.lab.admission.webhooks import HookCall
+from rollout_operator.lab.model.history import Called, Commit, PodCalled
+from rollout_operator.lab.model.request import Refusal, Request
+from rollout_operator.lab.process import SimulatedProcess
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.zones import Zone
 from rollout_operator.model.tracker import format_entry
-from rollout_operator.sandbox.history import Called, Commit, PodCalled
-from rollout_operator.sandbox.hooks import HookCall
-from rollout_operator.sandbox.request import Refusal, Request
-from rollout_operator.sandbox.zones import Zone
 from tests.simulation.chaos_hooks import later_webhook
 from tests.simulation.scenarios_book import find_scenario
 from tests.simulation.scenarios_downscales import prepare_zone

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from rollout_operator.sandbox.history import History
+from rollout_operator.lab.model.history import History
 from tests.simulation import (
     contests,
     exclusion,

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from rollout_operator.kube.api import CONFIG_MAPS, PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject
-from rollout_operator.model.names import PREPARE_PATH
-from rollout_operator.sandbox.history import (
+from rollout_operator.lab.model.history import (
     Called,
     Commit,
     Fault,
@@ -18,7 +17,8 @@ from rollout_operator.sandbox.history import (
     Record,
     Reviewed,
 )
-from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
+from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
+from rollout_operator.model.names import PREPARE_PATH
 from tests.simulation.lives import Lives
 from tests.simulation.promises import Promises
 from tests.simulation.wishes import read_delay_path

@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.model.fields import child, name_of, number
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,
@@ -19,7 +20,6 @@ from rollout_operator.model.names import (
     MIRROR_NAME,
     MIRROR_WRITE_BACK,
 )
-from rollout_operator.sandbox.fields import child, name_of, number
 from tests.world.history import read_time
 
 TEMPLATE_KIND: Final = "ReplicaTemplate"

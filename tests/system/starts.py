@@ -27,8 +27,8 @@ OUTSIDE: Final = {"KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": ""}
 _WITH_LIMITS: Final = """
 import sys
 from datetime import timedelta
-from rollout_operator.app import Limits, run
-from rollout_operator.config import Config
+from rollout_operator.operator.main import Limits, run
+from rollout_operator.config.flags import Config
 from rollout_operator.model.errors import OperatorError
 
 try:

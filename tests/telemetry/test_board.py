@@ -8,8 +8,8 @@ import pytest
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
 from rollout_operator.telemetry import logs
-from rollout_operator.telemetry.board import PATIENCE, QUIET, Board
 from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.registry import PATIENCE, QUIET, Board
 from tests.fakes_clock import EPOCH, FakeClock
 
 SECOND = timedelta(seconds=1)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
-from rollout_operator.telemetry.board import QUIET, Part
+from rollout_operator.telemetry.registry import QUIET, Part
 from tests.telemetry.test_board import World, plan, wait, world
 
 __all__ = ["world"]

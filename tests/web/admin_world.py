@@ -7,12 +7,12 @@ from datetime import timedelta
 
 from aiohttp import ClientSession, web
 
-from rollout_operator.telemetry.board import Board
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.registry import Board
 from rollout_operator.web.admin import AdminServer
-from rollout_operator.web.cluster import ClusterRules
-from rollout_operator.web.connection import Connection
+from rollout_operator.web.http.cluster import ClusterRules
+from rollout_operator.web.http.connection import Connection
 from tests.fakes_clock import FakeClock
 
 CLOSE = "Host: x\r\nConnection: close\r\n\r\n"
@@ -72,7 +72,7 @@ async def serving(cluster: ClusterRules | None = None) -> AsyncIterator[World]:
 async def listening(
     app: web.Application, *, read_limit: timedelta = timedelta(seconds=10)
 ) -> AsyncIterator[int]:
-    """Run `app` with the operator's own connections; give its port."""
+    """Run `operator.main` with the operator's own connections; give its port."""
     runner = web.AppRunner(app, shutdown_timeout=1)
     await runner.setup()
     server = runner.server

@@ -16,27 +16,27 @@ import msgspec
 
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
-from rollout_operator.controllers.downscales import DownscaleController
-from rollout_operator.controllers.downscales import Parts as ControllerParts
-from rollout_operator.controllers.executor import Executor
-from rollout_operator.controllers.memory import OwnDeletes
+from rollout_operator.controllers.downscales.controller import DownscaleController
+from rollout_operator.controllers.downscales.controller import Parts as ControllerParts
 from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.rollout.executor import Executor
+from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
 from rollout_operator.controllers.worker import Workers
-from rollout_operator.guards.downscales import Downscales
+from rollout_operator.guards.budgets.in_flight import Pending
+from rollout_operator.guards.downscales.pod_records import Notes
+from rollout_operator.guards.downscales.reservations import Downscales
+from rollout_operator.guards.downscales.times import Annotations, Records
+from rollout_operator.guards.downscales.zone_tracker import Tracker
 from rollout_operator.guards.locks import Locks
-from rollout_operator.guards.notes import Notes
-from rollout_operator.guards.pending import Pending
-from rollout_operator.guards.records import Annotations, Records
-from rollout_operator.guards.tracker import Tracker
-from rollout_operator.kube.store import PodStore, StatefulSetStore
-from rollout_operator.model.decode import decode_pod, decode_statefulset
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.names import LAST_DOWNSCALE, GroupName, Uid
 from rollout_operator.model.outcome import Verdict
 from rollout_operator.model.review import Review, Scalable, Version
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.parents import Parents
-from rollout_operator.web.prepare_claim import Calls, Parts
-from rollout_operator.web.prepare_downscale import PrepareDownscale
+from rollout_operator.web.reviews.prepare_downscale import PrepareDownscale
+from rollout_operator.web.reviews.prepare_reservation import Calls, Parts
+from rollout_operator.web.reviews.scale_parent import Parents
 from tests.controllers.fake_door import FakeDoor, Json, pod_json, set_json
 from tests.gates import OpenGate
 from tests.virtual_time import VirtualClock

@@ -6,11 +6,11 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.decode_review import decode_review
+from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.outcome import Verdict
-from rollout_operator.web.pod_eviction import Parts, PodEviction
-from rollout_operator.web.review import render_answer
-from rollout_operator.web.unknown_pods import UnknownPods
+from rollout_operator.web.reviews.answer import render_answer
+from rollout_operator.web.reviews.eviction import Parts, PodEviction
+from rollout_operator.web.reviews.unknown_pods import UnknownPods
 from tests.guards.gate_bench import Process, World, name_of, world
 
 LIMIT: Final = timedelta(seconds=9)

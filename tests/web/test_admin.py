@@ -12,7 +12,7 @@ from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Plan, Reason
 from rollout_operator.telemetry.families import PIECE
 from rollout_operator.web.admin import AdminServer
-from rollout_operator.web.cluster import ClusterRules
+from rollout_operator.web.http.cluster import ClusterRules
 from tests.web.admin_world import World, serving
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.model.decode_review import decode_review
+from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
 from rollout_operator.model.review import MAX_USER, Review
 from rollout_operator.telemetry.denials import MAX_USERS, OTHER, Denials

@@ -10,7 +10,7 @@ import pytest
 from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.review import Review, Scalable
 from rollout_operator.telemetry import logs
-from rollout_operator.web.cluster import ClusterRules
+from rollout_operator.web.http.cluster import ClusterRules
 from tests.web.webhook_world import (
     ALLOWED,
     FINE,

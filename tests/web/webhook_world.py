@@ -16,9 +16,9 @@ from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.review import Review
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.cluster import ClusterRules
-from rollout_operator.web.listener import Limits
-from rollout_operator.web.reviewer import Reviewer
+from rollout_operator.web.http.cluster import ClusterRules
+from rollout_operator.web.http.listener import Limits
+from rollout_operator.web.reviews.dispatch import Reviewer
 from rollout_operator.web.webhooks import Options, WebhookServer
 from tests.world.pki import make_pki
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rollout_operator.model.excerpt import OBJECT, REVIEW, Fields
+from rollout_operator.model.decode.excerpt import OBJECT, REVIEW, Fields
 from rollout_operator.model.names import PREPARE_DOWNSCALE
 
 LARGEST: Final = 7 << 20

@@ -1,7 +1,7 @@
 """Writes that others overtake while webhooks are asked: rounds, conflicts, what is kept."""
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
-from rollout_operator.sandbox.request import MERGE_PATCH, Request
+from rollout_operator.lab.model.request import MERGE_PATCH, Request
 from tests.contract.bodies import config_map, statefulset, tree
 from tests.contract.plays import sequence
 from tests.contract.reviews import allow

@@ -1,7 +1,7 @@
 """The StatefulSet controller and the kubelet at work: what they leave behind."""
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from rollout_operator.sandbox.request import Answer
+from rollout_operator.lab.model.request import Answer
 from tests.contract.bodies import statefulset, tree
 from tests.contract.plays import Needs, sequence
 from tests.contract.world import World

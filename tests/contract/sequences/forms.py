@@ -1,7 +1,7 @@
 """Requests that no server takes: unknown paths, verbs that a path has not, bodies that are none."""
 
 from rollout_operator.kube.api import PODS, SECRETS, STATEFULSETS, Resource
-from rollout_operator.sandbox.request import MERGE_PATCH, Request
+from rollout_operator.lab.model.request import MERGE_PATCH, Request
 from tests.contract.bodies import config_map, statefulset
 from tests.contract.plays import sequence
 from tests.contract.sides import CONFIG_MAPS

@@ -1,7 +1,7 @@
 """Owners and what goes with them: the garbage collector is at work."""
 
 from rollout_operator.kube.api import PODS, SECRETS, STATEFULSETS
-from rollout_operator.sandbox.request import Answer
+from rollout_operator.lab.model.request import Answer
 from tests.contract.bodies import (
     config_map,
     delete_options,

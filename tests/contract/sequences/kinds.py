@@ -9,7 +9,7 @@ from rollout_operator.kube.api import (
     VALIDATING_WEBHOOKS,
     JsonObject,
 )
-from rollout_operator.sandbox.request import STRATEGIC_PATCH
+from rollout_operator.lab.model.request import STRATEGIC_PATCH
 from tests.contract.bodies import budget, budget_status, lease, pod, secret, tree, workload
 from tests.contract.plays import Play, add_each, sequence
 from tests.contract.sides import BUDGETS, CONFIG_MAPS, LEASES, REVISIONS

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.sandbox.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Body
+from rollout_operator.lab.model.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Body
 from tests.contract.bodies import config_map, pod, statefulset, uid_of, version_of
 from tests.contract.plays import Play, add_each, sequence
 from tests.contract.sides import CONFIG_MAPS

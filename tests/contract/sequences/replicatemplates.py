@@ -3,9 +3,9 @@
 import msgspec
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
+from rollout_operator.lab.model.request import JSON_PATCH
+from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.model.errors import ApiError
-from rollout_operator.sandbox.kinds import REPLICA_TEMPLATES
-from rollout_operator.sandbox.request import JSON_PATCH
 from tests.contract.bodies import config_map, replica_template, statefulset, tree, version_of
 from tests.contract.plays import sequence
 from tests.contract.sides import CONFIG_MAPS

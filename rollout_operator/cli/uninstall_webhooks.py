@@ -1,0 +1,220 @@
+"""`rollout-operator uninstall-webhooks`: delete the webhook configurations of one operator.
+
+Decides which are its own, and what is told of each. It is the first step of a removal, and the way
+out for a cluster where the operator is gone and its webhooks refuse every downscale. Nothing is
+asked of the operator, whose own rights do not suffice: it runs with those of a kubeconfig.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.config.flags import API_URL, CONFIG_FILE, NAMESPACE, Config
+from rollout_operator.config.grammar import BOOL, Flag, UsageError, Words, parse_words
+from rollout_operator.kube.api import (
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    Precondition,
+    Reader,
+    Resource,
+    Writer,
+)
+from rollout_operator.kube.call import Timeouts
+from rollout_operator.kube.client.client import Client
+from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.connection.connect import Access, connect
+from rollout_operator.model.decode.webhooks import (
+    decode_mutating_webhooks,
+    decode_validating_webhooks,
+)
+from rollout_operator.model.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    OperatorError,
+    UnknownOutcome,
+)
+from rollout_operator.model.names import NAMESPACE_LABEL
+from rollout_operator.model.objects import WebhookConfiguration
+from rollout_operator.telemetry import logs
+from rollout_operator.telemetry.metrics import Metrics
+
+# Whoever types this waits for it.
+_CALL_LIMIT: Final = timedelta(seconds=15)
+# The operator writes its CA into what we delete: someone may be faster a few times, not for ever.
+_MOST_ATTEMPTS: Final = 5
+# Where all hooks of the operator live, those of later versions too.
+_OUR_PATHS: Final = "/admission/"
+
+DRY_RUN: Final = Flag(
+    name="dry-run",
+    kind=BOOL,
+    default=False,
+    group="",
+    help="Only list what would be deleted.",
+)
+_FLAGS: Final[tuple[Flag[Any], ...]] = (NAMESPACE, API_URL, CONFIG_FILE, DRY_RUN)
+
+Decode = Callable[[bytes | msgspec.Raw], WebhookConfiguration]
+_KINDS: Final[tuple[tuple[Resource, Decode], ...]] = (
+    (VALIDATING_WEBHOOKS, decode_validating_webhooks),
+    (MUTATING_WEBHOOKS, decode_mutating_webhooks),
+)
+
+USAGE: Final = """\
+Usage: rollout-operator uninstall-webhooks -kubernetes.namespace=NAME [flags]
+
+Deletes the webhook configurations of the operator of one namespace: those with the label
+grafana.com/namespace=NAME whose hooks call /admission/... It comes before the operator is removed,
+and frees a cluster from which it was removed without.
+
+  -kubernetes.namespace string
+      Namespace of the operator. Required.
+  -kubernetes.config-file string
+      Path of a kubeconfig whose user may list, get and delete webhook configurations.
+  -kubernetes.api-url string
+      URL of the API server. Together with -kubernetes.config-file; without both, the service
+      account of the pod is used.
+  -dry-run
+      Only list what would be deleted.
+
+Exit codes:
+  0 if nothing is left, 1 if something could not be deleted, 2 if the command line is wrong.
+"""
+
+
+class Door(Reader, Writer, Protocol):
+    """What is needed of the API server."""
+
+
+class LeftOver(OperatorError):
+    """Some configurations could not be found or deleted; what stood in the way has been told."""
+
+
+def run(words: Sequence[str]) -> int:
+    """Do what the words after the command ask for; return the exit code 0.
+
+    Raises HelpRequested, ConfigError with its exit code, and LeftOver.
+    """
+    parsed = parse_words(_FLAGS, words)
+    if parsed.leftovers:
+        # Not ignored as by the operator: this deletes, and the word may have meant something.
+        raise UsageError(f"unexpected word: {parsed.leftovers[0]}")
+    config = _check(parsed)
+    logs.configure(level="warn")
+    asyncio.run(_run(config, is_dry_run=parsed.value(DRY_RUN)))
+    return 0
+
+
+def _check(words: Words) -> Config:
+    """Return what the operator itself would make of the same flags."""
+    given = (flag for flag in (NAMESPACE, API_URL, CONFIG_FILE) if words.has(flag))
+    return Config.from_args([f"-{flag.name}={words.value(flag)}" for flag in given])
+
+
+async def _run(config: Config, *, is_dry_run: bool) -> None:
+    clock = LoopClock()
+    access = Access(
+        namespace=config.namespace, api_url=config.api_url, config_file=config.config_file
+    )
+    transport = await connect(access, clock)
+    try:
+        timeouts = Timeouts().at_most(_CALL_LIMIT)
+        client = Client(transport, Limits(0, 0), Metrics(), timeouts)
+        await Uninstall(client, config.namespace, _tell, is_dry_run=is_dry_run).run()
+    finally:
+        await transport.close()
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+@dataclass(slots=True)
+class Uninstall:
+    """One removal, told line by line."""
+
+    door: Door
+    namespace: str
+    tell: Callable[[str], None]
+    is_dry_run: bool = field(default=False, kw_only=True)
+    _found: int = field(default=0, init=False)
+    _failed: int = field(default=0, init=False)
+
+    async def run(self) -> None:
+        """Delete all configurations of the namespace's operator. Raises LeftOver."""
+        for resource, decode in _KINDS:
+            try:
+                async for raw in self._list(resource):
+                    await self._take(resource, decode, raw)
+            except OperatorError as error:
+                self._fail(f"{error}")
+        if self._failed:
+            raise LeftOver(f"webhook configurations may be left: {self._failed} failed, see above")
+        if not self._found:
+            self.tell(f"there are no webhook configurations of namespace {self.namespace}")
+
+    async def _list(self, resource: Resource) -> AsyncIterator[msgspec.Raw]:
+        token = ""
+        while True:
+            page = await self.door.fetch_page(
+                resource, "", selector=f"{NAMESPACE_LABEL}={self.namespace}", token=token
+            )
+            for raw in page.items:
+                yield raw
+            token = page.next_token
+            if not token:
+                return
+
+    async def _take(self, resource: Resource, decode: Decode, raw: msgspec.Raw) -> None:
+        try:
+            found = decode(raw)
+        except InvalidInput as error:
+            self._fail(f"{error}")
+            return
+        what = f"{resource.kind} {found.name}"
+        if not self._is_ours(found):
+            self.tell(f"{what}: left alone, none of its webhooks calls {_OUR_PATHS}")
+            return
+        self._found += 1
+        try:
+            end = (
+                "would be deleted"
+                if self.is_dry_run
+                else await self._delete(found, resource, decode)
+            )
+        except OperatorError as error:
+            self._fail(f"{what}: {error}")
+        else:
+            self.tell(f"{what}: {end}")
+
+    async def _delete(self, found: WebhookConfiguration, resource: Resource, decode: Decode) -> str:
+        """Return what became of it. Only what was judged is deleted, never what took its place."""
+        try:
+            for _ in range(_MOST_ATTEMPTS):
+                if not self._is_ours(found):
+                    return "left alone, it has changed"
+                seen = Precondition(uid=found.uid, resource_version=found.resource_version)
+                try:
+                    await self.door.delete(resource, "", found.name, precondition=seen)
+                    return "deleted"
+                except (Conflict, UnknownOutcome):
+                    found = decode(await self.door.fetch(resource, "", found.name))
+        except NotFound:
+            return "deleted"
+        raise Conflict(f"it changed {_MOST_ATTEMPTS} times while it was to be deleted: try again")
+
+    def _is_ours(self, found: WebhookConfiguration) -> bool:
+        return found.labels.get(NAMESPACE_LABEL) == self.namespace and any(
+            webhook.path.startswith(_OUR_PATHS) for webhook in found.webhooks
+        )
+
+    def _fail(self, line: str) -> None:
+        self._failed += 1
+        self.tell(line)

@@ -1,0 +1,223 @@
+"""The grammar of Go's `flag` package, so that arguments written for a Go program mean the same.
+
+Decides how words become values: `-name=value`, `--name=value`, `-name value`; a boolean takes a
+value only through `=`; the last of several wins; `--` or the first word that is no flag ends it.
+Which flags exist and whether their values make sense together is decided in `flags`.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, Generic, TypeVar, cast
+
+from rollout_operator.model.errors import ConfigError, InvalidInput, OperatorError
+from rollout_operator.model.units import (
+    format_duration,
+    format_prometheus_duration,
+    parse_duration,
+    parse_go_bool,
+    parse_prometheus_duration,
+    quote,
+)
+
+T = TypeVar("T")
+
+USAGE_EXIT_CODE: Final = 2
+
+_PARSE_ERROR: Final = "parse error"
+_RANGE_ERROR: Final = "value out of range"
+
+# Hexadecimal, binary, octal, decimal: the four groups of Go's integer literals.
+_INTEGER: Final = re.compile(
+    r"([+-]?)(?:0[xX]((?:_?[0-9a-fA-F])+)|0[bB]((?:_?[01])+)|0[oO]?((?:_?[0-7])+)"
+    r"|([1-9](?:_?[0-9])*|0))"
+)
+_BASES: Final = (16, 2, 8, 10)
+# A 64-bit number written in binary is not longer than this.
+_LONGEST_INTEGER: Final = 200
+
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_HEXADECIMAL: Final = re.compile(
+    r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]{1,9}"
+)
+_NOT_FINITE: Final = re.compile(r"(?i:[+-]?inf(?:inity)?|nan)", re.ASCII)
+
+
+class UsageError(ConfigError):
+    """The words do not follow the grammar. The process shows its usage and ends with 2."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, exit_code=USAGE_EXIT_CODE)
+
+
+class UnknownFlag(UsageError):
+    """No flag has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"flag provided but not defined: -{name}")
+        self.name = name
+
+
+class HelpRequested(OperatorError):
+    """`-h` or `-help` was given, which is no error: show the usage and end with 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A type of flag: its word in the usage, and its text in both directions."""
+
+    word: str
+    parse: Callable[[str], T]
+    """Raises InvalidInput; only the reason is shown, the value is named by the grammar."""
+    show: Callable[[T], str]
+    stands_alone: bool = False
+    """A flag without a value is true."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag(Generic[T]):
+    """One flag: what it is called, takes, is by default and does."""
+
+    name: str
+    kind: Kind[T]
+    default: T
+    help: str
+    group: str
+    alias: str = ""
+    """Another spelling of the name; not shown in lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the words say: a value for each flag, and the words after the flags."""
+
+    leftovers: tuple[str, ...] = ()
+    _given: dict[str, object] = field(default_factory=dict)
+
+    def value(self, flag: Flag[T]) -> T:
+        """Return the value given, the default where none was."""
+        return cast(T, self._given.get(flag.name, flag.default))
+
+    def has(self, flag: Flag[Any]) -> bool:
+        """Tell whether the flag was given at all."""
+        return flag.name in self._given
+
+
+def parse_words(flags: Iterable[Flag[Any]], words: Sequence[str]) -> Words:
+    """Read words from left to right. Raises UsageError, or HelpRequested."""
+    known = {name: flag for flag in flags for name in (flag.name, flag.alias) if name}
+    given: dict[str, object] = {}
+    rest = list(words)
+    while rest and len(rest[0]) > 1 and rest[0].startswith("-"):
+        word = rest.pop(0)
+        if word == "--":
+            break
+        name, text = _split(word)
+        flag = _find(known, name)
+        if text is None and not flag.kind.stands_alone:
+            if not rest:
+                raise UsageError(f"flag needs an argument: -{name}")
+            text = rest.pop(0)
+        given[flag.name] = True if text is None else _parse_value(flag.kind, name, text)
+    return Words(tuple(rest), given)
+
+
+def _split(word: str) -> tuple[str, str | None]:
+    """Return name and value; the value is None where no `=` gives one."""
+    name = word[2:] if word.startswith("--") else word[1:]
+    if name.startswith(("-", "=")):
+        raise UsageError(f"bad flag syntax: {word}")
+    name, equals, text = name.partition("=")
+    return name, text if equals else None
+
+
+def _find(known: dict[str, Flag[Any]], name: str) -> Flag[Any]:
+    if name in known:
+        return known[name]
+    if name in {"h", "help"}:
+        raise HelpRequested
+    raise UnknownFlag(name)
+
+
+def _parse_value(kind: Kind[Any], name: str, text: str) -> object:
+    try:
+        return kind.parse(text)
+    except InvalidInput as error:
+        what = "boolean value" if kind.stands_alone else "value"
+        of = f"-{name}" if kind.stands_alone else f"flag -{name}"
+        raise UsageError(f"invalid {what} {quote(text)} for {of}: {error}") from error
+
+
+def _parse_bool(text: str) -> bool:
+    try:
+        return parse_go_bool(text)
+    except InvalidInput as error:
+        raise InvalidInput(_PARSE_ERROR) from error
+
+
+def _parse_duration(text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except InvalidInput as error:
+        raise InvalidInput(_PARSE_ERROR) from error
+
+
+def _parse_int(text: str) -> int:
+    found = _INTEGER.fullmatch(text)
+    if not found:
+        raise InvalidInput(_PARSE_ERROR)
+    sign, *digits = found.groups()
+    written, base = next((run, base) for run, base in zip(digits, _BASES, strict=True) if run)
+    if len(written) > _LONGEST_INTEGER:
+        raise InvalidInput(_RANGE_ERROR)
+    value = int(f"{sign}{written.lstrip('_')}", base)
+    if not -(2**63) <= value < 2**63:
+        raise InvalidInput(_RANGE_ERROR)
+    return value
+
+
+def _parse_float(text: str) -> float:
+    if _NOT_FINITE.fullmatch(text):
+        return float(text)
+    if _HEXADECIMAL.fullmatch(text):
+        return _parse_hexadecimal(text)
+    if not _DECIMAL.fullmatch(text):
+        raise InvalidInput(_PARSE_ERROR)
+    value = float(text)
+    if math.isinf(value):
+        raise InvalidInput(_RANGE_ERROR)
+    return value
+
+
+def _parse_hexadecimal(text: str) -> float:
+    try:
+        return float.fromhex(text)
+    except OverflowError as error:
+        raise InvalidInput(_RANGE_ERROR) from error
+
+
+def _parse_list(text: str) -> tuple[str, ...]:
+    """Return the parts between commas. An empty part would match everything, so it is dropped."""
+    return tuple(part for part in map(str.strip, text.split(",")) if part)
+
+
+def _show_float(number: float) -> str:
+    return f"{number:g}"
+
+
+def _show_bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+TEXT: Final[Kind[str]] = Kind("string", str, str)
+LIST: Final[Kind[tuple[str, ...]]] = Kind("list", _parse_list, ",".join)
+INT: Final[Kind[int]] = Kind("int", _parse_int, str)
+FLOAT: Final[Kind[float]] = Kind("float", _parse_float, _show_float)
+BOOL: Final[Kind[bool]] = Kind("bool", _parse_bool, _show_bool, stands_alone=True)
+DURATION: Final[Kind[timedelta]] = Kind("duration", _parse_duration, format_duration)
+# Go prints the word of a type that it does not know as this one.
+LONG_SPAN: Final[Kind[timedelta]] = Kind(
+    "value", parse_prometheus_duration, format_prometheus_duration
+)

@@ -1,0 +1,64 @@
+"""The help text: every flag by its group, with type and default.
+
+The texts of the flags themselves stand in `config`.
+"""
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from rollout_operator.config.flags import FLAGS
+from rollout_operator.config.grammar import BOOL, Flag
+
+_WIDTH: Final = 92
+_INDENT: Final = " " * 6
+
+_HEAD: Final = """\
+Usage: rollout-operator [flags]
+       rollout-operator demo [flags]
+       rollout-operator simulate -f FILE [-change "..."] [flags]
+       rollout-operator uninstall-webhooks -kubernetes.namespace=NAME [flags]
+       rollout-operator version
+
+Replaces the pods of StatefulSets that use the OnDelete strategy, one zone of a rollout group at a
+time and only while all pods of the other zones are ready.
+
+Flags take one dash or two; -name=value and -name value are the same, but a bool takes its value
+only through '='. A duration is a number with unit, such as 300ms, 1.5h or 1h30m. The last of
+several counts.
+"""
+
+_FOOT: Final = """\
+Signals:
+  SIGTERM and SIGINT stop the operator after the work at hand; a second one stops it at once.
+
+Exit codes:
+  0 after a clean stop, 1 if it cannot start or a part of it fails, 2 if the command line is wrong.
+"""
+
+
+def render_usage() -> str:
+    """Return the whole help text, no line longer than 100 columns."""
+    parts = [_HEAD]
+    for group in dict.fromkeys(flag.group for flag in FLAGS):
+        flags = (flag for flag in FLAGS if flag.group == group)
+        parts.append(f"{group}:\n{''.join(render_entries(flags))}")
+    return "\n".join([*parts, _FOOT])
+
+
+def render_entries(flags: Iterable[Flag[Any]]) -> Iterator[str]:
+    """Yield the lines of each flag, no line longer than 100 columns."""
+    for flag in flags:
+        default = flag.kind.show(flag.default)
+        text = f"{flag.help} (default {default})" if default else flag.help
+        # As for Go: a bool is shown without type, because it takes no separate value.
+        word = "" if flag.kind is BOOL else f" {flag.kind.word}"
+        body = textwrap.fill(
+            text,
+            _WIDTH,
+            initial_indent=_INDENT,
+            subsequent_indent=_INDENT,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        yield f"  -{flag.name}{word}\n{body}\n"

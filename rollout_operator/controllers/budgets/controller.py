@@ -1,0 +1,177 @@
+"""Take back what was granted and did not happen: the pod still stands, untouched.
+
+An eviction that we allowed may be refused by somebody after us, and a process may die between a
+record and its effect. Whatever process sees the record on an untouched pod removes it, so that the
+budget is free again (LI-07). Who may go is decided in `planning.budgets.rule`.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Protocol
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.worker import Result
+from rollout_operator.guards.budgets.in_flight import Pending, Stage, read_record
+from rollout_operator.guards.budgets.pod_records import Recorder
+from rollout_operator.kube.api import PODS, LiveReader
+from rollout_operator.model.decode.objects import decode_pod
+from rollout_operator.model.errors import ApiError, Conflict, Denied, InvalidInput, NotFound
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod, Unreadable
+from rollout_operator.model.outcome import Code
+from rollout_operator.telemetry.disruptions import DisruptionMetrics
+from rollout_operator.telemetry.logs import log
+
+# An answer leaves within 4 s of its record (`gate.ANSWER_LIMIT`), and an API server that waits for
+# it no longer than 5 s, as our manifests have it, acts on it at once. With what follows the budget
+# is free again within ten (LI-07).
+UNTOUCHED_FOR: Final = timedelta(seconds=8)
+# No webhook may be given more time (30 s) by its configuration, whatever a record says.
+LONGEST: Final = timedelta(seconds=34)
+# A connection that died without a word costs no more than this.
+LOOK_LIMIT: Final = timedelta(seconds=3)
+# Where the pod has changed while we looked, and after an error.
+LOOK_AGAIN: Final = timedelta(milliseconds=500)
+RETRY: Final = timedelta(seconds=5)
+# Where the role forbids it: a record that can be read has ended by itself before.
+RETRY_FORBIDDEN: Final = timedelta(minutes=5)
+DONE: Final = timedelta(0)
+
+PodKey = tuple[str, str]
+"""Namespace and name."""
+
+
+class PodCache(Protocol):
+    """What we need of the cached pods."""
+
+    def get(self, namespace: str, name: str) -> Pod | Unreadable | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a DisruptionController works with."""
+
+    pods: PodCache
+    pending: Pending
+    recorder: Recorder
+    door: LiveReader
+    clock: Clock
+    metrics: DisruptionMetrics
+
+
+class DisruptionController:
+    """Reconciles pods that may go, by namespace and name."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        # Since when we have known which record, on the clock's `elapsed`.
+        self._seen: dict[PodKey, tuple[Uid, str, timedelta]] = {}
+
+    async def reconcile(self, key: PodKey) -> Result:
+        """Look whether a pod that may go has gone; take the grant back where it has not."""
+        parts = self._parts
+        cached = parts.pods.get(*key)
+        if not isinstance(cached, Pod) or cached.is_terminating:
+            parts.pending.forget_seen()
+            return self._forget(key)
+        if parts.pending.get(cached.uid) is None and not cached.disruption:
+            return self._forget(key)
+        left = self._time_left(cached)
+        if left <= DONE:
+            try:
+                left = await self._take_back(cached)
+            except TimeoutError:
+                left = LOOK_AGAIN
+            except ApiError as error:
+                log.debug("Grant not taken back yet", pod=cached.name, err=error)
+                left = RETRY
+        return Result(again=left) if left > DONE else self._forget(key)
+
+    async def _take_back(self, cached: Pod) -> timedelta:
+        """Return when to look again, DONE where nothing is left to do.
+
+        Raises ApiError, and TimeoutError where the API server does not answer in time. Our own rate
+        limits may make it wait for longer.
+        """
+        parts = self._parts
+        await parts.door.wait_turn(PODS, cached.namespace)
+        try:
+            async with asyncio.timeout(LOOK_LIMIT.total_seconds()):
+                body = await parts.door.fetch(PODS, cached.namespace, cached.name, has_turn=True)
+            pod = decode_pod(body)
+        except NotFound:
+            return DONE
+        except InvalidInput as error:
+            log.warn("Pod cannot be read", pod=cached.name, err=error)
+            return RETRY
+        if pod.uid != cached.uid or pod.is_terminating:
+            return DONE  # it went: the cache will show it
+        left = self._time_left(pod)  # it may have been granted anew, here or elsewhere
+        if left > DONE:
+            return left
+        again = DONE
+        if pod.disruption:
+            await parts.recorder.wait_turn(pod)
+            try:
+                async with asyncio.timeout(LOOK_LIMIT.total_seconds()):
+                    await parts.recorder.take_back(pod)
+            except (Conflict, NotFound):
+                return LOOK_AGAIN
+            except Denied as error:  # then it ends by itself: see `pending.RECORD_COUNTS`
+                log.warn("Record of a disruption cannot be removed", pod=pod.name, err=error)
+                again = RETRY_FORBIDDEN
+        self._release(pod)
+        return again
+
+    def _release(self, pod: Pod) -> None:
+        log.info(
+            "Taking back a grant: the pod is untouched",
+            pod=pod.name,
+            reason=Code.GRANT_TAKEN_BACK,
+            after=UNTOUCHED_FOR,
+        )
+        grant = self._parts.pending.get(pod.uid)
+        if grant is not None and self._parts.pending.take_back(grant):
+            self._parts.metrics.unused.inc()
+
+    def _time_left(self, pod: Pod) -> timedelta:
+        """Return for how long a grant of a pod may be used, by this process or another one."""
+        grant = self._parts.pending.get(pod.uid)
+        if grant is None:
+            return self._time_left_of_record(pod)
+        if grant.stage is Stage.ASKED:
+            return UNTOUCHED_FOR  # whoever asked settles it, and that wakes us
+        own = grant.begun + _choose_span(grant.lasts) - self._parts.clock.elapsed()
+        if pod.disruption in ("", grant.record):
+            return own
+        return max(own, self._time_left_of_record(pod))  # somebody granted it anew
+
+    def _time_left_of_record(self, pod: Pod) -> timedelta:
+        """Return for how long what a record says may still be used.
+
+        It counts from when we have first seen it, by a clock that nobody sets: the time that it
+        names may be wrong.
+        """
+        elapsed = self._parts.clock.elapsed()
+        key, what = (pod.namespace, pod.name), (pod.uid, pod.disruption)
+        known = self._seen.get(key)
+        if known is None or known[:2] != what:
+            known = self._seen[key] = (*what, elapsed)
+        try:
+            record = read_record(pod)
+        except InvalidInput as error:
+            log.warn("Record of a disruption cannot be read", pod=pod.name, err=error)
+            return known[2] + UNTOUCHED_FOR - elapsed
+        if record is None:
+            return DONE  # of another pod: it never meant anything
+        return known[2] + _choose_span(record.lasts) - elapsed
+
+    def _forget(self, key: PodKey) -> Result:
+        self._seen.pop(key, None)
+        return Result()
+
+
+def _choose_span(lasts: timedelta) -> timedelta:
+    """Return after what time an untouched pod proves that a grant was not used."""
+    return min(max(lasts, UNTOUCHED_FOR), LONGEST)

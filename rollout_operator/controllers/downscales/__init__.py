@@ -1,0 +1,1 @@
+"""Look after downscales that were allowed, until they have happened or their pods stay."""

@@ -1,0 +1,164 @@
+"""Tell pods that they stay: where they had been told to go, and as often as it takes.
+
+Who is owed that is decided in `controller` and in the reviews, and remembered in
+`guards.downscales.reservations`; here it is carried out. Calls are made under the lock of the set,
+so that none overtakes what a review tells the same pods.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Protocol
+
+from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.clock import Clock
+from rollout_operator.guards.downscales.backlog import Debt, Owed
+from rollout_operator.guards.downscales.reservations import Downscales
+from rollout_operator.guards.locks import Locks, calls_lock
+from rollout_operator.kube.cache.store import is_older
+from rollout_operator.model.downscale import Endpoint, Target
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.planning.downscales.endpoint import plan_endpoint, plan_target
+from rollout_operator.planning.downscales.outcome import choose_staying, is_wanted, spares
+from rollout_operator.pods.client import AT_MOST_PER_REVIEW, PodError
+from rollout_operator.telemetry.logs import log
+
+# Nothing is missed by events alone; this is for what events do not tell.
+RESYNC: Final = timedelta(seconds=30)
+# An unreachable pod is tried this often at first, and at last: LI-05 allows a minute.
+BACKOFF: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=15))
+# Timers may be early by a little.
+CATCH_UP: Final = timedelta(milliseconds=200)
+# The cache does not show yet what was just read live.
+LAGGING: Final = timedelta(seconds=1)
+# A pod that a cache does not show may be missing there only because a watch was cut; and a
+# downscale that stood for so long with its pods gone is no longer one that was taken back.
+GONE_AFTER: Final = timedelta(seconds=60)
+
+# So many causes of one pod are warned of: more are variations of the same.
+MOST_CAUSES: Final = 8
+
+
+class Calls(Protocol):
+    """The part of `pods.client.PodClient` that is needed."""
+
+    async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancellations:
+    """Carries out what is owed to pods."""
+
+    downscales: Downscales
+    locks: Locks
+    calls: Calls
+    clock: Clock
+    cluster_domain: str
+
+    async def tell(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
+        """Tell pods of a set that they stay; return when to look again, RESYNC for no debt."""
+        downscales = self.downscales
+        if not downscales.debts.list_owed(sts.uid):
+            return RESYNC
+        if is_older(sts.resource_version, than=downscales.debts.find_version(sts.uid)):
+            return LAGGING  # of a downscale before this one, it may not show that it happened
+        async with self.locks.hold(calls_lock(sts.uid)):
+            # What was owed before we had the lock may have been claimed anew meanwhile.
+            owed = self._list_free(sts)
+            staying = choose_staying(sts, pods, {one.uid: owed[one].pod for one in owed})
+            self._forget_gone(sts, pods, owed)
+            now = self.clock.elapsed()
+            places = {uid: place for place, uid in enumerate(staying)}
+            due = [one for one in owed if one.uid in staying and owed[one].due <= now]
+            due.sort(key=lambda one: places[one.uid])
+            # Not all at once: reviews of the set wait for the lock.
+            await self._call_all(sts, due[:AT_MOST_PER_REVIEW], staying)
+        # Pods that come tell of themselves; those that have gone are forgotten in time.
+        now = self.clock.elapsed()
+        waits = [now + RESYNC]
+        for one, debt in self._list_free(sts).items():
+            if one.uid in staying:
+                waits.append(debt.due)
+            elif debt.over is not None:
+                waits.append(debt.over + GONE_AFTER)
+        return max(min(waits) - now, CATCH_UP)
+
+    def _list_free(self, sts: StatefulSet) -> dict[Owed, Debt]:
+        """Return what is owed to pods that no downscale may still take away (SI-12).
+
+        Those that one may take away wait for what becomes of it, wherever they were called.
+        """
+        owed, claim = self.downscales.debts.list_owed(sts.uid), self.downscales.get(sts.uid)
+        if claim is None:
+            return owed
+        return {one: debt for one, debt in owed.items() if spares(claim.key, sts, debt.pod)}
+
+    def _forget_gone(
+        self, sts: StatefulSet, pods: Sequence[Pod], owed: Mapping[Owed, Debt]
+    ) -> None:
+        """Forget what is owed to pods that have gone and do not come back."""
+        debts, now = self.downscales.debts, self.clock.elapsed()
+        present = {pod.name for pod in pods}
+        for one, debt in owed.items():
+            wanted = is_wanted(sts, debt.pod)
+            if wanted or debt.pod in present:
+                debts.see(sts.uid, one, is_wanted=wanted)
+            elif debt.over is None:
+                debts.miss(sts.uid, one)
+            elif debt.over + GONE_AFTER <= now:
+                debts.settle(sts.uid, [one])
+
+    async def _call_all(
+        self, sts: StatefulSet, due: Sequence[Owed], staying: Mapping[Uid, Pod]
+    ) -> None:
+        for target in dict.fromkeys(one.target for one in due):
+            here = {one: staying[one.uid] for one in due if one.target == target}
+            await self._call(sts, target, here)
+
+    async def _call(
+        self, sts: StatefulSet, target: Target | None, here: Mapping[Owed, Pod]
+    ) -> None:
+        """Tell these pods at one place, and remember which could not be told."""
+        pods = list({pod.uid: pod for pod in here.values()}.values())
+        endpoints, failed = _plan_endpoints(sts, target, pods, self.cluster_domain)
+        errors = await self.calls.cancel_all(endpoints) if endpoints else {}
+        failed |= {uid: str(error) for uid, error in errors.items()}
+        told = [one for one, pod in here.items() if pod.uid not in failed]
+        self.downscales.debts.note_told(sts.uid, told)
+        if told:
+            names = sorted({here[one].name for one in told})
+            log.info("Told pods that they stay", zone=sts.name, pods=names)
+        for one, pod in here.items():
+            if pod.uid in failed:
+                self._postpone(sts, one, failed[pod.uid])
+
+    def _postpone(self, sts: StatefulSet, one: Owed, why: str) -> None:
+        """Try later. Pods change all the time, and each change has us look: it waits for all."""
+        debt = self.downscales.debts.list_owed(sts.uid).get(one)
+        if debt is None:
+            return
+        wait = BACKOFF.bound(debt.failures + 1)
+        # Once for each pod and cause: it may stay so for days.
+        is_news = why not in debt.causes and len(debt.causes) < MOST_CAUSES
+        tell = log.warn if is_news else log.debug
+        tell(
+            "Pod cannot be told that it stays", zone=sts.name, pod=debt.pod, again_in=wait, err=why
+        )
+        self.downscales.debts.postpone(sts.uid, one, wait, why)
+
+
+def _plan_endpoints(
+    sts: StatefulSet, told: Target | None, pods: Sequence[Pod], cluster_domain: str
+) -> tuple[list[Endpoint], dict[Uid, str]]:
+    """Return where pods are called, and why the others cannot be.
+
+    They are called where they were told, whatever the set says by now; where that is not known,
+    where the set says it.
+    """
+    target = told or plan_target(sts.annotations, sts.service_name)
+    if isinstance(target, str):
+        return [], dict.fromkeys((pod.uid for pod in pods), target)
+    planned = {pod.uid: plan_endpoint(pod, target, cluster_domain) for pod in pods}
+    endpoints = [one for one in planned.values() if isinstance(one, Endpoint)]
+    return endpoints, {uid: one for uid, one in planned.items() if isinstance(one, str)}

@@ -1,0 +1,359 @@
+"""Look after downscales that were allowed, until they have happened or pods know that they stay.
+
+Records the time of one that happened, where the answer to the review could not. Where one did not
+happen, for whatever reason, every pod that was told to go is told that it stays, as often as it
+takes; a process that starts finds the notes of the one before it. Works by UID of the StatefulSet.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.downscales.cancellations import (
+    BACKOFF,
+    CATCH_UP,
+    LAGGING,
+    RESYNC,
+    Calls,
+    Cancellations,
+)
+from rollout_operator.controllers.worker import Result
+from rollout_operator.guards.downscales.pod_records import Notes, assess_note, read_note
+from rollout_operator.guards.downscales.reservations import (
+    LATEST_REPEAT,
+    PERSIST_LIMIT,
+    Claim,
+    Downscales,
+    Stage,
+)
+from rollout_operator.guards.downscales.times import Records, is_annotated
+from rollout_operator.guards.locks import Locks, calls_lock
+from rollout_operator.kube.api import STATEFULSETS, Reader
+from rollout_operator.kube.cache.store import is_older
+from rollout_operator.kube.connection.server_clock import CLOCK_ERROR
+from rollout_operator.model.decode.objects import decode_statefulset
+from rollout_operator.model.downscale import Key, Note, Target
+from rollout_operator.model.errors import ApiError, Conflict, InvalidInput, NotFound
+from rollout_operator.model.names import DOWNSCALE_NOTE, LAST_DOWNSCALE, Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.outcome import Code
+from rollout_operator.model.tracker import Source
+from rollout_operator.model.units import parse_rfc3339
+from rollout_operator.planning.downscales.outcome import (
+    Fate,
+    choose_staying,
+    find_replaced,
+    is_over,
+    judge_downscale,
+)
+from rollout_operator.telemetry.logs import log
+
+
+class SetCache(Protocol):
+    """What we need of the cached StatefulSets."""
+
+    def get_by_uid(self, uid: Uid) -> StatefulSet | Unreadable | None: ...
+
+
+class PodCache(Protocol):
+    """What we need of the cached pods."""
+
+    def list_by_owner(self, uid: Uid) -> Sequence[Pod | Unreadable]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the controller works with."""
+
+    sets: SetCache
+    pods: PodCache
+    downscales: Downscales
+    locks: Locks
+    records: Records
+    notes: Notes
+    calls: Calls
+    door: Reader
+    clock: Clock
+    server_time: Callable[[], datetime]
+    cluster_domain: str
+
+
+class DownscaleController:
+    """Reconciles what is remembered of one StatefulSet's downscales."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._cancellations = Cancellations(
+            downscales=parts.downscales,
+            locks=parts.locks,
+            calls=parts.calls,
+            clock=parts.clock,
+            cluster_domain=parts.cluster_domain,
+        )
+        self._failures: dict[Uid, int] = {}
+        # By set and pod, for as long as the cache shows the pods: notes whose story is known, so
+        # that it is not taken up anew when it has ended, and notes that have been removed.
+        self._known: dict[Uid, dict[Uid, str]] = {}
+        self._removed: dict[Uid, dict[Uid, str]] = {}
+
+    def adopt(self, set_uid: Uid) -> None:
+        """Take over what the notes on a set's pods tell, unless it is known already."""
+        sts = self._parts.sets.get_by_uid(set_uid)
+        if isinstance(sts, StatefulSet):
+            self._adopt(sts, self._list_pods(set_uid))
+
+    async def reconcile(self, set_uid: Uid) -> Result:
+        """Look at one set, do what is due, and say when to look again."""
+        parts = self._parts
+        sts = parts.sets.get_by_uid(set_uid)
+        if sts is None:
+            claim = parts.downscales.get(set_uid)
+            if claim is not None and parts.downscales.time_left(claim) > timedelta(0):
+                return Result(again=RESYNC)  # so new that the cache does not show it yet
+            parts.downscales.forget_set(set_uid)
+            self._failures.pop(set_uid, None)
+            self._known.pop(set_uid, None)
+            self._removed.pop(set_uid, None)
+            return Result()
+        if isinstance(sts, Unreadable):
+            return Result(again=RESYNC)
+        pods = self._list_pods(set_uid)
+        self._adopt(sts, pods)
+        again, failure = RESYNC, None
+        # One that fails does not delay the others: what cannot be recorded is no debt of a pod.
+        for step in (
+            self._settle,
+            self._record,
+            self._give_back,
+            self._cancellations.tell,
+            self._clean,
+        ):
+            try:
+                again = min(again, await step(sts, pods))
+            except (ApiError, InvalidInput) as error:
+                failure = failure or error
+        _forget_gone(self._known, set_uid, pods)
+        _forget_gone(self._removed, set_uid, pods)
+        if failure is not None:
+            return Result(again=min(again, self._back_off(set_uid, failure)))
+        # A look before the next try is due is no success.
+        if parts.downscales.remembers(set_uid):
+            return Result(again=again)
+        self._failures.pop(set_uid, None)
+        return Result()
+
+    def _adopt(self, sts: StatefulSet, pods: Sequence[Pod]) -> None:
+        parts = self._parts
+        if parts.downscales.remembers(sts.uid):
+            _mark(self._known, sts.uid, pods)
+            return
+        notes = self._read_notes(sts, pods)
+        if not notes:
+            return
+        _mark(self._known, sts.uid, pods)
+        # Several stories, of downscales that followed one another, are told as one.
+        newest = max(notes, key=lambda note: note.at)
+        key = Key(
+            set_uid=sts.uid,
+            replicas_from=max(note.replicas_from for note in notes),
+            replicas_to=min(note.replicas_to for note in notes),
+            target=newest.target,
+        )
+        # The time in a note may be forged: it only picks among times that the API server tells.
+        recorded = self._find_record(sts, key, newest.at)
+        now = parts.server_time() + CLOCK_ERROR
+        lowest = sts.first_ordinal + key.replicas_to
+        told = [
+            (pod.uid, pod.name)
+            for pod in pods
+            if (ordinal := sts.ordinal_of(pod.name)) is not None and ordinal >= lowest
+        ]
+        log.info(
+            "Found a downscale of an earlier process",
+            zone=sts.name, replicas_from=key.replicas_from, replicas_to=key.replicas_to,
+            pods=[name for _, name in told], settled_in=PERSIST_LIMIT,
+        )  # fmt: skip
+        # Not from `begun` on: the same may have been allowed again until the other process ended.
+        parts.downscales.adopt(
+            sts, key, recorded or now, told, earlier=_list_earlier(notes, key.target),
+            latest=None if recorded is None else max(recorded, newest.at + LATEST_REPEAT),
+            replaced_at=find_replaced(key, sts, pods, newest.at, now),
+        )  # fmt: skip
+
+    def _find_record(self, sts: StatefulSet, key: Key, at: datetime) -> datetime | None:
+        """Return the time on record of a downscale that happened, None where there is none."""
+        if sts.replicas > key.replicas_to:
+            return None
+        recorded = self._parts.records.recall([sts]).get(sts.uid)
+        if self._parts.records.source is Source.ANNOTATIONS and is_annotated(sts, at):
+            recorded = parse_rfc3339(sts.annotations[LAST_DOWNSCALE])
+        return recorded if recorded is not None and recorded >= at else None
+
+    def _read_notes(self, sts: StatefulSet, pods: Sequence[Pod]) -> list[Note]:
+        """Return the notes to believe; what is not believed is marked as known, and reported."""
+        set_uid, notes = sts.uid, list[Note]()
+        doubts: dict[str, list[str]] = {}
+        for pod in _list_noted(self._known, set_uid, pods):
+            try:
+                note = read_note(pod)
+            except InvalidInput as error:
+                log.warn("Ignoring a note that cannot be read", err=error)
+                _mark(self._known, set_uid, [pod])
+                continue
+            if note is None:
+                continue
+            if self._parts.notes.is_own(note):
+                # Settled before the cache showed it, 4 minutes late where its event was lost.
+                _mark(self._known, set_uid, [pod])
+            elif problem := assess_note(note, pod, sts):
+                doubts.setdefault(problem, []).append(pod.name)
+                _mark(self._known, set_uid, [pod])
+            else:
+                notes.append(note)
+        for problem, names in doubts.items():
+            log.warn(
+                "Not adopting the downscale that an annotation tells of",
+                zone=sts.name, pods=names, annotation=DOWNSCALE_NOTE, err=problem,
+            )  # fmt: skip
+        return notes
+
+    async def _settle(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
+        """Find out what became of the claim; return when to look again."""
+        downscales = self._parts.downscales
+        claim = downscales.get(sts.uid)
+        if claim is None or claim.stage is Stage.PREPARING:
+            return RESYNC
+        if is_older(sts.resource_version, than=claim.seen_version):
+            return LAGGING  # what it shows is of before the downscale
+        left = downscales.time_left(claim)
+        match judge_downscale(claim.key, sts, may_persist=left > timedelta(0)):
+            case Fate.OPEN:
+                return max(left, CATCH_UP)
+            case Fate.HAPPENED:
+                if claim.stage is not Stage.PERSISTED:
+                    log.info("Downscale has happened", zone=sts.name, replicas_to=sts.replicas)
+                downscales.note_persisted(claim, self._parts.server_time())
+                if is_over(pods, claim.pods):
+                    # Not forgotten before they have gone: they may be wanted again meanwhile.
+                    later = max(left, timedelta(0))
+                    downscales.close(claim, owed=claim.pods, after=later, are_going=True)
+                return RESYNC
+            case Fate.FAILED:
+                return await self._give_up(claim, sts, pods)
+
+    async def _record(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
+        """Write the time of a downscale where no answer has, or too early. Raises ApiError."""
+        parts = self._parts
+        begun = parts.downscales.find_unrecorded(sts.uid)
+        if begun is None:
+            return RESYNC
+        # The later one, of when it was allowed and of when it was seen to have happened: of what
+        # was asked again, the object carries the time of the first answer (SI-11).
+        at = max(begun, parts.downscales.last.times.get(sts.uid, begun))
+        try:
+            version = await parts.records.keep(sts, at)
+        except Conflict:
+            return LAGGING  # what is there then decides
+        parts.downscales.last.note_shown(sts.uid, at, version)
+        parts.downscales.note_recorded(sts.uid, begun)
+        return RESYNC
+
+    async def _give_back(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
+        """Take back what was recorded of a downscale that did not happen. Raises ApiError."""
+        parts = self._parts
+        if parts.downscales.find_entry(sts.uid) is None:
+            return RESYNC
+        # Reviews record under the same lock: what a new one writes is not taken for the old.
+        async with parts.locks.hold(calls_lock(sts.uid)):
+            entry = parts.downscales.find_entry(sts.uid)
+            if entry is not None:
+                try:
+                    await parts.records.give_back(sts, entry)
+                except Conflict:
+                    return LAGGING
+                parts.downscales.note_given_back(sts.uid)
+        return RESYNC
+
+    async def _give_up(self, claim: Claim, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
+        """The time is over. Ask the store itself before pods are told that they stay (SI-12)."""
+        parts = self._parts
+        try:
+            body = await parts.door.fetch(STATEFULSETS, sts.namespace, sts.name)
+        except NotFound:
+            return LAGGING
+        live = decode_statefulset(body)
+        if live.uid != sts.uid or live.replicas <= claim.key.replicas_to:
+            return LAGGING
+        # Asked again while we were looking: it may still happen.
+        if parts.downscales.get(sts.uid) is not claim or claim.stage is Stage.PREPARING:
+            return CATCH_UP
+        if parts.downscales.time_left(claim) > timedelta(0):
+            return CATCH_UP
+        if claim.replaced_at is not None:
+            # It happened before we came, and was taken back: other zones wait all the same (SI-11).
+            parts.downscales.note_taken_back(claim, claim.replaced_at)
+        told = {uid: told.pod for uid, told in claim.pods.items()}
+        staying = choose_staying(live, pods, told)
+        log.warn(
+            "Downscale did not happen, telling pods that they stay",
+            zone=sts.name, replicas_from=claim.key.replicas_from,
+            replicas_to=claim.key.replicas_to, replicas=live.replicas,
+            pods=sorted(pod.name for pod in staying.values()), reason=Code.DOWNSCALE_UNDONE,
+        )  # fmt: skip
+        parts.downscales.close(claim, owed=claim.pods)
+        return RESYNC
+
+    async def _clean(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
+        """Remove notes that nobody needs any more. Raises ApiError."""
+        noted = _list_noted(self._removed, sts.uid, pods)
+        noted = [pod for pod in noted if not pod.is_terminating]
+        if not noted or self._parts.downscales.remembers(sts.uid):
+            return RESYNC
+        # Reviews write their notes under the same lock: none of a new one is removed.
+        async with self._parts.locks.hold(calls_lock(sts.uid)):
+            if self._parts.downscales.remembers(sts.uid):
+                return RESYNC
+            error = await self._parts.notes.remove(noted)
+        if error is not None:
+            raise error
+        _mark(self._removed, sts.uid, noted)
+        return RESYNC
+
+    def _list_pods(self, set_uid: Uid) -> list[Pod]:
+        return [pod for pod in self._parts.pods.list_by_owner(set_uid) if isinstance(pod, Pod)]
+
+    def _back_off(self, set_uid: Uid, error: ApiError | InvalidInput) -> timedelta:
+        count = self._failures[set_uid] = self._failures.get(set_uid, 0) + 1
+        wait = BACKOFF.bound(count)
+        tell = log.warn if count == 1 else log.debug
+        tell("Downscale is not settled yet", again_in=wait, err=error)
+        return wait
+
+
+def _list_noted(
+    known: Mapping[Uid, Mapping[Uid, str]], set_uid: Uid, pods: Sequence[Pod]
+) -> list[Pod]:
+    """Return the pods with a note that is not in `known`."""
+    ours = known.get(set_uid, {})
+    return [pod for pod in pods if pod.downscale_note and ours.get(pod.uid) != pod.downscale_note]
+
+
+def _mark(known: dict[Uid, dict[Uid, str]], set_uid: Uid, pods: Sequence[Pod]) -> None:
+    noted = {pod.uid: pod.downscale_note for pod in pods if pod.downscale_note}
+    if noted:
+        known.setdefault(set_uid, {}).update(noted)
+
+
+def _forget_gone(known: dict[Uid, dict[Uid, str]], set_uid: Uid, pods: Sequence[Pod]) -> None:
+    ours = known.pop(set_uid, {})
+    left = {pod.uid: ours[pod.uid] for pod in pods if pod.uid in ours}
+    if left:
+        known[set_uid] = left
+
+
+def _list_earlier(notes: Sequence[Note], target: Target | None) -> list[Target]:
+    """Return where else than at a target pods were told to go, as their notes say."""
+    told = (one for note in notes for one in (note.target, *note.earlier))
+    return [one for one in dict.fromkeys(told) if one is not None and one != target]

@@ -1,0 +1,294 @@
+"""Read groups from the store; one read serves all groups that wait for their turn together.
+
+While many groups are due at once, a token of the process's own rate limits is what each of them
+waits for. Whoever stands first waits for the tokens of one read; all that have asked by the time it
+is sent share it, as long as it is one page. The age of a read counts from when it is sent.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, TypeVar
+
+import msgspec
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.tasks import both
+from rollout_operator.kube.api import PODS, STATEFULSETS, LiveReader, Resource
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset, salvage
+from rollout_operator.model.errors import ApiError, DecodeError, Unreachable
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName, Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+
+# SI-09: a live read must not be older than this when a delete is sent.
+LOOK_LASTS: Final = timedelta(seconds=5)
+# An answer that takes longer is not waited for: it is of no use, and records wait for it (LI-07).
+ANSWER_LASTS: Final = timedelta(seconds=8)
+# Groups that are read and acted upon at a time, where the API client has no rate limits.
+MOST_LOOKS: Final = 32
+# The deletes of those that are read at a time are to be sent within so much of LOOK_LASTS.
+DELETES_WITHIN: Final = timedelta(seconds=3)
+LIVE_PAGE: Final = 500
+# A selector is part of a URL, of which proxies take 8 KiB; a comma becomes three characters.
+LONGEST_SELECTOR: Final = 3000
+
+View = TypeVar("View", StatefulSet, Pod)
+
+
+def choose_most_looks(qps: float) -> int:
+    """Return how many groups may be acted upon at a time.
+
+    More would only wait for tokens until their live reads are too old (SI-09), and read again. With
+    zero or less there are no rate limits.
+    """
+    if qps <= 0:
+        return MOST_LOOKS
+    return min(max(int(qps * DELETES_WITHIN.total_seconds()), 1), MOST_LOOKS)
+
+
+def describe_slow(zone: str) -> str:
+    """Return that the answer to a live read came too late."""
+    lasts = f"{LOOK_LASTS.total_seconds():g} s"
+    return f"a live read of {zone} counts for {lasts} and took longer: the API server is slow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRead:
+    """What the store held of one group."""
+
+    members: Sequence[StatefulSet | Unreadable]
+    pods: Mapping[Uid, Sequence[Pod | Unreadable]]
+    """By the UID of their owner; those of other groups may be among them."""
+    sent_at: timedelta
+    """When the first request was sent, on the clock's `elapsed`."""
+
+
+@dataclass(eq=False, slots=True)
+class _Asker:
+    """A group that is to be read, until `outcome` is there."""
+
+    cached: Group
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    outcome: GroupRead | ApiError | None = None
+
+
+class GroupReader:
+    """Live reads through one client, shared by the groups that wait for them at a time."""
+
+    def __init__(self, reader: LiveReader, namespace: str, clock: Clock) -> None:
+        self._reader = reader
+        self._namespace = namespace
+        self._clock = clock
+        self._line: list[_Asker] = []
+        self._is_led = False
+
+    async def read(self, cached: Group) -> GroupRead:
+        """Return a group as the store has it; no request of it is sent before the call.
+
+        Sets and pods are read at the same time, the pods in one list by the labels that the
+        selectors of all cached members have; where they have none in common, in one list per
+        member. Raises what `LiveReader.fetch_page` raises.
+        """
+        asker = _Asker(cached)
+        self._line.append(asker)
+        try:
+            while asker.outcome is None:
+                if self._is_led or asker not in self._line:
+                    await asker.woken.wait()
+                    asker.woken.clear()
+                else:
+                    await self._lead(asker)
+        finally:
+            if asker in self._line:
+                self._line.remove(asker)
+            self._wake_next()
+        if isinstance(asker.outcome, ApiError):
+            raise asker.outcome.with_traceback(None)
+        return asker.outcome
+
+    async def list_pods(
+        self, sets: Sequence[StatefulSet], *, turns: int = 0
+    ) -> list[Pod | Unreadable]:
+        """Return all pods of these sets as the store has them now, and perhaps others.
+
+        The turns of so many pages have been waited for. Raises what `LiveReader.fetch_page` raises.
+        """
+        # Several selectors may match one pod, which must count once.
+        found: dict[tuple[Uid, str], Pod | Unreadable] = {}
+        for selector in _choose_selectors(sets):
+            for one in await self._list(PODS, decode_pod, selector, turns):
+                found[one.uid, one.name] = one
+            turns = 0
+        return list(found.values())
+
+    async def _lead(self, leader: _Asker) -> None:
+        """Wait for the turn of a read, and make it for all that have asked by then."""
+        self._is_led = True
+        try:
+            await asyncio.sleep(0)  # those that ask at this very moment join in
+            # Of all pages: one that waits for its turn makes those before it older.
+            pages = -(-_count_pods(leader.cached) // LIVE_PAGE) or 1
+            for resource in (STATEFULSETS, *(PODS for _ in range(pages))):
+                await self._reader.wait_turn(resource, self._namespace)
+        finally:
+            self._is_led = False
+        together = _choose_together(leader, self._line)
+        self._line = [one for one in self._line if one not in together]
+        self._wake_next()
+        try:
+            await self._read_together(together, pages)
+        finally:
+            # What ends the leader, such as the end of its task, ends no other.
+            left = [one for one in together if one.outcome is None and one is not leader]
+            self._line = [*left, *self._line]
+            for one in together:
+                one.woken.set()
+
+    async def _read_together(self, together: Sequence[_Asker], pages: int) -> None:
+        groups = [asker.cached for asker in together]
+        sets = [zone.sts for group in groups for zone in group.zones]
+        sent_at = self._clock.elapsed()
+        try:
+            async with asyncio.timeout(ANSWER_LASTS.total_seconds()):
+                members, pods = await both(
+                    self._list_members(groups), self.list_pods(sets, turns=pages)
+                )
+        except (ApiError, TimeoutError) as failure:
+            error = failure if isinstance(failure, ApiError) else _give_up()
+            for asker in together:
+                asker.outcome = error
+            return
+        owned: dict[Uid, list[Pod | Unreadable]] = defaultdict(list)
+        for pod in pods:
+            if pod.owner_uid is not None:
+                owned[pod.owner_uid].append(pod)
+        for asker in together:
+            own = members.get(asker.cached.name, ())
+            asker.outcome = GroupRead(members=own, pods=owned, sent_at=sent_at)
+
+    async def _list_members(
+        self, groups: Sequence[Group]
+    ) -> Mapping[GroupName, Sequence[StatefulSet | Unreadable]]:
+        names = {group.name for group in groups}
+        found: dict[GroupName, dict[Uid, StatefulSet | Unreadable]] = defaultdict(dict)
+        for number, selector in enumerate(_group_selectors(groups)):
+            turns = 0 if number else 1
+            for one in await self._list(STATEFULSETS, decode_statefulset, selector, turns):
+                if one.group in names:
+                    found[one.group][one.uid] = one
+        return {name: tuple(members.values()) for name, members in found.items()}
+
+    async def _list(
+        self,
+        resource: Resource,
+        decode: Callable[[msgspec.Raw], View],
+        selector: str,
+        turns: int,
+    ) -> list[View | Unreadable]:
+        objects: list[View | Unreadable] = []
+        token = ""
+        while True:
+            page = await self._reader.fetch_page(
+                resource,
+                self._namespace,
+                selector=selector,
+                limit=LIVE_PAGE,
+                token=token,
+                has_turn=turns > 0,
+            )
+            objects.extend(_decode(resource, decode, raw) for raw in page.items)
+            token, turns = page.next_token, turns - 1
+            if not token:
+                return objects
+
+    def _wake_next(self) -> None:
+        if self._line and not self._is_led:
+            self._line[0].woken.set()
+
+
+def _give_up() -> Unreachable:
+    lasts = f"{ANSWER_LASTS.total_seconds():g} s"
+    return Unreachable(f"cannot read groups live: no answer within {lasts}", call="list")
+
+
+def _choose_together(leader: _Asker, line: Iterable[_Asker]) -> list[_Asker]:
+    """Return who shares the leader's read: as many as one page and one list of pods can serve."""
+    chosen, keys = [leader], _find_keys(leader.cached)
+    if keys is None:
+        return chosen
+    room = LIVE_PAGE - _count_pods(leader.cached)
+    length = _measure_selectors(leader.cached)
+    for asker in line:
+        pods, added = _count_pods(asker.cached), _measure_selectors(asker.cached)
+        is_alike = asker is not leader and _find_keys(asker.cached) == keys
+        if is_alike and pods <= room and length + added <= LONGEST_SELECTOR:
+            chosen.append(asker)
+            room -= pods
+            length += added
+    return chosen
+
+
+def _find_keys(group: Group) -> frozenset[str] | None:
+    """Return the keys of the selectors of all members; None where it must be read alone."""
+    keys = {frozenset(zone.sts.selector) for zone in group.zones}
+    if len(keys) != 1 or not group.name:  # an empty value in a set of values is hard to read
+        return None
+    return next(iter(keys)) or None
+
+
+def _count_pods(group: Group) -> int:
+    shown = sum(len(zone.pods) + len(zone.unreadable_pods) for zone in group.zones)
+    return max(shown, sum(zone.sts.replicas for zone in group.zones))
+
+
+def _measure_selectors(group: Group) -> int:
+    values = [value for zone in group.zones for value in zone.sts.selector.values()]
+    return len(group.name) + sum(len(value) + len("%2C") for value in values)
+
+
+def _decode(
+    resource: Resource, decode: Callable[[msgspec.Raw], View], raw: msgspec.Raw
+) -> View | Unreadable:
+    try:
+        return decode(raw)
+    except DecodeError as error:
+        return salvage(resource.kind, raw, error)
+
+
+def _group_selectors(groups: Sequence[Group]) -> tuple[str, ...]:
+    """Return selectors that find every member: one, or two where the long spelling is in use."""
+    names = [f"{group.name}" for group in groups]
+    first = _choose_values(GROUP_LABEL, names)
+    members = [zone.sts.labels for group in groups for zone in group.zones]
+    members += [one.labels for group in groups for one in group.unreadable]
+    if all(GROUP_LABEL in labels for labels in members):
+        return (first,)
+    return (first, f"{_choose_values(GROUP_LABEL_LONG, names)},!{GROUP_LABEL}")
+
+
+def _choose_selectors(sets: Sequence[StatefulSet]) -> tuple[str, ...]:
+    """Return selectors that together match all pods of the sets: one where they share any key.
+
+    A pod that a set controls carries the set's selector labels, else the controller lets it go. So
+    `name in (zone-a,zone-b)` finds the pods of both.
+    """
+    if not sets:
+        return ()
+    shared = set(sets[0].selector).intersection(*(one.selector for one in sets))
+    if shared:
+        parts = (_choose_values(key, [one.selector[key] for one in sets]) for key in sorted(shared))
+        return (",".join(parts),)
+    return tuple(dict.fromkeys(join_labels(one.selector) for one in sets))
+
+
+def _choose_values(key: str, values: Iterable[str]) -> str:
+    values = sorted(set(values))
+    return f"{key}={values[0]}" if len(values) == 1 else f"{key} in ({','.join(values)})"
+
+
+def join_labels(labels: Mapping[str, str]) -> str:
+    """Return the selector of objects that have all these labels."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))

@@ -1,0 +1,1 @@
+"""Roll out one group: the controller, and what carries its plans out."""

@@ -1,0 +1,200 @@
+"""Bring one rollout group nearer to its update revision."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.retries import Attempt, Attempts, name_attempt
+from rollout_operator.controllers.rollout.executor import Executor
+from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
+from rollout_operator.controllers.rollout.reports import Report
+from rollout_operator.controllers.worker import Result
+from rollout_operator.model.errors import ApiError, TooManyRequests
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.outcome import Action, Code, Plan, Reason, Severity
+from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.registry import Board
+
+# Every group is looked at this often when nothing happens: under the five minutes after which
+# dashboards call a group unattended.
+RESYNC: Final = timedelta(minutes=4)
+# An own delete that the cache has not shown for this long proves that the cache lags.
+LAG_LIMIT: Final = timedelta(seconds=5)
+# First wait after the store contradicted the cache; doubles up to LAG_LIMIT.
+RECHECK_WAIT: Final = timedelta(milliseconds=50)
+# How often a delete without an answer is read back while it may still be carried out.
+UNKNOWN_WAIT: Final = timedelta(seconds=5)
+# Budgets may look at pods of other groups, whose events do not wake this one. It costs no request.
+HELD_RECHECK: Final = timedelta(seconds=10)
+# Longest Retry-After that we obey.
+RETRY_AFTER_LIMIT: Final = timedelta(seconds=60)
+# A look that ends so has not seen to the group: the time of the last success stands still.
+_BLIND: Final = frozenset({Code.BACKING_OFF, Code.VIEW_STALE, Code.LIVE_READ_EXPIRED})
+# Live reads of one zone that came to nothing in a row, from which on it is told.
+EXPIRED_IN_A_ROW: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a RolloutController works with."""
+
+    observer: Observer
+    executor: Executor
+    deletes: OwnDeletes
+    attempts: Attempts
+    board: Board
+    metrics: Metrics
+    clock: Clock
+    refresh: Callable[[str], None]
+    """Make the caches list again; the argument says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """What trying one action came to."""
+
+    reasons: tuple[Reason, ...] = ()
+    again: timedelta = RESYNC
+    failed: bool = False
+
+
+class RolloutController:
+    """Reconciles rollout groups by name."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._rechecks: dict[GroupName, int] = {}
+
+    async def reconcile(self, name: GroupName) -> Result:
+        """Look at the group once, do what is due, and say when to look again."""
+        parts = self._parts
+        group = parts.observer.observe(name)
+        if not group.zones and not group.unreadable:
+            self._forget(name)
+            return Result()
+        parts.metrics.begin_group(name)
+        parts.metrics.group_reconciles.labels(name).inc()
+        has_failed = True  # unless proven otherwise: a bug passes by here as well
+        try:
+            with parts.metrics.group_reconcile_duration.labels(name).time():
+                plan, again = await self._look(group)
+            has_failed = plan.failed
+        finally:
+            if has_failed:
+                parts.metrics.group_reconciles_failed.labels(name).inc()
+        owed = parts.board.post(plan)
+        if not has_failed and not _BLIND.intersection(reason.code for reason in plan.waits):
+            parts.metrics.group_last_success.labels(name).set(parts.clock.now().timestamp())
+        return Result(again=min(again, plan.look_again or RESYNC, owed or RESYNC))
+
+    async def _look(self, group: Group) -> tuple[Plan, timedelta]:
+        """Return the plan with all that came of it, and when to look again."""
+        parts = self._parts
+        if parts.deletes.list_unknown(group.owners):
+            step = await self._read_back(group)
+            if step.failed or step.reasons:
+                return Plan(group=group.name, waits=step.reasons, failed=step.failed), step.again
+            group = parts.observer.observe(group.name)
+        if parts.deletes.longest_unseen(group.owners) > LAG_LIMIT:
+            parts.refresh("own delete not seen")
+        plan = plan_group(group)
+        steps = [await self._try(group, action) for action in plan.actions]
+        again = min((step.again for step in steps), default=RESYNC)
+        if parts.deletes.list_unknown(group.owners):
+            again = min(again, UNKNOWN_WAIT)
+        reasons = [reason for step in steps for reason in step.reasons]
+        failed = plan.failed or any(step.failed for step in steps)
+        return replace(plan, waits=(*reasons, *plan.waits), failed=failed), again
+
+    async def _read_back(self, group: Group) -> _Step:
+        attempts, attempt = self._parts.attempts, ("read back", group.name)
+        wait, failure = attempts.wait_before(attempt)
+        if wait:
+            return _Step(reasons=(_back_off(failure),), again=wait)
+        try:
+            await self._parts.executor.read_back(group.owners)
+        except ApiError as error:
+            return self._fail(attempt, error)
+        attempts.note_success(attempt)
+        return _Step()
+
+    async def _try(self, group: Group, action: Action) -> _Step:
+        """Carry out one action, unless it failed lately. An error stays with its zone (D-18)."""
+        attempts, attempt = self._parts.attempts, name_attempt(action)
+        wait, failure = attempts.wait_before(attempt)
+        if wait:
+            return _Step(reasons=(_back_off(failure, action.zone.name),), again=wait)
+        report = await self._parts.executor.carry_out(group, action)
+        if report.error is not None:
+            step = self._fail(attempt, report.error, action.zone.name)
+            return replace(step, reasons=(*step.reasons, *report.notes))
+        refused = [note.text for note in report.notes if note.code is Code.DELETE_REFUSED]
+        if refused and not report.deleted:
+            wait = attempts.note_failure(attempt, refused[0], at_least=timedelta(0))
+            return _Step(reasons=tuple(report.notes), again=wait)
+        if report.is_cut_short and not report.deleted:
+            return self._expire(attempt, report, action.zone.name)
+        attempts.note_success(attempt)
+        again = self._choose_recheck(group.name, report)
+        if not report.held:
+            return _Step(reasons=tuple(report.notes), again=again)
+        held = _name_held(report, action.zone.name)
+        waits = [one.look_again or HELD_RECHECK for one in report.held]
+        return _Step(reasons=(*held, *report.notes), again=min(again, *waits))
+
+    def _fail(self, attempt: Attempt, error: ApiError, zone: str = "") -> _Step:
+        at_least = timedelta(0)
+        if isinstance(error, TooManyRequests) and error.retry_after is not None:
+            at_least = min(error.retry_after, RETRY_AFTER_LIMIT)
+        wait = self._parts.attempts.note_failure(attempt, str(error), at_least=at_least)
+        log.debug("Attempt failed", attempt=attempt[0], zone=zone, again_in=wait, err=error)
+        return _Step(reasons=(_back_off(str(error), zone),), again=wait, failed=True)
+
+    def _expire(self, attempt: Attempt, report: Report, zone: str) -> _Step:
+        """A live read was too old before anything was done: the next one may be, too."""
+        attempts = self._parts.attempts
+        wait = attempts.note_failure(attempt, report.cut_short, at_least=timedelta(0))
+        has_failed = attempts.count(attempt) >= EXPIRED_IN_A_ROW
+        reason = Reason(
+            code=Code.LIVE_READ_EXPIRED,
+            text=f"a live read was too old before a pod was deleted: {report.cut_short}",
+            severity=Severity.WARN if has_failed else Severity.DEBUG,
+            zone=zone,
+        )
+        return _Step(reasons=(reason, *report.notes), again=wait, failed=has_failed)
+
+    def _choose_recheck(self, name: GroupName, report: Report) -> timedelta:
+        """Return when to look again if no event comes first."""
+        if report.deleted or report.is_cut_short or not report.is_contradicted:
+            self._rechecks.pop(name, None)
+        if report.is_cut_short:
+            return RECHECK_WAIT
+        if not report.is_contradicted:
+            return LAG_LIMIT + RECHECK_WAIT if report.deleted else RESYNC
+        count = self._rechecks[name] = self._rechecks.get(name, 0) + 1
+        wait: timedelta = RECHECK_WAIT * 2 ** min(count - 1, 10)
+        if wait > LAG_LIMIT:
+            self._parts.refresh("the API server contradicts the cache")
+            return LAG_LIMIT
+        return wait
+
+    def _forget(self, name: GroupName) -> None:
+        self._rechecks.pop(name, None)
+        self._parts.board.forget(name)
+        self._parts.metrics.forget_group(name)
+
+
+def _name_held(report: Report, zone: str) -> tuple[Reason, ...]:
+    """Return each reason once for which budgets hold pods of a zone back."""
+    return tuple({one.reason: replace(one.reason, zone=zone) for one in report.held}.values())
+
+
+def _back_off(error: str, zone: str = "") -> Reason:
+    text = f"the last attempt failed and will be repeated: {error}"
+    return Reason(code=Code.BACKING_OFF, text=text, severity=Severity.WARN, zone=zone)

@@ -1,0 +1,390 @@
+"""Carry out a plan: the only code that changes a group.
+
+A delete cannot be undone, so it is preceded by a live look: the decision is taken again on what the
+store holds now and on what the caches have heard by then, and only what both agree on is done,
+under preconditions on UID and version of what was looked at.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final, Protocol, assert_never
+
+import msgspec
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.live_reads import LOOK_LASTS, MOST_LOOKS, describe_slow
+from rollout_operator.controllers.rollout.agreement import cut_to, find_zone
+from rollout_operator.controllers.rollout.candidates import Assessor, Candidates, ask_for
+from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
+from rollout_operator.controllers.rollout.reports import (
+    Fate,
+    Report,
+    cut_short_by,
+    note_held,
+    note_pod,
+    view_changed,
+)
+from rollout_operator.controllers.rollout.reservations import Reservations
+from rollout_operator.controllers.rollout.revisions import Revisions
+from rollout_operator.guards.budgets.request import Answer, Ask, Reservation
+from rollout_operator.guards.locks import Locks, group_lock
+from rollout_operator.kube.api import PODS, LiveReader, Precondition, Writer
+from rollout_operator.model.errors import (
+    ApiError,
+    Conflict,
+    NotFound,
+    Refused,
+    Throttled,
+    UnknownOutcome,
+)
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.model.outcome import (
+    Action,
+    Code,
+    RecordRevision,
+    Replacement,
+    ReplacePods,
+    Severity,
+    Share,
+)
+from rollout_operator.planning.budgets.rule import Refusal
+from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+
+# Pods that were refused come last for this long.
+REFUSAL_LASTS: Final = timedelta(minutes=10)
+
+
+class LiveObserver(Protocol):
+    """Where the second look comes from, and what the caches show by now."""
+
+    def observe(self, name: GroupName) -> Group: ...
+
+    async def observe_live(self, cached: Group) -> Group: ...
+
+
+class Gate(Assessor, Protocol):
+    """Who must agree before a pod goes: the budgets."""
+
+    async def ask(self, ask: Ask, until: timedelta) -> Answer:
+        """Answer before `until`; what is permitted is reserved."""
+        ...
+
+    def may_cover(self, pod: Pod) -> bool:
+        """Tell whether a budget selects a pod, or might: not all are known."""
+        ...
+
+    async def reserve(self, ask: Ask, until: timedelta) -> Reservation | Refusal | None:
+        """Record that a pod is to go, before the live read that decides on it; None: no budget."""
+        ...
+
+    async def confirm(self, reserved: Reservation, live: Group, until: timedelta) -> Answer:
+        """Answer before `until`, by a live read that began after the reservation."""
+        ...
+
+    async def release(self, reserved: Reservation) -> None:
+        """Nobody confirms a reservation any more; one that is settled is fine."""
+        ...
+
+    def abandon(self, reserved: Reservation) -> None:
+        """Release a reservation in the background."""
+        ...
+
+    async def give_back(self, pod: Pod) -> None:
+        """The pod was permitted to go, and will not."""
+        ...
+
+
+class Door(LiveReader, Writer, Protocol):
+    """The part of the API that executing needs."""
+
+
+class Executor:
+    """Turns actions into calls."""
+
+    def __init__(
+        self,
+        door: Door,
+        observer: LiveObserver,
+        deletes: OwnDeletes,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        gate: Gate,
+        locks: Locks | None = None,
+        most_looks: int = MOST_LOOKS,
+        recording: Door | None = None,
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._door = door
+        self._observer = observer
+        self._deletes = deletes
+        self._clock = clock
+        self._metrics = metrics
+        self._gate = gate
+        self._locks = locks or Locks()
+        self._is_stopping = is_stopping
+        self._revisions = Revisions(recording or door, observer, clock)
+        self._looks = asyncio.Semaphore(most_looks)
+        self._refused_at: dict[Uid, timedelta] = {}
+
+    async def carry_out(self, group: Group, action: Action) -> Report:
+        """Do what an action of the group's plan says. Errors are in the report."""
+        report = Report()
+        try:
+            match action:
+                case ReplacePods():
+                    await self._replace(group, action, report)
+                case RecordRevision():
+                    recording = await self._revisions.record(group.name, action)
+                    report.notes.extend(recording.notes)
+                    report.cut_short = recording.cut_short
+                case _:
+                    assert_never(action)
+        except ApiError as error:
+            report.error = error
+        return report
+
+    async def read_back(self, owners: Collection[Uid]) -> None:
+        """Find out what became of deletes that got no answer, before anything else is decided.
+
+        Raises what `Reader.fetch` raises, other than NotFound.
+        """
+        for own in self._deletes.list_unknown(owners):
+            pod = own.pod
+            try:
+                body = await self._door.fetch(PODS, pod.namespace, pod.name)
+                seen = msgspec.json.decode(body, type=_SeenPod).metadata
+            except NotFound:
+                seen = _SeenMeta()
+            if seen.uid != pod.uid or seen.deletionTimestamp is not None:
+                log.info("Delete without an answer was carried out", pod=pod.name)
+                self._deletes.accept(pod)
+            elif not self._deletes.may_still_commit(own):
+                log.info("Delete without an answer was not carried out", pod=pod.name)
+                self._deletes.drop(pod)
+
+    async def _replace(self, group: Group, action: ReplacePods, report: Report) -> None:
+        # What the caches know to be held by budgets is not worth a look.
+        asks = [ask_for(one, action.zone) for one in action.listed]
+        held = await self._gate.assess_all(asks)
+        if None not in held:
+            report.held.extend(refusal for refusal in held if refusal is not None)
+            return
+        # In this order: a group that waits for its look keeps no downscale waiting.
+        async with self._looks, self._locks.hold(group_lock(group.name)):
+            reservations = Reservations(self._gate)
+            try:
+                if await self._reserve(group.name, action, reservations, report):
+                    await self._replace_reserved(group, action, reservations, report)
+                    if report.deleted and not report.held:  # else it was found out again
+                        report.held.extend(reservations.held)
+                await reservations.release()
+            except (ApiError, asyncio.CancelledError):
+                await reservations.release()
+                raise
+            finally:
+                reservations.abandon()  # what is left where even that did not come to an end
+
+    async def _reserve(
+        self,
+        group: GroupName,
+        action: ReplacePods,
+        reservations: Reservations,
+        report: Report,
+    ) -> bool:
+        """Reserve as many pods as there is room for; tell whether a live read is of any use."""
+        if not any(self._gate.may_cover(one.pod) for one in action.listed):
+            return True
+        planned = find_zone(plan_group(self._observer.observe(group)), action.zone.uid)
+        if planned is None:
+            report.is_contradicted = True
+            report.notes.append(view_changed(action))
+            return False
+        found, is_free = Report(), False
+        for share in planned.shares:
+            room, pods = share.room, sorted(share.pods, key=self._last_refusal)
+            candidates = Candidates(self._gate, planned.zone, pods, found.held)
+            while room > 0 and not self._is_stopping() and (one := await candidates.next()):
+                until = self._clock.elapsed() + LOOK_LASTS
+                answer = await self._gate.reserve(ask_for(one, planned.zone), until)
+                if isinstance(answer, Refusal):
+                    if note_held(found, answer) is Fate.REFUSED:
+                        continue
+                    break
+                if answer is None:
+                    is_free = True
+                else:
+                    reservations.add(answer)
+                room -= 1
+                candidates.reassess()
+        if is_free or len(reservations):
+            reservations.held = found.held
+            return True
+        report.held.extend(found.held)
+        report.is_contradicted, report.cut_short = found.is_contradicted, found.cut_short
+        return False
+
+    async def _replace_reserved(
+        self, group: Group, action: ReplacePods, reservations: Reservations, report: Report
+    ) -> None:
+        live = await self._observer.observe_live(group)
+        expires_at = self._clock.elapsed() + LOOK_LASTS - live.view_age
+        agreed = None
+        if group.owners == live.owners:
+            agreed = self._agree(action, live, reservations)
+        if agreed is None:
+            report.is_contradicted = True
+            report.notes.append(view_changed(action))
+            return
+        read = _Read(live=live, expires_at=expires_at, reservations=reservations)
+        for share in agreed.shares:
+            fate = await self._replace_share(share, agreed.zone, report, read)
+            if fate is Fate.LATE or fate is Fate.CHANGED:
+                return
+
+    def _agree(
+        self, action: ReplacePods, live: Group, reservations: Reservations
+    ) -> ReplacePods | None:
+        """Return what a plan of the caches as they are by now and one of the look would delete.
+
+        A look may have waited long for a token. Pods that came back meanwhile make room that needs
+        no look of its own; what the caches saw go stops it.
+        """
+        cached = reservations.hide(self._observer.observe(live.name))
+        planned = find_zone(plan_group(cached), action.zone.uid)
+        seen = find_zone(plan_group(reservations.hide(live)), action.zone.uid)
+        return None if planned is None or seen is None else cut_to(planned, seen)
+
+    async def _replace_share(
+        self, share: Share, zone: StatefulSet, report: Report, read: "_Read"
+    ) -> Fate | None:
+        """Delete as many pods as there is room for; return what became of the last delete."""
+        room, fate = share.room, None
+        reserved, others = read.reservations.part(sorted(share.pods, key=self._last_refusal))
+        candidates = Candidates(self._gate, zone, others, report.held, reserved)
+        while room > 0 and not self._is_stopping() and (one := await candidates.next()):
+            fate = await self._try(one, zone, report, read)
+            if fate is Fate.LATE or fate is Fate.CHANGED or fate is Fate.SHARED:
+                break
+            if fate is Fate.WENT:
+                room -= 1
+                candidates.reassess()
+        return fate
+
+    def _last_refusal(self, one: Replacement) -> timedelta:
+        """Order pods so that those that were refused lately come last (D-15)."""
+        return self._refused_at.get(one.pod.uid, timedelta.min)
+
+    async def _try(
+        self, one: Replacement, zone: StatefulSet, report: Report, read: "_Read"
+    ) -> Fate:
+        """Delete one pod if its budget agrees. Raises ApiError where trying others is no use."""
+        reserved = read.reservations.take(one.pod.uid)
+        if reserved is None:
+            answer = await self._gate.ask(ask_for(one, zone), read.expires_at)
+        else:
+            answer = await self._gate.confirm(reserved, read.live, read.expires_at)
+        if isinstance(answer, Refusal):
+            return note_held(report, answer)
+        try:
+            fate = await self._delete(replace(one, pod=answer.pod), report, read)
+        except (ApiError, asyncio.CancelledError):
+            # Also where there was no answer: a pod whose record goes is no longer what the delete
+            # asks for.
+            if answer.budget:
+                await self._gate.give_back(answer.pod)
+            raise
+        if answer.budget and fate is not Fate.WENT:
+            await self._gate.give_back(answer.pod)
+        return fate
+
+    async def _delete(self, one: Replacement, report: Report, read: "_Read") -> Fate:
+        """Delete one pod. Raises ApiError where trying others is no use."""
+        group, pod, zone = read.live.name, one.pod, one.reason.zone
+        left = read.expires_at - self._clock.elapsed()
+        if left <= timedelta(0):
+            return cut_short_by(report, describe_slow(zone))
+        log.info(
+            "Terminating pod",
+            group=group, zone=zone, pod=pod.name, reason=one.reason.code, why=one.reason.text,
+        )  # fmt: skip
+        precondition = Precondition(uid=pod.uid, resource_version=pod.resource_version)
+        self._deletes.begin(pod)
+        try:
+            await self._door.delete(
+                PODS, pod.namespace, pod.name, precondition=precondition, sent_within=left
+            )
+        except UnknownOutcome:
+            self._count(group, "unknown")
+            raise
+        except (NotFound, Conflict) as error:
+            return self._note_changed(group, pod, report, error)
+        except Refused as error:
+            return self._note_refused(group, pod, report, error)
+        except Throttled as error:
+            self._deletes.withdraw(pod)
+            return cut_short_by(report, f"{error}")
+        except ApiError:
+            self._deletes.withdraw(pod)  # turned away at the door
+            raise
+        self._count(group, "accepted")
+        self._deletes.accept(pod)
+        self._refused_at.pop(pod.uid, None)
+        report.deleted += 1
+        return Fate.WENT
+
+    def _note_changed(
+        self, group: GroupName, pod: Pod, report: Report, error: NotFound | Conflict
+    ) -> Fate:
+        """Someone else changed or deleted the pod: what we know of its zone is old (SI-04).
+
+        A request for an older version, sent earlier, fails as well: none is under way any more.
+        """
+        is_gone = isinstance(error, NotFound)
+        self._count(group, "gone" if is_gone else "conflict")
+        if is_gone:
+            self._deletes.accept(pod)
+        else:
+            self._deletes.drop(pod)
+        report.is_contradicted = True
+        report.notes.append(note_pod(Code.VIEW_CHANGED, pod, error))
+        return Fate.CHANGED
+
+    def _note_refused(self, group: GroupName, pod: Pod, report: Report, error: Refused) -> Fate:
+        self._count(group, "refused")
+        self._deletes.withdraw(pod)
+        now = self._clock.elapsed()
+        for uid, at in list(self._refused_at.items()):
+            if now - at > REFUSAL_LASTS:
+                del self._refused_at[uid]
+        self._refused_at[pod.uid] = now
+        report.notes.append(note_pod(Code.DELETE_REFUSED, pod, error, Severity.WARN))
+        return Fate.REFUSED
+
+    def _count(self, group: GroupName, outcome: str) -> None:
+        self._metrics.pods_deleted.labels(group, outcome).inc()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """A live read, and what was reserved before it."""
+
+    live: Group
+    expires_at: timedelta
+    """On the clock's `elapsed`."""
+    reservations: Reservations
+
+
+class _SeenMeta(msgspec.Struct):
+    uid: str = ""
+    deletionTimestamp: str | None = None
+
+
+class _SeenPod(msgspec.Struct):
+    metadata: _SeenMeta

@@ -1,0 +1,78 @@
+"""What carrying out one action comes to: for the controller, and for the executor itself."""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from rollout_operator.model.errors import ApiError, Conflict, DeadlinePassed, NotFound, Throttled
+from rollout_operator.model.objects import Pod
+from rollout_operator.model.outcome import Code, Reason, ReplacePods, Severity
+from rollout_operator.planning.budgets.rule import Refusal
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    """What carrying out one action came to."""
+
+    deleted: int = 0
+    notes: list[Reason] = field(default_factory=list)
+    """Why something that was planned was not done."""
+    held: list[Refusal] = field(default_factory=list)
+    """What budgets do not let go, in the order in which it was tried."""
+    error: ApiError | None = None
+    is_contradicted: bool = False
+    """The store holds something else than the cache shows."""
+    cut_short: str = ""
+    """Why a live read was too old before all was done, if it was: there is more to do."""
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Tell whether a live read was too old before all was done."""
+        return self.cut_short != ""
+
+
+class Fate(Enum):
+    """What became of one delete."""
+
+    WENT = auto()
+    REFUSED = auto()
+    SHARED = auto()
+    """Refused for what holds for the other pods as well."""
+    CHANGED = auto()
+    LATE = auto()
+
+
+def view_changed(action: ReplacePods) -> Reason:
+    """Return that a live read shows a zone otherwise than the cache, so that it is read again."""
+    zone = action.zone.name
+    text = f"the API server does not confirm what the cache shows of {zone}; looking again"
+    return Reason(code=Code.VIEW_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
+
+
+def cut_short_by(report: Report, why: str) -> Fate:
+    """Note why the rest has to wait for another live read."""
+    report.cut_short = why
+    return Fate.LATE
+
+
+def note_held(report: Report, answer: Refusal) -> Fate:
+    """The gate did not let a pod go. Raises the error because of which it could not tell."""
+    match answer.error:
+        case None:
+            report.held.append(answer)
+            return Fate.SHARED if answer.is_shared else Fate.REFUSED
+        case NotFound() | Conflict():
+            report.held.append(answer)
+            report.is_contradicted = True  # the pod has changed: the look is old
+            return Fate.CHANGED
+        case DeadlinePassed() | Throttled():
+            return cut_short_by(report, answer.reason.text)
+        case error:
+            raise error
+
+
+def note_pod(code: Code, pod: Pod, error: ApiError, severity: Severity = Severity.DEBUG) -> Reason:
+    """Return why one pod was not deleted."""
+    zone = pod.name.rpartition("-")[0]
+    return Reason(
+        code=code, text=f"{pod.name} was not deleted: {error}", zone=zone, severity=severity
+    )

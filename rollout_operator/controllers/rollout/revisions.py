@@ -1,0 +1,104 @@
+"""Record the revision that a zone has been rolled out to, in its status.
+
+The controller of `OnDelete` sets does not. It is written only where the store shows the zone as the
+decision had it (ROLL-39).
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.live_reads import LOOK_LASTS, describe_slow
+from rollout_operator.kube.api import STATEFULSETS, JsonObject, LiveReader, Writer
+from rollout_operator.model.decode.objects import decode_statefulset
+from rollout_operator.model.errors import Conflict, DecodeError
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.outcome import Code, Plan, Reason, RecordRevision, Severity
+from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.telemetry.logs import log
+
+
+class Door(LiveReader, Writer, Protocol):
+    """The part of the API that recording needs."""
+
+
+class Observer(Protocol):
+    """What the caches show now."""
+
+    def observe(self, name: GroupName) -> Group: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """What recording came to, where it was not done: why."""
+
+    notes: tuple[Reason, ...] = ()
+    cut_short: str = ""
+    """Why the live read was too old, if it was."""
+
+
+class Revisions:
+    """Writes revisions of zones that are rolled out."""
+
+    def __init__(self, door: Door, observer: Observer, clock: Clock) -> None:
+        self._door = door
+        self._observer = observer
+        self._clock = clock
+
+    async def record(self, group: GroupName, action: RecordRevision) -> Recording:
+        """Record it, unless the caches or the store show by now that it is not true.
+
+        Raises ApiError.
+        """
+        zone = action.zone
+        await self._door.wait_turn(STATEFULSETS, zone.namespace)
+        if not _records(plan_group(self._observer.observe(group)), action):
+            return _moved(action)  # while it waited for its turn
+        sent_at = self._clock.elapsed()
+        body = await self._door.fetch(STATEFULSETS, zone.namespace, zone.name, has_turn=True)
+        if self._clock.elapsed() - sent_at > LOOK_LASTS:
+            # A pod may have been evicted since its pods were looked at, and the status not know it.
+            return Recording(cut_short=describe_slow(zone.name))
+        try:
+            live = decode_statefulset(body)
+        except DecodeError as error:
+            raise Conflict(str(error), call=f"read statefulset {zone.name}") from error
+        is_same = live.uid == zone.uid and live.update_revision == action.revision
+        # More replicas: nobody has looked yet whether the new pods are ready (ROLL-39). Nor whether
+        # all still are, where the record of the zone before this one took its time. Nor which
+        # revision they have by now, where the cache shows those of before a rollback.
+        is_resized = live.replicas != zone.replicas
+        is_short = min(live.ready_replicas, live.updated_replicas) < live.replicas
+        is_behind = live.observed_generation < live.generation
+        if not is_same or is_resized or is_short or is_behind:
+            return _moved(action)
+        if live.current_revision == live.update_revision:
+            return Recording()  # by an earlier attempt; the cache will show it
+        log.info(
+            "Recording revision",
+            zone=zone.name, revision=action.revision, reason=action.reason.code,
+        )  # fmt: skip
+        whole = msgspec.json.decode(body, type=JsonObject)
+        status = msgspec.convert(whole["status"], type=JsonObject)
+        whole["status"] = {**status, "currentRevision": action.revision}
+        await self._door.replace_status(STATEFULSETS, zone.namespace, zone.name, whole)
+        return Recording()
+
+
+def _records(plan: Plan, action: RecordRevision) -> bool:
+    """Tell whether a plan still records the same revision of the same zone."""
+    return any(
+        isinstance(one, RecordRevision)
+        and (one.zone.uid, one.revision) == (action.zone.uid, action.revision)
+        for one in plan.actions
+    )
+
+
+def _moved(action: RecordRevision) -> Recording:
+    zone = action.zone.name
+    text = f"{zone} is no longer as it was, rolled out to {action.revision}; looking again"
+    note = Reason(code=Code.VIEW_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
+    return Recording(notes=(note,))

@@ -1,0 +1,96 @@
+"""Counts that something else puts back: how soon they are written again, and who undoes them.
+
+An autoscaler, an owner or GitOps may look after the count of a zone that follows or mirrors. The
+operator goes on with what it was told, ever more seldom, and names the other writer to people. Who
+that is stands in `managedFields`, which no cache keeps: it is read from the store, once for each
+write that did not stay.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Protocol
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.rewrites import Rewrites
+from rollout_operator.kube.api import STATEFULSETS, Resource
+from rollout_operator.model.decode.managers import decode_replica_writers
+from rollout_operator.model.errors import ApiError
+from rollout_operator.model.names import FIELD_MANAGER, Uid
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.outcome import Code, Reason, Severity
+from rollout_operator.model.scaling import ScaleZone
+from rollout_operator.planning.downscales.spacing import format_left
+
+# A name is worth a short wait, and no more: without it the sentence says "something else".
+NAMED_WITHIN: Final = timedelta(seconds=2)
+
+
+class Fetcher(Protocol):
+    """The part of `kube.api.Reader` that is needed."""
+
+    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """Who undid a count, by a read that followed so many writes of it."""
+
+    times: int
+    writers: tuple[str, ...]
+
+
+class Contests:
+    """The counts that were written last, by UID of the set, and who undoes them."""
+
+    def __init__(self, door: Fetcher, clock: Clock) -> None:
+        self._door = door
+        self._rewrites: Rewrites[Uid, int] = Rewrites(clock)
+        self._named: dict[Uid, _Named] = {}
+
+    def note(self, action: ScaleZone) -> None:
+        """Remember that a count was written."""
+        self._rewrites.note(action.zone.uid, action.replicas)
+
+    def wait_before(self, action: ScaleZone) -> timedelta:
+        """Return how long a count must wait that did not stay when it was written; zero for go.
+
+        Another count never waits: the zone that is followed, or the object, wants it now.
+        """
+        return self._rewrites.wait_before(action.zone.uid, action.replicas)
+
+    def forget(self, set_uid: Uid) -> None:
+        """Forget a set that is gone."""
+        self._rewrites.forget(set_uid)
+        self._named.pop(set_uid, None)
+
+    async def describe(self, action: ScaleZone, wait: timedelta) -> Reason:
+        """Return why a count is not written now, with the names of those who undo it."""
+        zone, count = action.zone, action.replicas
+        times = self._rewrites.count(zone.uid, count)
+        writers = " and ".join(await self._find_writers(zone, times)) or "something else"
+        gist = (
+            f"{action.reason.text} waits: spec.replicas was set to {count} and did not stay,"
+            f" {writers} writes it too"
+        )
+        return Reason(
+            code=Code.COUNT_CONTESTED,
+            text=f"{gist}; set {times} times, again in {format_left(wait)}",
+            gist=gist,
+            severity=Severity.WARN,
+            zone=zone.name,
+        )
+
+    async def _find_writers(self, zone: StatefulSet, times: int) -> tuple[str, ...]:
+        named = self._named.get(zone.uid)
+        if named is None or named.times != times:
+            named = self._named[zone.uid] = _Named(times, await self._fetch_writers(zone))
+        return named.writers
+
+    async def _fetch_writers(self, zone: StatefulSet) -> tuple[str, ...]:
+        try:
+            async with asyncio.timeout(NAMED_WITHIN.total_seconds()):
+                body = await self._door.fetch(STATEFULSETS, zone.namespace, zone.name)
+        except (ApiError, TimeoutError):
+            return ()
+        return decode_replica_writers(body, but=FIELD_MANAGER)

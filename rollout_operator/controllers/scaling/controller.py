@@ -1,0 +1,392 @@
+"""Bring the replica counts of one rollout group to what they should be.
+
+Beside rollouts, with workers of its own: pods that are slow to answer and references that cannot be
+read delay no rollout. What is due is decided in `planning.scaling.plan`; counts are written by
+`replicas`, those that do not stay are told by `contests`, pods are talked to by `pod_calls`,
+references are read by whoever follows them.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from typing import Final, Protocol
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.retries import Attempt, Attempts
+from rollout_operator.controllers.scaling.contests import Contests
+from rollout_operator.controllers.scaling.pod_calls import Talks
+from rollout_operator.controllers.scaling.replicas import Counts
+from rollout_operator.controllers.worker import Result
+from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT
+from rollout_operator.model.errors import ApiError, Conflict, InvalidInput, TooManyRequests
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import SCALING_ANNOTATIONS, GroupName
+from rollout_operator.model.objects import StatefulSet, Unreadable
+from rollout_operator.model.outcome import Code, Plan, Reason, Severity
+from rollout_operator.model.scaling import (
+    PublishReplicas,
+    Reading,
+    Reference,
+    ScaleZone,
+    Scaling,
+    ScalingPlan,
+)
+from rollout_operator.planning.scaling.plan import list_references, plan_scaling
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.registry import Board, Part
+
+# Nothing is missed by events alone; this is for what events do not tell.
+RESYNC: Final = timedelta(minutes=4)
+# Own writes are known at once, so that a chain is through in one look; a bound for what is not.
+ROUNDS: Final = 8
+# First wait after the store contradicted the cache, which shows it any moment.
+RECHECK_WAIT: Final = timedelta(milliseconds=50)
+# Longest Retry-After that is obeyed.
+RETRY_AFTER_LIMIT: Final = timedelta(seconds=60)
+# Whoever holds back its group and does not get on leaves it to others for most of this time, once
+# it has failed for longer than it may hold it (D-25).
+HELD_WAIT: Final = timedelta(minutes=2)
+# Timers may be early by a little.
+CATCH_UP: Final = timedelta(milliseconds=20)
+
+
+class References(Protocol):
+    """Where the counts of references come from."""
+
+    @property
+    def readings(self) -> Mapping[Reference, Reading]: ...
+
+    def want(self, group: GroupName, references: Collection[Reference]) -> None:
+        """Follow these for a group, and no others any more."""
+        ...
+
+    async def refresh(self, reference: Reference) -> Reading:
+        """Read one that is wanted now. Raises nothing of the network: the reading tells."""
+        ...
+
+    async def publish(self, reference: Reference, replicas: int) -> None:
+        """Write `status.replicas`. Raises ApiError and InvalidInput."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a ScalingController works with."""
+
+    observer: Observer
+    counts: Counts
+    talks: Talks
+    references: References
+    attempts: Attempts
+    contests: Contests
+    board: Board
+    metrics: Metrics
+    clock: Clock
+    cluster_domain: str
+
+
+@dataclass(slots=True, kw_only=True)
+class _Look:
+    """What one look at a group came to, beyond its last plan."""
+
+    reasons: list[Reason] = field(default_factory=list)
+    again: timedelta = RESYNC
+
+    def clear(self) -> None:
+        """Begin anew: what was found before is found again, where it still holds."""
+        self.reasons.clear()
+        self.again = RESYNC
+
+    def fail(self, reason: Reason, again: timedelta) -> None:
+        """Note a failed attempt, and when it is repeated."""
+        self.reasons.append(reason)
+        self.again = min(self.again, again + CATCH_UP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Write:
+    """One write, and how it is told of where it fails."""
+
+    attempt: Attempt
+    what: str
+    zone: str = ""
+    send: Callable[[], Awaitable[None]]
+    holds_group: Callable[[], bool] = lambda: False
+    """Whether nothing else of the group may begin though it has failed."""
+
+
+def is_scaled(members: Iterable[StatefulSet | Unreadable]) -> bool:
+    """Tell whether any set of a group has an annotation of scaling."""
+    return any(
+        isinstance(one, StatefulSet) and not SCALING_ANNOTATIONS.isdisjoint(one.annotations)
+        for one in members
+    )
+
+
+class ScalingController:
+    """Reconciles the counts of rollout groups by name."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._known: set[GroupName] = set()
+        self._mirrored: dict[GroupName, Collection[Reference]] = {}
+
+    def knows(self, name: GroupName) -> bool:
+        """Tell whether counts of a group were ours at the last look."""
+        return name in self._known
+
+    async def reconcile(self, name: GroupName) -> Result:
+        """Look at the group once, do what is due, and say when to look again."""
+        counts, group = self._parts.counts, self._parts.observer.observe(name)
+        if not is_scaled(zone.sts for zone in group.zones):
+            self._forget(name, group)
+            return Result(again=_catch_up(counts.settle([zone.sts for zone in group.zones])))
+        if name not in self._known:
+            self._known.add(name)
+            self._parts.metrics.begin_scaling(name)
+        look = _Look()
+        plan = await self._work(group, look)
+        owed = self._report(plan, look)
+        times = (look.again, plan.look_again, owed, _catch_up(counts.settle(())))
+        return Result(again=min(time for time in times if time is not None))
+
+    async def _work(self, group: Group, look: _Look) -> ScalingPlan:
+        """Do what is due until nothing more is; return the last plan."""
+        parts = self._parts
+        for _ in range(ROUNDS):
+            look.clear()
+            scaling, plan = await self._plan(self._view(group), look)
+            if await self._has_new_times(plan, look):
+                continue
+            for talk in plan.talks:
+                parts.talks.begin(talk)
+            done = [await self._scale(scaling, action, look) for action in plan.scale]
+            if not any(done):
+                break
+            group = parts.observer.observe(group.name)
+        for publication in plan.publish:
+            await self._publish(publication, look)
+        for zone in group.zones:
+            if parts.counts.has_unrecorded(zone.sts):
+                await self._record(zone.sts, look)
+        return plan
+
+    async def _has_new_times(self, plan: ScalingPlan, look: _Look) -> bool:
+        """Read the times again that a zone waits for; tell whether they are others now.
+
+        A person may have set one back so that the next zone goes at once (D-66).
+        """
+        lasts = self._parts.counts.times_last
+        if plan.next_downscale is None or lasts is None:
+            return False
+        look.again = min(look.again, lasts + CATCH_UP)
+        return await self._parts.counts.refresh_times()
+
+    async def _plan(self, scaling: Scaling, look: _Look) -> tuple[Scaling, ScalingPlan]:
+        """Plan past the downscales that failed lately: other zones do not wait for them (W-42)."""
+        while True:
+            plan = plan_scaling(scaling)
+            downscales = [one for one in plan.scale if one.is_downscale]
+            held = [one for one in downscales if await self._is_held(one, look)]
+            if not held:
+                return scaling, plan
+            scaling = replace(scaling, held=scaling.held | {one.zone.uid for one in held})
+
+    async def _is_held(self, action: ScaleZone, look: _Look) -> bool:
+        """Tell whether a downscale must wait after a failure, or did not stay; note why if so."""
+        wait, failure = self._parts.attempts.wait_before(_name(action))
+        if wait:
+            look.fail(_word_failure(_word_change(action), failure, action.zone.name), wait)
+        return bool(wait) or await self._is_contested(action, look)
+
+    async def _is_contested(self, action: ScaleZone, look: _Look) -> bool:
+        """Tell whether a count must wait because something else puts it back; note it if so."""
+        wait = self._parts.contests.wait_before(action)
+        if wait:
+            look.fail(await self._parts.contests.describe(action, wait), wait)
+        return bool(wait)
+
+    def _view(self, group: Group) -> Scaling:
+        parts = self._parts
+        sets = [zone.sts for zone in group.zones]
+        for zone in group.zones:
+            parts.talks.keep(zone.sts.uid, {pod.uid: pod.is_ready for pod in zone.pods})
+        self._want(group.name, list_references(sets))
+        return replace(
+            parts.counts.view(group),
+            scales=parts.references.readings,
+            talks=parts.talks.known(group.owners),
+            elsewhere=tuple(self._list_elsewhere(group.name)),
+            cluster_domain=parts.cluster_domain,
+        )
+
+    def _want(self, name: GroupName, references: Collection[Reference]) -> None:
+        self._parts.references.want(name, references)
+        self._mirrored.pop(name, None)
+        if references:
+            self._mirrored[name] = references
+
+    def _list_elsewhere(self, name: GroupName) -> Iterator[StatefulSet]:
+        """Yield the zones of other groups that mirror something that this one does, too."""
+        mine = self._mirrored.get(name, ())
+        for other in sorted(self._mirrored) if mine else ():
+            if other != name and any(one in mine for one in self._mirrored[other]):
+                yield from (zone.sts for zone in self._parts.observer.observe(other).zones)
+
+    async def _scale(self, scaling: Scaling, action: ScaleZone, look: _Look) -> bool:
+        """Write one count; tell whether it was written."""
+        counts, zone = self._parts.counts, action.zone
+        if await self._is_contested(action, look):
+            return False
+
+        async def write() -> None:
+            if action.is_downscale:
+                await counts.scale_down(await self._read_again(scaling, zone), action)
+            else:
+                await counts.scale_up(scaling.group.name, action)
+
+        one = _Write(
+            attempt=_name(action),
+            what=_word_change(action),
+            zone=zone.name,
+            send=write,
+            holds_group=lambda: counts.holds_group(zone),
+        )
+        is_written = await self._try(one, look)
+        if is_written:
+            self._parts.contests.note(action)
+        return is_written
+
+    async def _read_again(self, scaling: Scaling, zone: StatefulSet) -> Scaling:
+        """Read live what a zone mirrors: what is watched may be minutes old on a dead connection.
+
+        Not under the lock of the group, which nobody may hold for as long as that can hang.
+        """
+        references = self._parts.references
+        readings = {one: await references.refresh(one) for one in list_references([zone])}
+        return replace(scaling, scales={**scaling.scales, **readings})
+
+    async def _publish(self, publication: PublishReplicas, look: _Look) -> None:
+        reference, replicas = publication.reference, publication.replicas
+
+        async def write() -> None:
+            await self._parts.references.publish(reference, replicas)
+            log.info("Published replicas", reference=f"{reference}", replicas=replicas)
+
+        attempt = ("publish", f"{reference}")
+        one = _Write(attempt=attempt, what=f"status of {reference}", send=write)
+        await self._try(one, look)
+
+    async def _record(self, sts: StatefulSet, look: _Look) -> None:
+        """Record a downscale that no review has recorded."""
+        send = partial(self._parts.counts.record, sts)
+        what = f"time of the downscale of {sts.name}"
+        await self._try(
+            _Write(attempt=("record", sts.uid), what=what, zone=sts.name, send=send), look
+        )
+
+    async def _try(self, one: _Write, look: _Look) -> bool:
+        """Send a write, unless that failed lately; tell whether it was written (D-18)."""
+        # Apart from failures: that a cache is behind is nothing to warn anybody of.
+        attempts, clash = self._parts.attempts, ("clash", *one.attempt)
+        wait, failure = attempts.wait_before(one.attempt)
+        if wait:
+            look.fail(_word_failure(one.what, failure, one.zone), wait)
+            return False
+        wait, failure = attempts.wait_before(clash)
+        if wait:
+            look.fail(_word_clash(failure, one.zone), wait)
+            return False
+        try:
+            await one.send()
+        except Conflict as error:
+            wait = attempts.note_failure(clash, str(error), at_least=RECHECK_WAIT)
+            look.fail(_word_clash(str(error), one.zone), wait)
+            return False
+        except (ApiError, InvalidInput) as error:
+            wait = self._note_failure(one, error)
+            look.fail(_word_failure(one.what, str(error), one.zone), wait)
+            return False
+        attempts.note_success(one.attempt)
+        attempts.note_success(clash)
+        return True
+
+    def _note_failure(self, one: _Write, error: ApiError | InvalidInput) -> timedelta:
+        attempts, least = self._parts.attempts, _retry_after(error)
+        if one.holds_group() and attempts.failing_for(one.attempt) >= PERSIST_LIMIT:
+            least = max(least, HELD_WAIT)
+        wait = attempts.note_failure(one.attempt, str(error), at_least=least)
+        log.debug("Attempt failed", attempt=one.attempt[0], zone=one.zone, again_in=wait, err=error)
+        return wait
+
+    def _report(self, plan: ScalingPlan, look: _Look) -> timedelta | None:
+        """Show what came of a look; return when to show it again where something is owed."""
+        metrics = self._parts.metrics
+        failing = [one for one in plan.problems if one.zone in plan.failed]
+        for reason in (*look.reasons, *failing):
+            if reason.severity is not Severity.DEBUG:
+                metrics.scaling_failures.labels(plan.group, reason.code).inc()
+        self._note_next(plan)
+        waits = (*look.reasons, *plan.waits, *failing)
+        odd = tuple(one for one in plan.problems if one not in failing)
+        told = Plan(group=plan.group, waits=waits, problems=odd)
+        return self._parts.board.post(told, Part.SCALING)
+
+    def _note_next(self, plan: ScalingPlan) -> None:
+        """Show when a zone may be scaled down next: 0 where nothing waits for that."""
+        name, clock = plan.group, self._parts.clock
+        left = plan.next_downscale or timedelta(0)
+        due = clock.elapsed() + left
+
+        def read() -> float:
+            return max((due - clock.elapsed()).total_seconds(), 0.0)
+
+        self._parts.metrics.next_downscale.labels(name).set_function(read)
+
+    def _forget(self, name: GroupName, group: Group) -> None:
+        """Nothing of a group is scaled by us any more, or it is gone."""
+        if name not in self._known:
+            return
+        self._known.discard(name)
+        parts = self._parts
+        self._want(name, ())
+        for zone in group.zones:
+            parts.talks.forget(zone.sts.uid)
+        parts.metrics.forget_scaling(name)
+        if group.zones or group.unreadable:
+            parts.board.post(Plan(group=name), Part.SCALING)
+            return
+        # Again: the look before this one may have told of it when it was forgotten already.
+        parts.board.forget(name)
+        parts.metrics.forget_group(name)
+
+
+def _name(action: ScaleZone) -> Attempt:
+    zone = action.zone
+    return ("scale", zone.uid, f"{zone.replicas}", f"{action.replicas}")
+
+
+def _word_change(action: ScaleZone) -> str:
+    return f"{action.zone.name}: {action.zone.replicas} → {action.replicas}"
+
+
+def _word_clash(failure: str, zone: str) -> Reason:
+    return Reason(code=Code.VIEW_CHANGED, text=failure, severity=Severity.DEBUG, zone=zone)
+
+
+def _catch_up(wait: timedelta | None) -> timedelta | None:
+    return None if wait is None else wait + CATCH_UP
+
+
+def _word_failure(what: str, failure: str, zone: str) -> Reason:
+    text = f"{what}: the last attempt failed and will be repeated: {failure}"
+    return Reason(code=Code.SCALE_REFUSED, text=text, severity=Severity.WARN, zone=zone)
+
+
+def _retry_after(error: Exception) -> timedelta:
+    if isinstance(error, TooManyRequests) and error.retry_after is not None:
+        return min(error.retry_after, RETRY_AFTER_LIMIT)
+    return timedelta(0)

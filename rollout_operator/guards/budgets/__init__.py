@@ -1,0 +1,1 @@
+"""Disruption budgets: what evictions and rollouts must both obey."""

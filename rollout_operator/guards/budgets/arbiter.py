@@ -1,0 +1,364 @@
+"""The gate that every disruption of a pod under a budget passes: eviction, and delete of a rollout.
+
+It makes two promises of the one decision in `planning.budgets.rule`. Within this process nothing is
+awaited between a decision and its reservation, so no lock is needed and none can be held too long.
+Between processes a record is written on the pod first and all pods are looked at after that: of two
+that grant at the same time the one that wrote later sees the other's record, and both decide with
+it. See docs/budgets.md, and tests/models for the proof.
+
+An eviction asks once, and the gate reads all pods itself. A rollout has to read its group before a
+delete anyway: it reserves first, and one live read serves its own decision and that of the gate.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.guards.budgets.contests import wins
+from rollout_operator.guards.budgets.in_flight import (
+    RECORD_COUNTS,
+    Grant,
+    Stage,
+    is_recorded,
+)
+from rollout_operator.guards.budgets.precedence import Precedence
+from rollout_operator.guards.budgets.refusals import (
+    QUARANTINE,
+    refuse_contested,
+    refuse_in_quarantine,
+    refuse_late,
+    refuse_standing,
+    refuse_unrecorded,
+    refuse_unused,
+)
+from rollout_operator.guards.budgets.releases import Withdrawals
+from rollout_operator.guards.budgets.request import Answer, Ask, Parts, Permit, Reservation
+from rollout_operator.guards.budgets.snapshots import Scenes
+from rollout_operator.guards.budgets.waiting import Waiting
+from rollout_operator.model.budget import Budget
+from rollout_operator.model.disruption import Engine
+from rollout_operator.model.errors import ApiError, UnknownOutcome
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod
+from rollout_operator.model.outcome import Code
+from rollout_operator.planning.budgets.rule import (
+    Decisions,
+    Refusal,
+    Scene,
+    assess_disruption,
+)
+from rollout_operator.telemetry.logs import log
+
+# An answer leaves so soon after its record was written. Whoever finds the record on an untouched
+# pod waits twice as long before it is taken back, so that what the answer allowed has happened.
+ANSWER_LIMIT: Final = timedelta(seconds=4)
+# A delete of a rollout names the version of the pod that has the record: where that was taken back
+# nothing comes of it, at whatever time. So it only has to count still when the delete is carried
+# out, at most 5 s and a request after the read that it rests on.
+ROLLOUT_LIMIT: Final = RECORD_COUNTS / 4
+# The same asked again so soon is the same request, repeated; its answer may be used for as long.
+REPEAT_LIMIT: Final = timedelta(seconds=2)
+# The other one of two withdraws as soon as it has looked.
+CONTEST_PAUSE: Final = timedelta(milliseconds=100)
+CONTEST_LOOKS: Final = 6
+# More who wait are refused at once: each is decided on again when the first one is settled.
+MOST_WAITING: Final = 64
+# Pods that are decided on before others have their turn: some milliseconds.
+SLICE: Final = 100
+
+
+class Gate:
+    """Decides, reserves, records and confirms."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._scenes = Scenes(parts)
+        self._withdrawals = Withdrawals(parts.pending, parts.recorder)
+        self._began = parts.clock.elapsed()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        unused = parts.pending.unused
+        waiting = Waiting(parts.pods.get, unused, parts.clock)
+        self._precedence = Precedence(waiting, unused, parts.clock)
+        parts.pending.on_change(self._wake)
+
+    async def run(self) -> None:
+        """Withdraw what was recorded for those that hung up, until cancelled."""
+        await self._withdrawals.run()
+
+    async def assess_all(self, asks: Sequence[Ask]) -> Sequence[Refusal | None]:
+        """Return for each pod why it may not go as the caches show it, None where it may.
+
+        What the caches show is looked at once for all pods of a StatefulSet under one budget.
+        """
+        decisions: dict[tuple[str, Uid | None], Decisions] = {}
+        found: list[Refusal | None] = []
+        for number, ask in enumerate(asks, 1):
+            choice = self._scenes.choose(ask)
+            if isinstance(choice, Budget):
+                key = (choice.name, ask.pod.owner_uid)
+                if key not in decisions:
+                    decisions[key] = Decisions(self._scenes.observe(choice, ask))
+                found.append(self._assess(ask, decisions[key]))
+            else:
+                found.append(choice)
+            if number % SLICE == 0:
+                await asyncio.sleep(0)  # others have their turn
+        return found
+
+    def _assess(self, ask: Ask, decisions: Decisions) -> Refusal | None:
+        refusal = decisions.assess(ask.pod)
+        return refusal or self._precedence.assess(ask, decisions.scene_of(ask.pod))
+
+    def choose(self, ask: Ask) -> Budget | Refusal | None:
+        """Return the budget that rules over a pod, None where none does."""
+        return self._scenes.choose(ask)
+
+    def may_cover(self, pod: Pod) -> bool:
+        """Tell whether a budget selects a pod, or might: not all are known."""
+        return self._scenes.choose(Ask(pod=pod, engine=Engine.EVICTION)) is not None
+
+    async def ask(self, ask: Ask, until: timedelta) -> Answer:
+        """Answer before `until`, on the clock's `elapsed`. What is permitted is reserved."""
+        with self._parts.metrics.disruptions.inflight.track_inprogress():
+            scene = await self._decide(ask, until)
+            answer = await self._grant(ask, scene, until) if isinstance(scene, Scene) else scene
+        if isinstance(answer, Refusal) and ask.engine is Engine.EVICTION:
+            choice = self._scenes.choose(ask)
+            if isinstance(choice, Budget):
+                answer = self._precedence.line_up(ask, choice, answer)
+        self._count(answer)
+        return answer
+
+    async def reserve(self, ask: Ask, until: timedelta) -> Reservation | Refusal | None:
+        """Write that a pod is to go, for who reads all pods live after that; None: no budget.
+
+        Waits until `until` for others who are decided on. What comes of a reservation is `confirm`,
+        or `release`.
+        """
+        with self._parts.metrics.disruptions.inflight.track_inprogress():
+            scene = await self._decide(ask, until)
+            if isinstance(scene, Permit):
+                return None
+            answer = await self._record(ask, scene) if isinstance(scene, Scene) else scene
+        if isinstance(answer, Refusal):
+            self._count(answer)
+        return answer
+
+    async def confirm(self, reserved: Reservation, live: Group, until: timedelta) -> Answer:
+        """Answer before `until`, by a live read of a group that began after the reservation."""
+        left = until - self._parts.clock.elapsed()
+        answer: Answer = refuse_late(reserved.ask.pod)
+        try:
+            with self._parts.metrics.disruptions.inflight.track_inprogress():
+                if left > timedelta(0):
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(left.total_seconds()):
+                            answer = await self._confirm(reserved, live)
+            if isinstance(answer, Refusal):
+                await self.release(reserved)  # where there was no time for that
+        finally:
+            self._withdrawals.abandon(reserved.grant)
+        self._count(answer)
+        return answer
+
+    async def release(self, reserved: Reservation) -> None:
+        """Nobody confirms a reservation any more; one that is settled is fine."""
+        grant = reserved.grant
+        is_open = grant.stage is not Stage.GIVEN
+        if is_open and self._parts.pending.get(grant.pod.uid) is grant:
+            await self._withdrawals.withdraw(grant)
+
+    def abandon(self, reserved: Reservation) -> None:
+        """Release a reservation in the background."""
+        self._withdrawals.abandon(reserved.grant)
+
+    async def give_back(self, pod: Pod) -> None:
+        """The pod was permitted to go, and will not."""
+        grant = self._parts.pending.get(pod.uid)
+        # By its version: meanwhile it may have been taken back, and the pod be granted to others.
+        if grant is not None and grant.pod.resource_version == pod.resource_version:
+            await self._withdrawals.withdraw(grant)
+
+    async def _decide(self, ask: Ask, until: timedelta) -> Answer | Scene:
+        """Return the answer, or what the caches show where they let a pod go under a budget.
+
+        Whoever is given that has to reserve the pod before anything else is awaited.
+        """
+        while True:
+            choice = self._scenes.choose(ask)
+            if choice is None:
+                return Permit(pod=ask.pod)
+            if isinstance(choice, Refusal):
+                return choice
+            if self._is_given(ask):
+                return Permit(pod=ask.pod, budget=choice.name)
+            scene = self._scenes.observe(choice, ask)
+            refusal = assess_disruption(scene) or self._find_standing(scene)
+            if not self._waits_for_others(scene, refusal):
+                break
+            if not await self._wait(until):
+                return refusal or refuse_contested(ask.pod, choice)
+        refusal = refusal or self._find_unused(ask) or self._precedence.assess(ask, scene)
+        if refusal is not None:
+            return refusal
+        if ask.dry_run:
+            return Permit(pod=ask.pod, budget=choice.name)
+        return scene
+
+    def _is_given(self, ask: Ask) -> bool:
+        """Tell whether the same was permitted a moment ago: asked again it stays so (SI-16)."""
+        grant = self._parts.pending.get(ask.pod.uid)
+        return (
+            grant is not None
+            and grant.stage is Stage.GIVEN
+            and grant.engine is ask.engine is Engine.EVICTION
+            and self._age_of(grant) < REPEAT_LIMIT
+        )
+
+    def _find_standing(self, scene: Scene) -> Refusal | None:
+        """Return that the pod was permitted to go before, which may still be used.
+
+        It is not permitted anew: whoever took that back would take back the former, too.
+        """
+        pod = scene.pod
+        grant = self._parts.pending.get(pod.uid)
+        if grant is None and not is_recorded(pod, scene.now):
+            return None
+        return refuse_standing(pod, is_given=grant is not None and grant.was_given)
+
+    def _find_unused(self, ask: Ask) -> Refusal | None:
+        """Return that evictions of the pod came to nothing lately; others go on meanwhile."""
+        unused, pod = self._parts.pending.unused, ask.pod
+        wait = unused.wait_before(pod.uid)
+        if ask.engine is not Engine.EVICTION or not wait:
+            return None
+        return refuse_unused(pod, unused.count(pod.uid), wait)
+
+    def _waits_for_others(self, scene: Scene, refusal: Refusal | None) -> bool:
+        """Tell whether only grants that may come to nothing within moments stand in the way."""
+        asked = self._parts.pending.list_asked(scene.budget.name)
+        if refusal is None or not asked:
+            return False
+        if scene.pod.uid in asked:  # its answer is that of this one, too
+            return True
+        going = {uid: how for uid, how in scene.deletions.items() if uid not in asked}
+        return assess_disruption(replace(scene, deletions=going)) is None
+
+    async def _wait(self, until: timedelta) -> bool:
+        """Wait until a grant has been settled; who came first goes on first. False: not in time."""
+        if len(self._waiting) >= MOST_WAITING:
+            return False
+        left = until - self._parts.clock.elapsed()
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            async with asyncio.timeout(left.total_seconds()):
+                await turn
+        except TimeoutError:
+            return False
+        return True
+
+    def _wake(self, pod: Pod) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+
+    async def _grant(self, ask: Ask, scene: Scene, until: timedelta) -> Answer:
+        left = min(until - self._parts.clock.elapsed(), ANSWER_LIMIT)
+        if left <= timedelta(0):  # nothing would be sent, and nobody could be sure of it
+            return refuse_late(ask.pod)
+        reserved: Reservation | Refusal | None = None
+        try:
+            async with asyncio.timeout(left.total_seconds()):
+                reserved = await self._record(ask, scene)
+                if isinstance(reserved, Refusal):
+                    return reserved
+                return await self._confirm(reserved, None)
+        except TimeoutError:
+            return refuse_late(ask.pod)
+        finally:
+            # Also where the client has gone. An answer that may have left was given before.
+            if isinstance(reserved, Reservation):
+                self._withdrawals.abandon(reserved.grant)
+
+    async def _record(self, ask: Ask, scene: Scene) -> Reservation | Refusal:
+        """Reserve a pod and write its record."""
+        pending, lasts = self._parts.pending, ask.lasts + REPEAT_LIMIT
+        grant = pending.reserve(ask.pod, ask.engine, scene.budget.name, lasts)
+        written: Reservation | Refusal | None = None
+        try:
+            written = await self._write(ask, scene.budget, grant)
+        finally:
+            # Also where whoever asked has gone: the record may be in flight still.
+            if not isinstance(written, Reservation):
+                pending.give_up(grant)
+        return written
+
+    async def _write(self, ask: Ask, budget: Budget, grant: Grant) -> Reservation | Refusal:
+        pod, parts = ask.pod, self._parts
+        try:
+            record = await parts.recorder.write(grant, parts.now)
+        except UnknownOutcome as error:
+            return refuse_unrecorded(pod, error)
+        except ApiError as error:
+            grant.record = ""
+            return refuse_unrecorded(pod, error)
+        if record is None and parts.clock.elapsed() - self._began < QUARANTINE:
+            return refuse_in_quarantine()
+        return Reservation(ask=ask, budget=budget, grant=grant, record=record)
+
+    async def _confirm(self, reserved: Reservation, group: Group | None) -> Answer:
+        """Decide again by live pods: those of a group at first, where it has all that count."""
+        grant = reserved.grant
+        try:
+            answer = await self._look_until_sure(reserved, group)
+        except ApiError as error:
+            answer = refuse_unrecorded(grant.pod, error)
+        if isinstance(answer, Refusal):
+            await self._withdrawals.withdraw(grant)
+        return answer
+
+    async def _look_until_sure(self, reserved: Reservation, group: Group | None) -> Answer:
+        """Look live until the pod may go, or may not. Raises ApiError."""
+        parts, grant, record = self._parts, reserved.grant, reserved.record
+        for look in range(CONTEST_LOOKS):
+            if look:
+                await parts.clock.sleep(CONTEST_PAUSE)
+            live, seen = await self._scenes.look(reserved, None if look else group)
+            if seen is None or (record is not None and seen.disruption != grant.record):
+                return refuse_unrecorded(grant.pod, None)
+            choice = self._scenes.choose(replace(reserved.ask, pod=seen))
+            if isinstance(choice, Refusal):  # meanwhile nobody can tell which budget rules (W-52)
+                return choice
+            refusal = assess_disruption(live)
+            if refusal is None and self._age_of(grant) < _choose_limit(grant.engine):
+                parts.pending.give(grant, seen)
+                self._precedence.note_granted(live)
+                log.info(
+                    "Allowing disruption",
+                    pod=seen.name, budget=live.budget.name, engine=grant.engine,
+                )  # fmt: skip
+                return Permit(pod=seen, budget=live.budget.name)
+            if refusal is None or not wins(record, live):
+                break
+        return refusal or refuse_late(grant.pod)
+
+    def _count(self, answer: Answer) -> None:
+        metrics = self._parts.metrics.disruptions
+        if isinstance(answer, Refusal):
+            metrics.count(answer.reason.code, answer.status)
+        else:
+            metrics.count(Code.DISRUPTION_GRANTED if answer.budget else Code.POD_NOT_IN_SCOPE)
+
+    def _age_of(self, grant: Grant) -> timedelta:
+        return self._parts.clock.elapsed() - grant.begun
+
+
+def _choose_limit(engine: Engine) -> timedelta:
+    return ROLLOUT_LIMIT if engine is Engine.ROLLOUT else ANSWER_LIMIT

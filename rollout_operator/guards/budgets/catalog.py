@@ -1,0 +1,191 @@
+"""Which disruption budgets there are, and which of them a pod is under.
+
+Decides which version of a budget is in force: the newest one that can be obeyed, for as long as the
+budget exists. What it selects is asked of it by labels; what it allows is decided in
+`planning.budgets.rule`, that two of them select one pod is refused there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rollout_operator.kube.cache.budgets import AnyBudget
+from rollout_operator.model.budget import Budget, FlawedBudget, selects
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Unreadable, decides
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+
+_UPDATED: Final = "updated"
+_DELETED: Final = "deleted"
+_INVALID: Final = "invalid"
+_IGNORED: Final = "ignored"
+_DELETE_IGNORED: Final = "delete-ignored"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A budget, as it is for the pods that were asked about."""
+
+    name: str
+    budget: Budget | None
+    """The version in force. None where there is none for them: then they may not go."""
+    problem: str = ""
+    """Why the newest version is not in force, empty where it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What is known of the budget of one name."""
+
+    uid: Uid
+    generation: int
+    """Of the newest version, flawed or not; 0 where it cannot even be told."""
+    budget: Budget | None = None
+    problem: str = ""
+    flawed_selector: Mapping[str, str] | None = None
+    """Of the newest version, where that is flawed and its selector is not."""
+
+
+class Catalog:
+    """The budgets of one namespace, fed by their informer."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics.budgets
+        self._known: dict[str, _Known] = {}
+
+    def on_change(self, old: AnyBudget | None, new: AnyBudget | None) -> None:
+        """Take a change of the cache: what was stored and what is stored now."""
+        last = new or old
+        if last is None or not last.name:  # nothing that could be told from others
+            self._metrics.count(_IGNORED)
+        elif new is None:
+            self._forget(last)
+        elif isinstance(new, Budget):
+            self._take(new)
+        else:
+            self._take_flawed(new)
+
+    def find(self, labels: Mapping[str, str]) -> tuple[Entry, ...]:
+        """Return the budgets that a pod with these labels is under, by name.
+
+        A version that cannot be obeyed and selects more than the one in force adds the pods that
+        only it selects, without a budget: they were put under one, and nobody can say which.
+        """
+        entries = [_enter(name, known, labels) for name, known in self._known.items()]
+        return tuple(sorted((one for one in entries if one is not None), key=lambda one: one.name))
+
+    def list_all(self) -> Sequence[Entry]:
+        """Return all budgets, by name."""
+        return tuple(
+            Entry(name=name, budget=known.budget, problem=known.problem)
+            for name, known in sorted(self._known.items())
+        )
+
+    def _take(self, budget: Budget) -> None:
+        known = self._find_same(budget)
+        if known is not None and not _is_news(known, budget):
+            if budget.generation < known.generation:
+                log.warn(
+                    "Ignoring an older version of a budget",
+                    zpdb=budget.name,
+                    generation=budget.generation,
+                    known_generation=known.generation,
+                )
+            self._metrics.count(_IGNORED)
+            return
+        self._known[budget.name] = _Known(
+            uid=budget.uid, generation=budget.generation, budget=budget
+        )
+        log.info(
+            "Obeying budget",
+            zpdb=budget.name,
+            generation=budget.generation,
+            max_unavailable=_render_maximum(budget),
+            partition_pattern=budget.pattern,
+        )
+        self._metrics.count(_UPDATED)
+        self._show(budget.name)
+
+    def _take_flawed(self, flawed: FlawedBudget | Unreadable) -> None:
+        self._metrics.count(_INVALID)
+        known = self._find_same(flawed)
+        generation = flawed.generation if isinstance(flawed, FlawedBudget) else 0
+        if known is not None and 0 < generation < known.generation:
+            return
+        base = known or _Known(uid=flawed.uid, generation=generation)
+        problem = flawed.problem if isinstance(flawed, FlawedBudget) else flawed.error
+        now = replace(
+            base,
+            generation=max(generation, base.generation),
+            problem=problem,
+            flawed_selector=flawed.selector if isinstance(flawed, FlawedBudget) else None,
+        )
+        self._known[flawed.name] = now
+        self._show(flawed.name)
+        if (now.generation, now.problem) != (base.generation, base.problem) or known is None:
+            self._tell_flawed(flawed.name, now)
+
+    def _tell_flawed(self, name: str, now: _Known) -> None:
+        stays = now.budget
+        effect = "the version before stays in force"
+        if stays is None:
+            effect = "no pod that it selects may go"
+            if now.flawed_selector is None:
+                effect = "what it selects cannot be told: it guards nothing"
+        log.error(
+            "Budget cannot be obeyed",
+            zpdb=name,
+            generation=now.generation,
+            generation_in_force=stays.generation if stays is not None else None,
+            effect=effect,
+            err=now.problem,
+        )
+
+    def _forget(self, last: AnyBudget) -> None:
+        known = self._find_same(last)
+        generation = 0 if isinstance(last, Unreadable) else last.generation
+        if known is None or 0 < generation < known.generation:
+            self._metrics.count(_DELETE_IGNORED)
+            return
+        del self._known[last.name]
+        log.info("Budget is gone", zpdb=last.name, generation=known.generation)
+        self._metrics.count(_DELETED)
+        self._metrics.forget(last.name)
+
+    def _find_same(self, view: AnyBudget) -> _Known | None:
+        """Return what is known of this very object: another UID is another budget."""
+        known = self._known.get(view.name)
+        return known if known is not None and known.uid == view.uid else None
+
+    def _show(self, name: str) -> None:
+        known = self._known[name]
+        maximum: int | None = 0
+        if known.budget is not None:
+            is_share = known.budget.percentage is not None
+            maximum = None if is_share else known.budget.max_unavailable
+        self._metrics.show(name, maximum=maximum, is_valid=not known.problem)
+
+
+def _is_news(known: _Known, budget: Budget) -> bool:
+    """Tell whether a version replaces what is known of the same budget.
+
+    Annotations change without a new generation.
+    """
+    if budget.generation != known.generation or known.budget is None:
+        return budget.generation >= known.generation
+    return bool(known.problem) or decides(known.budget, budget)
+
+
+def _enter(name: str, known: _Known, labels: Mapping[str, str]) -> Entry | None:
+    if known.budget is not None and selects(known.budget.selector, labels):
+        return Entry(name=name, budget=known.budget, problem=known.problem)
+    if known.flawed_selector is not None and selects(known.flawed_selector, labels):
+        return Entry(name=name, budget=None, problem=known.problem)
+    return None
+
+
+def _render_maximum(budget: Budget) -> str:
+    if budget.percentage is not None:
+        return f"{budget.percentage}%"
+    return str(budget.max_unavailable)

@@ -1,0 +1,118 @@
+"""Records of disruptions on the pods that go: written before, withdrawn where nothing comes of it.
+
+Decides what is written and what an answer to a write means. Whether a pod may go is decided by the
+gate, when a record that nobody withdrew is taken back, by the controller of disruptions.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.guards.budgets.in_flight import Grant
+from rollout_operator.kube.api import PODS, JsonObject, TimedPatcher
+from rollout_operator.model.disruption import Record
+from rollout_operator.model.errors import ApiError, Conflict, Denied, NotFound
+from rollout_operator.model.names import DISRUPTION_RECORD
+from rollout_operator.model.objects import Pod
+from rollout_operator.telemetry.logs import log
+
+# A role may be given the verb at any time.
+ASK_AGAIN: Final = timedelta(minutes=1)
+
+_PATH: Final = f"/metadata/annotations/{DISRUPTION_RECORD.replace('/', '~1')}"
+
+
+class Recorder:
+    """Writes and withdraws the records of one process."""
+
+    def __init__(self, door: TimedPatcher, clock: Clock, by: str) -> None:
+        """Write in the name of a process: no two of one namespace may have the same."""
+        self._door = door
+        self._clock = clock
+        self._by = by
+        self._forbidden_at: timedelta | None = None
+
+    @property
+    def is_forbidden(self) -> bool:
+        """Tell whether the role may not patch pods: grants live in memory only then."""
+        at = self._forbidden_at
+        return at is not None and self._clock.elapsed() - at < ASK_AGAIN
+
+    async def write(self, grant: Grant, now: Callable[[], datetime]) -> Record | None:
+        """Record a grant on the pod as it was decided on; None where the role forbids it.
+
+        It counts from when it is sent: until then nothing of the grant is left where it is given
+        up. `now` tells the API server's time. Raises Conflict where the pod has changed since, and
+        what `TimedPatcher` raises.
+        """
+        if self.is_forbidden:
+            return None
+        pod = grant.pod
+        await self._door.wait_turn_to_patch(PODS, pod.namespace, pod.name)
+        grant.begun = self._clock.elapsed()
+        record = Record(uid=pod.uid, by=self._by, at=now(), engine=grant.engine, lasts=grant.lasts)
+        grant.record = msgspec.json.encode(record).decode()
+        metadata = {
+            "uid": pod.uid,
+            "resourceVersion": pod.resource_version,
+            "annotations": {DISRUPTION_RECORD: grant.record},
+        }
+        try:
+            await self._patch(pod, {"metadata": metadata}, has_turn=True)
+        except Denied as error:
+            grant.record = ""
+            self._tell_forbidden(error)
+            return None
+        self._forbidden_at = None
+        return record
+
+    async def withdraw(self, grant: Grant) -> bool:
+        """Remove a record, if it is still the one that was written; tell whether it is gone."""
+        if not grant.record:
+            return True
+        steps: list[JsonObject] = [
+            {"op": "test", "path": "/metadata/uid", "value": grant.pod.uid},
+            {"op": "test", "path": _PATH, "value": grant.record},
+            {"op": "remove", "path": _PATH},
+        ]
+        try:
+            await self._patch(grant.pod, steps)
+        except (Conflict, NotFound):
+            return True  # the pod, or the record, is another one by now
+        except ApiError as error:
+            log.debug("Record of a disruption was not withdrawn", pod=grant.pod.name, err=error)
+            return False
+        return True
+
+    async def wait_turn(self, pod: Pod) -> None:
+        """Wait until a record may be taken back at once. Raises Throttled."""
+        await self._door.wait_turn_to_patch(PODS, pod.namespace, pod.name)
+
+    async def take_back(self, pod: Pod) -> None:
+        """Remove whatever record a pod has, unless the pod has changed since it was seen.
+
+        Its turn has been waited for. Raises as `write`.
+        """
+        metadata = {
+            "uid": pod.uid,
+            "resourceVersion": pod.resource_version,
+            "annotations": {DISRUPTION_RECORD: None},
+        }
+        await self._patch(pod, {"metadata": metadata}, has_turn=True)
+
+    async def _patch(
+        self, pod: Pod, patch: JsonObject | Sequence[JsonObject], *, has_turn: bool = False
+    ) -> None:
+        await self._door.patch(PODS, pod.namespace, pod.name, patch, has_turn=has_turn)
+
+    def _tell_forbidden(self, error: ApiError) -> None:
+        if self._forbidden_at is None:
+            log.warn(
+                "Disruptions are not recorded on pods: a restart, or a second replica, would not"
+                " know of them",
+                err=error,
+            )
+        self._forbidden_at = self._clock.elapsed()

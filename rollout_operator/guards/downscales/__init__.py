@@ -1,0 +1,1 @@
+"""Downscales underway: what reviews and controllers must both know."""

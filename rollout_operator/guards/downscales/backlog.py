@@ -1,0 +1,169 @@
+"""Which pods are to be told that they stay, and where.
+
+A pod that was told to go, and stays, is owed a cancellation at each place where it was called. It
+is told as often as it takes; see `controllers.downscales.cancellations`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import NamedTuple
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.model.downscale import Target
+from rollout_operator.model.names import Uid
+
+
+class Told(NamedTuple):
+    """What a pod was told to prepare by: its name, and where it was called."""
+
+    pod: str
+    target: Target | None
+    """None where an earlier release called it, and did not note where."""
+
+
+class Owed(NamedTuple):
+    """Which pod is to be told that it stays, and where: one may wait at several places."""
+
+    uid: Uid
+    target: Target | None
+    """None for where the set says it then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Debt:
+    """What is known of a pod that is to be told that it stays."""
+
+    pod: str
+    due: timedelta
+    """On the clock's `elapsed`."""
+    again: timedelta | None = None
+    """After how long it is told once more; None for not at all."""
+    failures: int = 0
+    """How often it could not be told, one time after another."""
+    gone: timedelta | None = None
+    """When its pod was first found gone, and no other wanted; None while there is one to tell."""
+    is_dormant: bool = False
+    """Whether its pod is on its way out, and not wanted: there is nobody to tell."""
+    causes: frozenset[str] = frozenset()
+    """Why not, each time."""
+
+    @property
+    def over(self) -> timedelta | None:
+        """Return since when no pod was left to tell; None where one is, or may come."""
+        if self.gone is None or self.is_dormant:
+            return self.gone
+        return max(self.gone, self.due)
+
+
+class Debts:
+    """All pods that are owed a cancellation, by set."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._owed: dict[Uid, dict[Owed, Debt]] = {}
+        self._versions: dict[Uid, str] = {}
+
+    @property
+    def by_set(self) -> Mapping[Uid, object]:
+        """Return the sets of which any pod is owed."""
+        return self._owed
+
+    def count(self) -> int:
+        """Return how many pods are owed a cancellation, those on their way out not counted."""
+        return sum(
+            len({one.uid for one, debt in debts.items() if not debt.is_dormant})
+            for debts in self._owed.values()
+        )
+
+    def count_unreached(self) -> int:
+        """Return how many of them could not be told when that was last tried."""
+        return sum(
+            len({one.uid for one, debt in debts.items() if debt.failures})
+            for debts in self._owed.values()
+        )
+
+    def list_owed(self, set_uid: Uid) -> dict[Owed, Debt]:
+        """Return the pods of a set that are to be told that they stay, and where."""
+        return dict(self._owed.get(set_uid, {}))
+
+    def list_targets(self, set_uid: Uid) -> tuple[Target | None, ...]:
+        """Return where pods of a set wait for that."""
+        return tuple(dict.fromkeys(one.target for one in self._owed.get(set_uid, {})))
+
+    def find_version(self, set_uid: Uid) -> str:
+        """Return the version of a set that a cache must show before anyone is told anything."""
+        return self._versions.get(set_uid, "")
+
+    def owe(
+        self,
+        set_uid: Uid,
+        version: str,
+        told: Mapping[Uid, Told],
+        *,
+        after: timedelta = timedelta(0),
+        again: timedelta | None = None,
+        are_going: bool = False,
+    ) -> None:
+        """Owe pods a word where they were told, and not on an older `version` of the set.
+
+        Those that `are_going` are told if they are wanted again before they have gone.
+        """
+        due = self._clock.elapsed() + after
+        debts = {
+            Owed(uid, at): Debt(pod, due, again, is_dormant=are_going)
+            for uid, (pod, at) in told.items()
+        }
+        if debts:
+            self._owed.setdefault(set_uid, {}).update(debts)
+            self._versions[set_uid] = version
+
+    def note_told(self, set_uid: Uid, told: Iterable[Owed]) -> None:
+        """These pods have been told that they stay; some are told once more."""
+        debts = self._owed.get(set_uid, {})
+        paid: list[Owed] = []
+        for one in told:
+            debt = debts.get(one)
+            if debt is None or debt.again is None:
+                paid.append(one)
+            else:
+                debts[one] = Debt(debt.pod, self._clock.elapsed() + debt.again)
+        self.settle(set_uid, paid)
+
+    def see(self, set_uid: Uid, one: Owed, *, is_wanted: bool) -> None:
+        """The pod is there, or another one of its name is wanted: it may have to be told still."""
+        debts = self._owed.get(set_uid, {})
+        if one in debts:
+            debts[one] = replace(debts[one], gone=None, is_dormant=not is_wanted)
+
+    def miss(self, set_uid: Uid, one: Owed) -> None:
+        """The pod is gone, and no other one of its name is wanted: it may be so for good."""
+        debts = self._owed.get(set_uid, {})
+        if one in debts and debts[one].gone is None:
+            debts[one] = replace(debts[one], gone=self._clock.elapsed())
+
+    def postpone(self, set_uid: Uid, one: Owed, by: timedelta, cause: str) -> None:
+        """A pod could not be told: not before this time again, whatever else happens."""
+        debts = self._owed.get(set_uid, {})
+        if one in debts:
+            debt, due = debts[one], self._clock.elapsed() + by
+            debts[one] = replace(
+                debt, due=due, failures=debt.failures + 1, causes=debt.causes | {cause}
+            )
+
+    def take_over(self, set_uid: Uid, told: Mapping[Uid, Told]) -> None:
+        """Forget what is owed to pods where they are called now: their claim stands for it."""
+        self.settle(set_uid, [Owed(uid, at) for uid, (_, at) in told.items()])
+
+    def settle(self, set_uid: Uid, owed: Iterable[Owed]) -> None:
+        """These pods have been told, or are gone."""
+        debts = self._owed.get(set_uid, {})
+        for one in owed:
+            debts.pop(one, None)
+        if not debts:
+            self.forget(set_uid)
+
+    def forget(self, set_uid: Uid) -> None:
+        """The set is gone, or none of its pods is owed anything."""
+        self._owed.pop(set_uid, None)
+        self._versions.pop(set_uid, None)

@@ -1,0 +1,131 @@
+"""Notes on pods that are to go, for the process that comes after a crash.
+
+Written before the first pod is called, so that what was prepared is always known to somebody. A few
+pods of the range carry a copy of the whole story each: enough to survive the loss of some pods, and
+few enough for the default rate limit. One more is on a pod that stays: those that go may be gone
+before the time of the downscale is recorded (SI-11). See `model.downscale.Note`.
+
+Whatever may patch pods may write a note, so a note is a hint and no proof:
+- counts: they say which pods are told that they stay, and hold the group back until the set itself,
+  read live, says what became of the downscale. Pods that the set does not want are never told;
+- places: only those that the set and the pod's own spec confirm, see `assess_note`;
+- the time: it picks among times that the API server tells, and is recorded nowhere;
+- the process: a forged one has the note ignored, which is what removing it does, too.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_operator.aio.tasks import gather_all
+from rollout_operator.kube.api import PODS, JsonObject, Patcher
+from rollout_operator.model.downscale import MOST_EARLIER, Note
+from rollout_operator.model.errors import ApiError, Conflict, Denied, InvalidInput, NotFound
+from rollout_operator.model.names import DOWNSCALE_NOTE, PREPARE_DOWNSCALE
+from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.planning.downscales.endpoint import judge_place, judge_target, show
+from rollout_operator.telemetry.logs import log
+
+# With the default limits ten requests may be sent at once, and the look has taken one of them.
+COPIES: Final = 4
+
+_NOTE: Final = msgspec.json.Decoder(Note)
+
+
+class Notes:
+    """Writes and removes notes."""
+
+    def __init__(self, door: Patcher, by: str = "") -> None:
+        """Write in the name of a process: no two of one namespace may have the same."""
+        self._door = door
+        self._by = by
+        self._is_forbidden = False
+
+    async def write(self, note: Note, pods: Sequence[Pod], witness: Pod | None = None) -> None:
+        """Write a story on some of the pods, and on one that stays.
+
+        Raises ApiError where none of them carries it.
+
+        Where the role may not patch pods, nothing is written, and that is told once: after a crash
+        nobody knows then which pods were prepared.
+        """
+        text = msgspec.json.encode(replace(note, by=self._by)).decode()
+        carriers = [*choose_carriers(pods), *([] if witness is None else [witness])]
+        errors = await gather_all(self._put(pod, text) for pod in carriers)
+        failures = [error for error in errors if error is not None]
+        if failures and len(failures) == len(errors):
+            if all(isinstance(error, Denied) for error in failures):
+                self._tell_forbidden(failures[0])
+                return
+            raise failures[0]
+
+    def is_own(self, note: Note) -> bool:
+        """Tell whether this process wrote a note: it knows more of it than the note says."""
+        return bool(self._by) and note.by == self._by
+
+    async def remove(self, pods: Sequence[Pod]) -> ApiError | None:
+        """Remove the notes of these pods; return the first error. Pods that are gone are fine."""
+        errors = await gather_all(self._put(pod, None) for pod in pods if pod.downscale_note)
+        return next((error for error in errors if error is not None), None)
+
+    async def _put(self, pod: Pod, text: str | None) -> ApiError | None:
+        patch: JsonObject = {
+            "metadata": {"uid": pod.uid, "annotations": {DOWNSCALE_NOTE: text}},
+        }
+        try:
+            await self._door.patch(PODS, pod.namespace, pod.name, patch)
+        except (NotFound, Conflict) as error:
+            # Gone or replaced: it carries no note, and needs none to be removed.
+            return None if text is None else error
+        except ApiError as error:
+            return error
+        return None
+
+    def _tell_forbidden(self, error: ApiError) -> None:
+        if not self._is_forbidden:
+            log.warn("Downscales are not noted on pods: a crash would forget them", err=error)
+        self._is_forbidden = True
+
+
+def choose_carriers(pods: Sequence[Pod]) -> list[Pod]:
+    """Return the pods that carry a copy: first, last, and some in between."""
+    if len(pods) <= COPIES:
+        return list(pods)
+    last = len(pods) - 1
+    return [pods[last * step // (COPIES - 1)] for step in range(COPIES)]
+
+
+def read_note(pod: Pod) -> Note | None:
+    """Return the note of a pod, None where it has none. Raises InvalidInput naming the pod."""
+    if not pod.downscale_note:
+        return None
+    try:
+        note = _NOTE.decode(pod.downscale_note)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        text = f"Pod {pod.name}: annotation {DOWNSCALE_NOTE}: {error}"
+        raise InvalidInput(text) from error
+    if note.at.tzinfo is None or not 0 <= note.replicas_to < note.replicas_from:
+        text = f"Pod {pod.name}: annotation {DOWNSCALE_NOTE}: {pod.downscale_note[:80]!r}"
+        raise InvalidInput(text)
+    # Whoever may write annotations of pods must not send calls anywhere else (D-27).
+    targets = (*(() if note.target is None else (note.target,)), *note.earlier)
+    problem = next(filter(None, map(judge_target, targets)), "")
+    if len(note.earlier) > MOST_EARLIER:
+        problem = f"earlier: {len(note.earlier)} > {MOST_EARLIER}"
+    if problem:
+        raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_NOTE}: {problem}")
+    return note
+
+
+def assess_note(note: Note, pod: Pod, sts: StatefulSet) -> str:
+    """Return why a note on a pod is not believed, naming field and value; empty where it is.
+
+    Not in parts: where a place is made up, so may be the rest.
+    """
+    if sts.labels.get(PREPARE_DOWNSCALE) != "true":
+        shown = show(sts.labels.get(PREPARE_DOWNSCALE, ""))
+        return f"the set is not to be prepared: label {PREPARE_DOWNSCALE}: {shown}"
+    targets = (*(() if note.target is None else (note.target,)), *note.earlier)
+    return next(filter(None, (judge_place(one, sts, pod.ports) for one in targets)), "")

@@ -1,0 +1,334 @@
+"""What is remembered of downscales that were allowed, until they have happened or been undone.
+
+One claim per StatefulSet: fewer replicas were granted, and pods were told so. It is open while the
+request may still persist, then settled by what the set really wants; until then it holds back the
+whole group. Pods that were told and stay are owed a cancellation. What must survive a crash is
+written on the pods; see `pod_records`.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.guards.downscales.backlog import Debts, Told
+from rollout_operator.guards.downscales.last_downscales import LastDownscales
+from rollout_operator.model.downscale import Key, Target, Underway
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.outcome import Verdict
+from rollout_operator.model.tracker import Entry
+from rollout_operator.planning.downscales.outcome import spares
+
+# An API server gives up on a write 34 s after it began (`requestTimeoutUpperBound`), and a review
+# is asked for later than that. So long after the last review nothing that it allowed can persist.
+PERSIST_LIMIT: Final = timedelta(seconds=36)
+# No webhook may be given more time by its configuration.
+LONGEST_REVIEW: Final = timedelta(seconds=30)
+# A note tells when the first review began. The same may have been asked again for so long from its
+# answer on, and be written within as long again.
+LATEST_REPEAT: Final = LONGEST_REVIEW + 2 * PERSIST_LIMIT
+
+
+class Stage(StrEnum):
+    """How far a claim has come."""
+
+    PREPARING = "preparing"
+    """Pods are being called; nothing is answered yet."""
+    OPEN = "open"
+    """Allowed: the API server may or may not write it."""
+    PERSISTED = "persisted"
+    """The set wants fewer replicas; its pods are on their way out."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Claim:
+    """A downscale of one StatefulSet that pods have been told of."""
+
+    key: Key
+    namespace: str
+    name: str
+    group: GroupName | None
+    begun: datetime
+    """In the API server's time; from its first answer on, the time of that."""
+    asked_at: timedelta
+    """When the newest review of it came, on the clock's `elapsed`."""
+    seen_version: str
+    """`resourceVersion` of the set when it was claimed: what is older tells nothing of it."""
+    stage: Stage = Stage.PREPARING
+    pods: dict[Uid, Told] = field(default_factory=dict)
+    """Those that were told, or may have been."""
+    prepared: set[Uid] = field(default_factory=set)
+    """Those of them that have confirmed."""
+    is_adopted: bool = False
+    """Whether another process began it."""
+    latest: datetime | None = None
+    """The latest that it can have happened, where its time was on record when it was adopted."""
+    replaced_at: datetime | None = None
+    """When the newest of its pods came, where some were replaced before it was adopted: then it has
+    happened, no later than that, and was taken back."""
+    entry: Entry | None = None
+    """What the zone tracker says of it, or may say: given back where it does not happen."""
+    answer: asyncio.Future[Verdict] | None = None
+    """For reviews that ask the same while pods are being called."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Announced:
+    """A downscale that the operator itself is writing."""
+
+    group: GroupName | None
+    underway: Underway
+
+
+class Downscales:
+    """All claims, and the pods that are owed a cancellation."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.debts = Debts(clock)
+        self._claims: dict[Uid, Claim] = {}
+        self.last = LastDownscales()
+        self._unrecorded: dict[Uid, datetime] = {}
+        self._entries: dict[Uid, Entry] = {}
+        self._announced: dict[Uid, _Announced] = {}
+        self._callbacks: list[Callable[[Uid, GroupName | None], None]] = []
+
+    def on_change(self, callback: Callable[[Uid, GroupName | None], None]) -> None:
+        """Call back with set and group whenever a claim came, changed or went."""
+        self._callbacks.append(callback)
+
+    def get(self, set_uid: Uid) -> Claim | None:
+        """Return the claim on a set."""
+        return self._claims.get(set_uid)
+
+    def remembers(self, set_uid: Uid) -> bool:
+        """Tell whether anything of a set is not settled."""
+        return any(set_uid in each for each in self._unsettled)
+
+    def list_sets(self) -> list[Uid]:
+        """Return the sets of which anything is remembered that is not settled."""
+        return list(dict.fromkeys(uid for each in self._unsettled for uid in each))
+
+    @property
+    def _unsettled(self) -> tuple[Mapping[Uid, object], ...]:
+        return self._claims, self.debts.by_set, self._unrecorded, self._entries
+
+    def count(self, stage: Stage) -> int:
+        """Return how many claims are at a stage."""
+        return sum(claim.stage is stage for claim in self._claims.values())
+
+    def find_underway(self, group: GroupName | None, *, but: Uid | None = None) -> Underway | None:
+        """Return a downscale of the group that may still persist; `but` leaves one set out."""
+        if group is None:
+            return None
+        for claim in self._claims.values():
+            is_other = claim.group == group and claim.key.set_uid != but
+            if is_other and claim.stage is not Stage.PERSISTED:
+                return _underway(claim)
+        for set_uid, announced in self._announced.items():
+            if announced.group == group and set_uid != but:
+                return announced.underway
+        return None
+
+    def announce(self, sts: StatefulSet, replicas: int) -> None:
+        """We are about to write fewer replicas: nothing else of the group may begin meanwhile.
+
+        Of a set that carries no label nobody is asked about that; one that does gets a claim too.
+        """
+        underway = Underway(zone=sts.name, replicas_from=sts.replicas, replicas_to=replicas)
+        self._announced[sts.uid] = _Announced(sts.group, underway)
+
+    def withdraw(self, set_uid: Uid) -> None:
+        """What was announced has been written, or never will be; an unknown set is fine."""
+        announced = self._announced.pop(set_uid, None)
+        if announced is not None:
+            for callback in self._callbacks:
+                callback(set_uid, announced.group)
+
+    def begin(
+        self, sts: StatefulSet, key: Key, begun: datetime, pods: Iterable[tuple[Uid, str]]
+    ) -> Claim:
+        """Claim a downscale before anyone is told of it.
+
+        What is owed to the same pods there, and to the zone tracker, is taken over. An older claim
+        on the set must have persisted, be of the same downscale, or be one that cannot be written
+        any more: its pods become part of this one, because they may still be there when the set is
+        scaled up again. Those that are called elsewhere now stay owed a word where they were, and
+        so are those that this one does not take away.
+        """
+        told = {uid: Told(pod, key.target) for uid, pod in pods}
+        self.debts.take_over(key.set_uid, told)
+        older = self._claims.get(key.set_uid)
+        pods_of_both = dict(told)
+        if older is not None:
+            left = {uid: one for uid, one in older.pods.items() if not spares(key, sts, one.pod)}
+            pods_of_both = {**left, **told}
+            owed = {uid: one for uid, one in older.pods.items() if pods_of_both.get(uid) != one}
+            self.debts.owe(key.set_uid, older.seen_version, owed)
+        entry = self._entries.pop(key.set_uid, None)
+        if older is not None and older.stage is not Stage.PERSISTED:
+            entry = older.entry
+        claim = Claim(
+            key=key,
+            namespace=sts.namespace,
+            name=sts.name,
+            group=sts.group,
+            begun=begun,
+            asked_at=self._clock.elapsed(),
+            seen_version=sts.resource_version,
+            pods=pods_of_both,
+            entry=entry,
+        )
+        self._claims[key.set_uid] = claim
+        self._tell(claim)
+        return claim
+
+    def adopt(
+        self,
+        sts: StatefulSet,
+        key: Key,
+        begun: datetime,
+        pods: Iterable[tuple[Uid, str]],
+        *,
+        earlier: Iterable[Target] = (),
+        latest: datetime | None = None,
+        replaced_at: datetime | None = None,
+    ) -> Claim:
+        """Take over what another process has begun; it may persist for the whole time from now on.
+
+        `begun` and `replaced_at` are times that the API server tells, never the time in a note;
+        `latest` may go by that: forged, it has no more effect than a note that was removed.
+        Whether its pods were reached is not known: a review of the same calls them again. They may
+        wait for a word at `earlier` targets, too.
+        """
+        told = list(pods)
+        claim = self.begin(sts, key, begun, told)
+        for target in earlier:
+            there = {uid: Told(pod, target) for uid, pod in told}
+            self.debts.owe(key.set_uid, claim.seen_version, there)
+        claim.stage = Stage.OPEN
+        claim.is_adopted = True
+        claim.latest = latest
+        claim.replaced_at = replaced_at
+        self._tell(claim)
+        return claim
+
+    def renew(self, claim: Claim, pods: Iterable[tuple[Uid, str]]) -> None:
+        """The same was asked again: it may persist for as long again, with these pods as well."""
+        told = {uid: Told(pod, claim.key.target) for uid, pod in pods}
+        self.debts.take_over(claim.key.set_uid, told)
+        claim.pods |= told
+        claim.asked_at = self._clock.elapsed()
+        self._tell(claim)
+
+    def allow(self, claim: Claim, at: datetime | None = None) -> None:
+        """All pods have confirmed, and the request is allowed; `at` in the API server's time.
+
+        Without `at` an earlier answer stands.
+        """
+        claim.stage = Stage.OPEN
+        if at is not None:
+            claim.begun = max(claim.begun, at)
+        self._tell(claim)
+
+    def time_left(self, claim: Claim) -> timedelta:
+        """Return for how long the request may still persist; zero or less: no longer."""
+        return claim.asked_at + PERSIST_LIMIT - self._clock.elapsed()
+
+    def granted_at(self, claim: Claim) -> timedelta | None:
+        """Return when the newest review of it came, None where nothing can persist any more."""
+        return claim.asked_at if self.time_left(claim) > timedelta(0) else None
+
+    def note_persisted(self, claim: Claim, now: datetime) -> None:
+        """The set wants fewer replicas now: `now` is the API server's time."""
+        if claim.stage is Stage.PERSISTED:
+            return
+        # It may have happened long ago, and be seen late. When one of another process happened only
+        # its note says, which anything may have written: it counts from when it was found, or from
+        # the last repetition that its record allows, so that zones wait too long rather than too
+        # short (SI-11).
+        latest = claim.latest or now + self.time_left(claim)
+        self._persist(claim, max(min(now, latest), claim.begun), claim.begun)
+
+    def note_taken_back(self, claim: Claim, replaced_at: datetime) -> None:
+        """It had happened before it was adopted, no later than then, and was taken back."""
+        self._persist(claim, replaced_at, replaced_at)
+
+    def _persist(self, claim: Claim, at: datetime, begun: datetime) -> None:
+        claim.stage = Stage.PERSISTED
+        self.last.note(claim.key.set_uid, at)
+        self._unrecorded[claim.key.set_uid] = begun
+        self._tell(claim)
+
+    def find_unrecorded(self, set_uid: Uid) -> datetime | None:
+        """Return when a downscale of a set began that may not be recorded on it yet."""
+        return self._unrecorded.get(set_uid)
+
+    def note_recorded(self, set_uid: Uid, begun: datetime) -> None:
+        """The set carries the time of the downscale that began then."""
+        if self._unrecorded.get(set_uid) == begun:
+            del self._unrecorded[set_uid]
+
+    def close(
+        self,
+        claim: Claim,
+        owed: Iterable[Uid],
+        *,
+        after: timedelta = timedelta(0),
+        again: timedelta | None = None,
+        are_going: bool = False,
+    ) -> None:
+        """Forget a claim; pods in `owed` are still to be told that they stay.
+
+        They are told `after` that time, and `again` after another: a call that was slow to arrive
+        may make a pod forget that it stays. Those that `are_going` are told if they come back.
+        """
+        if self._claims.get(claim.key.set_uid) is not claim:
+            return
+        del self._claims[claim.key.set_uid]
+        if claim.entry is not None and claim.stage is not Stage.PERSISTED:
+            self._entries[claim.key.set_uid] = claim.entry
+        told = {uid: claim.pods[uid] for uid in owed if uid in claim.pods}
+        self.debts.owe(
+            claim.key.set_uid,
+            claim.seen_version,
+            told,
+            after=after,
+            again=again,
+            are_going=are_going,
+        )
+        self._tell(claim)
+
+    def find_entry(self, set_uid: Uid) -> Entry | None:
+        """Return what the zone tracker may say of a downscale that did not happen."""
+        return self._entries.get(set_uid)
+
+    def note_given_back(self, set_uid: Uid) -> None:
+        """The zone tracker says again what it said before a downscale that did not happen."""
+        self._entries.pop(set_uid, None)
+
+    def forget_set(self, set_uid: Uid) -> None:
+        """The set is gone, and with it all that its pods were told."""
+        claim = self._claims.pop(set_uid, None)
+        self.debts.forget(set_uid)
+        self.last.forget(set_uid)
+        self._unrecorded.pop(set_uid, None)
+        self._entries.pop(set_uid, None)
+        if claim is not None:
+            self._tell(claim)
+
+    def _tell(self, claim: Claim) -> None:
+        for callback in self._callbacks:
+            callback(claim.key.set_uid, claim.group)
+
+
+def _underway(claim: Claim) -> Underway:
+    return Underway(
+        zone=claim.name,
+        replicas_from=claim.key.replicas_from,
+        replicas_to=claim.key.replicas_to,
+    )

@@ -1,0 +1,172 @@
+"""Where the times of downscales are kept for other processes, and for this one after a restart.
+
+Two places, and the same questions to both: annotations of the StatefulSets, which is here, and the
+zone tracker, see `zone_tracker`. Whether a time forbids a downscale is decided in
+`planning.downscales.spacing`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from rollout_operator.guards.downscales.reservations import Claim, Downscales
+from rollout_operator.kube.api import STATEFULSETS, JsonObject, Patcher
+from rollout_operator.model.decode.objects import decode_version
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import LAST_DOWNSCALE, Uid
+from rollout_operator.model.objects import StatefulSet, Unreadable
+from rollout_operator.model.outcome import Code
+from rollout_operator.model.tracker import Entry, Source, ZoneMap
+from rollout_operator.model.units import parse_rfc3339
+from rollout_operator.planning.downscales.spacing import Refusal, format_downscale_time
+from rollout_operator.telemetry.logs import log
+
+Member = StatefulSet | Unreadable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What one look at the records tells of a group."""
+
+    times: Mapping[Uid, datetime] = field(default_factory=dict)
+    """When its zones were scaled down last, beyond what annotations show."""
+    zone_map: ZoneMap | None = None
+    """The state of the zone tracker that tells it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """A downscale that is about to be allowed."""
+
+    claim: Claim
+    sts: StatefulSet
+    others: tuple[StatefulSet, ...]
+    """The rest of its group."""
+    seen: Seen
+    """What the decision rests on."""
+    at: datetime
+    """When it is allowed, in the API server's time."""
+
+
+class Times(Protocol):
+    """When zones of a group were scaled down last."""
+
+    @property
+    def source(self) -> Source:
+        """Where they are kept: `planning.downscales.spacing` asks for it."""
+        ...
+
+    def recall(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
+        """Return the times of these sets of a group, as they were read last.
+
+        Beyond what their annotations show. What this process has seen counts until the record
+        shows it; from then on the record does, also where a person has changed it (D-66).
+        """
+        ...
+
+    async def read(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
+        """Return the same as the store has it now.
+
+        Raises ApiError, and InvalidInput whose text is fit for who asked.
+        """
+        ...
+
+    async def refresh(self) -> bool:
+        """Read again what no cache shows, unless that was done lately; tell whether it changed.
+
+        Raises as `read`.
+        """
+        ...
+
+    async def keep(self, sts: StatefulSet, at: datetime) -> str:
+        """Write down a downscale that has happened, unless a later one is there.
+
+        Returns the version from which on the record shows it. Raises ApiError; Conflict where
+        somebody wrote meanwhile: look again.
+        """
+        ...
+
+
+class Records(Times, Protocol):
+    """The times, and what happens to them as downscales come and go."""
+
+    async def look(self, sets: Sequence[Member], *, but: Uid) -> Seen:
+        """As `read`, and with what is needed to write; the time of the set `but` does not matter.
+
+        Raises as `read`.
+        """
+        ...
+
+    async def record(self, grant: Grant) -> Refusal | None:
+        """Write down a downscale before it is allowed, or return why it must not be after all.
+
+        Notes on the claim what was written. Raises as `read`.
+        """
+        ...
+
+    async def give_back(self, sts: StatefulSet, entry: Entry) -> None:
+        """Put back what was there before a downscale that did not happen, if it is still there.
+
+        Raises as `keep`.
+        """
+        ...
+
+
+class Annotations:
+    """Times on the sets themselves: the answer to a review carries them where it can (D-23)."""
+
+    source = Source.ANNOTATIONS
+
+    def __init__(self, door: Patcher, downscales: Downscales) -> None:
+        self._door = door
+        self._downscales = downscales
+
+    def recall(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
+        """Return what these views of sets are too old to show: annotations are read with them."""
+        return self._downscales.last.list_unshown({one.uid: one.resource_version for one in sets})
+
+    async def read(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
+        """Return the same: sets are read live by who asks."""
+        return self.recall(sets)
+
+    async def refresh(self) -> bool:
+        """Read nothing: the cache shows annotations."""
+        return False
+
+    async def look(self, sets: Sequence[Member], *, but: Uid) -> Seen:
+        """Return what these sets are too old to show."""
+        return Seen(times=self.recall(sets))
+
+    async def record(self, grant: Grant) -> Refusal | None:
+        """Write nothing: the object under review must not be written meanwhile."""
+        return None
+
+    async def keep(self, sts: StatefulSet, at: datetime) -> str:
+        """Annotate the set where no answer has, or with too early a time."""
+        if is_annotated(sts, at):
+            return sts.resource_version
+        text = format_downscale_time(at)
+        # With the version, so that a patch that is long on its way does not put back the time of a
+        # downscale that came after it.
+        patch: JsonObject = {
+            "metadata": {
+                "uid": sts.uid,
+                "resourceVersion": sts.resource_version,
+                "annotations": {LAST_DOWNSCALE: text},
+            }
+        }
+        body = await self._door.patch(STATEFULSETS, sts.namespace, sts.name, patch)
+        log.info("Recorded downscale", zone=sts.name, at=text, reason=Code.DOWNSCALE_RECORDED)
+        return decode_version("StatefulSet", body)
+
+    async def give_back(self, sts: StatefulSet, entry: Entry) -> None:
+        """Leave the set alone: what was not written has left no time on it."""
+
+
+def is_annotated(sts: StatefulSet, at: datetime) -> bool:
+    """Tell whether a set carries this time of a downscale, or a later one."""
+    try:
+        return parse_rfc3339(sts.annotations.get(LAST_DOWNSCALE, "")) >= at
+    except InvalidInput:
+        return False

@@ -1,0 +1,297 @@
+"""The zone tracker: the times of downscales in one ConfigMap of the namespace.
+
+Every write is of one entry and holds only for the state that was read: where several operators look
+after one namespace for a while, this is what keeps two of them from letting two zones go at a time.
+The format is decided in `model.tracker`; whether a time forbids a downscale, in
+`planning.downscales.spacing`.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from rollout_operator.guards.downscales.reservations import Downscales
+from rollout_operator.guards.downscales.times import Grant, Member, Seen
+from rollout_operator.kube.api import CONFIG_MAPS, JsonObject, Patcher, Resource
+from rollout_operator.kube.cache.store import is_older
+from rollout_operator.kube.connection.server_clock import CLOCK_ERROR
+from rollout_operator.model.errors import Conflict, DecodeError, Denied, InvalidInput, NotFound
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.outcome import Code
+from rollout_operator.model.tracker import (
+    Entry,
+    Source,
+    ZoneMap,
+    decode_entry,
+    decode_zone_map,
+    format_entry,
+    is_recorded,
+    render_changed,
+)
+from rollout_operator.model.units import parse_rfc3339
+from rollout_operator.planning.downscales.spacing import (
+    BROKEN_TIMES,
+    Refusal,
+    find_recent_downscale,
+    format_downscale_time,
+)
+from rollout_operator.telemetry.logs import log
+
+# Each group writes its own entry, all into one object: so often somebody else may be faster.
+ATTEMPTS: Final = 10
+# Written times have whole seconds: by so much later may be what this process knew before.
+ROUNDING: Final = timedelta(seconds=1)
+# No right to watch it is asked for: so late at most is a change of a person seen that sets a time
+# back. What is to be granted or written is decided on a read of its own.
+READ_AGAIN: Final = timedelta(seconds=30)
+
+_NOT_LOADED: Final = "loading zones failed."
+# Older than any, and such that none is older.
+_NO_VERSION: Final = "0"
+_ANY_VERSION: Final = ""
+
+
+class Door(Patcher, Protocol):
+    """The parts of `kube.api` that are needed."""
+
+    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes: ...
+
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes: ...
+
+    async def replace(
+        self, resource: Resource, namespace: str, name: str, body: JsonObject
+    ) -> bytes: ...
+
+
+class Tracker:
+    """Reads and writes the ConfigMap. Implements `records.Records`."""
+
+    source = Source.TRACKER
+
+    def __init__(
+        self,
+        door: Door,
+        downscales: Downscales,
+        *,
+        namespace: str,
+        name: str,
+        now: Callable[[], datetime],
+    ) -> None:
+        """Keep times in the ConfigMap `name`; `now` is the API server's clock."""
+        self._door = door
+        self._downscales = downscales
+        self._namespace = namespace
+        self._name = name
+        self._now = now
+        self._has_told = False
+        self._last: ZoneMap | None = None
+        self._read_at: datetime | None = None
+
+    async def read(self, sets: Sequence[Member]) -> dict[Uid, datetime]:
+        """Return the times of these sets. Raises ApiError and InvalidInput."""
+        return dict((await self.look(sets, but=Uid(""))).times)
+
+    def recall(self, sets: Sequence[Member]) -> dict[Uid, datetime]:
+        """Return the times as they were read last; an entry that cannot be read has none here."""
+        zone_map = self._last
+        times = self._list_unshown(sets, zone_map)
+        if zone_map is None:
+            return times
+        for one in sets:
+            with suppress(InvalidInput):
+                _add_later(times, one.uid, self._read_entry(zone_map, one, Uid("")))
+        return times
+
+    async def refresh(self) -> bool:
+        """Read the ConfigMap again; one that is gone is made anew by the next look."""
+        now = self._now()
+        if self._read_at is not None and abs(now - self._read_at) < READ_AGAIN:
+            return False
+        self._read_at = now
+        before, found = self._last, await self._fetch()
+        return found is not None and (before is None or before.data != found.data)
+
+    async def look(self, sets: Sequence[Member], *, but: Uid) -> Seen:
+        """Read the ConfigMap, or create it with the present time for these sets (ZONE-03).
+
+        Raises ApiError and InvalidInput.
+        """
+        zone_map = await self._fetch() or await self._create(sets)
+        times = self._list_unshown(sets, zone_map)
+        for one in sets:
+            _add_later(times, one.uid, self._read_entry(zone_map, one, but))
+        return Seen(times=times, zone_map=zone_map)
+
+    async def record(self, grant: Grant) -> Refusal | None:
+        """Write the own entry and no other; judge again where one of the group has changed.
+
+        Raises ApiError: then nobody knows for sure what is written, and it is given back later.
+        """
+        seen, problem = grant.seen, Conflict("the ConfigMap is written all the time")
+        for _ in range(ATTEMPTS):
+            zone_map = seen.zone_map or await self._open(grant.sts)
+            self._note_entry(grant, zone_map)
+            try:
+                await self._write(zone_map, grant.sts.name, _format(grant.at))
+            except (Conflict, NotFound) as error:
+                problem = Conflict(str(error), call=error.call, status=error.status)
+            else:
+                return None
+            if not grant.others:
+                seen = Seen()
+                continue
+            seen = await self.look((grant.sts, *grant.others), but=grant.sts.uid)
+            refusal = self._judge_again(grant, seen)
+            if refusal is not None:
+                return refusal
+        raise problem
+
+    async def keep(self, sts: StatefulSet, at: datetime) -> str:
+        """Write the time of a downscale that has happened. Raises ApiError and InvalidInput."""
+        zone_map = await self._fetch()
+        if zone_map is None:
+            # Whoever looks next lets all zones wait from then on: ZONE-03.
+            return _ANY_VERSION
+        if is_recorded(zone_map.data.get(sts.name), at):
+            return zone_map.version
+        written = await self._write(zone_map, sts.name, _format(at))
+        log.info(
+            "Recorded downscale", zone=sts.name, at=format_downscale_time(at),
+            config_map=self._name, reason=Code.DOWNSCALE_RECORDED,
+        )  # fmt: skip
+        return written.version
+
+    async def give_back(self, sts: StatefulSet, entry: Entry) -> None:
+        """Put back the former entry. Raises ApiError and InvalidInput."""
+        zone_map = await self._fetch()
+        if zone_map is None or zone_map.data.get(sts.name) != entry.text:
+            return
+        await self._write(zone_map, sts.name, entry.before)
+        log.info("Took the record of a downscale back", zone=sts.name, config_map=self._name)
+
+    async def _fetch(self) -> ZoneMap | None:
+        try:
+            body = await self._door.fetch(CONFIG_MAPS, self._namespace, self._name)
+        except NotFound:
+            return None
+        return self._take(body)
+
+    def _take(self, body: bytes) -> ZoneMap:
+        """Decode a ConfigMap, and remember it unless a newer one is known."""
+        found = self._decode(body)
+        if self._last is None or not is_older(found.version, than=self._last.version):
+            self._last = found
+        return found
+
+    def _decode(self, body: bytes) -> ZoneMap:
+        try:
+            return decode_zone_map(body)
+        except DecodeError as error:
+            raise InvalidInput(f"{_NOT_LOADED} ConfigMap {self._name}: {error}") from error
+
+    async def _create(self, sets: Sequence[Member]) -> ZoneMap:
+        """Create it; where somebody was faster, his counts. Raises Conflict where it went again."""
+        names = [one.name for one in sets if one.name]
+        entry = _format(self._now() + CLOCK_ERROR)
+        body: JsonObject = {
+            "apiVersion": CONFIG_MAPS.version,
+            "kind": CONFIG_MAPS.kind,
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "data": dict.fromkeys(names, entry),
+        }
+        try:
+            created = await self._door.create(CONFIG_MAPS, self._namespace, body)
+        except Conflict as error:
+            found = await self._fetch()
+            if found is None:
+                raise error from None
+            return found
+        log.info("Created the zone tracker", config_map=self._name, zones=names)
+        return self._take(created)
+
+    async def _open(self, sts: StatefulSet) -> ZoneMap:
+        """Return what there is, for a set that belongs to no group: what it says is no matter."""
+        return await self._fetch() or await self._create([sts])
+
+    def _read_entry(self, zone_map: ZoneMap, one: Member, but: Uid) -> datetime | None:
+        """Return the time of one set, None where it has none. Raises InvalidInput."""
+        text = zone_map.data.get(one.name)
+        if text is None:
+            return None
+        try:
+            time = decode_entry(text)
+        except InvalidInput as error:
+            place = f"ConfigMap {self._name}: data.{one.name}"
+            raise InvalidInput(f"{_NOT_LOADED} {place}: {error}") from error
+        if one.uid == but:
+            return None
+        try:
+            return parse_rfc3339(time)
+        except InvalidInput as error:
+            place = f"statefulset {one.name}: entry in ConfigMap {self._name}"
+            raise InvalidInput(f"{BROKEN_TIMES[self.source]} {place}: {error}") from error
+
+    def _note_entry(self, grant: Grant, zone_map: ZoneMap) -> None:
+        """Remember what is about to be written: it may be, even if no answer comes."""
+        held, ours = zone_map.data.get(grant.sts.name), grant.claim.entry
+        # What is there may be of a downscale of ours that never happened.
+        before = ours.before if ours is not None and ours.text == held else held
+        grant.claim.entry = Entry(_format(grant.at), before)
+
+    def _judge_again(self, grant: Grant, seen: Seen) -> Refusal | None:
+        recent = find_recent_downscale(
+            grant.sts, grant.others, seen.times, self._now(), self.source
+        )
+        if recent is not None:
+            return recent
+        # Whatever the wait: another process has let that zone go since we looked (D-25).
+        for one in grant.others:
+            known, now = grant.seen.times.get(one.uid), seen.times.get(one.uid)
+            if now is not None and (known is None or now - known > ROUNDING):
+                text = f"statefulset {one.name} was scaled down meanwhile; try again"
+                return Code.CHANGED_MEANWHILE, text
+        return None
+
+    async def _write(self, zone_map: ZoneMap, key: str, text: str | None) -> ZoneMap:
+        """Write one entry if the ConfigMap is still as it was read. Raises ApiError.
+
+        Returns what is stored then.
+        """
+        where = (CONFIG_MAPS, self._namespace, self._name)
+        patch: JsonObject = {
+            "metadata": {"resourceVersion": zone_map.version},
+            "data": {key: text},
+        }
+        try:
+            body = await self._door.patch(*where, patch)
+        except Denied as denied:
+            # The Role of other releases has `update` only.
+            try:
+                body = await self._door.replace(*where, render_changed(zone_map, key, text))
+            except Denied:
+                raise denied from None
+            self._tell_denied(denied)
+        return self._take(body)
+
+    def _list_unshown(
+        self, sets: Sequence[Member], zone_map: ZoneMap | None
+    ) -> dict[Uid, datetime]:
+        """Return what this process has seen and a state of the ConfigMap is too old to show."""
+        version = _NO_VERSION if zone_map is None else zone_map.version
+        return self._downscales.last.list_unshown({one.uid: version for one in sets})
+
+    def _tell_denied(self, denied: Denied) -> None:
+        if not self._has_told:
+            log.warn("Zone tracker is written as a whole, for want of a right", err=denied)
+        self._has_told = True
+
+
+def _add_later(times: dict[Uid, datetime], uid: Uid, at: datetime | None) -> None:
+    if at is not None:
+        times[uid] = max(at, times.get(uid, at))
+
+
+def _format(at: datetime) -> str:
+    return format_entry(format_downscale_time(at))

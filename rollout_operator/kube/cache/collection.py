@@ -1,0 +1,96 @@
+"""What an informer follows: which objects, how they are read and where they are kept."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol
+
+import msgspec
+
+from rollout_operator.kube.api import LiveReader, Page, Reader, Resource, Watcher
+from rollout_operator.kube.cache.store import Store
+from rollout_operator.kube.call import Call
+from rollout_operator.model.decode.objects import salvage
+from rollout_operator.model.errors import DecodeError
+from rollout_operator.model.objects import Viewed
+from rollout_operator.model.outcome import Code
+from rollout_operator.telemetry.logs import log
+
+
+class Source(LiveReader, Watcher, Protocol):
+    """What is asked of the API server."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collection(Generic[Viewed]):
+    """The objects of a kind, all or some of them."""
+
+    resource: Resource
+    namespace: str
+    """Empty where the kind belongs to the cluster."""
+    decode: Callable[[bytes | msgspec.Raw], Viewed]
+    store: Store[Viewed]
+    selector: str = ""
+    field_selector: str = ""
+
+    @property
+    def label(self) -> str:
+        """Return what metrics call it: several parts of one kind may be followed side by side."""
+        return f"{self.resource.kind} {self.field_selector}".rstrip()
+
+    @property
+    def keys(self) -> dict[str, object]:
+        """Return what log lines call it."""
+        keys: dict[str, object] = {"kind": self.resource.kind}
+        if self.namespace:
+            keys["namespace"] = self.namespace
+        if self.field_selector:
+            keys["field_selector"] = self.field_selector
+        return keys
+
+    def text(self, verb: str) -> str:
+        """Return a call as people read it."""
+        return Call(verb=verb, resource=self.resource, namespace=self.namespace).text
+
+    async def fetch_page(
+        self, api: LiveReader, *, limit: int, token: str = "", has_turn: bool = False
+    ) -> Page:
+        """Return one page of the list of all. Raises as `Reader.fetch_page`."""
+        return await api.fetch_page(
+            self.resource,
+            self.namespace,
+            selector=self.selector,
+            field_selector=self.field_selector,
+            limit=limit,
+            token=token,
+            has_turn=has_turn,
+        )
+
+    async def fetch_one(self, api: Reader, name: str) -> Page:
+        """Return the list of one object, empty where it is gone or no longer selected.
+
+        Not the object by itself: that asks for the verb `get`, and what is followed for list and
+        watch only. Raises as `Reader.fetch_page`.
+        """
+        return await api.fetch_page(
+            self.resource,
+            self.namespace,
+            selector=self.selector,
+            field_selector=self.field_selector or f"metadata.name={name}",
+            limit=1,
+        )
+
+    def read(self, raw: msgspec.Raw) -> Viewed:
+        """Return the view of an object, `Unreadable` where it cannot be decoded."""
+        try:
+            return self.decode(raw)
+        except DecodeError as error:
+            lost = salvage(self.resource.kind, raw, error)
+            if self.store.get(lost.namespace, lost.name) != lost:
+                log.error("Unreadable object", reason=Code.OBJECT_UNREADABLE, err=error)
+            return lost
+
+    def read_known(self, raw: msgspec.Raw) -> Viewed:
+        """Return the view that is stored already where it is the same: two would cost double."""
+        view = self.read(raw)
+        known = self.store.get(view.namespace, view.name)
+        return known if known is not None and known == view else view

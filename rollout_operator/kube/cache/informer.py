@@ -1,0 +1,400 @@
+"""Keep one store up to date: list a collection, follow its watch, list again when in doubt.
+
+Decides when the view may be trusted (`has_synced`, `age`) and how often the API server is asked.
+Which view of an object is the newer one is left to the store, what a change means to the callbacks,
+what follows a failure to `retries`, time-outs and HTTP to the client behind the Protocols.
+
+An idle watch proves itself by ending when it was asked to: a server that is there to the last ends
+the stream in order, a connection that died cannot. So the end is asked for early and often;
+resuming costs one request, no list. Bookmarks prove more, but an idle server may have none to send:
+seen with an etcd that notifies of progress only every ten minutes, its default.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Final, Generic, NoReturn
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.kube.api import WatchEvent
+from rollout_operator.kube.cache.collection import Collection, Source
+from rollout_operator.kube.cache.list_turns import ListTurn
+from rollout_operator.kube.cache.rereads import Rereads
+from rollout_operator.kube.cache.retries import Cause, Failures, WentBack
+from rollout_operator.kube.cache.state_streams import StateStream
+from rollout_operator.kube.cache.store import Change, is_older
+from rollout_operator.kube.cache.watch_meters import EVENT_TYPES, WatchMeters
+from rollout_operator.model.decode.objects import decode_version
+from rollout_operator.model.errors import ApiError, DecodeError, Unreachable
+from rollout_operator.model.objects import Unreadable, Viewed, decides
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+
+# A page is held in memory as a whole: about 5 MB of pods.
+PAGE_LIMIT: Final = 500
+# At 10 µs a pod a step stays near 1 ms, so that reviews and probes are answered in between.
+STEP: Final = 100
+# Idle streams prove themselves every 40 s or so; in step with nobody else.
+WATCH_LASTS: Final = timedelta(seconds=40)
+WATCH_JITTER: Final = 0.1
+# No proof for longer than this is to be the exception: what resumes later asks for an earlier end.
+PROOF_DUE: Final = timedelta(seconds=45)
+SHORTEST_WATCH: Final = timedelta(seconds=10)
+# An end that comes sooner than asked for, less this, may be the doing of something in between.
+END_LEEWAY: Final = timedelta(seconds=5)
+# The client cuts a silent stream five seconds after its end. This is for a client that fails to.
+STREAM_GRACE: Final = timedelta(seconds=15)
+# A stream that ends sooner is a failure, however orderly: the next would end alike.
+SHORT_STREAM: Final = timedelta(seconds=1)
+# A lagging server catches up within seconds; one restored from a backup never does.
+OLDER_LISTS: Final = 3
+REFRESH_PAUSE: Final = timedelta(seconds=10)
+# Whatever a watch has failed to bring is found after this long, and the end of a stream: within
+# five minutes (LI-02). Of 5,000 pods it takes a twentieth of a second.
+RELIST: Final = timedelta(minutes=4)
+# Where that list fails; the watch goes on meanwhile. After a refresh it is tried again sooner.
+RELIST_PAUSE: Final = timedelta(seconds=30)
+
+
+class Informer(Generic[Viewed]):
+    """A store that follows the API server for as long as `run` runs."""
+
+    def __init__(
+        self,
+        api: Source,
+        of: Collection[Viewed],
+        metrics: Metrics,
+        clock: Clock,
+        chance: Callable[[], float],
+    ) -> None:
+        """Make an informer that is not running. `chance` returns numbers in 0..1."""
+        self._api = api
+        self._of: Collection[Viewed] = of
+        self._clock = clock
+        self._chance = chance
+        self._meters: WatchMeters[Viewed] = WatchMeters(metrics, of.label, self._age_seconds)
+        self._states: StateStream[Viewed] = StateStream(api, of)
+        self._rereads: Rereads[Viewed] = Rereads(of.store, self._reread, clock)
+        self._turn = ListTurn(lambda: api.wait_turn(of.resource, of.namespace), self._drop_stream)
+        self._is_listing = False
+        self._callbacks: list[Callable[[Viewed | None, Viewed | None], None]] = []
+        self._synced = asyncio.Event()
+        # The newest version of the collection that was seen, by list, event or bookmark.
+        self._version = ""
+        self._needs_list = True
+        # When everything is to be listed anew although nothing is known to be wrong.
+        self._list_due_at: timedelta | None = None
+        self._stream: asyncio.Timeout | None = None
+        self._opened_at = timedelta(0)
+        self._proven_at: timedelta | None = None
+        self._failures = Failures()
+        self._older_lists = 0
+        self._is_refreshed = True
+        self._refreshed_at: timedelta | None = None
+        self._broken_since: timedelta | None = None
+        self._last_error: ApiError | None = None
+
+    @property
+    def has_synced(self) -> bool:
+        """Tell whether the first list is in and a watch follows it."""
+        return self._synced.is_set()
+
+    @property
+    def age(self) -> timedelta:
+        """Return the time since the newest proof of life: list, event or bookmark.
+
+        The longest span there is where there was none. A list counts from when it was asked for.
+        """
+        if self._proven_at is None:
+            return timedelta.max
+        return self._clock.elapsed() - self._proven_at
+
+    @property
+    def last_error(self) -> ApiError | None:
+        """Return why the newest call failed, None where it worked."""
+        return self._last_error
+
+    @property
+    def broken_for(self) -> timedelta | None:
+        """Return for how long every call has failed, None where the newest one worked."""
+        if self._broken_since is None:
+            return None
+        return self._clock.elapsed() - self._broken_since
+
+    def on_change(self, callback: Callable[[Viewed | None, Viewed | None], None]) -> None:
+        """Call back with (old, new) after each stored change that decides; None is absence.
+
+        Must not block; what it raises ends `run`.
+        """
+        self._callbacks.append(callback)
+
+    async def wait_synced(self) -> None:
+        """Wait until the first list is in and a watch follows it."""
+        await self._synced.wait()
+
+    def refresh(self, cause: str) -> bool:
+        """List again as soon as may be, for callers who can prove that the cache lags.
+
+        The stream goes on until the rate limits let the list be sent: it may bring what is missed.
+        Returns False where that was asked for less than `REFRESH_PAUSE` ago: nothing is done then.
+        """
+        now = self._clock.elapsed()
+        if self._refreshed_at is not None and now - self._refreshed_at < REFRESH_PAUSE:
+            return False
+        log.warn("Listing again on request", **self._of.keys, cause=cause, age=self.age)
+        self._refreshed_at = now
+        self._is_refreshed = False
+        self._list_due_at = now
+        self._meters.restarts[Cause.REFRESH].inc()
+        if self._stream is not None:
+            self._turn.ask()
+        return True
+
+    def _drop_stream(self) -> None:
+        if self._stream is not None and not self._stream.expired():
+            self._stream.reschedule(asyncio.get_running_loop().time())
+
+    async def run(self) -> NoReturn:
+        """List and watch until cancelled. Errors of the API server are retried for ever."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._rereads.run(), name=f"{self._of.resource.plural} rereads")
+                tasks.create_task(self._turn.run(), name=f"{self._of.resource.plural} lists")
+                await self._run()
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        raise AssertionError("an informer runs until it is cancelled")
+
+    async def _run(self) -> NoReturn:
+        while True:
+            try:
+                if self._needs_list:
+                    await self._list()
+                elif await self._has_turn():
+                    await self._list_anew()
+                else:
+                    await self._follow()
+            except ApiError as error:
+                await self._wait_after(error)
+
+    async def _has_turn(self) -> bool:
+        """Tell whether a list is due and may be sent. Until then the watch goes on."""
+        if self._list_due_at is not None and self._clock.elapsed() >= self._list_due_at:
+            self._turn.ask()
+            await asyncio.sleep(0)  # where there are tokens it has one by now
+        return self._turn.is_settled
+
+    async def _list(self) -> None:
+        self._is_listing = True
+        try:
+            await self._list_all()
+        finally:
+            self._is_listing = False
+
+    async def _list_all(self) -> None:
+        has_turn = await self._turn.take()
+        asked_at, refreshed_at = self._clock.elapsed(), self._refreshed_at
+        views, version = await self._fetch_all(has_turn)
+        is_first = not self._version
+        changes = self._of.store.replace_all(views)
+        self._version, self._proven_at = version, asked_at
+        self._needs_list = False
+        # A refresh that was asked for meanwhile may know of something newer.
+        self._is_refreshed = self._refreshed_at == refreshed_at
+        self._list_due_at = asked_at + RELIST if self._is_refreshed else self._clock.elapsed()
+        self._failures.note_list()
+        self._older_lists = 0
+        self._meters.measure(self._of.store)
+        self._note_unreadable(changes)
+        tell = log.info if is_first or changes else log.debug
+        tell("Listed", **self._of.keys, objects=len(views), changes=len(changes))
+        for start in range(0, len(changes), STEP):
+            self._tell(changes[start : start + STEP])
+            await asyncio.sleep(0)
+
+    async def _list_anew(self) -> None:
+        """List between two streams. Where that fails the watch goes on, and it is tried later."""
+        try:
+            await self._list()
+        except ApiError as error:
+            pause = RELIST_PAUSE if self._is_refreshed else REFRESH_PAUSE
+            log.debug("Not listed anew", **self._of.keys, again_in=pause, err=error)
+            self._list_due_at = self._clock.elapsed() + pause
+
+    async def _fetch_all(self, has_turn: bool) -> tuple[list[Viewed], str]:
+        """Return all views and their version: one page where that holds them, else a stream."""
+        views: list[Viewed] = []
+        version, token = await self._fetch_views(views, "", has_turn)
+        self._check_version(version)
+        streamed = await self._states.fetch() if token else None
+        if streamed is not None:
+            self._check_version(streamed[1])
+            return streamed
+        while token:
+            _, token = await self._fetch_views(views, token)
+        return views, version
+
+    async def _fetch_views(
+        self, views: list[Viewed], token: str, has_turn: bool = False
+    ) -> tuple[str, str]:
+        """Add the views of one page; return the version of the list and the next token."""
+        page = await self._of.fetch_page(
+            self._api, limit=PAGE_LIMIT, token=token, has_turn=has_turn
+        )
+        for start in range(0, len(page.items), STEP):
+            views += [self._of.read_known(raw) for raw in page.items[start : start + STEP]]
+            await asyncio.sleep(0)
+        return page.resource_version, page.next_token
+
+    def _check_version(self, version: str) -> None:
+        if not version:
+            raise Unreachable(f"{self._of.text('list')}: metadata.resourceVersion is empty")
+        if not is_older(version, self._version):
+            return
+        text = f"{self._of.text('list')}: metadata.resourceVersion {version} < {self._version}"
+        self._older_lists += 1
+        if self._older_lists <= OLDER_LISTS:
+            raise WentBack(f"{text} seen before")
+        log.warn("Accepting an older list", **self._of.keys, err=text)
+
+    async def _follow(self) -> None:
+        lasts = self._choose_span()
+        self._opened_at = self._clock.elapsed()
+        limit = asyncio.timeout((lasts + STREAM_GRACE).total_seconds())
+        try:
+            async with limit:
+                self._stream = limit
+                await self._consume(lasts)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            if self._turn.is_settled:
+                return
+            raise Unreachable(f"{self._of.text('watch')}: no end {STREAM_GRACE} late") from error
+        finally:
+            self._stream = None
+        self._judge_end(lasts)
+
+    def _choose_span(self) -> timedelta:
+        jitter = 1 + WATCH_JITTER * (2 * self._chance() - 1)
+        span = min(WATCH_LASTS * jitter, max(PROOF_DUE - self.age, SHORTEST_WATCH))
+        if not self._is_refreshed:
+            span = SHORTEST_WATCH  # the list that was asked for is tried again at its end
+        # The API takes whole seconds.
+        return timedelta(seconds=round(span.total_seconds()))
+
+    async def _consume(self, lasts: timedelta) -> None:
+        async with self._api.watch(
+            self._of.resource,
+            self._of.namespace,
+            resource_version=self._version,
+            selector=self._of.selector,
+            field_selector=self._of.field_selector,
+            lasts=lasts,
+        ) as events:
+            self._note_success()
+            # Not with the list alone: a cache that nobody keeps up to date is none.
+            self._synced.set()
+            taken = 0
+            async for event in events:
+                self._take(event)
+                taken += 1
+                if taken % STEP == 0:
+                    await asyncio.sleep(0)
+
+    def _judge_end(self, lasts: timedelta) -> None:
+        now = self._clock.elapsed()
+        lasted = now - self._opened_at
+        if lasted < SHORT_STREAM:
+            raise Unreachable(f"{self._of.text('watch')}: ended after {lasted}")
+        self._failures = Failures()
+        self._meters.restarts[Cause.CLOSED].inc()
+        if lasted >= lasts - END_LEEWAY:
+            self._proven_at = now
+
+    def _take(self, event: WatchEvent) -> None:
+        if event.type not in EVENT_TYPES:
+            raise Unreachable(f"{self._of.text('watch')}: type: unknown event {event.type[:40]!r}")
+        self._meters.events[event.type].inc()
+        if event.type == "BOOKMARK":
+            self._advance(self._read_bookmark(event))
+            return
+        view = self._of.read(event.object)
+        store = self._of.store
+        changes = store.remove(view) if event.type == "DELETED" else store.upsert(view)
+        self._advance(view.resource_version)
+        self._meters.measure(store)
+        self._note_unreadable(changes)
+        self._tell(changes)
+
+    def _read_bookmark(self, event: WatchEvent) -> str:
+        try:
+            return decode_version("bookmark", event.object)
+        except DecodeError as error:
+            raise Unreachable(f"{self._of.text('watch')}: {error}") from error
+
+    def _advance(self, version: str) -> None:
+        """Note a version of the stream; one that is not older proves that the view is live."""
+        if not version or is_older(version, self._version):
+            return
+        self._version = version
+        self._proven_at = self._clock.elapsed()
+        if self._failures.in_row and self._proven_at - self._opened_at >= SHORT_STREAM:
+            self._failures = Failures()
+
+    def _note_unreadable(self, changes: Sequence[Change[Viewed]]) -> None:
+        for _, new in changes:
+            if new is not None:
+                self._rereads.note(new)
+
+    async def _reread(self, broken: Unreadable) -> None:
+        """Read one object again.
+
+        A list that is underway is not overtaken, since what it shows then replaces everything. What
+        has no name, or none of ours, is found by a list of all between two streams.
+        """
+        if self._is_listing:
+            return
+        if not broken.name or broken.namespace != self._of.namespace:
+            self._list_due_at = self._clock.elapsed()
+            return
+        page = await self._of.fetch_one(self._api, broken.name)
+        if self._is_listing or is_older(page.resource_version, broken.resource_version):
+            return
+        found = self._of.read(page.items[0]) if page.items else None
+        changes = self._of.store.heal(broken, found)
+        if changes:
+            log.info("Read again", **self._of.keys, name=broken.name, is_gone=found is None)
+        self._meters.measure(self._of.store)
+        self._tell(changes)
+
+    def _tell(self, changes: Sequence[Change[Viewed]]) -> None:
+        for old, new in changes:
+            if old is not None and new is not None and not decides(old, new):
+                continue
+            for callback in self._callbacks:
+                callback(old, new)
+
+    async def _wait_after(self, error: ApiError) -> None:
+        retry = self._failures.next(error, self._chance(), has_list=not self._needs_list)
+        self._needs_list = retry.needs_list
+        self._meters.restarts[retry.cause].inc()
+        self._last_error = error
+        if self._broken_since is None:
+            self._broken_since = self._clock.elapsed()
+        if retry.is_news:
+            log.at(retry.severity)(
+                "Watch interrupted",
+                **self._of.keys,
+                cause=retry.cause,
+                retry_in=retry.delay,
+                err=error,
+            )
+        await self._clock.sleep(retry.delay)
+
+    def _note_success(self) -> None:
+        self._last_error = None
+        self._broken_since = None
+
+    def _age_seconds(self) -> float:
+        return float("inf") if self._proven_at is None else self.age.total_seconds()

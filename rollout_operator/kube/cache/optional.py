@@ -1,0 +1,101 @@
+"""An informer of a kind that a cluster may not have, or a role may not show.
+
+Asks whether the kind is there, quietly and now and then, and runs the informer from the first list
+that comes in. What the absence means is left to its callers.
+"""
+
+import asyncio
+from datetime import timedelta
+from typing import Final, Generic, NoReturn
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.kube.api import Reader, Resource
+from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.model.errors import ApiError, Denied, NotFound
+from rollout_operator.model.objects import Viewed
+from rollout_operator.telemetry.logs import log
+
+# A definition is installed, or a role changed, by a person.
+ASK_AGAIN: Final = timedelta(seconds=30)
+# After an error that says nothing of the kind.
+RETRY: Final = timedelta(seconds=1)
+
+
+class OptionalInformer(Generic[Viewed]):
+    """Runs an informer for as long as there is something to follow."""
+
+    def __init__(
+        self, informer: Informer[Viewed], door: Reader, resource: Resource, namespace: str
+    ) -> None:
+        self._informer: Informer[Viewed] = informer
+        self._door = door
+        self._resource = resource
+        self._namespace = namespace
+        self._answered = asyncio.Event()
+        self._error: ApiError | None = None
+        # Whether the newest answer said of the kind why there is nothing to follow.
+        self._is_told = False
+
+    @property
+    def is_absent(self) -> bool:
+        """Tell whether the cluster does not have this kind, or no longer."""
+        return isinstance(self._error or self._informer.last_error, NotFound)
+
+    @property
+    def is_forbidden(self) -> bool:
+        """Tell whether the role does not show it."""
+        return isinstance(self._error, Denied)
+
+    @property
+    def lack(self) -> str | None:
+        """Say why the objects are not known, None where they are, or where there can be none."""
+        if self._informer.has_synced or self.is_absent:
+            return None
+        return str(self._error or self._informer.last_error or "no answer yet")
+
+    @property
+    def age(self) -> timedelta:
+        """Return the age of the newest proof that the view is live; zero where there is no view.
+
+        Nor is there one of a kind that was removed: its objects went before it did.
+        """
+        has_view = self._informer.has_synced and not self.is_absent
+        return self._informer.age if has_view else timedelta(0)
+
+    async def wait_answered(self) -> None:
+        """Wait until the objects are known, or that there are none, or that none may be seen."""
+        await self._answered.wait()
+
+    async def run(self, clock: Clock) -> NoReturn:
+        """Follow the kind until cancelled."""
+        while not await self._is_there():
+            await clock.sleep(ASK_AGAIN if self._is_told else RETRY)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._informer.run(), name=f"{self._resource.plural} informer")
+            await self._informer.wait_synced()
+            self._answered.set()
+        raise AssertionError("an informer runs until it is cancelled")
+
+    async def _is_there(self) -> bool:
+        try:
+            await self._door.fetch_page(
+                self._resource, self._namespace, limit=1, resource_version="0"
+            )
+        except ApiError as error:
+            self._note(error)
+            return False
+        self._error = None
+        return True
+
+    def _note(self, error: ApiError) -> None:
+        self._is_told = isinstance(error, NotFound | Denied)
+        if self._answered.is_set() and not self._is_told:
+            log.debug("Kind not asked about", kind=self._resource.kind, err=error)
+            return  # it says nothing of the kind: what was known stays
+        is_news = type(error) is not type(self._error)
+        self._error = error
+        if self._is_told:
+            self._answered.set()
+        if is_news:
+            tell = log.info if isinstance(error, NotFound) else log.warn
+            tell("Kind is not followed", kind=self._resource.kind, err=error)

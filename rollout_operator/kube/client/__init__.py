@@ -1,0 +1,1 @@
+"""Calls to the API server: one request and its answer, limited in rate and time."""

@@ -1,0 +1,370 @@
+"""Call the API server on behalf of one component: reads, watches, writes.
+
+Decides what each call looks like and how long it may take. How it is sent, measured and translated
+is `exchange`'s part; what a line of a watch means is decided in `watch_stream`.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Final
+
+import aiohttp
+import msgspec
+
+from rollout_operator.kube.api import (
+    JsonObject,
+    Page,
+    Precondition,
+    Resource,
+    Served,
+    WatchEvent,
+)
+from rollout_operator.kube.call import (
+    CORE_VERSIONS,
+    DEFAULT_TIMEOUTS,
+    Call,
+    Timeouts,
+    delete_options,
+    discovery_call,
+    object_call,
+    page_query,
+    watch_query,
+)
+from rollout_operator.kube.client.discovery import decode_group, decode_resources
+from rollout_operator.kube.client.exchange import Exchange, Request, TooLong, translated
+from rollout_operator.kube.client.rate_limit import Limits, Priority
+from rollout_operator.kube.client.watch_stream import Splitter, decode_event
+from rollout_operator.kube.connection.transport import Transport
+from rollout_operator.model.decode.nesting import MANAGED_FIELDS, cut_in_steps
+from rollout_operator.model.errors import UnknownOutcome, Unreachable
+from rollout_operator.telemetry.metrics import Metrics
+
+
+class _ListMeta(msgspec.Struct):
+    resource_version: str = msgspec.field(name="resourceVersion")
+    next_token: str = msgspec.field(name="continue", default="")
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+_LIST: Final = msgspec.json.Decoder(_List)
+_ANY_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ANYTHING: Final = msgspec.json.Decoder(msgspec.Raw)
+
+# Python 3.11 counts frames and levels together: a caller may decode so much deeper in its stack,
+# and no field that is read lies deeper in a body.
+_HEADROOM: Final = 200
+_OPEN: Final = b"[" * _HEADROOM
+_CLOSE: Final = b"]" * _HEADROOM
+# Cutting so many bytes at once takes 20 ms at most, were they all brackets.
+_LARGE: Final = 64 * 1024
+
+_MERGE_PATCH: Final = "application/merge-patch+json"
+_JSON_PATCH: Final = "application/json-patch+json"
+
+
+class Client:
+    """The API of one component, over the transport and the rate limits that all share.
+
+    Implements all Protocols of `api`. Cheap to make; the transport is closed by who opened it.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        limits: Limits,
+        metrics: Metrics,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        reads: Priority = Priority.LOOK,
+    ) -> None:
+        """Make the client of a component; `reads` says how urgent its reads are."""
+        self._exchange = Exchange(transport, limits, metrics, reads)
+        self._page_sizes = transport.page_sizes
+        self._timeouts = timeouts
+
+    def server_time(self) -> datetime | None:
+        """Return what the API server's clock shows now, up to a second too early.
+
+        Taken from its answers and the time since, whatever our own clock shows; None before the
+        first answer.
+        """
+        return self._exchange.server_time()
+
+    async def wait_turn(self, resource: Resource, namespace: str) -> None:
+        """Wait for the token of the next read; see `api.LiveReader`."""
+        call = Call(verb="list", resource=resource, namespace=namespace)
+        await self._exchange.admit(call, self._timeouts.page)
+
+    async def wait_turn_to_patch(self, resource: Resource, namespace: str, name: str) -> None:
+        """Wait for the token of a patch; see `api.TimedPatcher`."""
+        call = object_call("patch", resource, namespace, name)
+        await self._exchange.admit(call, self._timeouts.write)
+
+    async def fetch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str = "",
+        *,
+        has_turn: bool = False,
+    ) -> bytes:
+        """Return one object, or its subresource, as JSON; see `api.Reader`."""
+        call = object_call("get", resource, namespace, name, subresource)
+        request = Request(call=call, within=self._timeouts.read, has_turn=has_turn)
+        return await _level(await self._exchange.ask(request))
+
+    async def fetch_group(self, group: str) -> Sequence[str]:
+        """Return the versions of an API group; see `api.Discoverer`."""
+        if not group:
+            return CORE_VERSIONS
+        call = discovery_call(group)
+        body = await self._exchange.ask(Request(call=call, within=self._timeouts.read))
+        return decode_group(call, body)
+
+    async def fetch_resources(self, group: str, version: str) -> Sequence[Served]:
+        """Return the kinds of a version of an API group; see `api.Discoverer`."""
+        call = discovery_call(group, version)
+        body = await self._exchange.ask(Request(call=call, within=self._timeouts.read))
+        return decode_resources(call, body)
+
+    async def fetch_page(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        token: str = "",
+        resource_version: str | None = None,
+        has_turn: bool = False,
+    ) -> Page:
+        """Return one page of a list; see `api.Reader`.
+
+        Each item shares the memory of the whole page: decode it and let it go. It has fewer than
+        `limit` objects where so many were too long before; raises Unreachable where they are now.
+        """
+        call = Call(verb="list", resource=resource, namespace=namespace)
+        size = self._page_sizes.choose(call, limit)
+        query = page_query(
+            selector, field_selector, limit=size, token=token, version=resource_version
+        )
+        request = Request(
+            call=call, query=tuple(query.items()), within=self._timeouts.page, has_turn=has_turn
+        )
+        try:
+            return await _decode_page(call, await self._exchange.ask(request))
+        except TooLong as error:
+            problem = self._page_sizes.halve(call, size)
+            raise Unreachable(f"cannot {call.text}: {problem}", call=call.text) from error
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        resource_version: str,
+        selector: str = "",
+        field_selector: str = "",
+        lasts: timedelta,
+        has_state: bool = False,
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """Open a watch; see `api.Watcher`. Leaving the context closes the connection."""
+        lasts = min(lasts, self._timeouts.watch)
+        query = watch_query(
+            selector, field_selector, version=resource_version, lasts=lasts, has_state=has_state
+        )
+        call = Call(verb="watch", resource=resource, namespace=namespace)
+        silence = lasts + self._timeouts.silence
+        request = Request(
+            call=call, query=tuple(query.items()), within=self._timeouts.read, silence=silence
+        )
+        response = await self._exchange.open(request)
+        try:
+            async with aclosing(_events(call, response, silence)) as events:
+                yield events
+        finally:
+            response.close()
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        precondition: Precondition,
+        sent_within: timedelta | None = None,
+    ) -> None:
+        """Delete one object; see `api.Writer`."""
+        call = Call(verb="delete", resource=resource, namespace=namespace, name=name)
+        request = Request(
+            call=call,
+            body=delete_options(precondition),
+            within=self._timeouts.write,
+            sent_within=sent_within,
+        )
+        await self._exchange.ask(request)
+
+    async def replace_status(
+        self, resource: Resource, namespace: str, name: str, body: JsonObject
+    ) -> None:
+        """PUT an object on its `status` subresource; see `api.Writer`."""
+        call = Call(
+            verb="update", resource=resource, namespace=namespace, name=name, subresource="status"
+        )
+        request = Request(
+            call=call, body=_without_managed_fields(body), within=self._timeouts.write
+        )
+        await self._exchange.ask(request)
+
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
+        """POST a new object and return it; see `api.Writer`."""
+        call = Call(verb="create", resource=resource, namespace=namespace)
+        return await self._write(Request(call=call, body=body, within=self._timeouts.write))
+
+    async def replace(
+        self, resource: Resource, namespace: str, name: str, body: JsonObject
+    ) -> bytes:
+        """PUT a whole object and return it; see `api.Writer`."""
+        call = Call(verb="update", resource=resource, namespace=namespace, name=name)
+        request = Request(
+            call=call, body=_without_managed_fields(body), within=self._timeouts.write
+        )
+        return await self._write(request)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: JsonObject | Sequence[JsonObject],
+        subresource: str = "",
+        *,
+        has_turn: bool = False,
+    ) -> bytes:
+        """PATCH an object, or its subresource, and return it; see `api.Writer`."""
+        call = object_call("patch", resource, namespace, name, subresource)
+        is_merge = isinstance(patch, dict)
+        request = Request(
+            call=call,
+            body=patch if isinstance(patch, dict) else list(patch),
+            content_type=_MERGE_PATCH if is_merge else _JSON_PATCH,
+            within=self._timeouts.write,
+            has_turn=has_turn,
+        )
+        return await self._write(request)
+
+    async def _write(self, request: Request) -> bytes:
+        """Return the object as it was written."""
+        body = await _level(await self._exchange.ask(request))
+        try:
+            _ANY_OBJECT.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            # An answer that was cut, or that something in between made up.
+            call = request.call.text
+            text = f"cannot tell what {call} wrote: the answer is no object: {error}"
+            raise UnknownOutcome(text, call=call) from error
+        return body
+
+
+async def _level(body: bytes) -> bytes:
+    """Return JSON that nests no deeper than any later decoder goes, however deep its stack is.
+
+    A later cut gives no turns: 1.2 MB of brackets would hold the event loop for 0.3 s.
+    What is no JSON is returned as it is.
+    """
+    try:
+        _ANYTHING.decode(b"".join((_OPEN, body, _CLOSE)))
+    except RecursionError:
+        return await _cut_deep(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        pass  # what it is instead is for the caller to say
+    return body
+
+
+async def _level_large(item: msgspec.Raw) -> msgspec.Raw:
+    """Do the same where cutting takes long: hardly any object is as large."""
+    if memoryview(item).nbytes <= _LARGE:
+        return item
+    return msgspec.Raw(await _level(bytes(item)))
+
+
+async def _cut_deep(body: bytes) -> bytes:
+    """Cut what nests too deeply, in turns with everything else on the event loop."""
+    steps = cut_in_steps(body)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            cut: bytes = end.value
+            return cut
+        await asyncio.sleep(0)
+
+
+def _without_managed_fields(body: JsonObject) -> JsonObject:
+    """Leave out who owns which field: it may nest deeply, and the API server keeps what it has."""
+    metadata = body.get("metadata")
+    if not isinstance(metadata, dict) or MANAGED_FIELDS not in metadata:
+        return body
+    return {
+        **body,
+        "metadata": {key: value for key, value in metadata.items() if key != MANAGED_FIELDS},
+    }
+
+
+async def _decode_page(call: Call, body: bytes) -> Page:
+    try:
+        try:
+            page = _LIST.decode(body)
+        except RecursionError:
+            page = _LIST.decode(await _cut_deep(body))
+    except msgspec.MsgspecError as error:
+        text = f"cannot {call.text}: the answer is no list: {error}"
+        raise Unreachable(text, call=call.text) from error
+    return Page(
+        items=[await _level_large(item) for item in page.items or ()],
+        resource_version=page.metadata.resource_version,
+        next_token=page.metadata.next_token,
+    )
+
+
+async def _events(
+    call: Call, response: aiohttp.ClientResponse, silence: timedelta
+) -> AsyncGenerator[WatchEvent, None]:
+    splitter = Splitter()
+    while chunk := await _read(call, response, silence):
+        try:
+            lines = splitter.feed(chunk)
+        except ValueError as error:
+            raise Unreachable(f"cannot {call.text}: {error}", call=call.text) from error
+        for line in lines:
+            yield await _decode_line(line, call)
+    for line in splitter.finish():
+        yield await _decode_line(line, call)
+
+
+async def _decode_line(line: bytes, call: Call) -> WatchEvent:
+    if len(line) > _LARGE:
+        line = await _level(line)
+    try:
+        return decode_event(line, call)
+    except RecursionError:
+        return decode_event(await _cut_deep(line), call)
+
+
+async def _read(call: Call, response: aiohttp.ClientResponse, silence: timedelta) -> bytes:
+    """Return what has arrived, empty at the end that the server made."""
+    with translated(call):
+        try:
+            return await response.content.readany()
+        except aiohttp.SocketTimeoutError as error:
+            seconds = silence.total_seconds()
+            text = f"cannot {call.text}: silent for {seconds:g}s"
+            raise Unreachable(text, call=call.text) from error

@@ -1,0 +1,261 @@
+"""Send one request and get its answer: limited in rate and time, measured, failures translated.
+
+Nothing is repeated here except once after a refused credential (a 401: nothing was done); backing
+off is up to the callers. What an answer means is decided in `responses`, which requests there are
+in `client`.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, cast
+
+import aiohttp
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.kube.call import DISCOVER, Call
+from rollout_operator.kube.client.paths import describe_path
+from rollout_operator.kube.client.rate_limit import Limits, Priority, name_bucket
+from rollout_operator.kube.client.responses import (
+    CLUSTER_MISMATCH,
+    MAX_ERROR_BODY,
+    error_of,
+    excerpt,
+    mismatch_error,
+    read_mismatch,
+    read_status,
+)
+from rollout_operator.kube.connection.transport import Transport
+from rollout_operator.model.errors import ApiError, Throttled, UnknownOutcome, Unreachable
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+
+# The API server is in the same cluster or not reachable: waiting longer does not bring it nearer.
+CONNECT_LIMIT: Final = timedelta(seconds=5)
+# 500 pods of 10 kB are 5 MB. For a moment both the pieces of an answer and the whole are held: of
+# this that is 64 MiB, where a container has 200.
+MAX_BODY: Final = 32 * 1024 * 1024
+
+# Raised before the first byte of a request is sent: no connection, no TLS, no way through a proxy.
+_NOTHING_SENT: Final = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ClientHttpProxyError,
+)
+_LOST: Final = (aiohttp.ClientError, TimeoutError, OSError)
+
+
+class TooLong(Unreachable):
+    """The answer is longer than is kept in memory: ask for less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One HTTP request."""
+
+    call: Call
+    query: Sequence[tuple[str, str]] = ()
+    body: JsonObject | Sequence[JsonObject] | None = None
+    content_type: str = "application/json"
+    """Of the body."""
+    within: timedelta
+    """How long it may take, answer included (of a stream: its head); as long again for a token."""
+    sent_within: timedelta | None = None
+    """How long it may wait for a token, where that is shorter; must be positive."""
+    has_turn: bool = False
+    """Whether its token has been taken already."""
+    silence: timedelta | None = None
+    """How long a stream may say nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    status: int
+    content_type: str
+    retry_after: str
+    body: bytes = b""
+    stream: aiohttp.ClientResponse | None = None
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+
+class Exchange:
+    """Requests of one component. Every method raises classes of `model.errors` only."""
+
+    def __init__(
+        self, transport: Transport, limits: Limits, metrics: Metrics, reads: Priority
+    ) -> None:
+        self._transport = transport
+        self._limits = limits
+        self._reads = reads
+        self._metrics = metrics
+
+    def server_time(self) -> datetime | None:
+        """Return what the server's clock shows now; see `ServerClock`."""
+        return self._transport.server_clock.now()
+
+    async def ask(self, request: Request) -> bytes:
+        """Return the body of a successful answer; of a write it may be cut."""
+        return (await self._succeed(request)).body
+
+    async def open(self, request: Request) -> aiohttp.ClientResponse:
+        """Return the answer to a watch, its head read; the caller closes it."""
+        stream = (await self._succeed(request)).stream
+        if stream is None:
+            raise TypeError(f"{request.call.text} is no stream")
+        return stream
+
+    async def admit(self, call: Call, within: timedelta) -> None:
+        """Wait for the token of a call. Raises Throttled where that would take too long."""
+        try:
+            await self._limits.admit(call, self._reads, within)
+        except Throttled:
+            self._metrics.api_rate_limited.labels(name_bucket(call)).inc()
+            raise
+
+    async def _succeed(self, request: Request) -> _Answer:
+        credential = self._transport.credential
+        shown = credential.value if credential else ""
+        answer = await self._attempt(request)
+        if answer.status == 401 and credential is not None:
+            await credential.renew(shown)
+            answer = await self._attempt(replace(request, has_turn=False))
+        if not answer.is_success:
+            raise self._failure(request.call, answer)
+        if not request.call.is_write and answer.content_type != "application/json":
+            if answer.stream is not None:
+                answer.stream.close()
+            raise _useless(request.call, f"content type {excerpt(answer.content_type)!r}")
+        return answer
+
+    async def _attempt(self, request: Request) -> _Answer:
+        """Send once. Raises Throttled, and Unreachable or UnknownOutcome for a lost answer."""
+        call = request.call
+        if not request.has_turn:
+            await self.admit(call, min(request.within, request.sent_within or request.within))
+        limit = request.within.total_seconds()
+        with self._measured(call) as statuses, translated(call, f"timed out after {limit:g}s"):
+            async with asyncio.timeout(limit):
+                response = await self._send(request)
+                self._transport.server_clock.note(response.headers.get("Date", ""))
+                answer = await _receive(call, response)
+            statuses.append(f"{answer.status}")
+        return answer
+
+    @contextmanager
+    def _measured(self, call: Call) -> Iterator[list[str]]:
+        """Observe the duration with the status that is put into the list, else as an error."""
+        clock = self._transport.clock
+        start = clock.elapsed()
+        statuses: list[str] = []
+        try:
+            yield statuses
+        finally:
+            labels = (_describe(call), call.method, *(statuses or ["error"]))
+            duration = (clock.elapsed() - start).total_seconds()
+            self._metrics.api_request_duration.labels(*labels).observe(duration)
+
+    async def _send(self, request: Request) -> aiohttp.ClientResponse:
+        connect = CONNECT_LIMIT.total_seconds()
+        silence = request.silence.total_seconds() if request.silence else None
+        response = await self._transport.api.call_api(
+            request.call.path,
+            request.call.method,
+            query_params=list(request.query),
+            header_params={"Content-Type": request.content_type},
+            body=request.body,
+            auth_settings=["BearerToken"],
+            _preload_content=False,
+            _request_timeout=aiohttp.ClientTimeout(
+                total=None, connect=connect, sock_connect=connect, sock_read=silence
+            ),
+        )
+        return cast(aiohttp.ClientResponse, response)
+
+    def _failure(self, call: Call, answer: _Answer) -> ApiError:
+        if answer.status == CLUSTER_MISMATCH:
+            mismatch = read_mismatch(answer.content_type, answer.body)
+            if mismatch is not None:
+                return self._mismatch(call, mismatch.route, mismatch_error(call, mismatch))
+        return error_of(call, answer.status, read_status(answer.body), answer.retry_after)
+
+    def _mismatch(self, call: Call, route: str, error: ApiError) -> ApiError:
+        namespace = self._transport.namespace
+        self._metrics.client_invalid_cluster.labels(route, "http", namespace).inc()
+        log.warn("Server belongs to another cluster", call=call.text, route=route, err=error)
+        return error
+
+
+@contextmanager
+def translated(call: Call, timed_out: str = "timed out") -> Iterator[None]:
+    """Turn a lost connection or answer into Unreachable or UnknownOutcome, for what it surrounds.
+
+    Must surround nothing of a caller's: a time-out of its own would be taken for ours.
+    """
+    try:
+        yield
+    except _LOST as error:
+        told = excerpt(f"{error}") or (
+            timed_out if isinstance(error, TimeoutError) else type(error).__name__
+        )
+        if call.is_write and not isinstance(error, _NOTHING_SENT):
+            text = f"cannot tell whether {call.text} succeeded: no answer: {told}"
+            raise UnknownOutcome(text, call=call.text) from error
+        raise Unreachable(f"cannot {call.text}: no answer: {told}", call=call.text) from error
+
+
+def _describe(call: Call) -> str:
+    """Return what metrics call a request.
+
+    Groups that are discovered are named by people, in annotations: there is no end to them.
+    """
+    if call.verb == DISCOVER:
+        return "discovery of resources" if call.resource.version else "discovery of a group"
+    return describe_path(call.path)
+
+
+def _useless(call: Call, problem: str) -> Unreachable:
+    return Unreachable(f"cannot {call.text}: not an answer of an API server: {problem}")
+
+
+async def _receive(call: Call, response: aiohttp.ClientResponse) -> _Answer:
+    """Return the answer with its body, or with the open stream of a successful watch."""
+    status = response.status
+    retry_after = response.headers.get("Retry-After", "")
+    if call.is_stream and response.ok:
+        return _Answer(
+            status=status,
+            content_type=response.content_type,
+            retry_after=retry_after,
+            stream=response,
+        )
+    body = b""
+    try:
+        body = await _read(call, response)
+    except _LOST:
+        # What was done is told by the status; of a read only the body is of use.
+        if response.ok and not call.is_write:
+            raise
+    finally:
+        response.release()
+    return _Answer(
+        status=status, content_type=response.content_type, retry_after=retry_after, body=body
+    )
+
+
+async def _read(call: Call, response: aiohttp.ClientResponse) -> bytes:
+    limit = MAX_BODY if response.ok else MAX_ERROR_BODY
+    chunks: list[bytes] = []
+    length = 0
+    async for chunk in response.content.iter_any():
+        chunks.append(chunk)
+        length += len(chunk)
+        if length > limit:
+            if response.ok and not call.is_write:
+                raise TooLong(f"cannot {call.text}: longer than {limit} bytes", call=call.text)
+            break
+    return b"".join(chunks)[:limit]

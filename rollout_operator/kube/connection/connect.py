@@ -1,0 +1,130 @@
+"""Find the API server and how to identify ourselves to it: in a cluster, or by a kubeconfig.
+
+Both flags, or neither: `config` checks that. In a cluster no path has to be writable; a kubeconfig
+with embedded certificates makes the library write them to temporary files.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.kube.connection.credential import LOAD_LIMIT, Credential, token_file
+from rollout_operator.kube.connection.kubeconfig import Kubeconfig, read_kubeconfig
+from rollout_operator.kube.connection.lean import (
+    Configuration,
+    config_exception,
+    load_incluster,
+    new_configuration,
+    new_kubeconfig_loader,
+)
+from rollout_operator.kube.connection.transport import Transport, open_transport
+from rollout_operator.model.errors import ConfigError
+from rollout_operator.telemetry.logs import log
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+_SERVICE: Final = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Where the API server is; with both fields empty it is that of the cluster we run in."""
+
+    namespace: str
+    """Ours: sent with each request as the name of our cluster."""
+    api_url: str = ""
+    config_file: str = ""
+    service_account: Path = SERVICE_ACCOUNT
+    """Folder with the files that the kubelet gives each pod: `token` and `ca.crt`."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+
+async def connect(access: Access, clock: Clock) -> Transport:
+    """Return a transport to the API server; nothing is sent to the server yet.
+
+    Raises ConfigError, in one line naming the flag, file or variable that is wrong.
+    """
+    configuration = new_configuration()
+    if access.config_file:
+        credential = await _by_kubeconfig(configuration, access, clock)
+    else:
+        credential = _in_cluster(configuration, access, clock)
+    return open_transport(configuration, credential, access.namespace, clock, access.environ)
+
+
+def _in_cluster(configuration: Configuration, access: Access, clock: Clock) -> Credential:
+    for name in _SERVICE:
+        if not access.environ.get(name):
+            raise ConfigError(
+                f"not in a cluster: environment variable {name} is not set; outside of a cluster"
+                " set both -kubernetes.api-url and -kubernetes.config-file"
+            )
+    token = access.service_account / "token"
+    credential = token_file(token, clock)
+    ca = access.service_account / "ca.crt"
+    try:
+        load_incluster(configuration, token, ca, access.environ)
+    except (config_exception(), OSError, ValueError) as error:
+        raise ConfigError(f"service account: {ca}: {_one_line(error)}") from error
+    return credential
+
+
+async def _by_kubeconfig(
+    configuration: Configuration, access: Access, clock: Clock
+) -> Credential | None:
+    file = Path(access.config_file)
+    kubeconfig = read_kubeconfig(file, access.api_url)
+    await _load(configuration, kubeconfig)
+    if not configuration.verify_ssl:
+        log.warn(
+            "Not verifying the certificate of the API server, as the kubeconfig says",
+            file=str(file),
+        )
+    if kubeconfig.token_file is not None:
+        return token_file(kubeconfig.token_file, clock)
+    value = configuration.api_key.get("BearerToken")
+    if value is None:
+        return None
+
+    async def load() -> str:
+        again = new_configuration()
+        await _load(again, read_kubeconfig(file, access.api_url))
+        if "BearerToken" not in again.api_key:
+            raise ConfigError(f"{kubeconfig.label}: there is no token any more")
+        return again.api_key["BearerToken"]
+
+    return Credential(value, load, clock)
+
+
+async def _load(configuration: Configuration, kubeconfig: Kubeconfig) -> None:
+    """Let the library read certificates and credentials; a program named there is run."""
+    unusable = (
+        config_exception(),
+        OSError,  # files; a program that is not there
+        aiohttp.ClientError,  # a token service
+        # What the library lets through where a value is not what it expects, e.g. of a program.
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        AssertionError,
+    )
+    try:
+        loader = new_kubeconfig_loader(kubeconfig.content, kubeconfig.base)
+        async with asyncio.timeout(LOAD_LIMIT.total_seconds()):
+            await loader.load_and_set(configuration)
+    except TimeoutError as error:
+        limit = f"{LOAD_LIMIT.total_seconds():.0f}s"
+        raise ConfigError(f"{kubeconfig.label}: no credential within {limit}") from error
+    except unusable as error:
+        raise ConfigError(f"{kubeconfig.label}: {_one_line(error)}") from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{error}".split()) or type(error).__name__

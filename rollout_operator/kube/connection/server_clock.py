@@ -1,0 +1,49 @@
+"""What the API server's clock shows, by the dates of its answers.
+
+Decides from dates and the time that passed since, never from the clock of our own machine: that one
+may be wrong, and may jump. Whose answers count is left to `kube.client.exchange`.
+"""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from rollout_operator.aio.clock import Clock
+
+# `Date` headers have whole seconds: by so much the truth may be later.
+CLOCK_ERROR: Final = timedelta(seconds=1)
+# An answer that took long, or came after a later one, tells too early a time: the latest estimate
+# is the best one. For so long: clocks drift apart, and a server's may be set back.
+ESTIMATE_LASTS: Final = timedelta(minutes=5)
+
+
+class ServerClock:
+    """The clock behind the answers of one server."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # What the server's clock showed when ours was at zero: best of this span, and of the last.
+        self._best: datetime | None = None
+        self._before: datetime | None = None
+        self._since = timedelta(0)
+
+    def note(self, date: str) -> None:
+        """Take note of the header `Date` of an answer that came just now; nonsense is ignored."""
+        now = self._clock.elapsed()
+        try:
+            start = parsedate_to_datetime(date).astimezone(UTC) - now
+        except (ValueError, OverflowError):
+            return
+        if self._best is None or now - self._since >= ESTIMATE_LASTS:
+            self._before, self._best, self._since = self._best, start, now
+        self._best = max(self._best, start)
+
+    def now(self) -> datetime | None:
+        """Return the server's time now, up to a second too early; None before its first answer.
+
+        The header has whole seconds. Grows steadily between answers; a better one makes it jump
+        forward. It goes back by less than a second as answers age, and further only minutes after
+        the server's clock did.
+        """
+        starts = [start for start in (self._best, self._before) if start is not None]
+        return max(starts) + self._clock.elapsed() if starts else None

@@ -1,0 +1,1 @@
+"""Objects with a `scale` that zones mirror."""

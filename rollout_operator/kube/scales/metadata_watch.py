@@ -1,0 +1,208 @@
+"""Follow which objects of one collection change, by their versions alone.
+
+Decides how often the API server is asked. What the objects hold is not looked at: that is read
+elsewhere, where somebody wants it. Other than an informer it is no view of the collection, so that
+it may be behind, and its streams are long: an idle one costs one request in three minutes.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, NoReturn, Protocol
+
+import msgspec
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.tasks import race
+from rollout_operator.kube.api import Reader, Resource, Watcher, WatchEvent
+from rollout_operator.kube.cache.retries import Failures
+from rollout_operator.kube.call import Call
+from rollout_operator.kube.scales.decode import decode_head, is_lasting
+from rollout_operator.model.decode.objects import decode_version
+from rollout_operator.model.errors import ApiError, DecodeError, Unreachable
+from rollout_operator.telemetry.logs import log
+
+# A stream proves by its end that it was alive: so long a change may go unseen on a dead one.
+WATCH_LASTS: Final = timedelta(minutes=3)
+WATCH_JITTER: Final = 0.1
+# The client cuts a silent stream five seconds after its end. This is for a client that fails to.
+STREAM_GRACE: Final = timedelta(seconds=15)
+# A stream that ends sooner is a failure, however orderly: the next would end alike.
+SHORT_STREAM: Final = timedelta(seconds=1)
+# Whatever a watch has failed to bring is found after this long.
+RELIST: Final = timedelta(minutes=10)
+# A role that does not let us watch seldom changes.
+REFUSED_PAUSE: Final = timedelta(minutes=10)
+PAGE_LIMIT: Final = 500
+STEP: Final = 100
+
+
+class Source(Reader, Watcher, Protocol):
+    """What is asked of the API server."""
+
+
+class Listener(Protocol):
+    """Who is told."""
+
+    def on_list(self, versions: Mapping[str, str]) -> None:
+        """Take note of all objects there are, by name."""
+        ...
+
+    def on_event(self, name: str, version: str) -> None:
+        """Take note that an object was written, or deleted, in a version."""
+        ...
+
+    def on_state(self) -> None:
+        """Take note that `is_live` has changed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """All objects of a kind in a namespace."""
+
+    resource: Resource
+    namespace: str
+
+    def text(self, verb: str) -> str:
+        """Return a call as people read it."""
+        return Call(verb=verb, resource=self.resource, namespace=self.namespace).text
+
+
+class Touches:
+    """Tells a listener of changes for as long as `run` runs."""
+
+    def __init__(
+        self,
+        api: Source,
+        of: Collection,
+        listener: Listener,
+        clock: Clock,
+        chance: Callable[[], float],
+    ) -> None:
+        self._api = api
+        self._of = of
+        self._listener = listener
+        self._clock = clock
+        self._chance = chance
+        self._version = ""
+        self._listed_at = timedelta(0)
+        self._failures = Failures()
+        self._asked = asyncio.Event()
+        self._is_live = False
+
+    @property
+    def is_live(self) -> bool:
+        """Tell whether a change would be told; else objects must be looked at to know."""
+        return self._is_live
+
+    def ask_again(self) -> None:
+        """Try now, where the API server has refused and there is reason to hope."""
+        self._asked.set()
+
+    async def run(self) -> NoReturn:
+        """List and watch until cancelled. Errors of the API server are retried for ever."""
+        while True:
+            try:
+                if not self._version or self._clock.elapsed() - self._listed_at >= RELIST:
+                    await self._list()
+                await self._follow()
+            except ApiError as error:
+                await self._wait_after(error)
+
+    async def _list(self) -> None:
+        asked_at = self._clock.elapsed()
+        versions: dict[str, str] = {}
+        version, token = await self._fetch_page(versions, "")
+        while token:
+            _, token = await self._fetch_page(versions, token)
+        if not version:
+            raise Unreachable(f"{self._of.text('list')}: metadata.resourceVersion is empty")
+        self._version, self._listed_at = version, asked_at
+        self._failures.note_list()
+        self._listener.on_list(versions)
+
+    async def _fetch_page(self, versions: dict[str, str], token: str) -> tuple[str, str]:
+        page = await self._api.fetch_page(
+            self._of.resource, self._of.namespace, limit=PAGE_LIMIT, token=token
+        )
+        for start in range(0, len(page.items), STEP):
+            versions.update(self._read_head(raw) for raw in page.items[start : start + STEP])
+            await asyncio.sleep(0)
+        return page.resource_version, page.next_token
+
+    def _read_head(self, raw: msgspec.Raw) -> tuple[str, str]:
+        try:
+            return decode_head(raw)
+        except DecodeError as error:
+            raise Unreachable(f"{self._of.text('list')}: {error}") from error
+
+    async def _follow(self) -> None:
+        spread = 1 - WATCH_JITTER * self._chance()
+        lasts = timedelta(seconds=round((WATCH_LASTS * spread).total_seconds()))
+        opened_at = self._clock.elapsed()
+        limit = asyncio.timeout((lasts + STREAM_GRACE).total_seconds())
+        try:
+            async with (
+                limit,
+                self._api.watch(
+                    self._of.resource,
+                    self._of.namespace,
+                    resource_version=self._version,
+                    lasts=lasts,
+                ) as events,
+            ):
+                self._turn(is_live=True)
+                await self._consume(events)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            text = f"{self._of.text('watch')}: no end {STREAM_GRACE} late"
+            raise Unreachable(text) from error
+        lasted = self._clock.elapsed() - opened_at
+        if lasted < SHORT_STREAM:
+            raise Unreachable(f"{self._of.text('watch')}: ended after {lasted}")
+        self._failures = Failures()
+
+    async def _consume(self, events: AsyncIterator[WatchEvent]) -> None:
+        taken = 0
+        async for event in events:
+            self._take(event)
+            taken += 1
+            if taken % STEP == 0:
+                await asyncio.sleep(0)
+
+    def _take(self, event: WatchEvent) -> None:
+        try:
+            if event.type == "BOOKMARK":
+                self._version = decode_version("bookmark", event.object)
+                return
+            name, self._version = decode_head(event.object)
+        except DecodeError as error:
+            raise Unreachable(f"{self._of.text('watch')}: {error}") from error
+        self._listener.on_event(name, self._version)
+
+    async def _wait_after(self, error: ApiError) -> None:
+        if is_lasting(error):
+            self._turn(is_live=False)
+            self._version = ""
+            log.info("Polling: no watch", call=error.call, again_in=REFUSED_PAUSE, err=error)
+            self._asked.clear()
+            await race(asked=self._asked.wait(), due=self._clock.sleep(REFUSED_PAUSE))
+            return
+        retry = self._failures.next(error, self._chance(), has_list=bool(self._version))
+        if retry.needs_list:
+            self._version = ""
+        # A stream that ended because its version is too old is opened again at once.
+        if retry.delay:
+            self._turn(is_live=False)
+        if retry.is_news:
+            tell = log.at(retry.severity)
+            tell("Watch interrupted", kind=self._of.resource.kind, cause=retry.cause, err=error)
+        await self._clock.sleep(retry.delay)
+
+    def _turn(self, *, is_live: bool) -> None:
+        if is_live is not self._is_live:
+            self._is_live = is_live
+            self._listener.on_state()

@@ -1,0 +1,191 @@
+"""Keep the reading of one reference: when its scale is read, and what is shown meanwhile.
+
+A reading is what was read last. Reads that fail for a reason that may pass leave it as it is for
+half a minute and replace it then, so that no downscale rests on a count which nobody can confirm.
+Where changes are told, an idle scale is not read again: on a connection that died unseen it may be
+as old as a watch lasts. What is told, and how many read at a time, is left to `references`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final, NoReturn
+
+from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.tasks import race
+from rollout_operator.kube.scales.decode import Shown, is_lasting
+from rollout_operator.model.errors import (
+    ApiError,
+    InvalidInput,
+    NotFound,
+    TooManyRequests,
+)
+from rollout_operator.model.scaling import NoScale, Reading, Scale
+from rollout_operator.telemetry.logs import log
+
+# For so long a failed read changes nothing.
+OLD_LASTS: Final = timedelta(seconds=30)
+# What was written in one go is read in one go.
+DEBOUNCE: Final = timedelta(milliseconds=50)
+# Between two reads that changes ask for: the status of a busy object changes all the time.
+SPACING: Final = timedelta(seconds=1)
+# Between two reads that fail until a person does something.
+LASTING_PAUSE: Final = timedelta(minutes=1)
+BACKOFF: Final = Backoff(first=timedelta(seconds=2), most=timedelta(seconds=30))
+RETRY_AFTER_LIMIT: Final = timedelta(seconds=30)
+JITTER: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rhythm:
+    """When references are read without being told of a change; shared by all of them."""
+
+    interval: timedelta
+    clock: Clock
+    chance: Callable[[], float]
+
+    def vary(self, span: timedelta) -> timedelta:
+        """Return about `span`, so that not all come at once."""
+        return span * (1 + JITTER * (2 * self.chance() - 1))
+
+    def spread(self) -> timedelta:
+        """Return any part of the interval: many that begin at once are spread over all of it."""
+        return self.interval * self.chance()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """What one reference does to the world around it."""
+
+    fetch: Callable[[], Awaitable[Shown]]
+    """Reads the scale. Raises ApiError and InvalidInput."""
+    explain: Callable[[ApiError | InvalidInput], NoScale]
+    is_told: Callable[[], bool]
+    """Whether changes of the object are told by `touch`."""
+    tell: Callable[[], None]
+    """Called when the reading has changed."""
+
+
+class FollowedReference:
+    """One reference; `run` keeps its reading."""
+
+    def __init__(self, ways: Ways, rhythm: Rhythm) -> None:
+        self.reading: Reading | None = None
+        """None before the first read."""
+        self._ways = ways
+        self._rhythm = rhythm
+        self._clock = rhythm.clock
+        self._stirred = asyncio.Event()
+        self._is_touched = False
+        self._is_deaf = False
+        self._version: str | None = None
+        """Of the object as it was read last; None where that failed."""
+        self._began = timedelta(0)
+        self._due_at: timedelta | None = None
+        """When it is read next because nothing but time asks for it; None where changes do."""
+        self._delay: Callable[[], timedelta | None] = lambda: None
+        self._failing_since: timedelta | None = None
+        self._failures = 0
+
+    def touch(self, version: str) -> None:
+        """Read again, if the object was read in another version. Empty: in any case."""
+        # A role or a server is mended elsewhere: the object may change as often as it likes.
+        if not version or (version != self._version and not self._is_deaf):
+            self._is_touched = True
+            self._stirred.set()
+
+    def expect(self, status_replicas: int) -> None:
+        """Show a status that was just written, until the next read tells what became of it."""
+        if isinstance(self.reading, Scale):
+            self.reading = replace(self.reading, status_replicas=status_replicas)
+        self.touch("")
+
+    def stir(self) -> None:
+        """Think again about when to read: whether changes are told is different now."""
+        self._stirred.set()
+
+    async def run(self) -> NoReturn:
+        """Read, and read again when it is due, until cancelled."""
+        while True:
+            self._is_touched = False
+            self._began = self._clock.elapsed()
+            await self._read()
+            await self._wait_due()
+
+    async def _read(self) -> None:
+        try:
+            shown = await self._ways.fetch()
+        except (ApiError, InvalidInput) as error:
+            self._version = None
+            self._note_failure(error)
+            return
+        self._version = shown.version
+        self._failures, self._failing_since, self._is_deaf = 0, None, False
+        if self._due_at is not None:
+            self._due_at = self._began + self._rhythm.vary(self._rhythm.interval)
+        self._delay = self._delay_of_next
+        self._show(shown.scale)
+
+    def _note_failure(self, error: ApiError | InvalidInput) -> None:
+        self._failures += 1
+        self._is_deaf = not isinstance(error, NotFound | InvalidInput)
+        if self._failing_since is None:
+            self._failing_since = self._began
+        if is_lasting(error):
+            soon = isinstance(error, NotFound) and not self._ways.is_told()
+            pause = self._rhythm.interval if soon else LASTING_PAUSE
+            delay = self._rhythm.vary(pause)
+        else:
+            delay = self._retry_delay(error)
+        reason = self._ways.explain(error)
+        if isinstance(self.reading, Scale) and not reason.is_lasting:
+            left = self._failing_since + OLD_LASTS - self._clock.elapsed()
+            if left > timedelta(0):
+                self._delay = _constant(min(delay, self._clock.elapsed() - self._began + left))
+                log.debug("Scale not read", err=error, again_in=delay)
+                return
+        self._delay = _constant(delay)
+        self._show(reason)
+
+    def _retry_delay(self, error: ApiError | InvalidInput) -> timedelta:
+        delay = BACKOFF.delay(self._failures, 0.5 + self._rhythm.chance() / 2)
+        if isinstance(error, TooManyRequests) and error.retry_after is not None:
+            delay = max(delay, min(error.retry_after, RETRY_AFTER_LIMIT))
+        return delay
+
+    def _delay_of_next(self) -> timedelta | None:
+        if self._ways.is_told():
+            self._due_at = None
+            return None
+        if self._due_at is None:
+            # The first time, and when a watch has ended that told of many.
+            self._due_at = self._clock.elapsed() + self._rhythm.spread()
+        return self._due_at - self._began
+
+    def _show(self, reading: Reading) -> None:
+        if reading != self.reading:
+            self.reading = reading
+            self._ways.tell()
+
+    async def _wait_due(self) -> None:
+        """Wait until there is reason to read again."""
+        while not self._is_touched:
+            self._stirred.clear()
+            first = await race(stirred=self._stirred.wait(), due=self._wait_for(self._delay()))
+            if first == "due":
+                return
+        quiet = self._clock.elapsed() - self._began
+        await self._clock.sleep(max(DEBOUNCE, SPACING - quiet))
+
+    async def _wait_for(self, delay: timedelta | None) -> None:
+        """Wait for `delay` since the last read; for ever where it is None."""
+        if delay is None:
+            await asyncio.Event().wait()
+            return
+        await self._clock.sleep(self._began + delay - self._clock.elapsed())
+
+
+def _constant(delay: timedelta) -> Callable[[], timedelta]:
+    return lambda: delay

@@ -1,0 +1,1 @@
+"""The webhooks that the simulated API server asks."""

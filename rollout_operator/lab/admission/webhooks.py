@@ -1,0 +1,312 @@
+"""The webhooks of the simulated API server: whom it asks about a write, and what comes of it.
+
+Decides order, rounds, failure policies and the words of refusals, as the real server does: mutating
+webhooks one after another, by the names of their configurations; validating ones at the same time.
+Who is behind a webhook is the `HookCaller`'s part.
+"""
+
+import asyncio
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Protocol
+
+from rollout_operator.aio.tasks import gather_all
+from rollout_operator.kube.api import (
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    JsonObject,
+    Resource,
+)
+from rollout_operator.lab.admission.reviews import (
+    CallFailed,
+    HookAnswer,
+    decode_answer,
+    denial,
+    encode_review,
+    internal_error,
+    make_uid,
+)
+from rollout_operator.lab.admission.rules import Attempt, Hook, read_hooks
+from rollout_operator.lab.model.history import History, Reviewed
+from rollout_operator.lab.model.request import Refusal
+from rollout_operator.lab.patches.json_patch import patched
+from rollout_operator.lab.schemas.tidy import copy_json
+
+__all__ = ["Admission", "AdmissionApi", "Attempt", "HookCall", "HookCaller"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookCall:
+    """One question that is sent to a webhook."""
+
+    path: str
+    """With the query, as in `/admission/no-downscale?timeout=10s`."""
+    service: str
+    """`namespace/name` of the Service, or the host and port of the URL."""
+    body: bytes
+    """An AdmissionReview v1."""
+    timeout: timedelta
+    ca_bundle: str
+    """Base64 of PEM, as the configuration has it."""
+    taken_by: list[str] = field(default_factory=list)
+    """For whoever takes the call to write his name: shown in the history."""
+
+
+class HookCaller(Protocol):
+    """The way to all webhooks."""
+
+    async def __call__(self, call: HookCall) -> bytes:
+        """Return the AdmissionReview that was answered. Raises OSError, TimeoutError."""
+        ...
+
+
+class AdmissionApi(Protocol):
+    """What admission needs of the API server."""
+
+    @property
+    def history(self) -> History: ...
+
+    @property
+    def hooks(self) -> HookCaller | None: ...
+
+    @property
+    def elapsed(self) -> Callable[[], timedelta]: ...
+
+    @property
+    def chance(self) -> random.Random: ...
+
+    def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]: ...
+
+
+@dataclass(slots=True)
+class _Known:
+    """The webhooks of one kind of configuration, read anew only where one has changed."""
+
+    configurations: Sequence[JsonObject] = ()
+    hooks: tuple[Hook, ...] = ()
+
+
+class Admission:
+    """Asks webhooks about writes."""
+
+    def __init__(self, api: AdmissionApi) -> None:
+        self._api = api
+        self._known = {MUTATING_WEBHOOKS: _Known(), VALIDATING_WEBHOOKS: _Known()}
+        self._warnings: dict[int, list[str]] = {}
+
+    def matches(self, attempt: Attempt) -> bool:
+        """Tell whether any webhook is to be asked about an attempt as it is now."""
+        return any(
+            hook.wants(attempt, attempt.new)
+            for resource in self._known
+            for hook in self._hooks(resource)
+        )
+
+    def take_warnings(self, call: int) -> tuple[str, ...]:
+        """Return the warnings that webhooks gave about a request, and forget them."""
+        return tuple(self._warnings.pop(call, ()))
+
+    async def mutate(self, attempt: Attempt) -> JsonObject | None:
+        """Return the new object as the mutating webhooks leave it; None for a deletion.
+
+        Never changes what it is given. Raises Refusal.
+        """
+        rounds = _Rounds(attempt)
+        for is_again in (False, True):
+            for hook in self._hooks(MUTATING_WEBHOOKS):
+                if rounds.may_call(hook, is_again=is_again) and hook.wants(attempt, rounds.obj):
+                    await self._mutate_by(hook, rounds)
+        return rounds.obj
+
+    async def validate(self, attempt: Attempt) -> None:
+        """Ask the validating webhooks, all at the same time.
+
+        Waits for all of them; of several refusals the one that came first counts. Raises Refusal.
+        """
+        wanting = [
+            hook for hook in self._hooks(VALIDATING_WEBHOOKS) if hook.wants(attempt, attempt.new)
+        ]
+        refusals: list[Refusal] = []
+        if len(wanting) == 1:
+            await self._validate_by(wanting[0], attempt, refusals)
+        elif wanting:
+            await gather_all(self._validate_by(hook, attempt, refusals) for hook in wanting)
+        if refusals:
+            raise refusals[0]
+
+    def _hooks(self, resource: Resource) -> tuple[Hook, ...]:
+        known, now = self._known[resource], self._api.list(resource, "")
+        is_same = len(now) == len(known.configurations) and all(
+            one is before for one, before in zip(now, known.configurations, strict=True)
+        )
+        if not is_same:
+            known.configurations, known.hooks = tuple(now), read_hooks(now)
+        return known.hooks
+
+    async def _mutate_by(self, hook: Hook, rounds: "_Rounds") -> None:
+        try:
+            answer = await self._ask(hook, rounds.attempt, rounds.obj, is_mutating=True)
+        except CallFailed as error:
+            rounds.note(hook, changed=False)
+            if not hook.is_ignored:
+                raise _failed(hook, error) from error
+            return
+        rounds.note(hook, changed=rounds.apply(hook, answer))
+
+    async def _validate_by(self, hook: Hook, attempt: Attempt, refusals: list[Refusal]) -> None:
+        try:
+            await self._ask(hook, attempt, attempt.new, is_mutating=False)
+        except CallFailed as error:
+            if not hook.is_ignored:
+                refusals.append(_failed(hook, error))
+        except Refusal as refusal:
+            refusals.append(refusal)
+
+    async def _ask(
+        self, hook: Hook, attempt: Attempt, obj: JsonObject | None, *, is_mutating: bool
+    ) -> HookAnswer:
+        """Return an answer that allows. Raises Refusal for a denial, CallFailed for no answer."""
+        if attempt.dry_run and hook.has_side_effects:
+            text = f'admission webhook "{hook.name}" does not support dry run'
+            raise Refusal(400, "BadRequest", text)
+        uid = make_uid(self._api.chance)
+        call = self._call(hook, attempt, encode_review(attempt, obj, uid))
+        entry = _Entry(self._api, call, attempt)
+        try:
+            answer = decode_answer(await self._send(hook, call), uid, is_mutating=is_mutating)
+            refusal = None if answer.is_allowed else denial(hook, answer.status)
+            entry.note(refusal)
+        except CallFailed as error:
+            entry.note(error)
+            raise
+        finally:
+            entry.close()
+        if answer.warnings:
+            self._warnings.setdefault(attempt.call, []).extend(answer.warnings)
+        if refusal is not None:
+            raise refusal
+        return answer
+
+    def _call(self, hook: Hook, attempt: Attempt, body: bytes) -> HookCall:
+        timeout = hook.timeout
+        if attempt.deadline is not None:
+            timeout = min(timeout, attempt.deadline - self._api.elapsed())
+        seconds = math.ceil(timeout.total_seconds())
+        return HookCall(
+            path=f"{hook.path}?timeout={seconds}s",
+            service=hook.service,
+            body=body,
+            timeout=timeout,
+            ca_bundle=hook.ca_bundle,
+        )
+
+    async def _send(self, hook: Hook, call: HookCall) -> bytes:
+        try:
+            if self._api.hooks is None:
+                raise ConnectionRefusedError(
+                    f"dial tcp {call.service}: connect: connection refused"
+                )
+            async with asyncio.timeout(call.timeout.total_seconds()):
+                return await self._api.hooks(call)
+        except TimeoutError:
+            why = "context deadline exceeded"
+        except OSError as error:
+            why = str(error) or "EOF"
+        target = f'Post "{hook.address}{call.path}"'
+        raise CallFailed(f"failed to call webhook: {target}: {why}")
+
+
+class _Rounds:
+    """A new object on its way through the mutating webhooks, and who has to see it again."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        # Only objects have defaults; a Scale or an Eviction is shown as it is.
+        self._has_defaults = attempt.subresource in ("", "status")
+        self.obj = attempt.new if attempt.new is None else self._defaulted(copy_json(attempt.new))
+        self._called: set[str] = set()
+        self._again: set[str] = set()
+
+    def may_call(self, hook: Hook, *, is_again: bool) -> bool:
+        """Tell whether it is a webhook's turn: in the second round only who was overtaken."""
+        return not is_again or hook.key in self._again
+
+    def note(self, hook: Hook, *, changed: bool) -> None:
+        """Take note of a call that is over."""
+        if changed:
+            self._again |= self._called
+            self._called.clear()
+        if hook.is_reinvoked:
+            self._called.add(hook.key)
+
+    def apply(self, hook: Hook, answer: HookAnswer) -> bool:
+        """Apply the patch of an answer; tell whether it changed anything. Raises Refusal."""
+        if not answer.patch:
+            return False
+        if self.obj is None:
+            raise internal_error(
+                f'admission webhook "{hook.name}" attempted to modify the object, which is not '
+                "supported for this operation"
+            )
+        try:
+            changed = self._defaulted(patched(self.obj, answer.patch))
+        except ValueError as error:
+            raise internal_error(str(error)) from error
+        except Refusal as refusal:  # it cannot be read any more
+            raise internal_error(refusal.message) from refusal
+        before, self.obj = self.obj, changed
+        return before != changed
+
+    def _defaulted(self, obj: JsonObject) -> JsonObject:
+        if self._has_defaults:
+            self.attempt.kind.default(obj)
+        return obj
+
+
+class _Entry:
+    """One question on its way into the history, also where nobody waits for the answer."""
+
+    def __init__(self, api: AdmissionApi, call: HookCall, attempt: Attempt) -> None:
+        self._api = api
+        self._call = call
+        self._attempt = attempt
+        self._begun = api.elapsed()
+        self._allowed = False
+        self._status = -1
+        self._message = "the request was given up"
+
+    def note(self, outcome: Refusal | CallFailed | None) -> None:
+        """Take note of what came of it; None for an answer that allows."""
+        self._allowed = outcome is None
+        self._message = "" if outcome is None else str(outcome)
+        if outcome is None:
+            self._status = 0
+        elif isinstance(outcome, Refusal):
+            self._status, self._message = outcome.status, outcome.message
+
+    def close(self) -> None:
+        """Write it into the history."""
+        attempt, taken_by = self._attempt, self._call.taken_by
+        self._api.history.add(
+            Reviewed(
+                at=self._api.elapsed(),
+                begun=self._begun,
+                call=attempt.call,
+                actor=taken_by[-1] if taken_by else self._call.service,
+                path=self._call.path.partition("?")[0],
+                namespace=attempt.namespace,
+                name=attempt.name,
+                resource=attempt.target,
+                dry_run=attempt.dry_run,
+                allowed=self._allowed,
+                status=self._status,
+                message=self._message,
+            )
+        )
+
+
+def _failed(hook: Hook, error: CallFailed) -> Refusal:
+    return internal_error(f'failed calling webhook "{hook.name}": {error}')

@@ -1,0 +1,316 @@
+"""Deletions: at once, gracefully, or once the last finalizer is gone.
+
+Decides what a DELETE makes of an object, in the steps of the real server: a mark where somebody
+must still do something, then the removal, each with its own round of admission. What becomes of
+dependants is `garbage`'s part.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.lab.apiserver.turns import Turn, no_such_kind
+from rollout_operator.lab.apiserver.writes import Writes, store_precondition, uid_precondition
+from rollout_operator.lab.model.fields import (
+    is_terminating,
+    metadata_of,
+    moment_of,
+    name_of,
+    number,
+    text,
+    timestamp,
+    uid_of,
+)
+from rollout_operator.lab.model.request import Answer, Request, not_modelled
+from rollout_operator.lab.schemas.invalid import Problems
+from rollout_operator.lab.schemas.refusals import bad_request, conflict, not_found
+from rollout_operator.lab.schemas.tidy import copy_json
+
+ORPHAN: Final = "orphan"
+FOREGROUND: Final = "foregroundDeletion"
+_POLICIES: Final = ("Foreground", "Background", "Orphan")
+_OPTIONS: Final = Resource("meta.k8s.io", "v1", "deleteoptions", "DeleteOptions")
+_FIELDS: Final = frozenset(
+    {
+        *("kind", "apiVersion", "gracePeriodSeconds", "preconditions", "propagationPolicy"),
+        *("orphanDependents", "dryRun"),
+    }
+)
+_GRACEFUL: Final = "pods"
+"""The one kind whose objects are told to go and go by themselves."""
+_ANSWERED_WITH_OBJECT: Final = frozenset({"pods", "services", "namespaces"})
+_TERMINAL: Final = ("Failed", "Succeeded")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Fate:
+    """What is to become of an object."""
+
+    obj: JsonObject
+    """The object with the marks of its deletion."""
+    is_graceful: bool = False
+    is_pending: bool = False
+    """Whether an earlier deletion is under way that this one does not make shorter."""
+
+
+class _Settled(Exception):
+    """There is nothing to mark: the object may go at once, or is going already."""
+
+    def __init__(self, *, is_pending: bool) -> None:
+        super().__init__("nothing to mark")
+        self.is_pending = is_pending
+
+
+async def delete_object(writes: Writes, turn: Turn) -> Answer:
+    """Delete an object, as the DeleteOptions of the request say. Raises Refusal."""
+    options = _read_options(turn)
+    if turn.kind.resource.plural == "namespaces":
+        not_modelled("the deletion of a namespace")
+    obj = writes.store.get(turn.place)
+    if obj is None:
+        raise not_found(turn.kind.resource, turn.request.name)
+    fate = _assess(turn, obj, options, writes.now())
+    if fate.is_pending:
+        return _answer(turn, obj)
+    marked: JsonObject | None = None
+    if fate.is_graceful or metadata_of(obj).get("finalizers") or _finalizers(obj, options)[0]:
+        try:
+            marked = await _mark(writes, turn, options)
+        except _Settled as settled:
+            if settled.is_pending:
+                return _answer(turn, obj)
+        else:
+            is_waiting = bool(metadata_of(marked).get("finalizers"))
+            if is_waiting or number(options, "gracePeriodSeconds"):
+                has_to_go = options.get("orphanDependents") is False
+                return Answer(status=202 if has_to_go else 200, body=marked)
+            if turn.is_dry_run:
+                return _answer(turn, marked)
+    return _answer(turn, await _remove(writes, turn, options, marked))
+
+
+def _read_options(turn: Turn) -> JsonObject:
+    """Return the DeleteOptions of the body, or of the query where there is no body."""
+    request, body = turn.request, turn.request.body
+    if body is not None and not isinstance(body, dict):
+        raise bad_request("decoded object cannot be converted to DeleteOptions")
+    options = copy_json(body) if body else _from_query(request)
+    if (kind := str(options.get("kind") or "DeleteOptions")) != "DeleteOptions":
+        raise bad_request(no_such_kind(str(options.get("apiVersion")), kind))
+    if unknown := sorted(key for key in options if key not in _FIELDS):
+        not_modelled(f"DeleteOptions with {', '.join(unknown)}")
+    options["kind"], options["apiVersion"] = "DeleteOptions", "meta.k8s.io/v1"
+    if turn.is_dry_run:
+        options["dryRun"] = ["All"]
+    problems = Problems()
+    if (asked := options.get("dryRun")) not in (None, [], ["All"]):
+        problems.unsupported("dryRun", asked, ("All",))
+    policy = options.get("propagationPolicy")
+    if policy is not None and options.get("orphanDependents") is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        problems.invalid("propagationPolicy", policy, why)
+    if policy is not None and policy not in _POLICIES:
+        problems.unsupported("propagationPolicy", policy, (*_POLICIES, "nil"))
+    problems.raise_if_any(_OPTIONS, "")
+    return options
+
+
+def _from_query(request: Request) -> JsonObject:
+    options: JsonObject = {}
+    if grace := request.query.get("gracePeriodSeconds"):
+        try:
+            options["gracePeriodSeconds"] = int(grace)
+        except ValueError:
+            why = f'strconv.ParseInt: parsing "{grace}": invalid syntax'
+            raise bad_request(why) from None
+    if policy := request.query.get("propagationPolicy"):
+        options["propagationPolicy"] = policy
+    if orphan := request.query.get("orphanDependents"):
+        options["orphanDependents"] = orphan == "true"
+    return options
+
+
+def _assess(turn: Turn, obj: JsonObject, options: JsonObject, now: datetime) -> _Fate:
+    """Return what a deletion means for an object; `options` get the grace that is meant."""
+    _check_early(turn, obj, options)
+    if isinstance(grace := options.get("gracePeriodSeconds"), int) and grace < 0:
+        options["gracePeriodSeconds"] = 1
+    fate = _Fate(obj={**obj, "metadata": dict(metadata_of(obj))})
+    if turn.kind.resource.plural != _GRACEFUL:
+        return fate
+    if is_terminating(obj):
+        _shorten(fate, options, now)
+        return fate
+    period = _grace(obj, options)
+    options["gracePeriodSeconds"] = period
+    _set_deadline(fate, now + timedelta(seconds=period), period)
+    _raise_generation(fate.obj)
+    return fate
+
+
+def _check_early(turn: Turn, obj: JsonObject, options: JsonObject) -> None:
+    resource, name = turn.kind.resource, turn.request.name
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    known = metadata_of(obj)
+    for key, field, since in (
+        ("uid", "UID", "The object might have been deleted and then recreated"),
+        ("resourceVersion", "ResourceVersion", "The object might have been modified"),
+    ):
+        asked = _precondition(options, key)
+        if asked is not None and asked != known.get(key):
+            why = f"the {field} in the precondition ({asked}) does not match the {field} in record"
+            raise conflict(kind, name, f"{why} ({known.get(key)}). {since}")
+
+
+def _precondition(options: JsonObject, key: str) -> object:
+    conditions = options.get("preconditions")
+    return conditions.get(key) if isinstance(conditions, dict) else None
+
+
+def _grace(pod: JsonObject, options: JsonObject) -> int:
+    """Return the seconds that a pod gets to go: none where no kubelet would say that it went."""
+    if not text(pod, "spec", "nodeName") or text(pod, "status", "phase") in _TERMINAL:
+        return 0
+    asked = options.get("gracePeriodSeconds")
+    period = (
+        asked if isinstance(asked, int) else number(pod, "spec", "terminationGracePeriodSeconds")
+    )
+    return 1 if period < 0 else period
+
+
+def _shorten(fate: _Fate, options: JsonObject, now: datetime) -> None:
+    """Bring the end of a pod nearer that was told to go before; it is never put off."""
+    left = number(fate.obj, "metadata", "deletionGracePeriodSeconds")
+    if not left:
+        return
+    asked = options.get("gracePeriodSeconds")
+    if not isinstance(asked, int) or asked >= left:
+        if not isinstance(asked, int):
+            options["gracePeriodSeconds"] = left
+        fate.is_pending = True
+        return
+    told = moment_of(text(fate.obj, "metadata", "deletionTimestamp"))
+    deadline = told + timedelta(seconds=asked - left)
+    if deadline < now:
+        # All of the grace is over, but who asked for some gets the least there is.
+        deadline, asked = now, min(asked, 1)
+    _set_deadline(fate, deadline, asked)
+
+
+def _set_deadline(fate: _Fate, deadline: datetime, period: int) -> None:
+    metadata = metadata_of(fate.obj)
+    metadata["deletionTimestamp"] = timestamp(deadline)
+    metadata["deletionGracePeriodSeconds"] = period
+    fate.is_graceful = True
+
+
+def _raise_generation(obj: JsonObject) -> None:
+    generation = number(obj, "metadata", "generation")
+    if generation:
+        metadata_of(obj)["generation"] = generation + 1
+
+
+def _finalizers(obj: JsonObject, options: JsonObject) -> tuple[bool, list[str]]:
+    """Return whether the finalizers of the garbage collector change, and all that follow."""
+    listed = metadata_of(obj).get("finalizers")
+    before = [str(one) for one in listed] if isinstance(listed, list) else []
+    policy = _policy(before, options)
+    after = [one for one in before if one not in (ORPHAN, FOREGROUND)]
+    if policy == "Orphan":
+        after.append(ORPHAN)
+    elif policy == "Foreground":
+        after.append(FOREGROUND)
+    return set(before) != set(after), after
+
+
+def _policy(finalizers: list[str], options: JsonObject) -> str:
+    """Return what is to become of dependants: as asked for, else as the finalizers say."""
+    if (orphans := options.get("orphanDependents")) is not None:
+        return "Orphan" if orphans else "Background"
+    if policy := options.get("propagationPolicy"):
+        return str(policy)
+    named = next((one for one in finalizers if one in (ORPHAN, FOREGROUND)), "")
+    return {ORPHAN: "Orphan", FOREGROUND: "Foreground"}.get(named, "Background")
+
+
+async def _mark(writes: Writes, turn: Turn, options: JsonObject) -> JsonObject:
+    """Tell the object to go. Raises _Settled where there is nothing to tell it."""
+
+    async def mark(current: JsonObject) -> JsonObject:
+        _check_stored(turn, current, options)
+        await writes.asker.review_deletion(turn, current, options)
+        fate = _assess(turn, current, options, writes.now())
+        if fate.is_pending:
+            raise _Settled(is_pending=True)
+        metadata = metadata_of(fate.obj)
+        _, finalizers = _finalizers(current, options)
+        metadata.pop("finalizers", None)
+        if finalizers:
+            metadata["finalizers"] = finalizers
+        if not fate.is_graceful:
+            if not finalizers:
+                raise _Settled(is_pending=False)
+            _mark_as_deleting(fate.obj, writes.now())
+        return fate.obj
+
+    return await writes.guarantee(turn, mark)
+
+
+def _mark_as_deleting(obj: JsonObject, now: datetime) -> None:
+    """Mark an object without grace that its finalizers hold."""
+    metadata = metadata_of(obj)
+    told = text(obj, "metadata", "deletionTimestamp")
+    if not told:
+        _raise_generation(obj)
+    if not told or moment_of(told) > now:
+        metadata["deletionTimestamp"] = timestamp(now)
+    metadata["deletionGracePeriodSeconds"] = 0
+
+
+def _check_stored(turn: Turn, obj: JsonObject, options: JsonObject) -> None:
+    """Raise Refusal (409) as the store does where a precondition no longer holds."""
+    known = metadata_of(obj)
+    uid, version = _precondition(options, "uid"), _precondition(options, "resourceVersion")
+    if uid is not None and uid != known.get("uid"):
+        raise uid_precondition(turn.place, str(uid), str(known.get("uid")))
+    if version is not None and version != known.get("resourceVersion"):
+        field = "ResourceVersion"
+        why = f"Precondition failed: {field} in precondition: {version}, {field} in object meta:"
+        raise store_precondition(turn.place, f"{why} {known.get('resourceVersion')}")
+
+
+async def _remove(
+    writes: Writes, turn: Turn, options: JsonObject, marked: JsonObject | None
+) -> JsonObject:
+    """Take the object away and return its last version."""
+    if marked is not None and _precondition(options, "resourceVersion") is not None:
+        conditions = options["preconditions"]
+        assert isinstance(conditions, dict)
+        version = metadata_of(marked)["resourceVersion"]
+        options = {**options, "preconditions": {**conditions, "resourceVersion": version}}
+    current = writes.store.get(turn.place)
+    while current is not None:
+        _check_stored(turn, current, options)
+        await writes.asker.review_deletion(turn, current, options)
+        latest = writes.store.get(turn.place)
+        if latest is current:
+            if turn.is_dry_run:
+                return current
+            return writes.store.remove(turn.place, turn.by)
+        current = latest
+    if marked is not None:  # somebody else was faster, with what was asked for here as well
+        return marked
+    raise not_found(turn.kind.resource, turn.request.name)
+
+
+def _answer(turn: Turn, obj: JsonObject) -> Answer:
+    """Return the object that is gone, or a Status that names it, as its kind does."""
+    resource = turn.kind.resource
+    if resource.plural in _ANSWERED_WITH_OBJECT:
+        return Answer(status=200, body=obj)
+    details: JsonObject = {"name": name_of(obj), "kind": resource.plural, "uid": uid_of(obj)}
+    if resource.group:
+        details["group"] = resource.group
+    status: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
+    return Answer(status=200, body={**status, "status": "Success", "details": details})

@@ -1,0 +1,90 @@
+"""What the simulated API server tells of the kinds that it knows, and how a door reads it.
+
+Only what the sandbox models is told of: a real server has more kinds in most groups.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rollout_operator.kube.api import JsonObject, Resource, Served
+from rollout_operator.lab.model.fields import children, text
+from rollout_operator.lab.model.request import Answer, api_version_of, not_modelled
+from rollout_operator.lab.schemas.kinds import KINDS, REPLICA_TEMPLATES, Kind
+from rollout_operator.lab.schemas.refusals import NoPage, no_resource
+
+# What subresources are of, where that is not the kind itself.
+_SUBKINDS: Final = {"scale": "Scale", "eviction": "Eviction"}
+
+
+def discover(resource: Resource) -> Answer:
+    """Return the versions of a group, or the kinds of a version. Raises Refusal (404)."""
+    kinds = [one for one in KINDS.values() if one.resource.group == resource.group]
+    versions = sorted({one.resource.version for one in kinds})
+    if not versions or resource.version not in ("", *versions):
+        is_custom = resource.group == REPLICA_TEMPLATES.group
+        raise no_resource() if versions and not is_custom else NoPage
+    if not resource.version:
+        return Answer(status=200, body=_group(resource.group, versions))
+    listed = [one for one in kinds if one.resource.version == resource.version]
+    body: JsonObject = {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": api_version_of(resource),
+        "resources": [entry for one in listed for entry in _entries(one)],
+    }
+    return Answer(status=200, body=body)
+
+
+def _group(group: str, versions: Sequence[str]) -> JsonObject:
+    if len(versions) > 1:
+        not_modelled(f"which version of the API group {group!r} is preferred")
+    served = [{"groupVersion": f"{group}/{one}", "version": one} for one in versions]
+    return {
+        "kind": "APIGroup",
+        "apiVersion": "v1",
+        "name": group,
+        "versions": served,
+        "preferredVersion": served[0],
+    }
+
+
+def _entries(kind: Kind) -> Sequence[JsonObject]:
+    resource = kind.resource
+    names = ["", *sorted(kind.subresources)]
+    return [
+        {
+            "name": f"{resource.plural}/{name}".rstrip("/"),
+            "kind": _SUBKINDS.get(name, resource.kind),
+            "namespaced": resource.is_namespaced,
+        }
+        for name in names
+    ]
+
+
+def read_versions(body: JsonObject) -> Sequence[str]:
+    """Return the versions of a group, the preferred one first."""
+    names = [text(body, "preferredVersion", "version")]
+    names += [text(one, "version") for one in children(body, "versions")]
+    return tuple(dict.fromkeys(names))
+
+
+def read_resources(body: JsonObject, asked: Resource) -> Sequence[Served]:
+    """Return the kinds of a version of a group."""
+    entries = children(body, "resources")
+    names = [text(one, "name") for one in entries]
+    return tuple(
+        Served(
+            resource=Resource(
+                asked.group,
+                asked.version,
+                text(one, "name"),
+                text(one, "kind"),
+                one["namespaced"] is True,
+            ),
+            subresources=frozenset(
+                name.partition("/")[2] for name in names if name.startswith(f"{one['name']}/")
+            ),
+        )
+        for one in entries
+        if "/" not in text(one, "name")
+    )

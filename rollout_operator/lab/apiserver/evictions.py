@@ -1,0 +1,269 @@
+"""The `eviction` subresource of pods: the arithmetic of native disruption budgets, as in the real
+server.
+
+Decides whether a pod may go and what is written for it. Webhooks are asked before by the server's
+frame; how a pod then goes is decided there too. No other write comes between the steps, so that
+nothing here has to be tried again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final, Protocol
+
+from rollout_operator.kube.api import PODS, JsonObject, Resource
+from rollout_operator.lab.model.fields import (
+    child,
+    children,
+    condition_of,
+    is_terminating,
+    name_of,
+    number,
+    text,
+    timestamp,
+)
+from rollout_operator.lab.model.request import Answer, Refusal, Request
+from rollout_operator.lab.schemas.kinds import BUDGETS
+from rollout_operator.lab.schemas.labels import labels_of, matches
+from rollout_operator.lab.schemas.refusals import bad_request, conflict, not_found
+
+_VERSIONS: Final = ("policy/v1", "policy/v1beta1")
+_WOULD_VIOLATE: Final = "Cannot evict pod as it would violate the pod's disruption budget."
+_SEVERAL: Final = (
+    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
+    "support."
+)
+# Evictions that the budget's controller has not confirmed yet.
+_MOST_UNCONFIRMED: Final = 2000
+_RETRY_SECONDS: Final = 10
+_OVER: Final = ("Succeeded", "Failed")
+_DISRUPTED: Final[JsonObject] = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
+
+
+class EvictionApi(Protocol):
+    """What an eviction needs of the API server: reads of the newest state, and its own writes."""
+
+    def get(self, resource: Resource, namespace: str, name: str) -> JsonObject | None: ...
+
+    def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]: ...
+
+    def call_now(self, request: Request) -> Answer: ...
+
+    def now(self) -> datetime: ...
+
+
+def check_eviction(request: Request) -> None:
+    """Check the body of an eviction, before any webhook is asked. Raises Refusal (400)."""
+    body = request.body if isinstance(request.body, dict) else {}
+    version = text(body, "apiVersion") or _VERSIONS[0]
+    if version not in _VERSIONS:
+        raise bad_request(
+            f"the API version in the data ({version}) does not match the expected API version "
+            f"({_VERSIONS[0]})"
+        )
+    if name_of(body) != request.name:
+        raise bad_request("name in URL does not match name in Eviction object")
+
+
+def evict(api: EvictionApi, request: Request) -> Answer:
+    """Evict a pod, or refuse it. Raises Refusal (400, 403, 404, 409, 429, 500)."""
+    check_eviction(request)
+    pod = api.get(PODS, request.namespace, request.name)
+    if pod is None:
+        raise not_found(PODS, request.name)
+    options = _options(request)
+    if _needs_no_budget(pod):
+        if text(pod, "status", "phase") not in _OVER and not is_terminating(pod):
+            options = _with_version(options, pod)  # lest it becomes ready meanwhile
+        _delete(api, request, options)
+    else:
+        budgets = [one for one in api.list(BUDGETS, request.namespace) if _guards(one, pod)]
+        if len(budgets) > 1:
+            raise Refusal(500, "", _SEVERAL)
+        if budgets and _is_unready_and_free(pod, budgets[0]):
+            options = _with_version(options, pod)
+        elif budgets:
+            _take(api, request, budgets[0])
+        _delete(api, request, options)
+    return Answer(
+        status=201,
+        body={
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "code": 201,
+        },
+    )
+
+
+def _options(request: Request) -> JsonObject:
+    body = request.body if isinstance(request.body, dict) else {}
+    options = {**child(body, "deleteOptions"), "kind": "DeleteOptions", "apiVersion": "v1"}
+    if request.is_dry_run:
+        options["dryRun"] = ["All"]
+    return options
+
+
+def _needs_no_budget(pod: JsonObject) -> bool:
+    """Tell whether its going disrupts nothing: it has ended, not begun, or is on its way out."""
+    return text(pod, "status", "phase") in (*_OVER, "Pending") or is_terminating(pod)
+
+
+def _with_version(options: JsonObject, pod: JsonObject) -> JsonObject:
+    """Return options that hold only for this version, where they name none themselves."""
+    known = child(options, "preconditions")
+    version = text(pod, "metadata", "resourceVersion")
+    return {**options, "preconditions": {"resourceVersion": version, **known}}
+
+
+def _guards(budget: JsonObject, pod: JsonObject) -> bool:
+    selector = child(budget, "spec").get("selector")
+    # Without a selector it guards none; with an empty one, all.
+    return isinstance(selector, dict) and matches(selector, labels_of(pod))
+
+
+def _is_unready_and_free(pod: JsonObject, budget: JsonObject) -> bool:
+    """Tell whether a pod that is not ready may go without taking from the budget."""
+    if condition_of(pod, "Ready").get("status") == "True":
+        return False
+    if text(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    healthy = number(budget, "status", "currentHealthy")
+    return healthy >= number(budget, "status", "desiredHealthy") > 0
+
+
+def _take(api: EvictionApi, request: Request, budget: JsonObject) -> None:
+    """Take one disruption from a budget. Raises Refusal (403, 429) where it has none."""
+    name, status = name_of(budget), child(budget, "status")
+    if number(status, "observedGeneration") < number(budget, "metadata", "generation"):
+        raise _too_early(f"The disruption budget {name} is still being processed by the server.")
+    allowed, disrupted = number(status, "disruptionsAllowed"), child(status, "disruptedPods")
+    if allowed < 0:
+        raise _forbidden(name, "pdb disruptions allowed is negative")
+    if len(disrupted) > _MOST_UNCONFIRMED:
+        text_ = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        raise _forbidden(name, text_)
+    if not allowed:
+        raise _exhausted(budget)
+    if request.is_dry_run:
+        return
+    now = timestamp(api.now())
+    taken = {
+        **status,
+        "disruptionsAllowed": allowed - 1,
+        "disruptedPods": {**disrupted, request.name: now},
+    }
+    if allowed == 1:
+        taken["conditions"] = _insufficient(budget, now)
+    write = Request(
+        verb="update",
+        resource=BUDGETS,
+        namespace=request.namespace,
+        name=name,
+        subresource="status",
+        body={**budget, "status": taken},
+        user=request.user,
+    )
+    _checked(api.call_now(write))
+
+
+def _insufficient(budget: JsonObject, now: str) -> list[JsonObject]:
+    """Return the conditions of a budget that has just given its last disruption."""
+    changed: JsonObject = {
+        "type": "DisruptionAllowed",
+        "status": "False",
+        "reason": "InsufficientPods",
+        "message": "",
+        "lastTransitionTime": now,
+    }
+    generation = number(budget, "status", "observedGeneration")
+    if generation:
+        changed["observedGeneration"] = generation
+    before = condition_of(budget, "DisruptionAllowed")
+    if before.get("status") == "False":
+        changed["lastTransitionTime"] = before.get("lastTransitionTime")
+    return _with_condition(children(budget, "status", "conditions"), changed)
+
+
+def _delete(api: EvictionApi, request: Request, options: JsonObject) -> None:
+    """Mark a pod as disrupted and delete it, if it is still what the options say."""
+    deletion = replace(request, verb="delete", subresource="", query={}, body=options)
+    if not request.is_dry_run:
+        pod = api.get(PODS, request.namespace, request.name)
+        assert pod is not None, "nothing comes between the steps"
+        _check_preconditions(pod, options)
+        version = _mark(api, request, pod)
+        if child(options, "preconditions").get("resourceVersion"):
+            known = {**child(options, "preconditions"), "resourceVersion": version}
+            deletion = replace(deletion, body={**options, "preconditions": known})
+    _checked(api.call_now(deletion))
+
+
+def _check_preconditions(pod: JsonObject, options: JsonObject) -> None:
+    checks = (("uid", "UID", "deleted and then recreated"),
+              ("resourceVersion", "ResourceVersion", "modified"))  # fmt: skip
+    for key, word, fate in checks:
+        wanted, found = text(options, "preconditions", key), text(pod, "metadata", key)
+        if wanted and wanted != found:
+            why = f"the {word} in the precondition ({wanted}) does not match the {word} in record"
+            raise conflict(
+                "Pod", name_of(pod), f"{why} ({found}). The object might have been {fate}"
+            )
+
+
+def _mark(api: EvictionApi, request: Request, pod: JsonObject) -> str:
+    """Write why a pod goes into its status; return its new version."""
+    condition = {**_DISRUPTED, "lastProbeTime": None, "lastTransitionTime": timestamp(api.now())}
+    before = condition_of(pod, "DisruptionTarget")
+    if before.get("status") == "True":
+        condition["lastTransitionTime"] = before.get("lastTransitionTime")
+    conditions = _with_condition(children(pod, "status", "conditions"), condition)
+    body = {**pod, "status": {**child(pod, "status"), "conditions": conditions}}
+    write = replace(request, verb="update", subresource="status", query={}, body=body)
+    return text(_checked(api.call_now(write)).body, "metadata", "resourceVersion")
+
+
+def _with_condition(before: list[JsonObject], changed: JsonObject) -> list[JsonObject]:
+    known = {one.get("type"): one for one in before}
+    return [*{**known, changed["type"]: changed}.values()]
+
+
+def _checked(answer: Answer) -> Answer:
+    if answer.is_ok:
+        return answer
+    raise Refusal(answer.status, answer.reason, answer.message)
+
+
+def _forbidden(budget: str, why: str) -> Refusal:
+    message = f'poddisruptionbudget.policy "{budget}" is forbidden: {why}'
+    return Refusal(403, "Forbidden", message)
+
+
+def _too_early(why: str) -> Refusal:
+    return _too_many(why, retry_after=_RETRY_SECONDS)
+
+
+def _exhausted(budget: JsonObject) -> Refusal:
+    name, condition = name_of(budget), condition_of(budget, "DisruptionAllowed")
+    message, reason = text(condition, "message"), text(condition, "reason")
+    speaks = condition.get("status") == "False" and bool(message)
+    healthy = number(budget, "status", "currentHealthy")
+    wanted = number(budget, "status", "desiredHealthy")
+    now = f"The disruption budget {name} does not allow evicting pods currently"
+    if speaks and reason == "SyncFailed":
+        return _too_many(f"{now} because it failed sync: {message}")
+    if healthy <= wanted:
+        needs = f"needs {wanted} healthy pods and has {healthy} currently"
+        return _too_many(f"The disruption budget {name} {needs}")
+    return _too_many(f"{now} ({reason}): {message}" if speaks else now)
+
+
+def _too_many(why: str, retry_after: int = 0) -> Refusal:
+    causes: list[JsonObject] = [{"reason": "DisruptionBudget", "message": why}]
+    return Refusal(429, "TooManyRequests", _WOULD_VIOLATE, causes=causes, retry_after=retry_after)

@@ -1,0 +1,195 @@
+"""Lists: which objects, at which version, and in which parts.
+
+Decides what `resourceVersion`, `resourceVersionMatch`, `limit` and `continue` lead to, as the real
+server does from its watch cache. Which objects are asked for is `selection`'s part.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.lab.apiserver.selection import read_selection
+from rollout_operator.lab.apiserver.store import Store
+from rollout_operator.lab.model.fields import name_of, namespace_of
+from rollout_operator.lab.model.request import Refusal, Request, api_version_of
+from rollout_operator.lab.schemas.invalid import Problems
+from rollout_operator.lab.schemas.refusals import (
+    ContinueExpired,
+    bad_request,
+    list_expired,
+    unexpected,
+    version_too_large,
+)
+
+EXACT: Final = "Exact"
+NOT_OLDER: Final = "NotOlderThan"
+_MATCHES: Final = ("", EXACT, NOT_OLDER)
+_LIST_OPTIONS: Final = Resource("meta.k8s.io", "v1", "listoptions", "ListOptions")
+_TOKEN_VERSION: Final = "meta.k8s.io/v1"  # noqa: S105 (of a list: not secret)
+# Lists of custom resources are written as they are, and say also what is empty.
+_CUSTOM: Final = frozenset({"rollout-operator.grafana.com"})
+# A token that goes on with whatever is there now.
+_NEWEST: Final = -1
+
+
+class _Token(msgspec.Struct):
+    """Where a list goes on, in the form in which the real server writes it."""
+
+    v: str = ""
+    rv: int = 0
+    start: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    """Which part of the objects is asked for."""
+
+    revision: int
+    start: str = ""
+    """The first key that may come."""
+    limit: int = 0
+    """0: all of them."""
+
+
+_TOKEN: Final = msgspec.json.Decoder(_Token)
+
+
+def list_objects(store: Store, request: Request) -> JsonObject:
+    """Return a list as the real server answers it. Raises Refusal (400, 410, 422, 504)."""
+    resource, query = request.resource, request.query
+    selection = read_selection(resource, query)
+    cut = _read_cut(store, query)
+    namespace = request.namespace
+    if cut.revision == store.revision:
+        held: Sequence[JsonObject] = store.list(resource, namespace)
+    else:
+        held = store.list_at(resource, namespace, cut.revision)
+    if cut.start:
+        held = [obj for obj in held if _key(obj, namespace) >= cut.start]
+    taken = held if selection.is_empty else [obj for obj in held if selection.takes(obj)]
+    metadata: JsonObject = {"resourceVersion": str(cut.revision)}
+    if 0 < cut.limit < len(taken):
+        rest = len(taken) - cut.limit
+        taken = taken[: cut.limit]
+        start = _key(taken[-1], namespace) + "\0"
+        metadata["continue"] = _write_token(cut.revision, start)
+        if selection.is_empty:
+            metadata["remainingItemCount"] = rest
+    if is_custom := resource.group in _CUSTOM:
+        metadata.setdefault("continue", "")
+    return {
+        "kind": f"{resource.kind}List",
+        "apiVersion": api_version_of(resource),
+        "metadata": metadata,
+        "items": [obj if is_custom else _item(obj) for obj in taken],
+    }
+
+
+def parse_version(text: str) -> int:
+    """Return a resourceVersion of a query as a number, 0 for none. Raises Refusal (500)."""
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit()):
+        why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise unexpected(f'resourceVersion: Invalid value: "{text}": {why}')
+    return int(text)
+
+
+def _parse_listed(text: str) -> int:
+    """Return the version of a list, whose malformed ones are better refused. Raises Refusal."""
+    try:
+        return parse_version(text)
+    except Refusal as refusal:
+        raise bad_request(f"invalid resource version: {refusal.message}") from None
+
+
+def check_reached(store: Store, revision: int) -> None:
+    """Raise Refusal (504) where the server has not come to a version yet.
+
+    The real server waits three seconds for it before it says so.
+    """
+    if revision > store.revision:
+        raise version_too_large(revision, store.revision)
+
+
+def _read_cut(store: Store, query: Mapping[str, str]) -> _Cut:
+    _check_options(query)
+    limit = _parse_limit(query.get("limit", ""))
+    asked, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
+    if token := query.get("continue", ""):
+        return _read_token(store, token, asked, limit)
+    version = _parse_listed(asked)
+    check_reached(store, version)
+    # A limit makes an old version exact; at version 0 the watch cache answers, which knows none.
+    if match == EXACT or (not match and limit and version):
+        if version < store.compacted:
+            raise list_expired()
+        return _Cut(revision=version, limit=limit)
+    return _Cut(revision=store.revision, limit=0 if asked == "0" else limit)
+
+
+def _check_options(query: Mapping[str, str]) -> None:
+    problems = Problems()
+    field = "resourceVersionMatch"
+    if match := query.get(field, ""):
+        version = query.get("resourceVersion", "")
+        if not version:
+            problems.forbid(field, f"{field} is forbidden unless resourceVersion is provided")
+        if query.get("continue"):
+            problems.forbid(field, f"{field} is forbidden when continue is provided")
+        if match not in _MATCHES:
+            problems.unsupported(field, match, (EXACT, NOT_OLDER, ""))
+        if match == EXACT and version == "0":
+            problems.forbid(field, f'{field} "exact" is forbidden for resourceVersion "0"')
+    if "sendInitialEvents" in query:
+        problems.forbid("sendInitialEvents", "sendInitialEvents is forbidden for list")
+    problems.raise_if_any(_LIST_OPTIONS, "")
+
+
+def _parse_limit(text: str) -> int:
+    try:
+        return max(int(text or "0"), 0)
+    except ValueError:
+        why = f'strconv.ParseInt: parsing "{text}": invalid syntax'
+        raise bad_request(why) from None
+
+
+def _read_token(store: Store, text: str, asked: str, limit: int) -> _Cut:
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        token = _TOKEN.decode(raw)
+    except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
+        # What exactly is wrong is said in words of Go's decoders: nobody reads it.
+        why = f"invalid continue token: continue key is not valid: {error}"
+        raise bad_request(why) from None
+    if token.v != _TOKEN_VERSION or not token.rv or not token.start:
+        raise bad_request("invalid continue token: continue key is not valid")
+    if asked not in ("", "0"):
+        raise bad_request("specifying resource version is not allowed when using continue")
+    if token.rv == _NEWEST:
+        return _Cut(revision=store.revision, start=token.start, limit=limit)
+    if token.rv < store.compacted:
+        raise ContinueExpired(_write_token(_NEWEST, token.start))
+    if token.rv > store.revision:
+        raise unexpected("etcdserver: mvcc: required revision is a future revision")
+    return _Cut(revision=token.rv, start=token.start, limit=limit)
+
+
+def _write_token(revision: int, start: str) -> str:
+    raw = msgspec.json.encode(_Token(v=_TOKEN_VERSION, rv=revision, start=start))
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _key(obj: JsonObject, namespace: str) -> str:
+    """Return the key of an object below the one that the list is about."""
+    return name_of(obj) if namespace else f"{namespace_of(obj)}/{name_of(obj)}"
+
+
+def _item(obj: JsonObject) -> JsonObject:
+    """Return an object as items of a list are written: without what the list says for all."""
+    return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}

@@ -1,0 +1,218 @@
+"""One request while it is being answered, and the admission that it has to pass.
+
+Decides what of a body reaches the rules of its kind, and whether webhooks are asked at all. What
+they are asked and what their answers mean is `lab.admission.webhooks`' part.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final, Literal
+
+from rollout_operator.kube.api import (
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    JsonObject,
+)
+from rollout_operator.lab.admission.webhooks import Admission, Attempt
+from rollout_operator.lab.apiserver.store import By, Place, Store
+from rollout_operator.lab.model.fields import metadata_of, name_of
+from rollout_operator.lab.model.request import Request, api_version_of, not_modelled
+from rollout_operator.lab.schemas.kinds import KINDS, NAMESPACES, Kind
+from rollout_operator.lab.schemas.labels import labels_of
+from rollout_operator.lab.schemas.refusals import bad_request, unknown_format
+
+Operation = Literal["CREATE", "UPDATE", "DELETE"]
+
+_SCALE: Final = ("autoscaling/v1", "Scale")
+_OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions"}
+
+
+@dataclass(slots=True, kw_only=True)
+class Turn:
+    """A request in progress."""
+
+    request: Request
+    kind: Kind
+    number: int
+    may_wait: bool
+    """Whether webhooks can be called: not for whoever needs its answer at once."""
+    deadline: timedelta
+    """When the server gives the request up, since the world began."""
+    place: Place = field(init=False)
+    """Where its object is kept."""
+
+    def __post_init__(self) -> None:
+        self.place = Place(self.kind.resource, self.request.namespace, self.request.name)
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Tell whether nothing may be kept."""
+        return self.request.is_dry_run
+
+    @property
+    def is_dry_review(self) -> bool:
+        """Tell whether webhooks hear of a dry run: not of one that only an Eviction asks for."""
+        return self.is_dry_run and not (
+            self.request.subresource == "eviction" and self.request.query.get("dryRun") != "All"
+        )
+
+    @property
+    def by(self) -> By:
+        """Return in whose name it writes."""
+        return By(self.request.user, self.number)
+
+    def read_body(self) -> JsonObject:
+        """Return the object in the body, of the right kind, with metadata of its own.
+
+        All else in it is the sender's: never change it. Raises Refusal (400).
+        """
+        body = self.request.body
+        if not isinstance(body, dict) or self.request.content_type != "application/json":
+            raise unknown_format()
+        version, kind = self._type()
+        _check_type(body, version, kind)
+        metadata = {**metadata_of(body)}
+        return {**body, "metadata": metadata, "apiVersion": version, "kind": kind}
+
+    def check_identity(self, obj: JsonObject) -> None:
+        """Set the namespace where it is absent. Raises Refusal (400) where it is another object."""
+        metadata, name, namespace = metadata_of(obj), self.request.name, self.request.namespace
+        self.check_namespace(obj)
+        given = metadata.get("name")
+        if not given:
+            text = f"the name of the object ({name} based on URL) was undeterminable"
+            raise bad_request(f"{text}: name must be provided")
+        if given != name:
+            text = f"the name of the object ({given}) does not match the name on the URL ({name})"
+            raise bad_request(text)
+        if namespace:
+            metadata["namespace"] = namespace
+
+    def check_namespace(self, obj: JsonObject) -> None:
+        """Set the namespace where it is absent. Raises Refusal (400) where it is another one."""
+        metadata, namespace = metadata_of(obj), self.request.namespace
+        if not namespace:
+            metadata.pop("namespace", None)
+        elif metadata.get("namespace") in (None, "", namespace):
+            metadata["namespace"] = namespace
+        else:
+            text = "the namespace of the provided object does not match the namespace sent on the"
+            raise bad_request(f"{text} request")
+
+    def _type(self) -> tuple[str, str]:
+        if self.request.subresource == "scale":
+            return _SCALE
+        return api_version_of(self.kind.resource), self.kind.resource.kind
+
+
+class Asker:
+    """The way of all writes through admission."""
+
+    def __init__(self, store: Store, admission: Admission) -> None:
+        self._store = store
+        self._admission = admission
+
+    @property
+    def may_ask(self) -> bool:
+        """Tell whether there is any webhook, matching or not."""
+        store = self._store
+        return bool(store.count(VALIDATING_WEBHOOKS) or store.count(MUTATING_WEBHOOKS))
+
+    def attempt(
+        self, turn: Turn, operation: Operation, old: JsonObject | None, new: JsonObject | None
+    ) -> Attempt | None:
+        """Return what webhooks are asked, None where no webhook wants to know.
+
+        Raises NotModelled where one does and the caller cannot wait for it.
+        """
+        if not self.may_ask:
+            return None
+        request = turn.request
+        attempt = Attempt(
+            operation=operation,
+            kind=turn.kind,
+            subresource=request.subresource,
+            namespace=request.namespace,
+            name=request.name or name_of(new or {}),
+            user=request.user,
+            call=turn.number,
+            old=old,
+            new=new,
+            dry_run=turn.is_dry_review,
+            options=_options(turn, operation),
+            namespace_labels=self._labels(request.namespace),
+            deadline=turn.deadline,
+        )
+        if not self._admission.matches(attempt):
+            return None
+        if not turn.may_wait:
+            target = f"{operation} of {turn.kind.resource.plural}/{attempt.name}"
+            not_modelled(f"webhooks on the {target} by {request.user!r}, who cannot wait for them")
+        return attempt
+
+    async def mutate(
+        self, turn: Turn, operation: Operation, old: JsonObject | None, new: JsonObject
+    ) -> JsonObject:
+        """Return a new object as mutating webhooks leave it. Raises Refusal."""
+        attempt = self.attempt(turn, operation, old, new)
+        if attempt is None:
+            return new
+        mutated = await self._admission.mutate(attempt)
+        return new if mutated is None else mutated
+
+    async def validate(
+        self, turn: Turn, operation: Operation, old: JsonObject | None, new: JsonObject | None
+    ) -> None:
+        """Ask the validating webhooks. Raises Refusal where one of them denies."""
+        attempt = self.attempt(turn, operation, old, new)
+        if attempt is not None:
+            await self._admission.validate(attempt)
+
+    async def review_deletion(self, turn: Turn, old: JsonObject, options: JsonObject) -> None:
+        """Ask all webhooks about a deletion. Raises Refusal where one of them denies."""
+        attempt = self.attempt(turn, "DELETE", old, None)
+        if attempt is not None:
+            attempt = replace(attempt, options=options)
+            await self._admission.mutate(attempt)
+            await self._admission.validate(attempt)
+
+    def _labels(self, namespace: str) -> Mapping[str, str]:
+        found = self._store.get(Place(NAMESPACES, "", namespace)) if namespace else None
+        return {} if found is None else labels_of(found)
+
+
+def no_such_kind(version: str, kind: str) -> str:
+    """Return how the real server says that it knows no such kind."""
+    scheme = "pkg/runtime/scheme.go:111"
+    return f'no kind "{kind}" is registered for version "{version}" in scheme "{scheme}"'
+
+
+def _options(turn: Turn, operation: Operation) -> JsonObject:
+    kind = _OPTIONS.get(operation, "DeleteOptions")
+    options: JsonObject = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+    for key in ("fieldManager", "fieldValidation"):
+        if value := turn.request.query.get(key):
+            options[key] = value
+    if turn.is_dry_review:
+        options["dryRun"] = ["All"]
+    return options
+
+
+def _check_type(body: JsonObject, version: str, kind: str) -> None:
+    """Raise Refusal (400) where a body says that it is of another kind."""
+    given = str(body.get("apiVersion") or version), str(body.get("kind") or kind)
+    if given == (version, kind):
+        return
+    _, _, short = given[0].rpartition("/")
+    if any(_is_of(one, given) for one in KINDS.values()):
+        internal = (version.rpartition("/")[0] or "core").partition(".")[0]
+        why = f"converting ({short}.{given[1]}) to ({internal}.{kind}): unknown conversion"
+    else:
+        why = no_such_kind(*given)
+    text = f'{given[1]} in version "{short}" cannot be handled as a {kind}: {why}'
+    raise bad_request(text)
+
+
+def _is_of(kind: Kind, given: tuple[str, str]) -> bool:
+    return given == (api_version_of(kind.resource), kind.resource.kind)

@@ -1,0 +1,120 @@
+"""What a cluster does by itself around the API server: StatefulSet controller, scheduler, kubelets.
+
+All of them are told of each commit, and act later, by timers of the running loop; each step is one
+synchronous function. The seed decides when each comes.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
+from rollout_operator.lab.controllers.statefulsets import StatefulSets
+from rollout_operator.lab.model.fields import name_of, namespace_of, text
+from rollout_operator.lab.model.history import Commit, History
+from rollout_operator.lab.model.request import Answer, Request
+from rollout_operator.lab.nodes.behaviour import DEFAULT, Choose
+from rollout_operator.lab.nodes.kubelet import Kubelets, Means
+from rollout_operator.lab.nodes.pods import PodEndpoints
+from rollout_operator.lab.schemas.kinds import CONTROLLER_REVISIONS, NODES
+from rollout_operator.lab.virtual_loop.pace import Pace, Timers
+
+DEFAULT_PACE: Final = Pace()
+
+
+class ClusterApi(Protocol):
+    """What a cluster needs of the API server."""
+
+    history: History
+
+    def get(self, resource: Resource, namespace: str, name: str) -> JsonObject | None: ...
+
+    def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]: ...
+
+    def call_now(self, request: Request) -> Answer: ...
+
+    def put(self, obj: JsonObject, *, actor: str) -> None: ...
+
+    def now(self) -> datetime: ...
+
+    def on_commit(self, callback: Callable[[Commit], None]) -> None: ...
+
+
+class Cluster:
+    """Controllers and kubelets of one world; needs a running loop from `start` on."""
+
+    def __init__(
+        self,
+        api: ClusterApi,
+        *,
+        chance: random.Random,
+        elapsed: Callable[[], timedelta],
+        choose: Choose = DEFAULT,
+        pace: Pace = DEFAULT_PACE,
+    ) -> None:
+        self._api = api
+        self._elapsed = elapsed
+        self._timers = Timers()
+        self.endpoints = PodEndpoints(
+            api.history, elapsed=elapsed, now=api.now, timers=self._timers
+        )
+        # One stream of chance each: what kubelets draw does not change what controllers draw.
+        means = Means(
+            timers=self._timers,
+            chance=random.Random(chance.getrandbits(64)),
+            pace=pace,
+            endpoints=self.endpoints,
+        )
+        self._kubelets = Kubelets(api, means, choose)
+        self._sets = StatefulSets(
+            api, timers=self._timers, chance=random.Random(chance.getrandbits(64)), pace=pace
+        )
+        self._is_running = False
+
+    def start(self) -> None:
+        """Begin with what is there, and follow what is committed from now on."""
+        self._is_running = True
+        for resource in (STATEFULSETS, CONTROLLER_REVISIONS, PODS):
+            for obj in self._api.list(resource, ""):
+                self._sets.load(self._as_found(resource, obj))
+        for pod in self._api.list(PODS, ""):
+            self._kubelets.admit(pod)
+        self._api.on_commit(self._see)
+
+    def stop(self) -> None:
+        """Do nothing any more. It cannot be started again."""
+        self._is_running = False
+        self._timers.stop()
+
+    def fail_pod(self, name: str) -> None:
+        """Crash a pod; it stays so until `mend_pod`. Raises LookupError where none lives."""
+        self._kubelets.fail(name)
+
+    def mend_pod(self, name: str) -> None:
+        """Make a pod ready again. Raises LookupError where none of that name lives."""
+        self._kubelets.mend(name)
+
+    def lag_controller(self, span: timedelta) -> None:
+        """Let the StatefulSet controller see each change so much later; zero ends that."""
+        self._sets.lag(span)
+
+    def _as_found(self, resource: Resource, obj: JsonObject) -> Commit:
+        return Commit(
+            at=self._elapsed(),
+            revision=int(text(obj, "metadata", "resourceVersion")),
+            actor="",
+            resource=resource,
+            namespace=namespace_of(obj),
+            name=name_of(obj),
+            before=None,
+            after=obj,
+        )
+
+    def _see(self, commit: Commit) -> None:
+        if self._is_running:
+            self._sets.see(commit)
+            if commit.resource.plural == PODS.plural:
+                self._kubelets.see(commit)
+            elif commit.resource.plural == NODES.plural:
+                self._kubelets.see_node()

@@ -1,0 +1,194 @@
+"""The pods of a StatefulSet: which are its own, what state they are in, what a new one looks like.
+
+Pure. Claims of volume templates are named on the pods, and taken to exist: nothing here waits for
+a volume.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.model.fields import (
+    child,
+    children,
+    is_terminating,
+    moment_of,
+    name_of,
+    namespace_of,
+    number,
+    text,
+    uid_of,
+)
+from rollout_operator.lab.schemas.labels import labels_of, matches
+from rollout_operator.model.names import PARALLEL, REVISION_LABEL
+
+POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
+POD_INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
+API_VERSION: Final = "apps/v1"
+STATEFULSET: Final = "StatefulSet"
+
+_NAME: Final = re.compile(r"(.*)-([0-9]+)$")
+_MOST_ORDINAL: Final = 2**31 - 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """One version of a pod, and what the controller asks of it again and again: read once."""
+
+    pod: JsonObject
+    name: str
+    parent: str
+    """The name of a set, as its own name has it; see `parse_name`."""
+    ordinal: int
+    labels: Mapping[str, str]
+    revision: str
+    phase: str
+    ready_since: str | None
+    is_terminating: bool
+
+    @property
+    def is_running_and_ready(self) -> bool:
+        """Tell whether the controller counts it as ready; a terminating pod may well be."""
+        return self.phase == "Running" and self.ready_since is not None
+
+    def is_available(self, min_ready: int, now: datetime) -> bool:
+        """Tell whether it has been ready for `min_ready` seconds, whatever its phase."""
+        since = self.ready_since
+        if since is None:
+            return False
+        if min_ready == 0:
+            return True
+        return since != "" and moment_of(since) + timedelta(seconds=min_ready) <= now
+
+    def is_unavailable(self, min_ready: int, now: datetime) -> bool:
+        """Tell whether it does not count as up: unavailable, or on its way out."""
+        return self.is_terminating or not self.is_available(min_ready, now)
+
+    def has_identity(self, set_name: str) -> bool:
+        """Tell whether name and label are those of a member of the set."""
+        return (
+            self.ordinal >= 0
+            and self.parent == set_name
+            and self.name == f"{set_name}-{self.ordinal}"
+            and self.labels.get(POD_NAME_LABEL) == self.name
+        )
+
+
+def read_member(pod: JsonObject) -> Member:
+    """Return what the controller reads of a pod."""
+    parent, ordinal = parse_name(pod)
+    labels = labels_of(pod)
+    return Member(
+        pod=pod,
+        name=name_of(pod),
+        parent=parent,
+        ordinal=ordinal,
+        labels=labels,
+        revision=labels.get(REVISION_LABEL, ""),
+        phase=phase_of(pod),
+        ready_since=ready_since(pod),
+        is_terminating=is_terminating(pod),
+    )
+
+
+def parse_name(pod: JsonObject) -> tuple[str, int]:
+    """Return the names of set and ordinal in a pod's name; -1 where it holds none."""
+    match = _NAME.match(name_of(pod))
+    if match is None:
+        return "", -1
+    ordinal = int(match[2])
+    return match[1], ordinal if ordinal <= _MOST_ORDINAL else -1
+
+
+def ordinals_of(sts: JsonObject) -> range:
+    """Return the ordinals that a set asks for."""
+    start = number(sts, "spec", "ordinals", "start")
+    return range(start, start + number(sts, "spec", "replicas", default=1))
+
+
+def is_parallel(sts: JsonObject) -> bool:
+    """Tell whether pods come and go without waiting for one another."""
+    return text(sts, "spec", "podManagementPolicy") == PARALLEL
+
+
+def selects(sts: JsonObject, labels: Mapping[str, str]) -> bool:
+    """Tell whether a set's selector matches labels."""
+    return matches(child(sts, "spec", "selector"), labels)
+
+
+def revision_of(pod: JsonObject) -> str:
+    """Return the revision that a pod was made from, empty where it does not say."""
+    return text(pod, "metadata", "labels", REVISION_LABEL)
+
+
+def phase_of(pod: JsonObject) -> str:
+    """Return the phase; empty for a pod that is not there yet."""
+    return text(pod, "status", "phase")
+
+
+def is_running_and_ready(pod: JsonObject) -> bool:
+    """Tell whether the controller counts it as ready; a terminating pod may well be."""
+    return phase_of(pod) == "Running" and ready_since(pod) is not None
+
+
+def ready_since(pod: JsonObject) -> str | None:
+    """Return since when the condition Ready is true, None where it is not."""
+    for one in children(pod, "status", "conditions"):
+        if one.get("type") == "Ready":
+            return text(one, "lastTransitionTime") if one.get("status") == "True" else None
+    return None
+
+
+def owner_reference(sts: JsonObject) -> JsonObject:
+    """Return the reference by which a set controls an object."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": STATEFULSET,
+        "name": name_of(sts),
+        "uid": uid_of(sts),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def new_pod(sts: JsonObject, template: JsonObject, revision: str, ordinal: int) -> JsonObject:
+    """Return a pod that is to be created; it shares the parts of the template."""
+    name = f"{name_of(sts)}-{ordinal}"
+    identity = {
+        REVISION_LABEL: revision,
+        POD_NAME_LABEL: name,
+        POD_INDEX_LABEL: str(ordinal),
+    }
+    metadata: JsonObject = {
+        "name": name,
+        "generateName": f"{name_of(sts)}-",
+        "namespace": namespace_of(sts),
+        "labels": {**child(template, "metadata", "labels"), **identity},
+        "ownerReferences": [owner_reference(sts)],
+    }
+    head = child(template, "metadata")
+    metadata |= {key: head[key] for key in ("annotations", "finalizers") if head.get(key)}
+    spec: JsonObject = {**child(template, "spec"), "hostname": name}
+    service = text(sts, "spec", "serviceName")
+    if service:
+        spec["subdomain"] = service
+    volumes = _claimed_volumes(sts, ordinal)
+    if volumes:
+        claimed = {text(one, "name") for one in volumes}
+        others = children(template, "spec", "volumes")
+        spec["volumes"] = volumes + [one for one in others if text(one, "name") not in claimed]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _claimed_volumes(sts: JsonObject, ordinal: int) -> list[JsonObject]:
+    names = [name_of(one) for one in children(sts, "spec", "volumeClaimTemplates")]
+    return [
+        {
+            "name": name,
+            "persistentVolumeClaim": {"claimName": f"{name}-{name_of(sts)}-{ordinal}"},
+        }
+        for name in names
+    ]

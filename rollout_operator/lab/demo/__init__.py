@@ -1,0 +1,1 @@
+"""`rollout-operator demo`: the operator at work on a simulated cluster."""

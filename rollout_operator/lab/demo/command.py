@@ -1,0 +1,83 @@
+"""`rollout-operator demo`: stories of the operator, played in a simulated world in real time.
+
+Decides in which order stories are played and how the whole ends. What there is to play stands in
+`scenarios`, what is asked for in `flags`.
+"""
+
+import asyncio
+import io
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.lab.demo.admin import HOST, make_admin, render_url
+from rollout_operator.lab.demo.drawing import BLANK
+from rollout_operator.lab.demo.flags import Settings, read_settings
+from rollout_operator.lab.demo.objects import NAMESPACE
+from rollout_operator.lab.demo.scenarios import TALES, change_all, until_done
+from rollout_operator.lab.demo.screen import Screen, choose_screen
+from rollout_operator.lab.demo.stage import Stage, open_stage
+from rollout_operator.lab.demo.totals import draw_totals
+from rollout_operator.lab.end import INTERRUPTED, end_by_signal
+
+# Between two rollouts of a demo that serves: as long as a scrape, so that both are seen.
+PAUSE: Final = timedelta(seconds=15)
+
+
+def run(words: Sequence[str]) -> int:
+    """Play what the words after the command ask for; return the exit code.
+
+    Raises HelpRequested, ConfigError with its exit code, and StoryStuck.
+    """
+    settings = read_settings(words)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    screen = choose_screen(sys.stdout, os.environ, color=settings.color)
+    try:
+        code = asyncio.run(end_by_signal(play(settings, screen)))
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    # There is no other way to end it.
+    return 0 if code == INTERRUPTED and settings.port is not None else code
+
+
+async def play(settings: Settings, screen: Screen) -> bool:
+    """Play the stories; return whether the promises were kept. Raises StoryStuck, ConfigError."""
+    is_kept = True
+    with screen:
+        for name in settings.stories:
+            async with open_stage(TALES[name], settings, screen) as stage, _serve(settings, stage):
+                await TALES[name].play(stage)
+                totals = stage.totals()
+                is_kept = is_kept and totals.is_kept
+                screen.finish(stage.picture(), [*draw_totals(totals), BLANK])
+                if settings.port is not None and name == settings.stories[-1]:
+                    await _go_on(stage)
+    return is_kept
+
+
+@asynccontextmanager
+async def _serve(settings: Settings, stage: Stage) -> AsyncIterator[None]:
+    """Serve the operator's pages, where that is asked for. Raises ConfigError."""
+    if settings.port is None:
+        yield
+        return
+    admin = make_admin(settings.port, NAMESPACE, stage.process.telemetry)
+    await admin.start(HOST)
+    try:
+        stage.address = render_url(admin)
+        yield
+    finally:
+        await admin.stop()
+
+
+async def _go_on(stage: Stage) -> None:
+    """Roll out one version after the other, for ever."""
+    while True:
+        await stage.rest(PAUSE)
+        stage.forget()
+        await change_all(stage, stage.next_version())
+        await until_done(stage)

@@ -1,0 +1,85 @@
+"""What is worth a line: records of the simulated world, and of the operator's own log.
+
+Pure: records in, notes out. What stands in the grid anyway, as pods that come and go, is no note.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.lab.demo.objects import OPERATOR, PERSON
+from rollout_operator.lab.demo.picture import Note, Why
+from rollout_operator.lab.model.history import Called, Fault, PodCalled, Record, Reviewed, Said
+from rollout_operator.model.outcome import Code
+from rollout_operator.telemetry.registry import Entry
+
+API_SERVER: Final = "API server"
+TERMINATING: Final = "Terminating pod"
+RECORDING: Final = "Recording revision"
+
+
+def read_record(record: Record, begin: timedelta) -> Note | None:
+    """Return what a record of the world is worth, None where it is not worth a line."""
+    at = (record.at - begin).total_seconds()
+    match record:
+        case PodCalled(actor=actor, method=method, pod=pod, path=path, status=status):
+            answer = f"HTTP {status}" if status else "no answer"
+            asked = f"{method} {pod}/{path.lstrip('/')}: {answer}"
+            return Note(at=at, who=_name(actor), text=asked)
+        case Reviewed(path=path, allowed=allowed, resource=resource, name=name):
+            hook = path.partition("?")[0].rpartition("/")[2]
+            subresource = resource.partition("/")[2]
+            what = f"{subresource} of " if subresource else ""
+            verdict = "allowed" if allowed else "denied"
+            return Note(at=at, who="operator", text=f"review {hook}, {what}{name}: {verdict}")
+        case Called(actor=actor, status=status, message=message):
+            if actor != PERSON or status < 400:
+                return None
+            return Note(at=at, who=API_SERVER, text=f"refused: {message}")
+        case Fault(text=said):
+            return Note(at=at, who="fault", text=said)
+        case Said(actor=actor, text=said) if actor != OPERATOR:
+            return Note(at=at, who=actor, text=said)
+    return None
+
+
+def is_retried(record: Record) -> bool:
+    """Tell whether a record is about an eviction that was refused, and will be asked for again."""
+    match record:
+        case Reviewed(resource="pods/eviction"):
+            return not record.allowed
+        case Called(request=request):
+            return request.subresource == "eviction" and record.status >= 400
+    return False
+
+
+def read_log(keys: Mapping[str, object], at: float) -> Note | None:
+    """Return what a record of the operator's log is worth: what it does, and its reasons."""
+    message, code = keys.get("msg"), keys.get("reason")
+    if message == TERMINATING:
+        return Note(at=at, who="operator", text=f"deletes {keys.get('pod')}: {code}")
+    if message == RECORDING:
+        return Note(at=at, who="operator", text=f"{keys.get('zone')} is done: {code}")
+    if code is None or code == Code.STATUS_BEHIND or "why" not in keys:
+        return None  # a status that is behind catches up at once
+    return Note(at=at, who="operator", text=f"{code}: {keys['why']}", is_why=True)
+
+
+def read_move(keys: Mapping[str, object]) -> Why | None:
+    """Return why a zone moves, where a record of the log is about that."""
+    if keys.get("msg") != TERMINATING:
+        return None
+    return Why(zone=str(keys.get("zone")), code=str(keys.get("reason")), text=str(keys.get("why")))
+
+
+def read_waits(entries: Iterable[Entry]) -> Sequence[Why]:
+    """Return why zones wait, as the last plan of each group says."""
+    return [
+        Why(zone=reason.zone, code=reason.code, text=reason.text)
+        for entry in entries
+        for reason in entry.plan.waits
+    ]
+
+
+def _name(actor: str) -> str:
+    return "operator" if actor == OPERATOR else actor

@@ -1,0 +1,177 @@
+"""The objects of a story, and the changes that people make to them.
+
+Pure: what a person would write into a file or type, as the API server takes it.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.kube.api import (
+    MUTATING_WEBHOOKS,
+    STATEFULSETS,
+    VALIDATING_WEBHOOKS,
+    JsonObject,
+    Resource,
+)
+from rollout_operator.lab.demo.flags import Settings
+from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, Request
+from rollout_operator.lab.zones import Zone, statefulset
+from rollout_operator.model.names import (
+    GROUP_LABEL,
+    INJECT_CA_LABEL,
+    LEADING_ZONE,
+    MIN_TIME_BETWEEN_DOWNSCALES,
+    NAMESPACE_LABEL,
+    NO_DOWNSCALE,
+    PAUSED,
+    PREPARE_DOWNSCALE,
+    PREPARE_PATH,
+    PREPARE_PORT,
+)
+from rollout_operator.model.units import format_duration
+
+GROUP: Final = "ingester"
+NAMESPACE: Final = "demo"
+# Who the people of the stories are, for the API server and for the reader.
+PERSON: Final = "you"
+OPERATOR: Final = "operator-1"
+FIRST: Final = "v1"
+
+# By these a budget knows pods and StatefulSets.
+SELECTED: Final[dict[str, str]] = {GROUP_LABEL: GROUP}
+
+GUARDED: Final[dict[str, str]] = {NO_DOWNSCALE: "true"}
+PREPARED: Final[dict[str, str]] = {
+    PREPARE_DOWNSCALE: "true",
+    MIN_TIME_BETWEEN_DOWNSCALES: "12h",
+}
+# In a cluster these are hours.
+APART: Final = timedelta(seconds=5)
+FOLLOWING: Final[dict[str, str]] = {
+    PREPARE_DOWNSCALE: "true",
+    MIN_TIME_BETWEEN_DOWNSCALES: format_duration(APART),
+}
+_ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+# By these the operator knows the configurations which are its own.
+_OURS: Final[JsonObject] = {INJECT_CA_LABEL: "true", NAMESPACE_LABEL: NAMESPACE}
+_PREPARE_AT: Final[dict[str, str]] = {PREPARE_PATH: "prepare-shutdown", PREPARE_PORT: "8080"}
+
+
+def create_zone(
+    settings: Settings,
+    name: str,
+    labels: Mapping[str, str],
+    leading: str = "",
+    *,
+    has_nodes: bool = False,
+) -> Request:
+    """Return the request that creates the StatefulSet of one zone; it may follow another one.
+
+    With `has_nodes`, its pods run on the zone's own nodes, and budgets know them.
+    """
+    annotations = dict(_PREPARE_AT if PREPARE_DOWNSCALE in labels else {})
+    if leading:
+        annotations[LEADING_ZONE] = leading
+    zone = Zone(
+        name=name,
+        group=GROUP,
+        replicas=settings.pods,
+        max_unavailable=settings.limit,
+        image=FIRST,
+        labels=labels,
+        annotations=annotations,
+        pod_labels=SELECTED if has_nodes else {},
+        node_selector=select_nodes(name) if has_nodes else {},
+    )
+    return _create(STATEFULSETS, NAMESPACE, statefulset(zone, NAMESPACE))
+
+
+def select_nodes(zone: str) -> dict[str, str]:
+    """Return the labels of the nodes of a zone."""
+    return {_ZONE_LABEL: zone}
+
+
+def create_webhook(hook: str) -> Request:
+    """Return the request that has the API server ask the operator before replicas fall.
+
+    `hook` is `no-downscale` or `prepare-downscale`.
+    """
+    resource = VALIDATING_WEBHOOKS if hook == "no-downscale" else MUTATING_WEBHOOKS
+    service: JsonObject = {
+        "name": "rollout-operator",
+        "namespace": NAMESPACE,
+        "path": f"/admission/{hook}",
+        "port": 443,
+    }
+    rule: JsonObject = {
+        "operations": ["UPDATE"],
+        "apiGroups": ["apps"],
+        "apiVersions": ["v1"],
+        "resources": ["statefulsets", "statefulsets/scale"],
+        "scope": "Namespaced",
+    }
+    webhook: JsonObject = {
+        "name": f"{hook}.grafana.com",
+        "clientConfig": {"service": service},
+        "rules": [rule],
+        "failurePolicy": "Fail",
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": 10,
+        "admissionReviewVersions": ["v1"],
+    }
+    obj: JsonObject = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": resource.kind,
+        "metadata": {"name": f"{hook}-{NAMESPACE}", "labels": _OURS},
+        "webhooks": [webhook],
+    }
+    return _create(resource, "", obj)
+
+
+def change_version(name: str, version: str) -> Request:
+    """Return the request that gives a zone a new template."""
+    containers = [{"name": "app", "image": version}]
+    return _patch(
+        name, {"spec": {"template": {"spec": {"containers": containers}}}}, STRATEGIC_PATCH
+    )
+
+
+def pause(name: str, *, is_paused: bool) -> Request:
+    """Return the request that pauses a zone, or releases it."""
+    return _patch(name, {"metadata": {"annotations": {PAUSED: "true" if is_paused else None}}})
+
+
+def allow_downscale(name: str) -> Request:
+    """Return the request that takes the label away which forbids it."""
+    return _patch(name, {"metadata": {"labels": {NO_DOWNSCALE: None}}})
+
+
+def scale(name: str, replicas: int) -> Request:
+    """Return the request of `kubectl scale`."""
+    return Request(
+        verb="patch",
+        resource=STATEFULSETS,
+        namespace=NAMESPACE,
+        name=name,
+        subresource="scale",
+        body={"spec": {"replicas": replicas}},
+        content_type=MERGE_PATCH,
+        user=PERSON,
+    )
+
+
+def _create(resource: Resource, namespace: str, obj: JsonObject) -> Request:
+    return Request(verb="create", resource=resource, namespace=namespace, body=obj, user=PERSON)
+
+
+def _patch(name: str, body: JsonObject, content_type: str = MERGE_PATCH) -> Request:
+    return Request(
+        verb="patch",
+        resource=STATEFULSETS,
+        namespace=NAMESPACE,
+        name=name,
+        body=body,
+        content_type=content_type,
+        user=PERSON,
+    )

@@ -1,0 +1,169 @@
+"""What there is to see of a rollout at one moment, read from API objects.
+
+Pure: objects in, frozen data out. How it looks is decided in `drawing`, what is worth a line
+of its own in `log`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.model.fields import (
+    child,
+    children,
+    is_terminating,
+    name_of,
+    number,
+    text,
+)
+from rollout_operator.lab.nodes.behaviour import image_of
+from rollout_operator.model.names import PAUSED
+
+# Reasons of a waiting container that are the ordinary way up; one that runs has none.
+_ON_THE_WAY: Final = ("", "ContainerCreating", "PodInitializing")
+
+
+class State(Enum):
+    """What the place of one pod shows."""
+
+    OLD = auto()
+    """Ready, on another template than the one wanted."""
+    BROKEN = auto()
+    """Down by itself: on an old template and not ready, or crashing on the wanted one."""
+    ENDING = auto()
+    """Told to end, and still there."""
+    GONE = auto()
+    """No pod of that name exists."""
+    STARTING = auto()
+    """On the wanted template, not ready yet."""
+    NEW = auto()
+    """Ready, on the wanted template."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The place of one pod."""
+
+    state: State
+    version: str = ""
+    """The pod's image; empty where there is no pod."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One zone."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    ready: int = 0
+    """As the StatefulSet's status counts."""
+    existing: int = 0
+    """Pods, as it counts them."""
+    current: str = ""
+    """`status.currentRevision` without the name of the set."""
+    update: str = ""
+    is_paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something that was done or said."""
+
+    at: float
+    """Seconds since the story began."""
+    who: str
+    text: str
+    is_why: bool = False
+    """A reason of the operator, which a screen may show elsewhere already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """A reason that the operator gives now for moving or for waiting."""
+
+    zone: str
+    """Empty where it is about the whole group."""
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """All there is to see at one moment."""
+
+    title: str
+    elapsed: float
+    """Seconds since the story began."""
+    goal: str
+    """The version that the pods are to have in the end."""
+    about: str = ""
+    """What will be seen, in plain words."""
+    rows: tuple[Row, ...] = ()
+    whys: tuple[Why, ...] | None = None
+    """Why zones move or wait now; None where only notes tell of it."""
+    why_lines: int = 5
+    """Room that is kept for them, so that nothing jumps when there are fewer."""
+    notes: tuple[Note, ...] = ()
+    """In the order in which they were made."""
+    heading: str = "What happens:"
+    """Of the notes."""
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Return the places of all zones."""
+        return [cell for row in self.rows for cell in row.cells]
+
+
+def read_row(sts: JsonObject, pods: Mapping[str, JsonObject]) -> Row:
+    """Return the row of a zone from its StatefulSet and its own pods by name."""
+    name = name_of(sts)
+    goal = image_of(child(sts, "spec", "template"))
+    return Row(
+        name=name,
+        cells=tuple(read_cell(pods.get(place), goal) for place in list_places(sts)),
+        ready=number(sts, "status", "readyReplicas"),
+        existing=number(sts, "status", "replicas"),
+        current=text(sts, "status", "currentRevision").removeprefix(f"{name}-"),
+        update=text(sts, "status", "updateRevision").removeprefix(f"{name}-"),
+        is_paused=text(sts, "metadata", "annotations", PAUSED) == "true",
+    )
+
+
+def list_places(sts: JsonObject) -> tuple[str, ...]:
+    """Return the names of the pods that a StatefulSet wants."""
+    first = number(sts, "spec", "ordinals", "start")
+    wanted = number(sts, "spec", "replicas", default=1)
+    return tuple(f"{name_of(sts)}-{ordinal}" for ordinal in range(first, first + wanted))
+
+
+def read_cell(pod: JsonObject | None, goal: str) -> Cell:
+    """Return what a pod's place shows while `goal` is wanted; None where there is no pod."""
+    if pod is None:
+        return Cell(State.GONE)
+    version = image_of(pod)
+    if is_terminating(pod):
+        return Cell(State.ENDING, version)
+    if is_ready(pod):
+        return Cell(State.NEW if version == goal else State.OLD, version)
+    is_on_its_way = version == goal and not is_crashing(pod)
+    return Cell(State.STARTING if is_on_its_way else State.BROKEN, version)
+
+
+def is_ready(pod: JsonObject) -> bool:
+    """Tell whether a pod runs, is not told to end, and says that it is ready."""
+    says_so = any(
+        one.get("type") == "Ready" and one.get("status") == "True"
+        for one in children(pod, "status", "conditions")
+    )
+    return says_so and text(pod, "status", "phase") == "Running" and not is_terminating(pod)
+
+
+def is_crashing(pod: JsonObject) -> bool:
+    """Tell whether a container has ended, or waits for more than its ordinary way up."""
+    states = [child(one, "state") for one in children(pod, "status", "containerStatuses")]
+    return any(
+        "terminated" in state or text(state, "waiting", "reason") not in _ON_THE_WAY
+        for state in states
+    )

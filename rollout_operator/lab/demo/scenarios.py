@@ -1,0 +1,247 @@
+"""The stories: what a person does in each, and what has to be seen before the next step.
+
+How waiting, acting and showing work is decided in `stage`.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.lab.demo.nodes import name_node
+from rollout_operator.lab.demo.objects import (
+    APART,
+    FOLLOWING,
+    GUARDED,
+    PREPARED,
+    allow_downscale,
+    change_version,
+    pause,
+    scale,
+)
+from rollout_operator.lab.demo.picture import Picture, State
+from rollout_operator.lab.demo.stage import SPARE, Stage, Story
+
+# For reading what the operator says, before the story goes on.
+READ: Final = timedelta(seconds=3)
+GOOD: Final = "v2"
+BAD: Final = "v2"
+MENDED: Final = "v3"
+
+
+async def roll_out(stage: Stage) -> None:
+    """Play a plain rollout."""
+    await change_all(stage, GOOD)
+    await until_done(stage)
+
+
+async def roll_out_bad(stage: Stage) -> None:
+    """Play a revision that cannot start, and its correction."""
+    await change_all(stage, BAD)
+    await stage.until("a pod that crashes", lambda now: count_cells(now, State.BROKEN) > 0)
+    await stage.rest(READ)
+    await change_all(stage, MENDED)
+    await until_done(stage)
+
+
+async def lose_pod(stage: Stage) -> None:
+    """Play a pod that dies in a zone which is done, while another one moves."""
+    first, second = stage.settings.names[0], stage.settings.names[-1]
+    await change_all(stage, GOOD)
+    await stage.until("a zone that moves", lambda now: is_moving(now, second))
+    stage.fail_pod(f"{first}-0")
+    await stage.rest(READ)
+    stage.mend_pod(f"{first}-0")
+    await until_done(stage)
+
+
+async def pause_zone(stage: Stage) -> None:
+    """Play a zone that is paused for a while."""
+    zone = stage.settings.names[stage.settings.zones // 2]
+    await stage.act(f"pause {zone} (an annotation)", pause(zone, is_paused=True))
+    await change_all(stage, GOOD)
+    await stage.until(
+        "all other zones done",
+        lambda now: all(is_done(row.name, now) for row in now.rows if not row.is_paused),
+    )
+    await stage.rest(READ)
+    await stage.act(f"release {zone}", pause(zone, is_paused=False))
+    await until_done(stage)
+
+
+async def forbid_downscale(stage: Stage) -> None:
+    """Play a downscale that a label forbids."""
+    zone, fewer = stage.settings.names[-1], stage.settings.pods - 1
+    await stage.rest(READ / 3)
+    await stage.act(f"scale {zone} to {fewer}", scale(zone, fewer))
+    await stage.rest(READ)
+    await stage.act(f"take the label no-downscale off {zone}", allow_downscale(zone))
+    await stage.act(f"scale {zone} to {fewer}", scale(zone, fewer))
+    await until_downscaled(stage, zone, fewer)
+
+
+async def prepare_downscale(stage: Stage) -> None:
+    """Play a downscale whose pods are asked before, and another one that comes too early."""
+    zone, fewer = stage.settings.names[-1], stage.settings.pods - 1
+    await stage.rest(READ / 3)
+    await stage.act(f"scale {zone} to {fewer}", scale(zone, fewer))
+    await until_downscaled(stage, zone, fewer)
+    await stage.rest(READ / 3)
+    other = stage.settings.names[0]
+    if other != zone:
+        await stage.act(f"scale {other} to {fewer}, too", scale(other, fewer))
+        await stage.rest(READ)
+
+
+async def follow(stage: Stage) -> None:
+    """Play a zone that is scaled down and up again, and the others that follow it."""
+    zone, pods = stage.settings.names[0], stage.settings.pods
+    await stage.rest(READ / 3)
+    await stage.act(f"scale {zone} to {pods - 1}", scale(zone, pods - 1))
+    await until_all_have(stage, pods - 1)
+    await stage.rest(READ / 2)
+    await stage.act(f"scale {zone} to {pods}", scale(zone, pods))
+    await until_all_have(stage, pods)
+    await stage.rest(READ / 2)
+
+
+async def drain_node(stage: Stage) -> None:
+    """Play a node that is drained while other zones are rolled out."""
+    first = stage.settings.names[0]
+    await change_all(stage, GOOD)
+    await stage.until(f"{first} done", lambda now: is_done(first, now))
+    await stage.drain(name_node(first, 1))
+    await until_done(stage)
+    await stage.rest(READ / 2)
+
+
+async def change_all(stage: Stage, version: str) -> None:
+    """Give all zones a new template."""
+    stage.aim(version)
+    requests = [change_version(name, version) for name in stage.settings.names]
+    await stage.act(f"new template for all zones: {version}", *requests)
+
+
+async def until_done(stage: Stage) -> None:
+    """Wait until all zones are rolled out, and recorded so."""
+    await stage.until("all zones done", lambda now: all(is_done(row.name, now) for row in now.rows))
+
+
+async def until_downscaled(stage: Stage, zone: str, replicas: int) -> None:
+    """Wait until the pods above `replicas` are gone and the status says so."""
+    await stage.until(
+        f"{zone} with {replicas} pods",
+        lambda now: any(
+            row.name == zone and len(row.cells) == replicas == row.existing for row in now.rows
+        ),
+    )
+    await stage.rest(READ / 2)
+
+
+async def until_all_have(stage: Stage, replicas: int) -> None:
+    """Wait until every zone has so many pods, and all of them are ready."""
+    await stage.until(
+        f"all zones with {replicas} pods",
+        lambda now: all(
+            len(row.cells) == replicas == row.existing == row.ready for row in now.rows
+        ),
+        # Times are kept in whole seconds, none of them too short.
+        spare=SPARE + stage.settings.zones * (APART + READ),
+    )
+
+
+def is_done(zone: str, now: Picture) -> bool:
+    """Tell whether a zone is rolled out: every pod, and the revision in its status."""
+    return any(
+        row.name == zone
+        and row.current == row.update
+        and all(cell.state is State.NEW for cell in row.cells)
+        for row in now.rows
+    )
+
+
+def is_moving(now: Picture, zone: str) -> bool:
+    """Tell whether a zone has at least one pod which is being replaced."""
+    ways = (State.ENDING, State.GONE, State.STARTING)
+    return any(
+        row.name == zone and any(cell.state in ways for cell in row.cells) for row in now.rows
+    )
+
+
+def count_cells(now: Picture, state: State) -> int:
+    """Return how many pods are in a state."""
+    return sum(cell.state is state for cell in now.cells)
+
+
+_ALL: Final = (
+    Story(
+        name="rollout",
+        title="A rollout",
+        about="All zones get a new template, v2. The operator replaces the pods of one zone"
+        " after the other, and only while all other zones are whole.",
+        play=roll_out,
+    ),
+    Story(
+        name="bad-revision",
+        title="A bad revision",
+        about="v2 crashes. The operator stops as soon as the allowed number of pods is"
+        " down, and says so; then v3 comes, and the broken pods go first.",
+        play=roll_out_bad,
+        bad_version=BAD,
+    ),
+    Story(
+        name="pod-dies",
+        title="A pod dies",
+        about="While the last zone moves, a pod of the first zone dies. The operator takes"
+        " no further pod until it is back, and says what it waits for.",
+        play=lose_pod,
+    ),
+    Story(
+        name="paused-zone",
+        title="A paused zone",
+        about="One zone is paused and keeps its pods while the others move to v2. When it"
+        " is released, it follows.",
+        play=pause_zone,
+    ),
+    Story(
+        name="forbidden-downscale",
+        title="A forbidden downscale",
+        about="The zones carry the label no-downscale. The API server asks the operator,"
+        " which refuses to take a pod away until the label is off.",
+        play=forbid_downscale,
+        labels=GUARDED,
+        webhook="no-downscale",
+        why_lines=2,
+    ),
+    Story(
+        name="prepared-downscale",
+        title="A prepared downscale",
+        about="Before a zone loses a pod, the operator asks that pod over HTTP to prepare."
+        " Another zone may lose one only 12 hours later.",
+        play=prepare_downscale,
+        labels=PREPARED,
+        webhook="prepare-downscale",
+        why_lines=2,
+    ),
+    Story(
+        name="following-zones",
+        title="Zones that follow",
+        about="Each zone follows the one before it: down five seconds later (in a cluster:"
+        " hours), after its pods were asked; up at once.",
+        play=follow,
+        labels=FOLLOWING,
+        is_chain=True,
+        webhook="prepare-downscale",
+        why_lines=2,
+    ),
+    Story(
+        name="drained-node",
+        title="A drained node",
+        about="A node of the first zone is drained while the other zones are rolled out."
+        " Evictions are refused until it is their turn, and go on by themselves.",
+        play=drain_node,
+        has_nodes=True,
+        why_lines=2,
+    ),
+)
+TALES: Final[Mapping[str, Story]] = {story.name: story for story in _ALL}
+"""The stories by the word that asks for them."""

@@ -1,0 +1,194 @@
+"""What a story comes to in the end: pods replaced, time taken, and how much was down at a time.
+
+Pure, from the history of the simulated world. Times are seconds.
+"""
+
+import heapq
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.lab.demo.drawing import COLUMNS, Line, Style
+from rollout_operator.lab.demo.objects import OPERATOR, PERSON
+from rollout_operator.lab.demo.picture import is_ready, list_places
+from rollout_operator.lab.model.fields import controller_of, is_terminating, text
+from rollout_operator.lab.model.history import Called, Commit, PodCalled, Record
+from rollout_operator.planning.wording import count
+
+# Of the texts that differ; each takes two lines.
+MOST_REFUSALS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """One replacement of a pod that is over: from its delete until the new one counts."""
+
+    zone: str
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """The figures of one story."""
+
+    limit: int
+    """How many pods of a zone may be unavailable."""
+    took: float = 0.0
+    """From the first act until the last replaced pod was ready."""
+    restarts: tuple[Restart, ...] = ()
+    deletes: int = 0
+    """By the operator: a pod that never came up is deleted once more."""
+    zones_taken: int = 0
+    """The most zones of which the operator had pods down at the same time."""
+    pods_down: int = 0
+    """The most pods that one zone missed at the same time, whoever is to blame."""
+    asked: int = 0
+    """Requests to pods to prepare for their end."""
+    refusals: tuple[str, ...] = ()
+    """What the API server said to the requests of people that it turned away."""
+    evicted: int = 0
+    """Evictions that people asked for and were granted."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Tell whether pods of two zones were never taken at the same time."""
+        return self.zones_taken <= 1
+
+
+def measure_floor(restarts: Iterable[Restart], limit: int) -> float:
+    """Return what the restarts alone take, one zone after the other, `limit` at a time."""
+    by_zone: dict[str, list[float]] = {}
+    for one in restarts:
+        by_zone.setdefault(one.zone, []).append(one.end - one.begin)
+    return sum(_pack(lengths, limit) for lengths in by_zone.values())
+
+
+def _pack(lengths: Iterable[float], slots: int) -> float:
+    """Return how long works of these lengths take, begun in this order, so many at a time."""
+    ends = [0.0] * slots
+    for length in lengths:
+        heapq.heapreplace(ends, ends[0] + length)
+    return max(ends)
+
+
+def add_up(records: Iterable[Record], begin: timedelta, limit: int) -> Totals:
+    """Return the figures of what has happened since `begin`."""
+    tally = _Tally(Totals(limit=limit), begin)
+    for record in records:
+        tally.take(record)
+    restarts = tuple(tally.restarts)
+    took = max((one.end for one in restarts), default=0.0)
+    return replace(tally.totals, restarts=restarts, took=took)
+
+
+@dataclass(slots=True)
+class _Tally:
+    """The state of the world while its history is read."""
+
+    totals: Totals
+    begin: timedelta
+    restarts: list[Restart] = field(default_factory=list)
+    _wanted: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The places of each zone."""
+    _ready: set[str] = field(default_factory=set)
+    _taken: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """The zone, and when the operator deleted it, of each pod that is not back yet."""
+
+    def take(self, record: Record) -> None:
+        """Move on by one record; those of most kinds change no figure."""
+        match record:
+            case Commit():
+                self._move(record)
+            case _ if record.at < self.begin:
+                return
+            case Called(actor=actor, status=status) if actor == PERSON and status >= 400:
+                refusals = (*self.totals.refusals, record.message)
+                self.totals = replace(self.totals, refusals=refusals)
+            case Called(actor=actor, request=request) if actor == PERSON:
+                evicted = self.totals.evicted + (request.subresource == "eviction")
+                self.totals = replace(self.totals, evicted=evicted)
+            case PodCalled(method="POST"):
+                self.totals = replace(self.totals, asked=self.totals.asked + 1)
+
+    def _move(self, record: Commit) -> None:
+        if record.resource == STATEFULSETS:
+            self._wanted[record.name] = list_places(record.after) if record.after else ()
+        elif record.resource == PODS:
+            self._move_pod(record)
+        if record.at >= self.begin:
+            self._note_down()
+
+    def _move_pod(self, record: Commit) -> None:
+        at = (record.at - self.begin).total_seconds()
+        before, after = record.before, record.after
+        if record.actor == OPERATOR and before is not None and _is_going(after):
+            self._note_delete(before)
+            self._taken.setdefault(record.name, (text(controller_of(before), "name"), at))
+        if after is None or not is_ready(after):
+            self._ready.discard(record.name)
+            return
+        self._ready.add(record.name)
+        if record.name in self._taken:
+            zone, begin = self._taken.pop(record.name)
+            self.restarts.append(Restart(zone, begin, at))
+
+    def _note_delete(self, before: JsonObject) -> None:
+        if not is_terminating(before):
+            self.totals = replace(self.totals, deletes=self.totals.deletes + 1)
+
+    def _note_down(self) -> None:
+        down = [sum(place not in self._ready for place in each) for each in self._wanted.values()]
+        zones = {zone for zone, _ in self._taken.values()}
+        self.totals = replace(
+            self.totals,
+            pods_down=max(self.totals.pods_down, *down, 0),
+            zones_taken=max(self.totals.zones_taken, len(zones)),
+        )
+
+
+def _is_going(pod: JsonObject | None) -> bool:
+    return pod is None or is_terminating(pod)
+
+
+def draw_totals(totals: Totals) -> list[Line]:
+    """Return the figures as sentences, a line each."""
+    lines: list[Line] = []
+    if totals.restarts:
+        pods = count(len(totals.restarts), "pod")
+        floor = measure_floor(totals.restarts, totals.limit)
+        if totals.deletes > len(totals.restarts):
+            pods = f"{pods} ({count(totals.deletes, 'delete')})"
+        lone = f"; their restarts alone take {floor:.1f} s"
+        lines.append(((f"{pods} replaced in {totals.took:.1f} s", Style.BOLD), (lone, Style.PLAIN)))
+        lines += _draw_down(totals)
+    if totals.evicted:
+        lines.append(_bold(f"{count(totals.evicted, 'pod')} evicted"))
+    if totals.refusals:
+        lines.append(_bold(f"{count(len(totals.refusals), 'request')} refused"))
+        # What is asked again every other second is refused in much the same words.
+        texts = list(dict.fromkeys(totals.refusals))
+        for text in texts[:MOST_REFUSALS]:
+            lines += [((line, Style.PLAIN),) for line in textwrap.wrap(text, COLUMNS - 1)]
+        if len(texts) > MOST_REFUSALS:
+            lines.append(((f"... ({len(texts) - MOST_REFUSALS} more)", Style.PLAIN),))
+    if totals.asked:
+        lines.append(_bold(f"{count(totals.asked, 'pod')} asked to prepare"))
+    return lines or [_bold("nothing was replaced")]
+
+
+def _draw_down(totals: Totals) -> list[Line]:
+    down = f"at most {count(totals.pods_down, 'pod')} of a zone down at a time"
+    together = (
+        ("the operator never took pods of two zones at a time", Style.GREEN)
+        if totals.is_kept
+        else (f"the operator took pods of {totals.zones_taken} zones at a time", Style.RED)
+    )
+    return [((f"{down} ({totals.limit} allowed)", Style.PLAIN),), (together,)]
+
+
+def _bold(sentence: str) -> Line:
+    return ((sentence, Style.BOLD),)

@@ -1,0 +1,1 @@
+"""The words of the lab: requests and their answers, fields of objects, the history of a run."""

@@ -1,0 +1,144 @@
+"""All that happened in one simulated world, in order: the ground truth that is judged.
+
+Times are virtual, since the world began. Objects are those that the store holds: never change one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TypeVar
+
+from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.lab.model.request import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One write of the store; commits are totally ordered by `revision`."""
+
+    at: timedelta
+    revision: int
+    actor: str
+    """Who wrote: a process of the operator (`operator-1`), a controller, a kubelet, a person."""
+    resource: Resource
+    namespace: str
+    name: str
+    before: JsonObject | None
+    after: JsonObject | None
+    """None where the object went away for good; a graceful deletion is a change before that."""
+    call: int = 0
+    """Number of the request that did it, 0 for what the API server does by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """A request that the API server has answered, whether or not the answer arrived."""
+
+    at: timedelta
+    """When it was answered."""
+    begun: timedelta
+    """When it arrived at the API server."""
+    number: int
+    actor: str
+    request: Request
+    status: int
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewed:
+    """A question of admission that the API server asked a webhook."""
+
+    at: timedelta
+    begun: timedelta
+    call: int
+    """Number of the request that it was about."""
+    actor: str
+    """The process that answered, or did not."""
+    path: str
+    namespace: str
+    name: str
+    resource: str
+    """With its subresource, as in `statefulsets/scale`."""
+    dry_run: bool
+    allowed: bool
+    status: int
+    """Code of a refusal, 0 for none; -1 where no useful answer came."""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodCalled:
+    """An HTTP request that arrived at a pod, with what it answered."""
+
+    at: timedelta
+    begun: timedelta
+    actor: str
+    method: str
+    pod: str
+    uid: str
+    path: str
+    status: int
+    """0 where the caller got no answer; the pod has acted on it where `acted`."""
+    acted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Something that was made to go wrong."""
+
+    at: timedelta
+    number: int
+    kind: str
+    """A word such as `crash` or `drop_event`: the dose of each is counted by it."""
+    actor: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lived:
+    """A step in the life of a process: started, ready, crashed, stopped."""
+
+    at: timedelta
+    actor: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A line of the operator's log, or what a person did and why, for the readers of a story."""
+
+    at: timedelta
+    actor: str
+    text: str
+
+
+Record = Commit | Called | Reviewed | PodCalled | Fault | Lived | Said
+_R = TypeVar("_R", Commit, Called, Reviewed, PodCalled, Fault, Lived, Said)
+
+
+@dataclass(slots=True)
+class History:
+    """The records of one world, in the order in which they happened."""
+
+    records: list[Record] = field(default_factory=list)
+    listeners: list[Callable[[Record], None]] = field(default_factory=list)
+    """Told of each record as it happens, for those who watch a world live."""
+
+    def add(self, record: Record) -> None:
+        """Take note of what just happened."""
+        self.records.append(record)
+        for listener in self.listeners:
+            listener(record)
+
+    def list_all(self, kind: type[_R]) -> list[_R]:
+        """Return the records of one kind, in order."""
+        return [one for one in self.records if isinstance(one, kind)]
+
+    def revision_at(self, at: timedelta) -> int:
+        """Return the newest version at a time, 0 where nothing had been written yet."""
+        for record in reversed(self.records):
+            if isinstance(record, Commit) and record.at <= at:
+                return record.revision
+        return 0

@@ -1,0 +1,74 @@
+"""A watch of one process as its client sees it: asked for, opened, read event by event.
+
+Which events come through is decided in `watch_views`, how the request gets there in `requests`.
+"""
+
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+from typing import Protocol
+
+import msgspec
+
+from rollout_operator.kube.api import WatchEvent
+from rollout_operator.kube.call import Call
+from rollout_operator.kube.client.responses import Status, error_of, read_status
+from rollout_operator.lab.apiserver.streams import Stream, StreamEvent
+from rollout_operator.lab.model.request import Answer, Refusal, Request
+from rollout_operator.lab.network.watch_views import Delivery, Expired, Silent
+from rollout_operator.model.errors import Unreachable
+
+
+class Opener(Protocol):
+    """What a watch needs of the simulated API server."""
+
+    def open_watch(self, request: Request) -> Stream: ...
+
+
+class Opening:
+    """A watch that is asked for: whoever gave up before it was opened does not leave it open."""
+
+    def __init__(self, api: Opener) -> None:
+        self._api = api
+        self._is_closed = False
+        self.stream: Stream | None = None
+
+    async def open(self, request: Request) -> Answer:
+        """Open it, as the API server does."""
+        try:
+            self.stream = self._api.open_watch(request)
+        except Refusal as refusal:
+            return refusal.answer()
+        if self._is_closed:
+            self.stream.close()
+        return Answer(status=200, body={})
+
+    def close(self) -> None:
+        """Need it no more."""
+        self._is_closed = True
+        if self.stream is not None:
+            self.stream.close()
+
+
+async def read_events(
+    call: Call, delivery: Delivery, silence: timedelta
+) -> AsyncGenerator[WatchEvent, None]:
+    """Yield the events of a watch. Raises as `kube.api.Watcher.watch` says of its iterator."""
+    while (event := await _next_event(call, delivery, silence)) is not None:
+        if event.type == "ERROR":
+            status = read_status(event.body)
+            raise error_of(call, status.code, status)
+        yield WatchEvent(type=event.type, object=msgspec.Raw(event.body))
+
+
+async def _next_event(call: Call, delivery: Delivery, silence: timedelta) -> StreamEvent | None:
+    seconds = silence.total_seconds()
+    try:
+        return await delivery.next_event(seconds)
+    except Silent as error:
+        raise Unreachable(f"cannot {call.text}: silent for {seconds:g}s", call=call.text) from error
+    except ConnectionResetError as error:
+        raise Unreachable(f"cannot {call.text}: no answer: {error}", call=call.text) from error
+    except Expired as error:
+        message = "The resourceVersion for the provided watch is too old."
+        status = Status(kind="Status", message=message, reason="Expired", code=410)
+        raise error_of(call, 410, status) from error

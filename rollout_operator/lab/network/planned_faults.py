@@ -1,0 +1,184 @@
+"""Faults by plan: exactly these, each once.
+
+For systematic plans and for tests: "the 17th call of operator-1: crash after the commit".
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from rollout_operator.lab.model.history import Fault
+from rollout_operator.lab.network.faults import (
+    EVENT_FATE,
+    FATE,
+    NO_TIME,
+    POD_FATE,
+    REVIEW_FATE,
+    Ask,
+    EventFate,
+    Fate,
+    PodFate,
+    ReviewFate,
+    Way,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPlan:
+    """What becomes of the n-th call that a process makes in one of its lives."""
+
+    actor: str
+    number: int
+    fate: Fate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventPlan:
+    """How the n-th event of a plural comes to a process in one of its lives; no bookmark counts."""
+
+    actor: str
+    plural: str
+    number: int
+    fate: EventFate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListPlan:
+    """How old the n-th list of a plural is that an informer gets, over all lives of a process."""
+
+    actor: str
+    plural: str
+    number: int
+    age: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodPlan:
+    """What becomes of the n-th request of a process to pods, over all its lives."""
+
+    actor: str
+    number: int
+    fate: PodFate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewPlan:
+    """What becomes of the n-th review of a process on one way, over all its lives."""
+
+    actor: str
+    way: Way
+    number: int
+    fate: ReviewFate
+
+
+Planned = CallPlan | EventPlan | ListPlan | PodPlan | ReviewPlan
+_P = TypeVar("_P", CallPlan, EventPlan, ListPlan, PodPlan, ReviewPlan)
+
+
+class ScriptedFaults:
+    """Each plan comes true once, where it first fits: a process that comes back is spared it."""
+
+    def __init__(
+        self, plan: Sequence[Planned], report: Callable[[Fault], object] = lambda fault: None
+    ) -> None:
+        self._waiting = list(plan)
+        self._numbers = {one: number for number, one in enumerate(plan, 1)}
+        self._report = report
+        self._lists: Counter[tuple[str, str]] = Counter()
+        self._pod_calls: Counter[str] = Counter()
+        self._reviews: Counter[tuple[str, Way]] = Counter()
+
+    def list_waiting(self) -> tuple[Planned, ...]:
+        """Return what has not come true yet, for runs that must show that it did."""
+        return tuple(self._waiting)
+
+    def heal(self) -> None:
+        """Let nothing more come true."""
+        self._waiting.clear()
+
+    def on_call(self, ask: Ask) -> Fate:
+        plan = self._find(CallPlan, lambda one: (one.actor, one.number) == (ask.actor, ask.number))
+        if plan is None:
+            return FATE
+        crash, fails = plan.fate.crash, plan.fate.fails
+        kind = "crash" if crash is not None else fails or "slow"
+        self._tell(plan, kind, f"{ask.text}: {crash.name.lower() if crash else kind}")
+        return plan.fate
+
+    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventFate:
+        if type == "BOOKMARK":
+            return EVENT_FATE
+        wanted = (actor, plural, number)
+        plan = self._find(EventPlan, lambda one: (one.actor, one.plural, one.number) == wanted)
+        if plan is None:
+            return EVENT_FATE
+        kind = describe_event_fate(plan.fate)
+        self._tell(plan, kind, f"event {number} of {plural}: {type} {name}: {kind}")
+        return plan.fate
+
+    def on_list(self, ask: Ask) -> timedelta:
+        self._lists[ask.actor, ask.plural] += 1
+        wanted = (ask.actor, ask.plural, self._lists[ask.actor, ask.plural])
+        plan = self._find(ListPlan, lambda one: (one.actor, one.plural, one.number) == wanted)
+        if plan is None:
+            return NO_TIME
+        self._tell(plan, "stale_list", f"{ask.text}: as of {plan.age} ago")
+        return plan.age
+
+    def on_pod_call(self, actor: str, method: str, pod: str) -> PodFate:
+        self._pod_calls[actor] += 1
+        wanted = (actor, self._pod_calls[actor])
+        plan = self._find(PodPlan, lambda one: (one.actor, one.number) == wanted)
+        if plan is None:
+            return POD_FATE
+        kind = "crash" if plan.fate.crash is not None else plan.fate.fails or "slow"
+        self._tell(plan, f"pod_{kind}", f"{method} {pod}: {kind}")
+        return plan.fate
+
+    def on_review(self, actor: str, way: Way) -> ReviewFate:
+        self._reviews[actor, way] += 1
+        wanted = (actor, way, self._reviews[actor, way])
+        plan = self._find(ReviewPlan, lambda one: (one.actor, one.way, one.number) == wanted)
+        if plan is None:
+            return REVIEW_FATE
+        fate = plan.fate
+        kind = "crash" if fate.crash else "reset" if fate.reset else "lost" if fate.lost else "slow"
+        self._tell(plan, f"review_{kind}", f"{way} of a review: {kind}")
+        return fate
+
+    def _find(self, kind: type[_P], fits: Callable[[_P], bool]) -> _P | None:
+        """Return the first plan that fits, and forget it."""
+        for plan in self._waiting:
+            if isinstance(plan, kind) and fits(plan):
+                self._waiting.remove(plan)
+                return plan
+        return None
+
+    def _tell(self, plan: Planned, kind: str, text: str) -> None:
+        self._report(
+            Fault(
+                at=timedelta(seconds=asyncio.get_running_loop().time()),
+                number=self._numbers[plan],
+                kind=f"{kind}",
+                actor=plan.actor,
+                text=text,
+            )
+        )
+
+
+def describe_event_fate(fate: EventFate) -> str:
+    """Return the words for what becomes of an event, those of the doses where there is one."""
+    told = {
+        "drop_event": fate.drop,
+        "duplicate_event": fate.duplicate,
+        "delay_event": fate.delay,
+        "spoil_event": fate.spoil,
+        "freeze": fate.freeze,
+        "cut_stream": fate.cut,
+        "gone_event": fate.gone,
+        "crash": fate.crash,
+    }
+    return " and ".join(word for word, happens in told.items() if happens) or "as usual"

@@ -1,0 +1,306 @@
+"""Faults by chance: how often each kind comes, and which ones came, by number.
+
+Decides by one seeded stream. For each question the same amount is drawn from it, whatever comes of
+it: a run in which some faults are left out throws the same dice.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Final, TypeVar
+
+from rollout_operator.lab.model.history import Fault
+from rollout_operator.lab.network.faults import (
+    EVENT_FATE,
+    FATE,
+    NO_TIME,
+    POD_FATE,
+    REVIEW_FATE,
+    Ask,
+    CrashPoint,
+    EventFate,
+    Failure,
+    Fate,
+    PodFailure,
+    PodFate,
+    ReviewFate,
+    Way,
+)
+
+_T = TypeVar("_T")
+
+# Spans are heavy-tailed: most are short, and some are as long as these.
+LONGEST_SLOW: Final = 40.0
+LONGEST_LATE: Final = 60.0
+LONGEST_LAG: Final = 300.0
+LONGEST_FREEZE: Final = 120.0
+SLOWEST_POD: Final = 10.0
+SLOWEST_REVIEW: Final = 15.0
+_SHORTEST: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doses:
+    """How probable each kind of fault is, per call, event, list or request to a pod; 0 to 1."""
+
+    crash: float = 0.002
+    """Per call, at one of the three points."""
+    slow: float = 0.02
+    throttled: float = 0.002
+    lost: float = 0.01
+    """Per call: no connection, broken before or after, no answer, or only half of one."""
+    late: float = 0.003
+    """Per write: carried out after the caller has given up."""
+    conflict: float = 0.005
+    """Per change of an object."""
+    gone: float = 0.003
+    """Per list or watch."""
+    too_many: float = 0.01
+    server_error: float = 0.01
+    delay_event: float = 0.02
+    drop_event: float = 0.005
+    drop_bookmark: float = 0.05
+    duplicate_event: float = 0.01
+    spoil_event: float = 0.003
+    freeze: float = 0.002
+    cut_stream: float = 0.005
+    gone_event: float = 0.002
+    stale_list: float = 0.05
+    pod_failure: float = 0.03
+    pod_slow: float = 0.03
+    review_lost: float = 0.02
+    """Per question and per answer: without a word, or as a broken connection."""
+    review_slow: float = 0.02
+
+    def times(self, factor: float) -> "Doses":
+        """Return all of them that much higher or lower, each at most 1."""
+        doses = {each.name: min(getattr(self, each.name) * factor, 1.0) for each in fields(self)}
+        return Doses(**doses)
+
+
+_LOST: Final = (
+    Failure.CONNECT,
+    Failure.RESET_BEFORE,
+    Failure.RESET_AFTER,
+    Failure.TIMEOUT,
+    Failure.CUT_BODY,
+)
+_TOO_MANY: Final = (Failure.TOO_MANY, Failure.TOO_MANY_RETRY)
+_ERRORS: Final = (
+    Failure.INTERNAL,
+    Failure.UNAVAILABLE,
+    Failure.GATEWAY_TIMEOUT,
+    Failure.GATEWAY_TIMEOUT_COMMITTED,
+)
+_CHANGES: Final = frozenset({"update", "patch", "delete"})
+
+
+class RandomFaults:
+    """Faults by the dice of `chance`, numbered from 1 on as they come.
+
+    With `only`, just those of these numbers happen, while all are counted: that is how a run is
+    shrunk. `report` is told of each that happens.
+    """
+
+    def __init__(
+        self,
+        chance: random.Random,
+        doses: Doses,
+        report: Callable[[Fault], object] = lambda fault: None,
+        only: frozenset[int] | None = None,
+    ) -> None:
+        self._random = chance.random
+        self._doses = doses
+        self._report = report
+        self._only = only
+        self._is_healed = False
+        self.fired: Counter[str] = Counter()
+        """How many of each kind have happened."""
+        self.number = 0
+        """Of the newest fault that the dice wanted, whether or not it happened."""
+
+    def heal(self) -> None:
+        """Let nothing more go wrong; the dice are thrown on."""
+        self._is_healed = True
+
+    def on_call(self, ask: Ask) -> Fate:
+        which, size, choice = self._random(), self._random(), self._random()
+        kind = _choose(which, self._list_call_doses(ask))
+        if kind is None:
+            return FATE
+        fate = _fate_of(kind, size, choice)
+        return fate if self._fire(kind, ask.actor, f"{ask.text}: {_word(fate)}") else FATE
+
+    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventFate:
+        which, size = self._random(), self._random()
+        doses = self._doses
+        is_bookmark = type == "BOOKMARK"
+        kind = _choose(
+            which,
+            (
+                ("drop_bookmark", doses.drop_bookmark if is_bookmark else 0.0),
+                ("drop_event", 0.0 if is_bookmark else doses.drop_event),
+                ("delay_event", doses.delay_event),
+                ("duplicate_event", doses.duplicate_event),
+                ("freeze", doses.freeze),
+                ("cut_stream", doses.cut_stream),
+                ("gone_event", doses.gone_event),
+                ("spoil_event", 0.0 if is_bookmark else doses.spoil_event),
+            ),
+        )
+        if kind is None:
+            return EVENT_FATE
+        text = f"event {number} of {plural}: {type} {name}".rstrip()
+        return _event_fate_of(kind, size) if self._fire(kind, actor, text) else EVENT_FATE
+
+    def on_list(self, ask: Ask) -> timedelta:
+        which, size = self._random(), self._random()
+        if which >= self._doses.stale_list:
+            return NO_TIME
+        age = _span(size, LONGEST_LAG)
+        text = f"{ask.text}: as of {age} ago"
+        return age if self._fire("stale_list", ask.actor, text) else NO_TIME
+
+    def on_pod_call(self, actor: str, method: str, pod: str) -> PodFate:
+        which, size, choice = self._random(), self._random(), self._random()
+        doses = self._doses
+        kind = _choose(
+            which,
+            (
+                ("pod_failure", doses.pod_failure),
+                ("pod_slow", doses.pod_slow),
+                ("crash", doses.crash),
+            ),
+        )
+        if kind is None:
+            return POD_FATE
+        fate = _pod_fate_of(kind, size, choice)
+        what = fate.crash.name.lower() if fate.crash else fate.fails or f"{fate.after}"
+        return fate if self._fire(kind, actor, f"{method} {pod}: {what}") else POD_FATE
+
+    def on_review(self, actor: str, way: Way) -> ReviewFate:
+        which, size, choice = self._random(), self._random(), self._random()
+        doses = self._doses
+        kind = _choose(
+            which,
+            (
+                ("review_lost", doses.review_lost),
+                ("review_slow", doses.review_slow),
+                ("crash", doses.crash),
+            ),
+        )
+        if kind is None:
+            return REVIEW_FATE
+        fate = ReviewFate(
+            delay=_span(size, SLOWEST_REVIEW) if kind == "review_slow" else NO_TIME,
+            reset=kind == "review_lost" and choice < 0.5,
+            lost=kind == "review_lost" and choice >= 0.5,
+            crash=kind == "crash",
+        )
+        return fate if self._fire(kind, actor, f"{way} of a review") else REVIEW_FATE
+
+    def _list_call_doses(self, ask: Ask) -> Sequence[tuple[str, float]]:
+        """Return what may happen to a call; a kind that makes no sense for it has no dose."""
+        doses = self._doses
+        return (
+            ("crash", doses.crash),
+            ("slow", doses.slow),
+            ("throttled", doses.throttled),
+            ("lost", doses.lost),
+            ("late", doses.late if ask.is_write else 0.0),
+            ("conflict", doses.conflict if ask.verb in _CHANGES else 0.0),
+            ("gone", doses.gone if ask.verb in ("list", "watch") else 0.0),
+            ("too_many", doses.too_many),
+            ("server_error", doses.server_error),
+        )
+
+    def _fire(self, kind: str, actor: str, text: str) -> bool:
+        """Count a fault; tell whether it is to happen."""
+        if self._is_healed:
+            return False
+        self.number += 1
+        if self._only is not None and self.number not in self._only:
+            return False
+        self.fired[kind] += 1
+        at = timedelta(seconds=asyncio.get_running_loop().time())
+        self._report(Fault(at=at, number=self.number, kind=kind, actor=actor, text=text))
+        return True
+
+
+def _choose(which: float, doses: Sequence[tuple[str, float]]) -> str | None:
+    """Return the kind in whose part of 0..1 `which` lies."""
+    for kind, dose in doses:
+        if which < dose:
+            return kind
+        which -= dose
+    return None
+
+
+def _fate_of(kind: str, size: float, choice: float) -> Fate:
+    crashes = tuple(CrashPoint)
+    fates: Mapping[str, Callable[[], Fate]] = {
+        "crash": lambda: Fate(crash=_one_of(crashes, choice)),
+        "slow": lambda: _slow(_span(size, LONGEST_SLOW), choice),
+        "throttled": lambda: Fate(fails=Failure.THROTTLED),
+        "lost": lambda: Fate(fails=_one_of(_LOST, choice)),
+        "late": lambda: Fate(fails=Failure.LATE, before=_span(size, LONGEST_LATE)),
+        "conflict": lambda: Fate(fails=Failure.CONFLICT),
+        "gone": lambda: Fate(fails=Failure.GONE),
+        "too_many": lambda: Fate(fails=_one_of(_TOO_MANY, choice)),
+        "server_error": lambda: Fate(fails=_one_of(_ERRORS, choice)),
+    }
+    return fates[kind]()
+
+
+def _word(fate: Fate) -> str:
+    """Return what becomes of a call; of a late one with the span, by which it is found again."""
+    if fate.crash:
+        return fate.crash.name.lower()
+    if fate.fails is Failure.LATE:
+        return f"{fate.fails}: {fate.before}"
+    return fate.fails or f"{fate.before or fate.after}"
+
+
+def _event_fate_of(kind: str, size: float) -> EventFate:
+    match kind:
+        case "delay_event":
+            return EventFate(delay=_span(size, LONGEST_LAG))
+        case "drop_event" | "drop_bookmark":
+            return EventFate(drop=True)
+        case "duplicate_event":
+            return EventFate(duplicate=True)
+        case "freeze":
+            return EventFate(freeze=_span(size, LONGEST_FREEZE))
+        case "cut_stream":
+            return EventFate(cut=True)
+        case "spoil_event":
+            return EventFate(spoil=True)
+        case _:
+            return EventFate(gone=True)
+
+
+def _pod_fate_of(kind: str, size: float, choice: float) -> PodFate:
+    match kind:
+        case "pod_failure":
+            return PodFate(fails=_one_of(tuple(PodFailure), choice))
+        case "pod_slow":
+            return PodFate(after=_span(size, SLOWEST_POD))
+        case _:
+            return PodFate(crash=_one_of(tuple(CrashPoint), choice))
+
+
+def _slow(span: timedelta, choice: float) -> Fate:
+    return Fate(before=span) if choice < 0.5 else Fate(after=span)
+
+
+def _span(size: float, longest: float) -> timedelta:
+    """Return a span between 50 ms and `longest` seconds; its logarithm is evenly spread."""
+    seconds = _SHORTEST * (longest / _SHORTEST) ** size
+    return timedelta(seconds=round(seconds, 3))
+
+
+def _one_of(choices: Sequence[_T], choice: float) -> _T:
+    return choices[int(choice * len(choices))]

@@ -1,0 +1,176 @@
+"""One call of the API server over a link: there, carried out, and back, or what goes wrong with it.
+
+Decides when a call arrives, whether an answer comes back in time, and which error it becomes: the
+same as over the real network, and in the same words. Which calls there are is `client`'s part. Once
+a request has arrived it is carried out, whatever becomes of the process that sent it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, NoReturn
+
+import msgspec
+
+from rollout_operator.kube.call import Call
+from rollout_operator.kube.client.responses import error_of, read_status
+from rollout_operator.lab.model.request import Answer, Refusal
+from rollout_operator.lab.network.faults import CrashPoint, Failure, Fate
+from rollout_operator.lab.network.link import Link, wait_for_ever
+from rollout_operator.model.errors import Throttled, UnknownOutcome, Unreachable
+
+RETRY_AFTER: Final = 2
+
+_REFUSALS: Final[Mapping[Failure, Refusal]] = {
+    Failure.CONFLICT: Refusal(
+        409,
+        "Conflict",
+        "Operation cannot be fulfilled: the object has been modified; please apply your changes"
+        " to the latest version and try again",
+    ),
+    Failure.GONE: Refusal(410, "Expired", "The resourceVersion for the provided watch is too old."),
+    Failure.TOO_MANY: Refusal(
+        429, "TooManyRequests", "The server has received too many requests and has asked us to wait"
+    ),
+    Failure.TOO_MANY_RETRY: Refusal(
+        429,
+        "TooManyRequests",
+        "The server has received too many requests and has asked us to wait",
+        retry_after=RETRY_AFTER,
+    ),
+    Failure.INTERNAL: Refusal(500, "InternalError", "Internal error occurred: no leader"),
+    Failure.UNAVAILABLE: Refusal(
+        503, "ServiceUnavailable", "The server is currently unable to serve the request"
+    ),
+    Failure.GATEWAY_TIMEOUT: Refusal(504, "Timeout", "Timeout: request did not complete"),
+    Failure.GATEWAY_TIMEOUT_COMMITTED: Refusal(504, "Timeout", "Timeout: request did not complete"),
+}
+_COMMITTED: Final = frozenset({Failure.GATEWAY_TIMEOUT_COMMITTED})
+_UNANSWERED: Final = frozenset({Failure.TIMEOUT, Failure.LATE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trip:
+    """A call that is to be made."""
+
+    call: Call
+    carry_out: Callable[[], Awaitable[Answer]]
+    """What the API server does with it once it is there."""
+    now: Callable[[], datetime]
+    """The API server's clock."""
+    within: timedelta
+    """How long it may take, answer included."""
+    sent_within: timedelta | None = None
+    """How long it may wait for its turn, where that is shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """An answer that is back, with the time at which it was given."""
+
+    answer: Answer
+    date: datetime
+
+
+async def travel(trip: Trip, link: Link, fate: Fate) -> Answer:
+    """Make a call and return its answer, a success; never, where the process dies meanwhile.
+
+    Raises the errors of `model.errors` that the real client raises.
+    """
+    if fate.crash is CrashPoint.BEFORE_SEND:
+        link.crash()
+    await link.stay_alive()
+    await _wait_for_turn(trip, link, fate)
+    if fate.fails is Failure.CONNECT:
+        text = f"cannot {trip.call.text}: no answer: Cannot connect to host"
+        raise Unreachable(text, call=trip.call.text)
+    reply, told = await _send(trip, link, fate)
+    await link.stay_alive()
+    if reply is None:
+        _raise_lost(trip.call, told)
+    link.clock.note(reply.date)
+    if fate.crash is CrashPoint.AFTER_REPLY:
+        asyncio.get_running_loop().call_soon(link.crash)
+    answer = reply.answer
+    if answer.is_ok:
+        return answer
+    retry_after = f"{answer.retry_after}" if answer.retry_after else ""
+    status = read_status(_raw(answer))
+    raise error_of(trip.call, answer.status, status, retry_after)
+
+
+def _raw(answer: Answer) -> bytes:
+    """Return the body as it came: the answer to a path that nobody serves is plain text."""
+    text = answer.body.get("text")
+    return text.encode() if isinstance(text, str) else msgspec.json.encode(answer.body)
+
+
+def _raise_lost(call: Call, told: str) -> NoReturn:
+    """Raise what no answer means: a write may have been carried out, or will be."""
+    if call.is_write:
+        text = f"cannot tell whether {call.text} succeeded: no answer: {told}"
+        raise UnknownOutcome(text, call=call.text)
+    raise Unreachable(f"cannot {call.text}: no answer: {told}", call=call.text)
+
+
+async def _wait_for_turn(trip: Trip, link: Link, fate: Fate) -> None:
+    """Wait as the process's own rate limiter makes it. Raises Throttled, without waiting."""
+    within = min(trip.within, trip.sent_within or trip.within)
+    if fate.fails is Failure.THROTTLED or fate.waits > within:
+        due = max(fate.waits, within)
+        text = (
+            f"client-side rate limiter: the next token is due in {due.total_seconds():.3f}s,"
+            f" the deadline in {within.total_seconds():.3f}s"
+        )
+        raise Throttled(text, call=trip.call.text)
+    if fate.waits:
+        await asyncio.sleep(fate.waits.total_seconds())
+        await link.stay_alive()
+
+
+async def _send(trip: Trip, link: Link, fate: Fate) -> tuple[_Reply | None, str]:
+    """Return the answer, or None and what is known of its absence."""
+    seconds = trip.within.total_seconds()
+    try:
+        async with asyncio.timeout(seconds):
+            reply = await link.launch(_fly(trip, link, fate))
+            if reply is None and not _breaks(fate):
+                await wait_for_ever()
+    except TimeoutError:
+        return None, f"timed out after {seconds:g}s"
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if link.is_dead and task is not None and not task.cancelling():
+            await link.stay_alive()  # what became of the request: a dead process never hears of it
+        raise
+    return reply, "Server disconnected"
+
+
+def _breaks(fate: Fate) -> bool:
+    return fate.fails in (Failure.RESET_BEFORE, Failure.RESET_AFTER)
+
+
+async def _fly(trip: Trip, link: Link, fate: Fate) -> _Reply | None:
+    """Carry a request there and its answer back; None where no answer comes."""
+    late = trip.within if fate.fails is Failure.LATE else timedelta(0)
+    await asyncio.sleep((late + fate.before).total_seconds() + link.latency())
+    if fate.fails is Failure.RESET_BEFORE or not link.may_arrive():
+        return None
+    answer = await _answer(trip, fate)
+    reply = _Reply(answer, trip.now())
+    if fate.crash is CrashPoint.AFTER_COMMIT:
+        link.crash()
+    if fate.fails in _UNANSWERED or fate.fails is Failure.RESET_AFTER:
+        return None
+    await asyncio.sleep(fate.after.total_seconds() + link.latency())
+    return None if link.is_cut else reply
+
+
+async def _answer(trip: Trip, fate: Fate) -> Answer:
+    """Return what the API server answers, or what a fault lets it answer instead."""
+    refusal = _REFUSALS.get(fate.fails) if fate.fails is not None else None
+    if refusal is not None and fate.fails not in _COMMITTED:
+        return refusal.answer()
+    answer = await trip.carry_out()
+    return refusal.answer() if refusal is not None else answer

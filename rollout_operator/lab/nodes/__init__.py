@@ -1,0 +1,1 @@
+"""Scheduler and kubelets, and the pods that they run."""

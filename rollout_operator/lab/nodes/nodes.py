@@ -1,0 +1,58 @@
+"""Nodes: which one a new pod gets.
+
+Only what a drain needs is known of them: labels that pods select them by, and whether one is
+cordoned. A world without Node objects has a single node that has room for all pods.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from rollout_operator.kube.api import PODS, JsonObject, Resource
+from rollout_operator.lab.model.fields import child, name_of, text
+from rollout_operator.lab.schemas.kinds import NODES
+from rollout_operator.lab.schemas.labels import labels_of
+
+LONE_NODE: Final = "node-1"
+
+
+class NodeApi(Protocol):
+    """What the scheduler reads."""
+
+    def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]: ...
+
+
+def node(name: str, labels: Mapping[str, str]) -> JsonObject:
+    """Return a node as the API takes it."""
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": dict(labels)}}
+
+
+def find_node(api: NodeApi, pod: JsonObject) -> str | None:
+    """Return the name of the node that a pod gets: of those that fit, the emptiest.
+
+    None where none fits that is not cordoned: the pod waits.
+    """
+    nodes = api.list(NODES, "")
+    if not nodes:
+        return LONE_NODE
+    wanted = child(pod, "spec", "nodeSelector")
+    fitting = [name_of(one) for one in nodes if not is_cordoned(one) and _fits(one, wanted)]
+    if not fitting:
+        return None
+    pods = Counter(node_of(one) for one in api.list(PODS, ""))
+    return min(fitting, key=lambda name: (pods[name], name))
+
+
+def node_of(pod: JsonObject) -> str:
+    """Return the name of the node that a pod is bound to, empty where it has none yet."""
+    return text(pod, "spec", "nodeName")
+
+
+def is_cordoned(found: JsonObject) -> bool:
+    """Tell whether a node takes no new pods."""
+    return child(found, "spec").get("unschedulable") is True
+
+
+def _fits(found: JsonObject, wanted: JsonObject) -> bool:
+    labels = labels_of(found)
+    return all(labels.get(key) == value for key, value in wanted.items())

@@ -1,0 +1,1 @@
+"""Patches as the real API server applies them."""

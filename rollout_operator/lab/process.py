@@ -1,0 +1,309 @@
+"""One process of the operator in a simulated world: its own code, between doors to that world.
+
+Decides how such a process begins, dies and begins again. What the world does is decided in
+`lab`, how both come together in `lab.world`.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.aio.tasks import TaskDied, TaskStack, race
+from rollout_operator.config.flags import Config
+from rollout_operator.kube.cache.configurations import Configuration
+from rollout_operator.kube.call import DEFAULT_TIMEOUTS
+from rollout_operator.kube.client.rate_limit import Limits, Priority
+from rollout_operator.lab.admission.webhooks import HookCall
+from rollout_operator.lab.apiserver.api import SimulatedApi
+from rollout_operator.lab.model.history import Lived
+from rollout_operator.lab.network.client import Door
+from rollout_operator.lab.network.faults import Faults
+from rollout_operator.lab.network.link import Link
+from rollout_operator.lab.network.pod_client import PodDoor
+from rollout_operator.lab.nodes.pods import PodEndpoints
+from rollout_operator.lab.virtual_loop.clock import SimulatedClock
+from rollout_operator.model.decode.review import decode_review
+from rollout_operator.model.errors import DecodeError, OperatorError
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.operator.context import Doors, Settings, Shared, Telemetry
+from rollout_operator.operator.engine import Engine
+from rollout_operator.operator.reviews import Reviews
+from rollout_operator.telemetry.registry import Entry
+from rollout_operator.web.reviews.dispatch import Reviewer
+
+SYNC_LIMIT: Final = timedelta(seconds=60)
+# The kubelet starts a container that has ended by itself again after ten seconds, at first.
+RESTART_PAUSE: Final = timedelta(seconds=10)
+
+ACTOR: Final[ContextVar[str]] = ContextVar("actor", default="operator")
+"""Name of the process that the running code belongs to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What a process finds around it."""
+
+    api: SimulatedApi
+    endpoints: PodEndpoints
+    faults: Faults
+    elapsed: Callable[[], timedelta]
+    clock: Callable[[], SimulatedClock]
+    """Makes a clock that is right."""
+    chance: Callable[[str], random.Random]
+    """Makes a source of chance for one purpose."""
+
+
+class SimulatedProcess:
+    """One replica of the operator: lives, dies and lives again."""
+
+    def __init__(self, world: World, name: str, config: Config) -> None:
+        self.name = name
+        self.clock = world.clock()
+        """Of the machine that it runs on: as wrong as ever after a restart."""
+        self.lives = 0
+        self._world = world
+        self._config = config
+        self._chance = world.chance(name)
+        self._life: _Life | None = None
+        self._tasks = TaskStack()
+        self._links: list[Link] = []
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether it has been started and neither crashed nor ended."""
+        return self._life is not None and not self._life.is_over
+
+    @property
+    def is_ready(self) -> bool:
+        """Tell whether it works and has not been told to stop."""
+        return self._life is not None and self._life.is_ready
+
+    @property
+    def is_serving(self) -> bool:
+        """Tell whether the Service leads to it."""
+        return self.is_ready and self._life is not None and self._life.reviewer is not None
+
+    @property
+    def link(self) -> Link:
+        """Return what connects this life of the process with the world."""
+        return self._current.link
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """Return what this life of the process tells of itself."""
+        return self._current.telemetry
+
+    def start(self) -> None:
+        """Begin to live, anew after a crash; a process that runs goes on."""
+        if self.is_running:
+            return
+        self.lives += 1
+        life = _Life(self._world, self, self._config, random.Random(self._chance.random()))
+        self._life = life
+        self._links.append(life.link)
+        self._tasks.start(f"{self.name} life {self.lives}", self._live(life))
+
+    async def wait_ready(self) -> None:
+        """Wait until it is ready for the first time in this life."""
+        await self._current.engine.ready.wait()
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return the last plan of each group, with its reasons."""
+        return self.telemetry.board.entries()
+
+    def crash(self, why: str = "crashed") -> None:
+        """Die at once: nothing of what it still does has any effect."""
+        if self.is_running:
+            self._current.die(why)
+
+    async def stop(self) -> None:
+        """Ask it to stop, as SIGTERM does, and wait until it has."""
+        if self.is_running:
+            self._current.stop.set()
+            await self._current.over.wait()
+
+    async def end(self) -> None:
+        """Kill it for good."""
+        self.crash("killed")
+        await self._tasks.stop()
+        for link in self._links:
+            await link.ground()
+
+    async def answer(self, call: HookCall) -> bytes:
+        """Answer a review. Raises OSError where it has gone or is out of reach."""
+        return await self._current.answer(call)
+
+    @property
+    def _current(self) -> "_Life":
+        assert self._life is not None, "start first"
+        return self._life
+
+    async def _live(self, life: "_Life") -> None:
+        await life.run()
+        if life.has_failed:
+            await asyncio.sleep(RESTART_PAUSE.total_seconds())
+            if self._life is life:
+                self.start()
+
+
+class _Life:
+    """One run of a process, from its start to its end."""
+
+    def __init__(
+        self, world: World, process: SimulatedProcess, config: Config, chance: random.Random
+    ) -> None:
+        self._world = world
+        self._name = process.name
+        self._config = config
+        self._task: asyncio.Task[None] | None = None
+        self.stop = asyncio.Event()
+        self.over = asyncio.Event()
+        self.has_failed = False
+        self.reviewer: Reviewer | None = None
+        self.clock = process.clock
+        self.link = Link(process.name, faults=world.faults, chance=chance)
+        self.link.on_crash = self.die
+        self.telemetry = Telemetry.begin(process.clock)
+        self._timeouts = DEFAULT_TIMEOUTS.at_most(config.client_timeout)
+        self._limits = Limits(config.client_qps, config.client_burst)
+        doors = Doors(
+            open=self._open_door,
+            open_pods=lambda: PodDoor(self.link, world.endpoints),
+            clock=process.clock,
+            chance=chance.random,
+        )
+        settings = Settings(
+            namespace=config.namespace,
+            reconcile_interval=config.reconcile_interval,
+            client_qps=config.client_qps,
+            zone_tracker=config.zone_tracker,
+            pods_timeout=config.pods_timeout,
+            cluster_domain=config.cluster_domain,
+        )
+        self.engine = Engine(settings, doors, self.telemetry)
+        if config.webhooks is not None:
+            self.engine.add_reviews(self._build_reviews)
+
+    @property
+    def is_over(self) -> bool:
+        return self.over.is_set() or self.link.is_dead
+
+    @property
+    def is_ready(self) -> bool:
+        return not self.is_over and self.engine.ready.is_set() and not self.stop.is_set()
+
+    def die(self, why: str = "crashed") -> None:
+        if self.over.is_set():
+            return
+        self.link.kill()
+        self._note(why)
+        self.over.set()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def run(self) -> None:
+        ACTOR.set(self._name)
+        self._task = asyncio.current_task()
+        self._note("started")
+        try:
+            async with TaskStack() as tasks:
+                tasks.start("ready", self._tell_ready())
+                await self.engine.serve(self.stop, SYNC_LIMIT)
+        except (OperatorError, TaskDied) as error:
+            if not self.is_over:
+                self.has_failed = True
+                self._note(f"ended: {_chain(error)}")
+        else:
+            self._note("stopped")
+        finally:
+            self.link.kill()
+            self.over.set()
+
+    async def answer(self, call: HookCall) -> bytes:
+        call.taken_by.append(self._name)
+        await self.link.let_in()
+        answers: list[bytes] = []
+        await race(answer=self._review(call, answers), death=self.link.wait_dead())
+        if not answers:
+            raise ConnectionResetError(f"{self._name} has gone")
+        await self.link.let_out()
+        return answers[0]
+
+    async def _review(self, call: HookCall, answers: list[bytes]) -> None:
+        ACTOR.set(self._name)
+        reviewer = self.reviewer
+        assert reviewer is not None, "only who serves is asked"
+        path, _, query = call.path.partition("?")
+        deadline = reviewer.set_deadline(self.clock.elapsed(), query)
+        try:
+            review = decode_review(call.body)
+        except DecodeError as error:
+            raise ConnectionResetError(str(error)) from error
+        answers.append(await reviewer.answer(path, review, deadline))
+
+    async def _tell_ready(self) -> None:
+        await self.engine.ready.wait()
+        self._note("ready")
+        await asyncio.Event().wait()
+
+    def _open_door(self, name: str, reads: Priority) -> Door:
+        return Door(
+            self._world.api,
+            self.link,
+            name=name,
+            limits=self._limits,
+            timeouts=self._timeouts,
+            reads=reads,
+        )
+
+    def _build_reviews(self, shared: Shared) -> "_Reviewing":
+        assert self._config.webhooks is not None, "asked for only then"
+        reviews = Reviews(self._config.webhooks, shared)
+        return _Reviewing(reviews, self._begin_serving)
+
+    def _begin_serving(self, reviewer: Reviewer) -> None:
+        self.reviewer = reviewer
+
+    def _note(self, what: str) -> None:
+        self._world.api.history.add(Lived(at=self._world.elapsed(), actor=self._name, what=what))
+
+
+class _Reviewing:
+    """Serves reviews without a server. Implements `operator.engine.Reviewing`."""
+
+    def __init__(self, reviews: Reviews, begin_serving: Callable[[Reviewer], None]) -> None:
+        self._reviews = reviews
+        self._begin_serving = begin_serving
+
+    async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:
+        await self._reviews.start(stack, tasks, _ignore_configuration)
+        self._begin_serving(self._reviews.reviewer)
+
+    def on_set(
+        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
+    ) -> None:
+        self._reviews.on_set(old, new)
+
+    def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+        self._reviews.on_pod(old, new)
+
+    def stopping(self) -> None:
+        self._reviews.stopping()
+
+    async def drain(self, limit: timedelta) -> None:
+        await self._reviews.settle(limit)
+        await self._reviews.finish()
+
+
+def _ignore_configuration(old: Configuration | None, new: Configuration | None) -> None:
+    """There is no CA here whose bundle could be injected."""
+
+
+def _chain(error: BaseException) -> str:
+    cause = f": {error.__cause__!r}" if error.__cause__ is not None else ""
+    return f"{error}{cause}"

@@ -1,0 +1,1 @@
+"""What each kind is: defaults, what is refused, and in which words."""

@@ -1,0 +1,65 @@
+"""Label selectors as objects carry them: `matchLabels` and `matchExpressions`.
+
+Decides which labels one matches and how it is written as text. Selectors
+in queries are `lab.apiserver.selection`'s part.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.model.fields import child, children, text
+from rollout_operator.lab.model.request import not_modelled
+
+_FORMS: Final = {
+    "In": "{key} in ({values})",
+    "NotIn": "{key} notin ({values})",
+    "Exists": "{key}",
+    "DoesNotExist": "!{key}",
+}
+
+
+def strings(obj: JsonObject, *path: str) -> dict[str, str]:
+    """Return the map of texts at a path, an empty one where there is none."""
+    return {key: one for key, one in child(obj, *path).items() if isinstance(one, str)}
+
+
+def labels_of(obj: JsonObject) -> dict[str, str]:
+    """Return `metadata.labels`."""
+    return strings(obj, "metadata", "labels")
+
+
+def is_empty(selector: JsonObject) -> bool:
+    """Tell whether it asks for nothing, and so matches everything."""
+    return not (selector.get("matchLabels") or selector.get("matchExpressions"))
+
+
+def matches(selector: JsonObject, labels: Mapping[str, str]) -> bool:
+    """Tell whether labels are what a selector asks for; an empty one asks for nothing."""
+    for key, value in child(selector, "matchLabels").items():
+        if isinstance(value, str) and labels.get(key) != value:
+            return False
+    return all(_holds(one, labels) for one in children(selector, "matchExpressions"))
+
+
+def render(selector: JsonObject) -> str:
+    """Return it as `status.selector` of a Scale carries it: sorted by key."""
+    parts = [(key, f"{key}={value}") for key, value in strings(selector, "matchLabels").items()]
+    for one in children(selector, "matchExpressions"):
+        key, values = text(one, "key"), ",".join(sorted(_values(one)))
+        parts.append((key, _FORMS[text(one, "operator")].format(key=key, values=values)))
+    return ",".join(part for _, part in sorted(parts, key=lambda part: part[0]))
+
+
+def _holds(requirement: JsonObject, labels: Mapping[str, str]) -> bool:
+    key, operator = text(requirement, "key"), text(requirement, "operator")
+    if operator in ("In", "NotIn"):
+        return (labels.get(key) in _values(requirement)) is (operator == "In")
+    if operator in ("Exists", "DoesNotExist"):
+        return (key in labels) is (operator == "Exists")
+    return not_modelled(f"the selector operator {operator!r}")
+
+
+def _values(requirement: JsonObject) -> list[str]:
+    values = requirement.get("values")
+    return [one for one in values if isinstance(one, str)] if isinstance(values, list) else []

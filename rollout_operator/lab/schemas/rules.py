@@ -1,0 +1,179 @@
+"""How any object is made ready to be stored: the order of steps that all kinds share.
+
+What sets one kind apart is a `Rules`; which kinds there are is `kinds`' part. A part of an object
+that an update leaves alone is shared with the old one: never change an object that is stored.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.lab.model.fields import metadata_of, name_of, number
+from rollout_operator.lab.model.request import Refusal
+from rollout_operator.lab.schemas.invalid import Problems
+from rollout_operator.lab.schemas.metadata import (
+    check_label_name,
+    check_metadata,
+    check_metadata_update,
+    check_subdomain_name,
+    keep_metadata,
+)
+from rollout_operator.lab.schemas.shapes import find_misfit
+from rollout_operator.lab.schemas.tidy import (
+    METADATA_FIELDS,
+    tidied_fields,
+    tidied_metadata,
+)
+
+_ALWAYS: Final = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def _nothing(obj: JsonObject) -> None:
+    """Leave an object as it is."""
+
+
+def _no_step(old: JsonObject, new: JsonObject) -> None:
+    """Leave an update as it is."""
+
+
+def _no_check(obj: JsonObject, problems: Problems) -> None:
+    """Find nothing."""
+
+
+def _no_update_check(old: JsonObject, new: JsonObject, problems: Problems) -> None:
+    """Find nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What sets one kind apart from the others."""
+
+    parts: frozenset[str] = frozenset({"spec", "status"})
+    """Fields beside `metadata`; others are dropped."""
+    raw: frozenset[str] = frozenset()
+    """Of those, the ones whose content is the user's own and is kept as it is, not even copied."""
+    counted: tuple[str, ...] = ()
+    """Fields whose change raises `metadata.generation`; empty where it has none."""
+    has_label_name: bool = False
+    """Whether its name must be a DNS label; else a subdomain."""
+    keeps_status: bool = False
+    """Whether a status is taken from whoever creates it."""
+    defaults: Mapping[str, Callable[[JsonObject], None]] = field(default_factory=dict)
+    """What fills in what is absent in each field, given the whole object.
+
+    Done to every version that has the field changed, also between mutating webhooks.
+    """
+    begin: Callable[[JsonObject], None] = _nothing
+    """What only a creation does."""
+    settle: Callable[[JsonObject, JsonObject], None] = _no_step
+    """What an update of the object does besides, given old and new."""
+    settle_status: Callable[[JsonObject, JsonObject], None] = _no_step
+    """The same for an update of its status."""
+    check: Callable[[JsonObject, Problems], None] = _no_check
+    """What must hold of every version."""
+    check_new: Callable[[JsonObject, Problems], None] = _no_check
+    """What must hold besides of a new object."""
+    check_update: Callable[[JsonObject, JsonObject, Problems], None] = _no_update_check
+    check_status: Callable[[JsonObject, JsonObject, Problems], None] = _no_update_check
+
+
+def list_unknown(rules: Rules, obj: JsonObject) -> tuple[str, ...]:
+    """Return the warnings about fields of a body that nobody knows, and that are dropped."""
+    unknown = [key for key in obj if key not in rules.parts and key not in _ALWAYS]
+    unknown += [f"metadata.{key}" for key in metadata_of(obj) if key not in METADATA_FIELDS]
+    return tuple(f'unknown field "{one}"' for one in sorted(unknown))
+
+
+def default_object(rules: Rules, obj: JsonObject, kept: frozenset[str] = frozenset()) -> None:
+    """Bring an object, in place, into the form in which the server reads it.
+
+    All its fields are new but those in `kept`, which are in that form. Raises Refusal (400) where
+    it cannot be read.
+    """
+    misfit = find_misfit(obj)
+    if misfit:
+        raise Refusal(400, "BadRequest", f"{_name_type(obj)}: {misfit}")
+    obj["metadata"] = tidied_metadata(obj)
+    for key in [key for key in obj if key not in kept and key not in _ALWAYS]:
+        if key in rules.raw and obj[key] is not None:
+            continue
+        value = obj.pop(key)
+        if key in rules.parts:
+            obj.update(tidied_fields({key: value}))
+    for key, fill in rules.defaults.items():
+        if key not in kept:
+            fill(obj)
+
+
+def create_object(resource: Resource, rules: Rules, obj: JsonObject) -> None:
+    """Make a new object, in place, ready to be stored. Raises Refusal (422)."""
+    if not rules.keeps_status:
+        obj.pop("status", None)
+    default_object(rules, obj)
+    if rules.counted:  # of other kinds it is what their creator says
+        metadata_of(obj)["generation"] = 1
+    rules.begin(obj)
+    problems = Problems()
+    name = name_of(obj)
+    check_name = check_label_name if rules.has_label_name else check_subdomain_name
+    check_name("metadata.name", name, problems)
+    check_metadata(obj, problems)
+    rules.check_new(obj, problems)
+    rules.check(obj, problems)
+    problems.raise_if_any(resource, name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """Old and new version of one object; of the new one top level and metadata may be changed."""
+
+    old: JsonObject
+    new: JsonObject
+    subresource: str
+
+
+def update_object(resource: Resource, rules: Rules, update: Update) -> None:
+    """Make the new version of an object, in place, ready to be stored. Raises Refusal (422)."""
+    old, new, is_status = update.old, update.new, update.subresource == "status"
+    _keep(old, new, tuple(rules.parts - {"status"}) if is_status else ("status",))
+    _default_changed(rules, old, new)
+    keep_metadata(old, new)
+    (rules.settle_status if is_status else rules.settle)(old, new)
+    if any(old.get(key) != new.get(key) for key in rules.counted):
+        metadata_of(new)["generation"] = number(new, "metadata", "generation") + 1
+    problems = Problems()
+    if old["metadata"] != new["metadata"]:
+        check_metadata_update(old, new, problems)
+    if is_status:
+        rules.check_status(old, new, problems)
+    elif any(old.get(key) is not new.get(key) for key in rules.parts):
+        rules.check(new, problems)
+        rules.check_update(old, new, problems)
+    problems.raise_if_any(resource, name_of(old))
+
+
+def _keep(old: JsonObject, new: JsonObject, keys: tuple[str, ...]) -> None:
+    for key in keys:
+        new.pop(key, None)
+        if key in old:
+            new[key] = old[key]
+
+
+def _default_changed(rules: Rules, old: JsonObject, new: JsonObject) -> None:
+    """Bring what was changed into the stored form; share with the old version what was not."""
+    kept = _share(old, new, rules.parts)
+    default_object(rules, new, kept)
+    _share(old, new, rules.parts - kept)
+
+
+def _share(old: JsonObject, new: JsonObject, keys: frozenset[str]) -> frozenset[str]:
+    same = frozenset(key for key in keys if key in old and new.get(key) == old[key])
+    for key in same:
+        new[key] = old[key]
+    return same
+
+
+def _name_type(obj: JsonObject) -> str:
+    kind, version = obj.get("kind"), obj.get("apiVersion")
+    return f'{kind} in version "{version}" cannot be handled as a {kind}'

@@ -1,0 +1,319 @@
+"""What counts in the input: the StatefulSets of rollout groups in one namespace, and their pods.
+
+Decides what is left out, and what of each object goes into the simulated world: only what somebody
+there looks at. Of containers, name and image are kept; what they are given, Secrets among it, never
+gets any further.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, TypeVar
+
+import msgspec
+
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
+from rollout_operator.lab.model.fields import (
+    child,
+    children,
+    controller_of,
+    moment_of,
+    name_of,
+    namespace_of,
+    text,
+    uid_of,
+)
+from rollout_operator.lab.model.request import NotModelled, Refusal
+from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES, find_kind
+from rollout_operator.lab.simulate.changes import Names
+from rollout_operator.lab.simulate.input import HINT, BadDump
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
+from rollout_operator.model.errors import DecodeError
+from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, LEADING_ZONE, MIRROR_NAME
+from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.planning.wording import count, join_names, verb
+
+_View = TypeVar("_View", StatefulSet, Pod)
+
+_HEAD: Final = (
+    *("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp"),
+    *("deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations"),
+)
+_SET: Final = (
+    *("replicas", "selector", "updateStrategy", "ordinals", "serviceName", "podManagementPolicy"),
+    *("minReadySeconds", "revisionHistoryLimit"),
+)
+_POD: Final = ("nodeName", "terminationGracePeriodSeconds", "hostname", "subdomain")
+_OWNER: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+_SETS: Final = f"{STATEFULSETS.group}/{STATEFULSETS.kind}"
+_PODS: Final = f"{PODS.group}/{PODS.kind}"
+_TEMPLATES: Final = f"{REPLICA_TEMPLATES.group}/{REPLICA_TEMPLATES.kind}"
+# Kept by kubectl: the whole object, as somebody has applied it.
+_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSet:
+    """One StatefulSet of a rollout group."""
+
+    obj: JsonObject
+    """As it goes into the simulated world."""
+    view: StatefulSet
+    """As the operator sees it."""
+    group: str
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Return the names of the pods that it wants."""
+        first = self.view.first_ordinal
+        ordinals = range(first, first + self.view.replicas)
+        return tuple(f"{self.view.name}-{ordinal}" for ordinal in ordinals)
+
+    @property
+    def is_coupled(self) -> bool:
+        """Tell whether its count comes from somewhere else."""
+        notes = self.view.annotations
+        return LEADING_ZONE in notes or bool(notes.get(MIRROR_NAME))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPod:
+    """One pod of such a set."""
+
+    obj: JsonObject
+    view: Pod
+    zone: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dump:
+    """What a simulation begins with."""
+
+    namespace: str
+    sets: tuple[FoundSet, ...]
+    pods: tuple[FoundPod, ...]
+    templates: tuple[JsonObject, ...] = ()
+    """ReplicaTemplates, as they go into the simulated world."""
+    left_out: tuple[str, ...] = ()
+    """What was not looked at, a line each."""
+    newest: datetime | None = None
+    """The latest time that any object tells: the input was read then or later."""
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """Return the StatefulSets of each rollout group."""
+        names = sorted({one.group for one in self.sets})
+        return {
+            name: tuple(one.view.name for one in self.sets if one.group == name) for name in names
+        }
+
+    def pods_of(self, zone: str) -> tuple[FoundPod, ...]:
+        """Return the pods of a StatefulSet."""
+        return tuple(one for one in self.pods if one.zone == zone)
+
+    def names(self) -> Names:
+        """Return what a change may speak of."""
+        pods = {one.view.name for one in self.pods}
+        places = {place for one in self.sets for place in one.places}
+        return Names(
+            groups=self.groups,
+            pods=frozenset(pods | places),
+            templates=tuple(name_of(one) for one in self.templates),
+            coupled=tuple(one.view.name for one in self.sets if one.is_coupled),
+        )
+
+
+def choose_objects(objects: Iterable[JsonObject], namespace: str) -> Dump:
+    """Return what counts. Raises BadDump; `namespace` may be empty where there is but one."""
+    kinds: dict[str, list[JsonObject]] = {}
+    for one in objects:
+        kinds.setdefault(_name_kind(one), []).append(one)
+    if not kinds.get(_SETS):
+        found = f" among {_join_kinds(kinds)}" if kinds else ""
+        raise BadDump(f"there is no StatefulSet of {STATEFULSETS.group}/v1{found}: {HINT}")
+    grouped = [one for one in kinds[_SETS] if _group_of(one) is not None]
+    if not grouped:
+        named = join_names([name_of(one) for one in kinds[_SETS]])
+        raise BadDump(f"{named}: no label {GROUP_LABEL}, so that the operator would do nothing")
+    chosen = _choose_namespace(grouped, namespace)
+    here = [one for one in grouped if namespace_of(one) == chosen]
+    uids = {uid_of(one) for one in here}
+    pods = [one for one in kinds.get(_PODS, ()) if text(controller_of(one), "uid") in uids]
+    numbers = {kind: len(found) for kind, found in kinds.items()}
+    numbers[_SETS] -= len(here)
+    numbers[_PODS] = numbers.get(_PODS, 0) - len(pods)
+    templates = [one for one in kinds.get(_TEMPLATES, ()) if namespace_of(one) == chosen]
+    numbers[_TEMPLATES] = numbers.get(_TEMPLATES, 0) - len(templates)
+    dump = _read(chosen, here, pods)
+    return replace(
+        dump,
+        templates=tuple(_read_template(one) for one in sorted(templates, key=name_of)),
+        left_out=tuple(_explain(numbers)),
+    )
+
+
+def _read(namespace: str, sets: Sequence[JsonObject], pods: Sequence[JsonObject]) -> Dump:
+    found = tuple(_read_set(one) for one in sets)
+    owners = {str(one.view.uid): one.view.name for one in found}
+    read = tuple(_read_pod(one, owners[text(controller_of(one), "uid")]) for one in pods)
+    _check(found, read)
+    return Dump(
+        namespace=namespace,
+        sets=tuple(sorted(found, key=lambda one: one.view.name)),
+        pods=tuple(sorted(read, key=lambda one: _natural(one.view.name))),
+        newest=_find_newest([*sets, *pods]),
+    )
+
+
+def _check(sets: Sequence[FoundSet], pods: Sequence[FoundPod]) -> None:
+    """Raise BadDump where something is there twice, or the pods were forgotten."""
+    for kind, names in (
+        ("StatefulSet", [one.view.name for one in sets]),
+        ("pod", [one.view.name for one in pods]),
+    ):
+        twice = [name for name, times in Counter(names).items() if times > 1]
+        if twice:
+            raise BadDump(f"{kind} {join_names(twice)} is in the input twice")
+    counted = sum(one.view.status_replicas for one in sets)
+    if counted and not pods:
+        zones = join_names([one.view.name for one in sets])
+        raise BadDump(
+            f"the status of {zones} counts {count(counted, 'pod')}, and the input has none: {HINT}"
+        )
+
+
+def _choose_namespace(sets: Iterable[JsonObject], namespace: str) -> str:
+    there = sorted({namespace_of(one) for one in sets})
+    if namespace and namespace not in there:
+        raise BadDump(f"-namespace={namespace}: no rollout group there, but in {join_names(there)}")
+    if not namespace and len(there) > 1:
+        raise BadDump(
+            f"there are rollout groups in {join_names(there)}: choose one with -namespace"
+        )
+    return namespace or there[0]
+
+
+def _group_of(sts: JsonObject) -> str | None:
+    labels = child(sts, "metadata", "labels")
+    for key in (GROUP_LABEL, GROUP_LABEL_LONG):
+        if isinstance(labels.get(key), str):
+            return str(labels[key])
+    return None
+
+
+def _read_set(sts: JsonObject) -> FoundSet:
+    head = _trim_head(sts)
+    if finalizers := child(sts, "metadata").get("finalizers"):
+        head["finalizers"] = finalizers
+    spec = _keep(child(sts, "spec"), _SET)
+    template = child(sts, "spec", "template")
+    labels = child(template, "metadata", "labels")
+    spec["template"] = {"metadata": {"labels": labels}, "spec": _trim_pod_spec(template)}
+    obj = {**_type_of(STATEFULSETS), "metadata": head, "spec": spec, "status": child(sts, "status")}
+    _complete(obj, STATEFULSETS)
+    return FoundSet(obj=obj, view=_decode(obj, decode_statefulset), group=_group_of(sts) or "")
+
+
+def _read_pod(pod: JsonObject, zone: str) -> FoundPod:
+    head = _trim_head(pod)
+    head["ownerReferences"] = [_keep(controller_of(pod), _OWNER)]
+    spec = {**_trim_pod_spec(pod), **_keep(child(pod, "spec"), _POD)}
+    obj = {**_type_of(PODS), "metadata": head, "spec": spec, "status": child(pod, "status")}
+    _complete(obj, PODS)
+    return FoundPod(obj=obj, view=_decode(obj, decode_pod), zone=zone)
+
+
+def _read_template(template: JsonObject) -> JsonObject:
+    obj = {**_type_of(REPLICA_TEMPLATES), "metadata": _trim_head(template)}
+    obj |= {part: child(template, part) for part in ("spec", "status") if part in template}
+    _complete(obj, REPLICA_TEMPLATES)
+    return obj
+
+
+def _trim_head(obj: JsonObject) -> JsonObject:
+    metadata = child(obj, "metadata")
+    for key in ("name", "namespace", "uid", "resourceVersion"):
+        if not text(metadata, key):
+            what = f"{obj.get('kind')} {name_of(obj)}".rstrip()
+            raise BadDump(
+                f"{what}: metadata.{key} is missing, so that no API server has it: {HINT}"
+            )
+    head = _keep(metadata, _HEAD)
+    if annotations := child(metadata, "annotations"):
+        head["annotations"] = {key: it for key, it in annotations.items() if key != _APPLIED}
+    return head
+
+
+def _trim_pod_spec(holder: JsonObject) -> JsonObject:
+    containers = [_keep(one, ("name", "image")) for one in children(holder, "spec", "containers")]
+    grace = child(holder, "spec").get("terminationGracePeriodSeconds")
+    known = {} if grace is None else {"terminationGracePeriodSeconds": grace}
+    return {"containers": containers, **known}
+
+
+def _complete(obj: JsonObject, resource: Resource) -> None:
+    """Fill in what the API server would write by itself, so that no later write changes it."""
+    try:
+        find_kind(resource).default(obj)
+    except Refusal as refusal:
+        raise BadDump(f"{resource.kind} {name_of(obj)}: {refusal.message}") from None
+    except NotModelled as error:
+        raise BadDump(str(error)) from None
+
+
+def _decode(obj: JsonObject, decode: Callable[[bytes], _View]) -> _View:
+    try:
+        return decode(msgspec.json.encode(obj))
+    except DecodeError as error:
+        raise BadDump(str(error)) from None
+
+
+def _type_of(resource: Resource) -> JsonObject:
+    version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+    return {"apiVersion": version, "kind": resource.kind}
+
+
+def _keep(obj: JsonObject, keys: Iterable[str]) -> JsonObject:
+    return {key: obj[key] for key in keys if obj.get(key) is not None}
+
+
+def _find_newest(objects: Iterable[JsonObject]) -> datetime | None:
+    stamps: list[datetime] = []
+    for one in objects:
+        for condition in (*children(one, "status", "conditions"), child(one, "metadata")):
+            for key in ("lastTransitionTime", "creationTimestamp"):
+                try:
+                    stamps.append(moment_of(text(condition, key)))
+                except ValueError:
+                    continue  # absent, or written by somebody else
+    return max(stamps, default=None)
+
+
+def _natural(name: str) -> tuple[str, int]:
+    zone, _, ordinal = name.rpartition("-")
+    return zone, int(ordinal) if ordinal.isascii() and ordinal.isdigit() else 0
+
+
+def _name_kind(obj: JsonObject) -> str:
+    version = str(obj.get("apiVersion") or "")
+    return f"{version.rpartition('/')[0]}/{obj.get('kind')}"
+
+
+def _join_kinds(kinds: Mapping[str, Sequence[JsonObject]]) -> str:
+    counted = {kind.rpartition("/")[2]: len(found) for kind, found in kinds.items()}
+    return ", ".join(f"{number} {kind}" for kind, number in sorted(counted.items()))
+
+
+def _explain(numbers: Mapping[str, int]) -> Iterator[str]:
+    """Yield how many were left out, by kind; of the objects themselves nothing is told."""
+    left: Counter[str] = Counter()
+    for kind, number in numbers.items():
+        left[kind.rpartition("/")[2]] += number
+    for kind, number in sorted((+left).items()):
+        why = {
+            STATEFULSETS.kind: "in no rollout group of this namespace",
+            PODS.kind: "of no StatefulSet of a rollout group here",
+            REPLICA_TEMPLATES.kind: "of another namespace",
+        }.get(kind, "of a kind that rollouts do not look at")
+        yield f"{count(number, kind)} {verb(number, 'is', 'are')} left out: {why}"

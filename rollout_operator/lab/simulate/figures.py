@@ -1,0 +1,143 @@
+"""What a simulation comes to: pods replaced, how many were down, what was refused.
+
+Pure, from the history of the simulated world.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import msgspec
+
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.lab.controllers.members import ordinals_of
+from rollout_operator.lab.model.fields import name_of
+from rollout_operator.lab.model.history import Called, Commit, Record
+from rollout_operator.lab.simulate.people import PERSON
+from rollout_operator.lab.simulate.world import OPERATOR, RESTORER
+from rollout_operator.model.decode.objects import decode_pod
+
+
+@dataclass(slots=True)
+class Overlap:
+    """Zones of one group that missed pods at the same time."""
+
+    zones: tuple[str, ...]
+    begin: timedelta
+    """When they did for the first time."""
+    span: timedelta = timedelta(0)
+    """How long in all."""
+    is_open: bool = False
+    """Whether they still do in the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """The figures of one simulation."""
+
+    deletes: tuple[str, ...]
+    """The pods that the operator has deleted, in order."""
+    most_down: Mapping[str, int]
+    """The most pods that a zone missed at the same time, whoever is to blame."""
+    down_before: Mapping[str, int]
+    overlaps: tuple[Overlap, ...]
+    refusals: tuple[str, ...]
+    """What was said to the requests of people that were turned away."""
+
+
+def add_up(
+    records: Iterable[Record], groups: Mapping[str, Iterable[str]], end: timedelta
+) -> Figures:
+    """Return the figures until `end`; `groups` are the zones of each rollout group."""
+    tally = _Tally({zone: group for group, zones in groups.items() for zone in zones})
+    for record in records:
+        if record.at < end:
+            tally.take(record)
+    tally.finish(end)
+    return Figures(
+        deletes=tuple(tally.deletes),
+        most_down=dict(sorted(tally.most_down.items())),
+        down_before=dict(sorted(tally.down_before.items())),
+        overlaps=tuple(tally.overlaps.values()),
+        refusals=tuple(tally.refusals),
+    )
+
+
+@dataclass(slots=True)
+class _Tally:
+    """The state of the world while its history is read."""
+
+    group_of: dict[str, str]
+    deletes: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    most_down: dict[str, int] = field(default_factory=dict)
+    down_before: dict[str, int] = field(default_factory=dict)
+    overlaps: dict[tuple[str, ...], Overlap] = field(default_factory=dict)
+    _places: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _up: set[str] = field(default_factory=set)
+    _at: timedelta = timedelta(0)
+
+    def take(self, record: Record) -> None:
+        match record:
+            case Commit():
+                self._move(record)
+            case Called(actor=actor, status=status) if actor == PERSON and status >= 400:
+                self.refusals.append(record.message)
+            case Called(actor=actor, status=status) if actor == OPERATOR and status < 300:
+                if (record.request.verb, record.request.resource) == ("delete", PODS):
+                    self.deletes.append(record.request.name)
+            case _:
+                pass
+
+    def pass_time(self, at: timedelta) -> None:
+        """Let the present state have lasted until `at`."""
+        for zones in self._list_overlaps():
+            overlap = self.overlaps.setdefault(zones, Overlap(zones, self._at))
+            overlap.span += at - self._at
+        self._at = at
+
+    def finish(self, at: timedelta) -> None:
+        """Take the present state as the last one."""
+        self.pass_time(at)
+        for zones in self._list_overlaps():
+            self.overlaps[zones].is_open = True
+
+    def _move(self, commit: Commit) -> None:
+        if commit.actor != RESTORER and commit.at > self._at:
+            self.pass_time(commit.at)
+        if commit.resource == STATEFULSETS:
+            self._places[commit.name] = _list_places(commit.after)
+        elif commit.resource == PODS and _is_up(commit.after):
+            self._up.add(commit.name)
+        elif commit.resource == PODS:
+            self._up.discard(commit.name)
+        self._note_down(is_before=commit.actor == RESTORER)
+
+    def _note_down(self, *, is_before: bool) -> None:
+        for zone in self._places:
+            down = self._count_down(zone)
+            if is_before:
+                self.down_before[zone] = self.most_down[zone] = down
+            else:
+                self.most_down[zone] = max(self.most_down.get(zone, 0), down)
+
+    def _count_down(self, zone: str) -> int:
+        return sum(place not in self._up for place in self._places[zone])
+
+    def _list_overlaps(self) -> Iterator[tuple[str, ...]]:
+        down: dict[str, list[str]] = {}
+        for zone in sorted(self._places):
+            if self._count_down(zone):
+                down.setdefault(self.group_of.get(zone, ""), []).append(zone)
+        return (tuple(zones) for zones in down.values() if len(zones) > 1)
+
+
+def _list_places(sts: JsonObject | None) -> tuple[str, ...]:
+    if sts is None:
+        return ()
+    return tuple(f"{name_of(sts)}-{ordinal}" for ordinal in ordinals_of(sts))
+
+
+def _is_up(pod: JsonObject | None) -> bool:
+    """Tell whether a pod counts as ready for the operator."""
+    return pod is not None and decode_pod(msgspec.json.encode(pod)).is_ready

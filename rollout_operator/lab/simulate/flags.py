@@ -1,0 +1,212 @@
+"""What the words after `simulate` ask for: its flags, their checks, and the help text."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum, unique
+from typing import Any, Final
+
+from rollout_operator.config.grammar import (
+    DURATION,
+    INT,
+    TEXT,
+    Flag,
+    Kind,
+    UsageError,
+    Words,
+    parse_words,
+)
+from rollout_operator.config.usage import render_entries
+from rollout_operator.lab.simulate.changes import FORMS, Change, parse_change, set_times
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.units import format_duration, format_rfc3339, parse_rfc3339, quote
+
+# Where no pod tells how long it took.
+READY_AFTER: Final = timedelta(seconds=30)
+LONGEST_SPAN: Final = timedelta(hours=24)
+STDIN: Final = "-"
+
+
+@unique
+class Output(StrEnum):
+    """What the story is printed as."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+FILE: Final = Flag(
+    name="f",
+    kind=TEXT,
+    default="",
+    group="",
+    help="File with what `kubectl get statefulsets,pods -o yaml` prints, YAML or JSON;"
+    f" {STDIN} reads standard input. Required.",
+)
+_ONE_CHANGE: Final[Kind[tuple[Change, ...]]] = Kind(
+    "string", lambda text: (parse_change(text),), lambda _: ""
+)
+CHANGE: Final[Flag[tuple[Change, ...]]] = Flag(
+    name="change",
+    kind=_ONE_CHANGE,
+    default=(),
+    group="",
+    help="What happens, see below; may be given several times. Without any, the operator is only"
+    " started.",
+)
+NAMESPACE: Final = Flag(
+    name="namespace",
+    kind=TEXT,
+    default="",
+    group="",
+    help="Which namespace is meant, where the input holds several.",
+)
+READY: Final = Flag(
+    name="ready-after",
+    kind=DURATION,
+    default=timedelta(0),
+    group="",
+    help="How long a new pod takes until it is ready. 0 stands for the median of the rollout"
+    f" group's pods in the input, or {format_duration(READY_AFTER)} where none tells.",
+)
+TERMINATES: Final = Flag(
+    name="terminates-after",
+    kind=DURATION,
+    default=timedelta(seconds=10),
+    group="",
+    help="How long a pod takes to end.",
+)
+AS_OF: Final = Flag(
+    name="as-of",
+    kind=TEXT,
+    default="",
+    group="",
+    help="When the input was read, as in 2006-01-02T15:04:05Z: it counts for how long ago a zone"
+    " was scaled down. By default the time of the file, or now.",
+)
+SEED: Final = Flag(
+    name="seed", kind=INT, default=0, group="", help="Where the delays of the simulation come from."
+)
+OUTPUT: Final = Flag(
+    name="o", kind=TEXT, default=str(Output.TEXT), group="", help="Text for people, or json."
+)
+FLAGS: Final[tuple[Flag[Any], ...]] = (
+    FILE,
+    CHANGE,
+    NAMESPACE,
+    READY,
+    TERMINATES,
+    AS_OF,
+    SEED,
+    OUTPUT,
+)
+
+_HEAD: Final = """\
+Usage: rollout-operator simulate -f FILE [-change "..."] [flags]
+
+Tells what the operator would do: which pod goes when and why, what waits for what, how long it
+takes, and what its webhooks would refuse. It runs the operator's own code on a copy of the objects
+in FILE, with simulated controllers and pods, on virtual time. Nothing is sent anywhere.
+
+  kubectl get statefulsets,pods -o yaml | rollout-operator simulate -f - -change "new template"
+
+"""
+_CHANGES: Final = """
+Changes, in the order of their times. Each may end with a time since the start, as in "pod zone-b-0
+fails at 30s"; without, it comes together with the one before it. ZONE is a StatefulSet; where
+several may be named, a rollout group stands for all of its own, and no name for all there are.
+"""
+_FOOT: Final = """
+Exit codes:
+  0 if the story was told, whatever it says; 1 if the input cannot be used; 2 if the command line is
+  wrong.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What is to be simulated, checked."""
+
+    file: str
+    changes: tuple[tuple[timedelta, Change], ...] = ()
+    """With the time of each since the start."""
+    namespace: str = ""
+    ready_after: timedelta = READY.default
+    """Zero: to be learnt."""
+    terminates_after: timedelta = TERMINATES.default
+    as_of: datetime | None = None
+    seed: int = SEED.default
+    output: Output = Output.TEXT
+
+
+def read_settings(argv: Sequence[str]) -> Settings:
+    """Return what the words after the command ask for. Raises UsageError, or HelpRequested."""
+    words = parse_words((*(flag for flag in FLAGS if flag is not CHANGE), _gathering()), argv)
+    changes: tuple[Change, ...] = words.value(CHANGE)
+    try:
+        problem = next(_find_problems(words), None)
+        if problem is not None:
+            raise UsageError(problem)
+        return Settings(
+            file=words.value(FILE),
+            changes=tuple(set_times(changes)),
+            namespace=words.value(NAMESPACE),
+            ready_after=words.value(READY),
+            terminates_after=words.value(TERMINATES),
+            as_of=_read_time(words),
+            seed=words.value(SEED),
+            output=Output(words.value(OUTPUT)),
+        )
+    except UsageError:
+        raise
+    except InvalidInput as error:
+        raise UsageError(str(error)) from None
+
+
+def render_simulate_usage() -> str:
+    """Return the help text of the command."""
+    forms = "".join(f"  {form.shown}\n" for form in FORMS)
+    return f"{_HEAD}{''.join(render_entries(FLAGS))}{_CHANGES}{forms}{_FOOT}"
+
+
+def _gathering() -> Flag[tuple[Change, ...]]:
+    """Return the flag for one reading of words: of several, each counts."""
+    gathered: list[Change] = []
+
+    def take(text: str) -> tuple[Change, ...]:
+        gathered.append(parse_change(text))
+        return tuple(gathered)
+
+    return replace(CHANGE, kind=replace(CHANGE.kind, parse=take))
+
+
+def _find_problems(words: Words) -> Iterator[str]:
+    if words.leftovers:
+        yield f"unexpected word: {words.leftovers[0]}; a change stands in quotes"
+    if not words.value(FILE):
+        yield f"-{FILE.name} has not been specified"
+    if words.value(OUTPUT) not in tuple(Output):
+        yield f"-{OUTPUT.name} must be one of {', '.join(Output)}: {quote(words.value(OUTPUT))}"
+    for flag in (READY, TERMINATES):
+        if not timedelta(0) <= words.value(flag) <= LONGEST_SPAN:
+            most = format_duration(LONGEST_SPAN)
+            shown = format_duration(words.value(flag))
+            yield f"-{flag.name} must not be negative and at most {most}: {shown}"
+    for change in words.value(CHANGE):
+        if change.at is not None and change.at > LONGEST_SPAN:
+            yield f"-{CHANGE.name} {quote(change.text)}: later than {format_duration(LONGEST_SPAN)}"
+
+
+def _read_time(words: Words) -> datetime | None:
+    text = words.value(AS_OF)
+    if not text:
+        return None
+    try:
+        return parse_rfc3339(text)
+    except InvalidInput as error:
+        raise UsageError(f"-{AS_OF.name}: {error}") from None
+
+
+def show_time(moment: datetime) -> str:
+    """Return a time as the flag `-as-of` takes it."""
+    return format_rfc3339(moment.replace(microsecond=0))

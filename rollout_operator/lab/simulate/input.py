@@ -1,0 +1,129 @@
+"""Read what `kubectl get -o yaml` prints: documents and lists into single objects.
+
+Decides what is readable. Nothing of the text is ever repeated, not even in an error: it may hold
+Secrets. Which objects count is decided in `dump`.
+"""
+
+import codecs
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+import yaml
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.simulate.flags import STDIN
+from rollout_operator.model.errors import InvalidInput
+
+# As Windows PowerShell writes what it redirects into a file.
+_WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+# Ten times faster, where libyaml was there when PyYAML was built.
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LIST: Final = "List"
+# Objects of Kubernetes have some ten levels; schemas of their kinds, a few more.
+_DEEPEST: Final = 200
+_TOO_DEEP: Final = "the input is nested too deeply"
+HINT: Final = "pass what `kubectl get statefulsets,pods -o yaml` prints"
+
+
+class BadDump(InvalidInput):
+    """The input cannot be used; the text says why."""
+
+
+def read_file(name: str, stdin: BinaryIO) -> tuple[bytes, datetime | None]:
+    """Return the content of a file, or of `stdin` for `-`, and when the file was written.
+
+    Raises BadDump.
+    """
+    if name == STDIN:
+        return stdin.read(), None
+    path = Path(name)
+    try:
+        return path.read_bytes(), datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except OSError as error:
+        raise BadDump(f"-f {name}: {error.strerror or 'cannot be read'}") from None
+
+
+def read_objects(content: bytes) -> list[JsonObject]:
+    """Return all objects in the text, those of lists one by one. Raises BadDump."""
+    try:
+        text = _decode(content)
+        found = [one for document in _parse(text) for one in _flatten(document, {})]
+        return [_as_json(one) for one in found]
+    except RecursionError:
+        raise BadDump(_TOO_DEEP) from None
+
+
+def _decode(content: bytes) -> str:
+    wide = content.startswith(_WIDE)
+    try:
+        return content.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError:
+        raise BadDump(f"the input is not text in UTF-8: {HINT}") from None
+
+
+def _parse(text: str) -> list[object]:
+    if text.lstrip().startswith("{"):
+        try:
+            return [msgspec.json.decode(text)]
+        except msgspec.DecodeError:
+            pass  # several objects, or YAML in one line
+    try:
+        _check_depth(text)
+        return list(yaml.load_all(text, _LOADER))
+    except yaml.MarkedYAMLError as error:
+        raise BadDump(f"the input is not YAML{_place(error)}: {HINT}") from None
+    except (yaml.YAMLError, ValueError):
+        raise BadDump(f"the input is not YAML: {HINT}") from None
+
+
+def _check_depth(text: str) -> None:
+    """Raise BadDump where it is nested too deeply: libyaml would exhaust the stack and crash."""
+    depth = 0
+    for event in yaml.parse(text, _LOADER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _DEEPEST:
+            raise BadDump(_TOO_DEEP)
+
+
+def _place(error: yaml.MarkedYAMLError) -> str:
+    """Return where it is wrong. What is there is not told: it may be part of a Secret."""
+    mark = error.problem_mark
+    return "" if mark is None else f" (line {mark.line + 1}, column {mark.column + 1})"
+
+
+def _flatten(document: object, inherited: dict[str, object]) -> Iterator[dict[str, object]]:
+    """Yield the objects of a document; items of a typed list have kind and version from it."""
+    if document is None:  # nothing between two separators
+        return
+    if isinstance(document, list):
+        for one in document:
+            yield from _flatten(one, inherited)
+        return
+    if not isinstance(document, dict):
+        raise BadDump(f"the input holds something that is no Kubernetes object: {HINT}")
+    found = {**inherited, **document}
+    kind, items = found.get("kind"), found.get("items")
+    if not isinstance(kind, str):
+        raise BadDump(f"the input holds an object without kind: {HINT}")
+    if not kind.endswith(_LIST) or not isinstance(items, list | None):
+        yield found
+        return
+    of = kind.removesuffix(_LIST)
+    member = {"kind": of, "apiVersion": found.get("apiVersion")} if of else {}
+    for one in items or ():
+        yield from _flatten(one, member)
+
+
+def _as_json(found: dict[str, object]) -> JsonObject:
+    """Return an object in words of JSON: YAML knows dates, bytes and keys that are numbers."""
+    try:
+        plain: JsonObject = msgspec.json.decode(msgspec.json.encode(found))
+    except (TypeError, ValueError, OverflowError):
+        raise BadDump(f"an object of kind {found['kind']} holds what JSON cannot say") from None
+    return plain

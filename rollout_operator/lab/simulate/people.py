@@ -1,0 +1,116 @@
+"""What people do in a simulated world: the changes that were asked for, as calls and accidents.
+
+What may be asked for is decided in `changes`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.lab.model.fields import children, text
+from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, Request
+from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
+from rollout_operator.lab.simulate.changes import (
+    Change,
+    DeletePod,
+    Names,
+    NewImage,
+    NewTemplate,
+    Pause,
+    PodFails,
+    PodRecovers,
+    Scale,
+)
+from rollout_operator.lab.simulate.times import CHANGE_MARK, CRASHES
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.model.names import PAUSED
+
+PERSON: Final = "you"
+
+
+@dataclass(slots=True)
+class People:
+    """Those who change things."""
+
+    sandbox: Sandbox
+    names: Names
+    _marks: int = 0
+
+    async def apply(self, change: Change) -> None:
+        """Let one change happen now; what is refused is part of the story."""
+        self.sandbox.say(PERSON, change.text)
+        match change.deed:
+            case NewTemplate(zones=zones, is_bad=is_bad):
+                self._marks += 1
+                mark = f"{CRASHES if is_bad else ''}{self._marks}"
+                await self._send(_mark(zone, mark) for zone in self.names.expand(zones))
+            case NewImage(image=image, zones=zones):
+                await self._send(
+                    self._change_image(zone, image) for zone in self.names.expand(zones)
+                )
+            case Scale(zone=zone, replicas=replicas):
+                body: JsonObject = {"spec": {"replicas": replicas}}
+                request = _patch(zone, body, subresource="scale")
+                if zone not in self.names.zones:
+                    request = replace(request, resource=REPLICA_TEMPLATES)
+                await self._send([request])
+            case Pause(zone=zone, is_paused=is_paused):
+                annotations = {PAUSED: "true" if is_paused else None}
+                await self._send([_patch(zone, {"metadata": {"annotations": annotations}})])
+            case DeletePod(pod=pod):
+                await self._send([Request(verb="delete", resource=PODS, name=pod)])
+            case PodFails(pod=pod):
+                self._disturb(pod, is_well=False)
+            case PodRecovers(pod=pod):
+                self._disturb(pod, is_well=True)
+            case _:
+                assert_never(change.deed)
+
+    async def _send(self, requests: Iterable[Request]) -> None:
+        for request in requests:
+            await self.sandbox.api.call(
+                replace(request, namespace=self.sandbox.namespace, user=PERSON)
+            )
+
+    def _change_image(self, zone: str, image: str) -> Request:
+        sts = self.sandbox.api.get(STATEFULSETS, self.sandbox.namespace, zone) or {}
+        first = text(children(sts, "spec", "template", "spec", "containers")[0], "name")
+        spec = {"containers": [{"name": first, "image": image}]}
+        # What crashed did so with another image.
+        head = {"annotations": {CHANGE_MARK: None}}
+        body: JsonObject = {"spec": {"template": {"metadata": head, "spec": spec}}}
+        return _patch(zone, body, content_type=STRATEGIC_PATCH)
+
+    def _disturb(self, pod: str, *, is_well: bool) -> None:
+        cluster = self.sandbox.cluster
+        found = self.sandbox.api.get(PODS, self.sandbox.namespace, pod) or {}
+        if is_well and text(found, "status", "phase") == "Pending":
+            self.sandbox.say(PERSON, f"{pod} has not started at that time: nothing is done")
+            return
+        try:
+            if is_well:
+                cluster.mend_pod(pod)
+            else:
+                cluster.fail_pod(pod)
+        except LookupError:
+            self.sandbox.say(PERSON, f"{pod} is not there at that time: nothing is done")
+
+
+def _mark(zone: str, mark: str) -> Request:
+    """Return the request that makes a new revision, as `kubectl rollout restart` does."""
+    head = {"annotations": {CHANGE_MARK: mark}}
+    return _patch(zone, {"spec": {"template": {"metadata": head}}})
+
+
+def _patch(
+    zone: str, body: JsonObject, *, subresource: str = "", content_type: str = MERGE_PATCH
+) -> Request:
+    return Request(
+        verb="patch",
+        resource=STATEFULSETS,
+        name=zone,
+        subresource=subresource,
+        body=body,
+        content_type=content_type,
+    )

@@ -1,0 +1,170 @@
+"""A simulation as text for people: what was read, what is taken for granted, what happens."""
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from rollout_operator.lab.model.fields import name_of, number
+from rollout_operator.lab.model.history import Called, History, Lived, Record
+from rollout_operator.lab.simulate.dump import Dump, FoundSet
+from rollout_operator.lab.simulate.figures import Figures
+from rollout_operator.lab.simulate.flags import Settings, show_time
+from rollout_operator.lab.simulate.people import PERSON
+from rollout_operator.lab.simulate.times import LEAST, ReadyTime, list_stuck
+from rollout_operator.lab.simulate.world import Play
+from rollout_operator.lab.trace.trace import WIDTH, render_story
+from rollout_operator.model.names import DOWNSCALE_DELAY, MAX_UNAVAILABLE, PAUSED
+from rollout_operator.model.units import format_duration
+from rollout_operator.planning.rollout.explain import explain
+from rollout_operator.planning.wording import count, join_names
+
+INDENT: Final = "  "
+# The objects of the input are put into the world in its first instant.
+FIRST_STEP: Final = timedelta(microseconds=1)
+_PASSING: Final = frozenset({"started", "ready"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """All that is known of one simulation."""
+
+    dump: Dump
+    settings: Settings
+    ready: dict[str, ReadyTime]
+    epoch: datetime
+    play: Play
+    figures: Figures
+
+    def records(self) -> list[Record]:
+        """Return what happened, from the first instant until the operator was told to stop."""
+        return [one for one in self.play.history.records if self._is_told(one)]
+
+    def _is_told(self, record: Record) -> bool:
+        if isinstance(record, Lived) and record.what in _PASSING:
+            return False
+        if isinstance(record, Called) and _is_said(record):
+            return False
+        return record.at < self.play.ended_at
+
+
+def _is_said(called: Called) -> bool:
+    """Tell whether it says once more what the change itself says."""
+    is_delete = called.request.verb == "delete"
+    return is_delete and called.actor == PERSON and called.status < 400
+
+
+def render_text(told: Told) -> Iterator[str]:
+    """Yield the lines, each at most 100 columns wide unless a name is longer."""
+    yield from _fill("Nothing is sent anywhere: all of this happens on a copy of the input.")
+    yield ""
+    yield from _render_groups(told.dump)
+    yield ""
+    yield "Taken for granted:"
+    yield from _bullets(_list_assumptions(told))
+    yield ""
+    yield "What happens:"
+    rows = render_story(History(records=told.records()), begin=FIRST_STEP)
+    yield from rows or [f"{INDENT}nothing"]
+    yield ""
+    yield f"In the end{_when(told)}:"
+    yield from _bullets(list_ends(told.play))
+    yield ""
+    yield "In all:"
+    yield from _bullets(list_sums(told))
+
+
+def list_ends(play: Play) -> Iterator[str]:
+    """Yield what the operator says of each group in the end."""
+    for entry in play.entries:
+        said = explain(entry.plan) or ("nothing holds it",)
+        yield f"{entry.plan.group}: {'; '.join(said)}"
+    if play.is_cut:
+        yield f"something still moved after {_span(play.ended_at)}: it was cut off there"
+
+
+def list_sums(told: Told) -> Iterator[str]:
+    """Yield the figures as sentences."""
+    figures = told.figures
+    again = len(figures.deletes) - len(set(figures.deletes))
+    twice = f", {again} of them a second time" if again else ""
+    yield f"{count(len(figures.deletes), 'delete')} by the operator{twice}"
+    downs = [f"{down} of {zone}" for zone, down in figures.most_down.items() if down]
+    yield f"most pods down at a time: {join_names(downs, shown=20) or 'none'}"
+    if not figures.overlaps:
+        yield "pods of two zones of a group were never down together"
+    for one in figures.overlaps:
+        lasting = "to the end" if one.is_open else f"for {_span(one.span)}"
+        yield f"pods of {join_names(one.zones)} down together {lasting}, from {_span(one.begin)} on"
+    if told.settings.changes:
+        yield f"{count(len(figures.refusals), 'request')} refused"
+
+
+def _render_groups(dump: Dump) -> Iterator[str]:
+    for group, zones in dump.groups.items():
+        yield f"Rollout group {group} in namespace {dump.namespace}:"
+        members = [one for one in dump.sets if one.view.name in zones]
+        width = max(len(one.view.name) for one in members)
+        for one in members:
+            yield f"{INDENT}{one.view.name:{width}}  {', '.join(_describe(dump, one))}"
+    for each in dump.templates:
+        yield f"ReplicaTemplate {name_of(each)}: {number(each, 'spec', 'replicas')} replicas wanted"
+    for line in dump.left_out:
+        yield from _fill(line)
+
+
+def _describe(dump: Dump, found: FoundSet) -> Iterator[str]:
+    sts = found.view
+    pods = dump.pods_of(sts.name)
+    ready = sum(one.view.is_ready for one in pods)
+    yield f"{ready} of {count(sts.replicas, 'pod')} ready"
+    outdated = sum(one.view.revision != sts.update_revision for one in pods)
+    if outdated:
+        yield f"{outdated} outdated"
+    ending = sum(one.view.is_terminating for one in pods)
+    if ending:
+        yield f"{ending} terminating"
+    yield f"at most {sts.annotations.get(MAX_UNAVAILABLE, '1')} down"
+    if PAUSED in sts.annotations:
+        yield f"{PAUSED}={sts.annotations[PAUSED]}"
+
+
+def _list_assumptions(told: Told) -> Iterator[str]:
+    for group, time in told.ready.items():
+        of = f" (median of {count(time.pods, 'pod')})" if time.pods else ""
+        yield f"a new pod of {group} is ready after {_span(time.span)}{of}"
+    yield f"a pod ends within {_span(told.settings.terminates_after)}"
+    for one in list_stuck(told.dump):
+        trouble = one.view.trouble or "not ready"
+        yield f"{one.view.name} stays as it is until it is replaced: {trouble}"
+    yield f"it begins at {show_time(told.epoch)}"
+    yield "both webhooks are registered, and pods agree when they are asked to prepare"
+    if any(DOWNSCALE_DELAY in one.view.annotations for one in told.dump.sets):
+        yield "pods are prepared for a delayed downscale since they are asked here, none before"
+
+
+def _when(told: Told) -> str:
+    took = told.play.moved_at
+    return f", after {_span(took)}" if took >= LEAST else ""
+
+
+def _span(span: timedelta) -> str:
+    """Return a span without fractions that no one could foresee."""
+    return format_duration(timedelta(seconds=round(span.total_seconds())))
+
+
+def _bullets(sentences: Iterable[str]) -> Iterator[str]:
+    for one in sentences:
+        yield from _fill(one, INDENT)
+
+
+def _fill(sentence: str, indent: str = "") -> Sequence[str]:
+    return textwrap.wrap(
+        sentence,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}{INDENT}",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

@@ -1,0 +1,256 @@
+"""The copy of a group in a simulated world: how it begins, what happens to it, when it rests.
+
+What pods do is decided in `times`, what people do in `people`, what is told of it
+all in `report`.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from rollout_operator.kube.api import (
+    MUTATING_WEBHOOKS,
+    PODS,
+    STATEFULSETS,
+    VALIDATING_WEBHOOKS,
+    JsonObject,
+    Resource,
+)
+from rollout_operator.lab.admission.registrations import no_downscale, prepare_downscale
+from rollout_operator.lab.controllers.members import is_running_and_ready
+from rollout_operator.lab.controllers.revisions import restored_revisions
+from rollout_operator.lab.model.fields import child, children, is_terminating, text, uid_of
+from rollout_operator.lab.model.history import Commit, History, Record
+from rollout_operator.lab.model.request import NotModelled, Request
+from rollout_operator.lab.process import SYNC_LIMIT, SimulatedProcess
+from rollout_operator.lab.simulate.changes import Change
+from rollout_operator.lab.simulate.dump import Dump
+from rollout_operator.lab.simulate.flags import Settings
+from rollout_operator.lab.simulate.people import People
+from rollout_operator.lab.simulate.times import ReadyTime, choose_behaviour, list_stuck
+from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.model.errors import OperatorError
+from rollout_operator.model.outcome import Code
+from rollout_operator.telemetry.registry import Entry
+
+OPERATOR: Final = "operator-1"
+RESTORER: Final = "the input"
+# Longer than the operator's own resync, after which nothing new would happen.
+QUIET: Final = timedelta(minutes=10)
+# Waits that end by themselves, perhaps hours later: something follows.
+_TIMED: Final = frozenset({Code.ZONE_DOWNSCALED_LATELY, Code.DELAYED_BY_PODS})
+# Until kubelets have had their look at pods that they would start.
+_LOOKED: Final = timedelta(milliseconds=45)
+
+
+class NotPlayed(OperatorError):
+    """The simulation itself has failed; the text says at what."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What is enough: a world that never rests is left after it."""
+
+    span: timedelta = timedelta(days=7)
+    """A week at rest takes some 15 s of a processor."""
+    records: int = 100_000
+    """What a week at rest has, and more: a world in turmoil is left sooner."""
+    records_per_pod: int = 500
+    """Ten times what the replacement of a pod takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Play:
+    """What has happened."""
+
+    history: History
+    entries: tuple[Entry, ...]
+    """What the operator thought of each group in the end."""
+    ended_at: timedelta
+    """When the operator was told to stop."""
+    moved_at: timedelta
+    """When something has moved for the last time."""
+    is_cut: bool
+    """Whether it still moved when the simulation ended."""
+
+
+def play(
+    dump: Dump,
+    settings: Settings,
+    ready: Mapping[str, ReadyTime],
+    epoch: datetime,
+    limits: Limits | None = None,
+) -> Play:
+    """Run the operator on a copy until nothing moves any more. Raises NotPlayed."""
+    slowest = max(one.span for one in ready.values()) + settings.terminates_after
+    available = timedelta(seconds=max(one.view.min_ready_seconds for one in dump.sets))
+    quiet = max(QUIET, 3 * slowest + available)
+    choose = choose_behaviour(dump, ready, settings.terminates_after)
+    limit = limits or Limits()
+
+    async def begin() -> Play:
+        sandbox = Sandbox(seed=settings.seed, choose=choose, namespace=dump.namespace, epoch=epoch)
+        with sandbox.listening():
+            return await _Stage(sandbox, dump, limit, quiet).run(settings.changes)
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        try:
+            return runner.run(begin())
+        except NotModelled as error:
+            raise NotPlayed(str(error)) from None
+
+
+class _Stage:
+    """One simulation."""
+
+    def __init__(self, sandbox: Sandbox, dump: Dump, limits: Limits, quiet: timedelta) -> None:
+        self._sandbox = sandbox
+        self._dump = dump
+        self._limits = limits
+        self._quiet = quiet
+        self._moved_at = timedelta(0)
+        self._left = limits.records + limits.records_per_pod * len(dump.names().pods)
+        self._is_over = asyncio.Event()
+        self._error: BaseException | None = None
+        """What went wrong in a step of the world, where nobody waits for it."""
+
+    async def run(self, changes: Iterable[tuple[timedelta, Change]]) -> Play:
+        """Let the changes happen, and return how it went once all is at rest, or over."""
+        asyncio.get_running_loop().set_exception_handler(self._fail)
+        self._restore()
+        async with self._sandbox as sandbox:
+            await self._register()
+            await self._keep_waiting()
+            process = sandbox.process(OPERATOR, webhooks=True)
+            process.start()
+            await self._wait_ready(process)
+            sandbox.history.listeners.append(self._watch)
+            await self._make(changes)
+            is_cut = await self._rest(process)
+            entries, ended_at = process.entries(), sandbox.elapsed()
+            await process.stop()
+            await process.link.ground()
+        return Play(
+            history=sandbox.history,
+            entries=entries,
+            ended_at=ended_at,
+            moved_at=self._moved_at,
+            is_cut=is_cut,
+        )
+
+    def _restore(self) -> None:
+        """Put everything into the store, as it was before anybody there looks."""
+        put = self._sandbox.api.put
+        for sts in self._dump.sets:
+            for revision in restored_revisions(sts.obj):
+                put(_with_uid(revision), actor=RESTORER)
+            put(sts.obj, actor=RESTORER)
+        for pod in self._dump.pods:
+            put(pod.obj, actor=RESTORER)
+        for template in self._dump.templates:
+            put(template, actor=RESTORER)
+
+    async def _register(self) -> None:
+        """Register the operator's webhooks, as its manifests do."""
+        namespace = self._dump.namespace
+        for resource, body in (
+            (VALIDATING_WEBHOOKS, no_downscale(namespace)),
+            (MUTATING_WEBHOOKS, prepare_downscale(namespace)),
+        ):
+            request = Request(verb="create", resource=resource, body=body, user=RESTORER)
+            await self._sandbox.call(request)
+
+    async def _keep_waiting(self) -> None:
+        """Let pods wait on for what they wait for: a kubelet takes up all that wait, as new ones.
+
+        An image that cannot be pulled is none that is being pulled.
+        """
+        waiting = [one for one in list_stuck(self._dump) if one.view.phase in ("", "Pending")]
+        if waiting:
+            await self._sleep(_LOOKED)
+        for one in waiting:
+            self._sandbox.api.put(one.obj, actor=RESTORER)
+
+    async def _wait_ready(self, process: SimulatedProcess) -> None:
+        try:
+            async with asyncio.timeout(SYNC_LIMIT.total_seconds()):
+                await process.wait_ready()
+        except TimeoutError:
+            raise NotPlayed("the operator does not become ready") from None
+
+    async def _make(self, changes: Iterable[tuple[timedelta, Change]]) -> None:
+        people = People(self._sandbox, self._dump.names())
+        for at, change in changes:
+            await self._sleep(at - self._sandbox.elapsed())
+            self._moved_at = self._sandbox.elapsed()
+            await people.apply(change)
+
+    async def _rest(self, process: SimulatedProcess) -> bool:
+        """Wait until nothing has moved for a while, and nothing waits for its time any more.
+
+        Return whether it was cut off before.
+        """
+        while (rest := self._find_rest(process)) > timedelta(0):
+            left = self._limits.span - self._sandbox.elapsed()
+            if left <= timedelta(0) or self._is_over.is_set():
+                return True
+            await self._sleep(min(rest, left))
+        return False
+
+    def _find_rest(self, process: SimulatedProcess) -> timedelta:
+        """Return after which time it may be at rest; zero or less: it is."""
+        rest = self._moved_at + self._quiet - self._sandbox.elapsed()
+        waits = [one.code for entry in process.entries() for one in entry.plan.waits]
+        return max(rest, QUIET) if _TIMED.intersection(waits) else rest
+
+    async def _sleep(self, span: timedelta) -> None:
+        """Let the world go on for a while, unless it is over. Raises NotPlayed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(span.total_seconds(), 0)):
+                await self._is_over.wait()
+        if self._error is not None:
+            raise NotPlayed(f"the simulation has failed: {self._error}") from None
+
+    def _watch(self, record: Record) -> None:
+        if isinstance(record, Commit) and _is_move(record):
+            self._moved_at = record.at
+        self._left -= 1
+        if self._left < 0:
+            self._is_over.set()
+
+    def _fail(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if self._error is None:
+            self._error = context.get("exception") or RuntimeError(str(context.get("message")))
+        self._is_over.set()
+
+
+def _with_uid(revision: JsonObject) -> JsonObject:
+    """Return a revision with the UID that nobody has copied; any other will do."""
+    head = child(revision, "metadata")
+    return {**revision, "metadata": {**head, "uid": f"restored-{text(head, 'name')}"}}
+
+
+def _is_move(commit: Commit) -> bool:
+    """Tell whether a write is more than bookkeeping."""
+    if commit.resource not in (PODS, STATEFULSETS):
+        return False
+    before, after = commit.before, commit.after
+    return (
+        before is None
+        or after is None
+        or _gist(commit.resource, before) != _gist(commit.resource, after)
+    )
+
+
+def _gist(resource: Resource, obj: JsonObject) -> tuple[object, ...]:
+    if resource == PODS:
+        states = [child(one, "state") for one in children(obj, "status", "containerStatuses")]
+        troubles = [text(one, "waiting", "reason") for one in states]
+        return (uid_of(obj), is_terminating(obj), is_running_and_ready(obj), troubles)
+    status = child(obj, "status")
+    revisions = (text(status, "updateRevision"), text(status, "currentRevision"))
+    return (child(obj, "metadata").get("generation"), *revisions, is_terminating(obj))

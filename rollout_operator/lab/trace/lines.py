@@ -1,0 +1,319 @@
+"""What a reader is told of each record of a history: one line an event that matters.
+
+Bookkeeping (status writes, reads, watches, what changed nothing) is left out. How lines are folded
+and aligned is decided in `trace`.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+from urllib.parse import urlsplit
+
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.lab.model.fields import (
+    child,
+    children,
+    condition_of,
+    controller_of,
+    is_terminating,
+    number,
+    text,
+    uid_of,
+)
+from rollout_operator.lab.model.history import (
+    Called,
+    Commit,
+    Fault,
+    History,
+    Lived,
+    PodCalled,
+    Record,
+    Reviewed,
+    Said,
+)
+from rollout_operator.lab.trace.log_lines import read_log_line
+from rollout_operator.model.names import MAX_UNAVAILABLE, PAUSED, REVISION_LABEL
+
+WRITES: Final = frozenset({"create", "update", "patch", "delete"})
+# Troubles of pods that are told when they begin; others are part of every start.
+LOUD: Final = frozenset({"CrashLoopBackOff", "Failed"})
+# A wait that is over sooner is a part of every rollout.
+LASTING: Final = timedelta(seconds=5)
+API_SERVER: Final = "api-server"
+EVICTION: Final = "eviction"
+_CONTAINERS: Final = ("spec", "template", "spec", "containers")
+# Between the name of a webhook and what it says.
+DENIED: Final = "denied the request: "
+# What is said of a process that lives as long as its world.
+WORLD_ENDED: Final = "killed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One event. Lines that differ only in `what` are folded into one."""
+
+    at: timedelta
+    who: str
+    what: str = ""
+    """The pods that it is about, if any."""
+    text: str
+
+
+@dataclass(slots=True)
+class Storyteller:
+    """Tells a history in order: remembers what was said, so that nothing is told twice."""
+
+    history: History
+    _announced: set[tuple[str, str]] = field(default_factory=set)
+    """Processes, and the pods that they said they delete."""
+    _calls: dict[int, Called] = field(default_factory=dict)
+    _created: dict[str, list[timedelta]] = field(default_factory=dict)
+    _tellers: set[str] = field(default_factory=set)
+    """Who is no controller of the simulated cluster."""
+    _evictions: set[tuple[str, str, timedelta]] = field(default_factory=set)
+    """Who has evicted which pod, and when: its delete is a part of that."""
+    _followed: dict[Said, timedelta] = field(default_factory=dict)
+    """When the same process said the next thing."""
+    _revisions: dict[str, None] = field(default_factory=dict)
+    """Their names, in order: a reader needs no more than the hash of each."""
+
+    def tell(self) -> Iterator[Line]:
+        """Yield the lines in order."""
+        self._look_ahead()
+        for record in self.history.records:
+            yield from self._tell_one(record)
+
+    def _look_ahead(self) -> None:
+        """Note what the telling of an earlier record depends on."""
+        last: dict[str, Said] = {}
+        for record in self.history.records:
+            match record:
+                case Called():
+                    self._calls[record.number] = record
+                    if record.request.subresource == EVICTION:
+                        self._evictions.add((record.actor, record.request.name, record.at))
+                case Said():
+                    self._tellers.add(record.actor)
+                    if record.actor in last:
+                        self._followed[last[record.actor]] = record.at
+                    last[record.actor] = record
+                case Lived():
+                    self._tellers.add(record.actor)
+                case Commit(before=None) if record.resource == PODS:
+                    self._created.setdefault(record.name, []).append(record.at)
+                case Commit(after=dict() as after) if record.resource == STATEFULSETS:
+                    self._revisions[text(after, "status", "updateRevision")] = None
+                    if _is_whole(after):
+                        self._end_waits(record, last.values())
+                case _:
+                    pass
+        self._revisions.pop("", None)
+
+    def _end_waits(self, whole: Commit, said: Iterable[Said]) -> None:
+        """Take what was said last of a set for over: nobody logs that there is nothing to do."""
+        for one in said:
+            line = read_log_line(one.text)
+            if line is not None and line.is_wait and line.keys.get("zone") == whole.name:
+                self._followed.setdefault(one, whole.at)
+
+    def _tell_one(self, record: Record) -> Iterator[Line]:
+        match record:
+            case Said():
+                yield from self._tell_said(record)
+            case Called():
+                yield from self._tell_called(record)
+            case Commit() if record.resource == PODS:
+                yield from self._tell_pod(record)
+            case Commit() if record.resource == STATEFULSETS:
+                yield from _tell_set(record)
+            case Reviewed():
+                yield from self._tell_review(record)
+            case PodCalled():
+                answer = f"HTTP {record.status}" if record.status else "no answer"
+                acted = ", though it has acted" if record.acted and not record.status else ""
+                told = f"{record.method} {record.path}: {answer}{acted}"
+                yield Line(at=record.at, who=record.actor, what=record.pod, text=told)
+            case Fault():
+                told = f"FAULT {record.number} {record.kind}: {record.text}"
+                yield Line(at=record.at, who=record.actor, text=told)
+            case Lived() if record.what != WORLD_ENDED:
+                yield Line(at=record.at, who=record.actor, text=f"*** {record.what}")
+            case _:
+                pass
+
+    def _tell_said(self, said: Said) -> Iterator[Line]:
+        line = read_log_line(said.text)
+        if line is None:
+            yield Line(at=said.at, who=said.actor, text=said.text)
+            return
+        followed = self._followed.get(said)
+        is_passing = followed is not None and followed - said.at < LASTING
+        if line.is_mute or (line.is_wait and is_passing):
+            return
+        if line.deleted_pod:
+            self._announced.add((said.actor, line.deleted_pod))
+        told = line.render()
+        for revision in self._revisions:
+            told = told.replace(revision, _short(revision))
+        yield Line(at=said.at, who=said.actor, text=told)
+
+    def _tell_called(self, called: Called) -> Iterator[Line]:
+        """Tell of refused writes, and of deletes that nobody has announced."""
+        request = called.request
+        if request.verb not in WRITES or called.actor not in self._tellers:
+            return
+        is_refused = called.status >= 400
+        key = (called.actor, request.name)
+        is_announced = key in self._announced
+        if request.verb == "delete" and request.resource == PODS:
+            self._announced.discard(key)
+            is_part = (called.actor, request.name, called.at) in self._evictions
+            if not is_announced and not is_refused and not is_part:
+                yield Line(at=called.at, who=called.actor, text=f"deletes {request.name}")
+        is_told = request.subresource == EVICTION and DENIED in called.message
+        if is_refused and not is_told:
+            target = "/".join(part for part in (request.name, request.subresource) if part)
+            # What a webhook has said stands in the line about its review.
+            hook, is_denied, _ = called.message.partition(DENIED)
+            why = hook.strip() if is_denied else called.message
+            told = f"{request.verb} of {target} is refused: {called.status}"
+            yield Line(at=called.at, who=called.actor, text=f"{told}: {why}")
+
+    def _tell_review(self, review: Reviewed) -> Iterator[Line]:
+        """Tell of reviews that were refused or failed, or were about replicas or evictions."""
+        called = self._calls.get(review.call)
+        about = "" if called is None else _asked_replicas(called)
+        if review.resource == f"{PODS.plural}/{EVICTION}":
+            yield self._tell_eviction(review)
+            return
+        if review.allowed and not about:
+            return
+        change = f"{'a dry run of ' if review.dry_run else ''}{review.name}{about}"
+        if review.status < 0:
+            told = f"gave no answer about {change}: {review.message}"
+        elif review.allowed:
+            told = f"agreed to {change}"
+        else:
+            _, _, why = review.message.partition(DENIED)
+            told = f"refused {change}: {review.status}: {why or review.message}"
+        hook = urlsplit(review.path).path.rpartition("/")[2]
+        yield Line(at=review.at, who=API_SERVER, what=hook, text=told)
+
+    def _tell_eviction(self, review: Reviewed) -> Line:
+        """Tell of one pod in words that fit several."""
+        called = self._calls.get(review.call)
+        is_dry = review.dry_run or (called is not None and called.request.is_dry_run)
+        _, _, why = review.message.partition(DENIED)
+        if review.allowed:
+            told = "allowed"
+        elif review.status < 0:
+            told = f"not answered: {review.message}"
+        else:
+            told = f"refused: {review.status}: {why or review.message}"
+        told = f"{'dry run of its ' if is_dry else ''}eviction {told}"
+        return Line(at=review.at, who=API_SERVER, what=review.name, text=told)
+
+    def _tell_pod(self, commit: Commit) -> Iterator[Line]:
+        before, after = commit.before, commit.after
+        owner = text(controller_of(after or before or {}), "name")
+        told = ""
+        if after is None:
+            comes_again = any(at >= commit.at for at in self._created.get(commit.name, ()))
+            told = "" if comes_again else "gone"
+        elif before is None or uid_of(before) != uid_of(after):
+            told = (
+                f"created at revision {_short(text(after, 'metadata', 'labels', REVISION_LABEL))}"
+            )
+        elif is_terminating(after) and not is_terminating(before):
+            told = "going down"
+        elif _is_ready(after) != _is_ready(before) and not is_terminating(after):
+            told = "ready" if _is_ready(after) else f"not ready any more{_why(after)}"
+        elif _trouble(after) != _trouble(before) and _trouble(after) in LOUD:
+            told = f"in trouble: {_trouble(after)}"
+        if told:
+            yield Line(at=commit.at, who=owner or "pods", what=commit.name, text=told)
+
+
+def _tell_set(commit: Commit) -> Iterator[Line]:
+    """Tell what people or a rollout changed about a set."""
+    for told in _set_changes(commit.before, commit.after):
+        yield Line(at=commit.at, who=commit.name, text=told)
+
+
+def _set_changes(before: JsonObject | None, after: JsonObject | None) -> Iterator[str]:
+    if after is None:
+        yield "the set is gone"
+        return
+    if before is None:
+        yield f"the set is created with {number(after, 'spec', 'replicas', default=1)} pods"
+        return
+    if is_terminating(after) and not is_terminating(before):
+        yield "the set is being deleted"
+    old, new = (number(one, "spec", "replicas", default=1) for one in (before, after))
+    if old != new:
+        yield f"wants {new} pods instead of {old}"
+    for key in (PAUSED, MAX_UNAVAILABLE):
+        was, now = (text(one, "metadata", "annotations", key) for one in (before, after))
+        if was != now:
+            yield f"{key}: {was or 'unset'} becomes {now or 'unset'}"
+    yield from _revision_changes(before, after)
+
+
+def _revision_changes(before: JsonObject, after: JsonObject) -> Iterator[str]:
+    was, now = (text(one, "status", "updateRevision") for one in (before, after))
+    current = text(after, "status", "currentRevision")
+    if was != now:
+        images = [text(one, "image") for one in children(after, *_CONTAINERS)]
+        shown = f"{_short(now)} ({', '.join(images)})" if images else _short(now)
+        yield f"wants revision {shown} instead of {_short(was) or 'none'}"
+    elif current != text(before, "status", "currentRevision") and current == now:
+        yield f"rolled out: revision {_short(now)} is the current one"
+        return
+    if _is_whole(after) and not _is_whole(before):
+        pods = number(after, "spec", "replicas", default=1)
+        yield f"whole: {pods} of {pods} pods ready at revision {_short(now)}"
+
+
+def _is_whole(found: JsonObject) -> bool:
+    """Tell whether its status says that all wanted pods are ready and none is outdated."""
+    wanted = number(found, "spec", "replicas", default=1)
+    counted = [number(found, "status", f"{key}Replicas") for key in ("ready", "updated")]
+    seen = number(found, "status", "observedGeneration") == number(found, "metadata", "generation")
+    current, update = (text(found, "status", f"{key}Revision") for key in ("current", "update"))
+    is_whole = counted == [wanted, wanted] and number(found, "status", "replicas") == wanted
+    return seen and is_whole and current == update
+
+
+def _short(revision: str) -> str:
+    return revision.rpartition("-")[2]
+
+
+def _is_ready(pod: JsonObject) -> bool:
+    is_so = condition_of(pod, "Ready").get("status") == "True"
+    return is_so and text(pod, "status", "phase") == "Running"
+
+
+def _why(pod: JsonObject) -> str:
+    trouble = _trouble(pod)
+    return "" if trouble == "Running" else f": {trouble}"
+
+
+def _trouble(pod: JsonObject) -> str:
+    for one in children(pod, "status", "containerStatuses"):
+        for state in ("waiting", "terminated"):
+            if reason := text(child(one, "state"), state, "reason"):
+                return reason
+    reason = text(pod, "status", "reason")
+    return reason or text(pod, "status", "phase")
+
+
+def _asked_replicas(called: Called) -> str:
+    body = called.request.body
+    if isinstance(body, dict):
+        count = child(body, "spec").get("replicas")
+        return f" to {count} replicas" if isinstance(count, int) else ""
+    for step in body or ():
+        if step.get("path") == "/spec/replicas" and step.get("op") != "test":
+            return f" to {step.get('value')} replicas"
+    return ""

@@ -1,0 +1,152 @@
+"""A history as text: a story for people, and one hash by which two runs are compared.
+
+What is worth a line is decided in `lines`.
+"""
+
+import hashlib
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from rollout_operator.lab.model.history import Commit, History, Record, Said
+from rollout_operator.lab.trace.lines import Line, Storyteller
+from rollout_operator.lab.trace.log_lines import strip_time
+
+WIDTH: Final = 100
+# Wide enough for most names; a longer one is cut in the middle.
+WIDEST_NAME: Final = 24
+# What refuses a downscale needs four; a reason that needs more says the same of many pods.
+MOST_ROWS: Final = 4
+# Alike lines this far apart are two events to whoever reads them.
+FOLD_WITHIN: Final = timedelta(seconds=10)
+
+
+def render_story(history: History, *, begin: timedelta = timedelta(0)) -> list[str]:
+    """Return a run as lines of at most 100 columns: time, who, and what happened."""
+    told = [one for one in Storyteller(history).tell() if one.at >= begin]
+    return _align(_fold(told))
+
+
+def render_tail(history: History, at: timedelta, lines: int = 40) -> list[str]:
+    """Return the last lines of the story up to a time: what led to what happened then."""
+    told = [one for one in Storyteller(history).tell() if one.at <= at]
+    folded = list(_fold(told))
+    return _align(folded[-lines:])
+
+
+def trace_hash(history: History) -> str:
+    """Return the SHA-256 of all records in order; runs of one seed share it."""
+    lines = _ENCODER.encode_lines([_plain(record) for record in history.records])
+    return hashlib.sha256(lines).hexdigest()
+
+
+@dataclass(slots=True)
+class _Folded:
+    """Lines that say the same of several pods, or several times."""
+
+    first: Line
+    whats: list[str]
+    last_at: timedelta
+    count: int = field(default=1)
+
+    def takes(self, line: Line) -> bool:
+        is_alike = (line.who, line.text) == (self.first.who, self.first.text)
+        return is_alike and line.at - self.last_at <= FOLD_WITHIN
+
+    def add(self, line: Line) -> None:
+        self.count += 1
+        self.last_at = line.at
+        if line.what not in self.whats:
+            self.whats.append(line.what)
+
+    @property
+    def text(self) -> str:
+        subject = _join(self.first.who, [one for one in self.whats if one])
+        times = f" ({self.count} times)" if self.count > len(self.whats) else ""
+        return f"{subject}{self.first.text}{times}"
+
+
+def _fold(lines: Iterable[Line]) -> Iterator[_Folded]:
+    open_one: _Folded | None = None
+    for line in lines:
+        if open_one is not None and open_one.takes(line):
+            open_one.add(line)
+            continue
+        if open_one is not None:
+            yield open_one
+        open_one = _Folded(line, [line.what], line.at)
+    if open_one is not None:
+        yield open_one
+
+
+def _join(who: str, pods: list[str]) -> str:
+    """Return the pods that a line is about, short where their set is named beside them."""
+    if not pods:
+        return ""
+    prefix = f"{who}-"
+    if all(pod.startswith(prefix) for pod in pods):
+        ordinals = sorted(
+            (pod.removeprefix(prefix) for pod in pods), key=lambda one: (len(one), one)
+        )
+        return f"{', '.join(ordinals)} "
+    return f"{', '.join(pods)} "
+
+
+def _align(lines: Iterable[_Folded]) -> list[str]:
+    told = list(lines)
+    width = min(max((len(one.first.who) for one in told), default=0), WIDEST_NAME)
+    return [row for one in told for row in _rows(one, width)]
+
+
+def _rows(line: _Folded, width: int) -> list[str]:
+    """Return a line in as many rows as it needs, the others under the first."""
+    head = f"{_time(line.first.at)}  {_name(line.first.who, width)}  "
+    rows = textwrap.wrap(
+        line.text,
+        WIDTH - len(head),
+        max_lines=MOST_ROWS,
+        placeholder=" ...",
+        break_on_hyphens=False,
+    )
+    return [f"{head if not place else ' ' * len(head)}{row}" for place, row in enumerate(rows)]
+
+
+def _time(at: timedelta) -> str:
+    tenths = round(at.total_seconds() * 10)
+    minutes, rest = divmod(tenths, 600)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest / 10:04.1f}"
+
+
+def _name(who: str, width: int) -> str:
+    return who.ljust(width) if len(who) <= width else f"{who[: width - 11]}..{who[-9:]}"
+
+
+def _plain(record: Record) -> object:
+    """Return what counts: an object before a write is what an earlier one has left."""
+    match record:
+        case Commit():
+            place = (record.resource.plural, record.namespace, record.name, record.actor)
+            return ("Commit", record.at, record.revision, place, record.call, record.after)
+        case Said():
+            return ("Said", record.at, record.actor, strip_time(record.text))
+        case _:
+            return (type(record).__name__, record)
+
+
+def _encode(value: object) -> object:
+    """Return what JSON can carry, always in the same order."""
+    match value:
+        case Mapping():
+            return dict(value)
+        case Set():
+            return sorted(value)
+        case _:
+            raise NotImplementedError(f"{type(value).__name__} in a history")
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_encode, order="deterministic")

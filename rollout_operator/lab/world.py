@@ -1,0 +1,167 @@
+"""Composition root of the sandbox: a simulated world, and the operator's own code on its doors.
+
+Runs on whatever loop is running: a `VirtualTimeLoop`, where an hour takes a moment and one seed
+always gives one story, or an ordinary one, in real time. What is not here is what a simulated world
+cannot have: sockets, and with them TLS, certificates and the admin server.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from types import TracebackType
+from typing import Final, Self
+
+from rollout_operator.config.flags import Config
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.admission.webhooks import HookCall
+from rollout_operator.lab.apiserver.api import SimulatedApi
+from rollout_operator.lab.cluster import Cluster
+from rollout_operator.lab.model.history import History, Said
+from rollout_operator.lab.model.request import Answer, Refusal, Request
+from rollout_operator.lab.network.faults import Faults, NoFaults
+from rollout_operator.lab.nodes.behaviour import DEFAULT, Choose
+from rollout_operator.lab.process import ACTOR, SimulatedProcess, World
+from rollout_operator.lab.schemas.kinds import NAMESPACES
+from rollout_operator.lab.trace.log_lines import strip_time
+from rollout_operator.lab.virtual_loop.clock import SimulatedClock, loop_time
+from rollout_operator.lab.virtual_loop.pace import Pace
+from rollout_operator.telemetry import logs
+
+EPOCH: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+_WEBHOOKS_ON: Final = "-server-tls.enabled=true"
+
+
+class Sandbox:
+    """A simulated world. Use with `async with`, inside of a running loop."""
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        choose: Choose = DEFAULT,
+        pace: Pace | None = None,
+        faults: Faults | None = None,
+        namespace: str = "default",
+        epoch: datetime = EPOCH,
+    ) -> None:
+        """Make a world with an empty namespace; `choose` tells how each of its pods behaves.
+
+        `epoch` is the time at which it begins.
+        """
+        self.namespace = namespace
+        self.epoch = epoch
+        self._began = loop_time()
+        self.history = History()
+        self.faults = faults or NoFaults()
+        self._seed = seed
+        self._processes: list[SimulatedProcess] = []
+        self.api = SimulatedApi(
+            self.history, elapsed=self.elapsed, epoch=epoch, chance=self.chance("api")
+        )
+        self.api.hooks = self._call_hook
+        self.cluster = Cluster(
+            self.api,
+            chance=self.chance("cluster"),
+            choose=choose,
+            pace=pace or Pace(),
+            elapsed=self.elapsed,
+        )
+        self._choice = self.chance("service")
+        self._world = World(
+            api=self.api,
+            endpoints=self.cluster.endpoints,
+            faults=self.faults,
+            elapsed=self.elapsed,
+            clock=self.clock,
+            chance=self.chance,
+        )
+
+    async def __aenter__(self) -> Self:
+        self.api.call_now(_create_namespace(self.namespace))
+        self.cluster.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for process in self._processes:
+            await process.end()
+        self.cluster.stop()
+        self.api.stop()
+
+    def elapsed(self) -> timedelta:
+        """Return the time since this world began."""
+        return loop_time() - self._began
+
+    def clock(self) -> SimulatedClock:
+        """Return a clock that is right, for a process to have."""
+        return SimulatedClock(self.epoch - self._began)
+
+    def chance(self, purpose: str) -> random.Random:
+        """Return the source of chance for one purpose, by the seed of this world."""
+        return random.Random(f"{self._seed} {purpose}")
+
+    def process(
+        self, name: str = "operator-1", *, args: Sequence[str] = (), webhooks: bool = False
+    ) -> SimulatedProcess:
+        """Return a process of the operator with these flags, not started yet.
+
+        Raises ConfigError for flags that make no configuration.
+        """
+        config = _read_flags(
+            (f"-kubernetes.namespace={self.namespace}",)
+            + ((_WEBHOOKS_ON,) if webhooks else ())
+            + tuple(args)
+        )
+        process = SimulatedProcess(self._world, name, config)
+        self._processes.append(process)
+        return process
+
+    async def call(self, request: Request) -> Answer:
+        """Call the API server as a person does. Raises Refusal."""
+        answer = await self.api.call(request)
+        if not answer.is_ok:
+            raise Refusal(
+                answer.status, answer.reason, answer.message, retry_after=answer.retry_after
+            )
+        return answer
+
+    def say(self, actor: str, text: str) -> None:
+        """Have readers of the story know what somebody does, and why."""
+        self.history.add(Said(at=self.elapsed(), actor=actor, text=text))
+
+    @contextmanager
+    def listening(self, level: str = "info") -> Iterator[None]:
+        """Take the operator's log into the history, from this level on, instead of to stderr."""
+        logs.configure(level=level, write=self._take_line)
+        try:
+            yield
+        finally:
+            logs.configure()
+
+    def _take_line(self, line: bytes) -> None:
+        text = line.decode("utf-8", "replace").rstrip("\n")
+        # Its own time is the machine's, not the world's.
+        self.say(ACTOR.get(), strip_time(text))
+
+    async def _call_hook(self, call: HookCall) -> bytes:
+        """Ask a process behind the Service. Raises OSError."""
+        ready = [one for one in self._processes if one.is_serving]
+        if not ready:
+            raise ConnectionRefusedError("no endpoints available for service")
+        return await self._choice.choice(ready).answer(call)
+
+
+@lru_cache(maxsize=32)
+def _read_flags(args: tuple[str, ...]) -> Config:
+    return Config.from_args(args)
+
+
+def _create_namespace(name: str) -> Request:
+    body: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    return Request(verb="create", resource=NAMESPACES, body=body, user="sandbox")

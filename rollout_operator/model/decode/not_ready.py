@@ -1,0 +1,96 @@
+"""What keeps a pod from being ready, in a few words; nothing does where it is (D-11).
+
+Decides from what the pod says of itself. How long it has been ready, and what a zone makes of it,
+is left to the planner.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rollout_operator.model.decode.wire import Container, PodStatus
+
+# Long enough for every reason that Kubernetes knows, short enough for one line of a page.
+TROUBLE_LIMIT: Final = 80
+
+
+def trouble_of(status: PodStatus, *, terminating: bool) -> str:
+    """Return why a pod is not ready, on one short line; empty where it is ready."""
+    if terminating:
+        return "terminating"
+    containers = status.container_statuses or ()
+    if status.phase == "Running" and containers and all(map(_is_up, containers)):
+        return _condition_trouble(status)
+    found = _scheduling_trouble(status) or _init_trouble(status) or _halt(containers)
+    if found:
+        return one_line(found)
+    if status.phase != "Running":
+        why = f": {status.reason}" if status.reason else ""
+        return one_line(f"phase {status.phase}{why}" if status.phase else "no phase")
+    if not containers:
+        return "no container statuses"
+    down = next(container for container in containers if not _is_up(container))
+    return one_line(f"container {down.name} {'not ready' if _runs(down) else 'not running'}")
+
+
+def one_line(text: str) -> str:
+    """Make a text fit for one line of a log or page."""
+    if len(text) <= TROUBLE_LIMIT and text.isascii() and text.isprintable():
+        return text
+    return text[:TROUBLE_LIMIT].encode("unicode_escape").decode("ascii")[:TROUBLE_LIMIT]
+
+
+def clip(text: str, most: int) -> str:
+    """Return `text` within `most` characters, with escapes for what is not printable."""
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:most])
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _condition_trouble(status: PodStatus) -> str:
+    ready = [condition for condition in status.conditions or () if condition.type == "Ready"]
+    if not ready:
+        return "no readiness condition"
+    for condition in ready:
+        if condition.status != "True":
+            why = f" ({condition.reason})" if condition.reason else ""
+            return one_line(f"readiness condition {condition.status.lower() or 'unset'}{why}")
+    return ""
+
+
+def _scheduling_trouble(status: PodStatus) -> str:
+    for condition in status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return condition.reason or "not scheduled"
+    return ""
+
+
+def _init_trouble(status: PodStatus) -> str:
+    for container in status.init_container_statuses or ():
+        if container.ready or container.state is None:
+            continue
+        waiting, ended = container.state.waiting, container.state.terminated
+        # `PodInitializing` only says that an init container before this one has not ended.
+        if waiting is not None and waiting.reason and waiting.reason != "PodInitializing":
+            return f"init: {waiting.reason}"
+        if ended is not None and ended.exit_code != 0:
+            return f"init terminated: {ended.reason or ended.exit_code}"
+    return ""
+
+
+def _halt(containers: Sequence[Container]) -> str:
+    for container in containers:
+        if container.state is not None and container.state.waiting is not None:
+            return container.state.waiting.reason or "waiting"
+    for container in containers:
+        if container.state is not None and container.state.terminated is not None:
+            ended = container.state.terminated
+            return f"terminated: {ended.reason or ended.exit_code}"
+    return ""
+
+
+def _runs(container: Container) -> bool:
+    return container.state is not None and container.state.running is not None
+
+
+def _is_up(container: Container) -> bool:
+    return container.ready and _runs(container)

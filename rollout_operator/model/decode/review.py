@@ -1,0 +1,271 @@
+"""Bytes of an AdmissionReview → `Review`: what decides, and nothing else.
+
+Decides what is no review at all (DecodeError: the asker gets a 400) and what is a review of an
+object that cannot be judged (`Unusable`: each hook has its own rule for that). What is not read is
+skipped without being built; of a large body first an excerpt is made, so that what is read is small
+as well. v1 and v1beta1 do not differ in anything that is read here.
+"""
+
+import json
+from typing import Final
+
+import msgspec
+
+from rollout_operator.model.decode.excerpt import (
+    ANNOTATIONS,
+    EVICTION,
+    LABELS,
+    REVIEW,
+    SMALL,
+    Buffer,
+)
+from rollout_operator.model.decode.not_ready import clip, one_line
+from rollout_operator.model.decode.objects import only
+from rollout_operator.model.decode.wire import Int32, Ordinals, Required, Strings, Wire
+from rollout_operator.model.errors import DecodeError
+from rollout_operator.model.names import Uid
+from rollout_operator.model.review import MAX_USER, Review, Scalable, Unusable, Version
+
+KIND: Final = "AdmissionReview"
+_NOTHING: Final = msgspec.Raw(b"null")
+_VERSIONS: Final = {version.value: version for version in Version}
+_EVICTION: Final = "eviction"
+_SCALE: Final = ("autoscaling/v1", "Scale")
+# All have `metadata` and `spec.replicas`: one shape reads any of them.
+_KNOWN: Final = frozenset(
+    {_SCALE, ("apps/v1", "StatefulSet"), ("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet")}
+)
+# Of an offending value so much is shown that a person recognises it.
+_VALUE_LIMIT: Final = 80
+
+
+class _Resource(Wire):
+    resource: str = ""
+
+
+class _UserInfo(Wire):
+    username: str | None = None
+
+
+class _Request(Wire):
+    uid: Required
+    resource: _Resource | None = None
+    sub_resource: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    operation: str | None = None
+    dry_run: bool | None = None
+    user_info: _UserInfo | None = None
+    object: msgspec.Raw = _NOTHING
+    old_object: msgspec.Raw = _NOTHING
+
+
+class _Review(Wire):
+    api_version: str = ""
+    kind: str = ""
+    request: _Request | None = None
+
+
+class _Head(Wire):
+    api_version: str = ""
+    kind: str = ""
+
+
+class _ObjectHead(Wire):
+    name: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    labels: Strings = None
+    annotations: Strings = None
+
+
+class _Spec(Wire):
+    replicas: Int32 | None = None
+    service_name: str | None = None
+    ordinals: Ordinals | None = None
+
+
+class _Object(Wire):
+    api_version: str = ""
+    kind: str = ""
+    metadata: _ObjectHead | None = None
+    spec: _Spec | None = None
+
+
+_REVIEW: Final = msgspec.json.Decoder(_Review)
+_HEAD: Final = msgspec.json.Decoder(_Head)
+_OBJECT: Final = msgspec.json.Decoder(_Object)
+_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_BROKEN: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def decode_review(body: Buffer) -> Review:
+    """Return the question that `body` holds; nothing of it refers to `body`.
+
+    Raises DecodeError, with the text for the asker, where it is no review with a UID.
+    """
+    size = len(memoryview(body))
+    try:
+        small = bytes(body) if size <= SMALL else REVIEW.excerpt(body)
+    except _BROKEN as error:
+        raise _undecodable(_describe(b"", str(error))) from error
+    return _decode(small)
+
+
+def _decode(body: bytes) -> Review:
+    try:
+        wire = _REVIEW.decode(body)
+    except _BROKEN as error:
+        _refuse_other_kind(body)
+        raise _undecodable(_describe(body, str(error))) from error
+    version = _VERSIONS.get(wire.api_version)
+    if version is None or wire.kind != KIND:
+        raise _other_kind(wire.api_version, wire.kind)
+    request = wire.request
+    if request is None:
+        raise _undecodable("request: absent")
+    old, old_name = _decode_object(request.old_object, "request.oldObject")
+    new, new_name = _decode_object(request.object, "request.object")
+    return Review(
+        version=version,
+        uid=request.uid,
+        operation=request.operation or "",
+        resource=request.resource.resource if request.resource is not None else "",
+        subresource=request.sub_resource or "",
+        namespace=request.namespace or "",
+        name=request.name or new_name or old_name,
+        dry_run=bool(request.dry_run),
+        user=_name_user(request.user_info),
+        old=old,
+        new=new,
+        body=_keep(request) if isinstance(new, Unusable) else b"",
+    )
+
+
+def _decode_object(raw: msgspec.Raw, field: str) -> tuple[Scalable | Unusable, str]:
+    """Return one of the two objects, and the name that it gives itself."""
+    try:
+        wire = _OBJECT.decode(raw)
+    except _BROKEN as error:
+        return _explain(raw, field, str(error)), ""
+    kind = (wire.api_version, wire.kind)
+    head, spec = wire.metadata or _ObjectHead(), wire.spec or _Spec()
+    name = head.name or ""
+    if kind not in _KNOWN:
+        return Unusable(f"{field}: {_unsupported(*kind)}"), name
+    if kind == _SCALE:
+        scale = Scalable(
+            kind=wire.kind,
+            uid=Uid(head.uid or ""),
+            resource_version=head.resource_version or "",
+            replicas=spec.replicas or 0,
+        )
+        return scale, name
+    workload = Scalable(
+        kind=wire.kind,
+        uid=Uid(head.uid or ""),
+        resource_version=head.resource_version or "",
+        replicas=spec.replicas,
+        labels=only(LABELS, head.labels),
+        annotations=only(ANNOTATIONS, head.annotations),
+        has_annotations=head.annotations is not None,
+        service_name=spec.service_name or "",
+        first_ordinal=spec.ordinals.start if spec.ordinals is not None else 0,
+    )
+    return workload, name
+
+
+def _keep(request: _Request) -> bytes:
+    """Return what the other hooks read of an object; a review of an Eviction may wait with it."""
+    if request.sub_resource != _EVICTION:
+        return bytes(request.object)
+    try:
+        return EVICTION.excerpt(request.object)
+    except _BROKEN:  # nested nearly too deeply: it holds no options that can be read
+        return b""
+
+
+def _name_user(info: _UserInfo | None) -> str:
+    return clip(info.username or "", MAX_USER) if info is not None else ""
+
+
+def _explain(raw: msgspec.Raw, field: str, problem: str) -> Unusable:
+    """Return why an object cannot be read; slow, but objects under review rarely break."""
+    body = bytes(raw)
+    if body.strip() == b"null":
+        return Unusable(f"{field}: absent")
+    try:
+        head = _HEAD.decode(body)
+    except _BROKEN:
+        head = None
+    # Another kind of object may well have other fields: its kind is the better reason.
+    if head is not None and (head.api_version, head.kind) not in _KNOWN:
+        return Unusable(f"{field}: {_unsupported(head.api_version, head.kind)}")
+    return Unusable(_describe(body, problem, field))
+
+
+def _refuse_other_kind(body: bytes) -> None:
+    """Raise DecodeError where a body that is no review says what else it is."""
+    try:
+        head = _HEAD.decode(body)
+    except _BROKEN:
+        return
+    if head.kind != KIND or head.api_version not in _VERSIONS:
+        raise _other_kind(head.api_version, head.kind)
+
+
+def _other_kind(api_version: str, kind: str) -> DecodeError:
+    if not kind:
+        return _undecodable("kind: absent")
+    if not api_version:
+        return _undecodable("apiVersion: absent")
+    if api_version.count("/") > 1:
+        return _undecodable(f"apiVersion: unexpected {one_line(api_version)}")
+    return DecodeError(f"Unsupported group version kind: {_gvk(api_version, kind)}")
+
+
+def _undecodable(why: str) -> DecodeError:
+    return DecodeError(f"Request could not be decoded: {why}")
+
+
+def _unsupported(api_version: str, kind: str) -> str:
+    return f"unsupported group version kind {_gvk(api_version, kind)}" if kind else "kind: absent"
+
+
+def _gvk(api_version: str, kind: str) -> str:
+    # Go writes the core group as an empty name: `/v1, Kind=Pod`.
+    version = api_version if "/" in api_version else f"/{api_version}"
+    return f"{one_line(version)}, Kind={one_line(kind)}"
+
+
+def _describe(body: bytes, problem: str, field: str = "") -> str:
+    """Return `field.path: what is wrong: the value`, from a message of msgspec."""
+    what, _, where = problem.partition(" - at `$")
+    path = where.rstrip("`").lstrip(".")
+    found = _value_at(body, path)
+    name = ".".join(part for part in (field, path) if part)
+    text = what.replace("`", "")
+    text = text if text.startswith("JSON") else text[:1].lower() + text[1:]
+    value = f": {found}" if found else ""
+    return f"{one_line(name)}: {text}{value}" if name else f"{text}{value}"
+
+
+def _value_at(body: bytes, path: str) -> str:
+    """Return the scalar at a path such as `spec.replicas`, cut; empty where there is none.
+
+    What lies beside the path is skipped: a stranger must not have it built for an error.
+    """
+    if not path:
+        return ""
+    raw = msgspec.Raw(body)
+    try:
+        for step in path.split("."):
+            raw = _FIELDS.decode(raw).get(step, _NOTHING)
+        found = bytes(raw).strip()
+        value: object = None if found.startswith((b"{", b"[")) else json.loads(found)
+    except (*_BROKEN, ValueError):
+        return ""
+    if not isinstance(value, str | int | float):
+        return ""
+    text = json.dumps(value)
+    return text if len(text) <= _VALUE_LIMIT else f"{text[:_VALUE_LIMIT]}..."

@@ -1,0 +1,132 @@
+"""What the parts of one running operator share, and where it comes from.
+
+Words only: the parts are composed in `operator.engine`, `operator.scaling` and `operator.reviews`.
+"""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.guards.budgets.arbiter import Gate
+from rollout_operator.guards.budgets.catalog import Catalog
+from rollout_operator.guards.downscales.reservations import Downscales
+from rollout_operator.guards.downscales.times import Records
+from rollout_operator.guards.locks import Locks
+from rollout_operator.kube.api import Door
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
+from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.pods.client import Sender
+from rollout_operator.telemetry.health import Health
+from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.registry import Board
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """Where an operator gets everything from that is not its own: the world, time and chance."""
+
+    open: Callable[[str, Priority], Door]
+    """Opens a door to the API server for one component; all share the rate limits of the process.
+
+    The name says for what: `following`, `looking`, `acting`, `checking`, ... The priority is that
+    of its reads.
+    """
+    clock: Clock
+    chance: Callable[[], float]
+    """Returns numbers in 0..1."""
+    open_pods: Callable[[], Sender]
+    """Opens a door to pods, with connections of its own."""
+
+    def tell_time(self, door: Door) -> datetime:
+        """Return the API server's time, which each door knows by the answers to all of them.
+
+        Ours before the first answer: it may be wrong, and may jump.
+        """
+        return door.server_time() or self.clock.now()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the engine reads of the configuration."""
+
+    namespace: str
+    reconcile_interval: timedelta
+    """The longest wait after a failure."""
+    client_qps: float = 0.0
+    """Requests a second that the API clients may send to one API group; 0 or less: any number."""
+    zone_tracker: str = ""
+    """Name of the ConfigMap with the times of downscales; empty where annotations hold them."""
+    pods_timeout: timedelta = timedelta(seconds=5)
+    """Of one call to a pod."""
+    cluster_domain: str = "cluster.local."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What rollouts, counts and reviews all work with."""
+
+    settings: Settings
+    doors: Doors
+    sets: StatefulSetStore
+    pods: PodStore
+    locks: Locks
+    downscales: Downscales
+    catalog: Catalog
+    gate: Gate
+    metrics: Metrics
+    health: Health
+    board: Board
+    make_observer: Callable[[Door], Observer]
+    make_records: Callable[[Door], Records]
+
+    @property
+    def namespace(self) -> str:
+        """Return the only namespace that is looked after."""
+        return self.settings.namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What an operator tells of itself; it is there before any door is open."""
+
+    metrics: Metrics
+    health: Health
+    board: Board
+
+    @classmethod
+    def begin(cls, clock: Clock) -> "Telemetry":
+        """Return that of an operator that has done nothing yet; needs a running loop."""
+        metrics = Metrics()
+        return cls(metrics, Health(clock), Board(metrics, clock))
+
+
+class Reviewing(Protocol):
+    """What serves reviews, where that is asked for."""
+
+    async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:
+        """Serve reviews; the caches must be filled. Raises ConfigError and ApiError."""
+        ...
+
+    def on_set(
+        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
+    ) -> None:
+        """Take note of a changed set."""
+        ...
+
+    def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+        """Take note of a changed pod."""
+        ...
+
+    def stopping(self) -> None:
+        """Begin no new downscale from now on."""
+        ...
+
+    async def drain(self, limit: timedelta) -> None:
+        """Answer the reviews in flight, at most for `limit`, and end."""
+        ...

@@ -1,0 +1,151 @@
+"""Composition root: opens the doors to a cluster, serves, and ends with a signal.
+
+Start: admin server, then what `operator.engine` does, and the webhooks of `operator.webhooks` in
+it. Stop: in reverse.
+"""
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+
+from rollout_operator import __version__
+from rollout_operator.aio.clock import Clock, LoopClock
+from rollout_operator.config.flags import Config
+from rollout_operator.kube.call import Timeouts
+from rollout_operator.kube.client.client import Client
+from rollout_operator.kube.client.rate_limit import Limits as RateLimits
+from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.kube.connection.connect import Access, connect
+from rollout_operator.kube.connection.transport import Transport
+from rollout_operator.operator.context import Doors, Settings, Telemetry
+from rollout_operator.operator.engine import Engine
+from rollout_operator.pods.sender import HttpSender
+from rollout_operator.telemetry import logs
+from rollout_operator.telemetry.health import Heartbeat
+from rollout_operator.telemetry.logs import log
+from rollout_operator.web.admin import AdminServer
+from rollout_operator.web.http.cluster import ClusterRules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of the life cycle that tests shorten."""
+
+    sync: timedelta = timedelta(seconds=60)
+    """How long the caches may take to fill before the process gives up and says why."""
+
+
+def run(config: Config, limits: Limits | None = None) -> int:
+    """Run the operator until a signal stops it; return the exit code: 0 after a clean stop.
+
+    Raises ConfigError and StartError where it could not start, TaskDied where a part broke.
+    """
+    logs.configure(format=config.log_format, level=config.log_level)
+    logs.install_stdlib_bridge()
+    log.info("Starting rollout operator", version=__version__, namespace=config.namespace)
+    for name in config.without_effect:
+        log.warn("Deprecated flag has no effect", flag=name)
+    if config.leftovers:
+        log.warn("Ignoring words after the flags", words=" ".join(config.leftovers))
+    with asyncio.Runner(loop_factory=_choose_loop()) as runner:
+        runner.run(_serve(config, limits or Limits()))
+    return 0
+
+
+def _choose_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return uvloop's factory, None for asyncio's own loop where uvloop does not install."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _serve(config: Config, limits: Limits) -> None:
+    stop = _listen_to_signals()
+    clock = LoopClock()
+    telemetry = Telemetry.begin(clock)
+    heartbeat = Heartbeat(clock, telemetry.metrics)
+    async with AsyncExitStack() as stack:
+        admin = AdminServer(
+            config.server_port, metrics=telemetry.metrics, health=telemetry.health,
+            board=telemetry.board, cluster=_cluster_rules(config),
+        )  # fmt: skip
+        await admin.start()
+        stack.push_async_callback(admin.stop)
+        access = Access(
+            namespace=config.namespace, api_url=config.api_url, config_file=config.config_file
+        )
+        transport = await connect(access, clock)
+        stack.push_async_callback(transport.close)
+        # Not earlier: without any part it is told that the operator starts, and so not ready.
+        telemetry.health.part("event loop", is_alive=heartbeat.find_stall)
+        engine = _build_engine(config, transport, clock, telemetry)
+        await engine.serve(stop, limits.sync, also={"heartbeat": heartbeat.run()})
+    log.info("Rollout operator has stopped")
+
+
+def _build_engine(
+    config: Config, transport: Transport, clock: Clock, telemetry: Telemetry
+) -> Engine:
+    """Return the engine on the doors of a real cluster."""
+    timeouts = Timeouts().at_most(config.client_timeout)
+
+    limits = RateLimits(config.client_qps, config.client_burst)
+
+    def open_door(name: str, reads: Priority) -> Client:
+        return Client(transport, limits, telemetry.metrics, timeouts, reads)
+
+    settings = Settings(
+        namespace=config.namespace,
+        reconcile_interval=config.reconcile_interval,
+        client_qps=config.client_qps,
+        zone_tracker=config.zone_tracker,
+        pods_timeout=config.pods_timeout,
+        cluster_domain=config.cluster_domain,
+    )
+    doors = Doors(
+        open=open_door,
+        open_pods=lambda: HttpSender(config.namespace),
+        clock=clock,
+        chance=random.random,
+    )
+    engine = Engine(settings, doors, telemetry)
+    webhooks = config.webhooks
+    if webhooks is not None:
+        # 12 MiB and a quarter of a second, for certificates and all, where they are wanted.
+        from rollout_operator.operator.webhooks import Webhooks
+
+        cluster = _cluster_rules(config)
+        engine.add_reviews(lambda shared: Webhooks(webhooks, shared, cluster))
+    return engine
+
+
+def _listen_to_signals() -> asyncio.Event:
+    """Return an event that the first SIGTERM or SIGINT sets; the second ends the process."""
+    stop = asyncio.Event()
+
+    def take(number: int) -> None:
+        if stop.is_set():
+            os._exit(1)
+        log.info("Received signal", signal=signal.Signals(number).name)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, take, number)
+    return stop
+
+
+def _cluster_rules(config: Config) -> ClusterRules:
+    return ClusterRules(
+        namespace=config.namespace,
+        enabled=config.cluster_validation_enabled,
+        soft=config.cluster_validation_soft,
+        excluded_paths=config.cluster_validation_excluded_paths,
+        excluded_user_agents=config.cluster_validation_excluded_user_agents,
+    )

@@ -1,0 +1,273 @@
+"""Keep the certificate in the Secret, what is served and the CA bundle right, for ever.
+
+Looks at the Secret, has `planning.ownership` and `planning.certificate` decide, carries the step
+out and looks again, until nothing is left to do. All replicas do so side by side: who loses a race
+for the Secret takes what the winner wrote. Publishing the bundle is left to the injector behind
+`Ties`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, NoReturn
+
+from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.clock import Clock
+from rollout_operator.model.errors import (
+    ApiError,
+    Conflict,
+    InvalidInput,
+    NotFound,
+    OperatorError,
+    UnknownOutcome,
+)
+from rollout_operator.pki.authority import carry_out
+from rollout_operator.pki.facts import assess_material, read_leaf_name, trusted_bundle
+from rollout_operator.pki.key_pair import Material
+from rollout_operator.pki.serving import ServingCertificate
+from rollout_operator.pki.store import SecretStore, Stored
+from rollout_operator.planning.certificate import (
+    Broken,
+    Decision,
+    Held,
+    Step,
+    Wanted,
+    plan_certificate,
+)
+from rollout_operator.planning.ownership import Marks, plan_secret
+from rollout_operator.telemetry.logs import log
+
+# A broken Secret is repaired within a minute: one look, and time for failures of the API.
+LOOK_EVERY: Final = timedelta(seconds=20)
+_SOONEST: Final = timedelta(milliseconds=100)
+# Longer than an API server takes to restart; then the process says why, and is started again.
+START_LIMIT: Final = timedelta(seconds=60)
+_BACKOFF: Final = Backoff(first=timedelta(seconds=1), most=LOOK_EVERY)
+# Of what only a person can mend the first is told, then one in so many: every five minutes.
+_TOLD_EVERY: Final = 15
+# Steps and lost races in one look: a foreign Secret needs three steps at most.
+_MOST_STEPS: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ties:
+    """What the keeper tells others, and what it asks them."""
+
+    holds: Callable[[bytes], bool] = lambda bundle: True
+    """Whether every webhook configuration that is ours holds exactly this bundle; true where there
+    is none, or nobody publishes."""
+    on_change: Callable[[], None] = lambda: None
+    """Called when `ca_bundle` has changed."""
+    note_expiry: Callable[[str, datetime], None] = lambda which, not_after: None
+    """Called with `ca` and `leaf` when that is known or changes."""
+
+
+class LeftAlone(InvalidInput):
+    """The Secret must not, or cannot, be written, and a person has to mend that."""
+
+
+class CertificateKeeper:
+    """The certificate of this process, in step with the Secret."""
+
+    def __init__(
+        self,
+        store: SecretStore,
+        serving: ServingCertificate,
+        clock: Clock,
+        wanted: Wanted,
+        ties: Ties | None = None,
+    ) -> None:
+        self._store = store
+        self._serving = serving
+        self._clock = clock
+        self._wanted = wanted
+        self._ties = Ties() if ties is None else ties
+        self._material: Material | None = None
+        self._uid = ""
+        self._assessed: tuple[Material, Broken | Held] | None = None
+        self._leaf: tuple[bytes, str] | None = None
+        self._bundle = b""
+        self._published_since: timedelta | None = None
+        self._told: tuple[Step, str] | None = None
+        self._wait = LOOK_EVERY
+        self._error: OperatorError | None = None
+        self._left_alone = 0
+        """How often in a row the Secret was left alone."""
+
+    @property
+    def last_error(self) -> OperatorError | None:
+        """Return why the newest look failed, None where it did not."""
+        return self._error
+
+    @property
+    def ca_bundle(self) -> bytes:
+        """Return the PEM of all CAs that callers must trust now; empty before the start."""
+        return self._bundle
+
+    async def start(self) -> None:
+        """Return once something is served.
+
+        Failures of the API are retried for `START_LIMIT`, then raised as ApiError with their cause.
+        A Secret that is not ours is looked at until a person has mended that: a new start would not
+        help.
+        """
+        begin = self._clock.elapsed()
+        failures = 0
+        while True:
+            try:
+                await self.look()
+                return
+            except OperatorError as error:
+                failures += 1
+                wait = _BACKOFF.bound(failures)
+                if self._material is not None:  # what was read can be served: `run` tries again
+                    self._wait = wait
+                    self._tell_failure(error)
+                    return
+                if isinstance(error, LeftAlone):
+                    begin, failures, wait = self._clock.elapsed(), 0, LOOK_EVERY
+                elif self._clock.elapsed() - begin + wait > START_LIMIT:
+                    text = f"{self._store}: no certificate to serve: {error}"
+                    raise ApiError(text, status=getattr(error, "status", 0)) from error
+                self._tell_failure(error)
+            await self._clock.sleep(wait)
+
+    async def run(self) -> NoReturn:
+        """Look again and again; failures are told and tried again."""
+        failures = 0
+        while True:
+            await self._clock.sleep(self._wait)
+            try:
+                await self.look()
+                failures = 0
+            except OperatorError as error:
+                failures += 1
+                self._wait = _BACKOFF.bound(failures)
+                self._tell_failure(error)
+
+    async def look(self) -> None:
+        """Bring Secret, served certificate and bundle in order. Raises ApiError and LeftAlone."""
+        for _ in range(_MOST_STEPS):
+            stored = await self._store.fetch()
+            facts = self._assess(stored)
+            now = self._clock.now()
+            decision = plan_secret(self._read_marks(stored), facts, self._wanted, now)
+            self._tell(decision)
+            if isinstance(facts, Held) and decision.may_serve:
+                # An old CA that has had its time is not published for a moment first.
+                is_over = decision.step is Step.DROP_OLD_CA
+                kept = replace(stored.material, old_ca=b"") if is_over else stored.material
+                self._adopt(kept, facts)
+                self._uid = stored.uid
+            if decision.step is Step.LEAVE:
+                raise LeftAlone(f"{self._store}: {decision.reason}")
+            if decision.step is Step.KEEP:
+                self._error, self._left_alone = None, 0
+                self._wait = self._until(decision)
+                return
+            try:
+                await self._store.write(stored, self._successor(stored, decision))
+            except (Conflict, NotFound, UnknownOutcome) as error:
+                log.debug("Reading certificate again", secret=self._store, err=error)
+        raise Conflict(f"{self._store}: somebody else keeps writing it")
+
+    def _read_marks(self, stored: Stored) -> Marks:
+        return Marks(
+            is_labelled=stored.is_labelled,
+            leaf_name=self._read_leaf_name(stored.material.cert),
+            is_empty=stored.is_empty,
+            is_known=bool(stored.uid) and stored.uid == self._uid,
+            is_immutable=stored.is_immutable,
+        )
+
+    def _read_leaf_name(self, cert: bytes) -> str:
+        # As in `_assess`: only what is new is read.
+        if self._leaf is None or self._leaf[0] != cert:
+            self._leaf = (cert, read_leaf_name(cert))
+        return self._leaf[1]
+
+    def _assess(self, stored: Stored) -> Broken | Held:
+        if stored.problem:
+            return Broken(problem=stored.problem)
+        # Only what is new is read: at 20 s a look, parsing the same again for years adds up.
+        if self._assessed is None or self._assessed[0] != stored.material:
+            self._assessed = (stored.material, self._assess_new(stored.material))
+        facts = self._assessed[1]
+        if isinstance(facts, Broken):
+            return facts
+        return replace(facts, next_published_for=self._published_for(stored.material))
+
+    def _assess_new(self, material: Material) -> Broken | Held:
+        facts = assess_material(material)
+        if isinstance(facts, Held):
+            try:
+                self._serving.check(material)
+            except InvalidInput as error:
+                return Broken(problem=str(error))
+        return facts
+
+    def _published_for(self, material: Material) -> timedelta | None:
+        """Return for how long the bundle is known to be everywhere; one lapse starts it anew."""
+        if trusted_bundle(material) != self._bundle or not self._ties.holds(self._bundle):
+            self._published_since = None
+            return None
+        now = self._clock.elapsed()
+        if self._published_since is None:
+            self._published_since = now
+        return now - self._published_since
+
+    def _successor(self, stored: Stored, decision: Decision) -> Material:
+        """Return what to write: what we serve where the Secret was spoilt, else the next step."""
+        now = self._clock.now()
+        if decision.step is Step.START_OVER and self._material is not None:
+            mine = plan_certificate(assess_material(self._material), self._wanted, now)
+            if mine.may_serve:
+                log.warn("Restoring certificate from memory", secret=self._store)
+                return self._material
+        return carry_out(decision, stored.material, self._wanted, now)
+
+    def _adopt(self, material: Material, facts: Held) -> None:
+        before = self._material
+        if material == before:
+            return
+        if before is None or material.served != before.served:
+            self._serving.swap(material)
+            log.info("Serving certificate", secret=self._store, until=facts.leaf.end)
+        self._material = material
+        self._ties.note_expiry("ca", facts.ca.end)
+        self._ties.note_expiry("leaf", facts.leaf.end)
+        bundle = trusted_bundle(material)
+        if bundle != self._bundle:
+            self._bundle = bundle
+            self._published_since = None
+            self._ties.on_change()
+
+    def _until(self, decision: Decision) -> timedelta:
+        if decision.look_again is None:
+            return LOOK_EVERY
+        left = decision.look_again - self._clock.now()
+        return min(max(left, _SOONEST), LOOK_EVERY)
+
+    def _tell(self, decision: Decision) -> None:
+        """Log a decision once, not at each look that comes to the same."""
+        told = (decision.step, decision.reason)
+        if told == self._told:
+            return
+        self._told = told
+        # What is left alone is told as a failure, with the way out.
+        emit = log.debug if decision.step in {Step.KEEP, Step.LEAVE} else log.info
+        emit(
+            "Deciding on certificate",
+            secret=self._store,
+            step=decision.step,
+            reason=decision.reason,
+        )
+
+    def _tell_failure(self, error: OperatorError) -> None:
+        self._error = error
+        if not isinstance(error, LeftAlone):
+            log.warn("Looking after the certificate failed", secret=self._store, err=error)
+            return
+        if self._left_alone % _TOLD_EVERY == 0:
+            log.error("Leaving the certificate's secret alone", secret=self._store, err=error)
+        self._left_alone += 1

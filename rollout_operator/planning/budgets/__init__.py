@@ -1,0 +1,1 @@
+"""Whether a pod may be disrupted, as its budget has it."""

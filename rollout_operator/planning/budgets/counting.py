@@ -1,0 +1,248 @@
+"""How many pods of a zone a disruption budget counts as down, or does not know of.
+
+In zone mode all owned pods count, also those beyond the desired ordinals, but for newcomers (D-67);
+in partition mode only those of one partition, and newcomers, too: what its other pods hold is then
+nowhere else. What follows from the numbers is settled in `rule`; whether a single
+pod is up, in `planning.rollout.readiness`; which partition a name belongs to, in `partition`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, Generic, TypeVar
+
+from rollout_operator.model.budget import Budget
+from rollout_operator.model.group import Deletion, Zone
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.model.units import format_duration
+from rollout_operator.planning.budgets.partition import find_partition
+from rollout_operator.planning.rollout.newcomers import count_used
+from rollout_operator.planning.rollout.readiness import Why, find_why
+from rollout_operator.planning.wording import NAMES_SHOWN, count
+
+# `spec.replicas` may be two thousand million: names of more absent pods than this are not made.
+_MOST_ABSENT: Final = 1_000
+# A pod of another zone must have been ready for strictly more than the delay (ZPDB-92).
+_MOMENT: Final = timedelta(microseconds=1)
+_NONE: Final = timedelta(0)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Yardstick:
+    """By what the pods of one snapshot are counted."""
+
+    budget: Budget
+    deletions: Mapping[Uid, Deletion]
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Down:
+    """A pod that does not count as up."""
+
+    pod: Pod
+    why: Why
+    patience: timedelta
+    """How long it must have been ready."""
+    up_in: timedelta | None
+    """When time alone makes it count as up, None where it does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What is not proven up in one zone. Nothing of it is ever negative."""
+
+    sts: StatefulSet
+    down: tuple[Down, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """Names of pods of which nothing more is known: they count as not ready."""
+    missing: int = 0
+    """Number of desired ordinals without a pod, as far as they count."""
+    first_missing: tuple[str, ...] = ()
+    nameless: int = 0
+    """Number of pods that exist as far as `status.replicas` counts them, and are not found."""
+    found: int = 0
+    """Number of pods of any kind that the zone owns."""
+    lacks_peer: bool = False
+    """Whether the zone has no pod of the partition and wants none: one unknown (ZPDB-91)."""
+
+    @property
+    def not_ready(self) -> int:
+        """Return how many pods exist and are not up."""
+        return len(self.down) + len(self.unreadable)
+
+    @property
+    def unknown(self) -> int:
+        """Return how many pods should exist and are not found."""
+        return self.missing + self.nameless + self.lacks_peer
+
+    @property
+    def total(self) -> int:
+        """Return how many pods are not proven up."""
+        return self.not_ready + self.unknown
+
+    @property
+    def troubles(self) -> int:
+        """Return the number of things that `list_troubles` would name, had it no limit."""
+        return self.not_ready + self.missing + (self.nameless > 0) + self.lacks_peer
+
+
+class Survey:
+    """One zone as a budget counts it: each pod is looked at once, for any number of decisions.
+
+    A decision on one pod counts the pods of its partition, or all of them where `partition` is
+    None, without the pod itself (ZPDB-74..76, 90..92).
+    """
+
+    def __init__(self, zone: Zone, by: Yardstick) -> None:
+        sts, uid, budget = zone.sts, zone.sts.uid, by.budget
+        pods = [pod for pod in zone.pods if pod.owner_uid == uid]
+        lost = [one.name for one in zone.unreadable_pods if one.owner_uid in (uid, None)]
+        names = {pod.name for pod in pods}.union(lost)
+        used = sts.replicas if budget.by_partition else count_used(zone)
+        unused = sts.ordinals[used:]
+        absent, untried = _find_absent(sts, names, sts.ordinals[:used])
+        found = len(pods) + len(lost)
+        held = pods
+        if unused:
+            held = [pod for pod in pods if sts.find_ordinal(pod.name, unused) is None]
+        down = _list_down(sts, held, by)
+        self._down_uids = frozenset(one.pod.uid for one in down)
+        self._down = _ByPartition(budget, down, lambda one: one.pod.name)
+        self._lost = _ByPartition(budget, sorted(lost), str)
+        self._absent = _ByPartition(budget, absent, str)
+        self._peers = None if budget.forgives_absent_peers else _Partitions(budget, names)
+        self._all = Tally(
+            sts=sts,
+            missing=untried,
+            # What the spec wants and is not there is absent by name already.
+            nameless=max(sts.status_replicas - found - len(absent) - untried, 0),
+            found=found,
+        )
+
+    def has_down(self, pod: Uid) -> bool:
+        """Tell whether a pod of this zone does not count as up for others."""
+        return pod in self._down_uids
+
+    def tally(self, partition: str | None, pod: Pod) -> Tally:
+        """Return what is not proven up for the decision on a pod, of this zone or of another."""
+        down = self._down.find(partition)
+        if pod.uid in self._down_uids:
+            down = [one for one in down if one.pod.uid != pod.uid]
+        # A name without a partition may be of any: but a pod that exists is of none then.
+        absent = self._absent.find(partition, with_unknown=True)
+        tally = replace(
+            self._all,
+            down=tuple(down),
+            unreadable=tuple(self._lost.find(partition)),
+            missing=self._all.missing + len(absent),
+            first_missing=tuple(absent[:NAMES_SHOWN]),
+        )
+        if partition is None or tally.total or self._peers is None:
+            return tally
+        return tally if partition in self._peers else replace(tally, lacks_peer=True)
+
+
+class _ByPartition(Generic[T]):
+    """Things of a zone in their order, by the partition that their name is of."""
+
+    def __init__(self, budget: Budget, things: Sequence[T], name_of: Callable[[T], str]) -> None:
+        self._things = things
+        self._places: dict[str | None, list[int]] = {}
+        if budget.by_partition:
+            for place, thing in enumerate(things):
+                found = find_partition(budget, name_of(thing))
+                self._places.setdefault(found, []).append(place)
+
+    def find(self, partition: str | None, *, with_unknown: bool = False) -> Sequence[T]:
+        if partition is None:
+            return self._things
+        places = self._places.get(partition, [])
+        if with_unknown:
+            places = sorted([*places, *self._places.get(None, ())])
+        return [self._things[place] for place in places]
+
+
+class _Partitions:
+    """The partitions of some names: each is matched once, and not before it is needed."""
+
+    def __init__(self, budget: Budget, names: Iterable[str]) -> None:
+        self._left = (find_partition(budget, name) for name in names)
+        self._found: set[str | None] = set()
+
+    def __contains__(self, partition: str) -> bool:
+        if partition in self._found:
+            return True
+        for one in self._left:
+            self._found.add(one)
+            if one == partition:
+                return True
+        return False
+
+
+def list_troubles(tally: Tally) -> Iterator[str]:
+    """Yield each thing that is not up, with the reason, such as `zone-c-2: CrashLoopBackOff`."""
+    yield from (f"{one.pod.name}: {_render_why(one)}" for one in tally.down)
+    yield from (f"{name}: unreadable" for name in tally.unreadable)
+    yield from (f"{name}: no pod" for name in tally.first_missing)
+    if tally.nameless:
+        counted = count(tally.sts.status_replicas, "pod")
+        yield f"{tally.sts.name} counts {counted}, {tally.found} found"
+    if tally.lacks_peer:
+        yield f"{tally.sts.name}: no peer"
+
+
+def next_up(tallies: Sequence[Tally], limit: int) -> timedelta | None:
+    """Return when the first pod that only lacks time is up.
+
+    None where there is no such pod, or where the others reach the limit without them.
+    """
+    waits = [one.up_in for tally in tallies for one in tally.down if one.up_in is not None]
+    lasting = sum(tally.total for tally in tallies) - len(waits)
+    return min(waits) if waits and lasting < limit else None
+
+
+def _list_down(sts: StatefulSet, pods: Sequence[Pod], by: Yardstick) -> tuple[Down, ...]:
+    patience = timedelta(seconds=sts.min_ready_seconds)
+    delay = by.budget.delay if by.budget.by_partition else _NONE
+    deletions, now = by.deletions, by.now
+    down: list[Down] = []
+    for pod in pods:
+        why = find_why(pod, patience, deletions, now)
+        if why is None and delay and not _is_past(pod, delay, now):
+            why = Why.SETTLING
+        if why is not None:
+            up_in = _next_up(pod, patience, delay, now) if why is Why.SETTLING else None
+            down.append(Down(pod=pod, why=why, patience=max(patience, delay), up_in=up_in))
+    if len(down) > 1:
+        down.sort(key=lambda one: (len(one.pod.name), one.pod.name, one.pod.uid))
+    return tuple(down)
+
+
+def _is_past(pod: Pod, delay: timedelta, now: datetime) -> bool:
+    return pod.ready_since is not None and now - pod.ready_since > delay
+
+
+def _next_up(pod: Pod, patience: timedelta, delay: timedelta, now: datetime) -> timedelta | None:
+    if pod.ready_since is None:
+        return None
+    return max(patience, delay + _MOMENT if delay else delay) - (now - pod.ready_since)
+
+
+def _find_absent(sts: StatefulSet, names: set[str], ordinals: range) -> tuple[list[str], int]:
+    """Return the names of desired pods that are not there, and the number of those not looked at.
+
+    Those count as absent, too: there are some only where a thousand others are.
+    """
+    prefix, tried = f"{sts.name}-", ordinals[: len(names) + _MOST_ABSENT]
+    wanted = [f"{prefix}{ordinal}" for ordinal in tried]
+    return [name for name in wanted if name not in names], len(ordinals) - len(tried)
+
+
+def _render_why(one: Down) -> str:
+    if one.why is Why.SETTLING:
+        return f"ready for less than {format_duration(one.patience)}"
+    return (one.pod.trouble or one.why) if one.why is Why.UNREADY else one.why

@@ -1,0 +1,335 @@
+"""Whether one pod may be disrupted, as its budget has it: the one decision for every engine.
+
+Evictions, rollouts and downscales ask here. It decides from one view and keeps nothing: who else
+may go meanwhile is in `deletions`, and what is granted is remembered in `guards.budgets.in_flight`.
+The numbers come from `counting`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import chain, islice
+from typing import Final, Protocol
+
+from rollout_operator.model.budget import Budget
+from rollout_operator.model.disruption import Engine
+from rollout_operator.model.downscale import Underway
+from rollout_operator.model.errors import ApiError
+from rollout_operator.model.group import Deletion, Zone
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod, Unreadable
+from rollout_operator.model.outcome import Code, Reason, Severity
+from rollout_operator.model.units import quote
+from rollout_operator.planning.budgets.counting import (
+    Survey,
+    Tally,
+    Yardstick,
+    list_troubles,
+    next_up,
+)
+from rollout_operator.planning.budgets.partition import find_partition
+from rollout_operator.planning.rollout.newcomers import count_used
+from rollout_operator.planning.rollout.readiness import Why, find_why
+from rollout_operator.planning.rollout.zones import STALE_RECHECK, VIEW_LIMIT, order_zones
+from rollout_operator.planning.wording import NAMES_SHOWN, count, join_names, join_some, verb
+
+# Clients such as `kubectl drain` try again at 429 and give up at everything else (W-54).
+_TRY_AGAIN: Final = 429
+_MISCONFIGURED: Final = 400
+_FORBIDDEN: Final = 403
+_UNJUDGED: Final = 500
+# With one zone there is no other one that could stand in (ZPDB-62).
+_MIN_ZONES: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Everything that the decision on one pod reads."""
+
+    budget: Budget
+    pod: Pod
+    """That is to go. It never counts as down itself, by its UID."""
+    owner: Uid
+    """UID of its StatefulSet."""
+    zones: tuple[Zone, ...]
+    """Every StatefulSet that the budget selects, in any order, each with the pods it owns. The
+    pod's own may be absent."""
+    now: datetime
+    """In the API server's time."""
+    deletions: Mapping[Uid, Deletion]
+    """Pods that go although they may still look untouched: own deletes, grants, records."""
+    engine: Engine = Engine.EVICTION
+    override: int = 0
+    """Replaces an effective maximum of 0; for the rollout only (ROLL-36)."""
+    downscale: Underway | None = None
+    """Of a group that one of the zones belongs to."""
+    view_age: timedelta = timedelta(0)
+    """Age of the oldest proof that the caches behind `zones` are live."""
+    unreadable: tuple[Unreadable, ...] = ()
+    """StatefulSets that the budget selects and that cannot be read: zones of unknown state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a pod may not go."""
+
+    reason: Reason
+    """Its text begins as the messages of all releases do."""
+    status: int
+    """HTTP: 403 for a maximum of 0 and an invalid budget, 400 where a person must change something
+    else, 500 where a zone cannot be judged, 429 for everything that passes by itself."""
+    look_again: timedelta | None = None
+    """When time alone may have changed it: no event announces that."""
+    is_shared: bool = False
+    """Whether it holds for every other pod of the StatefulSet under the same budget, too, unless
+    that pod is down itself."""
+    error: ApiError | None = None
+    """What a call to the API server came to, where nothing else is why."""
+
+
+class Covering(Protocol):
+    """A budget that selects a pod."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the budget."""
+
+    @property
+    def budget(self) -> Budget | None:
+        """Return the version in force, None where there is no valid one."""
+
+    @property
+    def problem(self) -> str:
+        """Return what is wrong with the newest version, empty where nothing is."""
+
+
+def choose_budget(entries: Sequence[Covering], pod_name: str) -> Budget | Refusal | None:
+    """Return the budget that rules over a pod, None where none does (ZPDB-35, 55, 56).
+
+    `entries` are all that select it. A budget that cannot be obeyed is never taken for none (W-52).
+    """
+    if not entries:
+        return None
+    if len(entries) > 1:
+        names = join_names(sorted(one.name for one in entries), shown=len(entries))
+        text = f"multiple zoned pod disruption budgets found for pod {pod_name}: {names}"
+        return _refuse(Code.BUDGETS_OVERLAP, _MISCONFIGURED, text, Severity.ERROR)
+    (entry,) = entries
+    if entry.budget is None:
+        text = f"budget {entry.name} selects pod {pod_name} and is not valid: {entry.problem}"
+        return _refuse(Code.BUDGET_INVALID, _FORBIDDEN, text, Severity.ERROR)
+    return entry.budget
+
+
+def assess_disruption(scene: Scene) -> Refusal | None:
+    """Return why the pod may not go, None where it may (ZPDB-61..65, 73..95)."""
+    return Decisions(scene).assess(scene.pod)
+
+
+class Decisions:
+    """Decides on any number of pods of the StatefulSet that a scene is about.
+
+    Each gets the answer that it would get alone. What does not depend on the pod is found out once,
+    so that all of them cost hardly more than one.
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._maximum = find_maximum(scene)
+        self._shared = _share(_find_shared(scene, self._maximum))
+        self._movement = _share(_find_movement(scene))
+        self._zones = order_zones(scene.zones)
+        self._surveys: dict[Uid, Survey] = {}
+        self._counted: Refusal | None = None
+        self._is_counted = False
+
+    def assess(self, pod: Pod) -> Refusal | None:
+        """Return why a pod may not go, None where it may."""
+        if self._shared is not None:
+            return self._shared
+        scene = self.scene_of(pod)
+        partition = find_partition(scene.budget, pod.name) if scene.budget.by_partition else None
+        obstacle = _find_misfit(scene, partition) or self._movement
+        # A pod that is down already is as much down without its deletion: its crash loop must not
+        # keep its own fix away (D-14, LI-10).
+        if obstacle is not None or (scene.engine is Engine.ROLLOUT and is_down(scene)):
+            return obstacle
+        if partition is not None:
+            return self._count_partition(scene, partition)
+        if self._is_itself_down(scene):
+            return self._count_zones(scene)
+        if not self._is_counted:
+            self._counted, self._is_counted = _share(self._count_zones(scene)), True
+        return self._counted
+
+    def scene_of(self, pod: Pod) -> Scene:
+        """Return the same scene with another pod of the StatefulSet."""
+        return self._scene if pod is self._scene.pod else replace(self._scene, pod=pod)
+
+    def _is_itself_down(self, scene: Scene) -> bool:
+        own = next(zone for zone in self._zones if zone.sts.uid == scene.owner)
+        return self._survey(own).has_down(scene.pod.uid)
+
+    def _survey(self, zone: Zone) -> Survey:
+        known = self._surveys.get(zone.sts.uid)
+        if known is None:
+            scene = self._scene
+            by = Yardstick(budget=scene.budget, deletions=scene.deletions, now=scene.now)
+            known = self._surveys[zone.sts.uid] = Survey(zone, by)
+        return known
+
+    def _count_zones(self, scene: Scene) -> Refusal | None:
+        """Return the first zone that has too many pods down: any at all, where it is another."""
+        for zone in self._zones:
+            limit = self._maximum if zone.sts.uid == scene.owner else 1
+            tally = self._survey(zone).tally(None, scene.pod)
+            if tally.total >= limit:
+                place = f"in {zone.sts.name}"
+                refusal = _refuse_used(scene, [tally], place, self._maximum)
+                return replace(refusal, look_again=next_up([tally], limit))
+        return None
+
+    def _count_partition(self, scene: Scene, partition: str) -> Refusal | None:
+        """Return why the other zones have too little left of a partition, all of them together."""
+        maximum = self._maximum
+        others = [zone for zone in self._zones if zone.sts.uid != scene.owner]
+        tallies = [self._survey(zone).tally(partition, scene.pod) for zone in others]
+        if sum(tally.total for tally in tallies) < maximum:
+            return None
+        refusal = _refuse_used(scene, tallies, f"in partition {partition}", maximum)
+        return replace(refusal, look_again=next_up(tallies, maximum))
+
+
+def find_maximum(scene: Scene) -> int:
+    """Return how many pods may be down, the one that goes included (ZPDB-80..82).
+
+    A percentage is of the smaller one of wanted and existing replicas, rounded down, and at least
+    one pod where there is any: 1 % of 3 permits one disruption (W-56).
+    """
+    maximum = scene.budget.max_unavailable
+    if scene.budget.percentage is not None:
+        maximum = _find_share(scene, scene.budget.percentage)
+    return maximum or scene.override
+
+
+def _find_share(scene: Scene, percentage: int) -> int:
+    if not percentage:
+        return 0
+    for zone in scene.zones:
+        if zone.sts.uid == scene.owner:
+            # Newcomers lend no room; see `counting` for why they are like others in partitions.
+            used = zone.sts.replicas if scene.budget.by_partition else count_used(zone)
+            replicas = min(used, zone.sts.status_replicas)
+            return max(percentage * replicas // 100, 1) if replicas > 0 else 0
+    # The pod is refused for the absence of its zone; what the share would be is not known.
+    return 1
+
+
+def _find_shared(scene: Scene, maximum: int) -> Refusal | None:
+    """Return what stands in the way of every pod of the StatefulSet."""
+    if scene.view_age > VIEW_LIMIT:
+        return refuse_stale_view()
+    if maximum == 0:
+        return _refuse(Code.BUDGET_ZERO, _FORBIDDEN, f"max unavailable = 0{_budget(scene)}")
+    budget, sets = scene.budget, len(scene.zones)
+    for one in sorted(scene.unreadable, key=lambda one: (one.name, one.uid)):
+        text = (
+            "unable to determine pod status in related StatefulSet "
+            f"{one.name}: it cannot be read: {one.error}{_budget(scene)}"
+        )
+        return _refuse(Code.OBJECT_UNREADABLE, _UNJUDGED, text, Severity.ERROR, zone=one.name)
+    if sets < _MIN_ZONES:
+        text = (
+            f"minimum number of StatefulSets not found: {count(sets, 'StatefulSet')} "
+            f"{verb(sets, 'has', 'have')} the labels {_selector(budget)}, "
+            f"{_MIN_ZONES} are needed{_budget(scene)}"
+        )
+        return _refuse(Code.TOO_FEW_ZONES, _MISCONFIGURED, text, Severity.ERROR)
+    return None
+
+
+def _find_misfit(scene: Scene, partition: str | None) -> Refusal | None:
+    """Return what only a person can put right: budget and pod do not fit together."""
+    budget, pod, sets = scene.budget, scene.pod.name, len(scene.zones)
+    if not budget.by_partition and all(zone.sts.uid != scene.owner for zone in scene.zones):
+        text = (
+            f"pod {pod} belongs to none of the {sets} StatefulSets with the labels "
+            f"{_selector(budget)}{_budget(scene)}"
+        )
+        return _refuse(Code.OWNER_NOT_STATEFULSET, _MISCONFIGURED, text, Severity.ERROR)
+    if budget.by_partition and not partition:
+        text = (
+            "failed to extract partition from pod Name regular expression: "
+            f"group {budget.pattern_group} of {quote(budget.pattern)} finds nothing in {pod}"
+            f"{_budget(scene)}"
+        )
+        return _refuse(Code.PARTITION_UNKNOWN, _MISCONFIGURED, text, Severity.ERROR)
+    return None
+
+
+def _find_movement(scene: Scene) -> Refusal | None:
+    """Return what changes a zone at this moment, so that counting its pods says too little."""
+    if scene.downscale is not None:
+        one = scene.downscale
+        text = (
+            f"{one.zone} is being scaled down from {one.replicas_from} to {one.replicas_to} "
+            f"replicas; no pod may go until that has happened or failed{_budget(scene)}"
+        )
+        return _refuse(Code.DOWNSCALE_UNDERWAY, _TRY_AGAIN, text, zone=one.zone)
+    for zone in order_zones(scene.zones):
+        sts = zone.sts
+        if sts.observed_generation < sts.generation:
+            text = (
+                f"the status of {sts.name} is of generation {sts.observed_generation}, "
+                f"its spec of generation {sts.generation}{_budget(scene)}"
+            )
+            return _refuse(Code.STATUS_BEHIND, _TRY_AGAIN, text, zone=sts.name)
+    return None
+
+
+def is_down(scene: Scene) -> bool:
+    """Tell whether the pod is down by itself, and not only because somebody lets it go."""
+    return find_why(scene.pod, timedelta(0), {}, scene.now) is Why.UNREADY
+
+
+def _refuse_used(scene: Scene, tallies: Sequence[Tally], place: str, maximum: int) -> Refusal:
+    """Return the refusal with the numbers first and what is down after them (ZPDB-95)."""
+    not_ready = sum(tally.not_ready for tally in tallies)
+    unknown = sum(tally.unknown for tally in tallies)
+    counts = ((not_ready, "not ready"), (unknown, "unknown"))
+    numbers = ", ".join(f"{count(many, 'pod')} {word}" for many, word in counts if many)
+    shown = islice(chain.from_iterable(map(list_troubles, tallies)), NAMES_SHOWN)
+    listed = sum(tally.troubles for tally in tallies)
+    troubles = join_some(tuple(shown), total=listed)
+    text = f"{numbers} {place} ({troubles}){_budget(scene)}: max unavailable {maximum}"
+    # Of a partition, no single zone is short.
+    zone = tallies[0].sts.name if len(tallies) == 1 else ""
+    return _refuse(Code.DISRUPTION_BUDGET_USED, _TRY_AGAIN, text, zone=zone)
+
+
+def _share(refusal: Refusal | None) -> Refusal | None:
+    return None if refusal is None else replace(refusal, is_shared=True)
+
+
+def refuse_stale_view() -> Refusal:
+    """Return the refusal of whatever rests on caches that are too old."""
+    # Without the age itself: a text that changes with each look would be logged with each look.
+    limit = VIEW_LIMIT.total_seconds()
+    text = f"the newest proof that the view is live is more than {limit:.0f}s old"
+    refusal = _refuse(Code.VIEW_STALE, _TRY_AGAIN, text, Severity.WARN)
+    return replace(refusal, look_again=STALE_RECHECK)
+
+
+def _refuse(
+    code: Code, status: int, text: str, severity: Severity = Severity.INFO, *, zone: str = ""
+) -> Refusal:
+    return Refusal(reason=Reason(code=code, text=text, severity=severity, zone=zone), status=status)
+
+
+def _budget(scene: Scene) -> str:
+    return f"; budget {scene.budget.name}"
+
+
+def _selector(budget: Budget) -> str:
+    labels = ",".join(f"{key}={value}" for key, value in sorted(budget.selector.items()))
+    return labels or "{} (any)"

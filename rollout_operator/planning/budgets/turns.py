@@ -1,0 +1,79 @@
+"""Whose turn it is where evictions and a rollout want the places of one budget.
+
+A rollout hears of a free place at once, an eviction only when its client asks again. So an eviction
+that was refused has the next place, and the rollout holds still for it; when as many evictions have
+gone as the budget allows at a time, the rollout has as many places. Neither waits for ever: a turn
+that is not used ends. What is remembered of the clients that wait is in `guards.budgets.waiting`.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.model.disruption import Engine
+
+# A place may become free only when several pods have started again, which takes minutes. A turn
+# that ends without one was too short, or in vain: the next one may take twice as long, and the
+# rollout goes on meanwhile for as long as it has held still.
+PATIENCE: Final = timedelta(minutes=5)
+MOST_PATIENCE: Final = timedelta(minutes=40)
+# Where all pods are up a rollout takes its place at once; one that does not has ended.
+RESPONSE: Final = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """The state of one budget, or of one of its partitions. Times are of one steady clock."""
+
+    side: Engine = Engine.EVICTION
+    """Whose turn it is. It is the rollout's only after it has held still."""
+    used: int = 0
+    """How many places were taken in this turn."""
+    held_since: timedelta | None = None
+    """When the other side was held back for the first time in this turn."""
+    whole_since: timedelta | None = None
+    """The same, while all pods were up."""
+    patience: timedelta = PATIENCE
+    """How long this turn may last unused."""
+    free_until: timedelta | None = None
+    """Until when neither side is held back, as the turn before was of no use."""
+
+    def at(self, now: timedelta) -> "Turns":
+        """Return the state after what time alone has changed."""
+        if self.free_until is not None:
+            is_over = now >= self.free_until
+            return Turns(patience=self.patience) if is_over else self
+        if self.held_since is None:
+            return self
+        if self.side is Engine.ROLLOUT:
+            is_gone = self.whole_since is not None and now - self.whole_since >= RESPONSE
+            is_over = is_gone or now - self.held_since >= self.patience
+            return Turns(patience=self.patience) if is_over else self
+        if now - self.held_since < self.patience:
+            return self
+        longer = min(2 * self.patience, MOST_PATIENCE)
+        return Turns(free_until=now + self.patience, patience=longer)
+
+    def holds(self, engine: Engine) -> bool:
+        """Tell whether one side has to let the other one go first, where that one waits."""
+        return self.free_until is None and engine is not self.side
+
+    def hold(self, now: timedelta, *, is_whole: bool) -> "Turns":
+        """Return the state after the other side was held back."""
+        since = now if self.held_since is None else self.held_since
+        if not is_whole:
+            return replace(self, held_since=since, whole_since=None)
+        whole = now if self.whole_since is None else self.whole_since
+        return replace(self, held_since=since, whole_since=whole)
+
+    def grant(self, engine: Engine, most: int) -> "Turns":
+        """Return the state after a pod was allowed to go; `most` are a turn's places."""
+        if engine is not self.side or self.free_until is not None:
+            return self
+        if engine is Engine.EVICTION and self.held_since is None:
+            return self  # no rollout waits
+        if self.used + 1 < most:
+            patience = PATIENCE if engine is Engine.EVICTION else self.patience
+            return replace(self, used=self.used + 1, patience=patience)
+        other = Engine.EVICTION if engine is Engine.ROLLOUT else Engine.ROLLOUT
+        return Turns(side=other)

@@ -1,0 +1,109 @@
+"""May this budget be stored, and what should its author know?
+
+Decides what lies beyond its own fields: whom it selects, next to which other budgets, and where it
+means something else than it seems to. Its fields are judged by `decode_budget`, before that.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rollout_operator.model.budget import Budget
+from rollout_operator.model.names import ABSENT_PEERS
+from rollout_operator.model.objects import Pod
+from rollout_operator.model.outcome import Code, Severity, Verdict
+from rollout_operator.model.pattern import has_open_alternation
+from rollout_operator.model.units import quote
+from rollout_operator.planning.downscales.request import allow, refuse
+
+INVALID: Final = 400
+ABSENT_PEERS_VALUES: Final = ("gone", "unknown")
+# The API server cuts warnings at 256 characters.
+_LONGEST_VALUE: Final = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """A pod that the budget under review and another one select."""
+
+    pod: str
+    other: str
+    """Name of the other budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A budget under review and what is known around it."""
+
+    budget: Budget
+    absent_peers: str | None = None
+    """The annotation as written, None where it is absent."""
+    pods: tuple[Pod, ...] = ()
+    """The known pods that it selects."""
+    overlap: Overlap | None = None
+
+
+def assess_budget(draft: Draft) -> Verdict:
+    """Return the verdict on a budget whose fields are valid; W-28, W-41, W-56."""
+    if not draft.budget.selector:
+        return refuse(
+            Code.BUDGET_INVALID,
+            "invalid value: selector is empty: spec.selector.matchLabels selects every pod of the"
+            " namespace; name at least one label",
+            status=INVALID,
+        )
+    overlap = draft.overlap
+    if overlap is not None:
+        return refuse(
+            Code.BUDGETS_OVERLAP,
+            f"budget {quote(draft.budget.name)} selects pod {overlap.pod}, which budget"
+            f" {quote(overlap.other)} selects as well: a pod may be under one budget only",
+            status=INVALID,
+        )
+    verdict = allow(Code.BUDGET_VALID)
+    warnings = _list_warnings(draft)
+    if not warnings:
+        return verdict
+    return replace(
+        verdict, reason=replace(verdict.reason, severity=Severity.WARN), warnings=warnings
+    )
+
+
+def _list_warnings(draft: Draft) -> tuple[str, ...]:
+    found = (_judge_pattern(draft.budget), _judge_share(draft), _judge_absent_peers(draft))
+    return tuple(text for text in found if text)
+
+
+def _judge_pattern(budget: Budget) -> str:
+    if not has_open_alternation(budget.pattern):
+        return ""
+    return (
+        "spec.podNamePartitionRegex: matched as ^(?:...)$, so that each alternative must match the"
+        " whole name; earlier releases match it as ^...$"
+    )
+
+
+def _judge_share(draft: Draft) -> str:
+    """Tell where a share of a zone is less than one pod, and is one all the same."""
+    share = draft.budget.percentage
+    sizes = Counter(pod.owner_uid for pod in draft.pods if pod.owner_uid is not None)
+    smallest = min(sizes.values(), default=0)
+    if not share or share * smallest >= 100 or not smallest:
+        return ""
+    return (
+        f"spec.maxUnavailablePercentage: {share}% of {_count(smallest)} is less than one, and one"
+        " may be gone all the same"
+    )
+
+
+def _judge_absent_peers(draft: Draft) -> str:
+    value = draft.absent_peers
+    if value is None or value in ABSENT_PEERS_VALUES:
+        return ""
+    known = " nor ".join(ABSENT_PEERS_VALUES)
+    shown = quote(value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}...")
+    return f"annotation {ABSENT_PEERS}: {shown} is neither {known}: taken for unknown"
+
+
+def _count(pods: int) -> str:
+    return "1 pod" if pods == 1 else f"{pods} pods"

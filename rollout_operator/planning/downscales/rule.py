@@ -1,0 +1,264 @@
+"""May this zone lose pods now, and which of them must be prepared for it.
+
+Works on one live picture of the group. The time between zones is settled in `spacing`, where pods
+are called in `endpoint`; what a review asks for at all, in `request`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from rollout_operator.model.downscale import Decrease, Endpoint, Target
+from rollout_operator.model.group import Group, Zone
+from rollout_operator.model.names import PREPARE_DOWNSCALE, Uid
+from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.model.outcome import Code, Verdict
+from rollout_operator.model.tracker import Source
+from rollout_operator.planning.downscales.endpoint import plan_endpoint
+from rollout_operator.planning.downscales.request import RETRY, refuse_decrease
+from rollout_operator.planning.downscales.spacing import find_recent_downscale
+from rollout_operator.planning.rollout.newcomers import count_used, render_settling
+from rollout_operator.planning.rollout.pods import count_outdated_used, is_starting
+from rollout_operator.planning.rollout.readiness import assess_readiness
+from rollout_operator.planning.rollout.zones import is_paused, order_zones
+from rollout_operator.planning.wording import count, join_some
+
+# So many pods are named in one message; the rest is counted.
+NAMES_SHOWN: Final = 3
+# Asked again, the answer is the same until a person has done something.
+FORBIDDEN: Final = 403
+_WAY_OUT: Final = f"take the label {PREPARE_DOWNSCALE} off"
+# `Unknown` is none of them: the containers may run on a node that is silent.
+_IDLE_PHASES: Final = frozenset({"Pending", "Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparePods:
+    """The pods that must confirm before they go, highest ordinal first."""
+
+    endpoints: tuple[Endpoint, ...]
+    going: tuple[Pod, ...]
+    """All pods that exist in the range, called or not, in the order in which they go."""
+    witness: Pod | None = None
+    """One that stays, to remember the others by; None where none does."""
+    skipped: str = ""
+    """Which pods are not called, and why, in words; empty where all are."""
+
+
+def assess_neighbours(
+    decrease: Decrease,
+    scaled: StatefulSet,
+    group: Group,
+    times: Mapping[Uid, datetime],
+    source: Source = Source.ANNOTATIONS,
+) -> Verdict | None:
+    """Return why the group does not let a zone lose pods now, None where it does.
+
+    PREP-10 to 19: what else is scaled down, when others were, and whether they are whole and rolled
+    out. The zone itself is exempt. `group.now` is the API server's time; `times` and `source` are
+    those of `find_recent_downscale`.
+    """
+    if group.unreadable:
+        one = min(group.unreadable, key=lambda one: one.name)
+        why = f"finding other statefulsets failed. {one.kind} {one.name}: {one.error}"
+        return refuse_decrease(decrease, Code.GROUP_NOT_READ, why)
+    if group.downscale is not None:
+        why = f"statefulset {group.downscale.zone} is already in process of updating replicas"
+        return refuse_decrease(decrease, Code.OTHER_DOWNSCALE_UNDERWAY, why, status=RETRY)
+    others = [zone for zone in order_zones(group.zones) if zone.sts.uid != scaled.uid]
+    recent = find_recent_downscale(scaled, [zone.sts for zone in others], times, group.now, source)
+    if recent is not None:
+        return refuse_decrease(decrease, *recent)
+    if takes_newcomers_only(scaled, decrease, group):
+        return None  # D-67: nobody loses anything by it
+    for other in others:
+        why = _find_unsettled(other, group)
+        if why:
+            return _refuse_unsettled(decrease, scaled, group, other, why)
+    return None
+
+
+def choose_pods_to_prepare(
+    decrease: Decrease, zone: Zone, target: Target, cluster_domain: str
+) -> PreparePods | Verdict:
+    """Return whom to call before the pods of a range go, or the refusal where that cannot be told.
+
+    A pod that does not exist, has no running containers or was never ready has nothing to prepare
+    (D-26); one that runs must confirm.
+    """
+    sts = zone.sts
+    first = sts.first_ordinal
+    wanted = range(first + decrease.replicas_to, first + decrease.replicas_from)
+    seats = _seat(zone, wanted)
+    going = tuple(seats[ordinal] for ordinal in sorted(seats, reverse=True))
+    why = _find_doubt(zone, wanted, going)
+    if why:
+        return _refuse_pod(decrease, why, status=RETRY)
+    why = _find_lasting_doubt(zone, wanted, going)
+    if why:
+        return _refuse_pod(decrease, why, status=FORBIDDEN if _WAY_OUT in why else RETRY)
+    endpoints: list[Endpoint] = []
+    missing = len(wanted) - len(seats)
+    skipped = [f"{count(missing, 'pod')} of the range: no such pod"] if missing else []
+    for pod in going:
+        idle = _find_idle(pod)
+        if idle:
+            skipped.append(f"{pod.name} {idle}")
+            continue
+        endpoint = plan_endpoint(pod, target, cluster_domain)
+        if isinstance(endpoint, str):
+            return _refuse_pod(decrease, endpoint)
+        endpoints.append(endpoint)
+    return PreparePods(
+        endpoints=tuple(endpoints),
+        going=going,
+        witness=_choose_witness(zone, range(first, wanted.start)),
+        skipped=join_some(skipped[:NAMES_SHOWN], total=len(skipped)),
+    )
+
+
+def _refuse_unsettled(
+    decrease: Decrease, scaled: StatefulSet, group: Group, other: Zone, why: str
+) -> Verdict:
+    """Return that another zone is not at rest, and what helps: time, or else a person."""
+    own = _find_zone(scaled, group)
+    settling = render_settling(other) if own is None else render_settling(own, other)
+    way_out = _find_way_out(decrease, scaled, group)
+    if settling:
+        status, why = RETRY, f"{why}; {settling}"
+    else:
+        # Where pods of the range run, time may still help.
+        status = FORBIDDEN if takes_idle_only(scaled, decrease, group) else 0
+        why = f"{why}{way_out}"
+    return refuse_decrease(decrease, Code.OTHER_ZONE_NOT_READY, why, status=status)
+
+
+def _find_way_out(decrease: Decrease, scaled: StatefulSet, group: Group) -> str:
+    """Return how a person helps where pods that are to go do not run, empty where all do.
+
+    Whether they hold nothing is not known: this process did not see them come. Those beside them
+    that run may hold nothing either; one that was ready before, and is not, held something.
+    """
+    going = _list_going(scaled, decrease, group)
+    if any(pod.was_ready for pod in going) or (going and not any(map(_find_idle, going))):
+        return ""
+    return f"; if no pod of the range ever held anything, {_WAY_OUT} {scaled.name} for the moment"
+
+
+def takes_idle_only(scaled: StatefulSet, decrease: Decrease, group: Group) -> bool:
+    """Tell whether none of the pods that are to go is up, or was."""
+    going = _list_going(scaled, decrease, group)
+    is_known = _find_zone(scaled, group) is not None
+    return is_known and all(_find_idle(pod) and not pod.was_ready for pod in going)
+
+
+def _list_going(scaled: StatefulSet, decrease: Decrease, group: Group) -> list[Pod]:
+    first, zone = scaled.first_ordinal, _find_zone(scaled, group)
+    wanted = range(first + decrease.replicas_to, first + decrease.replicas_from)
+    return [] if zone is None else list(_seat(zone, wanted).values())
+
+
+def takes_newcomers_only(scaled: StatefulSet, decrease: Decrease, group: Group) -> bool:
+    """Tell whether none of the pods that are to go, nor any before them, was ever ready."""
+    zone = _find_zone(scaled, group)
+    return zone is not None and count_used(zone) <= decrease.replicas_to < zone.sts.replicas
+
+
+def _find_zone(sts: StatefulSet, group: Group) -> Zone | None:
+    return next((one for one in group.zones if one.sts.uid == sts.uid), None)
+
+
+def _choose_witness(zone: Zone, staying: range) -> Pod | None:
+    seats = _seat(zone, staying)
+    lasting = [ordinal for ordinal, pod in seats.items() if not pod.is_terminating]
+    return seats[min(lasting)] if lasting else None
+
+
+def _refuse_pod(decrease: Decrease, why: str, *, status: int = 0) -> Verdict:
+    text = f"one or more pods failed to prepare for shutdown. {why}"
+    return refuse_decrease(decrease, Code.POD_NOT_PREPARED, text, status=status)
+
+
+def _find_doubt(zone: Zone, wanted: range, going: Sequence[Pod]) -> str:
+    """Return why it cannot be told now who has something to prepare, empty where it can.
+
+    The successor of a pod that is just going was never ready, but has its data.
+    """
+    sts = zone.sts
+    unreadable = [
+        one.name or "one without a name"
+        for one in sorted(zone.unreadable_pods, key=lambda one: one.name)
+        if (ordinal := sts.ordinal_of(one.name)) is None or ordinal in wanted
+    ]
+    if unreadable:
+        names = join_some(unreadable[:NAMES_SHOWN], total=len(unreadable))
+        return f"pods cannot be read: {names}"
+    for pod in going:
+        if pod.is_terminating:
+            return f"{pod.name} is terminating: try again when it has been replaced"
+        if pod.phase in _IDLE_PHASES and pod.was_ready:
+            return f"{pod.name} has been ready and does not run now (phase {pod.phase})"
+    return ""
+
+
+def _find_lasting_doubt(zone: Zone, wanted: range, going: Sequence[Pod]) -> str:
+    """Return which pods of a zone that is being rolled out may be successors, empty where none is.
+
+    Those that are starting tell soon. A rollout waits for the others, perhaps for ever, and so
+    would a client: nothing tells whether there was one before them (D-67), but a person may know.
+    """
+    sts = zone.sts
+    known = range(wanted.start, min(wanted.stop, sts.first_ordinal + count_used(zone)))
+    doubtful = [pod for pod in going if sts.find_ordinal(pod.name, known) is not None]
+    idle = len(known) - len(doubtful) + sum(1 for pod in doubtful if _find_idle(pod))
+    if not idle or sts.current_revision == sts.update_revision or is_paused(sts):
+        return ""
+    text = f"{count(idle, 'pod')} of the range may just be replaced: {sts.name} is being rolled out"
+    if settling := render_settling(zone):
+        return f"{text}; {settling}"
+    if all(is_starting(pod.trouble) for pod in doubtful if _find_idle(pod)):
+        return f"{text}; try again when it is, or pause it"
+    return f"{text}; if no pod before them held anything, pause it, or {_WAY_OUT} {sts.name}"
+
+
+def _seat(zone: Zone, wanted: range) -> dict[int, Pod]:
+    """Return the zone's pods in a range of ordinals; the range may be of any length."""
+    sts = zone.sts
+    return {
+        ordinal: pod
+        for pod in zone.pods
+        if pod.owner_uid == sts.uid and (ordinal := sts.find_ordinal(pod.name, wanted)) is not None
+    }
+
+
+def _find_idle(pod: Pod) -> str:
+    """Return why a pod has nothing to prepare, empty where it must confirm."""
+    if pod.phase in _IDLE_PHASES:
+        return f"does not run (phase {pod.phase})"
+    return "was never ready" if pod.never_ready else ""
+
+
+def _find_unsettled(zone: Zone, group: Group) -> str:
+    """Return what another zone has still to come to rest from, empty where it is at rest."""
+    sts = zone.sts
+    if sts.observed_generation < sts.generation:
+        return (
+            f"the status of statefulset {sts.name} is of generation {sts.observed_generation}, its"
+            f" spec of generation {sts.generation}"
+        )
+    look = assess_readiness(zone, group.deletions, group.now)
+    counted = sts.status_replicas - len(look.newcomers)
+    updated = sts.updated_replicas - sum(
+        pod.revision == sts.update_revision for pod in look.newcomers
+    )
+    outdated = max(count_outdated_used(look), counted - updated)
+    # The status counts pods as ready that are on their way out.
+    up = min(sts.ready_replicas, look.desired - look.seen_down)
+    down = max(look.unavailable, counted - up)
+    if outdated <= 0 and down <= 0:
+        return ""
+    return (
+        f"statefulset {sts.name} has {max(outdated, 0)} non-updated replicas and {max(down, 0)}"
+        " non-ready replicas"
+    )

@@ -1,0 +1,1 @@
+"""Which pods of a group are replaced next."""

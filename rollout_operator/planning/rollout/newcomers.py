@@ -1,0 +1,73 @@
+"""Which ordinals of a zone hold nothing, because none of their pods was ever ready (D-67, D-26).
+
+An upscale adds ordinals; until a pod of one becomes ready there is no data in it, and it holds up
+neither a downscale nor a rollout nor an eviction. The successor of a pod that was ready, deleted or
+evicted a moment ago, looks the same: that nothing came before a pod is known only from what this
+process saw of its ordinal, over a settling time (`guards.downscales.newcomers`); that it was not
+ready itself, also from its own status.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.model.group import Zone
+from rollout_operator.model.objects import Pod
+from rollout_operator.planning.wording import join_names
+
+# What is left of the settling time is told in steps: a message that changes each second is noise.
+_STEP: Final = timedelta(seconds=10)
+
+
+def count_used(zone: Zone) -> int:
+    """Return how many replicas hold something, or may: all ordinals above never held anything.
+
+    Whatever is in doubt is used. Work goes with the pods that exist, not with `spec.replicas`.
+    """
+    sts, seen = zone.sts, zone.newcomers
+    if seen is None or seen.used >= sts.replicas or seen.settles_in or _is_doubtful(zone):
+        return sts.replicas
+    used = max([seen.used, *(_find_place(zone, pod) + 1 for pod in zone.pods)])
+    # A second witness: a pod that the cache does not show as ready.
+    return sts.replicas if sts.ready_replicas > used else used
+
+
+def find_settling(zone: Zone) -> timedelta | None:
+    """Return after how long ordinals of a zone count as never used, None where none will."""
+    sts, seen = zone.sts, zone.newcomers
+    if seen is None or not seen.settles_in or seen.used >= sts.replicas:
+        return None
+    return seen.settles_in
+
+
+def render_settling(*zones: Zone) -> str:
+    """Return when what is new in zones counts as never used, empty where nothing will."""
+    waits = {zone.sts.name: left for zone in zones if (left := find_settling(zone))}
+    if not waits:
+        return ""
+    seconds = -(-max(waits.values()) // _STEP) * int(_STEP.total_seconds())
+    return f"new replicas of {join_names(sorted(waits))} count as never used in about {seconds}s"
+
+
+def _is_doubtful(zone: Zone) -> bool:
+    sts, seen = zone.sts, zone.newcomers
+    assert seen is not None, "checked by the caller"
+    return (
+        seen.generation != sts.generation
+        or any(one.owner_uid in (sts.uid, None) for one in zone.unreadable_pods)
+        # One is gone whose end was not seen yet: it may have been ready.
+        or not seen.pods <= {pod.uid for pod in zone.pods}
+    )
+
+
+def _find_place(zone: Zone, pod: Pod) -> int:
+    """Return the place of a pod that holds its ordinal, or may; below zero for all others."""
+    sts, seen = zone.sts, zone.newcomers
+    if pod.owner_uid != sts.uid:
+        return -1
+    ordinal = sts.find_ordinal(pod.name, sts.ordinals)
+    if ordinal is None:
+        return -1
+    is_new = seen is not None and pod.uid in seen.pods
+    if is_new and not (pod.is_ready or pod.was_ready or pod.is_terminating):
+        return -1
+    return ordinal - sts.first_ordinal

@@ -1,0 +1,251 @@
+"""Choose the pods to delete next in one zone.
+
+Asked only of a zone whose turn it is: that every other zone is whole is settled in `plan`. Which
+of the candidates are refused, and what is tried instead, is up to whoever carries the plan out.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from rollout_operator.model.names import Revision
+from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.model.outcome import Code, Reason, Replacement, ReplacePods, Severity, Share
+from rollout_operator.planning.rollout.readiness import (
+    Down,
+    Readiness,
+    Why,
+    render_trouble,
+    render_why,
+)
+from rollout_operator.planning.wording import count, verb
+
+# What every pod passes through on its way up, as `model.decode.not_ready` words it. A pod for which
+# something else is told may stay down for ever.
+_STARTING: Final = (
+    "not ready",
+    "no phase",
+    "no container statuses",
+    "phase Pending",
+    "ContainerCreating",
+    "PodInitializing",
+    "waiting",
+    "container ",
+    "readiness condition ",
+    "no readiness condition",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What goes now, and why the other outdated pods do not."""
+
+    action: ReplacePods | None
+    wait: Reason | None
+
+
+def count_outdated(look: Readiness) -> int:
+    """Return how many pods are not on the update revision and not yet on their way out."""
+    return count_outdated_used(look) + len(_find_outdated_newcomers(look))
+
+
+def count_outdated_used(look: Readiness) -> int:
+    """Return how many of them hold something: nobody waits for the others (D-67)."""
+    revision = look.sts.update_revision
+    standing = sum(pod.revision != revision for pod in look.standing)
+    return standing + len(_find_broken(look))
+
+
+def choose_pods(look: Readiness, limit: int) -> Choice:
+    """Return the outdated pods that may go while at most `limit` pods of the zone are down.
+
+    Broken ones go first and take nothing from the healthy ones: they count as down already.
+    Newcomers hold nothing: they go whatever else is down.
+    """
+    revision = look.sts.update_revision
+    broken, newcomers = _find_broken(look), _find_outdated_newcomers(look)
+    healthy = [pod for pod in look.standing if pod.revision != revision]
+    room = limit - look.unavailable
+    shares = (
+        _share(look, newcomers, len(newcomers)),
+        *_choose_unanswered(look, limit),
+        _choose_unborn(look, limit),
+        _choose_fallen(look, limit),
+        # Whatever is in flight or broken counts as unavailable: this bounds disruptions as well.
+        Share(pods=_replace_healthy(look.sts, healthy), room=min(room, len(healthy))),
+    )
+    action = ReplacePods(
+        zone=look.sts, shares=tuple(one for one in shares if one.pods and one.room > 0)
+    )
+    going = len(action.going)
+    held = len(newcomers) + len(broken) + len(healthy) - going
+    return Choice(
+        action=action if going else None,
+        wait=_explain_held(look, held=held, going=going, limit=limit) if held else None,
+    )
+
+
+def _find_broken(look: Readiness) -> list[Down]:
+    """Return the outdated pods that are down, other than by age or by an answered delete."""
+    return [one for one in look.down if _is_broken(look.sts, one)]
+
+
+def _find_outdated_newcomers(look: Readiness) -> list[Down]:
+    revision = look.sts.update_revision
+    return [
+        Down(pod=pod, why=Why.UNREADY, gaps_below=0)
+        for pod in look.newcomers
+        if pod.revision != revision and not pod.is_terminating
+    ]
+
+
+def _is_broken(sts: StatefulSet, one: Down) -> bool:
+    may_go = one.why is Why.UNREADY or one.why is Why.UNANSWERED
+    return may_go and one.pod.revision != sts.update_revision
+
+
+def _choose_unanswered(look: Readiness, limit: int) -> tuple[Share, Share]:
+    """Return the pods to delete once more, by the same UID: it settles what became of them.
+
+    Those that are still up, the second share, may have been spared. 3 pods, limit 1, another one
+    has crashed since: it waits until the first request cannot be carried out any more (SI-03).
+    """
+    pods = [one for one in _find_broken(look) if one.why is Why.UNANSWERED]
+    down = [one for one in pods if not one.pod.is_ready]
+    up = [one for one in pods if one.pod.is_ready]
+    others = max(look.seen_down - len(up), look.status_short)
+    return _share(look, down, len(down)), _share(look, up, limit - others)
+
+
+def _choose_unborn(look: Readiness, limit: int) -> Share:
+    """Return the broken pods that were put there by us and have not been up since, in turn.
+
+    Deleting one adds nothing, whatever else is down: a bad revision comes to a stop at the lowest
+    pods, and neither a gap that an ordered set leaves above them nor a pod there that finds no node
+    may keep its fix away (LI-10). But some may be there because others drained a node: so they go
+    from the lowest on, and what is on its way below them counts (SI-04).
+    """
+    below = len(look.unreadable)
+    pods: list[Down] = []
+    room = 0
+    for one in look.down:
+        if one.why is not Why.UNREADY or not _is_broken(look.sts, one):
+            below += _is_in_flight(look.sts, one)
+        elif not _is_in_flight(look.sts, one):
+            if look.sts.is_ordered:
+                break  # what is deleted above it is not created again before it is ready
+        elif below + one.gaps_below < limit:
+            pods.append(one)
+            room = limit - below - one.gaps_below
+    return _share(look, pods, room)
+
+
+def _choose_fallen(look: Readiness, limit: int) -> Share:
+    """Return the outdated pods that have been up and broke by themselves.
+
+    Deleting one disrupts one more (SI-04). 5 pods, limit 1, one just replaced and starting: a
+    second one that crashes on its own waits.
+    """
+    sts = look.sts
+    pods = [one for one in _find_broken(look) if not _is_in_flight(sts, one)]
+    in_flight = look.missing + len(look.unreadable)
+    in_flight += sum(_is_in_flight(sts, one) for one in look.down)
+    if in_flight >= limit and pods and _is_awaited(look, pods[0]):
+        return _share(look, pods[:1], 1)
+    return _share(look, pods, limit - in_flight)
+
+
+def _is_awaited(look: Readiness, one: Down) -> bool:
+    """Tell whether what is in flight comes back only once this pod is ready, however long it takes.
+
+    An ordered set with pod 0 crashing, 1 absent and 2 at a bad revision: the controller creates 1
+    only when 0 is ready, and nothing mends 2 before. To wait for them is to wait for ever (LI-10).
+    """
+    sts, place = look.sts, look.down.index(one)
+    if not sts.is_ordered or look.unreadable or one.gaps_below:
+        return False
+    is_lowest = not any(_is_in_flight(sts, other) for other in look.down[:place])
+    return is_lowest and not any(_may_come_up(sts, other) for other in look.down[place + 1 :])
+
+
+def _may_come_up(sts: StatefulSet, one: Down) -> bool:
+    """Tell whether a pod that is in flight needs nothing but time, or is up still.
+
+    One at the update revision shows whether that revision is any good: it is waited for.
+    """
+    is_gone = one.why in (Why.TERMINATING, Why.DELETED)
+    is_broken = one.why is Why.UNREADY and one.pod.revision != sts.update_revision
+    return _is_in_flight(sts, one) and not is_gone and not is_broken
+
+
+def _is_in_flight(sts: StatefulSet, one: Down) -> bool:
+    """Tell whether a pod is down most likely because of us.
+
+    So is one that has not come up yet, whatever its revision: it may be there because its
+    predecessor was evicted. Surely not, where it is outdated and has been ready, or may have been
+    at the revision of before the rollout. After a rollback that is the update revision itself: a
+    pod which we have just replaced is at both.
+    """
+    if one.why is not Why.UNREADY:
+        return one.why is not Why.SETTLING
+    if one.pod.revision == sts.update_revision or _is_new(one.pod):
+        return True
+    return one.pod.revision != sts.current_revision and not one.pod.was_ready
+
+
+def _is_new(pod: Pod) -> bool:
+    """Tell whether a pod was surely never ready: one that has run has an address."""
+    return pod.never_ready or (pod.phase == "Pending" and not pod.ip)
+
+
+def _share(look: Readiness, pods: list[Down], room: int) -> Share:
+    replacements = tuple(_replace_broken(look, one) for one in pods)
+    return Share(pods=replacements, room=min(room, len(pods)))
+
+
+def _replace_broken(look: Readiness, one: Down) -> Replacement:
+    sts = look.sts
+    text = f"{_at(one.pod.name, one.pod.revision, sts)} and it is down ({render_why(look, one)})"
+    reason = Reason(code=Code.POD_BROKEN_AND_OUTDATED, text=text, zone=sts.name)
+    return Replacement(pod=one.pod, reason=reason)
+
+
+def _replace_healthy(sts: StatefulSet, pods: list[Pod]) -> tuple[Replacement, ...]:
+    return tuple(
+        Replacement(
+            pod=pod,
+            reason=Reason(
+                code=Code.POD_OUTDATED, text=_at(pod.name, pod.revision, sts), zone=sts.name
+            ),
+        )
+        for pod in pods
+    )
+
+
+def _at(pod: str, revision: Revision | None, sts: StatefulSet) -> str:
+    return f"{pod} is at revision {revision or 'none'}, {sts.name} wants {sts.update_revision}"
+
+
+def _explain_held(look: Readiness, *, held: int, going: int, limit: int) -> Reason:
+    text = (
+        f"{look.sts.name}: {count(held, 'outdated pod')} {verb(held, 'waits', 'wait')}: "
+        f"{look.unavailable} unavailable of {limit} allowed"
+    )
+    if going:
+        return _wait(look, Code.BUDGET_USED, f"{text}, {going} going now", Severity.DEBUG)
+    text = f"{text}{render_trouble(look)}"
+    if not look.unreadable and all(_is_starting(look, one) for one in look.down):
+        return _wait(look, Code.PODS_STARTING, text, Severity.DEBUG)
+    return _wait(look, Code.BUDGET_USED, text, Severity.INFO)
+
+
+def is_starting(trouble: str) -> bool:
+    """Tell whether a pod with this trouble may be on its way up: others may stay down for ever."""
+    return trouble.startswith(_STARTING)
+
+
+def _is_starting(look: Readiness, one: Down) -> bool:
+    return one.why is not Why.UNREADY or is_starting(render_why(look, one))
+
+
+def _wait(look: Readiness, code: Code, text: str, severity: Severity) -> Reason:
+    return Reason(code=code, text=text, severity=severity, zone=look.sts.name)

@@ -1,0 +1,258 @@
+"""What is up in one zone, what is down and why.
+
+A zone is judged by its pods and by the status of its StatefulSet, and the more pessimistic of both
+counts: a cache that lags may show a pod that is gone, a controller that lags may count one. Whether
+a single container is ready is settled in `model.decode.objects`; what follows from a short zone, in
+`plan` and `pods`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum, unique
+from itertools import islice
+from typing import Final
+
+from rollout_operator.model.group import Deletion, Zone
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, parse_ordinal
+from rollout_operator.planning.rollout.newcomers import count_used, find_settling
+from rollout_operator.planning.wording import NAMES_SHOWN, join_some
+
+
+@unique
+class Why(StrEnum):
+    """Why a pod counts as down. The value says it where the pod has no trouble of its own."""
+
+    TERMINATING = "terminating"
+    DELETED = "delete accepted"
+    UNANSWERED = "delete not answered"
+    GRANTED = "allowed to go"
+    UNREADY = "not ready"
+    SETTLING = "not ready long enough"
+
+
+_GOING: Final = {
+    Deletion.ACCEPTED: Why.DELETED,
+    Deletion.UNKNOWN: Why.UNANSWERED,
+    Deletion.GRANTED: Why.GRANTED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Down:
+    """A pod in one of the desired ordinals that does not count as up."""
+
+    pod: Pod
+    why: Why
+    gaps_below: int
+    """Number of desired ordinals below it without any pod."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """One zone as far as its pods are concerned. All pods are owned and in the desired ordinals."""
+
+    sts: StatefulSet
+    used: int
+    """How many of the lowest desired ordinals hold something; only they are asked for anything."""
+    newcomers: tuple[Pod, ...]
+    """Pods of the other ones: none was ever ready, and they hold nobody up (D-67)."""
+    standing: tuple[Pod, ...]
+    """Ready pods that nobody has deleted, by ordinal; those settling are in `down`, too."""
+    down: tuple[Down, ...]
+    """Pods that exist and do not count, by ordinal."""
+    unreadable: tuple[str, ...]
+    """Names of pods that exist and of which nothing more is known: they count as down."""
+    missing: int
+    """Number of desired ordinals without any pod."""
+    first_missing: tuple[str, ...]
+    """The names of the first few of them."""
+    has_pods: bool
+    """Whether any pod at all names this set as its controlling owner."""
+    available_in: timedelta | None = None
+    """Time until the next settling pod becomes available by time alone."""
+    settles_in: timedelta | None = None
+    """Time until what an upscale has added holds nobody up any more, unless it changes again."""
+
+    @property
+    def desired(self) -> int:
+        """Return the number of pods that must be up: what `spec` asks for, but for newcomers."""
+        return self.used
+
+    @property
+    def status_short(self) -> int:
+        """Return how many pods the StatefulSet's own status counts as not up."""
+        return max(self.desired - _counted_up(self.sts), 0)
+
+    @property
+    def unavailable(self) -> int:
+        """Return how many desired pods are not proven up, the more pessimistic of both views."""
+        return max(self.seen_down, self.status_short)
+
+    @property
+    def seen_down(self) -> int:
+        """Return how many desired pods are not up as far as the pods themselves show."""
+        return len(self.down) + len(self.unreadable) + self.missing
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether nothing is missing."""
+        return self.unavailable == 0
+
+
+def assess_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: datetime) -> Readiness:
+    """Return what is up and down in a zone.
+
+    Pods of other owners and outside the desired ordinals (being scaled away) do not exist here.
+    """
+    sts = zone.sts
+    patience = timedelta(seconds=sts.min_ready_seconds)
+    used = count_used(zone)
+    seats, has_pods = _seat_pods(zone, sts.ordinals[:used])
+    standing: list[Pod] = []
+    down: list[Down] = []
+    unreadable: list[str] = []
+    for place, ordinal in enumerate(sorted(seats)):
+        pod = seats[ordinal]
+        if isinstance(pod, Unreadable):
+            unreadable.append(pod.name)
+            continue
+        why = find_why(pod, patience, deletions, now)
+        if why is None or why is Why.SETTLING:
+            standing.append(pod)
+        if why is not None:
+            gaps = ordinal - sts.first_ordinal - place
+            down.append(Down(pod=pod, why=why, gaps_below=gaps))
+    return Readiness(
+        sts=sts,
+        used=used,
+        newcomers=_list_newcomers(zone, sts.ordinals[used:]),
+        standing=tuple(standing),
+        down=tuple(down),
+        unreadable=tuple(unreadable),
+        missing=used - len(seats),
+        first_missing=_first_missing(sts, used, seats),
+        has_pods=has_pods,
+        available_in=_next_available(down, patience, now),
+        settles_in=find_settling(zone),
+    )
+
+
+def find_why(
+    pod: Pod, patience: timedelta, deletions: Mapping[Uid, Deletion], now: datetime
+) -> Why | None:
+    """Return why a pod does not count as up, None where it does.
+
+    `patience` is how long it must have been ready, `minReadySeconds` of its set.
+    """
+    if pod.is_terminating:
+        return Why.TERMINATING
+    if pod.uid in deletions:
+        return _GOING[deletions[pod.uid]]
+    if not pod.is_ready:
+        return Why.UNREADY
+    return _find_settling(pod, patience, now)
+
+
+def render_readiness(look: Readiness) -> str:
+    """Return a text such as `zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff)`."""
+    up, word = look.desired - look.unavailable, _word(look.sts)
+    return f"{look.sts.name} has {up} of {look.sts.replicas} pods {word}{render_trouble(look)}"
+
+
+def render_trouble(look: Readiness) -> str:
+    """Return what is down and why, in brackets after a blank; empty where nothing is."""
+    first = tuple(islice(_troubles(look), NAMES_SHOWN))
+    seen = join_some(first, total=look.seen_down + look.sts.replicas - look.used)
+    if look.seen_down < look.unavailable:
+        known = f"status counts {_counted_up(look.sts)} {_word(look.sts)}"
+        seen = f"{known}; {seen}" if seen else known
+    return f" ({seen})" if seen else ""
+
+
+def render_why(look: Readiness, one: Down) -> str:
+    """Return in a few words why a pod counts as down, such as `CrashLoopBackOff`."""
+    if one.why is Why.SETTLING:
+        return f"ready for less than {look.sts.min_ready_seconds}s"
+    return (one.pod.trouble or one.why) if one.why is Why.UNREADY else one.why
+
+
+def _seat_pods(zone: Zone, desired: range) -> tuple[dict[int, Pod | Unreadable], bool]:
+    """Return the owned pods by desired ordinal, and whether there is any owned pod.
+
+    Work goes with the pods that exist, not with `spec.replicas`, which may be two thousand million.
+    """
+    owner, prefix = zone.sts.uid, f"{zone.sts.name}-"
+    cut = len(prefix)
+    seats: dict[int, Pod | Unreadable] = {}
+    has_pods = False
+    handed_in: tuple[Pod | Unreadable, ...] = (*zone.pods, *zone.unreadable_pods)
+    for pod in handed_in:
+        if pod.owner_uid != owner and not (isinstance(pod, Unreadable) and pod.owner_uid is None):
+            continue
+        has_pods = True
+        if not pod.name.startswith(prefix):
+            continue
+        ordinal = parse_ordinal(pod.name[cut:])
+        if ordinal is not None and ordinal in desired:
+            known = seats.get(ordinal)
+            seats[ordinal] = pod if known is None else min(pod, known, key=_proof)
+    return seats, has_pods
+
+
+def _list_newcomers(zone: Zone, ordinals: range) -> tuple[Pod, ...]:
+    if not ordinals:
+        return ()
+    sts = zone.sts
+    found = [
+        (ordinal, pod.uid, pod)
+        for pod in zone.pods
+        if pod.owner_uid == sts.uid
+        and (ordinal := sts.find_ordinal(pod.name, ordinals)) is not None
+    ]
+    return tuple(pod for *_, pod in sorted(found, key=lambda one: one[:2]))
+
+
+def _proof(pod: Pod | Unreadable) -> tuple[int, str]:
+    """Order two pods of one name, as a cache that missed an event may hold: the worse counts."""
+    return (0, pod.uid) if isinstance(pod, Unreadable) else (1 + pod.is_ready, pod.uid)
+
+
+def _find_settling(pod: Pod, patience: timedelta, now: datetime) -> Why | None:
+    if not patience:
+        return None
+    since = pod.ready_since
+    return None if since is not None and now - since >= patience else Why.SETTLING
+
+
+def _next_available(down: Iterable[Down], patience: timedelta, now: datetime) -> timedelta | None:
+    waits = (
+        patience - (now - one.pod.ready_since)
+        for one in down
+        if one.why is Why.SETTLING and one.pod.ready_since is not None
+    )
+    return min(waits, default=None)
+
+
+def _counted_up(sts: StatefulSet) -> int:
+    return sts.available_replicas if sts.min_ready_seconds > 0 else sts.ready_replicas
+
+
+def _word(sts: StatefulSet) -> str:
+    return "available" if sts.min_ready_seconds > 0 else "ready"
+
+
+def _troubles(look: Readiness) -> Iterator[str]:
+    yield from (f"{one.pod.name}: {render_why(look, one)}" for one in look.down)
+    yield from (f"{name}: unreadable" for name in look.unreadable)
+    yield from (f"{name}: no pod" for name in look.first_missing)
+    yield from (f"{pod.name}: {pod.trouble or Why.UNREADY}" for pod in look.newcomers)
+
+
+def _first_missing(
+    sts: StatefulSet, used: int, seats: Mapping[int, Pod | Unreadable]
+) -> tuple[str, ...]:
+    gaps = (ordinal for ordinal in sts.ordinals[:used] if ordinal not in seats)
+    shown = min(used - len(seats), NAMES_SHOWN)
+    return tuple(f"{sts.name}-{ordinal}" for ordinal in islice(gaps, shown))

@@ -1,0 +1,1 @@
+"""How many replicas each zone of a group should have."""

@@ -1,0 +1,168 @@
+"""Delayed downscales: what a zone's annotations ask for, and which pods are told that they stay.
+
+Only of zones that mirror (DELAY-01). What the pods that are to go must say is decided in
+`pod_answers`, how they are called in `pods.client`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from rollout_operator.model.downscale import Endpoint
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.group import Zone
+from rollout_operator.model.names import DOWNSCALE_DELAY, DOWNSCALE_DELAY_URL
+from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.model.outcome import Code, Reason, Severity
+from rollout_operator.model.scaling import Scaling, Talk
+from rollout_operator.model.units import parse_prometheus_duration
+from rollout_operator.planning.scaling.annotations import complain
+from rollout_operator.planning.scaling.delay_endpoint import (
+    DelayTarget,
+    plan_delay_endpoint,
+    plan_delay_target,
+)
+
+# How often a pod is asked again, or told again that it stays where it did not confirm: one that has
+# restarted its preparation is found out so much later at most.
+ASK_AGAIN: Final = timedelta(minutes=1)
+# How often pods are told that they stay though nothing has changed (SEED-079): the process before
+# this one may have asked them.
+CANCEL_AGAIN: Final = timedelta(minutes=10)
+# So often a pod is told soon again which never confirmed that it stays.
+SOON_TRIES: Final = 5
+
+# No pod is prepared for longer than there are years; sums of longer times would not fit.
+_LONGEST: Final = timedelta(days=10_000 * 365)
+
+_UNUSABLE: Final = "no downscale until that is mended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """How long pods must have been prepared before they go, and where they are asked."""
+
+    span: timedelta
+    """More than zero."""
+    target: DelayTarget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stays:
+    """The pods that are to be told that they stay, by DELETE."""
+
+    owed: tuple[Endpoint, ...] = ()
+    """Those that we have asked."""
+    routine: tuple[Endpoint, ...] = ()
+    """Those that somebody else may have asked."""
+    look_again: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """One pod of a zone, and what passed between us and it."""
+
+    ordinal: int
+    pod: Pod
+    talk: Talk
+
+
+def read_delay(sts: StatefulSet) -> Delay | Reason | None:
+    """Return the delay of a mirroring zone, why it cannot be read, or None where there is none.
+
+    DELAY-01 to 03: a delay needs both annotations, and one of no time is none.
+    """
+    text, url = _read_both(sts)
+    if not text or not url:
+        return None
+    try:
+        span = min(parse_prometheus_duration(text), _LONGEST)
+    except InvalidInput as error:
+        return complain(sts, Code.BAD_DELAY, DOWNSCALE_DELAY, f"{error}; {_UNUSABLE}")
+    if not span:
+        return None
+    target = plan_delay_target(url, sts.service_name)
+    if isinstance(target, str):
+        why = f"StatefulSet {sts.name}: {target.removesuffix('.')}; {_UNUSABLE}"
+        return Reason(code=Code.BAD_DELAY, text=why, severity=Severity.WARN, zone=sts.name)
+    return Delay(span=span, target=target)
+
+
+def find_half_delay(sts: StatefulSet) -> Reason | None:
+    """Return a warning where one of two annotations is missing: then nothing is delayed."""
+    text, url = _read_both(sts)
+    if bool(text) == bool(url):
+        return None
+    there, missing = DOWNSCALE_DELAY, DOWNSCALE_DELAY_URL
+    if url:
+        there, missing = missing, there
+    why = f"annotation {missing} is not set or empty: downscales are not delayed"
+    return complain(sts, Code.BAD_DELAY, there, why)
+
+
+def choose_staying(zone: Zone, replicas: int, delay: Delay, scaling: Scaling) -> Stays:
+    """Return who of the lowest `replicas` pods is to be told that it stays (DELAY-05, 06, 10).
+
+    What a downscale that may still persist takes away is left alone (SI-12).
+    """
+    underway = scaling.group.downscale
+    if underway is not None and underway.zone == zone.sts.name:
+        replicas = min(replicas, underway.replicas_to)
+    owed: list[Endpoint] = []
+    routine: list[Endpoint] = []
+    waits: list[timedelta] = []
+    first = zone.sts.first_ordinal
+    for seat in list_seats(zone, range(first, first + replicas), scaling):
+        wait = _next_cancel(seat.talk, scaling.group.now)
+        if find_absence(seat.pod):
+            continue
+        if wait > timedelta(0):
+            waits.append(wait)
+            continue
+        endpoint = plan_delay_endpoint(seat.pod, delay.target, scaling.cluster_domain)
+        if not isinstance(endpoint, str):
+            (routine if seat.talk.word is None else owed).append(endpoint)
+    look_again = min(waits, default=None)
+    return Stays(owed=tuple(owed), routine=tuple(routine), look_again=look_again)
+
+
+def list_seats(zone: Zone, ordinals: range, scaling: Scaling) -> list[Seat]:
+    """Return the pods that a zone owns in a range of ordinals, which may be long; highest first."""
+    sts = zone.sts
+    found = (
+        Seat(ordinal=ordinal, pod=pod, talk=scaling.talks.get(pod.uid, Talk()))
+        for pod in zone.pods
+        if pod.owner_uid == sts.uid
+        and (ordinal := sts.find_ordinal(pod.name, ordinals)) is not None
+    )
+    # A cache that missed an event may hold two pods of one name.
+    return sorted(found, key=lambda seat: (seat.ordinal, seat.pod.uid), reverse=True)
+
+
+def find_absence(pod: Pod) -> str:
+    """Return why a pod cannot be talked to, empty where it can."""
+    if pod.is_terminating:
+        return "is terminating"
+    return "" if pod.phase == "Running" else f"does not run (phase {pod.phase or 'none'})"
+
+
+def _read_both(sts: StatefulSet) -> tuple[str, str]:
+    notes = sts.annotations
+    return notes.get(DOWNSCALE_DELAY, ""), notes.get(DOWNSCALE_DELAY_URL, "")
+
+
+def _next_cancel(talk: Talk, now: datetime) -> timedelta:
+    """Return how long a pod need not be told that it stays; zero or less: now."""
+    last = max(_gather(talk.cancelled_at, talk.tried_at), default=None)
+    if last is None:
+        return timedelta(0)
+    # Of a pod that this process has never heard, the one before it may have been the last to say
+    # something (LI-05); whoever does not know the word is not asked every minute for ever (LI-11).
+    is_unheard = talk.cancelled_at is None and 0 < talk.tries <= SOON_TRIES
+    is_owed = talk.word is not None or is_unheard
+    return (ASK_AGAIN if is_owed else CANCEL_AGAIN) - abs(now - last)
+
+
+def _gather(*times: datetime | None) -> Iterable[datetime]:
+    return (time for time in times if time is not None)

@@ -1,0 +1,188 @@
+"""What a zone that follows another one should count: SCALE-04 to 14.
+
+Decides by the leading zone alone: whether a downscale may go on is decided in `permission`. Chains
+need nothing of their own, because each zone names the one that it follows.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rollout_operator.model.group import Zone
+from rollout_operator.model.names import (
+    FORCE_REPLICAS,
+    LEADING_ZONE,
+    MIN_TIME_BETWEEN_DOWNSCALES,
+    MIRROR_KIND,
+    MIRROR_NAME,
+    PREPARE_DOWNSCALE,
+    UPSCALE_WHEN_READY,
+)
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.outcome import Code, Reason
+from rollout_operator.model.scaling import Scaling
+from rollout_operator.planning.downscales.endpoint import show
+from rollout_operator.planning.downscales.request import is_labelled
+from rollout_operator.planning.scaling.annotations import complain, read_force
+from rollout_operator.planning.scaling.desired import Aim, count_replicas, is_unseen
+
+# Longer circles are cut in messages: each of their zones has one.
+_CIRCLE_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leads:
+    """Who follows whom in a group."""
+
+    by_name: Mapping[str, StatefulSet]
+    """All zones that can be read."""
+    circles: Mapping[str, str]
+    """What each zone that is part of a circle has to say of it."""
+    followed: Collection[str]
+    """The names that zones follow."""
+
+
+def follows(sts: StatefulSet) -> bool:
+    """Tell whether a set follows another one: its annotation may be empty (SCALE-05)."""
+    return LEADING_ZONE in sts.annotations
+
+
+def find_leads(zones: Sequence[Zone]) -> Leads:
+    """Return who follows whom."""
+    sets = [zone.sts for zone in zones]
+    return Leads(
+        by_name={sts.name: sts for sts in sets},
+        circles=_find_circles(sets),
+        followed=frozenset(sts.annotations[LEADING_ZONE] for sts in sets if follows(sts)),
+    )
+
+
+def keeps_time(sts: StatefulSet, group: Iterable[StatefulSet]) -> bool:
+    """Tell whether we record the downscales of a set: nobody else does (D-23, SEED-066).
+
+    It asks for a time between zones, follows or is followed, and no review is about it.
+    """
+    key = MIN_TIME_BETWEEN_DOWNSCALES
+    names_time = key in sts.annotations or key in sts.labels
+    if not names_time or is_labelled(sts.labels, PREPARE_DOWNSCALE):
+        return False
+    return follows(sts) or any(one.annotations.get(LEADING_ZONE) == sts.name for one in group)
+
+
+def choose_following(sts: StatefulSet, leads: Leads, scaling: Scaling) -> Aim:
+    """Return what the count of a following set should become."""
+    problems = _find_oddities(sts)
+    leading = leads.by_name.get(sts.annotations[LEADING_ZONE])
+    problem = _find_no_lead(sts, scaling) if leading is None else _find_circle(sts, leads)
+    if leading is None or problem is not None:
+        found = () if problem is None else (problem,)
+        return Aim(problems=(*found, *problems), is_failure=True)
+    what = f"{sts.name} follows {leading.name}"
+    force = read_force(sts)
+    if isinstance(force, int):
+        note = f", forced by {FORCE_REPLICAS}"
+        return Aim(replicas=force, what=what, note=note, is_forced=True, problems=problems)
+    if force is not None:
+        problems = (*problems, force)
+    aim = Aim(
+        replicas=count_replicas(leading, scaling),
+        what=what,
+        keeps_apart=True,
+        must_name_time=True,
+        problems=problems,
+    )
+    wait = _find_unready(sts, leading, aim, scaling)
+    return aim if wait is None else Aim(what=what, waits=(wait,), problems=problems)
+
+
+def _find_oddities(sts: StatefulSet) -> tuple[Reason, ...]:
+    found: list[Reason] = []
+    if sts.annotations.get(UPSCALE_WHEN_READY, "false") not in {"true", "false"}:
+        why = f'{show(sts.annotations[UPSCALE_WHEN_READY])} is neither "true" nor "false"; '
+        why += "false is used"
+        found.append(complain(sts, Code.BAD_SCALING_SWITCH, UPSCALE_WHEN_READY, why))
+    if sts.annotations.get(MIRROR_NAME) and sts.annotations.get(MIRROR_KIND):
+        why = f"{sts.name} has annotation {MIRROR_NAME} as well: it follows, and mirrors nothing"
+        found.append(complain(sts, Code.FOLLOWS_AND_MIRRORS, LEADING_ZONE, why))
+    return tuple(found)
+
+
+def _find_no_lead(sts: StatefulSet, scaling: Scaling) -> Reason:
+    name = sts.annotations[LEADING_ZONE]
+    why = f"could not find leader for {sts.name} using {LEADING_ZONE}"
+    broken = [
+        one for one in scaling.group.unreadable if one.kind == "StatefulSet" and one.name == name
+    ]
+    if broken:
+        why = f"{why}: StatefulSet {name} cannot be read: {broken[0].error}"
+        return complain(sts, Code.OBJECT_UNREADABLE, LEADING_ZONE, why)
+    why = f"{why}: the group has no StatefulSet {show(name)}"
+    return complain(sts, Code.NO_LEADING_ZONE, LEADING_ZONE, why)
+
+
+def _find_circle(sts: StatefulSet, leads: Leads) -> Reason | None:
+    circle = leads.circles.get(sts.name)
+    if circle is None:
+        return None
+    return complain(sts, Code.LEADING_ZONES_CIRCLE, LEADING_ZONE, circle)
+
+
+def _find_unready(
+    sts: StatefulSet, leading: StatefulSet, aim: Aim, scaling: Scaling
+) -> Reason | None:
+    """Return why an upscale waits for the leading zone's pods (SCALE-08), None where it does not.
+
+    A status that is older than the spec counts the pods of before.
+    """
+    count, wanted = count_replicas(sts, scaling), count_replicas(leading, scaling)
+    if wanted <= count or sts.annotations.get(UPSCALE_WHEN_READY) != "true":
+        return None
+    if is_unseen(leading, scaling) or leading.observed_generation < leading.generation:
+        why = f"the status of {leading.name} does not show its newest spec yet"
+    elif leading.ready_replicas != wanted:
+        why = f"{leading.name} has {leading.ready_replicas} of {wanted} pods ready"
+    else:
+        return None
+    text = f"{aim.word(count, wanted)} waits: {why}"
+    return Reason(code=Code.LEADING_ZONE_NOT_READY, text=text, zone=sts.name)
+
+
+def _find_circles(sets: Sequence[StatefulSet]) -> dict[str, str]:
+    """Return what there is to say of circles, by each name in one.
+
+    A zone of which a person forces the count follows nobody: others may follow it.
+    """
+    leading = {
+        sts.name: sts.annotations[LEADING_ZONE]
+        for sts in sets
+        if follows(sts) and not isinstance(read_force(sts), int)
+    }
+    _drop_ends(leading)
+    return {name: _word_circle(name, leading) for name in leading}
+
+
+def _drop_ends(leading: dict[str, str]) -> None:
+    """Leave only what is part of a circle: take away whom nobody follows, until each is."""
+    followers = dict.fromkeys(leading, 0)
+    for name in leading.values():
+        if name in followers:
+            followers[name] += 1
+    ends = [name for name, number in followers.items() if not number]
+    while ends:
+        behind = leading.pop(ends.pop())
+        if behind in leading:
+            followers[behind] -= 1
+            if not followers[behind]:
+                ends.append(behind)
+    # Whoever is left is followed, and follows one only: there are as many of the one as of the
+    # other, so that each follows exactly one that is left.
+
+
+def _word_circle(name: str, leading: Mapping[str, str]) -> str:
+    """Return a text such as `zone-a follows zone-b follows zone-a: a circle leads nowhere`."""
+    names, at = [name], leading[name]
+    while at != name and len(names) < _CIRCLE_SHOWN:
+        names.append(at)
+        at = leading[at]
+    names.append(name if at == name else "...")
+    return f"{' follows '.join(names)}: a circle leads nowhere"

@@ -1,0 +1,223 @@
+"""May this zone be scaled down now, as far as its group is concerned.
+
+One answer for zones that follow and zones that mirror, made of the parts that answer reviews (D-22,
+D-25): what would be refused is not tried. Zones with the label of prepare-downscale are judged as
+reviews judge them; for others only the time between zones counts, where it is kept, and that
+nothing else takes pods of the group away at this moment.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from datetime import timedelta
+
+from rollout_operator.model.downscale import Decrease, Underway
+from rollout_operator.model.group import Group, Zone
+from rollout_operator.model.names import (
+    MIN_TIME_BETWEEN_DOWNSCALES,
+    PREPARE_DOWNSCALE,
+)
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.outcome import Code, Reason, Severity
+from rollout_operator.model.scaling import Scaling
+from rollout_operator.model.units import format_duration
+from rollout_operator.planning.downscales.request import is_labelled
+from rollout_operator.planning.downscales.rule import (
+    assess_neighbours,
+    takes_idle_only,
+    takes_newcomers_only,
+)
+from rollout_operator.planning.downscales.spacing import (
+    BadTime,
+    Recent,
+    find_recent,
+    format_left,
+    format_moment,
+    hint_future,
+    knows_downscale,
+)
+from rollout_operator.planning.rollout.pods import count_outdated_used
+from rollout_operator.planning.rollout.readiness import assess_readiness, render_readiness
+from rollout_operator.planning.rollout.zones import STALE_RECHECK, VIEW_LIMIT, order_zones
+from rollout_operator.planning.scaling.annotations import complain
+from rollout_operator.planning.scaling.desired import Aim, count_replicas, is_unseen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Why a zone may not be scaled down."""
+
+    reason: Reason
+    is_failure: bool = False
+    """Whether only a person can change it."""
+    look_again: timedelta | None = None
+    next_downscale: timedelta | None = None
+    """Time until it may, where time alone changes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """One downscale that is wanted."""
+
+    sts: StatefulSet
+    replicas: int
+    aim: Aim
+    scaling: Scaling
+
+    @property
+    def group(self) -> Group:
+        return self.scaling.group
+
+    @property
+    def others(self) -> tuple[Zone, ...]:
+        zones = order_zones(self.group.zones)
+        return tuple(zone for zone in zones if zone.sts.uid != self.sts.uid)
+
+    @property
+    def is_guarded(self) -> bool:
+        """Tell whether a review will judge it."""
+        return is_labelled(self.sts.labels, PREPARE_DOWNSCALE)
+
+    @property
+    def decrease(self) -> Decrease:
+        sts = self.sts
+        return Decrease(
+            resource="statefulsets",
+            namespace=sts.namespace,
+            name=sts.name,
+            replicas_from=sts.replicas,
+            replicas_to=self.replicas,
+        )
+
+    @property
+    def change(self) -> str:
+        return self.aim.word(self.sts.replicas, self.replicas)
+
+    def wait(self, code: Code, why: str, severity: Severity = Severity.INFO) -> Hold:
+        text = f"{self.change} waits: {why}"
+        return Hold(reason=Reason(code=code, text=text, severity=severity, zone=self.sts.name))
+
+
+def assess_scale_down(sts: StatefulSet, replicas: int, aim: Aim, scaling: Scaling) -> Hold | None:
+    """Return why a zone may not be scaled down to `replicas` now, None where it may."""
+    case = _Case(sts=sts, replicas=replicas, aim=aim, scaling=scaling)
+    return (
+        _find_blindness(case)
+        or _find_underway(case)
+        or _find_recent(case)
+        or (_find_refusal(case) if case.is_guarded else _find_rollout(case))
+    )
+
+
+def _find_blindness(case: _Case) -> Hold | None:
+    """Return what is not known of the group."""
+    if case.group.view_age > VIEW_LIMIT:
+        limit = VIEW_LIMIT.total_seconds()
+        why = f"the newest proof that the view is live is more than {limit:.0f}s old"
+        hold = case.wait(Code.VIEW_STALE, why, Severity.WARN)
+        return dataclasses.replace(hold, look_again=STALE_RECHECK)
+    if case.group.unreadable:
+        one = min(case.group.unreadable, key=lambda one: (one.kind, one.name, one.uid))
+        why = f"{one.kind} {one.name} cannot be read: {one.error}"
+        return case.wait(Code.OBJECT_UNREADABLE, why, Severity.WARN)
+    if case.scaling.times_problem:
+        return case.wait(Code.BAD_DOWNSCALE_TIME, case.scaling.times_problem, Severity.WARN)
+    return None
+
+
+def _find_underway(case: _Case) -> Hold | None:
+    """Return another downscale of the group that has not come to its end yet."""
+    underway = case.group.downscale
+    if underway is None or underway.zone == case.sts.name:
+        underway = _find_unseen(case)
+    if underway is None:
+        return None
+    why = (
+        f"{underway.zone} is being scaled down from {underway.replicas_from} to"
+        f" {underway.replicas_to} replicas"
+    )
+    return case.wait(Code.DOWNSCALE_UNDERWAY, why)
+
+
+def _find_unseen(case: _Case) -> Underway | None:
+    """Return a downscale that we wrote and that the cache does not show."""
+    for zone in case.others:
+        sts, count = zone.sts, count_replicas(zone.sts, case.scaling)
+        if is_unseen(sts, case.scaling) and count < sts.replicas:
+            return Underway(zone=sts.name, replicas_from=sts.replicas, replicas_to=count)
+    return None
+
+
+def _find_recent(case: _Case) -> Hold | None:
+    """Return the downscale of another zone after which this one must still wait (D-22)."""
+    if not case.aim.keeps_apart and not case.is_guarded:
+        return None
+    sts, scaling = case.sts, case.scaling
+    others = [zone.sts for zone in case.others]
+    recent = find_recent(sts, others, scaling.times, case.group.now, scaling.source)
+    if isinstance(recent, BadTime):
+        text = f"StatefulSet {recent.sts.name}: {recent.why}; {sts.name} is not scaled down"
+        reason = Reason(
+            code=Code.BAD_DOWNSCALE_TIME, text=text, severity=Severity.WARN, zone=sts.name
+        )
+        return Hold(reason=reason, is_failure=True)
+    key = MIN_TIME_BETWEEN_DOWNSCALES
+    has_own = key in sts.annotations or key in sts.labels
+    is_needed = case.aim.must_name_time and knows_downscale(others, scaling.times, scaling.source)
+    if is_needed and not has_own:
+        why = f"not set, nor as label, and another zone was scaled down before: {case.change}"
+        return Hold(reason=complain(sts, Code.WAIT_TIME_MISSING, key, why), is_failure=True)
+    return _wait_for(case, max(recent, key=lambda one: one.left)) if recent else None
+
+
+def _wait_for(case: _Case, recent: Recent) -> Hold:
+    told = (
+        f"last downscale {recent.sts.name} {format_moment(recent.last)},"
+        f" wait {format_duration(recent.wait)}"
+        f"{hint_future(recent, case.group.now, case.scaling.source)}"
+    )
+    reason = Reason(
+        code=Code.ZONE_DOWNSCALED_LATELY,
+        text=f"{case.change} in {format_left(recent.left)}, {told}",
+        gist=f"{case.change}, {told}",
+        zone=case.sts.name,
+    )
+    return Hold(reason=reason, look_again=recent.left, next_downscale=recent.left)
+
+
+def _find_refusal(case: _Case) -> Hold | None:
+    """Return what a review would refuse the downscale for, beyond what was found before."""
+    sts, decrease = case.sts, case.decrease
+    # What is underway in the zone itself is no obstacle to it: then it is the same downscale, or
+    # its review says what is wrong.
+    group = dataclasses.replace(case.group, downscale=None)
+    scaling = case.scaling
+    verdict = assess_neighbours(decrease, sts, group, scaling.times, scaling.source)
+    if verdict is None:
+        return None
+    reason = verdict.reason
+    return case.wait(
+        reason.code, reason.text.removeprefix(f"{decrease.text} is not allowed because ")
+    )
+
+
+def _find_rollout(case: _Case) -> Hold | None:
+    """Return the rollout of another zone that has pods down (D-25, SEED-110).
+
+    A zone that is short for other reasons is no obstacle (T-03, 6), and none is one to pods that
+    hold nothing (D-67), or by a person's word to pods that do not run.
+    """
+    group = case.group
+    takes = takes_idle_only if case.aim.is_forced else takes_newcomers_only
+    if takes(case.sts, case.decrease, group):
+        return None
+    for zone in case.others:
+        look = assess_readiness(zone, group.deletions, group.now)
+        is_moving = (
+            count_outdated_used(look) > 0
+            or zone.sts.current_revision != zone.sts.update_revision
+            or any(pod.uid in group.deletions for pod in zone.pods)
+        )
+        if look.unavailable and is_moving:
+            why = f"{zone.sts.name} is being rolled out: {render_readiness(look)}"
+            return case.wait(Code.ROLLOUT_UNDERWAY, why)
+    return None

@@ -1,0 +1,237 @@
+"""Decide the replica counts of a whole group: the one door to scaling, and the order of concerns.
+
+First what each zone should count (`following`, `mirroring`), then what holds it back. An upscale is
+held by nothing but the zone that it follows. A downscale needs the word of its pods (`pod_answers`)
+and of its group (`permission`), and there is one at a time. What goes wrong with one zone stays
+with it (W-42).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from rollout_operator.model.downscale import Endpoint
+from rollout_operator.model.group import Zone
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.outcome import Code, Reason, Severity
+from rollout_operator.model.scaling import Reference, ScaleZone, Scaling, ScalingPlan, TalkToPods
+from rollout_operator.planning.rollout.newcomers import count_used, find_settling
+from rollout_operator.planning.rollout.zones import order_zones
+from rollout_operator.planning.scaling.delays import Stays, choose_staying
+from rollout_operator.planning.scaling.desired import Aim, count_replicas, is_unseen
+from rollout_operator.planning.scaling.following import (
+    Leads,
+    choose_following,
+    find_leads,
+    follows,
+    keeps_time,
+)
+from rollout_operator.planning.scaling.mirroring import choose_mirrored
+from rollout_operator.planning.scaling.permission import assess_scale_down
+from rollout_operator.planning.scaling.pod_answers import Going, hear_pods
+from rollout_operator.planning.scaling.publishing import choose_published, list_mirrored
+from rollout_operator.planning.wording import count, verb
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Message:
+    """What the pods of one zone should be told."""
+
+    zone: StatefulSet
+    stays: Stays
+    ask: tuple[Endpoint, ...] = ()
+    has_new: bool = False
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The plan so far."""
+
+    scale: list[ScaleZone] = field(default_factory=list)
+    messages: list[_Message] = field(default_factory=list)
+    waits: list[Reason] = field(default_factory=list)
+    problems: list[Reason] = field(default_factory=list)
+    failed: set[str] = field(default_factory=set)
+    times: list[timedelta] = field(default_factory=list)
+    next_downscales: list[timedelta] = field(default_factory=list)
+
+    @property
+    def downscale(self) -> ScaleZone | None:
+        return next((one for one in self.scale if one.is_downscale), None)
+
+    def note_time(self, time: timedelta | None) -> None:
+        if time is not None:
+            self.times.append(time)
+
+
+def plan_scaling(scaling: Scaling) -> ScalingPlan:
+    """Return all that one look at the counts of a group leads to.
+
+    The same view gives an equal plan, in whatever order its zones and pods come. A group in which
+    every count is what it should be gives an empty plan.
+    """
+    zones = order_zones(scaling.group.zones)
+    leads = find_leads(zones)
+    draft = _Draft()
+    for zone in zones:
+        draft.note_time(find_settling(zone))
+    for zone in zones:
+        _plan_zone(zone, _choose_aim(zone.sts, leads, scaling), scaling, draft)
+    scaled = {one.zone.uid for one in draft.scale}
+    return ScalingPlan(
+        group=scaling.group.name,
+        scale=tuple(draft.scale),
+        publish=choose_published([zone.sts for zone in zones], scaled, scaling),
+        talks=_choose_talks(draft),
+        waits=tuple(draft.waits),
+        problems=tuple(draft.problems),
+        failed=frozenset(draft.failed),
+        look_again=min(draft.times, default=None),
+        next_downscale=min(draft.next_downscales, default=None),
+    )
+
+
+def list_references(sets: Iterable[StatefulSet]) -> tuple[Reference, ...]:
+    """Return what these sets mirror, each once and in order."""
+    return tuple(list_mirrored(sets))
+
+
+def _choose_aim(sts: StatefulSet, leads: Leads, scaling: Scaling) -> Aim:
+    if follows(sts):
+        return choose_following(sts, leads, scaling)
+    return choose_mirrored(sts, leads.followed, scaling)
+
+
+def _plan_zone(zone: Zone, aim: Aim, scaling: Scaling, draft: _Draft) -> None:
+    """Add what becomes of one zone."""
+    draft.waits += aim.waits
+    draft.problems += aim.problems
+    sts, now, wanted = zone.sts, count_replicas(zone.sts, scaling), aim.replicas
+    if aim.is_failure:
+        draft.failed.add(sts.name)
+    if wanted is None:
+        return
+    if wanted < now:
+        _plan_downscale(zone, wanted, aim, scaling, draft)
+        return
+    if aim.delay is not None:
+        stays = choose_staying(zone, now, aim.delay, scaling)
+        draft.note_time(stays.look_again)
+        draft.messages.append(_Message(zone=sts, stays=stays))
+    if wanted > now and _may_move(sts, aim.word(now, wanted), scaling, draft):
+        draft.scale.append(_scale(sts, wanted, aim, Code.SCALE_UP, scaling))
+
+
+def _plan_downscale(zone: Zone, wanted: int, aim: Aim, scaling: Scaling, draft: _Draft) -> None:
+    if not aim.may_shrink:
+        draft.failed.add(zone.sts.name)
+    elif aim.delay is not None:
+        _plan_delayed(zone, wanted, aim, scaling, draft)
+    elif _is_permitted(zone.sts, wanted, aim, scaling, draft):
+        draft.scale.append(_scale(zone.sts, wanted, aim, Code.SCALE_DOWN, scaling))
+
+
+def _plan_delayed(zone: Zone, wanted: int, aim: Aim, scaling: Scaling, draft: _Draft) -> None:
+    """Add what becomes of a zone whose pods have a say (7.2)."""
+    assert aim.delay is not None, "checked by the caller"
+    sts, now = zone.sts, count_replicas(zone.sts, scaling)
+    change = aim.word(now, wanted)
+    going = Going(
+        zone=zone, replicas_from=now, replicas_to=wanted, change=change, is_forced=aim.is_forced
+    )
+    heard = hear_pods(going, aim.delay, scaling)
+    stays = choose_staying(zone, wanted, aim.delay, scaling)
+    ask = heard.ask
+    if heard.replicas > wanted:
+        aim = replace(aim, note=f"{aim.note}, on the way to {wanted}")
+    if heard.wait is not None:
+        draft.waits.append(heard.wait)
+    elif _is_permitted(sts, heard.replicas, aim, scaling, draft):
+        if heard.confirm:
+            ask = heard.confirm
+            draft.waits.append(_word_confirmation(sts, change, len(ask)))
+        else:
+            draft.scale.append(_scale(sts, heard.replicas, aim, Code.SCALE_DOWN, scaling))
+    draft.messages.append(_Message(zone=sts, stays=stays, ask=ask, has_new=heard.has_new))
+    draft.note_time(heard.look_again)
+    draft.note_time(stays.look_again)
+
+
+def _is_permitted(
+    sts: StatefulSet, replicas: int, aim: Aim, scaling: Scaling, draft: _Draft
+) -> bool:
+    """Tell whether a zone may be scaled down now; add why not."""
+    change = aim.word(count_replicas(sts, scaling), replicas)
+    if sts.uid in scaling.held or not _may_move(sts, change, scaling, draft):
+        return False
+    hold = assess_scale_down(sts, replicas, aim, scaling)
+    if hold is None and draft.downscale is None:
+        return True
+    if hold is None:
+        assert draft.downscale is not None, "else it would be permitted"
+        text = f"{change} waits: {draft.downscale.zone.name} is scaled down first"
+        draft.waits.append(Reason(code=Code.DOWNSCALE_UNDERWAY, text=text, zone=sts.name))
+        return False
+    if hold.is_failure:
+        draft.failed.add(sts.name)
+        draft.problems.append(hold.reason)
+    else:
+        draft.waits.append(hold.reason)
+    draft.note_time(hold.look_again)
+    if hold.next_downscale is not None:
+        draft.next_downscales.append(hold.next_downscale)
+    return False
+
+
+def _may_move(sts: StatefulSet, change: str, scaling: Scaling, draft: _Draft) -> bool:
+    """Tell whether the count of a set may be changed at all; add why not."""
+    if sts.is_terminating:
+        text = f"{change} waits: {sts.name} is being deleted"
+        draft.waits.append(Reason(code=Code.SET_TERMINATING, text=text, zone=sts.name))
+        return False
+    if is_unseen(sts, scaling):
+        written = count_replicas(sts, scaling)
+        text = f"{change} waits: the cache does not show yet that {sts.name} was set to {written}"
+        draft.waits.append(
+            Reason(code=Code.VIEW_CHANGED, text=text, severity=Severity.DEBUG, zone=sts.name)
+        )
+        return False
+    return True
+
+
+def _scale(sts: StatefulSet, replicas: int, aim: Aim, code: Code, scaling: Scaling) -> ScaleZone:
+    reason = Reason(code=code, text=aim.word(sts.replicas, replicas), zone=sts.name)
+    is_kept = code is Code.SCALE_DOWN and keeps_time(sts, [one.sts for one in scaling.group.zones])
+    is_exact = code is Code.SCALE_DOWN and _goes_unasked(sts, aim, scaling)
+    return ScaleZone(
+        zone=sts, replicas=replicas, reason=reason, keeps_time=is_kept, is_exact=is_exact
+    )
+
+
+def _goes_unasked(sts: StatefulSet, aim: Aim, scaling: Scaling) -> bool:
+    """Tell whether pods go for no other reason than that they were not up when looked at."""
+    own = next(zone for zone in scaling.group.zones if zone.sts.uid == sts.uid)
+    return aim.is_forced or count_used(own) < sts.replicas
+
+
+def _word_confirmation(sts: StatefulSet, change: str, pods: int) -> Reason:
+    text = f"{change} waits: {count(pods, 'pod')} {verb(pods, 'is', 'are')} asked once more"
+    return Reason(code=Code.DELAYED_BY_PODS, text=text, severity=Severity.DEBUG, zone=sts.name)
+
+
+def _choose_talks(draft: _Draft) -> tuple[TalkToPods, ...]:
+    """Return whom to talk to now.
+
+    Where a zone moves, or is about to, nobody else is told that it stays as a matter of routine
+    (T-05, 14): that is for the next look.
+    """
+    scaled = {one.zone.uid for one in draft.scale}
+    is_busy = bool(scaled) or any(message.has_new for message in draft.messages)
+    talks: list[TalkToPods] = []
+    for message in draft.messages:
+        is_part = bool(message.ask) or message.zone.uid in scaled
+        routine = message.stays.routine if is_part or not is_busy else ()
+        cancel = (*message.stays.owed, *routine)
+        if cancel or message.ask:
+            talks.append(TalkToPods(zone=message.zone, cancel=cancel, ask=message.ask))
+    return tuple(talks)

@@ -1,0 +1,257 @@
+"""How far down a zone may go by the words of its pods: DELAY-06 to 09, SEED-073 to 078.
+
+Each pod remembers by itself since when it is prepared; what is known here is only what it said
+last. Of all pods that are to go at all, one without a usable word holds back the others, too: it is
+not known what it keeps. Whether the group lets the zone go is decided in `permission`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from rollout_operator.model.downscale import Endpoint
+from rollout_operator.model.group import Zone
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Unreadable
+from rollout_operator.model.outcome import Code, Reason, Severity
+from rollout_operator.model.scaling import Scaling, Word
+from rollout_operator.model.units import format_duration
+from rollout_operator.planning.downscales.spacing import format_left, format_moment
+from rollout_operator.planning.rollout.newcomers import count_used
+from rollout_operator.planning.rollout.zones import is_paused
+from rollout_operator.planning.scaling.delay_endpoint import plan_delay_endpoint
+from rollout_operator.planning.scaling.delays import (
+    ASK_AGAIN,
+    Delay,
+    Seat,
+    find_absence,
+    list_seats,
+)
+from rollout_operator.planning.wording import join_names, verb
+
+# A downscale rests only on words that are not older.
+FRESH: Final = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Going:
+    """A downscale that is wanted of a zone."""
+
+    zone: Zone
+    replicas_from: int
+    replicas_to: int
+    change: str
+    """How the reasons begin, such as `zone-b mirrors Deployment.apps demo: 5 → 3`."""
+    is_forced: bool = False
+    """Whether a person forces it: pods that do not run are not waited for."""
+
+    @property
+    def ordinals(self) -> range:
+        """Return the ordinals that are to go."""
+        first = self.zone.sts.first_ordinal
+        return range(first + self.replicas_to, first + self.replicas_from)
+
+    @property
+    def used(self) -> range:
+        """Return those of them that hold something, or may."""
+        ordinals = self.ordinals
+        last = self.zone.sts.first_ordinal + count_used(self.zone)
+        return range(ordinals.start, max(ordinals.start, min(ordinals.stop, last)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """What the words of pods come to."""
+
+    replicas: int
+    """The count that they allow."""
+    wait: Reason | None = None
+    """Why none may go; None where some may."""
+    ask: tuple[Endpoint, ...] = ()
+    """Pods that are to be asked, whatever else becomes of the zone."""
+    confirm: tuple[Endpoint, ...] = ()
+    """Pods that must be asked once more before any goes, those of `ask` included."""
+    has_new: bool = False
+    """Whether some of `ask` were not asked before."""
+    look_again: timedelta | None = None
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What was found so far, from the highest ordinal on."""
+
+    problems: list[str] = field(default_factory=list)
+    """Each names the pod that gave no time."""
+    silent: list[str] = field(default_factory=list)
+    """Names of pods that were not asked before."""
+    early: list[tuple[int, Reason]] = field(default_factory=list)
+    """Ordinals of pods that are prepared, but not for long enough."""
+    ask: list[Endpoint] = field(default_factory=list)
+    stale: list[Seat] = field(default_factory=list)
+    times: list[timedelta] = field(default_factory=list)
+    """When something else falls due."""
+
+
+def hear_pods(going: Going, delay: Delay, scaling: Scaling) -> Heard:
+    """Return how far down a zone may go now, and whom to ask for that.
+
+    Newcomers have nothing to say: they go like ordinals without a pod (D-67).
+    """
+    notes = _Notes(problems=[] if going.is_forced else list(_find_empty_seats(going)))
+    for seat in list_seats(going.zone, going.used, scaling):
+        _hear_one(seat, going, delay, scaling, notes)
+    first = going.zone.sts.first_ordinal
+    stopped = max((ordinal + 1 - first for ordinal, _ in notes.early), default=going.replicas_to)
+    wait = _find_wait(going, notes)
+    confirm: tuple[Endpoint, ...] = ()
+    if wait is None and stopped == going.replicas_from:
+        wait = notes.early[0][1]
+    elif wait is None:
+        confirm = _confirm(notes, delay, scaling)
+        wait = _find_wait(going, notes)
+    return Heard(
+        replicas=going.replicas_from if wait else stopped,
+        wait=wait,
+        ask=tuple(notes.ask),
+        confirm=confirm,
+        has_new=bool(notes.silent),
+        look_again=min(notes.times, default=None),
+    )
+
+
+def _hear_one(seat: Seat, going: Going, delay: Delay, scaling: Scaling, notes: _Notes) -> None:
+    now, word, name = scaling.group.now, seat.talk.word, seat.pod.name
+    absence = find_absence(seat.pod)
+    if absence and going.is_forced:
+        return
+    if absence:
+        notes.problems.append(f"{name} {absence}")
+        return
+    if word is None or _must_ask(word, delay.span, now):
+        endpoint = plan_delay_endpoint(seat.pod, delay.target, scaling.cluster_domain)
+        if isinstance(endpoint, str):
+            notes.problems.append(endpoint)
+            return
+        notes.ask.append(endpoint)
+    else:
+        notes.times.append(_next_ask(word) - abs(now - word.asked_at))
+    if word is None:
+        notes.silent.append(name)
+        return
+    if word.since is None:
+        notes.problems.append(word.problem or f"{name} gave no time")
+        return
+    if abs(now - word.asked_at) > FRESH:
+        notes.stale.append(seat)
+    left = delay.span - (now - word.since)
+    if left > timedelta(0):
+        notes.times.append(left)
+        notes.early.append((seat.ordinal, _word_early(seat, word.since, left, going, delay)))
+
+
+def _must_ask(word: Word, span: timedelta, now: datetime) -> bool:
+    """Tell whether a word is too old for anything, or was said before its pod was due."""
+    if abs(now - word.asked_at) >= _next_ask(word):
+        return True
+    return word.since is not None and word.asked_at - word.since < span <= now - word.since
+
+
+def _next_ask(word: Word) -> timedelta:
+    return ASK_AGAIN if word.lasts is None else word.lasts
+
+
+def _confirm(notes: _Notes, delay: Delay, scaling: Scaling) -> tuple[Endpoint, ...]:
+    """Return whom to ask once more; where a pod cannot be, it is a problem."""
+    known = {endpoint.uid for endpoint in notes.ask}
+    found = list(notes.ask)
+    for seat in notes.stale:
+        if seat.pod.uid in known:
+            continue
+        endpoint = plan_delay_endpoint(seat.pod, delay.target, scaling.cluster_domain)
+        if isinstance(endpoint, str):
+            notes.problems.append(endpoint)
+        else:
+            found.append(endpoint)
+    return tuple(found)
+
+
+def _find_wait(going: Going, notes: _Notes) -> Reason | None:
+    """Return why nothing at all is known of how far the zone may go."""
+    name = going.zone.sts.name
+    if notes.problems:
+        more = len(notes.problems) - 1
+        tail = f", and {more} more {verb(more, 'pod', 'pods')} gave no time" if more else ""
+        text = f"{going.change} waits: {notes.problems[0]}{tail}"
+        return Reason(code=Code.POD_GAVE_NO_TIME, text=text, severity=Severity.WARN, zone=name)
+    if notes.silent:
+        names = join_names(notes.silent)
+        are = verb(len(notes.silent), "is", "are")
+        text = f"{going.change} waits: {names} {are} asked to prepare"
+        return Reason(code=Code.DELAYED_BY_PODS, text=text, severity=Severity.DEBUG, zone=name)
+    return None
+
+
+def _word_early(seat: Seat, since: datetime, left: timedelta, going: Going, delay: Delay) -> Reason:
+    gist = (
+        f"{going.change} waits: {seat.pod.name} is prepared since {format_moment(since)},"
+        f" {format_duration(delay.span)} are wanted"
+    )
+    return Reason(
+        code=Code.DELAYED_BY_PODS,
+        text=f"{gist}, {format_left(left)} left",
+        gist=gist,
+        zone=going.zone.sts.name,
+    )
+
+
+def _find_empty_seats(going: Going) -> Iterator[str]:
+    """Return which of the ordinals are not held by a pod, and may be so only for the moment.
+
+    Those above all others hold nothing once the set itself says that there is no pod of them: a
+    quota may keep them from being created for ever. An empty one below a pod is always about to be
+    filled.
+    """
+    ordinals = going.used
+    zone, sts = going.zone, going.zone.sts
+    taken = {seat for seat in _list_taken(zone) if seat in ordinals}
+    yield from (f"{one.name} cannot be read" for one in _list_unreadable(zone, ordinals))
+    top = max(taken, default=ordinals.start - 1)
+    if top - ordinals.start + 1 > len(taken):
+        gap = next(seat for seat in range(top, ordinals.start - 1, -1) if seat not in taken)
+        yield f"{sts.name}-{gap} does not exist, and {sts.name}-{top} does"
+    if top < ordinals.stop - 1:
+        doubt = _find_doubt(zone)
+        if doubt:
+            yield f"{sts.name}-{ordinals.stop - 1} does not exist, and may come back: {doubt}"
+
+
+def _list_taken(zone: Zone) -> Iterator[int]:
+    names = [pod.name for pod in zone.pods if pod.owner_uid == zone.sts.uid]
+    names += [pod.name for pod in _own_unreadable(zone)]
+    yield from (seat for name in names if (seat := zone.sts.ordinal_of(name)) is not None)
+
+
+def _list_unreadable(zone: Zone, ordinals: range) -> Sequence[Unreadable]:
+    sts, known = zone.sts, _own_unreadable(zone)
+    found = [one for one in known if sts.find_ordinal(one.name, ordinals) is not None]
+    return sorted(found, key=lambda one: (one.name, one.uid))
+
+
+def _own_unreadable(zone: Zone) -> Sequence[Unreadable]:
+    """Return the pods that may be the zone's and of which nothing more is known."""
+    owners: tuple[Uid | None, ...] = (zone.sts.uid, None)
+    return [one for one in zone.unreadable_pods if one.owner_uid in owners]
+
+
+def _find_doubt(zone: Zone) -> str:
+    """Return why a pod that is not there may just be on its way back, empty where it is not."""
+    sts = zone.sts
+    if sts.observed_generation < sts.generation:
+        return f"the status of {sts.name} does not show its newest spec yet"
+    if sts.current_revision != sts.update_revision and not is_paused(sts):
+        return f"{sts.name} is being rolled out"
+    there = sum(pod.owner_uid == sts.uid for pod in zone.pods) + len(_own_unreadable(zone))
+    if sts.status_replicas > there:
+        return f"the status of {sts.name} counts {sts.status_replicas} pods, {there} are seen"
+    return ""

@@ -1,0 +1,1 @@
+"""What both servers stand on: sockets, connections, bodies, request metrics."""

@@ -1,0 +1,164 @@
+"""Accepting TLS connections: one at a time, within limits that hold against anyone.
+
+Decides how connections come in: the certificate of the moment, the time for a handshake, what
+happens where the process has no file descriptors left. How many there may be, and who has to go, is
+decided in `peer`; what is answered, in `webhooks`.
+"""
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.telemetry.logs import log
+from rollout_operator.web.http.peer import HEAD_LIMIT, IDLE_LIMIT, Peer, Peers
+from rollout_operator.web.http.sockets import bind
+
+FLAG: Final = "-server-tls.port"
+# An API server keeps a few; each costs up to 300 KiB, on the loop that uses most.
+MAX_CONNECTIONS: Final = 256
+HANDSHAKE_LIMIT: Final = timedelta(seconds=5)
+# How long a peer may take to confirm the end of a connection.
+GOODBYE_LIMIT: Final = timedelta(seconds=1)
+# Connections that wait in the kernel: a flood must not keep good ones from being queued.
+BACKLOG: Final = 1024
+# As much may lie unread in the kernel for each connection; inherited by accepted sockets.
+RECEIVE_BUFFER: Final = 1 << 15
+# How often slow connections are looked for.
+SWEEP: Final = timedelta(seconds=1)
+# After an accept that failed for want of something that only time brings.
+PAUSE: Final = timedelta(milliseconds=100)
+_OUT_OF: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of connections, which tests shorten."""
+
+    connections: int = MAX_CONNECTIONS
+    handshake: timedelta = HANDSHAKE_LIMIT
+    idle: timedelta = IDLE_LIMIT
+    head: timedelta = HEAD_LIMIT
+    sweep: timedelta = SWEEP
+
+
+class Listener:
+    """A listening port whose connections speak through `make_peer`."""
+
+    def __init__(
+        self,
+        make_peer: Callable[[Peers], Peer],
+        certificate: Callable[[], ssl.SSLContext],
+        clock: Clock,
+        limits: Limits,
+    ) -> None:
+        self.peers = Peers(limits.connections)
+        self._make_peer = make_peer
+        self._certificate = certificate
+        self._clock = clock
+        self._sweep = limits.sweep
+        self._handshake = limits.handshake.total_seconds()
+        self._socket: socket.socket | None = None
+        self._tasks: TaskStack | None = None
+        self._is_short = False
+        self._is_full = False
+
+    @property
+    def port(self) -> int:
+        """Return the port that is listened on. Only between `start` and `stop`."""
+        assert self._socket is not None, "start first"
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    @property
+    def is_accepting(self) -> bool:
+        """Tell whether new connections are accepted."""
+        return self._tasks is not None and not self._tasks.list_dead()
+
+    async def start(self, port: int) -> None:
+        """Listen; when this returns, connections are accepted. Raises ConfigError."""
+        self._socket = bind(port, flag=FLAG)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+        self._socket.setblocking(False)
+        self._socket.listen(BACKLOG)
+        self._tasks = TaskStack()
+        await self._tasks.__aenter__()
+        self._tasks.start("webhook listener", self._run(self._socket))
+        self._tasks.start("webhook sweep", self._cut_slow())
+
+    async def stop(self) -> None:
+        """Accept nothing more, and end the handshakes under way."""
+        if self._tasks is not None:
+            await self._tasks.stop()
+            self._tasks = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    async def _run(self, listening: socket.socket) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                # One connection in a turn of the loop: in a flood, those that came before
+                # meanwhile get on with their handshakes and requests.
+                await asyncio.sleep(0)
+                accepted = await self._accept(listening)
+                if accepted is None:
+                    continue
+                if not self.peers.make_room():
+                    accepted.close()
+                    self._tell_full()
+                    continue
+                self._is_full = False
+                self.peers.greet(tasks.create_task(self._greet(accepted), name="handshake"))
+
+    async def _cut_slow(self) -> None:
+        while True:
+            await self._clock.sleep(self._sweep)
+            self.peers.cut_overdue()
+
+    async def _accept(self, listening: socket.socket) -> socket.socket | None:
+        try:
+            accepted, _ = await asyncio.get_running_loop().sock_accept(listening)
+        except OSError as error:
+            if error.errno in _OUT_OF:
+                await self._pause(error)
+            return None  # else the peer has given up before its turn came
+        self._is_short = False
+        return accepted
+
+    async def _pause(self, error: OSError) -> None:
+        if not self._is_short:
+            log.error("Cannot accept connections", err=error)
+        self._is_short = True
+        await self._clock.sleep(PAUSE)
+
+    def _tell_full(self) -> None:
+        if not self._is_full:
+            log.warn("Closing new connections: all have reviews in flight", count=len(self.peers))
+        self._is_full = True
+
+    async def _greet(self, accepted: socket.socket) -> None:
+        peer = _name(accepted)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: self._make_peer(self.peers),
+                accepted,
+                ssl=self._certificate(),
+                ssl_handshake_timeout=self._handshake,
+                ssl_shutdown_timeout=GOODBYE_LIMIT.total_seconds(),
+            )
+        except OSError as error:  # of TLS and of time as well
+            log.debug("Connection ended before its handshake", peer=peer, err=error)
+
+
+def _name(accepted: socket.socket) -> str:
+    try:
+        return str(accepted.getpeername()[0])
+    except OSError:  # it has ended already
+        return ""

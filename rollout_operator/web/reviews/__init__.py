@@ -1,0 +1,1 @@
+"""Admission reviews: one module a hook, and what they share."""

@@ -1,0 +1,141 @@
+"""One review in, one answer out, in time: what stands between a server and the hooks.
+
+Decides when the answer must be out, and what is answered where a hook is late or breaks: always a
+refusal. What a verdict says is decided by the hooks, how it reads in `answer`, what is a review at
+all by the server.
+"""
+
+import asyncio
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from typing import Final, Protocol
+from urllib.parse import parse_qs
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.outcome import Code, Verdict
+from rollout_operator.model.review import Review, Scalable, Unusable
+from rollout_operator.model.units import format_duration, parse_duration
+from rollout_operator.planning.downscales.request import RETRY, refuse
+from rollout_operator.telemetry.logs import log
+from rollout_operator.web.reviews.answer import render_answer
+
+# The API server stops waiting at its own limit; the answer has a tenth of the time for its way.
+SHARE: Final = 0.9
+
+_BUG: Final = "the review failed by a bug; see the operator's log"
+
+
+class Hook(Protocol):
+    """Answers the reviews of one path."""
+
+    async def review(self, review: Review, until: timedelta) -> Verdict:
+        """Return the verdict before `until`, on `clock.elapsed()`.
+
+        Cancelled at that time, and where the asker has gone: in both cases what was asked for does
+        not happen by this review.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When an answer must be out, on `clock.elapsed()`, and how long after it was asked for."""
+
+    until: timedelta
+    span: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewer:
+    """Answers the reviews of one operator."""
+
+    hooks: Mapping[str, Hook]
+    """By path."""
+    request_timeout: timedelta
+    """How long the answer to any request may take at most."""
+    clock: Clock
+    may_patch: Callable[[str], bool] = lambda path: False
+    """Tells whether who asks on a path takes patches: a mutating webhook does."""
+    on_verdict: Callable[[str, Review, Verdict], None] = lambda path, review, verdict: None
+    """Called with the path for each review that is answered."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Return the paths that are answered."""
+        return tuple(self.hooks)
+
+    def set_deadline(self, begin: timedelta, query: str) -> Deadline:
+        """Return when the answer must be out to a request with this query that began then."""
+        asked = _read_timeout(query) if query else None
+        most = self.request_timeout
+        span = (most if asked is None or asked > most else asked) * SHARE
+        return Deadline(begin + span, span)
+
+    async def answer(self, path: str, review: Review, deadline: Deadline) -> bytes:
+        """Return the body of the answer, in time."""
+        verdict = await self._ask(path, review, deadline)
+        _tell(path, review, verdict)
+        self.on_verdict(path, review, verdict)
+        # Only where there is something to patch: it looks through all configurations.
+        may_patch = bool(verdict.annotations) and self.may_patch(path)
+        return render_answer(review, verdict, may_patch=may_patch)
+
+    async def _ask(self, path: str, review: Review, deadline: Deadline) -> Verdict:
+        left = deadline.until - self.clock.elapsed()
+        try:
+            async with asyncio.timeout(left.total_seconds()):
+                return await self._ask_guarded(path, review, deadline.until)
+        except TimeoutError:
+            text = f"no answer within {format_duration(deadline.span)}"
+            return refuse(Code.REVIEW_TIMED_OUT, text, status=RETRY)
+
+    async def _ask_guarded(self, path: str, review: Review, until: timedelta) -> Verdict:
+        try:
+            return await self.hooks[path].review(review, until)
+        except Exception as error:
+            # A bug in a hook costs this review, and fails closed; the process has others to answer.
+            stack = "".join(traceback.format_exception(error))
+            log.error(
+                "Review failed by a bug",
+                hook=path, uid=review.uid, user=review.user, err=error, stack=stack,
+            )  # fmt: skip
+            return refuse(Code.CANNOT_CHECK, _BUG, status=503)
+
+
+@lru_cache(maxsize=32)
+def _read_timeout(query: str) -> timedelta | None:
+    """Return the `timeout` that the API server appends to the path, None where there is none."""
+    try:
+        span = parse_duration(parse_qs(query, max_num_fields=16).get("timeout", [""])[0])
+    except (InvalidInput, ValueError):
+        return None
+    return span if span > timedelta(0) else None
+
+
+def _tell(path: str, review: Review, verdict: Verdict) -> None:
+    """Log one decision."""
+    is_news = verdict.reason.code is Code.PODS_PREPARED or bool(verdict.warnings)
+    tell = log.debug if verdict.is_allowed and not is_news else log.info
+    resource = review.resource
+    tell(
+        "Allowing change" if verdict.is_allowed else "Refusing change",
+        hook=path,
+        operation=review.operation,
+        resource=f"{resource}/{review.subresource}" if review.subresource else resource,
+        namespace=review.namespace,
+        name=review.name,
+        replicas_from=_replicas(review.old),
+        replicas_to=_replicas(review.new),
+        dry_run=review.dry_run,
+        user=review.user,
+        reason=verdict.reason.code,
+        text=verdict.reason.text or "; ".join(verdict.warnings),
+    )
+
+
+def _replicas(view: Scalable | Unusable) -> int | None:
+    return view.replicas if isinstance(view, Scalable) else None

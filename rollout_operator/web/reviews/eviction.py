@@ -1,0 +1,180 @@
+"""The hook pod-eviction: asks the gate whether a pod may go.
+
+Decides which pods the gate is asked about, and looks live where the cache cannot know: a pod that
+it does not show, one that it shows as not running, and an owner that is no StatefulSet. How often
+the API server is asked for that is left to `unknown_pods`.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Protocol
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.guards.budgets.request import Answer, Ask
+from rollout_operator.model.budget import Budget
+from rollout_operator.model.decode.eviction import decode_owner
+from rollout_operator.model.decode.objects import decode_pod
+from rollout_operator.model.disruption import Engine
+from rollout_operator.model.errors import ApiError, InvalidInput, NotFound, OperatorError
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.outcome import Code, Verdict
+from rollout_operator.model.review import Review
+from rollout_operator.planning.budgets.request import (
+    allow_not_found,
+    allow_not_running,
+    assess_request,
+    is_running,
+    wants_dry_run,
+)
+from rollout_operator.planning.budgets.rule import Refusal
+from rollout_operator.planning.downscales.request import RETRY, allow, refuse
+from rollout_operator.telemetry.disruptions import DisruptionMetrics
+from rollout_operator.web.reviews.dispatch import SHARE
+from rollout_operator.web.reviews.unknown_pods import UnknownPods
+
+# The verdict is decided here, and not by the server, which refuses whatever is late.
+_TO_DECIDE: Final = timedelta(milliseconds=200)
+_NO_OWNER: Final = 500
+_MARGIN: Final = timedelta(milliseconds=500)
+
+
+class Gate(Protocol):
+    """Who decides about pods under a budget, and counts its answers."""
+
+    def may_cover(self, pod: Pod) -> bool:
+        """Tell whether a budget selects a pod, or might: not all are known."""
+        ...
+
+    def choose(self, ask: Ask) -> Budget | Refusal | None:
+        """Return the budget that rules over a pod, None where none does."""
+        ...
+
+    async def ask(self, ask: Ask, until: timedelta) -> Answer:
+        """Answer before `until`, on the clock's `elapsed`."""
+        ...
+
+
+class PodCache(Protocol):
+    """The cached pods."""
+
+    def get(self, namespace: str, name: str) -> Pod | Unreadable | None: ...
+
+
+class SetCache(Protocol):
+    """The cached StatefulSets."""
+
+    def get_by_uid(self, uid: Uid) -> StatefulSet | Unreadable | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a PodEviction works with."""
+
+    gate: Gate
+    pods: PodCache
+    sets: SetCache
+    unknown: UnknownPods
+    metrics: DisruptionMetrics
+    clock: Clock
+    namespace: str
+
+
+class PodEviction:
+    """Answers reviews of evictions."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def review(self, review: Review, until: timedelta) -> Verdict:
+        """Return the verdict; `until`, on the clock's `elapsed`, is when it must be out."""
+        parts = self._parts
+        verdict = assess_request(review, parts.namespace)
+        if verdict is None:
+            pod = parts.pods.get(review.namespace, review.name)
+            if isinstance(pod, Pod) and is_running(pod) and self._is_owned(pod):
+                return await self._ask(pod, review, until)
+            left = until - _TO_DECIDE - parts.clock.elapsed()
+            try:
+                async with asyncio.timeout(left.total_seconds()):
+                    verdict = await self._look(pod, review, left)
+            except TimeoutError:
+                text = f"the API server did not tell in time what {review.name} is"
+                verdict = refuse(Code.CANNOT_CHECK, text, status=RETRY)
+            except (ApiError, InvalidInput) as error:
+                verdict = _cannot_check(review, error)
+        parts.metrics.count(verdict.reason.code, 0 if verdict.is_allowed else verdict.code)
+        return verdict
+
+    async def _ask(self, pod: Pod, review: Review, until: timedelta) -> Verdict:
+        # The API server takes an answer for a little longer than ours may take.
+        lasts = (until - self._parts.clock.elapsed()) / SHARE + _MARGIN
+        ask = Ask(pod=pod, engine=Engine.EVICTION, lasts=lasts, dry_run=wants_dry_run(review))
+        answer = await self._parts.gate.ask(ask, until - _TO_DECIDE)
+        if isinstance(answer, Refusal):
+            return _refuse(answer)
+        if not answer.budget:
+            return allow(Code.POD_NOT_IN_SCOPE)
+        return allow(Code.DISRUPTION_GRANTED)
+
+    def _is_owned(self, pod: Pod) -> bool:
+        """Tell whether the gate knows the owner, or needs none as no budget selects the pod."""
+        owner = None if pod.owner_uid is None else self._parts.sets.get_by_uid(pod.owner_uid)
+        return owner is not None or not self._parts.gate.may_cover(pod)
+
+    async def _look(
+        self, cached: Pod | Unreadable | None, review: Review, left: timedelta
+    ) -> Verdict:
+        """Return the verdict on a pod that the gate is not asked about.
+
+        Raises ApiError, and InvalidInput where the pod cannot be read.
+        """
+        gate = self._parts.gate
+        if isinstance(cached, Pod) and not gate.may_cover(cached):
+            return allow_not_running()
+        if isinstance(cached, Pod) and wants_dry_run(review) and not is_running(cached):
+            return allow_not_running()  # it lets nothing go: what the cache shows will do
+        try:
+            body = await self._parts.unknown.fetch(review.name, left)
+        except NotFound:
+            return allow_not_found(review.name)
+        pod = decode_pod(body)
+        if not is_running(pod):
+            return allow_not_running()
+        choice = gate.choose(Ask(pod=pod, engine=Engine.EVICTION))
+        if choice is None:
+            return allow(Code.POD_NOT_IN_SCOPE)
+        if isinstance(choice, Refusal):  # also where it cannot be told yet
+            return _refuse(choice)
+        if pod.owner_uid is None:
+            text = "unable to find a StatefulSet pod owner"
+            return refuse(Code.OWNER_NOT_STATEFULSET, text, status=_NO_OWNER)
+        kind, owner = decode_owner(body) or ("", "")
+        if kind != "StatefulSet":
+            text = f"pod owner is not a StatefulSet - {pod.name} has owner {owner} ({kind})"
+            return refuse(Code.OWNER_NOT_STATEFULSET, text, status=_NO_OWNER)
+        text = f"{review.name}, or its StatefulSet {owner}, is newer than what the operator knows"
+        return refuse(Code.CANNOT_CHECK, f"{text}; try again", status=RETRY)
+
+
+def _refuse(refusal: Refusal) -> Verdict:
+    return Verdict(
+        is_allowed=False,
+        reason=refusal.reason,
+        code=refusal.status,
+        retry_after=_hint(refusal.look_again),
+    )
+
+
+def _cannot_check(review: Review, error: OperatorError) -> Verdict:
+    text = f"it cannot be told whether {review.name} may go: {error}"
+    return refuse(Code.CANNOT_CHECK, text, status=RETRY)
+
+
+def _hint(again: timedelta | None) -> timedelta | None:
+    """Return when the client is to ask again, where that is a matter of a moment.
+
+    Clients obey such a hint without a word to their user: longer ones are for people only.
+    """
+    return again if again is not None and again <= timedelta(seconds=1) else None

@@ -1,0 +1,241 @@
+"""The hook prepare-downscale: pods that are to go are told, and must confirm, before they go.
+
+What has been claimed is noted on the pods; they are called, the time is recorded, and the request
+is answered. Who must wait is decided in `prepare_reservation`, before that. What becomes of a
+downscale afterwards is the concern of `controllers.downscales.controller`; an answer that is never
+given, for whatever reason, leaves pods to it that are owed a cancellation.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from rollout_operator.guards.downscales.reservations import Claim, Stage
+from rollout_operator.guards.downscales.times import Grant
+from rollout_operator.guards.locks import calls_lock
+from rollout_operator.kube.connection.server_clock import CLOCK_ERROR
+from rollout_operator.model.downscale import Note
+from rollout_operator.model.errors import ApiError, InvalidInput
+from rollout_operator.model.names import LAST_DOWNSCALE, PREPARE_DOWNSCALE
+from rollout_operator.model.objects import find_group
+from rollout_operator.model.outcome import Code, Reason, Verdict
+from rollout_operator.model.review import Review, Scalable
+from rollout_operator.model.tracker import Source
+from rollout_operator.planning.downscales.request import (
+    RETRY,
+    assess_prepare_change,
+    assess_prepared,
+    refuse_decrease,
+)
+from rollout_operator.planning.downscales.spacing import format_downscale_time
+from rollout_operator.pods.client import PodError
+from rollout_operator.telemetry.logs import log
+from rollout_operator.web.reviews.prepare_reservation import Ask, Claims, Parts, Step
+from rollout_operator.web.reviews.scale_parent import Parents
+
+# Kept back of the time that there is, so that pods can be told that they stay before the answer.
+UNDO_SHARE: Final = 0.2
+FAILURES_SHOWN: Final = 3
+# For writing the answer.
+ANSWER_TIME: Final = timedelta(milliseconds=200)
+
+_NOT_RECORDED: Final = "setting downscale timestamp in the zone ConfigMap failed."
+_NOT_PREPARED: Final = "one or more pods failed to prepare for shutdown."
+
+
+class PrepareDownscale:
+    """Answers reviews. Asked the same again, it gives the same answer and does nothing twice."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._claims = Claims(parts)
+
+    async def review(self, review: Review, until: timedelta) -> Verdict:
+        """Return the verdict; `until`, on the clock's `elapsed`, is when it must be out."""
+        change = assess_prepare_change(review)
+        if isinstance(change, Verdict):
+            return change
+        old = review.old
+        assert isinstance(old, Scalable), "nothing else is a decrease"
+        try:
+            # Of a whole object its old state decides, so that no request can take the label off.
+            carrier = old if old.kind != "Scale" else await self._parents.find_set(review, until)
+        except (ApiError, InvalidInput) as error:
+            why = f"the label {PREPARE_DOWNSCALE} cannot be ruled out: {error}"
+            return refuse_decrease(change, Code.CANNOT_CHECK, why, status=RETRY)
+        # Only to be quick where nothing is done; it is judged again by what the store says.
+        verdict = assess_prepared(change, carrier.labels, carrier.annotations, carrier.service_name)
+        if isinstance(verdict, Verdict):
+            return verdict
+        if change.moves_ordinals:
+            why = (
+                "it changes spec.ordinals.start, and pods are prepared only where the first ordinal"
+                " stays"
+            )
+            return refuse_decrease(change, Code.PREPARE_MISCONFIGURED, why)
+        is_scale = old.kind == "Scale"
+        ask = Ask(
+            decrease=change,
+            set_uid=old.uid,
+            group=find_group(carrier.labels),
+            first_ordinal=None if is_scale else old.first_ordinal,
+            until=until,
+            takes_patch=not is_scale,
+        )
+        return await self._prepare(ask)
+
+    @property
+    def _parents(self) -> Parents:
+        return self._parts.parents
+
+    async def _prepare(self, ask: Ask) -> Verdict:
+        parts = self._parts
+        if ask.decrease.namespace != parts.namespace:
+            why = f"namespace {ask.decrease.namespace} is not looked after by this operator"
+            return ask.refuse(Code.OTHER_NAMESPACE, why)
+        if parts.is_stopping():
+            return ask.refuse(Code.STOPPING, "the operator is stopping", status=RETRY)
+        try:
+            async with asyncio.timeout(self._left(ask.until)):
+                step = await self._claims.claim(ask)
+                if isinstance(step, asyncio.Future):
+                    return await asyncio.shield(step)
+        except TimeoutError:
+            why = "there was no time left to look at the group"
+            return ask.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
+        except (ApiError, InvalidInput) as error:
+            why = f"finding other statefulsets failed. {error}"
+            return ask.refuse(Code.GROUP_NOT_READ, why, status=RETRY)
+        if isinstance(step, Verdict):
+            return step
+        return await self._carry_out(ask, step)
+
+    async def _carry_out(self, ask: Ask, step: Step) -> Verdict:
+        parts, claim = self._parts, step.claim
+        # For others that ask the same, where this task is cancelled.
+        why = "the same was asked already, and that review was given up"
+        verdict = ask.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
+        is_told = False
+        try:
+            async with parts.locks.hold(calls_lock(ask.set_uid)):
+                problem = await self._tell(ask, step)
+                # The nearer to the write the better: others wait from then on (SI-11).
+                now = None if step.is_repeated else parts.server_time() + CLOCK_ERROR
+                if problem is None and now is not None:
+                    problem = await self._record(ask, step, now)
+                if problem is None:
+                    parts.downscales.allow(claim, now)
+                    verdict = self._allow(ask, step)
+                else:
+                    verdict = problem
+                    is_told = step.granted_at is None and await self._take_back(ask, step)
+        finally:
+            # Also where this task is cancelled: then the answer never comes, and pods are owed.
+            self._end(step, verdict, is_told=is_told)
+        return verdict
+
+    def _end(self, step: Step, verdict: Verdict, *, is_told: bool) -> None:
+        """Settle the claim of a review that is over, however it ended."""
+        downscales, claim = self._parts.downscales, step.claim
+        later = self._parts.retell_after
+        if claim.stage is Stage.PREPARING and step.granted_at is not None:
+            # What is refused is not written: it does not hold the group back for longer.
+            claim.asked_at = step.granted_at
+            downscales.allow(claim)
+        elif claim.stage is Stage.PREPARING and is_told:
+            downscales.close(claim, owed=claim.pods, after=later)
+        elif claim.stage is Stage.PREPARING:
+            downscales.close(claim, owed=claim.pods, again=later)
+        if claim.answer is not None:
+            claim.answer.set_result(verdict)
+            claim.answer = None
+
+    async def _tell(self, ask: Ask, step: Step) -> Verdict | None:
+        """Note the downscale and call the pods; return the refusal where not all confirmed."""
+        parts, claim = self._parts, step.claim
+        limit = self._left(ask.until) * (1 - UNDO_SHARE)
+        called = {one.uid for one in step.missing}
+        if called:
+            log.info(
+                "Preparing pods for a downscale",
+                zone=claim.name, replicas_from=claim.key.replicas_from,
+                replicas_to=claim.key.replicas_to, pods=[one.pod for one in step.missing],
+            )  # fmt: skip
+        elif step.is_repeated:
+            return None
+        try:
+            async with asyncio.timeout(limit):
+                # Where nobody is called either: after a crash the time of it counts (SI-11).
+                carriers = [pod for pod in step.plan.going if pod.uid in called]
+                owed = parts.downscales.debts.list_targets(claim.key.set_uid)
+                note = Note.of(claim.key, claim.begun, owed=owed)
+                await parts.notes.write(note, carriers, step.plan.witness)
+                failures = await parts.pods.prepare_all(step.missing)
+        except ApiError as error:
+            why = f"adding an annotation to the pods failed. {error}"
+            return ask.refuse(Code.NOT_RECORDED, why, status=RETRY)
+        except TimeoutError:
+            why = f"{_NOT_PREPARED} not all have answered within {limit:.1f}s"
+            return ask.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
+        if failures:
+            why = f"{_NOT_PREPARED} {_word_failures(failures)}"
+            return ask.refuse(Code.POD_NOT_PREPARED, why)
+        claim.prepared |= called
+        return None
+
+    async def _record(self, ask: Ask, step: Step, at: datetime) -> Verdict | None:
+        """Write down where times are kept that it is allowed; return the refusal where not."""
+        limit = self._left(ask.until) * (1 - UNDO_SHARE)
+        grant = Grant(claim=step.claim, sts=step.sts, others=step.others, seen=step.seen, at=at)
+        try:
+            async with asyncio.timeout(limit):
+                refusal = await self._parts.records.record(grant)
+        except (ApiError, InvalidInput) as error:
+            return ask.refuse(Code.NOT_RECORDED, f"{_NOT_RECORDED} {error}", status=RETRY)
+        except TimeoutError:
+            why = f"{_NOT_RECORDED} no answer within {limit:.1f}s"
+            return ask.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
+        return None if refusal is None else ask.refuse(*refusal)
+
+    async def _take_back(self, ask: Ask, step: Step) -> bool:
+        """Tell all pods of the range that they stay, whoever was called (PREP-22).
+
+        Return whether all have been told.
+
+        They stay owed a second telling: a slow call may arrive after this one.
+        """
+        try:
+            async with asyncio.timeout(self._left(ask.until - ANSWER_TIME)):
+                failed = await self._parts.pods.cancel_all(step.plan.endpoints)
+        except TimeoutError:
+            log.warn("Pods are not told yet that they stay", zone=step.claim.name)
+            return False
+        for error in failed.values():
+            log.warn("Pod is not told yet that it stays", zone=step.claim.name, err=error)
+        return not failed
+
+    def _allow(self, ask: Ask, step: Step) -> Verdict:
+        text = f"{ask.decrease.text} is allowed -- all pods successfully prepared for shutdown."
+        skipped = step.plan.skipped
+        return Verdict(
+            is_allowed=True,
+            reason=Reason(code=Code.PODS_PREPARED, text=text),
+            warnings=(f"not prepared: {skipped}",) if skipped else (),
+            annotations=self._stamp(step.claim) if ask.takes_patch else {},
+        )
+
+    def _stamp(self, claim: Claim) -> Mapping[str, str]:
+        """Return the record that an answer carries, where sets themselves do."""
+        if self._parts.records.source is Source.TRACKER:
+            return {}
+        return {LAST_DOWNSCALE: format_downscale_time(claim.begun)}
+
+    def _left(self, until: timedelta) -> float:
+        return max((until - self._parts.clock.elapsed()).total_seconds(), 0)
+
+
+def _word_failures(failures: Sequence[PodError]) -> str:
+    shown = "; ".join(str(error) for error in failures[:FAILURES_SHOWN])
+    hidden = len(failures) - FAILURES_SHOWN
+    return f"{shown}; and {hidden} more" if hidden > 0 else shown

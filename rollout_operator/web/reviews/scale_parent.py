@@ -1,0 +1,165 @@
+"""The object behind a Scale: its labels, from the cache where that is certainly fresh enough.
+
+A Scale carries the UID and the version of its object, so that no clock is needed: what holds that
+version or a newer one is fresh, be it the cache or the answer to a read that another review began
+(a write that was admitted against an older version cannot be committed). Otherwise the object is
+read, once for all reviews that wait for it: what they send is bounded by the objects they name, and
+not by how many of them there are.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.single_flight import SingleFlight
+from rollout_operator.kube.api import DEPLOYMENTS, REPLICASETS, STATEFULSETS, Reader, Resource
+from rollout_operator.kube.cache.store import is_older
+from rollout_operator.model.decode.objects import decode_statefulset
+from rollout_operator.model.errors import (
+    ApiError,
+    DeadlinePassed,
+    DecodeError,
+    Denied,
+    InvalidInput,
+    OperatorError,
+)
+from rollout_operator.model.objects import StatefulSet, Unreadable
+from rollout_operator.model.review import Review, Scalable
+
+RESOURCES: Final[Mapping[str, Resource]] = {
+    one.plural: one for one in (STATEFULSETS, DEPLOYMENTS, REPLICASETS)
+}
+# A watch is milliseconds behind what was just written: waiting is cheaper than a read.
+CATCH_UP: Final = tuple(timedelta(milliseconds=span) for span in (5, 10, 20, 40))
+
+
+class SetCache(Protocol):
+    """The cached StatefulSets."""
+
+    def get(self, namespace: str, name: str) -> StatefulSet | Unreadable | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """What the object behind a Scale carries."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+_OBJECT: Final = msgspec.json.Decoder(_Object)
+
+_Answer: TypeAlias = StatefulSet | _Metadata | OperatorError
+"""Of a read; an error is one for all reviews that waited for it."""
+
+
+class Parents:
+    """Finds the object that a review of a Scale is about."""
+
+    def __init__(self, sets: SetCache, reader: Reader, *, namespace: str, clock: Clock) -> None:
+        self._sets = sets
+        self._reader = reader
+        self._namespace = namespace
+        self._clock = clock
+        self._reads: SingleFlight[tuple[str, str, str], _Answer] = SingleFlight()
+
+    async def find(self, review: Review, until: timedelta) -> Parent:
+        """Return what the object carries.
+
+        Raises InvalidInput for another kind, Denied for another namespace, DecodeError, and what
+        `Reader.fetch` raises; DeadlinePassed where there was no answer before `until`.
+        """
+        resource = RESOURCES.get(review.resource)
+        if resource is None:
+            raise InvalidInput(f"unsupported resource {review.resource}")
+        if resource is STATEFULSETS:
+            sts = await self.find_set(review, until)
+            return Parent(labels=sts.labels, annotations=sts.annotations)
+        found = await self._read(resource, review, until)
+        assert isinstance(found, _Metadata), "decoded by kind"
+        return Parent(labels=found.labels or {}, annotations=found.annotations or {})
+
+    async def find_set(self, review: Review, until: timedelta) -> StatefulSet:
+        """Return the StatefulSet itself, at least as new as the review. Raises as `find`."""
+        cached = await self._find_cached(review, until)
+        if cached is not None:
+            return cached
+        found = await self._read(STATEFULSETS, review, until)
+        assert isinstance(found, StatefulSet), "decoded by kind"
+        return found
+
+    async def _find_cached(self, review: Review, until: timedelta) -> StatefulSet | None:
+        if not isinstance(review.old, Scalable) or not review.old.resource_version:
+            return None
+        for pause in (*CATCH_UP, timedelta(0)):
+            cached = self._sets.get(review.namespace, review.name)
+            if not isinstance(cached, StatefulSet) or cached.uid != review.old.uid:
+                return None
+            if _covers(cached.resource_version, review.old.resource_version):
+                return cached
+            if self._clock.elapsed() + pause >= until:
+                return None
+            await self._clock.sleep(pause)
+        return None
+
+    async def _read(
+        self, resource: Resource, review: Review, until: timedelta
+    ) -> StatefulSet | _Metadata:
+        """Return the object, from a read that others may have asked for too."""
+        if review.namespace != self._namespace:
+            raise Denied(f"namespace {review.namespace} is not looked after")
+        key = (resource.plural, review.namespace, review.name)
+        left = until - self._clock.elapsed()
+        try:
+            async with asyncio.timeout(max(left.total_seconds(), 0)):
+                answer = await self._reads.share(
+                    key, lambda: self._fetch(resource, review), lambda one: _is_fresh(one, review)
+                )
+        except TimeoutError as error:
+            text = f"no answer within {left.total_seconds():.1f}s"
+            raise DeadlinePassed(text) from error
+        if isinstance(answer, OperatorError):
+            raise answer.with_traceback(None)  # others raise it too
+        return answer
+
+    async def _fetch(self, resource: Resource, review: Review) -> _Answer:
+        try:
+            body = await self._reader.fetch(resource, review.namespace, review.name)
+            if resource is STATEFULSETS:
+                return decode_statefulset(body)
+            return _OBJECT.decode(body).metadata
+        except (msgspec.MsgspecError, RecursionError) as error:
+            return DecodeError(f"{resource.kind} {review.name}: {error}")
+        except (ApiError, InvalidInput) as error:
+            return error
+
+
+def _is_fresh(answer: _Answer, review: Review) -> bool:
+    """Tell whether the answer to a read that was sent before the review came is new enough for it.
+
+    An error proves nothing: the object may have been created since, or the right been granted.
+    """
+    old = review.old
+    if isinstance(answer, OperatorError) or not isinstance(old, Scalable) or not old.uid:
+        return False
+    return answer.uid == old.uid and _covers(answer.resource_version, old.resource_version)
+
+
+def _covers(version: str, asked: str) -> bool:
+    return bool(asked) and (version == asked or is_older(asked, than=version))

@@ -1,0 +1,373 @@
+"""`uninstall-webhooks`: what it deletes, what it leaves alone, what it says (DEP-85)."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+from rollout_operator.cli.main import main
+from rollout_operator.cli.uninstall_webhooks import USAGE, LeftOver, Uninstall
+from rollout_operator.kube.api import (
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    JsonObject,
+    Precondition,
+    Resource,
+)
+from rollout_operator.model.errors import ApiError, Conflict, Denied, NotFound, UnknownOutcome
+from rollout_operator.model.names import Uid
+from rollout_operator.telemetry import logs
+from tests.controllers.fake_door import FakeDoor
+from tests.kube.fake_api import FakeApi, refuse, reply
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """The command makes the log quiet, for the whole process."""
+    yield
+    logs.configure()
+
+
+NAMESPACE: Final = "prod"
+NO_DOWNSCALE: Final = "ValidatingWebhookConfiguration no-downscale-prod"
+PREPARE: Final = "MutatingWebhookConfiguration prepare-downscale-prod"
+NOTHING: Final = "there are no webhook configurations of namespace prod"
+
+
+def configuration(
+    name: str, path: str = "/admission/no-downscale", namespace: str = NAMESPACE
+) -> JsonObject:
+    """Return a configuration with the operator's labels and one hook."""
+    service: JsonObject = {"name": "rollout-operator", "namespace": namespace, "path": path}
+    return {
+        "metadata": {
+            "name": name,
+            "uid": f"uid-{name}",
+            "resourceVersion": "1",
+            "labels": {"grafana.com/namespace": namespace},
+        },
+        "webhooks": [{"name": f"{name}.grafana.com", "clientConfig": {"service": service}}],
+    }
+
+
+class Cluster(FakeDoor):
+    """A door to the configurations of a cluster; the next deletes may fail."""
+
+    def __init__(self, *, validating: list[JsonObject], mutating: list[JsonObject]) -> None:
+        super().__init__([], [])
+        for resource, found in (VALIDATING_WEBHOOKS, validating), (MUTATING_WEBHOOKS, mutating):
+            for one in found:
+                self.put(resource.plural, one)
+        self.errors: deque[ApiError] = deque()
+        self.seen: list[Precondition] = []
+
+    @property
+    def left(self) -> list[str]:
+        return [name for _, name in self.objects]
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        precondition: Precondition,
+        sent_within: timedelta | None = None,
+    ) -> None:
+        assert namespace == ""
+        call = f"delete {resource.plural}/{name}"
+        self.calls.append(call)
+        self.before(call)
+        if self.errors:
+            raise self.errors.popleft()
+        if (resource.plural, name) not in self.objects:
+            raise NotFound(name, status=404)
+        held = _metadata(self.objects[resource.plural, name])
+        if precondition != Precondition(
+            uid=Uid(str(held["uid"])), resource_version=str(held["resourceVersion"])
+        ):
+            raise Conflict("precondition failed", status=409)
+        self.seen.append(precondition)
+        del self.objects[resource.plural, name]
+
+
+def shipped() -> Cluster:
+    """Return a cluster with the two configurations of our manifests, and two of others."""
+    return Cluster(
+        validating=[
+            configuration("no-downscale-prod"),
+            configuration("no-downscale-other", namespace="other"),
+            configuration("policy", path="/validate"),
+        ],
+        mutating=[configuration("prepare-downscale-prod", path="/admission/prepare-downscale")],
+    )
+
+
+async def uninstall(cluster: Cluster, *, is_dry_run: bool = False) -> list[str]:
+    """Return the lines told; one that starts with `!` is the error at the end."""
+    told: list[str] = []
+    try:
+        await Uninstall(cluster, NAMESPACE, told.append, is_dry_run=is_dry_run).run()
+    except LeftOver as error:
+        told.append(f"!{error}")
+    return told
+
+
+async def test_only_what_is_of_this_operator_is_deleted() -> None:
+    """DEP-85: by the namespace's label and the path, both kinds, one line each."""
+    cluster = shipped()
+
+    assert await uninstall(cluster) == [
+        f"{NO_DOWNSCALE}: deleted",
+        "ValidatingWebhookConfiguration policy: left alone, none of its webhooks calls /admission/",
+        f"{PREPARE}: deleted",
+    ]
+    assert cluster.left == ["no-downscale-other", "policy"]
+    assert [one.uid for one in cluster.seen] == [
+        "uid-no-downscale-prod",
+        "uid-prepare-downscale-prod",
+    ]
+
+
+async def test_a_dry_run_deletes_nothing() -> None:
+    cluster = shipped()
+
+    assert [line for line in await uninstall(cluster, is_dry_run=True) if "would" in line] == [
+        f"{NO_DOWNSCALE}: would be deleted",
+        f"{PREPARE}: would be deleted",
+    ]
+    assert len(cluster.left) == 4
+    assert not [call for call in cluster.calls if call.startswith("delete")]
+
+
+async def test_a_second_run_finds_nothing_and_is_no_failure() -> None:
+    cluster = Cluster(validating=[], mutating=[])
+
+    assert await uninstall(cluster) == [NOTHING]
+
+
+async def test_a_list_in_pages_is_read_to_its_end() -> None:
+    names = [f"hook-{number:03}" for number in range(501)]
+    cluster = Cluster(validating=[configuration(name) for name in names], mutating=[])
+
+    assert len(await uninstall(cluster, is_dry_run=True)) == 501
+
+
+async def test_a_write_of_the_operator_in_between_is_no_failure() -> None:
+    """It renews `caBundle` in the very object: judged again, deleted at its new version."""
+    cluster = Cluster(validating=[configuration("no-downscale-prod")], mutating=[])
+
+    def write(call: str) -> None:
+        if call.startswith("delete") and not cluster.seen and len(cluster.calls) < 4:
+            newer = configuration("no-downscale-prod")
+            newer["metadata"] = {**_metadata(newer), "resourceVersion": "2"}
+            cluster.put(VALIDATING_WEBHOOKS.plural, newer)
+
+    cluster.before = write
+
+    assert await uninstall(cluster) == [f"{NO_DOWNSCALE}: deleted"]
+    assert [one.resource_version for one in cluster.seen] == ["2"]
+
+
+@pytest.mark.parametrize(
+    "newer",
+    [
+        pytest.param(configuration("no-downscale-prod", path="/other"), id="another path"),
+        pytest.param(configuration("no-downscale-prod", namespace="other"), id="another namespace"),
+    ],
+)
+async def test_what_took_its_place_is_judged_anew(newer: JsonObject) -> None:
+    """Of the same name, but nothing of ours: it stays."""
+    cluster = Cluster(validating=[configuration("no-downscale-prod")], mutating=[])
+    cluster.errors.append(Conflict("precondition failed", status=409))
+    cluster.before = lambda call: (
+        cluster.put(VALIDATING_WEBHOOKS.plural, newer) if call.startswith("get") else None
+    )
+
+    assert await uninstall(cluster) == [f"{NO_DOWNSCALE}: left alone, it has changed"]
+    assert cluster.left == ["no-downscale-prod"]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_gone"),
+    [
+        pytest.param(NotFound("gone", status=404), True, id="someone was faster"),
+        pytest.param(UnknownOutcome("no answer"), True, id="no answer, but done"),
+        pytest.param(UnknownOutcome("no answer"), False, id="no answer, not done"),
+    ],
+)
+async def test_what_became_of_a_delete_is_looked_up(error: ApiError, is_gone: bool) -> None:
+    cluster = Cluster(validating=[configuration("no-downscale-prod")], mutating=[])
+    cluster.errors.append(error)
+    if is_gone:
+        cluster.before = lambda call: cluster.objects.clear() if call.startswith("get") else None
+
+    assert await uninstall(cluster) == [f"{NO_DOWNSCALE}: deleted"]
+
+
+async def test_a_fight_has_an_end() -> None:
+    cluster = Cluster(validating=[configuration("no-downscale-prod")], mutating=[])
+    cluster.errors.extend(Conflict("precondition failed", status=409) for _ in range(9))
+
+    told = await uninstall(cluster)
+
+    assert told[0] == (f"{NO_DOWNSCALE}: it changed 5 times while it was to be deleted: try again")
+    assert told[1].startswith("!webhook configurations may be left: 1 failed")
+
+
+async def test_what_is_forbidden_does_not_hide_the_rest() -> None:
+    """Exit code 1, the refusal as it came, and everything else is done all the same."""
+    cluster = shipped()
+    cluster.errors.append(Denied("grant verb delete", status=403))
+
+    told = await uninstall(cluster)
+
+    assert told[0] == f"{NO_DOWNSCALE}: grant verb delete"
+    assert told[2] == f"{PREPARE}: deleted"
+    assert told[3].startswith("!webhook configurations may be left: 1 failed")
+
+
+async def test_a_kind_that_cannot_be_listed_does_not_hide_the_other() -> None:
+    cluster = shipped()
+
+    def forbid(call: str) -> None:
+        if call.startswith("list validating"):
+            raise Denied("grant verb list", status=403)
+
+    cluster.before = forbid
+
+    assert await uninstall(cluster) == [
+        "grant verb list",
+        f"{PREPARE}: deleted",
+        "!webhook configurations may be left: 1 failed, see above",
+    ]
+
+
+async def test_what_cannot_be_read_is_told_and_stays() -> None:
+    broken = configuration("broken")
+    broken["webhooks"] = "none"
+    cluster = Cluster(validating=[broken, configuration("no-downscale-prod")], mutating=[])
+
+    told = await uninstall(cluster)
+
+    assert "webhooks" in told[0]
+    assert told[1] == f"{NO_DOWNSCALE}: deleted"
+    assert told[2].startswith("!")
+    assert cluster.left == ["broken"]
+
+
+# --- the whole command -------------------------------------------------------------------------
+
+
+def kubeconfig(at: Path) -> Path:
+    file = at / "kubeconfig"
+    content = {
+        "current-context": "a",
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "clusters": [{"name": "a", "cluster": {}}],
+        "users": [{"name": "a", "user": {"token": "t"}}],
+    }
+    file.write_text(yaml.safe_dump(content))
+    return file
+
+
+async def run(api: FakeApi, at: Path, *words: str) -> int:
+    """Return the exit code of the command, run beside the server as a process would be."""
+    flags = [
+        f"-kubernetes.namespace={NAMESPACE}",
+        f"-kubernetes.api-url={api.url}",
+        f"-kubernetes.config-file={kubeconfig(at)}",
+    ]
+    return await asyncio.to_thread(main, ["uninstall-webhooks", *flags, *words])
+
+
+def serve(api: FakeApi, *items: JsonObject) -> str:
+    """Let the server list these, and nothing of the other kind; return the path of the first."""
+    for resource, found in (VALIDATING_WEBHOOKS, list(items)), (MUTATING_WEBHOOKS, []):
+        page: JsonObject = {"metadata": {"resourceVersion": "1"}, "items": found}
+        api.on("GET", resource.path(""), reply(page))
+    return VALIDATING_WEBHOOKS.path("", "no-downscale-prod")
+
+
+async def test_the_command_deletes_on_the_server(tmp_path: Path, capsys: Captured) -> None:
+    async with FakeApi() as api:
+        path = serve(api, configuration("no-downscale-prod"))
+        api.on("DELETE", path, reply({"kind": "Status", "status": "Success"}))
+
+        assert await run(api, tmp_path) == 0
+
+    listed, deleted = api.requests[0], api.requests[1]
+    assert capsys.readouterr().out == f"{NO_DOWNSCALE}: deleted\n"
+    assert listed.query["labelSelector"] == "grafana.com/namespace=prod"
+    assert isinstance(deleted.json, dict)
+    assert deleted.json["preconditions"] == {
+        "uid": "uid-no-downscale-prod",
+        "resourceVersion": "1",
+    }
+
+
+async def test_the_command_fails_and_names_verb_and_resource(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    message = (
+        'validatingwebhookconfigurations "no-downscale-prod" is forbidden: User "u" cannot delete'
+        ' resource "validatingwebhookconfigurations"'
+    )
+    async with FakeApi() as api:
+        path = serve(api, configuration("no-downscale-prod"))
+        api.on("DELETE", path, refuse(403, "Forbidden", message))
+
+        assert await run(api, tmp_path) == 1
+
+    shown = capsys.readouterr()
+    assert 'grant verb delete on "validatingwebhookconfigurations"' in shown.out
+    assert shown.err == (
+        "rollout-operator: webhook configurations may be left: 1 failed, see above\n"
+    )
+
+
+async def test_the_command_finds_nothing(tmp_path: Path, capsys: Captured) -> None:
+    async with FakeApi() as api:
+        serve(api)
+
+        assert await run(api, tmp_path, "-dry-run") == 0
+
+    assert capsys.readouterr().out == f"{NOTHING}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "line"),
+    [
+        ([], 1, "-kubernetes.namespace has not been specified"),
+        (["-kubernetes.namespace=a/b"], 1, '-kubernetes.namespace: "a/b" is not a name'),
+        (["-kubernetes.namespace=a", "b"], 2, "unexpected word: b"),
+        (["-log.level=info"], 2, "flag provided but not defined: -log.level"),
+    ],
+)
+def test_a_bad_command_line_touches_nothing(
+    words: list[str], code: int, line: str, capsys: Captured
+) -> None:
+    assert main(["uninstall-webhooks", *words]) == code
+
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"rollout-operator: {line}")
+    assert ("Usage: rollout-operator uninstall-webhooks" in shown) == (code == 2)
+
+
+def test_the_command_shows_its_own_help(capsys: Captured) -> None:
+    assert main(["uninstall-webhooks", "-h"]) == 0
+    assert capsys.readouterr().out == USAGE
+    assert max(map(len, USAGE.splitlines())) <= 100
+
+
+def _metadata(one: JsonObject) -> JsonObject:
+    metadata = one["metadata"]
+    assert isinstance(metadata, dict)
+    return metadata

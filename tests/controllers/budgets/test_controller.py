@@ -1,0 +1,356 @@
+"""What was granted and did not happen is taken back, whoever granted it (LI-07, SI-17, FP-22)."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from rollout_operator.controllers.budgets.controller import (
+    LONGEST,
+    LOOK_AGAIN,
+    LOOK_LIMIT,
+    RETRY,
+    RETRY_FORBIDDEN,
+    UNTOUCHED_FOR,
+    DisruptionController,
+    Parts,
+)
+from rollout_operator.guards.budgets.in_flight import RECORD_COUNTS, Stage
+from rollout_operator.guards.budgets.refusals import QUARANTINE
+from rollout_operator.model.disruption import Engine, Record
+from rollout_operator.model.errors import ApiError, Denied, UnknownOutcome, Unreachable
+from rollout_operator.model.names import Uid
+from rollout_operator.telemetry import logs
+from tests.guards.gate_bench import Hold, Process, World, failing, name_of, world
+from tests.virtual_time import elapsed, in_virtual_time
+
+MOMENT = timedelta(milliseconds=1)
+FORBIDDEN = Denied("patch pods: forbidden", status=403)
+
+
+class Bench:
+    """One process and its controller."""
+
+    def __init__(self, here: World, process: Process) -> None:
+        self.here, self.process = here, process
+        self.controller = DisruptionController(
+            Parts(
+                pods=process.pods,
+                pending=process.pending,
+                recorder=process.recorder,
+                door=here.door,
+                clock=process.clock,
+                metrics=process.metrics.disruptions,
+            )
+        )
+
+    async def look(self, pod: str = "a-0", *, sync: bool = True) -> timedelta | None:
+        """Reconcile one pod, with an up-to-date cache, and return when to look again."""
+        if sync:
+            self.process.sync()
+        return (await self.controller.reconcile(("test", name_of(pod)))).again
+
+    async def wait(self, span: timedelta) -> None:
+        """Let time pass."""
+        await self.process.clock.sleep(span)
+
+    @property
+    def grants(self) -> int:
+        """Return how many grants are remembered."""
+        return len(self.process.pending)
+
+
+def start(here: World | None = None, name: str = "x") -> Bench:
+    """Start a process."""
+    here = here or world()
+    return Bench(here, here.start(name))
+
+
+async def granted(pod: str = "a-0") -> Bench:
+    """Return a process that has just granted a pod."""
+    made = start()
+    assert await made.process.evict(pod) == "allowed"
+    made.here.door.calls.clear()
+    return made
+
+
+def record(pod: str, here: World, **changes: object) -> str:
+    """Return a record of another process on a pod."""
+    plain = Record(uid=here.live(pod).uid, by="y", at=here.now(), engine=Engine.EVICTION)
+    return msgspec.json.encode(msgspec.structs.replace(plain, **changes)).decode()
+
+
+@pytest.fixture
+def told() -> Iterator[list[str]]:
+    """Collect the lines of the log."""
+    lines: list[str] = []
+    logs.configure(write=lambda line: lines.append(line.decode()))
+    yield lines
+    logs.configure()
+
+
+@in_virtual_time
+async def test_li07_an_untouched_pod_is_free_again_after_eight_seconds() -> None:
+    """FP-22: somebody refused the eviction after us. Within ten, live and by version."""
+    made = await granted()
+    assert await made.look() == UNTOUCHED_FOR
+    await made.wait(UNTOUCHED_FOR - MOMENT)
+    assert await made.look() == MOMENT
+    assert made.here.door.calls == []
+    await made.wait(MOMENT)
+    assert await made.look() is None
+    assert made.here.door.verbs() == ["get", "patch"]
+    assert made.here.recorded() == []
+    assert made.grants == 0
+    made.process.sync()
+    assert await made.process.evict("b-0") == "allowed"
+
+
+@in_virtual_time
+async def test_li07_a_review_that_may_take_longer_is_given_longer() -> None:
+    """The API server acts upon the answer until its own time is over; but not for ever."""
+    for lasts, span in ((12, timedelta(seconds=12)), (3600, LONGEST), (1, UNTOUCHED_FOR)):
+        here = world()
+        here.annotate("a-0", record("a-0", here, lasts=timedelta(seconds=lasts)))
+        assert await start(here).look() == span
+
+
+@in_virtual_time
+async def test_li07_a_doubtful_grant_is_settled_alike() -> None:
+    """SI-18: its record was written and nobody knew."""
+    made = start()
+    made.here.door.lost.add("patch pods/ingester-zone-a-0")
+    await made.process.evict("a-0")
+    made.here.door.lost.clear()
+    assert await made.look() == UNTOUCHED_FOR
+    await made.wait(UNTOUCHED_FOR)
+    assert await made.look() is None
+    assert made.here.recorded() == []
+    assert made.grants == 0
+
+
+@in_virtual_time
+async def test_li07_a_doubtful_grant_whose_record_never_arrived() -> None:
+    made = start()
+    grant = made.process.pending.reserve(made.process.cached("a-0"), Engine.EVICTION, "ingester")
+    made.process.pending.doubt(grant)
+    await made.wait(UNTOUCHED_FOR)
+    assert await made.look() is None
+    assert made.here.door.verbs() == ["get"]
+    assert made.grants == 0
+
+
+@in_virtual_time
+async def test_li07_a_record_of_a_process_that_died_is_taken_back() -> None:
+    """FP-40: by whoever sees it, after as long, although its memory holds nothing."""
+    here = world()
+    here.annotate("a-0", record("a-0", here))
+    made = start(here)
+    assert await made.look() == UNTOUCHED_FOR
+    await made.wait(UNTOUCHED_FOR)
+    assert await made.look() is None
+    assert here.recorded() == []
+
+
+@pytest.mark.parametrize("at", [-RECORD_COUNTS, RECORD_COUNTS * 1000])
+@in_virtual_time
+async def test_li07_the_time_in_a_record_may_be_wrong(at: timedelta) -> None:
+    """What counts is for how long it has been seen here."""
+    here = world()
+    here.annotate("a-0", record("a-0", here, at=here.now() + at))
+    made = start(here)
+    assert await made.look() == UNTOUCHED_FOR
+    await made.wait(UNTOUCHED_FOR)
+    assert await made.look() is None
+    assert here.recorded() == []
+
+
+@in_virtual_time
+async def test_si17_a_record_that_was_renewed_by_another_process_counts_from_then_on() -> None:
+    """Its answer may still be under way when the first one is old."""
+    here = world()
+    here.annotate("a-0", record("a-0", here))
+    made = start(here)
+    await made.look()
+    await made.wait(UNTOUCHED_FOR - MOMENT)
+    here.annotate("a-0", record("a-0", here))
+    assert await made.look() == UNTOUCHED_FOR
+    await made.wait(MOMENT)
+    assert await made.look() == UNTOUCHED_FOR - MOMENT
+    assert here.recorded() == ["a-0"]
+
+
+@in_virtual_time
+async def test_si17_a_record_that_another_process_put_over_ours_is_not_taken_with_ours() -> None:
+    made = await granted()
+    await made.wait(UNTOUCHED_FOR - MOMENT)
+    made.here.annotate("a-0", record("a-0", made.here))
+    await made.look()
+    await made.wait(MOMENT)
+    assert await made.look() == UNTOUCHED_FOR - MOMENT
+    assert made.here.recorded() == ["a-0"]
+
+
+@in_virtual_time
+async def test_si17_a_record_that_only_the_live_look_shows_is_not_taken() -> None:
+    """The cache lags: it was granted anew a moment ago."""
+    here = world()
+    here.annotate("a-0", record("a-0", here))
+    made = start(here)
+    await made.look()
+    await made.wait(UNTOUCHED_FOR)
+    here.annotate("a-0", record("a-0", here))
+    assert await made.look(sync=False) == UNTOUCHED_FOR
+    assert here.recorded() == ["a-0"]
+
+
+@pytest.mark.parametrize("change", ["terminate", "replace", "remove"])
+@in_virtual_time
+async def test_li07_what_the_cache_shows_to_go_is_forgotten_at_once(change: str) -> None:
+    """Without a call."""
+    made = await granted()
+    getattr(made.here, change)("a-0")
+    assert await made.look() is None
+    made.process.pending.forget_seen()
+    assert made.grants == 0
+    assert made.here.door.calls == []
+
+
+@pytest.mark.parametrize("change", ["terminate", "replace", "remove"])
+@in_virtual_time
+async def test_li07_what_only_the_live_look_shows_to_go_stays_counted(change: str) -> None:
+    """Until the cache shows it: the pod of the cache still looks ready."""
+    made = await granted()
+    await made.wait(UNTOUCHED_FOR)
+    getattr(made.here, change)("a-0")
+    assert await made.look(sync=False) is None
+    assert made.here.door.verbs() == ["get"]
+    assert made.grants == 1
+
+
+@in_virtual_time
+async def test_si17_a_pod_that_changes_while_it_is_looked_at_is_looked_at_again() -> None:
+    made = await granted()
+    await made.wait(UNTOUCHED_FOR)
+    made.here.door.before = lambda call: (
+        made.here.change("a-0", labels={}) if call.startswith("patch") else None
+    )
+    assert await made.look() == LOOK_AGAIN
+    assert made.here.recorded() == ["a-0"]
+    assert made.grants == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [("get", Unreachable("refused")), ("get", FORBIDDEN), ("patch", UnknownOutcome("no answer"))],
+)
+@in_virtual_time
+async def test_li07_what_fails_is_tried_again(call: str, error: ApiError) -> None:
+    made = await granted()
+    await made.wait(UNTOUCHED_FOR)
+    made.here.door.before = failing(call, error)
+    assert await made.look() == RETRY
+    assert made.grants == 1
+    made.here.door.before = lambda call: None
+    assert await made.look() is None
+    assert made.grants == 0
+
+
+@pytest.mark.parametrize("call", ["get", "patch"])
+@in_virtual_time
+async def test_li07_what_hangs_is_tried_again(call: str) -> None:
+    """A connection that died without a word must not keep the budget for long."""
+    made = await granted()
+    await made.wait(UNTOUCHED_FOR)
+    made.here.door.pause = Hold(call)
+    assert await made.look() == LOOK_AGAIN
+    assert elapsed() == UNTOUCHED_FOR + LOOK_LIMIT
+    assert made.grants == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("{", id="no JSON"),
+        pytest.param('{"uid":"uid-ingester-zone-a-0-old"}', id="no time"),
+        pytest.param("[" * 9999, id="too deep"),
+    ],
+)
+def test_fp40_a_record_that_nobody_can_read_ends_too(text: str, told: list[str]) -> None:
+    """It counts until then, and the log names pod and annotation."""
+    _check_unreadable(text)
+    assert [line for line in told if "cannot be read" in line and "ingester-zone-a-0" in line]
+
+
+@in_virtual_time
+async def _check_unreadable(text: str) -> None:
+    here = world()
+    here.annotate("a-0", text)
+    made = start(here)
+    assert (await made.process.evict("b-0")).startswith("429 disruption_budget_used")
+    assert await made.look() == UNTOUCHED_FOR
+    await made.wait(UNTOUCHED_FOR)
+    assert await made.look() is None
+    assert here.recorded() == []
+
+
+@in_virtual_time
+async def test_d10_a_copy_of_the_record_of_another_pod_is_removed_at_once() -> None:
+    """A template may carry it; it never meant anything."""
+    here = world()
+    here.annotate("a-0", record("a-0", here, uid=Uid("another")))
+    made = start(here)
+    assert await made.process.evict("b-0") == "allowed"
+    assert await made.look() is None
+    assert here.recorded() == ["b-0"]
+
+
+@in_virtual_time
+async def test_fp40_where_it_may_not_be_removed_it_is_looked_at_later() -> None:
+    """Memory is freed; the record itself ends by its time, and the role may be mended."""
+    made = await granted()
+    await made.wait(UNTOUCHED_FOR)
+    made.here.door.before = failing("patch", FORBIDDEN)
+    assert await made.look() == RETRY_FORBIDDEN
+    assert made.grants == 0
+    assert made.here.recorded() == ["a-0"]
+    made.here.door.before = lambda call: None
+    await made.wait(RETRY_FORBIDDEN)
+    assert await made.look() == UNTOUCHED_FOR
+    await made.wait(UNTOUCHED_FOR)
+    assert await made.look() is None
+    assert made.here.recorded() == []
+
+
+@in_virtual_time
+async def test_fp40_a_grant_in_memory_only_ends_without_a_write() -> None:
+    here = world()
+    here.door.before = failing("patch", FORBIDDEN)
+    made = start(here)
+    made.process.clock.ahead = QUARANTINE
+    assert await made.process.evict("a-0") == "allowed"
+    here.door.calls.clear()
+    await made.wait(UNTOUCHED_FOR)
+    assert await made.look() is None
+    assert here.door.verbs() == ["get"]
+    assert made.grants == 0
+
+
+@in_virtual_time
+async def test_a_pod_that_nobody_grants_costs_nothing() -> None:
+    made = start()
+    assert await made.look() is None
+    assert made.here.door.calls == []
+
+
+@in_virtual_time
+async def test_a_pod_that_cannot_be_read_live_is_looked_at_again() -> None:
+    made = await granted()
+    await made.wait(UNTOUCHED_FOR)
+    held = made.here.door.objects["pods", name_of("a-0")]
+    made.here.door.put("pods", {**held, "status": {"phase": 7}})
+    assert await made.look(sync=False) == RETRY
+    grant = made.process.pending.get(made.process.cached("a-0").uid)
+    assert grant is not None
+    assert grant.stage is Stage.GIVEN

@@ -1,0 +1,95 @@
+"""What was granted and came to nothing makes the next grant of that pod wait (LI-07, LI-09)."""
+
+from datetime import timedelta
+
+from rollout_operator.controllers.budgets.controller import UNTOUCHED_FOR
+from rollout_operator.guards.budgets.request import Ask, Permit
+from rollout_operator.guards.budgets.unused import PAUSES
+from rollout_operator.model.disruption import Engine
+from rollout_operator.planning.budgets.rule import Refusal
+from tests.controllers.budgets.test_controller import MOMENT, Bench, granted, start
+from tests.guards.gate_bench import Hold
+from tests.virtual_time import in_virtual_time
+
+LIMIT = timedelta(minutes=1)
+
+
+def count_unused(made: Bench) -> float | None:
+    """Return how many grants the process has counted as unused."""
+    metric = "rollout_operator_zpdb_unused_grants_total"
+    return made.process.metrics.registry.get_sample_value(metric)
+
+
+@in_virtual_time
+async def test_li09_a_grant_that_came_to_nothing_makes_the_next_one_of_that_pod_wait() -> None:
+    """LI-07, LI-09: others go on meanwhile; it is counted, and then the pod has its turn again."""
+    made = await granted()
+    await made.wait(UNTOUCHED_FOR)
+    await made.look()
+    x = made.process
+    x.sync()
+    assert await x.evict("a-0") == (
+        "429 grant_unused: ingester-zone-a-0 was allowed to go 1 time and stayed, as where a"
+        " PodDisruptionBudget or another webhook refuses it"
+    )
+    assert await x.evict("a-0", dry_run=True) == await x.evict("a-0")
+    assert made.here.recorded() == []
+    assert await x.evict("b-0", dry_run=True) == "allowed"
+    assert isinstance(await x.roll("a-0"), Permit)  # what a client does holds no rollout
+    await x.gate.give_back(x.cached("a-0"))
+    assert count_unused(made) == 1
+
+
+@in_virtual_time
+async def test_li09_after_its_pause_the_pod_has_its_turn() -> None:
+    """An honest client whose eviction a PodDisruptionBudget refused is not shut out."""
+    made = await granted()
+    await made.wait(UNTOUCHED_FOR)
+    await made.look()
+    made.process.sync()
+    await made.wait(PAUSES.first - MOMENT)
+    ask = Ask(pod=made.process.cached("a-0"), engine=Engine.EVICTION)
+    refusal = await made.process.gate.ask(ask, LIMIT)
+    assert isinstance(refusal, Refusal)
+    assert refusal.look_again == MOMENT
+    assert refusal.reason.text.endswith("it may be allowed again in 1 s")
+    await made.wait(MOMENT)
+    assert await made.process.evict("a-0") == "allowed"
+
+
+@in_virtual_time
+async def test_li09_a_rollout_that_died_makes_no_eviction_wait() -> None:
+    made = start()
+    grant = made.process.pending.reserve(made.process.cached("a-0"), Engine.ROLLOUT, "ingester")
+    made.process.pending.doubt(grant)
+    await made.wait(UNTOUCHED_FOR)
+    await made.look()
+    assert await made.process.evict("a-0") == "allowed"
+
+
+@in_virtual_time
+async def test_li09_a_grant_without_an_answer_is_not_unused() -> None:
+    """LI-09, SI-18: the lists are too slow for an answer; no client failed to use one."""
+    made = start()
+    made.here.door.pause = hold = Hold("list")
+    assert (await made.process.evict("a-0")).startswith("429 grant_")
+    hold.open.set()
+    assert made.here.recorded() == ["a-0"]
+    await made.wait(UNTOUCHED_FOR)
+    await made.look()
+    assert made.grants == 0
+    assert count_unused(made) == 0
+    made.process.sync()
+    assert await made.process.evict("a-0") == "allowed"
+
+
+@in_virtual_time
+async def test_li09_a_grant_that_is_doubted_after_its_answer_is_unused() -> None:
+    """LI-09: what the client was told stays told."""
+    made = await granted()
+    grant = made.process.pending.get(made.process.cached("a-0").uid)
+    assert grant is not None
+    made.process.pending.doubt(grant)
+    await made.wait(UNTOUCHED_FOR)
+    await made.look()
+    assert count_unused(made) == 1

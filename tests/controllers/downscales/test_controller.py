@@ -1,0 +1,354 @@
+"""What becomes of downscales that were allowed: recorded where they happened, else taken back."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, Stage
+from rollout_operator.model.downscale import Endpoint
+from rollout_operator.model.errors import Denied
+from rollout_operator.model.names import LAST_DOWNSCALE, Uid
+from rollout_operator.model.outcome import Code
+from rollout_operator.pods.client import PodError
+from tests.virtual_time import in_virtual_time
+from tests.web.downscale_world import HOUR, WAIT, World, come_to_rest, pod, three_zones
+from tests.web.fake_pods import confirm, hang, refuse
+
+A = Uid("uid-zone-a")
+# LI-05: after a downscale that did not happen, pods are told within this.
+SOON = timedelta(seconds=60)
+
+
+@in_virtual_time
+async def test_refused_by_somebody_else_afterwards() -> None:
+    """LI-05, W-36, FP-22, SI-12: told after it cannot happen any more, and before a minute."""
+    world = three_zones()
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        assert world.noted() == ["zone-a-0", "zone-a-3", "zone-a-4"]
+        answered = world.clock.elapsed()
+        await world.pass_time(35)
+        assert world.calls.names("DELETE") == []
+        await world.pass_time(24)
+        assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
+        told = [call.at for call in world.calls.calls if call.method == "DELETE"]
+        assert PERSIST_LIMIT <= min(told) <= max(told) <= answered + SOON
+        assert world.calls.prepared() == set()
+        await come_to_rest(world)
+    assert world.annotation("zone-a") is None
+    assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
+
+
+@in_virtual_time
+async def test_a_downscale_that_happens_through_scale_is_recorded_once() -> None:
+    """SEED-093, D-23, PREP-24, SI-11: the time is that of the write; nobody is told to stay."""
+    world = three_zones()
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        await world.pass_time(20)
+        world.commit("zone-a", 3)
+        await world.watch()
+        await world.pass_time(2)
+        assert world.annotation("zone-a") == "2026-01-02T03:04:26Z", "03:04:05 and 20.1 s, up"
+        await world.pass_time(100)
+        assert world.memory.downscales.count(Stage.PERSISTED) == 1
+        for name in ("zone-a-3", "zone-a-4"):
+            world.remove_pod(name)
+        await world.watch()
+        await come_to_rest(world)
+    assert world.door.calls.count("patch statefulsets/zone-a") == 1
+    assert world.calls.names("DELETE") == []
+
+
+@in_virtual_time
+async def test_a_downscale_whose_answer_carried_the_time_is_not_written_again() -> None:
+    """D-23, W-14."""
+    world = three_zones()
+    async with world.controlling():
+        verdict = await world.ask("zone-a", 3, whole=True)
+        world.commit("zone-a", 3, stamp=verdict.annotations[LAST_DOWNSCALE])
+        await world.watch()
+        await world.pass_time(60)
+    assert "patch statefulsets/zone-a" not in world.door.calls
+
+
+@in_virtual_time
+async def test_a_record_that_is_long_on_its_way_does_not_put_back_a_later_one() -> None:
+    """SI-11, FP-15: 3 replicas, 4 and 3 again, while the time of the first is being written."""
+    world = three_zones()
+
+    async def overtake(call: str) -> None:
+        if call == "patch statefulsets/zone-a" and world.annotation("zone-a") is None:
+            world.commit("zone-a", 4)
+            world.commit("zone-a", 3, stamp="2026-01-02T03:09:00Z")
+
+    world.door.pause = overtake
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        world.commit("zone-a", 3)
+        await world.watch()
+        await world.pass_time(1)
+        assert world.annotation("zone-a") == "2026-01-02T03:09:00Z"
+        await world.watch()
+        await world.pass_time(60)
+        assert world.annotation("zone-a") == "2026-01-02T03:09:00Z"
+
+
+@in_virtual_time
+async def test_another_downscale_is_held_back_by_what_is_remembered() -> None:
+    """SI-11, D-22: the annotation cannot be written; the other zone has to wait all the same."""
+    world = three_zones(a=WAIT, b=WAIT)
+
+    def fail(call: str) -> None:
+        if call.startswith("patch statefulsets"):
+            raise Denied("statefulsets is forbidden", status=403)
+
+    world.door.before = fail
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        world.commit("zone-a", 3)
+        await world.watch()
+        await world.pass_time(600)
+        assert not (await world.ask("zone-b", 3)).is_allowed
+        attempts = world.door.calls.count("patch statefulsets/zone-a")
+        assert 600 / 15 <= attempts <= 600 / 15 + 10
+        world.door.before = lambda call: None
+        await world.pass_time(20)
+        assert world.annotation("zone-a") == "2026-01-02T03:04:07Z", "not the time of the patch"
+
+
+@in_virtual_time
+async def test_scaled_up_again_before_the_pods_go() -> None:
+    """LI-05, W-36: 5, 3, 5. The pods are still the same: they are told that they stay."""
+    world = three_zones()
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        world.commit("zone-a", 3)
+        await world.watch()
+        await world.pass_time(10)
+        world.commit("zone-a", 5)
+        await world.watch()
+        await world.pass_time(24)
+        assert world.calls.names("DELETE") == []
+        await world.pass_time(26)
+        assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
+        await come_to_rest(world)
+    assert world.calls.prepared() == set()
+
+
+@in_virtual_time
+async def test_scaled_down_twice_and_up_again_before_the_pods_go() -> None:
+    """LI-05: 5, 4, 3, 5. The pod of the first downscale is told as well."""
+    world = three_zones()
+    async with world.controlling():
+        for replicas in (4, 3):
+            assert (await world.ask("zone-a", replicas)).is_allowed
+            world.commit("zone-a", replicas)
+            await world.watch()
+            await world.pass_time(1)
+        world.commit("zone-a", 5)
+        await world.watch()
+        await world.pass_time(60)
+        assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
+        await come_to_rest(world)
+
+
+@in_virtual_time
+async def test_scaled_up_again_after_one_pod_was_replaced() -> None:
+    """LI-05: the new pod may find on its disk that it is to go: it is told, too."""
+    world = three_zones()
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        world.commit("zone-a", 3)
+        await world.watch()
+        world.remove_pod("zone-a-4")
+        await world.watch()
+        await world.pass_time(5)
+        world.commit("zone-a", 5)
+        world.door.put("pods", pod("zone-a", 4, uid="uid-new"))
+        await world.watch()
+        await world.pass_time(60)
+        assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
+        await come_to_rest(world)
+
+
+def _deaf_until(world: World, pod_name: str, seconds: float) -> None:
+    async def answer(method: str, endpoint: Endpoint) -> None:
+        await confirm(method, endpoint)
+        is_deaf = world.clock.elapsed() < timedelta(seconds=seconds)
+        if method == "DELETE" and endpoint.pod == pod_name and is_deaf:
+            raise PodError(f"{method} {pod_name}: no route to host")
+
+    world.calls.answer = answer
+
+
+@in_virtual_time
+async def test_a_pod_that_cannot_be_reached_at_first() -> None:
+    """LI-05, FP-26: tried until it answers, at most 15 s apart; the other pod is told once."""
+    world = three_zones()
+    _deaf_until(world, "zone-a-4", 600)
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        await world.pass_time(600)
+        assert world.calls.names("DELETE").count("zone-a-3") == 1
+        tries = [one.at for one in world.calls.calls if one.pod == "zone-a-4"][1:]
+        gaps = [late - early for early, late in pairwise(tries)]
+        assert len(gaps) >= 600 / 16 - 3
+        assert timedelta(seconds=1) <= min(gaps) <= max(gaps) <= timedelta(seconds=16)
+        await world.pass_time(60)
+        assert world.calls.confirmed[-1].pod == "zone-a-4"
+        await come_to_rest(world)
+
+
+@in_virtual_time
+async def test_pods_that_change_all_the_time_do_not_shorten_the_pauses() -> None:
+    """LI-06: a pod that is down is not called at each event, with reviews waiting meanwhile."""
+    world = three_zones()
+    _deaf_until(world, "zone-a-4", HOUR)
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        await world.pass_time(60)
+        world.calls.calls.clear()
+        for _ in range(600):
+            await world.watch()
+            await world.clock.sleep(timedelta(milliseconds=100))
+        assert 4 <= len(world.calls.calls) <= 12
+
+
+@pytest.mark.parametrize(
+    "answer", [hang, refuse("zone-a-4")], ids=["nothing is answered", "one pod refuses"]
+)
+def test_a_review_that_failed(answer: Callable[[str, Endpoint], object]) -> None:
+    """LI-05, W-13: pods are told again when no call that was slow can arrive any more."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = three_zones()
+        world.calls.answer = answer  # type: ignore[assignment]  # a union of two of its kind
+        async with world.controlling():
+            assert not (await world.ask("zone-a", 3)).is_allowed
+            world.calls.answer = confirm
+            world.calls.confirmed.clear()
+            await world.pass_time(SOON.total_seconds())
+            told = {one.pod for one in world.calls.confirmed if one.method == "DELETE"}
+            assert told == {"zone-a-3", "zone-a-4"}
+            await come_to_rest(world)
+        assert world.calls.prepared() == set()
+
+    run()
+
+
+@pytest.mark.parametrize("seconds", [0, 20, 50])
+def test_a_crash_after_the_answer(seconds: float) -> None:
+    """LI-05, D-23: another process finds the notes, and takes its time before it tells anyone."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = three_zones()
+        assert (await world.ask("zone-a", 3)).is_allowed
+        await world.pass_time(seconds)
+        world.restart()
+        begin = world.clock.elapsed()
+        async with world.controlling():
+            await world.pass_time(0)
+            assert not (await world.ask("zone-b", 4)).is_allowed, "D-25: it may still happen"
+            await world.pass_time(SOON.total_seconds())
+            told = [call for call in world.calls.calls if call.method == "DELETE"]
+            assert [call.pod for call in told] == ["zone-a-3", "zone-a-4"]
+            assert all(begin < call.at <= begin + SOON for call in told)
+            await come_to_rest(world)
+
+    run()
+
+
+@in_virtual_time
+async def test_two_zones_whose_notes_are_found_are_not_both_taken_as_granted() -> None:
+    """SI-11, D-25: zone a was refused, zone b granted; the next process cannot tell which."""
+    world = three_zones(a=WAIT, b=WAIT)
+    world.calls.answer = refuse("zone-a-4")
+    assert not (await world.ask("zone-a", 3)).is_allowed
+    world.calls.answer = confirm
+    assert (await world.ask("zone-b", 3)).is_allowed
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(12)
+        for name in ("zone-a", "zone-b"):
+            verdict = await world.ask(name, 3)
+            assert verdict.reason.code is Code.OTHER_DOWNSCALE_UNDERWAY
+        await world.pass_time(SOON.total_seconds())
+        assert (await world.ask("zone-b", 3)).is_allowed
+        world.commit("zone-b", 3)
+        await world.watch()
+        assert (await world.ask("zone-a", 3)).reason.code is Code.ZONE_DOWNSCALED_LATELY
+
+
+@in_virtual_time
+async def test_a_crash_does_not_shorten_the_time_of_a_review_that_was_repeated() -> None:
+    """SI-12: asked again at 30 s, crashed at 31 s, written at 60 s: nobody is told to stay."""
+    world = three_zones()
+    assert (await world.ask("zone-a", 3)).is_allowed
+    await world.pass_time(30)
+    assert (await world.ask("zone-a", 3)).is_allowed
+    await world.pass_time(1)
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(29)
+        world.commit("zone-a", 3)
+        await world.watch()
+        await world.pass_time(60)
+        assert world.calls.names("DELETE") == []
+        assert world.annotation("zone-a") == "2026-01-02T03:05:06Z"
+
+
+@in_virtual_time
+async def test_a_crash_before_a_downscale_was_recorded() -> None:
+    """SI-11, D-23: the notes tell that it was; nobody knows when, but no later than this."""
+    world = three_zones()
+    assert (await world.ask("zone-a", 3)).is_allowed
+    world.commit("zone-a", 3)
+    await world.pass_time(5)
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(2)
+        assert world.annotation("zone-a") == "2026-01-02T03:04:12Z"
+        await world.pass_time(120)
+        assert world.calls.names("DELETE") == []
+
+
+@in_virtual_time
+async def test_the_set_is_deleted() -> None:
+    """Nothing is left of it, and nobody is called."""
+    world = three_zones()
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        del world.door.objects["statefulsets", "zone-a"]
+        world.sync()
+        world.memory.queue.add(A)
+        await world.pass_time(60)
+        assert world.memory.downscales.list_sets() == []
+        assert world.memory.downscales.last.times == {}
+        assert world.calls.names("DELETE") == []
+
+
+@in_virtual_time
+async def test_a_record_that_fails_does_not_delay_what_is_owed() -> None:
+    """LI-05, D-18: 5 to 2 failed, 5 to 4 happened and cannot be recorded; 2 and 3 are told."""
+    world = three_zones()
+    world.calls.answer = refuse("zone-a-2")
+
+    def fail(call: str) -> None:
+        if call.startswith("patch statefulsets"):
+            raise Denied("statefulsets is forbidden", status=403)
+
+    world.door.before = fail
+    async with world.controlling():
+        assert not (await world.ask("zone-a", 2)).is_allowed
+        world.calls.answer = confirm
+        assert (await world.ask("zone-a", 4)).is_allowed
+        world.commit("zone-a", 4)
+        await world.watch()
+        world.calls.calls.clear()
+        await world.pass_time(60)
+        assert sorted(world.calls.names("DELETE")) == ["zone-a-2", "zone-a-3"]

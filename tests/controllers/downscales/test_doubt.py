@@ -1,0 +1,338 @@
+"""Downscales under caches that lag, stores that cannot be asked, and notes that others wrote."""
+
+import copy
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from rollout_operator.guards.downscales.reservations import Stage
+from rollout_operator.model.downscale import Endpoint
+from rollout_operator.model.errors import Unreachable
+from rollout_operator.model.names import DOWNSCALE_NOTE
+from rollout_operator.model.outcome import Code
+from rollout_operator.pods.client import PodError
+from rollout_operator.telemetry import logs
+from tests.controllers.fake_door import Json
+from tests.virtual_time import in_virtual_time
+from tests.web.downscale_world import (
+    HOUR,
+    WAIT,
+    World,
+    come_to_rest,
+    part,
+    pod,
+    prepared_alone,
+    three_zones,
+    zone,
+)
+from tests.web.fake_pods import confirm, refuse
+
+
+@in_virtual_time
+async def test_a_cache_from_before_the_review_proves_nothing() -> None:
+    """D-25: the cache shows three replicas of a while ago; the store had five when it was asked."""
+    world = three_zones()
+    five = copy.deepcopy(world.door.objects["statefulsets", "zone-a"])
+    world.commit("zone-a", 3)
+    world.sync()
+    part(five, "metadata")["resourceVersion"] = "3"
+    world.door.put("statefulsets", five)
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        await world.clock.sleep(timedelta(seconds=3))
+        assert world.memory.downscales.count(Stage.OPEN) == 1
+        assert world.annotation("zone-a") is None
+        assert not (await world.ask("zone-b", 4)).is_allowed
+        await world.pass_time(60)
+        assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
+
+
+@pytest.mark.parametrize("lagging", ["statefulsets", "pods"])
+def test_a_cache_that_lags_does_not_forget_a_debt(lagging: str) -> None:
+    """LI-05: scaled up and down again while a watch was cut."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = three_zones()
+        store = world.door.objects
+        hidden = {key: store[key] for key in store if key[1] in {"zone-a-3", "zone-a-4"}}
+        if lagging == "statefulsets":
+            hidden = {}
+            five = copy.deepcopy(store["statefulsets", "zone-a"])
+            world.commit("zone-a", 3)
+            world.sync()
+            part(five, "metadata")["resourceVersion"] = "3"
+            world.door.put("statefulsets", five)
+        else:
+            for key in hidden:
+                del store[key]
+            world.sync()
+            store.update(hidden)
+        world.calls.answer = refuse("zone-a-4")
+        async with world.controlling():
+            assert not (await world.ask("zone-a", 3)).is_allowed
+            world.calls.answer = confirm
+            await world.clock.sleep(timedelta(seconds=5))
+            world.calls.calls.clear()
+            await world.pass_time(60)
+            assert {"zone-a-3", "zone-a-4"} == set(world.calls.names("DELETE"))
+            await come_to_rest(world)
+
+    run()
+
+
+@in_virtual_time
+async def test_a_store_that_cannot_be_asked_is_asked_again() -> None:
+    """SI-12: nobody is told before the store has confirmed that it did not happen."""
+    world = three_zones()
+
+    def fail(call: str) -> None:
+        if call == "get statefulsets/zone-a":
+            raise Unreachable("time-out")
+
+    world.door.before = fail
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        await world.pass_time(300)
+        assert world.calls.names("DELETE") == []
+        world.door.before = lambda call: None
+        await world.pass_time(16)
+        assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
+
+
+@in_virtual_time
+async def test_a_downscale_that_the_cache_does_not_show_is_not_taken_back() -> None:
+    """SI-12: written, and the watch is behind by minutes."""
+    world = three_zones()
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        world.commit("zone-a", 3)
+        await world.clock.sleep(timedelta(minutes=5))
+        assert world.calls.names("DELETE") == []
+        assert world.memory.downscales.count(Stage.OPEN) == 1
+        assert not (await world.ask("zone-b", 4)).is_allowed
+        await world.watch()
+        await world.pass_time(2)
+        assert world.annotation("zone-a") == "2026-01-02T03:04:41Z", "the latest it can be"
+
+
+@in_virtual_time
+async def test_its_own_note_that_shows_late_is_no_story_of_another_process() -> None:
+    """LI-01, LI-02: refused and undone; the event of a note was lost, a list shows it later."""
+    world = three_zones()
+    async with world.controlling():
+        world.calls.answer = refuse("zone-a-4")
+        assert not (await world.ask("zone-a", 3)).is_allowed
+        world.calls.answer = confirm
+        await world.clock.sleep(timedelta(minutes=4))
+        assert world.memory.downscales.list_sets() == []
+        told = len(world.calls.calls)
+        assert world.noted()
+        await world.watch()
+        await world.pass_time(1)
+        assert (await world.ask("zone-b", 3)).is_allowed
+        assert world.noted() == ["zone-b-0", "zone-b-3", "zone-b-4"]
+        assert len(world.calls.calls) == told + 2
+
+
+@in_virtual_time
+async def test_si11_what_happened_and_was_taken_back_before_a_restart_counts() -> None:
+    """5, 3, 5 while nobody was there: the note on a pod that stays is all that is left of it."""
+    world = three_zones(a=WAIT, b=WAIT)
+    assert (await world.ask("zone-a", 3)).is_allowed
+    for name in ("zone-a-3", "zone-a-4"):
+        again = pod("zone-a", int(name[-1]), uid=f"{name}-new", created="2026-01-02T03:04:30Z")
+        world.door.put("pods", again)
+    world.sync()
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(60)
+        verdict = await world.ask("zone-b", 3)
+        assert verdict.reason.code is Code.ZONE_DOWNSCALED_LATELY
+        assert world.annotation("zone-a") is not None
+
+
+@in_virtual_time
+async def test_a_note_that_was_left_over_is_no_proof_that_it_happened() -> None:
+    """LI-01: undone, and killed when one of its notes was still there: nobody waits for it."""
+    world = three_zones(a=WAIT, b=WAIT)
+    assert (await world.ask("zone-a", 3)).is_allowed
+    for ordinal in (3, 4):
+        world.door.put("pods", pod("zone-a", ordinal))
+    world.sync()
+    assert world.noted() == ["zone-a-0"]
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(60)
+        assert (await world.ask("zone-b", 3)).is_allowed
+        assert world.annotation("zone-a") is None
+
+
+@in_virtual_time
+async def test_si11_a_downscale_that_nobody_is_prepared_for_counts_after_a_crash() -> None:
+    """3, 5 and 3 again before there are any new pods: one that stays has the note."""
+    world = three_zones(a=WAIT, b=WAIT)
+    for name in ("zone-a-3", "zone-a-4"):
+        world.remove_pod(name)
+    world.sync()
+    assert (await world.ask("zone-a", 3)).is_allowed
+    assert world.calls.calls == []
+    world.commit("zone-a", 3)
+    world.sync()
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(5)
+        assert (await world.ask("zone-b", 3)).reason.code is Code.ZONE_DOWNSCALED_LATELY
+
+
+@in_virtual_time
+async def test_a_set_that_the_cache_does_not_show_yet_is_not_forgotten() -> None:
+    """LI-05: created just now, and the watch is behind."""
+    world = prepared_alone(zone("zone-a", group=None))
+    world.sets.replace_all([])
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3, whole=True)).is_allowed
+        await world.clock.sleep(timedelta(seconds=30))
+        assert world.memory.downscales.count(Stage.OPEN) == 1
+        await world.watch()
+        await world.pass_time(30)
+        assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
+        await come_to_rest(world)
+
+
+@in_virtual_time
+async def test_a_set_that_the_cache_never_shows_is_forgotten_in_the_end() -> None:
+    """It was created and deleted again while the watch was behind."""
+    world = prepared_alone(zone("zone-a", group=None))
+    world.sets.replace_all([])
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3, whole=True)).is_allowed
+        await world.clock.sleep(timedelta(seconds=70))
+        assert world.memory.downscales.list_sets() == []
+        assert world.calls.names("DELETE") == []
+
+
+@in_virtual_time
+async def test_nobody_is_told_by_a_cache_from_before_the_downscale() -> None:
+    """SI-12: 5 to 3 was written, 3 to 2 failed, and the cache still shows five replicas."""
+    world = three_zones()
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        world.commit("zone-a", 3)
+        world.calls.answer = refuse("zone-a-2")
+        assert not (await world.ask("zone-a", 2)).is_allowed
+        world.calls.answer = confirm
+        world.calls.calls.clear()
+        await world.clock.sleep(timedelta(minutes=5))
+        assert world.calls.names("DELETE") == []
+        await world.watch()
+        await world.pass_time(60)
+        assert world.calls.names("DELETE") == ["zone-a-2"]
+
+
+@in_virtual_time
+async def test_many_pods_are_told_a_few_at_a_time() -> None:
+    """LI-05, LI-06: a review of the set gets its turn in between, and all are told in time."""
+    world = three_zones(100)
+    async with world.controlling():
+        assert (await world.ask("zone-a", 0)).is_allowed
+        await world.pass_time(60)
+    told = [call for call in world.calls.calls if call.method == "DELETE"]
+    assert list(Counter(call.at for call in told).values()) == [32, 32, 32, 4]
+    assert len({call.pod for call in told}) == 100
+
+
+def _put_note(world: World, name: str, text: str) -> None:
+    one = copy.deepcopy(world.door.objects["pods", name])
+    meta: Json = part(one, "metadata")
+    meta["annotations"] = {DOWNSCALE_NOTE: text}
+    world.door.put("pods", one)
+
+
+@pytest.mark.parametrize(
+    ("note", "deletes"),
+    [
+        ("rubbish", 0),
+        ('{"replicasFrom":5,"replicasTo":-1,"at":"2026-01-02T03:04:05Z"}', 0),
+        ('{"replicasFrom":5,"replicasTo":4,"at":"2026-01-02T03:04:05"}', 0),
+        ('{"replicasFrom":5,"replicasTo":4,"at":"9999-12-31T23:59:59.9Z"}', 1),
+        ('{"replicasFrom":5,"replicasTo":4,"at":"0001-01-01T00:00:00+23:59"}', None),
+        ('{"replicasFrom":99999999999999,"replicasTo":4,"at":"2026-01-02T03:04:05Z"}', 1),
+    ],
+)
+def test_notes_that_others_wrote(note: str, deletes: int | None) -> None:
+    """SEC-25: at most a pod is told that it stays; no time of the future is recorded, no spin."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = three_zones()
+        _put_note(world, "zone-a-4", note)
+        world.sync()
+        world.restart()
+        async with world.controlling():
+            await world.pass_time(HOUR)
+            if deletes is not None:
+                assert len(world.calls.names("DELETE")) == deletes
+            assert world.memory.downscales.list_sets() == []
+            assert len(world.door.calls) < 10
+
+    run()
+
+
+@in_virtual_time
+async def test_a_note_of_the_future_holds_nobody_back_for_ever() -> None:
+    """SEC-25: it is found while the set wants fewer replicas already."""
+    world = three_zones(4)
+    world.door.put("pods", pod("zone-a", 4))
+    _put_note(world, "zone-a-4", '{"replicasFrom":5,"replicasTo":4,"at":"9999-12-31T23:59:59.9Z"}')
+    world.sync()
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(60)
+        assert str(world.annotation("zone-a")) < "2026-01-02T03:06"
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    written: list[str] = []
+    logs.configure(write=lambda line: written.append(line.decode()))
+    yield written
+    logs.configure()
+
+
+def test_li05_a_pod_that_cannot_be_told_is_warned_of_once_for_each_cause(
+    lines: list[str],
+) -> None:
+    """LI-05: not every 15 s, and not at level debug only; it is counted for as long."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = three_zones()
+        debts = world.memory.downscales.debts
+        async with world.controlling():
+            assert (await world.ask("zone-a", 3)).is_allowed
+            world.calls.answer = refuse("zone-a-4", method="DELETE")
+            await world.pass_time(300)
+            assert debts.count_unreached() == debts.count() == 1
+            assert _warnings(lines) == ["zone-a-4: HTTP status 500"]
+            world.calls.answer = _unreachable
+            await world.pass_time(300)
+            assert debts.count_unreached() == 1
+            assert _warnings(lines) == ["zone-a-4: HTTP status 500", "zone-a-4: no route to host"]
+            world.calls.answer = confirm
+            await world.pass_time(30)
+            assert debts.count_unreached() == 0
+            await come_to_rest(world)
+
+    run()
+
+
+async def _unreachable(method: str, endpoint: Endpoint) -> None:
+    raise PodError(f"{method} {endpoint.pod}: no route to host")
+
+
+def _warnings(lines: list[str]) -> list[str]:
+    told = [line for line in lines if "level=warn" in line and "Pod cannot be told" in line]
+    return [line.rpartition("DELETE ")[2].strip().rstrip('"') for line in told]

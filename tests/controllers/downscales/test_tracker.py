@@ -1,0 +1,256 @@
+"""What becomes of a record in the zone tracker: raised, given back, or found by the next process.
+
+D-23, SI-11, LI-05, FP-06, FP-15, FP-22 with `-use-zone-tracker`.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+
+from rollout_operator.model.errors import Denied, UnknownOutcome, Unreachable
+from rollout_operator.model.names import Uid
+from rollout_operator.model.outcome import Code
+from rollout_operator.model.tracker import format_entry
+from tests.virtual_time import in_virtual_time
+from tests.web.downscale_world import WAIT, World, come_to_rest
+from tests.web.reviews.test_prepare_tracker import ANSWERED, MAP, OLD, data_of, fail, tracked
+
+A: Final = Uid("uid-zone-a")
+PATCH: Final = f"patch configmaps/{MAP}"
+FORMER: Final = [
+    pytest.param({}, id="there was no entry"),
+    pytest.param({"zone-a": OLD, "zone-b": OLD}, id="there was one"),
+]
+
+
+@pytest.mark.parametrize("data", FORMER)
+def test_refused_by_somebody_else_afterwards(data: Mapping[str, str]) -> None:
+    """LI-05, FP-22: the former entry comes back, and the other zone may go."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = tracked(data, a=WAIT, b=WAIT)
+        async with world.controlling():
+            assert (await world.ask("zone-a", 3)).is_allowed
+            assert data_of(world) == {**data, "zone-a": ANSWERED}
+            await world.pass_time(35)
+            assert data_of(world) == {**data, "zone-a": ANSWERED}, "it may still happen"
+            await world.pass_time(10)
+            assert data_of(world) == data
+            assert (await world.ask("zone-b", 3)).is_allowed
+            world.commit("zone-b", 3)
+            await world.watch()
+            for ordinal in (3, 4):
+                world.remove_pod(f"zone-b-{ordinal}")
+            await come_to_rest(world)
+
+    run()
+
+
+@in_virtual_time
+async def test_a_downscale_that_happens_at_once_is_written_once() -> None:
+    """D-23: no annotation either."""
+    world = tracked()
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3, whole=True)).is_allowed
+        world.commit("zone-a", 3)
+        await world.watch()
+        for ordinal in (3, 4):
+            world.remove_pod(f"zone-a-{ordinal}")
+        await come_to_rest(world)
+    assert data_of(world) == {"zone-a": ANSWERED}
+    assert world.door.calls.count(PATCH) == 1
+    assert world.annotation("zone-a") is None
+    assert "patch statefulsets/zone-a" not in world.door.calls
+
+
+@in_virtual_time
+async def test_si11_a_downscale_that_happens_late_is_recorded_as_of_then() -> None:
+    """SI-11: granted at 03:04:05, written 20 s later: from then on the others wait."""
+    world = tracked()
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        await world.pass_time(20)
+        world.commit("zone-a", 3)
+        await world.watch()
+        await world.pass_time(60)
+    assert data_of(world) == {"zone-a": format_entry("2026-01-02T03:04:26Z")}
+    assert world.door.calls.count(PATCH) == 2
+
+
+@in_virtual_time
+async def test_si11_what_cannot_be_recorded_yet_is_remembered() -> None:
+    """SI-11: the other zone waits by what this process knows."""
+    world = tracked({}, a=WAIT, b=WAIT)
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        fail(world, PATCH, Unreachable("down"))
+        await world.pass_time(20)
+        world.commit("zone-a", 3)
+        await world.watch()
+        await world.pass_time(60)
+        verdict = await world.ask("zone-b", 3)
+        assert "2026-01-02 03:04:25" in verdict.reason.text
+        world.door.before = lambda call: None
+        await world.pass_time(20)
+    assert data_of(world) == {"zone-a": format_entry("2026-01-02T03:04:26Z")}
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_record_without_an_answer(arrives: bool) -> None:
+    """SI-18, ZONE-09: refused; where the entry came to be, it is taken back."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = tracked({"zone-a": OLD})
+
+        def before(call: str) -> None:
+            if call == PATCH:
+                if arrives:
+                    data_of(world)["zone-a"] = ANSWERED
+                raise UnknownOutcome("no answer")
+
+        world.door.before = before
+        async with world.controlling():
+            assert (await world.ask("zone-a", 3)).reason.code is Code.NOT_RECORDED
+            assert (data_of(world)["zone-a"] == ANSWERED) is arrives
+            world.door.before = lambda call: None
+            await world.pass_time(60)
+            assert data_of(world) == {"zone-a": OLD}
+            assert world.calls.prepared() == set()
+            await come_to_rest(world)
+
+    run()
+
+
+@in_virtual_time
+async def test_a_record_that_cannot_be_given_back_delays_no_pod() -> None:
+    """LI-05, D-18: pods are told; the record is tried until it works."""
+    world = tracked({"zone-a": OLD})
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        fail(world, f"get configmaps/{MAP}", Denied("no", status=403))
+        await world.pass_time(60)
+        assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
+        assert data_of(world) == {"zone-a": ANSWERED}
+        world.door.before = lambda call: None
+        await world.pass_time(20)
+        assert data_of(world) == {"zone-a": OLD}
+        await come_to_rest(world)
+
+
+@in_virtual_time
+async def test_one_that_somebody_writes_while_it_is_given_back() -> None:
+    """W-16: looked at again, and what is not ours stays."""
+    world = tracked({"zone-a": OLD})
+    mine = format_entry("2026-01-02T03:04:59Z")
+
+    async def overtake(call: str) -> None:
+        if call == PATCH and world.clock.elapsed().total_seconds() > 30:
+            data_of(world)["zone-a"] = mine
+            meta = world.door.objects["configmaps", MAP]["metadata"]
+            assert isinstance(meta, dict)
+            meta["resourceVersion"] = "99"
+            world.door.pause = lambda call: asyncio.sleep(0)
+
+    world.door.pause = overtake
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        await world.pass_time(60)
+        assert data_of(world) == {"zone-a": mine}
+        await come_to_rest(world)
+
+
+@in_virtual_time
+async def test_asked_again_before_the_former_entry_is_back() -> None:
+    """LI-05: of two that did not happen nothing is left in the end."""
+    world = tracked({"zone-a": OLD})
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        await world.pass_time(30)
+        fail(world, PATCH, Unreachable("down"))
+        await world.pass_time(10)
+        assert world.memory.downscales.find_entry(A) is not None
+        world.door.before = lambda call: None
+        assert (await world.ask("zone-a", 2)).is_allowed
+        assert world.memory.downscales.find_entry(A) is None, "it is the new one's"
+        await world.pass_time(60)
+        assert data_of(world) == {"zone-a": OLD}
+        await come_to_rest(world)
+
+
+@pytest.mark.parametrize("happens", [True, False])
+def test_fp06_a_crash_between_record_and_write(happens: bool) -> None:
+    """FP-06, SI-11, LI-05: the entry stands, pods are told; the own zone may go again at once."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = tracked({}, a=WAIT, b=WAIT)
+        assert (await world.ask("zone-a", 3)).is_allowed
+        await world.pass_time(10)
+        if happens:
+            world.commit("zone-a", 3)
+        world.restart()
+        async with world.controlling():
+            await world.pass_time(60)
+            verdict = await world.ask("zone-b", 3)
+            assert verdict.reason.code is Code.ZONE_DOWNSCALED_LATELY
+            if happens:
+                assert f"{data_of(world)['zone-a']}" >= format_entry("2026-01-02T03:04:15Z")
+                return
+            assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
+            assert data_of(world) == {"zone-a": ANSWERED}
+            assert (await world.ask("zone-a", 3)).is_allowed
+
+    run()
+
+
+async def _cancel_at(world: World, call: str) -> None:
+    """Ask, and cancel the review in the middle of a call."""
+    reached = asyncio.Event()
+
+    async def pause(made: str) -> None:
+        if made == call:
+            reached.set()
+            await asyncio.sleep(1)
+
+    world.door.pause = pause
+    async with asyncio.TaskGroup() as tasks:
+        asking = tasks.create_task(world.ask("zone-a", 3))
+        await reached.wait()
+        asking.cancel()
+    world.door.pause = lambda call: asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("call", [f"get configmaps/{MAP}", PATCH])
+def test_a_review_that_is_cut_off_leaves_nothing(call: str) -> None:
+    """W-13, FP-22: while the ConfigMap is read, and while it is written."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = tracked({"zone-a": OLD})
+        async with world.controlling():
+            await _cancel_at(world, call)
+            await world.pass_time(60)
+            assert data_of(world) == {"zone-a": OLD}
+            assert world.calls.prepared() == set()
+            await come_to_rest(world)
+
+    run()
+
+
+@in_virtual_time
+async def test_a_set_that_is_deleted_leaves_nothing_to_do() -> None:
+    world = tracked({})
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        fail(world, f"get configmaps/{MAP}", Unreachable("down"))
+        await world.pass_time(50)
+        assert world.memory.downscales.find_entry(A) is not None
+        del world.door.objects["statefulsets", "zone-a"]
+        world.sync()
+        world.memory.queue.add(A)
+        await world.pass_time(60)
+        assert world.memory.downscales.list_sets() == []

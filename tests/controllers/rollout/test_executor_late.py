@@ -1,0 +1,107 @@
+"""A rollout whose grants fail: the API server is slow or away, or the pod is another one by now
+(SI-09, LI-11, ZPDB-60).
+"""
+
+import asyncio
+from datetime import timedelta
+from typing import Final
+
+import pytest
+
+from rollout_operator.controllers.live_reads import LOOK_LASTS
+from rollout_operator.model.errors import (
+    ApiError,
+    Conflict,
+    NotFound,
+    Throttled,
+    TooManyRequests,
+    UnknownOutcome,
+    Unreachable,
+)
+from rollout_operator.model.outcome import Code, Severity
+from tests.controllers.rollout.test_executor_budgets import GROUP, LIST, PATCH, Shell, rolling
+from tests.guards.gate_bench import failing, rule
+from tests.virtual_time import in_virtual_time
+
+LATE: Final = "no answer of the API server about ingester-zone-a-0 in time"
+
+
+def hang_after_record(made: Shell) -> None:
+    """Let the live read that follows a record take longer than it counts."""
+
+    async def hang(call: str) -> None:
+        if made.here.door.verbs()[-2:] == [PATCH, LIST]:
+            await asyncio.sleep((LOOK_LASTS + timedelta(seconds=1)).total_seconds())
+
+    made.here.door.pause = hang
+
+
+def settle(made: Shell) -> None:
+    """Take back what was granted: the pods are untouched."""
+    for ordinal in range(3):
+        pod = made.process.cached(f"a-{ordinal}")
+        grant = made.process.pending.get(pod.uid)
+        if grant is not None:
+            made.here.annotate(f"a-{ordinal}", None)
+            made.process.pending.take_back(grant)
+    made.process.sync()
+
+
+@in_virtual_time
+async def test_si09_a_grant_that_is_too_late_says_nothing_of_the_cache() -> None:
+    """SI-09: the API server is slow; nobody has shown that the pod is another one."""
+    made = rolling(rule(1))
+    hang_after_record(made)
+    report = await made.step()
+    assert made.deleted == []
+    assert report.cut_short == LATE
+    assert not report.is_contradicted
+    assert report.held == []
+
+
+@in_virtual_time
+async def test_li_11_grants_that_are_always_too_late_back_off_and_say_so() -> None:
+    """LISTs so slow that no grant is confirmed in time: no success, and no cache at fault."""
+    made = rolling(rule(1))
+    hang_after_record(made)
+    waits: list[timedelta] = []
+    for _ in range(9):
+        again = (await made.controller.reconcile(GROUP)).again
+        assert again is not None
+        waits.append(again)
+        settle(made)
+        await made.process.clock.sleep(again)
+    assert waits == [timedelta(seconds=wait) for wait in (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5)]
+    assert made.deleted == []
+    assert made.refreshed == []
+    reason = made.board.entries()[0].plan.waits[0]
+    assert (reason.code, reason.severity) == (Code.LIVE_READ_EXPIRED, Severity.WARN)
+    assert reason.text.endswith(LATE)
+    metric = "rollout_operator_last_successful_group_reconcile_timestamp_seconds"
+    labels = {"rollout_group": f"{GROUP}"}
+    assert made.process.metrics.registry.get_sample_value(metric, labels) == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        pytest.param(Conflict("changed", status=409), "contradicted", id="the pod has changed"),
+        pytest.param(NotFound("gone", status=404), "contradicted", id="the pod is gone"),
+        pytest.param(Throttled("later"), "cut short", id="our own limiter: a new look"),
+        pytest.param(TooManyRequests("busy"), "failed", id="turned away: an error"),
+        pytest.param(Unreachable("refused"), "failed", id="nothing could be sent: an error"),
+        pytest.param(UnknownOutcome("no answer"), "failed", id="no answer: an error"),
+    ],
+)
+@in_virtual_time
+async def test_zpdb60_a_record_that_fails_comes_to_what_its_error_says(
+    error: ApiError, outcome: str
+) -> None:
+    """Only a pod that is not what it was contradicts the cache."""
+    made = rolling(rule(1))
+    made.here.door.before = failing(PATCH, error)
+    report = await made.step()
+    assert made.deleted == []
+    assert report.is_contradicted == (outcome == "contradicted")
+    assert report.is_cut_short == (outcome == "cut short")
+    assert report.error is (error if outcome == "failed" else None)

@@ -1,0 +1,137 @@
+"""A rollout and a downscale of one group exclude each other (D-25, SEED-110, SEED-111)."""
+
+import asyncio
+import copy
+from dataclasses import replace
+
+from rollout_operator.controllers.rollout.reports import Report
+from rollout_operator.guards.locks import Locks, calls_lock, group_lock
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.outcome import Code, ReplacePods, Verdict
+from rollout_operator.planning.rollout.plan import plan_group
+from tests.virtual_time import in_virtual_time
+from tests.web.downscale_world import GROUP, World, part, three_zones
+
+
+def _roll(world: World, name: str) -> None:
+    """Give a zone a new template: all its pods are outdated."""
+    one = copy.deepcopy(world.door.objects["statefulsets", name])
+    part(one, "status").update(updateRevision="new", updatedReplicas=0)
+    world.door.put("statefulsets", one)
+    world.sync()
+
+
+async def _roll_out(world: World) -> Report:
+    """Carry out what the caches call for, planned before any downscale was claimed."""
+    group: Group = replace(world.memory.observer.observe(GROUP), downscale=None)
+    (action,) = plan_group(group).actions
+    assert isinstance(action, ReplacePods)
+    return await world.memory.executor.carry_out(group, action)
+
+
+async def _meet(world: World, call: str, *, rolls_first: bool) -> tuple[Verdict, Report]:
+    """Begin one, and the other as soon as the first makes a call of this kind.
+
+    In between zone b gets its new template.
+    """
+    reached, started = asyncio.Event(), asyncio.Event()
+
+    async def stop_once(made: str) -> None:
+        if made.startswith(call) and not reached.is_set():
+            reached.set()
+            await started.wait()
+
+    world.door.pause = stop_once
+    async with asyncio.TaskGroup() as tasks:
+        if rolls_first:
+            _roll(world, "zone-b")
+            rolling = tasks.create_task(_roll_out(world))
+            await reached.wait()
+            asking = tasks.create_task(world.ask("zone-a", 3))
+        else:
+            asking = tasks.create_task(world.ask("zone-a", 3))
+            await reached.wait()
+            _roll(world, "zone-b")
+            rolling = tasks.create_task(_roll_out(world))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        started.set()
+    return asking.result(), rolling.result()
+
+
+@in_virtual_time
+async def test_a_downscale_that_looks_first_wins() -> None:
+    """The rollout begins between the downscale's look and its claim: it sees the claim."""
+    world = three_zones()
+    verdict, report = await _meet(world, "list pods", rolls_first=False)
+    assert verdict.is_allowed
+    assert world.door.deleted == []
+    assert report.is_contradicted
+    assert [note.code for note in report.notes] == [Code.VIEW_CHANGED]
+
+
+@in_virtual_time
+async def test_a_downscale_that_has_claimed_holds_the_rollout_back() -> None:
+    """The pods are being called: nothing is answered yet."""
+    world = three_zones()
+    verdict, report = await _meet(world, "patch pods", rolls_first=False)
+    assert verdict.is_allowed
+    assert world.door.deleted == []
+    assert report.deleted == 0
+
+
+@in_virtual_time
+async def test_a_rollout_that_looks_first_wins() -> None:
+    """The downscale waits with its look until the pod has been deleted, and is refused."""
+    world = three_zones()
+    verdict, report = await _meet(world, "delete pods", rolls_first=True)
+    assert report.deleted == 1
+    assert (verdict.is_allowed, verdict.reason.code) == (False, Code.OTHER_ZONE_NOT_READY)
+    assert world.calls.calls == []
+    kinds = [call.split()[0] for call in world.door.calls]
+    assert kinds == ["list", "list", "delete", "list", "list"]
+
+
+@in_virtual_time
+async def test_a_rollout_goes_on_when_the_downscale_has_happened() -> None:
+    """D-25: it is held back for as long as the downscale may still persist, and no longer."""
+    world = three_zones()
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        _roll(world, "zone-b")
+        assert plan_group(world.memory.observer.observe(GROUP)).actions == ()
+        world.commit("zone-a", 3)
+        for ordinal in (3, 4):
+            world.remove_pod(f"zone-a-{ordinal}")
+        await world.watch()
+        await world.pass_time(1)
+        assert (await _roll_out(world)).deleted == 1
+        assert world.door.deleted[0].startswith("zone-b")
+
+
+@in_virtual_time
+async def test_a_rollout_goes_on_when_the_downscale_has_failed() -> None:
+    """LI: a refusal by somebody else holds the group for less than a minute."""
+    world = three_zones()
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        _roll(world, "zone-b")
+        await world.pass_time(60)
+        assert (await _roll_out(world)).deleted == 1
+
+
+@in_virtual_time
+async def test_who_comes_first_gets_the_lock_first() -> None:
+    locks, order = Locks(), []
+
+    async def hold(number: int) -> None:
+        async with locks.hold(group_lock(GROUP)):
+            order.append(number)
+            await asyncio.sleep(1)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(5):
+            tasks.create_task(hold(number))
+    assert order == [0, 1, 2, 3, 4]
+    assert group_lock(GroupName("x")) != calls_lock(Uid("x"))

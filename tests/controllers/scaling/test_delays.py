@@ -1,0 +1,272 @@
+"""Delayed downscales from the annotation to the calls: T-05, DELAY-01 to 14."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from rollout_operator.model.outcome import Code
+from rollout_operator.planning.scaling.delays import SOON_TRIES
+from tests.controllers.fake_door import Json
+from tests.controllers.scaling_bench import GROUP, HOUR, SECOND, Bench, pass_time
+from tests.controllers.scaling_doors import Store
+from tests.controllers.scaling_objects import delayed, in_group, old, zone
+from tests.virtual_time import in_virtual_time
+from tests.web.downscale_world import part
+
+DUE = timedelta(minutes=70)
+HALF = timedelta(minutes=30)
+NONE = timedelta(0)
+
+
+def calls(zone: str, *, stay: str = "", ask: str = "") -> list[str]:
+    """Return calls by ordinals: those that are told to stay, and those that are asked."""
+    told = [f"DELETE zone-{zone}-{ordinal}" for ordinal in stay]
+    return sorted([*told, *(f"POST zone-{zone}-{ordinal}" for ordinal in ask)])
+
+
+@pytest.mark.parametrize(
+    ("one", "scale", "prepared", "called", "patched"),
+    [
+        pytest.param(
+            delayed("b", 5), 3, {4: DUE, 3: DUE}, calls("b", stay="012", ask="34"), ["zone-b 3"],
+            id="row 1",
+        ),
+        pytest.param(
+            delayed("b", 5), 3, {4: HALF, 3: NONE}, calls("b", stay="012", ask="34"), [],
+            id="row 2",
+        ),
+        pytest.param(
+            delayed("b", 5), 3, {4: NONE, 3: DUE}, calls("b", stay="012", ask="34"), [],
+            id="row 3: the highest must be due",
+        ),
+        pytest.param(
+            delayed("b", 5), 1, {4: DUE, 3: 75 * SECOND * 60, 2: HALF, 1: 75 * SECOND * 60},
+            calls("b", stay="0", ask="1234"), ["zone-b 3"], id="row 4",
+        ),
+        pytest.param(delayed("b", 2), 5, {}, calls("b", stay="01"), ["zone-b 5"], id="row 9"),
+        pytest.param(delayed("b", 3), 3, {}, calls("b", stay="012"), [], id="row 10"),
+        pytest.param(
+            delayed("b", 5, force="2"), 10, dict.fromkeys(range(5), DUE),
+            calls("b", stay="01", ask="234"), ["zone-b 2"], id="row 11",
+        ),
+        pytest.param(
+            delayed("b", 3, force="0"), 3, dict.fromkeys(range(3), HALF), calls("b", ask="012"), [],
+            id="row 12",
+        ),
+        pytest.param(delayed("b", 3, force="3"), 3, {}, calls("b", stay="012"), [], id="row 13"),
+    ],
+)  # fmt: skip
+@in_virtual_time
+async def test_t05(
+    one: Json, scale: int, prepared: Mapping[int, timedelta], called: list[str], patched: list[str]
+) -> None:
+    """Who is called once each, and what is written: within a second."""
+    bench = Bench([one], has_settled=False)
+    bench.references.show(scale, 1)
+    bench.stores.prepare("b", prepared)
+    async with bench.living():
+        await pass_time(SECOND)
+    assert sorted(set(bench.stores.calls)) == called
+    assert bench.door.patched == patched
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(Store(prepared=DUE, status=500), id="row 5"),
+        pytest.param(Store(prepared=DUE, error=ConnectionResetError()), id="row 6"),
+        pytest.param(Store(prepared=DUE, body=b"OK"), id="row 7"),
+        pytest.param(Store(body=b'{"timestamp":1e400}'), id="FP-25 too large"),
+        pytest.param(Store(body=b'{"timestamp":true}'), id="FP-25 true"),
+        pytest.param(Store(body=b'{"timestamp":"1767323045"}'), id="FP-25 text"),
+        pytest.param(Store(body=b'{"timestamp":1767319445000}'), id="FP-25 milliseconds"),
+        pytest.param(Store(body=b" " * 70_000), id="FP-25 too long"),
+        pytest.param(Store(takes=HOUR), id="FP-25 hangs"),
+    ],
+)
+@in_virtual_time
+async def test_t05_a_pod_without_a_usable_word_holds_back_all(broken: Store) -> None:
+    """DELAY-07, SEED-078: of 3 and 4 the highest is due, 3 is asked ever again, nothing goes."""
+    bench = Bench([delayed("b", 5)])
+    bench.references.show(3, 5)
+    bench.stores.prepare("b", {4: DUE})
+    bench.stores.behave["zone-b-3"] = broken
+    async with bench.living():
+        await pass_time(600 * SECOND)
+        assert bench.waits() == [f"{Code.POD_GAVE_NO_TIME} zone-b"]
+        assert "zone-b-3" in bench.reasons()[0].text
+    assert bench.door.patched == []
+    asked = bench.stores.calls.count("POST zone-b-3")
+    assert 11 <= asked <= 13, "soon at first, then once a minute (LI-11)"
+
+
+@in_virtual_time
+async def test_t05_8_a_zone_that_is_not_due_holds_back_no_other() -> None:
+    bench = Bench([delayed("a", 5), delayed("b", 5)])
+    bench.references.show(3, 5)
+    bench.stores.prepare("a", {4: HALF, 3: HALF})
+    bench.stores.prepare("b", {4: DUE, 3: DUE})
+    async with bench.living():
+        await pass_time(SECOND)
+    asked = {call for call in bench.stores.calls if call.startswith("POST")}
+    assert sorted(asked) == [*calls("a", ask="34"), *calls("b", ask="34")]
+    assert bench.door.patched == ["zone-b 3"]
+
+
+@in_virtual_time
+async def test_t05_14_nobody_is_told_that_it_stays_while_another_zone_goes() -> None:
+    """Row 14: b and c are at rest; that they stay is said once a has gone."""
+    bench = Bench([delayed("a", 5, force="0"), delayed("b", 5), delayed("c", 5)])
+    bench.references.show(5, 5)
+    bench.stores.prepare("a", dict.fromkeys(range(5), DUE))
+    seen: list[list[str]] = []
+
+    def note(call: str) -> None:
+        if call == "patch statefulsets/zone-a":
+            seen.append(sorted(set(bench.stores.calls)))
+
+    bench.door.before = note
+    async with bench.living():
+        await pass_time(SECOND)
+        assert seen == [calls("a", ask="01234")]
+        assert bench.door.patched == ["zone-a 0"]
+        stay = [*calls("b", stay="01234"), *calls("c", stay="01234")]
+        assert [call for call in bench.stores.take() if call.startswith("DELETE")] == stay
+
+
+@in_virtual_time
+async def test_w20_pods_that_do_not_confirm_hold_back_no_upscale() -> None:
+    """T-05 row 9 with HTTP 500 and with pods that hang, W-20."""
+    bench = Bench([delayed("b", 2)])
+    bench.references.show(5, 2)
+    bench.stores.behave = {"zone-b-0": Store(status=500), "zone-b-1": Store(takes=HOUR)}
+    async with bench.living():
+        await pass_time(0.01 * SECOND)
+        assert bench.door.patched == ["zone-b 5"]
+        await pass_time(600 * SECOND)
+        for pod in ("zone-b-0", "zone-b-1"):
+            soon = bench.stores.calls.count(f"DELETE {pod}")
+            assert 1 <= soon <= 1 + SOON_TRIES, "the process before this one may have asked it"
+        bench.stores.take()
+        await pass_time(1800 * SECOND)
+    for pod in ("zone-b-0", "zone-b-1"):
+        assert bench.stores.calls.count(f"DELETE {pod}") <= 3, "then at a low rate (LI-11)"
+
+
+@in_virtual_time
+async def test_seed_079_pods_at_rest_are_told_rarely() -> None:
+    """DELAY-10, LI-11: once, and then every ten minutes; a new process tells them once."""
+    bench = Bench([delayed("b", 3)])
+    bench.references.show(3, 3)
+    async with bench.living():
+        await pass_time(3600 * SECOND)
+    counts = {pod: bench.stores.calls.count(f"DELETE zone-b-{pod}") for pod in range(3)}
+    assert all(6 <= count <= 7 for count in counts.values()), counts
+    assert not any(call.startswith("POST") for call in bench.stores.calls)
+
+
+@in_virtual_time
+async def test_the_whole_hour_is_waited_for() -> None:
+    """DELAY-08: from the first POST on, and with fresh words: then it goes within seconds."""
+    bench = Bench([delayed("b", 5)])
+    bench.references.show(3, 5)
+    async with bench.living():
+        await pass_time(HOUR - SECOND)
+        assert bench.door.patched == []
+        await pass_time(3 * SECOND)
+        assert bench.door.patched == ["zone-b 3"]
+    asked = [at for call, at in _pairs(bench) if call == "POST zone-b-4"]
+    assert HOUR <= asked[-1] <= HOUR + 2 * SECOND
+    assert len(asked) <= 63, "once a minute, and for the decision"
+
+
+@in_virtual_time
+async def test_a_pod_that_is_replaced_begins_anew() -> None:
+    """SEED-077: its former word is forgotten with it."""
+    bench = Bench([delayed("b", 5)])
+    bench.references.show(4, 5)
+    async with bench.living():
+        await pass_time(HOUR / 2)
+        pod = bench.door.objects["pods", "zone-b-4"]
+        part(pod, "metadata")["uid"] = "uid-another"
+        bench.follow()
+        await pass_time(HOUR - SECOND)
+        assert bench.door.patched == []
+        await pass_time(4 * SECOND)
+        assert bench.door.patched == ["zone-b 4"]
+
+
+@in_virtual_time
+async def test_a_wish_that_is_taken_back_is_told_to_the_pods_at_once() -> None:
+    """SEED-079: 5, 3 is wanted, 5 again: who was asked is told that it stays, and begins anew."""
+    bench = Bench([delayed("b", 5)])
+    bench.references.show(3, 5)
+    async with bench.living():
+        await pass_time(HOUR / 2 + 200 * SECOND)
+        bench.stores.take()
+        bench.references.show(5, 5)
+        bench.queue.add(GROUP)
+        await pass_time(SECOND)
+        assert bench.stores.take() == calls("b", stay="34")
+        bench.references.show(3, 5)
+        bench.queue.add(GROUP)
+        await pass_time(HOUR - SECOND)
+        assert bench.door.patched == []
+        await pass_time(4 * SECOND)
+        assert bench.door.patched == ["zone-b 3"]
+
+
+@in_virtual_time
+async def test_w06_pods_that_hang_delay_no_other_group_and_no_rollout() -> None:
+    """W-06, LI-09: all pods of b hang; c of another group goes at once, and b is rolled out."""
+    lost = [in_group(zone("c", 3), "other"), in_group(zone("d", 2, follows="c"), "other")]
+    bench = Bench([old("a", 3), delayed("b", 5), *lost])
+    bench.references.show(3, 5)
+    bench.stores.behave = {f"zone-b-{ordinal}": Store(takes=HOUR) for ordinal in range(5)}
+    async with bench.living():
+        await pass_time(0.2 * SECOND)
+        assert bench.door.patched == ["zone-d 3"]
+        await bench.roll()
+        assert bench.door.deleted == ["zone-a-0", "zone-a-1"]
+
+
+def _pairs(bench: Bench) -> list[tuple[str, timedelta]]:
+    return list(zip(bench.stores.calls, bench.stores.at, strict=True))
+
+
+@pytest.mark.parametrize("how", ["replaced", "ready"])
+@in_virtual_time
+async def test_a_pod_that_comes_back_is_asked_at_once(how: str) -> None:
+    """DELAY-07: the downscale does not wait for the minute of a pod that failed for long."""
+    bench = Bench([delayed("b", 5)], has_settled=False)
+    bench.references.show(4, 1)
+    bench.stores.prepare("b", {4: DUE}, status=500)
+    pod = bench.door.objects["pods", "zone-b-4"]
+    async with bench.living():
+        _set_ready(pod, "False")
+        bench.follow()
+        await pass_time(200 * SECOND)
+        assert bench.door.patched == []
+        asked = [
+            at
+            for call, at in zip(bench.stores.calls, bench.stores.at, strict=True)
+            if call == "POST zone-b-4"
+        ]
+        assert [round((later - sooner) / SECOND) for sooner, later in pairwise(asked)][:5] == [
+            5, 10, 20, 40, 60
+        ]  # fmt: skip
+        bench.stores.prepare("b", {4: DUE})
+        if how == "replaced":
+            part(pod, "metadata")["uid"] = "uid-another"
+        _set_ready(pod, "True")
+        bench.follow()
+        await pass_time(SECOND)
+        assert bench.door.patched == ["zone-b 4"]
+
+
+def _set_ready(pod: Json, status: str) -> None:
+    conditions = part(pod, "status")["conditions"]
+    assert isinstance(conditions, list)
+    conditions[0]["status"] = status

@@ -1,0 +1,295 @@
+"""Conversations with pods: one per set at a time, and what is remembered of them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from rollout_operator.aio.backoff import Backoff
+from rollout_operator.controllers.scaling.pod_calls import Talks
+from rollout_operator.controllers.worker import Workers
+from rollout_operator.model.decode.objects import decode_statefulset
+from rollout_operator.model.downscale import Endpoint
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.scaling import Talk, TalkToPods, Word
+from rollout_operator.pods.client import PodError
+from tests.controllers.scaling_objects import delayed
+from tests.virtual_time import EPOCH, VirtualClock, in_virtual_time
+from tests.web.downscale_world import raw
+
+SECOND = timedelta(seconds=1)
+BACKOFF = Backoff(first=SECOND, most=SECOND)
+
+
+class FakeCalls:
+    """A `Calls` that takes a second for each kind of call."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.refusing: set[Uid] = set()
+        self.bugs = 0
+        self.takes = SECOND
+
+    async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]:
+        await self._take("DELETE", endpoints)
+        return {
+            one.uid: PodError(f"DELETE {one.pod}: HTTP status 500")
+            for one in endpoints
+            if one.uid in self.refusing
+        }
+
+    async def ask_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, Word]:
+        begun = VirtualClock().now()
+        await self._take("POST", endpoints)
+        return {
+            one.uid: Word(asked_at=begun, since=None, problem=f"POST {one.pod}: HTTP status 500")
+            if one.uid in self.refusing
+            else Word(asked_at=begun, since=EPOCH)
+            for one in endpoints
+        }
+
+    async def _take(self, method: str, endpoints: Sequence[Endpoint]) -> None:
+        self.calls += [f"{method} {one.pod}" for one in endpoints]
+        if self.bugs:
+            self.bugs -= 1
+            raise ZeroDivisionError
+        await VirtualClock().sleep(self.takes)
+
+
+class Bench:
+    """Talks with what they work on."""
+
+    def __init__(self) -> None:
+        self.calls = FakeCalls()
+        self.heard: list[Uid] = []
+        self.talks = Talks(self.calls, now=VirtualClock().now, on_heard=self.heard.append)
+
+    def talk(self, letter: str = "b", *, cancel: str = "", ask: str = "") -> None:
+        """Begin a conversation with pods of a zone, by ordinals."""
+        self.talks.begin(
+            TalkToPods(
+                zone=_set(letter),
+                cancel=tuple(_endpoint(letter, one) for one in cancel),
+                ask=tuple(_endpoint(letter, one) for one in ask),
+            )
+        )
+
+    def known(self, letter: str = "b") -> Mapping[Uid, Talk]:
+        """Return what is remembered of the pods of a zone."""
+        return self.talks.known([_set(letter).uid])
+
+    @asynccontextmanager
+    async def talking(self, count: int = 2) -> AsyncIterator[None]:
+        """Run workers."""
+        queue = self.talks.queue
+        workers = Workers(
+            queue, self.talks.reconcile, count=count, backoff=BACKOFF, chance=lambda: 1
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(workers.run())
+            yield
+            queue.close()
+
+
+def _set(letter: str) -> StatefulSet:
+    return decode_statefulset(raw(delayed(letter, 5)))
+
+
+def _endpoint(letter: str, ordinal: str) -> Endpoint:
+    name = f"zone-{letter}-{ordinal}"
+    return Endpoint(
+        pod=name, uid=Uid(f"{letter}{ordinal}"), ip="10.0.0.1", host=name, port=80, path="delayed"
+    )
+
+
+def _at(seconds: float) -> object:
+    return EPOCH + seconds * SECOND
+
+
+@in_virtual_time
+async def test_deletes_come_before_posts() -> None:
+    """DELAY-06: and what was said is remembered by the pod's UID, as old as its end."""
+    bench = Bench()
+    async with bench.talking():
+        bench.talk(cancel="01", ask="43")
+        await VirtualClock().sleep(3 * SECOND)
+    assert bench.calls.calls == [
+        "DELETE zone-b-0",
+        "DELETE zone-b-1",
+        "POST zone-b-4",
+        "POST zone-b-3",
+    ]
+    known = bench.known()
+    assert known[Uid("b0")] == Talk(cancelled_at=EPOCH + SECOND)
+    assert known[Uid("b4")] == Talk(word=Word(asked_at=EPOCH + 2 * SECOND, since=EPOCH))
+    assert bench.heard == [_set("b").uid]
+
+
+@in_virtual_time
+async def test_a_pod_that_does_not_confirm_is_remembered_as_tried() -> None:
+    """SEED-079, W-13: what it said before stays known, so that it is told soon again."""
+    bench = Bench()
+    async with bench.talking():
+        bench.talk(ask="4")
+        await VirtualClock().sleep(2 * SECOND)
+        bench.calls.refusing = {Uid("b4")}
+        bench.talk(cancel="4")
+        await VirtualClock().sleep(2 * SECOND)
+        talk = bench.known()[Uid("b4")]
+        assert talk.word is not None
+        assert (talk.cancelled_at, talk.tried_at) == (None, _at(3))
+        bench.calls.refusing = set()
+        bench.talk(cancel="4")
+        await VirtualClock().sleep(2 * SECOND)
+        assert bench.known()[Uid("b4")] == Talk(cancelled_at=EPOCH + 5 * SECOND)
+
+
+@in_virtual_time
+async def test_a_pod_without_a_word_has_a_problem() -> None:
+    """DELAY-07: its former word does not count any more."""
+    bench = Bench()
+    async with bench.talking():
+        bench.talk(ask="4")
+        await VirtualClock().sleep(2 * SECOND)
+        bench.calls.refusing = {Uid("b4")}
+        bench.talk(ask="4")
+        await VirtualClock().sleep(2 * SECOND)
+    word = bench.known()[Uid("b4")].word
+    assert word is not None
+    assert (word.since, word.problem) == (None, "POST zone-b-4: HTTP status 500")
+
+
+@in_virtual_time
+async def test_one_conversation_per_set_and_many_sets_at_once() -> None:
+    """W-06: what is asked of b meanwhile is dropped, and planned again when b has answered."""
+    bench = Bench()
+    bench.calls.takes = 30 * SECOND
+    async with bench.talking():
+        bench.talk("b", ask="4")
+        await VirtualClock().sleep(SECOND)
+        bench.talk("b", ask="43")
+        bench.talk("c", ask="4")
+        await VirtualClock().sleep(SECOND)
+        assert bench.calls.calls == ["POST zone-b-4", "POST zone-c-4"]
+        assert bench.heard == []
+        await VirtualClock().sleep(30 * SECOND)
+        assert bench.heard == [_set("b").uid, _set("c").uid]
+        bench.talk("b", ask="3")
+        await VirtualClock().sleep(SECOND)
+        assert bench.calls.calls[2:] == ["POST zone-b-3"]
+        await VirtualClock().sleep(30 * SECOND)
+
+
+@in_virtual_time
+async def test_a_conversation_that_has_not_begun_yet_stands() -> None:
+    """It is planned with each look, and looks come often: nobody is pushed back by that."""
+    bench = Bench()
+    bench.talk(ask="4")
+    bench.talk(cancel="0", ask="43")
+    async with bench.talking():
+        await VirtualClock().sleep(3 * SECOND)
+    assert bench.calls.calls == ["POST zone-b-4"]
+
+
+@in_virtual_time
+async def test_pods_that_are_gone_are_forgotten() -> None:
+    """SEED-077: and sets with all their pods; what others said stays."""
+    bench = Bench()
+    async with bench.talking():
+        bench.talk("b", ask="43")
+        bench.talk("c", ask="4")
+        await VirtualClock().sleep(2 * SECOND)
+        bench.talks.keep(_set("b").uid, {Uid("b3"): True})
+        assert bench.known("b").keys() == {"b3"}
+        bench.talks.forget(_set("b").uid)
+        bench.talks.forget(_set("x").uid)
+        assert bench.known("b") == {}
+        assert bench.known("c").keys() == {"c4"}
+
+
+@in_virtual_time
+async def test_a_word_that_comes_after_its_pod_has_gone_is_forgotten_with_the_next_look() -> None:
+    bench = Bench()
+    async with bench.talking():
+        bench.talk("b", ask="4")
+        await VirtualClock().sleep(SECOND / 2)
+        bench.talks.keep(_set("b").uid, {})
+        await VirtualClock().sleep(SECOND)
+        assert bench.known().keys() == {"b4"}
+        bench.talks.keep(_set("b").uid, {})
+        assert bench.known() == {}
+
+
+@pytest.mark.parametrize("how", [{"cancel": "0"}, {"ask": "4"}])
+@in_virtual_time
+async def test_a_bug_ends_one_conversation_and_no_other(how: dict[str, str]) -> None:
+    """D-18: the set can be talked to again, and the worker lives."""
+    bench = Bench()
+    bench.calls.bugs = 1
+    async with bench.talking(count=1):
+        bench.talk("b", **how)
+        await VirtualClock().sleep(SECOND / 2)
+        bench.talk("c", ask="4")
+        await VirtualClock().sleep(2 * SECOND)
+        assert bench.known("c").keys() == {"c4"}
+        bench.talk("b", ask="3")
+        await VirtualClock().sleep(2 * SECOND)
+        assert bench.known("b").keys() == {"b3"}
+
+
+@in_virtual_time
+async def test_nothing_is_said_after_the_queue_was_closed() -> None:
+    """SI-22: a conversation that is planned while stopping never begins."""
+    bench = Bench()
+    async with bench.talking():
+        bench.talks.queue.close()
+        bench.talk(ask="4")
+        await VirtualClock().sleep(2 * SECOND)
+    assert bench.calls.calls == []
+
+
+def _lasts(bench: Bench) -> timedelta | None:
+    word = bench.known()[Uid("b4")].word
+    assert word is not None
+    return word.lasts
+
+
+@in_virtual_time
+async def test_li11_a_pod_that_gives_no_time_is_asked_soon_and_then_ever_more_seldom() -> None:
+    """LI-11, DELAY-07: after 5 s, doubling to a minute; one that has answered as ever."""
+    bench = Bench()
+    bench.calls.refusing = {Uid("b4")}
+    waits = list[timedelta | None]()
+    async with bench.talking():
+        for _ in range(6):
+            bench.talk(ask="4")
+            await VirtualClock().sleep(2 * SECOND)
+            waits.append(_lasts(bench))
+        bench.calls.refusing = set()
+        bench.talk(ask="4")
+        await VirtualClock().sleep(2 * SECOND)
+        assert _lasts(bench) is None
+        assert bench.known()[Uid("b4")].failures == 0
+    assert waits == [one * SECOND for one in (5, 10, 20, 40, 60, 60)]
+
+
+@in_virtual_time
+async def test_a_pod_that_has_become_ready_is_asked_at_once() -> None:
+    bench, uid = Bench(), _set("b").uid
+    bench.calls.refusing = {Uid("b4")}
+    async with bench.talking():
+        for _ in range(4):
+            bench.talk(ask="43")
+            await VirtualClock().sleep(2 * SECOND)
+        bench.talks.keep(uid, {Uid("b4"): False, Uid("b3"): False})
+        assert _lasts(bench) == 40 * SECOND
+        bench.talks.keep(uid, {Uid("b4"): True, Uid("b3"): True})
+        assert _lasts(bench) == timedelta(0)
+        assert bench.known()[Uid("b3")] == Talk(word=Word(asked_at=EPOCH + 7 * SECOND, since=EPOCH))
+        bench.talk(ask="4")
+        await VirtualClock().sleep(2 * SECOND)
+        bench.talks.keep(uid, {Uid("b4"): True, Uid("b3"): True})
+        assert _lasts(bench) == 5 * SECOND, "once"

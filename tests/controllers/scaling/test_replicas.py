@@ -1,0 +1,337 @@
+"""Writing counts: under which lock, announced for how long, and remembered until it is seen."""
+
+import asyncio
+
+import pytest
+
+from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT
+from rollout_operator.guards.locks import group_lock
+from rollout_operator.model.downscale import Underway
+from rollout_operator.model.errors import ApiError, Conflict, Denied
+from rollout_operator.model.names import Uid
+from rollout_operator.model.outcome import Code
+from rollout_operator.model.scaling import NoScale, Scale
+from tests.controllers.fake_door import Json
+from tests.controllers.scaling_bench import GROUP, SECOND, Bench, pass_time
+from tests.controllers.scaling_doors import DEMO, NO_ANSWER, REFUSAL
+from tests.controllers.scaling_objects import mirroring, old, zone
+from tests.virtual_time import in_virtual_time
+from tests.web.downscale_world import part
+
+PATCH = "patch statefulsets/zone-b"
+
+
+def follower(leading: int = 2, **notes: str) -> Bench:
+    """Return zone-b with five replicas that follows zone-a, and zone-c that is at rest."""
+    return Bench([zone("a", leading), zone("b", 5, follows="a", **notes), old("c", 3)])
+
+
+def underway(bench: Bench) -> Underway | None:
+    """Return the downscale that holds back the group."""
+    return bench.memory.downscales.find_underway(GROUP)
+
+
+@in_virtual_time
+async def test_fp24_the_lock_is_not_held_across_the_write() -> None:
+    """FP-24: the write comes back as a review, which takes the lock; the group knows of it then."""
+    bench, seen = follower(), list[Underway | None]()
+
+    async def review(call: str) -> None:
+        if call == PATCH:
+            async with asyncio.timeout(1), bench.memory.locks.hold(group_lock(GROUP)):
+                seen.append(underway(bench))
+
+    bench.door.pause = review
+    await bench.look()
+    assert bench.door.patched == ["zone-b 2"]
+    assert seen == [Underway(zone="zone-b", replicas_from=5, replicas_to=2)]
+
+
+@in_virtual_time
+async def test_the_lock_is_held_from_the_live_look_to_the_announcement() -> None:
+    """D-25: whoever gets the lock next sees the announcement."""
+    bench, seen = follower(), list[Underway | None]()
+
+    async def wait_in_turn() -> None:
+        async with bench.memory.locks.hold(group_lock(GROUP)):
+            seen.append(underway(bench))
+
+    async with asyncio.TaskGroup() as tasks:
+
+        async def begin(call: str) -> None:
+            if call.startswith("list pods"):
+                tasks.create_task(wait_in_turn())
+                await pass_time(SECOND)
+            if call == PATCH:
+                await pass_time(SECOND)
+
+        bench.door.pause = begin
+        await bench.look()
+    assert [one and one.zone for one in seen] == ["zone-b"]
+
+
+@in_virtual_time
+async def test_d25_a_downscale_that_looks_first_holds_the_rollout_back() -> None:
+    """SEED-110, SEED-111: c is rolled out from the moment on at which b is written."""
+    bench = follower()
+
+    async def roll(call: str) -> None:
+        if call == PATCH:
+            await bench.roll()
+            assert bench.waits() == [f"{Code.DOWNSCALE_UNDERWAY} zone-b"]
+
+    bench.door.pause = roll
+    await bench.look()
+    assert (bench.door.patched, bench.door.deleted) == (["zone-b 2"], [])
+    bench.door.pause = _at_once
+    bench.follow()
+    await bench.roll()
+    assert bench.door.deleted == ["zone-c-0", "zone-c-1"]
+
+
+@in_virtual_time
+async def test_d25_a_rollout_that_looks_first_holds_the_downscale_back() -> None:
+    """SEED-111: planned on a cache without it, and seen in the live look after the lock."""
+    bench = follower()
+    looking: list[asyncio.Task[object]] = []
+    async with asyncio.TaskGroup() as tasks:
+
+        async def scale_meanwhile(call: str) -> None:
+            if call == "delete pods/zone-c-0":
+                looking.append(tasks.create_task(bench.look()))
+                await pass_time(SECOND)
+
+        bench.door.pause = scale_meanwhile
+        await bench.roll()
+    assert looking
+    assert bench.door.deleted == ["zone-c-0", "zone-c-1"]
+    assert bench.door.tries("zone-b") == 0
+    bench.show_store()
+    await bench.look()
+    assert bench.door.tries("zone-b") == 0
+    assert f"{Code.ROLLOUT_UNDERWAY} zone-b" in bench.waits()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [None, REFUSAL, Conflict("changed", status=409), Denied("forbidden", status=403)],
+    ids=["written", "refused", "conflict", "forbidden"],
+)
+@in_virtual_time
+async def test_an_announcement_ends_with_the_answer(error: ApiError | None) -> None:
+    """D-25: whatever the answer is, and somebody is told of it who can go on."""
+    bench, told = follower(), list[object]()
+    if error is not None:
+        bench.door.refuse("zone-b", error)
+    bench.memory.downscales.on_change(lambda uid, group: told.append(group))
+    await bench.look()
+    assert underway(bench) is None
+    assert told == [GROUP]
+
+
+@in_virtual_time
+async def test_an_announcement_ends_36_s_after_a_write_without_an_answer() -> None:
+    """SI-18, D-25: nobody wants it any more and the cache never shows it, and it ends in time."""
+    bench = follower()
+    bench.door.refuse("zone-b", NO_ANSWER)
+    async with bench.living():
+        await pass_time(0.05 * SECOND)
+        assert underway(bench) is not None
+        bench.door.before = lambda call: None
+        bench.scale("a", 5)
+        await pass_time(PERSIST_LIMIT - SECOND)
+        assert underway(bench) is not None, "it may still be stored"
+        await pass_time(1.1 * SECOND)
+        assert underway(bench) is None
+        assert bench.door.tries("zone-b") == 1
+
+
+@pytest.mark.parametrize("how", ["annotation removed", "set deleted", "group deleted"])
+@in_virtual_time
+async def test_an_announcement_of_what_is_gone_ends_as_well(how: str) -> None:
+    """D-25: never for ever."""
+    bench = follower()
+    bench.door.refuse("zone-b", NO_ANSWER)
+    async with bench.living():
+        await pass_time(0.05 * SECOND)
+        if how == "annotation removed":
+            bench.annotate("b", follows=None)
+        for letter in {"set deleted": "b", "group deleted": "abc"}.get(how, ""):
+            bench.remove(letter)
+        await pass_time(PERSIST_LIMIT + SECOND)
+        assert underway(bench) is None
+
+
+@in_virtual_time
+async def test_an_announcement_ends_as_soon_as_the_cache_shows_the_count() -> None:
+    """SI-18: the answer was lost, the write was not."""
+    bench = follower()
+    bench.door.lose_answer("zone-b")
+    await bench.look()
+    assert underway(bench) is not None
+    bench.show_store()
+    await bench.look()
+    assert underway(bench) is None
+    assert bench.door.patched == ["zone-b 2"]
+
+
+@in_virtual_time
+async def test_another_set_of_that_name_is_not_scaled() -> None:
+    """FP-16: zone-b was deleted and made anew since; the UID tells."""
+    bench = follower(leading=7)
+    bench.door.change("zone-b", _make_anew)
+    await bench.look()
+    assert bench.door.patched == []
+    assert bench.scalings("up", "conflict") == 1
+
+
+@in_virtual_time
+async def test_a_change_of_the_status_is_no_conflict() -> None:
+    """A zone that moves has many versions; only the count and the UID matter."""
+    bench = follower(leading=7)
+    for _ in range(3):
+        bench.door.change("zone-b", lambda one: None)
+    await bench.look()
+    assert bench.door.patched == ["zone-b 7"]
+
+
+@in_virtual_time
+async def test_an_own_write_that_nobody_shows_is_believed_for_a_minute() -> None:
+    """The cache has not moved: then what it shows counts again, and the API server contradicts."""
+    bench = follower(leading=7)
+    await bench.look()
+    for _ in range(59):
+        await pass_time(SECOND)
+        await bench.look()
+    assert bench.door.tries("zone-b") == 1
+    assert bench.waits() == []
+    await pass_time(2 * SECOND)
+    await bench.look()
+    assert bench.door.tries("zone-b") == 2
+    assert bench.door.patched == ["zone-b 7"]
+
+
+@in_virtual_time
+async def test_what_somebody_wrote_after_us_counts() -> None:
+    """The cache shows a later generation than ours: another count is not ours to defend."""
+    bench = follower(leading=7)
+    await bench.look()
+    bench.scale("a", 9)
+    bench.scale("b", 8)
+    await bench.look()
+    assert bench.door.patched == ["zone-b 7", "zone-b 9"]
+
+
+@in_virtual_time
+async def test_fp24_a_webhook_that_knows_better_makes_no_storm() -> None:
+    """LI-11: the count is stored as 6 each time; tried ever more rarely, and it is told why."""
+    bench = follower(leading=7)
+    bench.door.meddle = lambda one: part(one, "spec").update(replicas=6)
+    async with bench.living():
+        await pass_time(60 * SECOND)
+        assert 5 <= bench.door.tries("zone-b") <= 20
+        assert bench.waits() == [f"{Code.SCALE_REFUSED} zone-b"]
+        assert "stored as 6 instead of 7" in bench.reasons()[0].text
+
+
+@pytest.mark.parametrize(
+    "live",
+    [
+        pytest.param(Scale(replicas=5, status_replicas=5), id="is back at 5"),
+        pytest.param(Scale(replicas=3, status_replicas=5), id="is 3 by now"),
+        pytest.param(NoScale(why="HTTP status 500", is_lasting=False), id="cannot be read"),
+    ],
+)
+@in_virtual_time
+async def test_a_mirrored_count_is_read_live_before_pods_go(live: Scale | NoScale) -> None:
+    """SI-09: what is watched may be minutes old; no pod goes by a count that is not so any more."""
+    bench = Bench([mirroring("b", 5)])
+    bench.references.show(2, 5)
+    bench.references.live[DEMO] = live
+    await bench.look()
+    assert bench.door.tries("zone-b") == 0
+    assert bench.waits() == [f"{Code.VIEW_CHANGED} zone-b"]
+
+
+@in_virtual_time
+async def test_nothing_is_begun_while_stopping() -> None:
+    """SI-22: the downscale is left to the next process, after one look and without a word."""
+    bench = follower()
+    bench.is_stopping = True
+    await bench.look()
+    assert bench.door.tries("zone-b") == 0
+    assert underway(bench) is None
+    assert bench.door.calls.count("list statefulsets rollout-group=ingester") == 1
+
+
+@in_virtual_time
+async def test_stopping_takes_no_answer_from_a_write_that_has_begun() -> None:
+    """SIGTERM while the API server is slow: the write is counted, and nothing more begins."""
+    bench = Bench([zone("a", 2), zone("b", 5, follows="a"), zone("c", 5, follows="a")])
+
+    async def stop(call: str) -> None:
+        bench.is_stopping = call == PATCH
+
+    bench.door.pause = stop
+    await bench.look()
+    assert bench.door.patched == ["zone-b 2"]
+    assert bench.scalings("down", "accepted") == 1
+
+
+def _make_anew(one: Json) -> None:
+    part(one, "metadata")["uid"] = "uid-another"
+
+
+async def _at_once(call: str) -> None:
+    """Wait for nothing."""
+
+
+@in_virtual_time
+async def test_si11_what_we_have_seen_counts_in_the_live_look_too() -> None:
+    """SI-11: a was scaled down in the midst of the look at b, and nobody has written it yet."""
+    bench = Bench([zone("a", 2, span="5m"), zone("b", 5, follows="a", span="5m")])
+
+    async def scale_other(call: str) -> None:
+        if call.startswith("list statefulsets"):
+            bench.memory.counts.note_downscale(Uid("uid-zone-a"))
+
+    bench.door.pause = scale_other
+    await bench.look()
+    assert bench.door.patched == []
+    bench.door.pause = _at_once
+    await bench.look()
+    assert bench.waits() == [f"{Code.ZONE_DOWNSCALED_LATELY} zone-b"]
+
+
+@in_virtual_time
+async def test_delay08_a_write_that_comes_late_does_not_find_the_same_count_again() -> None:
+    """DELAY-08, D-24: from 5 to 2 and back meanwhile; nobody has asked the pods of now."""
+    bench = follower()
+
+    def scale_twice(one: Json) -> None:
+        part(one, "metadata")["generation"] = 99
+
+    async def come_late(call: str) -> None:
+        if call == PATCH:
+            bench.door.change("zone-b", scale_twice)
+
+    bench.door.pause = come_late
+    await bench.look()
+    assert bench.door.patched == []
+
+
+@in_virtual_time
+async def test_si09_what_goes_because_it_was_not_up_goes_for_that_version_of_the_set_only() -> None:
+    """D-67: the status counts one pod more as ready meanwhile: it may be one of those that go."""
+    bench = follower(force="2")
+
+    def count_one_more(one: Json) -> None:
+        part(one, "status")["readyReplicas"] = 4
+
+    async def come_late(call: str) -> None:
+        if call == PATCH:
+            bench.door.change("zone-b", count_one_more)
+
+    bench.door.pause = come_late
+    await bench.look()
+    assert bench.door.patched == []

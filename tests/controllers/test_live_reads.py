@@ -1,0 +1,203 @@
+"""Live reads of groups: shared by those that wait together, as old as their request (D-65)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+
+from rollout_operator.controllers.live_reads import MOST_LOOKS, choose_most_looks
+from rollout_operator.model.errors import Throttled, Unreachable
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import GroupName
+from tests.controllers.bench import Bench, bench
+from tests.controllers.fake_door import Json, pod_json, set_json
+from tests.web.downscale_world import part
+
+SECOND = timedelta(seconds=1)
+
+
+def _set(group: str, zone: str, *, pods: int, key: str = "name") -> Json:
+    name = f"{group}-{zone}"
+    match = {"rollout-group": group, key: name}
+    return set_json(name, replicas=pods, labels={"rollout-group": group}, selector=match)
+
+
+def _pod(one: Json, ordinal: int) -> Json:
+    selector = part(part(one, "spec"), "selector")["matchLabels"]
+    pod = pod_json(str(part(one, "metadata")["name"]), ordinal)
+    assert isinstance(selector, dict)
+    part(part(pod, "metadata"), "labels").update(selector)
+    return pod
+
+
+def fleet(*groups: str, pods: int = 2, odd: str = "") -> Bench:
+    """Return groups of two zones; the selectors of `odd` have another key."""
+    sets = [
+        _set(group, zone, pods=pods, key="zone" if group == odd else "name")
+        for group in groups
+        for zone in "ab"
+    ]
+    return bench(sets, [_pod(one, number) for one in sets for number in range(pods)])
+
+
+class Gate:
+    """Turns to read pods that a test gives one by one."""
+
+    def __init__(self, made: Bench) -> None:
+        self.turns = asyncio.Semaphore(0)
+        made.door.turn = self._wait
+
+    async def _wait(self, plural: str) -> None:
+        if plural == "pods":
+            await self.turns.acquire()
+
+
+async def settle() -> None:
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+async def look(made: Bench, group: str) -> Group:
+    return await made.observer.observe_live(made.observer.observe(GroupName(group)))
+
+
+def show(group: Group) -> dict[str, list[str]]:
+    return {zone.sts.name: [pod.name for pod in zone.pods] for zone in group.zones}
+
+
+async def test_d_65_one_read_serves_all_groups_that_wait_for_their_turn() -> None:
+    made = fleet("g1", "g2", "g3")
+    gate = Gate(made)
+    async with asyncio.TaskGroup() as tasks:
+        looks = [tasks.create_task(look(made, name)) for name in ("g1", "g2", "g3")]
+        await settle()
+        assert made.door.calls == []
+        gate.turns.release()
+    assert made.door.calls == [
+        "list statefulsets rollout-group in (g1,g2,g3)",
+        "list pods name in (g1-a,g1-b,g2-a,g2-b,g3-a,g3-b),rollout-group in (g1,g2,g3)",
+    ]
+    assert [show(one.result()) for one in looks] == [
+        {f"{name}-a": [f"{name}-a-0", f"{name}-a-1"], f"{name}-b": [f"{name}-b-0", f"{name}-b-1"]}
+        for name in ("g1", "g2", "g3")
+    ]
+
+
+async def test_si_09_who_asks_once_a_read_is_sent_gets_another() -> None:
+    """What it shows may be older than the lock that was taken before it was asked for."""
+    made = fleet("g1", "g2")
+    gate, sent, answer = Gate(made), asyncio.Event(), asyncio.Event()
+
+    async def hang(call: str) -> None:
+        if call.startswith("list pods"):
+            sent.set()
+            await answer.wait()
+
+    made.door.pause = hang
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(look(made, "g1"))
+        gate.turns.release()
+        await sent.wait()
+        second = tasks.create_task(look(made, "g2"))
+        gate.turns.release()
+        await settle()
+        assert len(made.door.calls) == 4, "a read that hangs keeps no other waiting"
+        answer.set()
+    assert list(show(second.result())) == ["g2-a", "g2-b"]
+
+
+@pytest.mark.parametrize(
+    ("made", "reads"),
+    [
+        pytest.param(lambda: fleet("g1", "g2", pods=200), 2, id="more than a page together"),
+        pytest.param(lambda: fleet("g1", "g2", odd="g2"), 2, id="selectors of other keys"),
+        pytest.param(lambda: fleet("g1", "g2", pods=125), 1, id="just a page"),
+    ],
+)
+async def test_d_54_a_shared_read_is_one_page_and_one_list(
+    made: Callable[[], Bench], reads: int
+) -> None:
+    """Two reads of a page each cost two tokens, one of two pages as well: nobody gains."""
+    here = made()
+    gate = Gate(here)
+    async with asyncio.TaskGroup() as tasks:
+        for name in ("g1", "g2"):
+            tasks.create_task(look(here, name))
+        await settle()
+        for _ in range(reads):
+            gate.turns.release()
+    assert sum(call.startswith("list pods") for call in here.door.calls) == reads
+
+
+async def test_si_09_the_age_of_a_read_counts_from_when_it_is_sent() -> None:
+    """Not from when it began to wait for its turn; until its answer was taken up."""
+    made = fleet("g1")
+
+    async def wait(plural: str) -> None:
+        made.clock.jump(30 * SECOND)
+
+    def be_slow(call: str) -> None:
+        made.clock.jump(2 * SECOND)
+
+    made.door.turn, made.door.before = wait, be_slow
+    assert (await look(made, "g1")).view_age == 4 * SECOND
+
+
+@pytest.mark.parametrize("is_sent", [False, True], ids=["before its turn", "once it is sent"])
+async def test_a_look_that_is_cut_off_ends_no_other(is_sent: bool) -> None:
+    """A review that ends, or a process that stops, takes nobody's look with it."""
+    made = fleet("g1", "g2", "g3")
+    gate, never = Gate(made), asyncio.Event()
+
+    async def hang(call: str) -> None:
+        if "g1" in call:
+            await never.wait()
+
+    made.door.pause = hang
+    first = asyncio.ensure_future(look(made, "g1"))
+    others = [asyncio.ensure_future(look(made, name)) for name in ("g2", "g3")]
+    await settle()
+    if is_sent:
+        gate.turns.release()
+        await settle()
+    first.cancel()
+    gate.turns.release()
+    found = await asyncio.gather(*others)
+    assert [list(show(one)) for one in found] == [["g2-a", "g2-b"], ["g3-a", "g3-b"]]
+
+
+def _turned_away(plural: str) -> Awaitable[None]:
+    raise Throttled("the next token is due in 90 s")
+
+
+async def test_a_look_that_gets_no_turn_leaves_the_line_to_the_next() -> None:
+    made = fleet("g1", "g2")
+    made.door.turn = _turned_away
+    looks = [look(made, name) for name in ("g1", "g2")]
+    assert [type(one) for one in await asyncio.gather(*looks, return_exceptions=True)] == [
+        Throttled,
+        Throttled,
+    ]
+
+
+async def test_a_read_that_fails_fails_for_all_that_share_it() -> None:
+    made = fleet("g1", "g2")
+
+    async def fail(call: str) -> None:
+        raise Unreachable("no answer")
+
+    made.door.pause = fail
+    looks = [look(made, name) for name in ("g1", "g2")]
+    errors = await asyncio.gather(*looks, return_exceptions=True)
+    assert [type(one) for one in errors] == [Unreachable, Unreachable]
+    assert sum(call.startswith("list pods") for call in made.door.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("qps", "most"), [(5, 15), (0.1, 1), (1, 3), (100, MOST_LOOKS), (0, MOST_LOOKS)]
+)
+def test_si_09_as_many_groups_at_a_time_as_tokens_come_while_a_read_counts(
+    qps: float, most: int
+) -> None:
+    assert choose_most_looks(qps) == most

@@ -1,0 +1,93 @@
+"""Failing attempts are repeated ever more rarely; another attempt goes at once (LI-11, W-46)."""
+
+from datetime import timedelta
+from typing import Final
+
+import pytest
+
+from rollout_operator.controllers.retries import Attempt, Attempts, name_attempt
+from rollout_operator.model.names import Revision, Uid
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.outcome import Code, Reason, RecordRevision, ReplacePods
+from tests.fakes_clock import FakeClock
+
+NOTHING: Final = timedelta(0)
+ROLL: Final[Attempt] = ("replace", "uid-a", "new")
+NEWER: Final[Attempt] = ("replace", "uid-a", "newer")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def attempts(clock: FakeClock) -> Attempts:
+    return Attempts(clock, longest=timedelta(seconds=5))
+
+
+def test_attempts_are_named_by_kind_zone_and_revision() -> None:
+    """LI-11: pods that flap do not make it another attempt."""
+    zone = StatefulSet(
+        namespace="test",
+        name="a",
+        uid=Uid("uid-a"),
+        resource_version="1",
+        update_revision=Revision("new"),
+    )
+    reason = Reason(code=Code.ROLLED_OUT, text="done")
+    record = RecordRevision(zone=zone, revision=Revision("new"), reason=reason)
+    assert name_attempt(ReplacePods(zone=zone, shares=())) == ROLL
+    assert name_attempt(record) == ("record", "uid-a", "new")
+
+
+def test_an_attempt_that_never_failed_goes_at_once(attempts: Attempts) -> None:
+    assert attempts.wait_before(ROLL) == (NOTHING, "")
+
+
+def test_waits_double_up_to_the_longest_look_interval(attempts: Attempts) -> None:
+    waits = [attempts.note_failure(ROLL, "no", at_least=NOTHING) for _ in range(8)]
+    assert [wait.total_seconds() for wait in waits] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5]
+
+
+def test_after_five_minutes_two_attempts_a_minute(attempts: Attempts, clock: FakeClock) -> None:
+    """LI-11: at most one attempt per 30 s and group."""
+    late = 0
+    while clock.elapsed() < timedelta(minutes=10, seconds=30):
+        clock.jump(attempts.note_failure(ROLL, "no", at_least=NOTHING))
+        late += clock.elapsed() > timedelta(minutes=5, seconds=30)
+    assert late <= 11, "each 30 s, in five minutes"
+    assert attempts.note_failure(ROLL, "no", at_least=NOTHING) == timedelta(seconds=30)
+
+
+def test_a_failure_long_after_the_last_is_a_new_one(attempts: Attempts, clock: FakeClock) -> None:
+    attempts.note_failure(ROLL, "no", at_least=NOTHING)
+    clock.jump(timedelta(hours=1))
+    assert attempts.note_failure(ROLL, "no", at_least=NOTHING) == timedelta(seconds=0.1)
+
+
+def test_the_wait_runs_down_and_names_its_error(attempts: Attempts, clock: FakeClock) -> None:
+    attempts.note_failure(ROLL, "pods are forbidden", at_least=timedelta(seconds=3))
+    clock.jump(timedelta(seconds=1))
+    assert attempts.wait_before(ROLL) == (timedelta(seconds=2), "pods are forbidden")
+    clock.jump(timedelta(seconds=2))
+    assert attempts.wait_before(ROLL) == (NOTHING, "pods are forbidden")
+
+
+def test_another_attempt_goes_at_once(attempts: Attempts) -> None:
+    attempts.note_failure(ROLL, "no", at_least=timedelta(seconds=3))
+    assert attempts.wait_before(NEWER) == (NOTHING, "")
+
+
+def test_success_forgets(attempts: Attempts) -> None:
+    attempts.note_failure(ROLL, "no", at_least=timedelta(seconds=3))
+    attempts.note_success(ROLL)
+    assert attempts.wait_before(ROLL) == (NOTHING, "")
+
+
+def test_what_failed_together_does_not_come_back_together(clock: FakeClock) -> None:
+    """Jitter takes up to a half of a wait away, and nothing of the last one (LI-11)."""
+    chances = iter([0.0, 0.5, 1.0])
+    attempts = Attempts(clock, longest=timedelta(seconds=5), chance=lambda: next(chances))
+    waits = [attempts.note_failure((name,), "no", at_least=NOTHING) for name in "abc"]
+    assert [wait.total_seconds() for wait in waits] == [0.05, 0.075, 0.1]

@@ -1,0 +1,134 @@
+"""Two processes grant at the same moment: both see both records, and at most one goes on
+(FP-20, SI-01).
+"""
+
+import asyncio
+
+import pytest
+
+from rollout_operator.guards.budgets.arbiter import CONTEST_LOOKS, CONTEST_PAUSE
+from tests.guards.gate_bench import Hold, World, rule, world
+from tests.planning.disruptions import PATTERN
+from tests.virtual_time import elapsed, in_virtual_time
+
+USED_A = "429 disruption_budget_used: 1 pod not ready in ingester-zone-a"
+USED_B = "429 disruption_budget_used: 1 pod not ready in ingester-zone-b"
+
+
+@pytest.mark.parametrize(("first", "second"), [("x", "y"), ("y", "x")])
+@in_virtual_time
+async def test_fp20_of_two_at_the_same_time_the_one_with_the_lesser_name_goes_on(
+    first: str, second: str
+) -> None:
+    """Same second, same look: the other withdraws, and the winner waits for that."""
+    here = world()
+    asked = {first: "a-0", second: "b-0"}
+    answers = await _ask_all(here, asked)
+    assert answers[asked["x"]] == "allowed"
+    assert answers[asked["y"]] == (USED_A if asked["x"] == "a-0" else USED_B)
+    assert here.recorded() == [asked["x"]]
+    assert CONTEST_PAUSE < elapsed() < 2 * CONTEST_PAUSE
+
+
+async def _take_a_moment(call: str) -> None:
+    await asyncio.sleep(0.01)
+
+
+async def _ask_all(here: World, asked: dict[str, str]) -> dict[str, str]:
+    """Ask all at the same moment, one process each; every call takes a hundredth of a second."""
+    here.door.pause = _take_a_moment
+    processes = {name: here.start(name) for name in asked}
+    async with asyncio.TaskGroup() as tasks:
+        running = {
+            pod: tasks.create_task(processes[name].evict(pod)) for name, pod in asked.items()
+        }
+    return {pod: task.result() for pod, task in running.items()}
+
+
+@in_virtual_time
+async def test_fp20_the_earlier_record_wins_also_where_it_arrives_later() -> None:
+    """The first one to decide had a slow way: its record is the older one all the same."""
+    here = world()
+    y, x = here.start("y"), here.start("x")
+    here.door.pause = slow = Hold("patch pods/ingester-zone-a-0", "list")
+    async with asyncio.TaskGroup() as tasks:
+        early = tasks.create_task(y.evict("a-0"))
+        await slow.arrived.wait()
+        await asyncio.sleep(0.5)
+        late = tasks.create_task(x.evict("b-0"))
+        await asyncio.sleep(0.5)
+        assert here.recorded() == ["b-0"]
+        slow.open.set()
+    assert early.result() == "allowed"
+    assert late.result() == USED_A
+    assert here.recorded() == ["a-0"]
+
+
+@in_virtual_time
+async def test_fp20_the_winner_gives_up_where_the_other_does_not_withdraw() -> None:
+    """It died, or it was given before our record arrived: then both would go."""
+    here = world()
+    y, x = here.start("y"), here.start("x")
+    here.door.pause = slow = Hold("patch pods/ingester-zone-a-0")
+    async with asyncio.TaskGroup() as tasks:
+        early = tasks.create_task(y.evict("a-0"))
+        await slow.arrived.wait()
+        await asyncio.sleep(0.5)
+        assert await x.evict("b-0") == "allowed"
+        here.door.calls.clear()
+        slow.open.set()
+    assert early.result() == USED_B
+    assert here.recorded() == ["b-0"]
+    assert here.door.verbs().count("list") == CONTEST_LOOKS
+    assert elapsed() < 2 * CONTEST_LOOKS * CONTEST_PAUSE
+
+
+@in_virtual_time
+async def test_fp20_the_loser_does_not_wait() -> None:
+    here = world()
+    x = here.start("x")
+    here.door.pause = slow = Hold("patch pods/ingester-zone-b-0")
+    y = here.start("y")
+    async with asyncio.TaskGroup() as tasks:
+        late = tasks.create_task(y.evict("b-0"))
+        await slow.arrived.wait()
+        assert await x.evict("a-0") == "allowed"
+        slow.open.set()
+    assert late.result() == USED_A
+    assert elapsed() < CONTEST_PAUSE
+    assert here.recorded() == ["a-0"]
+
+
+@in_virtual_time
+async def test_zpdb93_records_of_other_partitions_contest_nothing() -> None:
+    here = world(rule(pattern=PATTERN))
+    answers = await _ask_all(here, {"x": "a-0", "y": "b-1"})
+    assert answers == {"a-0": "allowed", "b-1": "allowed"}
+    assert elapsed() < CONTEST_PAUSE
+
+
+@in_virtual_time
+async def test_si01_of_two_grants_of_one_pod_one_is_written() -> None:
+    """The second is refused by the version that it was decided on."""
+    here = world()
+    x, y = here.start("x"), here.start("y")
+    one, other = await asyncio.gather(x.evict("a-0"), y.evict("a-0"))
+    assert one == "allowed"
+    assert other.startswith("429 grant_not_recorded: ingester-zone-a-0 changed")
+    assert '"by":"x"' in here.record("a-0")
+
+
+@in_virtual_time
+async def test_si02_a_winner_with_another_trouble_does_not_wait() -> None:
+    """A pod is down besides: that the other one withdraws would not help."""
+    here = world()
+
+    def crash(call: str) -> None:
+        if call.startswith("list"):
+            here.break_pod("c-1")
+
+    here.door.before = crash
+    answers = await _ask_all(here, {"x": "a-0", "y": "b-0"})
+    assert {text.split(":")[0] for text in answers.values()} == {"429 disruption_budget_used"}
+    assert here.recorded() == []
+    assert elapsed() < CONTEST_PAUSE

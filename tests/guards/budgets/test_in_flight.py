@@ -1,0 +1,185 @@
+"""What counts as going although it looks untouched (SI-04, SI-17, FP-40)."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
+from rollout_operator.guards.budgets.in_flight import (
+    RECORD_COUNTS,
+    Grant,
+    Pending,
+    Stage,
+    is_recorded,
+    read_record,
+)
+from rollout_operator.kube.cache.store import PodStore
+from rollout_operator.model.disruption import Engine, Record
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.group import Deletion
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod
+from tests.builders import NOW, pod, sts_uid, unreadable
+from tests.fakes_clock import FakeClock
+
+A0, A1, B0 = pod("a", 0), pod("a", 1), pod("b", 0)
+SECOND = timedelta(seconds=1)
+
+
+class Memory:
+    """A Pending over a cache, and the pods that it told of."""
+
+    def __init__(self, *pods: Pod) -> None:
+        self.cache, self.clock = PodStore(), FakeClock()
+        self.deletes = OwnDeletes(self.cache.get, self.clock)
+        self.pending = Pending(self.cache.get, self.deletes, self.clock)
+        self.told: list[str] = []
+        self.pending.on_change(lambda one: self.told.append(one.name))
+        self.cache.replace_all(pods)
+
+    def grant(self, one: Pod, stage: Stage = Stage.GIVEN, budget: str = "ingester") -> Grant:
+        """Reserve a pod and settle it."""
+        made = self.pending.reserve(one, Engine.EVICTION, budget)
+        if stage is Stage.GIVEN:
+            self.pending.give(made, one)
+        elif stage is Stage.DOUBTFUL:
+            self.pending.doubt(made)
+        return made
+
+    def going(self, *owners: str, pods: tuple[Pod, ...] = ()) -> dict[Uid, Deletion]:
+        """Return what counts of these zones."""
+        uids = {sts_uid(letter) for letter in owners}
+        return dict(self.pending.list_going(uids, pods, NOW))
+
+
+def recorded(one: Pod, *, age: timedelta = SECOND, **changes: object) -> Pod:
+    """Return a pod with a record of its own."""
+    record = Record(uid=one.uid, by="y", at=NOW - age)
+    text = msgspec.json.encode(msgspec.structs.replace(record, **changes)).decode()
+    return msgspec.structs.replace(one, disruption=text)
+
+
+@pytest.mark.parametrize("stage", list(Stage))
+def test_si17_a_grant_counts_from_the_moment_of_its_reservation(stage: Stage) -> None:
+    """Also while it is asked for, and where nobody knows what became of it."""
+    memory = Memory(A0, A1, B0)
+    memory.grant(A0, stage)
+    assert memory.going("a", "b") == {A0.uid: Deletion.GRANTED}
+    assert memory.going("b") == {}
+
+
+def test_fp40_a_record_counts_whoever_wrote_it() -> None:
+    memory = Memory(A0)
+    assert memory.going("a", pods=(recorded(A0), B0)) == {A0.uid: Deletion.GRANTED}
+
+
+def test_si04_an_own_delete_counts_as_such_also_under_a_grant() -> None:
+    """What is read back is told by it: see `controllers.rollout.executor`."""
+    memory = Memory(A0, A1)
+    memory.grant(A0)
+    memory.deletes.begin(A0)
+    memory.deletes.begin(A1)
+    memory.deletes.accept(A1)
+    going = memory.going("a", pods=(recorded(A0), recorded(A1)))
+    assert going == {A0.uid: Deletion.UNKNOWN, A1.uid: Deletion.ACCEPTED}
+
+
+@pytest.mark.parametrize("stage", [Stage.GIVEN, Stage.DOUBTFUL])
+@pytest.mark.parametrize(
+    "shown",
+    [
+        pytest.param([pod("a", 0, "t")], id="on its way out"),
+        pytest.param([pod("a", 0, uid=Uid("new"))], id="replaced"),
+        pytest.param([], id="gone"),
+    ],
+)
+def test_a_grant_is_forgotten_once_the_cache_shows_it(stage: Stage, shown: list[Pod]) -> None:
+    memory = Memory(A0)
+    memory.grant(A0, stage)
+    memory.told.clear()
+    memory.cache.replace_all(shown)
+    assert memory.going("a") == {}
+    assert len(memory.pending) == 0
+    assert memory.told == ["zone-a-0"]
+
+
+@pytest.mark.parametrize("shown", [A0, unreadable("Pod", "zone-a-0", owner="a")])
+def test_a_grant_is_kept_while_the_cache_shows_nothing_of_it(shown: Pod) -> None:
+    """An unreadable pod is not shown to be gone."""
+    memory = Memory(A0)
+    memory.grant(A0)
+    memory.cache.replace_all([msgspec.structs.replace(shown, uid=A0.uid, name=A0.name)])
+    assert memory.going("a") == {A0.uid: Deletion.GRANTED}
+
+
+def test_what_is_asked_for_is_settled_by_who_asks() -> None:
+    """It may be confirmed in the next step, and must be found then."""
+    memory = Memory(A0)
+    grant = memory.grant(A0, Stage.ASKED)
+    memory.cache.replace_all([])
+    assert memory.going("a") == {A0.uid: Deletion.GRANTED}
+    assert memory.pending.get(A0.uid) is grant
+
+
+def test_everybody_is_told_when_a_grant_is_settled() -> None:
+    memory = Memory(A0, A1, B0)
+    grant = memory.grant(A0, Stage.ASKED)
+    assert memory.told == []
+    memory.pending.give(grant, msgspec.structs.replace(A0, resource_version="2"))
+    memory.grant(A1, Stage.DOUBTFUL)
+    memory.pending.release(memory.grant(B0, Stage.ASKED))
+    assert memory.told == ["zone-a-0", "zone-a-1", "zone-b-0"]
+    assert grant.pod.resource_version == "2"
+
+
+def test_a_grant_that_is_not_known_is_released_in_silence() -> None:
+    memory = Memory(A0)
+    old = memory.grant(A0)
+    memory.pending.release(old)
+    new = memory.grant(A0)
+    memory.told.clear()
+    memory.pending.release(old)
+    assert memory.told == []
+    assert memory.pending.get(A0.uid) is new
+
+
+def test_w55_what_may_still_come_to_nothing_is_listed_by_budget() -> None:
+    memory = Memory(A0, A1, B0)
+    memory.grant(A0, Stage.ASKED)
+    memory.grant(A1, Stage.ASKED, "store")
+    memory.grant(B0, Stage.GIVEN)
+    assert memory.pending.list_asked("ingester") == (A0.uid,)
+    assert memory.pending.list_asked("store") == (A1.uid,)
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        pytest.param(A0, False, id="no record"),
+        pytest.param(recorded(A0), True, id="a young one"),
+        pytest.param(recorded(A0, age=RECORD_COUNTS - SECOND), True, id="LI-07: 119 s"),
+        pytest.param(recorded(A0, age=RECORD_COUNTS), False, id="LI-07: 120 s"),
+        pytest.param(recorded(A0, age=-SECOND), True, id="one of the future"),
+        pytest.param(recorded(A0, uid="uid-b-0"), False, id="a copy of another pod's"),
+        pytest.param(pod("a", 0, disruption="{"), True, id="one that nobody can read"),
+        pytest.param(pod("a", 0, disruption='{"uid":"uid-a-0"}'), True, id="one without a time"),
+        pytest.param(pod("a", 0, disruption="[" * 9999), True, id="one that is deep"),
+    ],
+)
+def test_li07_which_records_count(one: Pod, expected: bool) -> None:
+    assert is_recorded(one, NOW) is expected
+    assert (one.uid in Memory(one).going("a", pods=(one,))) is expected
+
+
+def test_a_record_that_cannot_be_read_is_named() -> None:
+    broken = pod("a", 0, disruption='{"uid":"uid-a-0","by":"x","at":"yesterday"}')
+    with pytest.raises(InvalidInput, match=r"^Pod zone-a-0: annotation .*disruption: .*at") as info:
+        read_record(broken)
+    assert info.value.__cause__ is not None
+
+
+def test_a_record_is_read_where_it_is_the_pods_own() -> None:
+    assert read_record(A0) is None
+    assert read_record(recorded(A0, uid="uid-b-0")) is None
+    assert read_record(recorded(A0)) == Record(uid=A0.uid, by="y", at=NOW - SECOND)

@@ -1,0 +1,172 @@
+"""What is written on a pod that goes, and what answers to that mean (SI-17, D-10)."""
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from rollout_operator.guards.budgets.in_flight import Grant
+from rollout_operator.guards.budgets.pod_records import ASK_AGAIN, Recorder
+from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.model.disruption import Engine, Record
+from rollout_operator.model.errors import (
+    ApiError,
+    Conflict,
+    Denied,
+    NotFound,
+    UnknownOutcome,
+    Unreachable,
+)
+from tests.builders import NOW, pod
+from tests.fakes_clock import FakeClock
+
+KEY = "grafana.com/rollout-operator-disruption"
+PATH = "/metadata/annotations/grafana.com~1rollout-operator-disruption"
+POD = pod("a", 0, resource_version="7")
+FORBIDDEN = Denied("patch pods: forbidden", status=403)
+
+
+class Patched:
+    """A Patcher that keeps what it is given and answers what a test wants."""
+
+    def __init__(self) -> None:
+        self.patches: list[JsonObject | Sequence[JsonObject]] = []
+        self.error: ApiError | None = None
+
+    async def wait_turn_to_patch(self, resource: Resource, namespace: str, name: str) -> None:
+        """Wait for nothing."""
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: JsonObject | Sequence[JsonObject],
+        *,
+        has_turn: bool = False,
+    ) -> bytes:
+        assert (resource.plural, namespace, name) == ("pods", "test", "zone-a-0")
+        self.patches.append(patch)
+        if self.error is not None:
+            raise self.error
+        return b"{}"
+
+
+def make() -> tuple[Patched, FakeClock, Recorder, Grant]:
+    """Return a recorder of process `x`, and a grant that it is to write."""
+    door, clock = Patched(), FakeClock()
+    grant = Grant(pod=POD, engine=Engine.ROLLOUT, budget="ingester", begun=clock.elapsed())
+    return door, clock, Recorder(door, clock, "x"), grant
+
+
+async def test_si17_a_record_names_the_pod_and_the_version_it_was_decided_on() -> None:
+    """A merge patch with identity in it is a compare-and-swap."""
+    door, _, recorder, grant = make()
+    record = await recorder.write(grant, lambda: NOW)
+    assert record == Record(uid=POD.uid, by="x", at=NOW, engine=Engine.ROLLOUT)
+    (patch,) = door.patches
+    assert patch == {
+        "metadata": {
+            "uid": "uid-a-0",
+            "resourceVersion": "7",
+            "annotations": {KEY: grant.record},
+        }
+    }
+    for text in ('"uid":"uid-a-0"', '"by":"x"', '"at":"2026-01-01T12:00:00Z"', '"rollout"'):
+        assert text in grant.record
+    assert msgspec.json.decode(grant.record, type=Record) == record
+
+
+@pytest.mark.parametrize("error", [Conflict("no"), NotFound("no"), Unreachable("no")])
+async def test_what_was_not_written_is_raised(error: ApiError) -> None:
+    door, _, recorder, grant = make()
+    door.error = error
+    with pytest.raises(type(error)):
+        await recorder.write(grant, lambda: NOW)
+    assert not recorder.is_forbidden
+
+
+async def test_si18_without_an_answer_it_is_known_what_may_stand_there() -> None:
+    door, _, recorder, grant = make()
+    door.error = UnknownOutcome("no answer")
+    with pytest.raises(UnknownOutcome):
+        await recorder.write(grant, lambda: NOW)
+    assert grant.record
+
+
+async def test_fp40_a_role_without_the_verb_is_asked_once_a_minute() -> None:
+    door, clock, recorder, grant = make()
+    door.error = FORBIDDEN
+    assert await recorder.write(grant, lambda: NOW) is None
+    assert grant.record == ""
+    assert recorder.is_forbidden
+    clock.jump(ASK_AGAIN / 2)
+    assert await recorder.write(grant, lambda: NOW) is None
+    assert len(door.patches) == 1
+    clock.jump(ASK_AGAIN / 2)
+    assert await recorder.write(grant, lambda: NOW) is None
+    assert len(door.patches) == 2
+
+
+async def test_fp40_a_role_that_was_mended_is_used() -> None:
+    door, clock, recorder, grant = make()
+    door.error = FORBIDDEN
+    await recorder.write(grant, lambda: NOW)
+    door.error = None
+    clock.jump(ASK_AGAIN)
+    assert await recorder.write(grant, lambda: NOW) is not None
+    assert await recorder.write(grant, lambda: NOW) is not None
+    assert len(door.patches) == 3
+
+
+async def test_si17_only_the_own_record_is_withdrawn() -> None:
+    """By its very text, whatever else has changed on the pod."""
+    door, _, recorder, grant = make()
+    await recorder.write(grant, lambda: NOW)
+    door.patches.clear()
+    assert await recorder.withdraw(grant)
+    assert door.patches == [
+        [
+            {"op": "test", "path": "/metadata/uid", "value": "uid-a-0"},
+            {"op": "test", "path": PATH, "value": grant.record},
+            {"op": "remove", "path": PATH},
+        ]
+    ]
+
+
+async def test_nothing_is_withdrawn_that_was_not_written() -> None:
+    door, _, recorder, grant = make()
+    assert await recorder.withdraw(grant)
+    assert door.patches == []
+
+
+@pytest.mark.parametrize(
+    ("error", "is_gone"),
+    [
+        pytest.param(Conflict("test failed", status=422), True, id="another record"),
+        pytest.param(NotFound("gone", status=404), True, id="no such pod"),
+        pytest.param(Unreachable("refused"), False, id="nothing was sent"),
+        pytest.param(UnknownOutcome("no answer"), False, id="no answer"),
+        pytest.param(FORBIDDEN, False, id="the role forbids it"),
+    ],
+)
+async def test_si18_whether_a_record_is_gone(error: ApiError, is_gone: bool) -> None:
+    door, _, recorder, grant = make()
+    await recorder.write(grant, lambda: NOW)
+    door.error = error
+    assert await recorder.withdraw(grant) is is_gone
+
+
+async def test_li07_any_record_is_taken_back_from_the_pod_as_it_was_seen() -> None:
+    door, _, recorder, _ = make()
+    await recorder.take_back(POD)
+    identity = {"uid": "uid-a-0", "resourceVersion": "7"}
+    assert door.patches == [{"metadata": {**identity, "annotations": {KEY: None}}}]
+
+
+@pytest.mark.parametrize("error", [Conflict("changed"), FORBIDDEN, Unreachable("refused")])
+async def test_li07_what_could_not_be_taken_back_is_raised(error: ApiError) -> None:
+    door, _, recorder, _ = make()
+    door.error = error
+    with pytest.raises(type(error)):
+        await recorder.take_back(POD)

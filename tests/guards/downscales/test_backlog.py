@@ -1,0 +1,191 @@
+"""Debts of the ledger: who is to be told that it stays, and who never is: LI-05, SI-12, FP-26."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollout_operator.guards.downscales.backlog import Debt
+from rollout_operator.guards.downscales.reservations import Downscales, Stage
+from tests.builders import sts, sts_uid
+from tests.fakes_clock import EPOCH
+from tests.ledger import INGESTER, NONE, SECOND, A, B, Bench, key, named, uids, waiting
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_li05_pods_that_were_told_are_owed_a_word(bench: Bench) -> None:
+    claim = bench.begin(pods="12")
+    bench.clock.jump(SECOND)
+    bench.downscales.close(claim, owed=uids("12"), after=5 * SECOND)
+
+    assert bench.downscales.get(A) is None
+    assert bench.owed() == {"pod-1": 6 * SECOND, "pod-2": 6 * SECOND}
+    assert bench.downscales.debts.list_owed(A)[waiting("1")[0]] == Debt("pod-1", 6 * SECOND)
+    assert bench.downscales.list_sets() == [A]
+    assert bench.downscales.remembers(A)
+    assert bench.downscales.debts.count() == 2
+    assert bench.underway() == ""
+
+
+def test_li05_debts_are_paid_one_by_one(bench: Bench) -> None:
+    bench.downscales.close(bench.begin(pods="12"), owed=uids("12"))
+    bench.downscales.debts.settle(A, waiting("2"))
+    assert bench.owed() == {"pod-1": NONE}
+    bench.downscales.debts.settle(A, waiting("129"))
+    bench.assert_is_empty()
+
+
+def test_fp26_who_may_have_been_called_late_is_told_twice(bench: Bench) -> None:
+    """A slow prepare may arrive after the first word; after the second nothing is owed."""
+    bench.downscales.close(bench.begin(pods="12"), owed=uids("12"), again=9 * SECOND)
+    assert bench.owed() == {"pod-1": NONE, "pod-2": NONE}
+
+    bench.clock.jump(SECOND)
+    bench.downscales.debts.note_told(A, waiting("1"))
+    assert bench.owed() == {"pod-1": 10 * SECOND, "pod-2": NONE}
+    bench.downscales.debts.note_told(A, waiting("12"))
+    assert bench.owed() == {"pod-2": 10 * SECOND}
+    bench.downscales.debts.note_told(A, waiting("29"))
+    bench.assert_is_empty()
+
+
+def test_who_is_told_once_is_owed_nothing_more(bench: Bench) -> None:
+    bench.downscales.close(bench.begin(pods="1"), owed=uids("1"))
+    bench.downscales.debts.note_told(A, waiting("1"))
+    bench.downscales.debts.note_told(B, waiting("1"))
+    bench.assert_is_empty()
+
+
+def test_li05_who_could_not_be_told_is_tried_later(bench: Bench) -> None:
+    bench.downscales.close(bench.begin(pods="12"), owed=uids("12"), again=9 * SECOND)
+    bench.clock.jump(SECOND)
+    bench.downscales.debts.postpone(A, waiting("2")[0], 3 * SECOND, "away")
+    bench.downscales.debts.postpone(A, waiting("9")[0], 3 * SECOND, "away")
+    bench.downscales.debts.postpone(B, waiting("1")[0], 3 * SECOND, "away")
+
+    assert bench.owed() == {"pod-1": NONE, "pod-2": 4 * SECOND}
+    assert bench.downscales.debts.list_owed(A)[waiting("2")[0]].again == 9 * SECOND
+    assert bench.owed(B) == {}
+    assert bench.downscales.list_sets() == [A]
+
+
+def test_si12_a_debt_remembers_which_state_of_the_set_it_is_of(bench: Bench) -> None:
+    """A cache that shows an older one would take pods that are going for ones that stay."""
+    ledger = bench.downscales
+    seen = sts("a", resource_version="17")
+    claim = ledger.begin(seen, key("a"), EPOCH, named("12"))
+    assert ledger.debts.find_version(A) == ""
+    ledger.close(claim, owed=uids("12"))
+
+    assert ledger.debts.find_version(A) == "17"
+    assert ledger.debts.find_version(B) == ""
+    ledger.debts.settle(A, waiting("1"))
+    assert ledger.debts.find_version(A) == "17"
+    ledger.debts.note_told(A, waiting("2"))
+    assert ledger.debts.find_version(A) == ""
+    ledger.close(ledger.begin(seen, key("a"), EPOCH, named("1")), owed=())
+    assert ledger.debts.find_version(A) == "", "nobody is owed anything"
+    ledger.close(ledger.begin(seen, key("a"), EPOCH, named("1")), owed=uids("1"))
+    ledger.forget_set(A)
+    assert ledger.debts.find_version(A) == ""
+    bench.assert_is_empty()
+
+
+def test_only_pods_that_were_told_can_be_owed(bench: Bench) -> None:
+    bench.downscales.close(bench.begin(pods="1"), owed=uids("19"))
+    assert bench.owed() == {"pod-1": NONE}
+
+
+def test_what_is_listed_is_a_copy(bench: Bench) -> None:
+    bench.downscales.close(bench.begin(pods="1"), owed=uids("1"))
+    bench.downscales.debts.list_owed(A).clear()
+    assert bench.owed() == {"pod-1": NONE}
+
+
+@pytest.mark.parametrize("again", ["begin", "renew", "adopt"])
+def test_si12_who_is_told_to_go_again_is_not_called_back(bench: Bench, again: str) -> None:
+    """FP-19: a debt to pod 2 from before must not undo what pod 2 is told now."""
+    bench.downscales.close(bench.begin(pods="12"), owed=uids("12"))
+    if again == "adopt":
+        bench.downscales.adopt(sts("a"), key("a", 3, 2), EPOCH, named("2"))
+    else:
+        claim = bench.begin(start=3, end=2, pods="2" if again == "begin" else "")
+        bench.downscales.renew(claim, named("2"))
+
+    assert bench.owed() == {"pod-1": NONE}
+
+
+def test_si12_a_debt_to_a_pod_of_the_same_name_elsewhere_stays(bench: Bench) -> None:
+    bench.downscales.close(bench.begin("b", pods="1"), owed=uids("1"))
+    bench.begin("a", pods="1")
+    assert bench.owed(B) == {"pod-1": NONE}
+
+
+def run(bench: Bench, steps: Iterable[tuple[str, str]]) -> None:
+    """Do one thing after another, as reviews and the controller may."""
+    ledger = bench.downscales
+    for step, letter in steps:
+        uid = sts_uid(letter)
+        claim = ledger.get(uid)
+        if claim is None or step == "begin":
+            if claim is None or claim.stage is Stage.PERSISTED:
+                bench.begin(letter)
+        elif step == "renew":
+            ledger.renew(claim, named("3"))
+        elif step == "allow":
+            ledger.allow(claim)
+        elif step == "persist":
+            ledger.note_persisted(claim, bench.clock.now())
+        elif step == "fail":
+            ledger.close(claim, owed=claim.pods, again=SECOND)
+        ledger.debts.note_told(uid, list(ledger.debts.list_owed(uid))[:1])
+        bench.clock.jump(SECOND)
+        assert_is_sound(ledger)
+
+
+def assert_is_sound(ledger: Downscales) -> None:
+    for uid in ledger.list_sets():
+        claim = ledger.get(uid)
+        # SI-12: whoever is on the way out is never owed a call back.
+        owed = {one.uid for one in ledger.debts.list_owed(uid)}
+        assert claim is None or not owed.intersection(claim.pods)
+        assert claim or ledger.debts.list_owed(uid) or ledger.find_unrecorded(uid)
+    found = ledger.find_underway(INGESTER)
+    held = ledger.count(Stage.PREPARING) + ledger.count(Stage.OPEN)
+    assert (found is not None) == (held > 0)
+
+
+stories = st.lists(
+    st.tuples(
+        st.sampled_from(["begin", "renew", "allow", "persist", "fail"]), st.sampled_from("abc")
+    ),
+    max_size=25,
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150, database=None)
+@given(stories)
+def test_si12_whatever_happens_the_ledger_is_sound_and_ends_empty(
+    steps: list[tuple[str, str]],
+) -> None:
+    bench = Bench()
+    run(bench, steps)
+    for letter in "abc":
+        uid = sts_uid(letter)
+        claim = bench.downscales.get(uid)
+        if claim is not None:
+            bench.downscales.close(claim, owed=claim.pods)
+        bench.downscales.debts.settle(uid, bench.downscales.debts.list_owed(uid))
+        begun = bench.downscales.find_unrecorded(uid)
+        if begun is not None:
+            bench.downscales.note_recorded(uid, begun)
+
+    bench.assert_is_empty()
+    for letter in "abc":
+        bench.downscales.forget_set(sts_uid(letter))
+    assert bench.downscales.last.times == {}

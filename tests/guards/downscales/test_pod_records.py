@@ -1,0 +1,314 @@
+"""Notes on pods: D-23, FP-06, SEC-25, W-38. The API server is a list of patches and of errors."""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Final
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rollout_operator.guards.downscales.pod_records import COPIES, Notes, choose_carriers, read_note
+from rollout_operator.kube.api import PODS, JsonObject, Resource
+from rollout_operator.model.downscale import Note, Target
+from rollout_operator.model.errors import (
+    ApiError,
+    Conflict,
+    Denied,
+    InvalidInput,
+    NotFound,
+    Unreachable,
+)
+from rollout_operator.model.names import DOWNSCALE_NOTE, Uid
+from rollout_operator.model.objects import Pod
+from rollout_operator.telemetry import logs
+from tests.builders import NOW, pod
+
+REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=300, database=None)
+TEXT: Final = '{"replicasFrom":5,"replicasTo":3,"at":"2026-01-01T12:00:00Z"}'
+NOTE: Final = Note(replicas_from=5, replicas_to=3, at=NOW)
+TARGET: Final = Target(port=8080, path="ingester/prepare", service="ingester")
+WHERE: Final = {"port": 8080, "path": "ingester/prepare", "service": "ingester"}
+
+
+def story(
+    start: object = 5, end: object = 3, at: object = "2026-01-01T12:00:00Z", **more: object
+) -> str:
+    return json.dumps({"replicasFrom": start, "replicasTo": end, "at": at, **more})
+
+
+class Door:
+    """Takes patches; fails for the pods that a test names."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, ApiError] = {}
+        self.tried: list[str] = []
+        self.patches: dict[str, JsonObject] = {}
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: JsonObject | Sequence[JsonObject],
+        *,
+        has_turn: bool = False,
+    ) -> bytes:
+        assert (resource, namespace) == (PODS, "test")
+        assert isinstance(patch, dict)
+        self.tried.append(name)
+        if name in self.errors:
+            raise self.errors[name]
+        self.patches[name] = patch
+        return b"{}"
+
+
+@pytest.fixture
+def door() -> Door:
+    return Door()
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    written: list[str] = []
+    logs.configure(write=lambda line: written.append(line.decode()))
+    yield written
+    logs.configure()
+
+
+def pods(*ordinals: int, note: str = "") -> list[Pod]:
+    return [replace(pod("a", ordinal, "l"), downscale_note=note) for ordinal in ordinals]
+
+
+def patch_of(ordinal: int, text: str | None) -> JsonObject:
+    annotations = {DOWNSCALE_NOTE: text}
+    return {"metadata": {"uid": Uid(f"uid-a-{ordinal}"), "annotations": annotations}}
+
+
+async def test_a_note_tells_the_whole_story(door: Door) -> None:
+    """D-23: with the UID, so that no other pod of the name is marked."""
+    await Notes(door).write(NOTE, pods(4, 3))
+
+    assert door.patches == {"zone-a-4": patch_of(4, TEXT), "zone-a-3": patch_of(3, TEXT)}
+    (carrier,) = pods(4, note=TEXT)
+    assert read_note(carrier) == NOTE
+
+
+async def test_si11_one_that_stays_remembers_those_that_go() -> None:
+    """They may be gone before the time of their downscale is recorded."""
+    door = Door()
+    await Notes(door).write(NOTE, pods(4), witness=pods(0)[0])
+    assert door.patches == {"zone-a-4": patch_of(4, TEXT), "zone-a-0": patch_of(0, TEXT)}
+
+
+async def test_of_many_pods_few_carry_it(door: Door) -> None:
+    """D-53: the default limits let ten requests through at once."""
+    await Notes(door).write(NOTE, pods(*range(64)))
+
+    assert sorted(door.tried) == ["zone-a-0", "zone-a-21", "zone-a-42", "zone-a-63"]
+
+
+@pytest.mark.parametrize("number", range(1, 40))
+def test_first_and_last_always_carry_it_and_nobody_twice(number: int) -> None:
+    all_of_them = pods(*range(number))
+    chosen = choose_carriers(all_of_them)
+
+    assert len(chosen) == len({one.uid for one in chosen}) == min(number, COPIES)
+    assert chosen[0] == all_of_them[0]
+    assert chosen[-1] == all_of_them[-1]
+    assert [one for one in all_of_them if one in chosen] == chosen
+
+
+async def test_without_pods_there_is_nothing_to_write(door: Door) -> None:
+    await Notes(door).write(NOTE, [])
+    assert await Notes(door).remove([]) is None
+    assert door.tried == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Unreachable("x"), NotFound("x"), Conflict("x"), Denied("x")],
+    ids=lambda one: type(one).__name__,
+)
+async def test_one_copy_is_enough(door: Door, lines: list[str], error: ApiError) -> None:
+    door.errors = dict.fromkeys(("zone-a-4", "zone-a-3", "zone-a-2"), error)
+    await Notes(door).write(NOTE, pods(4, 3, 2, 1))
+
+    assert list(door.patches) == ["zone-a-1"]
+    assert lines == []
+
+
+@pytest.mark.parametrize(
+    "error", [Unreachable("x"), NotFound("x"), Conflict("x")], ids=lambda one: type(one).__name__
+)
+async def test_without_any_copy_nobody_may_be_told(door: Door, error: ApiError) -> None:
+    """FP-06: what nobody would know after a crash must not begin."""
+    door.errors = {"zone-a-4": error, "zone-a-3": error}
+    with pytest.raises(type(error)):
+        await Notes(door).write(NOTE, pods(4, 3))
+
+
+async def test_a_mixture_of_errors_is_no_missing_right(door: Door, lines: list[str]) -> None:
+    door.errors = {"zone-a-4": Denied("no"), "zone-a-3": Unreachable("gone")}
+    with pytest.raises(ApiError):
+        await Notes(door).write(NOTE, pods(4, 3))
+    assert lines == []
+
+
+async def test_w38_without_the_right_it_goes_on_and_says_so_once(
+    door: Door, lines: list[str]
+) -> None:
+    """The drop-in role of a later release has no `patch` on pods."""
+    door.errors = {"zone-a-4": Denied("cannot patch pods"), "zone-a-3": Denied("cannot")}
+    notes = Notes(door)
+    for _ in range(3):
+        await notes.write(NOTE, pods(4, 3))
+
+    (line,) = lines
+    assert "level=warn" in line
+    assert "Downscales are not noted on pods: a crash would forget them" in line
+    assert "cannot patch pods" in line
+
+
+async def test_the_right_may_come_later(door: Door) -> None:
+    notes = Notes(door)
+    door.errors = {"zone-a-4": Denied("no")}
+    await notes.write(NOTE, pods(4))
+    door.errors = {}
+    await notes.write(NOTE, pods(4))
+
+    assert door.patches == {"zone-a-4": patch_of(4, TEXT)}
+
+
+async def test_notes_are_removed_where_there_are_any(door: Door) -> None:
+    noted = [*pods(4, note=TEXT), *pods(3), *pods(2, note="x")]
+
+    assert await Notes(door).remove(noted) is None
+    assert door.patches == {"zone-a-4": patch_of(4, None), "zone-a-2": patch_of(2, None)}
+
+
+async def test_a_pod_that_is_gone_needs_nothing_removed(door: Door) -> None:
+    door.errors = {"zone-a-4": NotFound("gone"), "zone-a-3": Conflict("another pod")}
+
+    assert await Notes(door).remove(pods(4, 3, 2, note=TEXT)) is None
+    assert door.patches == {"zone-a-2": patch_of(2, None)}
+
+
+async def test_the_first_error_of_removing_is_returned_and_all_are_tried(door: Door) -> None:
+    door.errors = {"zone-a-4": NotFound("gone"), "zone-a-3": Unreachable("away")}
+    error = await Notes(door).remove(pods(4, 3, 2, note=TEXT))
+
+    assert error is door.errors["zone-a-3"]
+    assert sorted(door.tried) == ["zone-a-2", "zone-a-3", "zone-a-4"]
+
+
+def test_a_pod_without_a_note_has_none() -> None:
+    (plain,) = pods(4)
+    assert read_note(plain) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(TEXT.replace("}", ',"more":1}'), NOTE, id="of a later release"),
+        pytest.param(
+            '{"replicasFrom":1,"replicasTo":0,"at":"2026-01-01T13:00:00.5+01:00"}',
+            Note(replicas_from=1, replicas_to=0, at=NOW + timedelta(seconds=0.5)),
+            id="another offset",
+        ),
+        pytest.param(
+            story(target=WHERE, earlier=[WHERE | {"scheme": "https"}]),
+            replace(NOTE, target=TARGET, earlier=(replace(TARGET, scheme="https"),)),
+            id="D-24: where pods are called",
+        ),
+    ],
+)
+def test_notes_are_read(text: str, expected: Note) -> None:
+    (carrier,) = pods(4, note=text)
+    assert read_note(carrier) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("x", id="no JSON"),
+        pytest.param(" ", id="blank"),
+        pytest.param("null", id="null"),
+        pytest.param("[]", id="a list"),
+        pytest.param("{}", id="empty"),
+        pytest.param("[" * 100_000, id="deep"),
+        pytest.param("{" * 100_000, id="deep objects"),
+        pytest.param(TEXT[:-1], id="cut off"),
+        pytest.param(TEXT + "x", id="trailing text"),
+        pytest.param(story(start=3), id="no downscale"),
+        pytest.param(story(start=2), id="an upscale"),
+        pytest.param(story(end=-1), id="negative"),
+        pytest.param(story(start=5.5), id="fraction"),
+        pytest.param(story(start=True), id="boolean"),
+        pytest.param(story(start="5"), id="text"),
+        pytest.param(story(end=None), id="nothing"),
+        pytest.param(TEXT.replace("5", "9" * 5000, 1), id="a number of 5000 digits"),
+        pytest.param(story(at="2026-01-01T12:00:00"), id="no zone"),
+        pytest.param(story(at="2026-01-01"), id="no time"),
+        pytest.param(story(at="2026-13-01T12:00:00Z"), id="thirteenth month"),
+        pytest.param(story(at="10000-01-01T12:00:00Z"), id="year 10000"),
+        pytest.param(story(at="-0001-01-01T12:00:00Z"), id="negative year"),
+        pytest.param(story(at="2026-01-01T12:00:00-99:99"), id="no such zone"),
+        pytest.param(story(at=1e300), id="a number for a time"),
+        pytest.param("x" * 10_240, id="10 KiB"),
+        pytest.param(story(target=WHERE | {"port": 0}), id="D-27: no port"),
+        pytest.param(story(target=WHERE | {"port": "80"}), id="D-27: a text for a port"),
+        pytest.param(story(target=WHERE | {"path": "../admin"}), id="D-27: dots"),
+        pytest.param(story(target=WHERE | {"path": "/a"}), id="D-27: a leading slash"),
+        pytest.param(story(target=WHERE | {"path": ""}), id="D-27: no path"),
+        pytest.param(story(target=WHERE | {"service": "evil.example"}), id="D-27: dots in a name"),
+        pytest.param(story(target=WHERE | {"service": ""}), id="D-27: no service"),
+        pytest.param(story(target=WHERE | {"scheme": "file"}), id="D-27: another scheme"),
+        pytest.param(story(earlier=[WHERE, WHERE | {"path": "a b"}]), id="D-27: an earlier one"),
+        pytest.param(story(earlier=[WHERE] * 9), id="D-27: very many earlier ones"),
+        pytest.param('{"at":"\x1b[31m"}', id="control characters"),
+        pytest.param("\u202e\x9b31m", id="other control characters"),
+    ],
+)
+def test_sec25_hostile_notes_are_refused_in_a_short_printable_line(text: str) -> None:
+    (carrier,) = pods(4, note=text)
+    with pytest.raises(InvalidInput) as caught:
+        read_note(carrier)
+
+    message = str(caught.value)
+    assert message.startswith(f"Pod zone-a-4: annotation {DOWNSCALE_NOTE}: ")
+    assert message.isprintable()
+    assert len(message) < 300
+
+
+instants = st.datetimes(
+    timezones=st.sampled_from([UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-12))])
+)
+
+
+@REPEATABLE
+@given(st.one_of(st.text(max_size=30), st.builds(story, st.integers(), st.integers())))
+@example(story(10**30, 10**29))
+@example(story(10**400, 0))
+@example(story(at="9999-12-31T23:59:59.999999-12:00"))
+@example(story(at="0001-01-01T00:00:00+14:00"))
+def test_sec25_any_text_is_a_sound_story_or_none(text: str) -> None:
+    (carrier,) = pods(4, note=text)
+    try:
+        note = read_note(carrier)
+    except InvalidInput:
+        return
+    assert note is None or 0 <= note.replicas_to < note.replicas_from
+    assert (note is None) == (text == "")
+
+
+@REPEATABLE
+@given(st.integers(1, 2**31 - 1), st.data(), instants)
+def test_what_is_written_is_read(start: int, data: st.DataObject, at: datetime) -> None:
+    note = Note(replicas_from=start, replicas_to=data.draw(st.integers(0, start - 1)), at=at)
+    text = story(note.replicas_from, note.replicas_to, at.isoformat())
+    (carrier,) = pods(4, note=text)
+
+    assert read_note(carrier) == note

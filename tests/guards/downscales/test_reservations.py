@@ -1,0 +1,326 @@
+"""The ledger of downscales: D-22 to D-25, W-15, W-36, SEED-111, SI-11, SI-12, SI-16, LI-05.
+
+What a claim means to others is asked through the ledger's own questions only; at the end nothing
+may be left of what has been settled.
+"""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, Claim, Stage
+from rollout_operator.model.downscale import Underway
+from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName, Uid
+from tests.builders import sts
+from tests.fakes_clock import EPOCH
+from tests.ledger import INGESTER, NONE, SECOND, A, B, Bench, key, named, told, uids, waiting
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_claim_is_remembered_as_it_was_made(bench: Bench) -> None:
+    bench.clock.jump(5 * SECOND)
+    claim = bench.begin()
+
+    assert bench.downscales.get(A) is claim
+    assert claim == Claim(
+        key=key("a"),
+        namespace="test",
+        name="zone-a",
+        group=INGESTER,
+        begun=EPOCH,
+        asked_at=5 * SECOND,
+        seen_version="1",
+        stage=Stage.PREPARING,
+        pods=told("12"),
+        prepared=set(),
+        answer=None,
+    )
+    assert bench.downscales.get(B) is None
+    assert bench.downscales.list_sets() == [A]
+    assert (bench.downscales.remembers(A), bench.downscales.remembers(B)) == (True, False)
+    assert bench.told == [(A, INGESTER)]
+
+
+def test_d25_w15_a_claim_holds_its_group_back_until_it_has_happened(bench: Bench) -> None:
+    """SEED-111: whoever looks between the first call and the write finds it."""
+    assert bench.downscales.find_underway(INGESTER) is None
+    claim = bench.begin()
+    expected = Underway(zone="zone-a", replicas_from=3, replicas_to=1)
+
+    assert bench.downscales.find_underway(INGESTER) == expected
+    bench.downscales.allow(claim)
+    assert bench.downscales.find_underway(INGESTER) == expected
+    bench.downscales.note_persisted(claim, EPOCH)
+    assert bench.downscales.find_underway(INGESTER) is None
+
+
+def test_d25_a_claim_holds_back_neither_its_own_set_nor_other_groups(bench: Bench) -> None:
+    bench.open("a")
+
+    assert bench.underway(but=A) == ""
+    assert bench.underway(but=B) == "zone-a"
+    assert bench.underway(group=GroupName("other")) == ""
+    assert bench.underway(group=None) == ""
+
+
+def test_d25_of_two_claims_the_other_one_is_found(bench: Bench) -> None:
+    """A restarted process may find the notes of both."""
+    bench.open("a")
+    bench.open("b")
+
+    assert (bench.underway(but=A), bench.underway(but=B)) == ("zone-b", "zone-a")
+
+
+@pytest.mark.parametrize(
+    ("labels", "group"),
+    [
+        ({GROUP_LABEL: "", GROUP_LABEL_LONG: "x"}, GroupName("")),
+        ({GROUP_LABEL_LONG: "x"}, GroupName("x")),
+        ({}, None),
+    ],
+)
+def test_the_group_of_a_claim_is_that_of_its_set(
+    bench: Bench, labels: dict[str, str], group: GroupName | None
+) -> None:
+    claim = bench.downscales.begin(sts("a", labels=labels), key("a"), EPOCH, [])
+
+    assert claim.group == group
+    assert bench.underway(group=group) == ("" if group is None else "zone-a")
+
+
+def test_stages_are_counted(bench: Bench) -> None:
+    bench.begin("a")
+    bench.open("b")
+    bench.downscales.note_persisted(bench.open("c"), EPOCH)
+
+    assert [bench.downscales.count(stage) for stage in Stage] == [1, 1, 1]
+
+
+def test_si12_it_may_persist_for_36_seconds_after_the_newest_review(bench: Bench) -> None:
+    claim = bench.begin()
+    bench.clock.jump(30 * SECOND)
+    assert bench.downscales.time_left(claim) == 6 * SECOND
+
+    bench.downscales.renew(claim, ())
+    assert bench.downscales.time_left(claim) == PERSIST_LIMIT == 36 * SECOND
+    bench.downscales.allow(claim)
+    bench.clock.jump(36 * SECOND)
+    assert bench.downscales.time_left(claim) == NONE
+    bench.clock.jump(SECOND)
+    assert bench.downscales.time_left(claim) == -SECOND
+
+
+def test_si16_asked_again_a_claim_takes_more_pods_and_loses_none(bench: Bench) -> None:
+    """D-24: a pod that was replaced meanwhile is called, the others are not called again."""
+    claim = bench.open(pods="12")
+    claim.prepared |= set(uids("12"))
+    bench.downscales.renew(claim, named("23"))
+
+    assert claim.pods == told("123")
+    assert claim.prepared == set(uids("12"))
+    assert bench.downscales.get(A) is claim
+
+
+@pytest.mark.parametrize(
+    ("begun", "now", "expected"),
+    [
+        pytest.param(EPOCH, EPOCH + 9 * SECOND, EPOCH + 9 * SECOND, id="seen later"),
+        pytest.param(EPOCH + SECOND, EPOCH, EPOCH + SECOND, id="begun by a clock a little ahead"),
+    ],
+)
+def test_si11_the_time_of_a_downscale_is_the_later_one(
+    bench: Bench, begun: datetime, now: datetime, expected: datetime
+) -> None:
+    claim = bench.downscales.begin(sts("a"), key("a"), begun, [])
+    assert bench.downscales.last.times == {}
+    bench.downscales.note_persisted(claim, now)
+
+    assert bench.downscales.last.times == {A: expected}
+
+
+def test_a_downscale_that_happened_is_noted_once(bench: Bench) -> None:
+    """D-24: seen again an hour later it is not younger."""
+    claim = bench.open()
+    bench.downscales.note_persisted(claim, EPOCH)
+    told = len(bench.told)
+    bench.downscales.note_persisted(claim, EPOCH + timedelta(hours=1))
+
+    assert bench.downscales.last.times == {A: EPOCH}
+    assert len(bench.told) == told
+
+
+def test_si11_what_is_seen_late_was_written_in_time(bench: Bench) -> None:
+    """A watch that was deaf for an hour: nothing can be written 36 s after it was asked for."""
+    claim = bench.open()
+    bench.clock.jump(timedelta(hours=1))
+    bench.downscales.note_persisted(claim, EPOCH + timedelta(hours=1))
+
+    assert bench.downscales.last.times == {A: EPOCH + PERSIST_LIMIT}
+
+
+def test_si11_the_time_of_a_downscale_never_moves_back(bench: Bench) -> None:
+    """A second one is seen by a clock that was set back: the other zones wait as long."""
+    late = EPOCH + timedelta(minutes=5)
+    bench.downscales.note_persisted(bench.open(start=5, end=3), late)
+    bench.downscales.note_persisted(bench.open(start=3, end=1), EPOCH)
+
+    assert bench.downscales.last.times == {A: late}
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        pytest.param(EPOCH + 4 * SECOND, EPOCH + 4 * SECOND, id="SI-11 the pods took four seconds"),
+        pytest.param(EPOCH - SECOND, EPOCH, id="SI-11 a clock that was set back"),
+        pytest.param(None, EPOCH, id="D-24 an earlier answer stands"),
+    ],
+)
+def test_a_downscale_begins_with_its_first_answer(
+    bench: Bench, at: datetime | None, expected: datetime
+) -> None:
+    claim = bench.begin()
+    bench.downscales.allow(claim, at)
+
+    assert (claim.stage, claim.begun) == (Stage.OPEN, expected)
+    bench.downscales.allow(claim)
+    assert claim.begun == expected
+    bench.downscales.note_persisted(claim, EPOCH - SECOND)
+    assert bench.downscales.find_unrecorded(A) == expected
+    assert bench.downscales.last.times == {A: expected}
+
+
+def test_d23_a_downscale_that_is_not_recorded_is_remembered_until_it_is(bench: Bench) -> None:
+    """SEED-093: its pods are gone and its claim closed, and the patch of the set fails still."""
+    claim = bench.open()
+    assert bench.downscales.find_unrecorded(A) is None
+    bench.downscales.note_persisted(claim, EPOCH + 9 * SECOND)
+    bench.downscales.close(claim, owed=())
+
+    assert bench.downscales.find_unrecorded(A) == EPOCH
+    assert bench.downscales.find_unrecorded(B) is None
+    assert bench.downscales.remembers(A)
+    assert bench.downscales.list_sets() == [A]
+    assert bench.underway() == ""
+    bench.downscales.note_recorded(B, EPOCH)
+    bench.downscales.note_recorded(A, EPOCH - SECOND)
+    assert bench.downscales.find_unrecorded(A) == EPOCH
+    bench.downscales.note_recorded(A, EPOCH)
+    bench.assert_is_empty()
+
+
+def test_d23_the_record_of_an_older_downscale_is_not_taken_for_that_of_a_newer(
+    bench: Bench,
+) -> None:
+    for begun in (EPOCH, EPOCH + SECOND):
+        claim = bench.downscales.begin(sts("a"), key("a"), begun, [])
+        bench.downscales.note_persisted(claim, begun)
+    bench.downscales.note_recorded(A, EPOCH)
+
+    assert bench.downscales.find_unrecorded(A) == EPOCH + SECOND
+
+
+def test_si11_the_time_stays_when_the_claim_goes(bench: Bench) -> None:
+    claim = bench.open()
+    bench.downscales.note_persisted(claim, EPOCH)
+    bench.downscales.close(claim, owed=())
+    bench.downscales.note_recorded(A, EPOCH)
+
+    bench.assert_is_empty()
+    assert bench.downscales.last.times == {A: EPOCH}
+    bench.downscales.forget_set(A)
+    assert bench.downscales.last.times == {}
+
+
+def test_w36_the_pods_of_a_claim_that_is_replaced_are_not_forgotten(bench: Bench) -> None:
+    """5 to 3 happened; before its pods are gone, 3 to 2 begins and everything is taken back."""
+    first = bench.open(start=5, end=3, pods="34")
+    bench.downscales.note_persisted(first, EPOCH)
+    second = bench.open(start=3, end=2, pods="2")
+
+    assert second.pods == told("234")
+    assert second.prepared == set()
+    bench.downscales.close(second, owed=second.pods)
+    assert set(bench.owed()) == {"pod-2", "pod-3", "pod-4"}
+
+
+def test_li05_a_pod_that_the_next_downscale_leaves_is_owed_a_word_at_once(bench: Bench) -> None:
+    """3 to 1 of an earlier process never came about, and then 3 to 2 does: pod 1 stays."""
+    zone, ledger = sts("a", 3), bench.downscales
+    went, stays = (Uid("2"), "zone-a-2"), (Uid("1"), "zone-a-1")
+    ledger.adopt(zone, key("a", 3, 1), EPOCH, [stays, went])
+    second = ledger.begin(zone, key("a", 3, 2), EPOCH, [went])
+
+    assert set(second.pods) == {went[0]}
+    assert {one.uid for one in ledger.debts.list_owed(zone.uid)} == {stays[0]}
+
+
+def test_a_claim_that_was_replaced_closes_nothing(bench: Bench) -> None:
+    """A review that was cancelled ends after the next one has begun."""
+    first = bench.open(pods="12")
+    bench.downscales.note_persisted(first, EPOCH)
+    second = bench.begin(start=1, end=0, pods="0")
+    told = len(bench.told)
+    bench.downscales.close(first, owed=uids("12"))
+
+    assert bench.downscales.get(A) is second
+    assert bench.owed() == {}
+    assert len(bench.told) == told
+
+
+def test_a_claim_is_closed_once(bench: Bench) -> None:
+    claim = bench.begin(pods="1")
+    bench.downscales.close(claim, owed=uids("1"))
+    bench.downscales.debts.settle(A, waiting("1"))
+    bench.downscales.close(claim, owed=uids("1"))
+    bench.assert_is_empty()
+
+
+def test_fp06_what_another_process_began_is_taken_over(bench: Bench) -> None:
+    """D-23, LI-05: open, since nobody knows whether it was answered, and by nobody prepared."""
+    bench.clock.jump(SECOND)
+    claim = bench.downscales.adopt(sts("a"), key("a"), EPOCH, named("12"))
+
+    assert (claim.stage, claim.prepared, claim.pods) == (Stage.OPEN, set(), told("12"))
+    assert bench.downscales.time_left(claim) == PERSIST_LIMIT
+    assert bench.underway() == "zone-a"
+    assert set(bench.told) == {(A, INGESTER)}
+
+
+def test_a_set_that_is_gone_is_forgotten_whole(bench: Bench) -> None:
+    bench.downscales.close(bench.begin(pods="12"), owed=uids("12"))
+    bench.downscales.note_persisted(bench.begin(pods="2"), EPOCH)
+    bench.open("b")
+    bench.told.clear()
+    bench.downscales.forget_set(A)
+
+    assert bench.downscales.list_sets() == [B]
+    assert bench.downscales.last.times == {}
+    assert bench.downscales.find_unrecorded(A) is None
+    assert bench.owed() == {}
+    assert bench.told == [(A, INGESTER)]
+    bench.downscales.forget_set(A)
+    bench.downscales.forget_set(B)
+    bench.assert_is_empty()
+
+
+def test_each_step_is_told_to_all_who_asked(bench: Bench) -> None:
+    """D-25: rollouts of the group look again, and the pods' keeper, too."""
+    also: list[Uid] = []
+    bench.downscales.on_change(lambda uid, _: also.append(uid))
+    claim = bench.begin()
+    steps = [len(bench.told)]
+    bench.downscales.renew(claim, ())
+    steps.append(len(bench.told))
+    bench.downscales.allow(claim)
+    steps.append(len(bench.told))
+    bench.downscales.note_persisted(claim, EPOCH)
+    steps.append(len(bench.told))
+    bench.downscales.close(claim, owed=())
+
+    assert steps == [1, 2, 3, 4]
+    assert bench.told == [(A, INGESTER)] * 5
+    assert also == [A] * 5

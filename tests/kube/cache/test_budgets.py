@@ -1,0 +1,154 @@
+"""The cache of budgets follows the API server, flawed budgets included (W-17, W-52, FP-07)."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.guards.budgets.catalog import Catalog
+from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
+from rollout_operator.kube.cache.budgets import AnyBudget, BudgetStore
+from rollout_operator.kube.cache.collection import Collection
+from rollout_operator.kube.cache.informer import RELIST, WATCH_LASTS, Informer
+from rollout_operator.lab.model.fields import metadata_of
+from rollout_operator.lab.model.request import Request, Verb
+from rollout_operator.model.budget import Budget, FlawedBudget
+from rollout_operator.model.decode.budget import decode_budget
+from rollout_operator.model.objects import Unreadable
+from rollout_operator.telemetry.metrics import Metrics
+from tests.contract.bodies import zone_budget
+from tests.lab.door_world import NAMESPACE, DoorWorld
+from tests.virtual_time import in_virtual_time
+
+POD = {"app": "x"}
+
+
+class Followed:
+    """An informer of budgets on a sandbox, and the catalog that it feeds."""
+
+    def __init__(self) -> None:
+        self.world = DoorWorld()
+        self.store = BudgetStore()
+        self.metrics = Metrics()
+        self.catalog = Catalog(self.metrics)
+        of: Collection[AnyBudget] = Collection(
+            resource=ZONE_BUDGETS, namespace=NAMESPACE, decode=decode_budget, store=self.store
+        )
+        self.informer: Informer[AnyBudget] = Informer(
+            self.world.door, of, self.metrics, LoopClock(), lambda: 0.5
+        )
+        self.informer.on_change(self.catalog.on_change)
+        self._changed = asyncio.Event()
+        self.informer.on_change(lambda old, new: self._changed.set())
+
+    async def wait(self, check: Callable[[Budget | None], bool]) -> Budget | None:
+        """Wait until `check` holds of the budget in force for the pods, and return it."""
+        async with asyncio.timeout((RELIST * 2).total_seconds()):
+            while not check(self.in_force()):
+                self._changed.clear()
+                await self._changed.wait()
+        return self.in_force()
+
+    def write(self, verb: Verb, name: str, body: JsonObject | None = None) -> None:
+        answer = self.world.api.call_now(
+            Request(verb=verb, resource=ZONE_BUDGETS, namespace=NAMESPACE, name=name, body=body)
+        )
+        assert answer.is_ok, answer.body
+
+    def put(self, body: JsonObject) -> None:
+        """Store an object as it is, past schema and rules."""
+        self.world.api.put(body, actor="backup")
+
+    def in_force(self) -> Budget | None:
+        entries = self.catalog.find(POD)
+        return entries[0].budget if entries else None
+
+
+@in_virtual_time
+async def test_w17_budgets_come_change_and_go() -> None:
+    followed = Followed()
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(followed.informer.run())
+        await followed.informer.wait_synced()
+        followed.write("create", "", zone_budget("a", maxUnavailable=2))
+        first = await followed.wait(lambda found: found is not None)
+        assert isinstance(followed.store.get(NAMESPACE, "a"), Budget)
+        assert first is not None
+        assert first.max_unavailable == 2
+        followed.write("delete", "a")
+        await followed.wait(lambda found: found is None)
+        followed.write("create", "", zone_budget("a", maxUnavailable=3))
+        again = await followed.wait(lambda found: found is not None)
+        assert again is not None
+        assert (again.generation, again.max_unavailable) == (1, 3)
+        assert again.uid != first.uid
+        task.cancel()
+
+
+@in_virtual_time
+async def test_w17_deleted_and_recreated_while_nobody_watched() -> None:
+    followed = Followed()
+    followed.write("create", "", zone_budget("a", maxUnavailable=2))
+    followed.write("create", "", zone_budget("b", selector={"matchLabels": {"app": "y"}}))
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(followed.informer.run())
+        await followed.informer.wait_synced()
+        followed.world.link.is_cut = True
+        followed.write("delete", "a")
+        followed.write("delete", "b")
+        followed.write("create", "", zone_budget("a", maxUnavailable=7))
+        followed.world.api.compact()
+        await asyncio.sleep((WATCH_LASTS * 3).total_seconds())  # so long is the outage
+        followed.world.link.is_cut = False
+        await followed.wait(lambda found: found is not None and found.max_unavailable == 7)
+        assert followed.catalog.find({"app": "y"}) == ()
+        task.cancel()
+
+
+@in_virtual_time
+async def test_w52_what_was_stored_without_a_schema_is_flawed_and_not_absent() -> None:
+    followed = Followed()
+    followed.write("create", "", zone_budget("a"))
+    made = followed.world.api.get(ZONE_BUDGETS, NAMESPACE, "a")
+    assert made is not None
+    spec: JsonObject = {"selector": {"matchLabels": POD}, "maxUnavailable": -1}
+    head = {**metadata_of(made), "generation": 2}
+    followed.put({**made, "metadata": head, "spec": spec})
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(followed.informer.run())
+        await followed.informer.wait_synced()
+        assert isinstance(followed.store.get(NAMESPACE, "a"), FlawedBudget)
+        assert followed.store.unreadable_count == 0
+        (entry,) = followed.catalog.find(POD)
+        assert (entry.budget, entry.problem) == (
+            None,
+            "invalid value: max unavailable must be 0 <= val, got -1",
+        )
+        task.cancel()
+
+
+@pytest.mark.parametrize("verb", ["upsert", "remove"])
+def test_a_store_holds_all_three_views(verb: str) -> None:
+    store = BudgetStore()
+    views: list[AnyBudget] = [
+        decode_budget(
+            b'{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"%d"},%s}'
+            % (version, spec)
+        )
+        for version, spec in (
+            (1, b'"kind":"ZoneAwarePodDisruptionBudget","spec":{"selector":{"matchLabels":{}}}'),
+            (2, b'"spec":{}'),
+        )
+    ]
+    lost = Unreadable(
+        kind=ZONE_BUDGETS.kind, namespace="n", name="a", uid=views[0].uid,
+        resource_version="3", error="metadata",
+    )  # fmt: skip
+    before = None
+    for view in (*views, lost):
+        assert store.upsert(view) == ((before, view),)
+        before = view
+    if verb == "remove":
+        assert store.remove(lost) == ((lost, None),)
+        assert store.get("n", "a") is None

@@ -1,0 +1,363 @@
+"""Lists, streams and load, on virtual time (LI-03, LI-11, SI-09, FP-07, FP-39)."""
+
+import asyncio
+from datetime import timedelta
+from math import inf
+
+import msgspec
+import pytest
+
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.kube.api import STATEFULSETS
+from rollout_operator.kube.cache.collection import Collection
+from rollout_operator.kube.cache.informer import STEP, Informer
+from rollout_operator.kube.cache.retries import Cause
+from rollout_operator.kube.cache.store import StatefulSetStore
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
+from rollout_operator.model.errors import (
+    Denied,
+    Gone,
+    Unreachable,
+)
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Pod, Unreadable
+from rollout_operator.telemetry.metrics import Metrics
+from tests.kube.informer_rig import after, make, running
+from tests.kube.scripted_watch import (
+    NAMESPACE,
+    SILENCE,
+    ScriptedApi,
+    Step,
+    Wait,
+    added,
+    as_raw,
+    bookmark,
+    deleted,
+    modified,
+    page,
+    pod,
+    virtual,
+)
+
+GONE = Gone("watch pods in namespace prod: too old resource version", status=410)
+CUT = Unreachable("watch pods in namespace prod: connection reset")
+DOWN = Unreachable("list pods in namespace prod: connection refused")
+DENIED = Denied("list pods in namespace prod: forbidden", status=403)
+
+
+# Lists
+
+
+@virtual
+async def test_d54_the_first_list_comes_in_pages_of_the_newest_state() -> None:
+    first = page(10, pod("a-0", 1), pod("a-1", 2), next_token="more")
+    rig = make([[first, page(10, pod("a-2", 3))]])
+    assert not rig.has_synced()
+    assert rig.informer.age == timedelta.max
+    assert rig.sample("watch_age_seconds") == inf
+    async with running(rig):
+        await rig.informer.wait_synced()
+        assert rig.has_synced()
+        assert rig.names == {"a-0", "a-1", "a-2"}
+        assert rig.told == [("", "a-0@1"), ("", "a-1@2"), ("", "a-2@3")]
+        pages = [call for call in rig.api.calls if call.verb == "list"]
+        assert [(call.token, call.limit, call.version) for call in pages] == [
+            ("", 500, None),
+            ("more", 500, None),
+        ]
+        await after(1)
+        assert [call.version for call in rig.api.watches] == ["10"]
+        assert rig.sample("cached_objects") == 3
+
+
+@virtual
+async def test_si09_nothing_counts_as_synced_before_the_last_page() -> None:
+    rig = make([[page(10, pod("a-0", 1), next_token="more"), DOWN, page(11, pod("a-0", 1))]])
+    rig.informer.on_change(lambda old, new: seen.append(rig.has_synced()))
+    seen: list[bool] = []
+    async with running(rig):
+        await asyncio.sleep(0.01)
+        assert not rig.has_synced()
+        assert rig.names == set(), "half a list is no list"
+        await rig.informer.wait_synced()
+        assert rig.names == {"a-0"}
+
+
+@virtual
+async def test_the_selector_goes_with_each_call_and_groups_are_found() -> None:
+    tree = {
+        "metadata": {
+            "namespace": NAMESPACE,
+            "name": "a",
+            "uid": "A",
+            "resourceVersion": "1",
+            "labels": {"rollout-group": "g"},
+        },
+        "spec": {},
+    }
+    store, api = StatefulSetStore(), ScriptedApi([[page(3, as_raw(tree))]])
+    informer = Informer(
+        api,
+        Collection(
+            resource=STATEFULSETS,
+            namespace=NAMESPACE,
+            decode=decode_statefulset,
+            store=store,
+            selector="rollout-group",
+        ),
+        Metrics(),
+        LoopClock(),
+        lambda: 0.5,
+    )
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(informer.run())
+        await asyncio.sleep(1)
+        assert [call.selector for call in api.calls] == ["rollout-group"] * 2
+        assert [view.name for view in store.list_group(GroupName("g"))] == ["a"]
+        task.cancel()
+
+
+@virtual
+async def test_si09_a_list_is_as_old_as_its_request() -> None:
+    rig = make([[DOWN, page(1)]], chance=1.0)
+    async with running(rig):
+        await rig.informer.wait_synced()
+        assert rig.informer.age <= timedelta(seconds=0.001)
+        await asyncio.sleep(7)
+        assert timedelta(seconds=7) <= rig.informer.age < timedelta(seconds=7.1)
+        assert rig.sample("watch_age_seconds") == pytest.approx(7, abs=0.1)
+
+
+# Streams
+
+
+@virtual
+async def test_events_reach_store_and_callbacks_in_order() -> None:
+    stream = [
+        added(pod("a-1", 11)),
+        modified(pod("a-0", 12, ready=False)),
+        deleted(pod("a-1", 13)),
+    ]
+    rig = make([[page(10, pod("a-0", 1))]], [[Wait(1), *stream, Wait(100)]])
+    async with running(rig):
+        await after(2)
+        assert rig.told[1:] == [("", "a-1@11"), ("a-0@1", "a-0@12"), ("a-1@11", "")]
+        assert rig.names == {"a-0"}
+        for type in ("ADDED", "MODIFIED", "DELETED"):
+            assert rig.sample("watch_events_total", type=type) == 1
+
+
+@virtual
+async def test_callbacks_see_the_store_already_changed() -> None:
+    rig = make([[page(10)]], [[added(pod("a-0", 11)), *SILENCE]])
+    seen: list[set[str]] = []
+    rig.informer.on_change(lambda old, new: seen.append(rig.names))
+    async with running(rig):
+        await after(1)
+    assert seen == [{"a-0"}]
+
+
+@virtual
+async def test_w44_a_change_that_decides_nothing_is_stored_and_not_told() -> None:
+    rig = make([[page(10, pod("a-0", 1))]], [[modified(pod("a-0", 12)), *SILENCE]])
+    async with running(rig):
+        await after(1)
+        assert rig.version("a-0") == "12"
+        assert rig.told == [("", "a-0@1")]
+
+
+@virtual
+async def test_li03_an_idle_stream_proves_itself_by_bookmarks_and_resumes_without_a_list() -> None:
+    streams: list[list[Step]] = [[Wait(38), bookmark(10 + n), Wait(2)] for n in range(1, 4)]
+    rig = make([[page(10, pod("a-0", 1))]], streams)
+    ages = []
+    async with running(rig):
+        for second in range(1, 120):
+            await after(second)
+            ages.append(rig.informer.age)
+    assert max(ages) <= timedelta(seconds=45)
+    assert len(rig.api.lists) == 1
+    assert [call.version for call in rig.api.watches[:3]] == ["10", "11", "12"]
+    assert {call.lasts for call in rig.api.watches[:3]} == {timedelta(seconds=40)}
+    assert rig.sample("watch_restarts_total", cause="closed") == 2
+    assert rig.sample("watch_events_total", type="BOOKMARK") == 3
+
+
+@pytest.mark.parametrize(("chance", "seconds"), [(0.0, 36), (0.5, 40), (1.0, 44)])
+def test_li11_streams_of_many_processes_do_not_end_in_step(chance: float, seconds: int) -> None:
+    @virtual
+    async def main() -> None:
+        rig = make([[page(10)]], chance=chance)
+        async with running(rig):
+            await after(1)
+        assert rig.api.watches[0].lasts == timedelta(seconds=seconds)
+
+    main()
+
+
+@virtual
+async def test_li11_an_idle_informer_asks_at_most_twice_a_minute() -> None:
+    rig = make([[page(10)]] * 20, [[Wait(38), bookmark(10), Wait(2)]] * 100)
+    async with running(rig):
+        await after(3_000)
+    assert len(rig.api.calls) <= 100
+
+
+@virtual
+async def test_a_stream_resumes_from_its_newest_event() -> None:
+    rig = make([[page(10)]], [[Wait(2), bookmark(15), added(pod("a-0", 17)), Wait(3)]])
+    async with running(rig):
+        await after(6)
+    assert [call.version for call in rig.api.watches] == ["10", "17"]
+    assert len(rig.api.lists) == 1
+
+
+@virtual
+async def test_fp07_duplicated_and_reordered_events_change_nothing_and_turn_nothing_back() -> None:
+    new = modified(pod("a-0", 30, ready=False))
+    stream = [new, new, modified(pod("a-0", 20)), deleted(pod("a-1", 29)), added(pod("a-1", 28))]
+    rig = make([[page(10, pod("a-0", 1), pod("a-1", 2))]], [[*stream, Wait(2), CUT]])
+    async with running(rig):
+        await after(5)
+        assert rig.told[2:] == [("a-0@1", "a-0@30"), ("a-1@2", "")]
+        assert rig.names == {"a-0"}
+    assert rig.api.watches[1].version == "30", "not 28"
+
+
+@virtual
+async def test_a_bookmark_from_the_past_neither_turns_back_nor_proves_anything() -> None:
+    rig = make([[page(10)]], [[Wait(20), bookmark(9), Wait(5), CUT]])
+    async with running(rig):
+        await after(22)
+        assert rig.informer.age > timedelta(seconds=21)
+        await after(27)
+    assert [call.version for call in rig.api.watches] == ["10", "10"]
+
+
+@virtual
+async def test_versions_that_are_no_numbers_are_opaque() -> None:
+    events = [added(pod("a-0", "v2")), modified(pod("a-0", "v1", ready=False))]
+    rig = make([[page("x")], [page("b")]], [[*events, Wait(5)], [GONE]])
+    async with running(rig):
+        await after(4)
+        assert rig.version("a-0") == "v1"
+        await after(8)
+    assert [call.version for call in rig.api.watches] == ["x", "v1", "b"]
+
+
+@virtual
+async def test_fp07_recreated_under_the_same_name_within_one_stream() -> None:
+    old, new = pod("a-0", 1, uid="one", owner="A"), pod("a-0", 12, uid="two", owner="A")
+    rig = make([[page(10, old)]], [[added(new), *SILENCE]])
+    async with running(rig):
+        await after(1)
+        assert rig.told[1:] == [("a-0@1", ""), ("", "a-0@12")]
+        assert [view.uid for view in rig.store.list_by_owner(Uid("A"))] == ["two"]
+
+
+# Life and load
+
+
+@virtual
+async def test_li14_a_bug_in_a_callback_ends_run_with_it() -> None:
+    rig = make([[page(10)]], [[Wait(1), added(pod("a-0", 11))]])
+
+    def fail(old: object, new: object) -> None:
+        raise ZeroDivisionError
+
+    rig.informer.on_change(fail)
+    with pytest.raises(ZeroDivisionError):
+        await rig.informer.run()
+    assert rig.api.open_watches == 0
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 3.0])
+def test_fp36_cancelling_ends_run_wherever_it_is(seconds: float) -> None:
+    @virtual
+    async def main() -> None:
+        rig = make([[DOWN], [page(10)]], chance=1.0)
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(rig.informer.run())
+            await asyncio.sleep(seconds)
+            task.cancel()
+        assert task.cancelled()
+        assert rig.api.open_watches == 0
+
+    main()
+
+
+@virtual
+async def test_every_known_outcome_exists_at_zero() -> None:
+    rig = make([])
+    for cause in Cause:
+        assert rig.sample("watch_restarts_total", cause=cause) == 0
+    for type in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
+        assert rig.sample("watch_events_total", type=type) == 0
+
+
+class Turns:
+    """Counts how much is decoded and told between two turns of the loop."""
+
+    def __init__(self) -> None:
+        self.since_turn = 0
+        self.told_since_turn = 0
+        self.most = 0
+        self.most_told = 0
+        self.total = 0
+
+    def decode(self, raw: bytes | msgspec.Raw) -> Pod | Unreadable:
+        self.total += 1
+        self.since_turn += 1
+        self.most = max(self.most, self.since_turn)
+        return decode_pod(raw)
+
+    def note(self, old: object, new: object) -> None:
+        self.told_since_turn += 1
+        self.most_told = max(self.most_told, self.told_since_turn)
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(0)
+            self.since_turn = self.told_since_turn = 0
+
+
+@virtual
+async def test_fp39_five_thousand_pods_come_in_small_steps() -> None:
+    pages = [
+        page(
+            9_000,
+            *[pod(f"a-{n}", n + 1) for n in range(start, start + 500)],
+            next_token="more" if start < 4_500 else "",
+        )
+        for start in range(0, 5_000, 500)
+    ]
+    turns = Turns()
+    rig = make([pages], decode=turns.decode)
+    rig.informer.on_change(turns.note)
+    async with asyncio.TaskGroup() as tasks:
+        others = tasks.create_task(turns.run())
+        task = tasks.create_task(rig.informer.run())
+        await rig.informer.wait_synced()
+        task.cancel()
+        others.cancel()
+    assert turns.total == len(rig.told) == len(rig.store) == 5_000
+    assert turns.most <= STEP
+    pages_read = [call.token for call in rig.api.calls if call.verb == "list"]
+    assert pages_read == ["", *["more"] * 9]
+    assert turns.most_told <= STEP
+
+
+@virtual
+async def test_fp39_a_burst_of_events_lets_others_in() -> None:
+    turns = Turns()
+    burst = [added(pod(f"a-{n}", 100 + n)) for n in range(2_000)]
+    rig = make([[page(10)]], [[*burst, Wait(1), bookmark(5_000), *SILENCE]], decode=turns.decode)
+    async with asyncio.TaskGroup() as tasks:
+        others = tasks.create_task(turns.run())
+        task = tasks.create_task(rig.informer.run())
+        await rig.informer.wait_synced()
+        while len(rig.store) < 2_000:  # noqa: ASYNC110  # each turn is one step of the loop
+            await asyncio.sleep(0)
+        task.cancel()
+        others.cancel()
+    assert turns.most <= STEP

@@ -1,0 +1,244 @@
+"""Following a kind that may be absent, forbidden, installed later or removed (FP-31, W-52)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.kube.api import PODS, Page
+from rollout_operator.kube.cache.collection import Collection
+from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.kube.cache.optional import ASK_AGAIN, RETRY, OptionalInformer
+from rollout_operator.kube.cache.store import PodStore
+from rollout_operator.model.decode.objects import decode_pod
+from rollout_operator.model.errors import ApiError, Denied, NotFound, Throttled, Unreachable
+from rollout_operator.model.objects import Pod, Unreadable
+from rollout_operator.telemetry import logs
+from rollout_operator.telemetry.metrics import Metrics
+from tests.kube.scripted_watch import (
+    NAMESPACE,
+    SILENCE,
+    Listing,
+    ScriptedApi,
+    Step,
+    Wait,
+    page,
+    pod,
+    virtual,
+)
+
+ABSENT = NotFound("list pods: the server could not find the requested resource", status=404)
+FORBIDDEN = Denied("list pods: forbidden", status=403)
+DOWN = Unreachable("list pods: connection refused")
+PROBE: Listing = [page(1)]
+POD: Listing = [page(2, pod("a-0", 2))]
+
+
+class Rig:
+    """An optional informer on a script: its probes are pages of the script, too."""
+
+    def __init__(self, *script: Page | ApiError, watches: Sequence[Sequence[Step]] = ()) -> None:
+        self.api = ScriptedApi([script], watches)
+        self.store = PodStore()
+        of: Collection[Pod | Unreadable] = Collection(
+            resource=PODS, namespace=NAMESPACE, decode=decode_pod, store=self.store
+        )
+        self.clock = LoopClock()
+        informer: Informer[Pod | Unreadable] = Informer(
+            self.api, of, Metrics(), self.clock, lambda: 0.5
+        )
+        self.optional: OptionalInformer[Pod | Unreadable] = OptionalInformer(
+            informer, self.api, PODS, NAMESPACE
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[OptionalInformer[Pod | Unreadable]]:
+        """Run it to the end of the block."""
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(self.optional.run(self.clock), name="optional informer")
+            yield self.optional
+            task.cancel()
+
+    def is_absent(self) -> bool:
+        return self.optional.is_absent
+
+    def is_forbidden(self) -> bool:
+        return self.optional.is_forbidden
+
+    @property
+    def asked_at(self) -> list[float]:
+        """Return when was asked whether the kind is there."""
+        return [call.at for call in self.api.lists if call.limit == 1]
+
+
+@pytest.fixture
+def told() -> Iterator[list[str]]:
+    """Collect the lines of the log about the kind."""
+    lines: list[str] = []
+    logs.configure(write=lambda line: lines.append(line.decode()))
+    yield lines
+    logs.configure()
+
+
+@virtual
+async def test_before_the_first_answer_nothing_is_known() -> None:
+    """Nor is there a view that could be old."""
+    rig = Rig(*PROBE, *POD)
+    assert rig.optional.lack == "no answer yet"
+    assert not rig.is_absent()
+    assert not rig.is_forbidden()
+    assert rig.optional.age == timedelta(0)
+    async with rig.running():
+        pass
+
+
+@virtual
+async def test_a_kind_that_is_there_is_followed() -> None:
+    """The probe is cheap: one object, from the watch cache of the server."""
+    rig = Rig(*PROBE, *POD)
+    async with rig.running() as optional:
+        await optional.wait_answered()
+        assert optional.lack is None
+        assert len(rig.store) == 1
+        await asyncio.sleep(5)
+        assert optional.age == timedelta(seconds=5)
+    probe, first = rig.api.lists
+    assert (probe.limit, probe.version) == (1, "0")
+    assert first.version is None
+
+
+def test_fp31_a_kind_that_is_absent_has_no_objects_and_is_asked_about_quietly(
+    told: list[str],
+) -> None:
+    """Rollouts go on: there can be no budget. One line says so, and no warning."""
+    _check_absent()
+    about = [line for line in told if "Kind is not followed" in line]
+    assert len(about) == 1
+    assert "level=info" in about[0]
+
+
+@virtual
+async def _check_absent() -> None:
+    rig = Rig(ABSENT, ABSENT, ABSENT)
+    async with rig.running() as optional:
+        await optional.wait_answered()
+        assert rig.is_absent()
+        assert optional.lack is None
+        assert optional.age == timedelta(0)
+        await asyncio.sleep(2.5 * ASK_AGAIN.total_seconds())
+        assert optional.lack is None
+    assert rig.asked_at == [0, 30, 60]
+
+
+@virtual
+async def test_fp31_a_kind_that_is_installed_later_is_followed_then() -> None:
+    rig = Rig(ABSENT, *PROBE, *POD)
+    async with rig.running() as optional:
+        await optional.wait_answered()
+        assert rig.is_absent()
+        await asyncio.sleep(ASK_AGAIN.total_seconds() + 1)
+        assert not rig.is_absent()
+        assert optional.lack is None
+        assert len(rig.store) == 1
+
+
+@virtual
+async def test_fp31_between_the_probe_and_the_first_list_nothing_is_known() -> None:
+    """It was installed a moment ago: what it holds must be seen first."""
+    rig = Rig(ABSENT, *PROBE, DOWN, *POD)
+    async with rig.running() as optional:
+        await asyncio.sleep(ASK_AGAIN.total_seconds() + 0.01)
+        assert not rig.is_absent()
+        assert optional.lack == str(DOWN)
+        await asyncio.sleep(10)
+        assert optional.lack is None
+
+
+def test_a_role_that_does_not_show_it_is_told_once(told: list[str]) -> None:
+    """What that means is left to the callers."""
+    _check_forbidden()
+    about = [line for line in told if "Kind is not followed" in line]
+    assert len(about) == 1
+    assert "level=warn" in about[0]
+
+
+@virtual
+async def _check_forbidden() -> None:
+    rig = Rig(FORBIDDEN, FORBIDDEN, *PROBE, *POD)
+    async with rig.running() as optional:
+        await optional.wait_answered()
+        assert rig.is_forbidden()
+        assert not rig.is_absent()
+        assert optional.lack == str(FORBIDDEN)
+        await asyncio.sleep(2 * ASK_AGAIN.total_seconds() + 1)
+        assert not rig.is_forbidden()
+        assert optional.lack is None
+
+
+@pytest.mark.parametrize("error", [DOWN, Throttled("later")])
+@virtual
+async def test_w52_an_error_at_the_start_says_nothing_of_the_kind(error: ApiError) -> None:
+    """Nobody goes on before it is known, and it is asked again soon."""
+    rig = Rig(error, error, *PROBE, *POD)
+    async with rig.running() as optional:
+        await asyncio.sleep(1.5 * RETRY.total_seconds())
+        assert optional.lack == str(error)
+        assert not rig.is_absent()
+        assert asyncio.get_running_loop().time() < 2
+        await optional.wait_answered()
+        assert asyncio.get_running_loop().time() == 2
+    assert rig.asked_at == [0, 1, 2]
+
+
+@pytest.mark.parametrize("known", [ABSENT, FORBIDDEN])
+@virtual
+async def test_an_error_later_leaves_what_was_known(known: ApiError) -> None:
+    """One probe in thirty seconds fails: that must not hold up everything for as long."""
+    rig = Rig(known, DOWN, DOWN, known)
+    async with rig.running():
+        await asyncio.sleep(ASK_AGAIN.total_seconds() + 1.5)
+        assert rig.is_absent() == (known is ABSENT)
+        assert rig.is_forbidden() == (known is FORBIDDEN)
+        await asyncio.sleep(1)
+    assert rig.asked_at == [0, 30, 31, 32]
+
+
+@virtual
+async def test_fp31_a_kind_that_is_removed_has_no_objects_any_more() -> None:
+    """Its objects went before it did; a view of nothing does not grow old."""
+    # The stream ends, and nothing can be listed from then on.
+    ends: Sequence[Step] = (Wait(20), ABSENT)
+    rig = Rig(*PROBE, *POD, *[ABSENT] * 100, watches=[ends, *[[ABSENT]] * 100])
+    async with rig.running() as optional:
+        await optional.wait_answered()
+        await asyncio.sleep(120)
+        assert rig.is_absent()
+        assert optional.lack is None
+        assert optional.age == timedelta(0)
+
+
+@virtual
+async def test_fp31_a_kind_that_comes_back_is_followed_again() -> None:
+    ends: Sequence[Step] = (Wait(20), ABSENT)
+    rig = Rig(*PROBE, *POD, *[ABSENT] * 3, *POD, *POD, watches=[ends, *[[ABSENT]] * 3, SILENCE])
+    async with rig.running() as optional:
+        await optional.wait_answered()
+        await asyncio.sleep(100)
+        assert not rig.is_absent()
+        assert optional.lack is None
+        assert optional.age < timedelta(seconds=100)
+
+
+@virtual
+async def test_li13_a_view_that_is_cut_off_grows_old() -> None:
+    """Unreachable is not absent: who decides by it must know."""
+    ends: Sequence[Step] = (Wait(20), DOWN)
+    rig = Rig(*PROBE, *POD, *[DOWN] * 100, watches=[ends, *[[DOWN]] * 100])
+    async with rig.running() as optional:
+        await optional.wait_answered()
+        await asyncio.sleep(120)
+        assert not rig.is_absent()
+        assert optional.age > timedelta(seconds=60)

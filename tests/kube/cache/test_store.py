@@ -1,0 +1,366 @@
+"""What the cache keeps, what it finds, and which changes it tells (FP-07, FP-08, D-10)."""
+
+from datetime import timedelta
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, is_older
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+
+LONG = "grafana.com/rollout-group"
+
+
+def pod(name: str = "a-0", version: str = "1", *, uid: str = "", owner: str = "") -> Pod:
+    return Pod(
+        namespace="prod",
+        name=name,
+        uid=Uid(uid or f"uid-{name}"),
+        resource_version=version,
+        owner_uid=Uid(owner) if owner else None,
+    )
+
+
+def zone(name: str, version: str = "1", **labels: str) -> StatefulSet:
+    return StatefulSet(
+        namespace="prod",
+        name=name,
+        uid=Uid(f"uid-{name}"),
+        resource_version=version,
+        labels={key.replace("_", "-"): value for key, value in labels.items()},
+    )
+
+
+def unreadable(name: str, version: str = "1", *, owner: str = "", group: str = "") -> Unreadable:
+    return Unreadable(
+        kind="Pod",
+        namespace="prod",
+        name=name,
+        uid=Uid(f"uid-{name}"),
+        resource_version=version,
+        owner_uid=Uid(owner) if owner else None,
+        labels={"rollout-group": group} if group else {},
+        error="status.phase: expected str, got int",
+    )
+
+
+def names(views: "object") -> set[str]:
+    assert isinstance(views, tuple)
+    return {view.name for view in views}
+
+
+def held(store: PodStore) -> dict[str, Pod | Unreadable]:
+    """Return what the store holds, by name; a test has the pods a-0 to a-2."""
+    views = [store.get("prod", name) for name in ("a-0", "a-1", "a-2")]
+    found = {view.name: view for view in views if view is not None}
+    assert len(found) == len(store)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("version", "than", "answer"),
+    [
+        pytest.param("9", "10", True, id="numbers, not text"),
+        pytest.param("10", "9", False, id="newer"),
+        pytest.param("10", "10", False, id="same"),
+        pytest.param("010", "10", False, id="leading zero"),
+        pytest.param("0", "1", True, id="zero"),
+        pytest.param("abc", "10", False, id="opaque: nothing is known"),
+        pytest.param("1", "x10", False, id="opaque other side"),
+        pytest.param("", "10", False, id="empty"),
+        pytest.param("²", "10", False, id="digit that is no decimal"),
+        pytest.param("٣", "10", False, id="decimal that is not ASCII"),
+        pytest.param("1" * 5000, "2" * 5000, True, id="longer than int() reads"),
+    ],
+)
+def test_versions_compare_only_where_both_are_decimal(
+    version: str, than: str, answer: bool
+) -> None:
+    assert is_older(version, than) is answer
+
+
+def test_added_modified_and_deleted_are_told_once_each() -> None:
+    store = PodStore()
+    first, second = pod(version="1"), pod(version="2")
+    assert store.upsert(first) == ((None, first),)
+    assert store.upsert(second) == ((first, second),)
+    assert store.get("prod", "a-0") == second
+    assert store.remove(pod(version="3")) == ((second, None),)
+    assert store.get("prod", "a-0") is None
+    assert len(store) == 0
+
+
+def test_fp07_a_duplicate_changes_nothing() -> None:
+    store = PodStore()
+    store.upsert(pod(version="5"))
+    assert store.upsert(pod(version="5")) == ()
+    store.remove(pod(version="6"))
+    assert store.remove(pod(version="6")) == ()
+
+
+def test_fp07_an_older_event_changes_nothing() -> None:
+    store = PodStore()
+    store.upsert(pod(version="10"))
+    assert store.upsert(pod(version="9")) == ()
+    assert held(store) == {"a-0": pod(version="10")}
+
+
+def test_versions_of_different_objects_are_never_compared() -> None:
+    store = PodStore()
+    store.upsert(pod("a-0", "100"))
+    assert store.upsert(pod("a-1", "5")) == ((None, pod("a-1", "5")),)
+
+
+def test_opaque_versions_are_taken_in_the_order_of_their_arrival() -> None:
+    store = PodStore()
+    store.upsert(pod(version="z"))
+    assert store.upsert(pod(version="b")) == ((pod(version="z"), pod(version="b")),)
+    assert store.upsert(pod(version="b")) == ()
+
+
+def test_fp07_recreated_under_the_same_name_is_a_removal_and_an_addition() -> None:
+    store = PodStore()
+    old, new = pod(version="5", uid="one"), pod(version="9", uid="two")
+    store.upsert(old)
+    assert store.upsert(new) == ((old, None), (None, new))
+    assert held(store) == {"a-0": new}
+
+
+def test_fp07_a_late_deletion_of_the_old_uid_keeps_the_new_object() -> None:
+    store = PodStore()
+    new = pod(version="9", uid="two")
+    store.upsert(new)
+    assert store.remove(pod(version="7", uid="one")) == ()
+    assert held(store) == {"a-0": new}
+
+
+@pytest.mark.parametrize("late", ["4", "5", "6"])
+def test_fp07_a_deleted_object_does_not_come_back_by_a_late_event(late: str) -> None:
+    store = PodStore()
+    store.upsert(pod(version="5"))
+    store.remove(pod(version="6"))
+    assert store.upsert(pod(version=late)) == ()
+    assert len(store) == 0
+
+
+def test_fp07_an_event_later_than_the_replacement_of_its_object_is_ignored() -> None:
+    store = PodStore()
+    store.upsert(pod(version="5", uid="one"))
+    store.upsert(pod(version="9", uid="two"))
+    assert store.upsert(pod(version="6", uid="one")) == ()
+    assert held(store) == {"a-0": pod(version="9", uid="two")}
+
+
+def test_an_object_that_leaves_the_selection_may_come_back() -> None:
+    # A label was taken away and set again: the watch says DELETED, then ADDED, with the same UID.
+    store = StatefulSetStore()
+    store.upsert(zone("a", "5", rollout_group="g"))
+    store.remove(zone("a", "6"))
+    back = zone("a", "7", rollout_group="g")
+    assert store.upsert(back) == ((None, back),)
+    assert store.remove(zone("a", "6")) == (), "that deletion was before"
+    assert store.list_group(GroupName("g")) == (back,)
+
+
+def test_an_opaque_version_after_a_deletion_is_believed() -> None:
+    store = PodStore()
+    store.upsert(pod(version="x"))
+    store.remove(pod(version="y"))
+    assert store.upsert(pod(version="z")) == ((None, pod(version="z")),)
+
+
+def test_memory_of_deletions_is_bounded() -> None:
+    store = PodStore()
+    for number in range(5000):
+        store.remove(pod(f"a-{number}", "2"))
+    assert store.upsert(pod("a-4999", "1")) == (), "a late event"
+    assert store.upsert(pod("a-0", "1")) != (), "too long ago to be remembered"
+
+
+def test_fp07_a_predecessor_does_not_come_back_once_its_successor_has_gone() -> None:
+    store = PodStore()
+    store.upsert(pod(version="5", uid="one"))
+    store.upsert(pod(version="9", uid="two"))
+    store.remove(pod(version="10", uid="two"))
+    assert store.upsert(pod(version="6", uid="one")) == ()
+
+
+def test_a_deletion_without_a_uid_hides_no_other_object() -> None:
+    store = PodStore()
+    store.remove(replace(unreadable("a-0", "9"), uid=Uid("")))
+    other = replace(unreadable("a-1", "5"), uid=Uid(""))
+    assert store.upsert(other) == ((None, other),)
+
+
+def test_fp08_a_list_reports_as_removed_what_it_lacks() -> None:
+    store = PodStore()
+    kept, gone = pod("a-0", "1"), pod("a-1", "2")
+    store.replace_all([kept, gone])
+    new = pod("a-2", "9")
+    assert store.replace_all([pod("a-0", "1"), new]) == [(gone, None), (None, new)]
+    assert held(store).keys() == {"a-0", "a-2"}
+
+
+def test_fp07_the_deletion_of_a_successor_never_seen_removes_its_predecessor() -> None:
+    store = PodStore()
+    old = pod(version="5", uid="one")
+    store.upsert(old)
+    assert store.remove(pod(version="9", uid="two")) == ((old, None),)
+
+
+def test_fp07_a_list_after_a_gap_tells_of_both_incarnations() -> None:
+    store = PodStore()
+    old, new = pod(version="5", uid="one"), pod(version="9", uid="two")
+    store.replace_all([old])
+    assert store.replace_all([new]) == [(old, None), (None, new)]
+
+
+def test_fp05_a_list_with_older_versions_is_the_truth() -> None:
+    store = PodStore()
+    store.replace_all([pod(version="90")])
+    assert store.replace_all([pod(version="7")]) == [(pod(version="90"), pod(version="7"))]
+    assert store.upsert(pod(version="8")) == ((pod(version="7"), pod(version="8")),)
+
+
+def test_fp05_what_was_deleted_before_a_restore_exists_again_after_it() -> None:
+    store = PodStore()
+    store.upsert(pod(version="90"))
+    store.remove(pod(version="91"))
+    store.replace_all([])
+    assert store.upsert(pod(version="8")) == ((None, pod(version="8")),)
+
+
+def test_an_unchanged_list_changes_nothing_and_keeps_the_views() -> None:
+    store = PodStore()
+    kept = pod()
+    store.replace_all([kept])
+    assert store.replace_all([pod()]) == []
+    assert store.get("prod", "a-0") is kept
+
+
+def test_d10_pods_are_found_by_the_uid_of_their_owner() -> None:
+    store = PodStore()
+    store.replace_all([pod("a-0", owner="A"), pod("a-1", owner="A"), pod("b-0", owner="B")])
+    store.upsert(pod("stray"))
+    store.upsert(unreadable("a-2", owner="A"))
+    assert names(store.list_by_owner(Uid("A"))) == {"a-0", "a-1", "a-2"}
+    assert names(store.list_by_owner(Uid("B"))) == {"b-0"}
+    assert store.list_by_owner(Uid("C")) == ()
+
+
+def test_w01_a_pod_adopted_by_another_owner_moves() -> None:
+    store = PodStore()
+    store.upsert(pod(version="1", owner="A"))
+    store.upsert(pod(version="2", owner="B"))
+    assert store.list_by_owner(Uid("A")) == ()
+    assert names(store.list_by_owner(Uid("B"))) == {"a-0"}
+    store.upsert(pod(version="3"))
+    assert store.list_by_owner(Uid("B")) == ()
+
+
+def test_seed011_both_spellings_form_groups_and_the_short_one_wins() -> None:
+    store = StatefulSetStore()
+    both = replace(zone("c"), labels={"rollout-group": "x", LONG: "y"})
+    store.replace_all([zone("a", rollout_group="x"), replace(zone("b"), labels={LONG: "x"}), both])
+    assert names(store.list_group(GroupName("x"))) == {"a", "b", "c"}
+    assert store.list_group(GroupName("y")) == ()
+
+
+def test_a_set_that_moves_to_another_group_leaves_the_old_one() -> None:
+    store = StatefulSetStore()
+    store.upsert(zone("a", "1", rollout_group="x"))
+    store.upsert(zone("a", "2", rollout_group="y"))
+    assert names(store.list_group(GroupName("y"))) == {"a"}
+    assert store.list_group(GroupName("x")) == ()
+    store.remove(zone("a", "3"))
+    assert store.list_group(GroupName("y")) == ()
+
+
+def test_the_empty_group_is_a_group_and_no_label_is_none() -> None:
+    store = StatefulSetStore()
+    store.replace_all([zone("a", rollout_group=""), zone("b")])
+    assert names(store.list_group(GroupName(""))) == {"a"}
+
+
+def test_a_set_is_found_by_its_uid() -> None:
+    store = StatefulSetStore()
+    store.upsert(zone("a"))
+    assert store.get_by_uid(Uid("uid-a")) == zone("a")
+    assert store.get_by_uid(Uid("uid-b")) is None
+    store.remove(zone("a", "2"))
+    assert store.get_by_uid(Uid("uid-a")) is None
+
+
+def test_si08_an_unreadable_set_stays_a_member_of_its_group() -> None:
+    store = StatefulSetStore()
+    broken = unreadable("a", "2", group="g")
+    store.upsert(zone("a", "1", rollout_group="g"))
+    assert store.upsert(broken) == ((zone("a", "1", rollout_group="g"), broken),)
+    assert store.list_group(GroupName("g")) == (broken,)
+    assert store.unreadable_count == 1
+    store.upsert(zone("a", "3", rollout_group="g"))
+    assert store.unreadable_count == 0
+
+
+def test_unreadable_objects_are_forgotten_when_they_go() -> None:
+    store = PodStore()
+    store.replace_all([unreadable("a-0"), unreadable("a-1")])
+    store.remove(unreadable("a-0", "2"))
+    assert store.unreadable_count == 1
+    store.replace_all([])
+    assert store.unreadable_count == 0
+
+
+def test_an_object_that_lost_even_its_uid_blocks_nothing_later() -> None:
+    store = PodStore()
+    nameless = replace(unreadable("a-0"), uid=Uid(""), resource_version="")
+    good = pod(version="5")
+    store.upsert(good)
+    assert store.upsert(nameless) == ((good, None), (None, nameless))
+    assert store.upsert(pod(version="6")) == ((nameless, None), (None, pod(version="6")))
+
+
+EVENTS = st.lists(
+    st.tuples(st.sampled_from(["a-0", "a-1"]), st.sampled_from(["A", "B", ""]), st.booleans()),
+    max_size=12,
+)
+
+
+@settings(derandomize=True, deadline=timedelta(seconds=1))
+@given(events=EVENTS)
+def test_changes_tell_exactly_what_the_store_holds(events: list[tuple[str, str, bool]]) -> None:
+    """Whoever replays the changes ends with the content, and indexes never disagree with it."""
+    store, replayed = PodStore(), dict[str, object]()
+    for version, (name, owner, is_deletion) in enumerate(events, start=1):
+        view = pod(name, str(version), owner=owner)
+        for old, new in store.remove(view) if is_deletion else store.upsert(view):
+            one = new or old
+            assert one is not None
+            assert replayed.pop(one.name, None) == old
+            if new is not None:
+                replayed[one.name] = new
+    assert replayed == held(store)
+    for uid in ("A", "B"):
+        owned = {name for name, view in held(store).items() if view.owner_uid == uid}
+        assert names(store.list_by_owner(Uid(uid))) == owned
+
+
+HISTORY = [
+    ("upsert", pod(version="1", uid="one")),
+    ("upsert", pod(version="2", uid="one", owner="A")),
+    ("remove", pod(version="3", uid="one", owner="A")),
+    ("upsert", pod(version="4", uid="two")),
+]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))), ids=str)
+def test_fp07_any_order_of_a_history_ends_without_a_ghost(order: tuple[int, ...]) -> None:
+    store = PodStore()
+    for index in order:
+        verb, view = HISTORY[index]
+        store.upsert(view) if verb == "upsert" else store.remove(view)
+    assert held(store) == {"a-0": pod(version="4", uid="two")}

@@ -1,0 +1,387 @@
+"""Finding the API server (FLAG-13, FLAG-14, DEP-11): in a cluster, by kubeconfig, over TLS."""
+
+import base64
+import ssl
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.kube.api import PODS
+from rollout_operator.kube.client.client import Client
+from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.connection.connect import Access, connect
+from rollout_operator.kube.connection.transport import Transport
+from rollout_operator.model.errors import ConfigError, Unreachable
+from rollout_operator.telemetry import logs
+from rollout_operator.telemetry.metrics import Metrics
+from tests.kube.fake_api import FakeApi, refuse, reply
+from tests.world.pki import Pki, make_pki
+
+POD = "/api/v1/namespaces/prod/pods/a-0"
+
+
+@dataclass
+class Kubeconfig:
+    """A file with one cluster, one user and one context; a test changes what it is about."""
+
+    file: Path
+    cluster: dict[str, object] = field(default_factory=lambda: {"server": "https://unused:1"})
+    user: dict[str, object] = field(default_factory=dict)
+    content: dict[str, object] = field(default_factory=dict)
+
+    def write(self) -> Path:
+        content: dict[str, object] = {
+            "current-context": "c",
+            "contexts": [
+                {"name": "other", "context": {"cluster": "x", "user": "x"}},
+                {"name": "c", "context": {"cluster": "k", "user": "u"}},
+            ],
+            "clusters": [{"name": "k", "cluster": self.cluster}],
+            "users": [{"name": "u", "user": self.user}],
+        }
+        self.file.write_text(yaml.safe_dump({**content, **self.content}))
+        return self.file
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Kubeconfig:
+    return Kubeconfig(tmp_path / "kubeconfig")
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return make_pki(tmp_path_factory.mktemp("pki"))
+
+
+@pytest.fixture(scope="module")
+def other_pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return make_pki(tmp_path_factory.mktemp("other"))
+
+
+@pytest.fixture
+def log_lines() -> Iterator[list[bytes]]:
+    lines: list[bytes] = []
+    logs.configure(level="debug", write=lines.append)
+    yield lines
+    logs.configure()
+
+
+def serving(pki: Pki, *, asks_clients: bool = False) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pki.cert, pki.key)
+    if asks_clients:
+        context.load_verify_locations(pki.ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def data(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+@asynccontextmanager
+async def connected(access: Access) -> AsyncIterator[Client]:
+    clock = LoopClock()
+    transport = await connect(access, clock)
+    try:
+        yield client_over(transport)
+    finally:
+        await transport.close()
+
+
+def client_over(transport: Transport) -> Client:
+    return Client(transport, Limits(0, 0), Metrics())
+
+
+async def fetch_by(file: Path, url: str, environ: Mapping[str, str] | None = None) -> bytes:
+    access = Access(namespace="ops", api_url=url, config_file=str(file), environ=environ or {})
+    async with connected(access) as client:
+        return await client.fetch(PODS, "prod", "a-0")
+
+
+async def reason_of(access: Access) -> str:
+    with pytest.raises(ConfigError) as caught:
+        await connect(access, LoopClock())
+    told = str(caught.value)
+    assert told.isprintable(), "it must be one line"
+    return told
+
+
+# --- TLS ---------------------------------------------------------------------------------------
+
+
+async def test_flag_14_a_ca_in_the_file_is_what_we_trust(pki: Pki, kubeconfig: Kubeconfig) -> None:
+    kubeconfig.cluster["certificate-authority-data"] = data(pki.ca)
+    kubeconfig.user["token"] = "inline"
+    async with FakeApi(serving(pki)) as server:
+        server.on("GET", POD, reply(b'{"kind":"Pod"}'))
+        assert await fetch_by(kubeconfig.write(), server.url) == b'{"kind":"Pod"}'
+    assert server.requests[0].headers["authorization"] == "Bearer inline"
+
+
+async def test_a_relative_path_to_a_ca_starts_at_the_file(pki: Pki, kubeconfig: Kubeconfig) -> None:
+    (kubeconfig.file.parent / "ca.crt").write_bytes(pki.ca.read_bytes())
+    kubeconfig.cluster["certificate-authority"] = "ca.crt"
+    async with FakeApi(serving(pki)) as server:
+        server.on("GET", POD, reply({}))
+        await fetch_by(kubeconfig.write(), server.url)
+
+
+async def test_another_ca_is_refused(pki: Pki, other_pki: Pki, kubeconfig: Kubeconfig) -> None:
+    kubeconfig.cluster["certificate-authority-data"] = data(other_pki.ca)
+    async with FakeApi(serving(pki)) as server:
+        with pytest.raises(Unreachable, match="certificate verify failed"):
+            await fetch_by(kubeconfig.write(), server.url)
+    assert server.requests == []
+
+
+async def test_not_verifying_is_possible_and_warned_about(
+    pki: Pki, kubeconfig: Kubeconfig, log_lines: list[bytes]
+) -> None:
+    kubeconfig.cluster["insecure-skip-tls-verify"] = True
+    async with FakeApi(serving(pki)) as server:
+        server.on("GET", POD, reply({}))
+        await fetch_by(kubeconfig.write(), server.url)
+    [warning] = [line for line in log_lines if line.startswith(b"level=warn")]
+    assert b"Not verifying the certificate of the API server" in warning
+    assert bytes(kubeconfig.file) in warning
+
+
+async def test_a_client_certificate_identifies_us(pki: Pki, kubeconfig: Kubeconfig) -> None:
+    kubeconfig.cluster["certificate-authority-data"] = data(pki.ca)
+    kubeconfig.user |= {
+        "client-certificate-data": data(pki.cert),
+        "client-key-data": data(pki.key),
+    }
+    async with FakeApi(serving(pki, asks_clients=True)) as server:
+        server.on("GET", POD, reply({}))
+        await fetch_by(kubeconfig.write(), server.url)
+    assert "authorization" not in server.requests[0].headers
+
+
+async def test_a_name_beside_the_address_is_what_the_certificate_must_show(
+    pki: Pki, kubeconfig: Kubeconfig
+) -> None:
+    kubeconfig.cluster |= {
+        "certificate-authority-data": data(pki.ca),
+        "tls-server-name": "elsewhere.example.org",
+    }
+    async with FakeApi(serving(pki)) as server:
+        with pytest.raises(Unreachable, match=r"elsewhere\.example\.org"):
+            await fetch_by(kubeconfig.write(), server.url)
+
+
+# --- kubeconfig --------------------------------------------------------------------------------
+
+
+async def test_flag_13_the_url_replaces_the_server_and_the_file_stays(
+    kubeconfig: Kubeconfig,
+) -> None:
+    file = kubeconfig.write()
+    before = file.read_bytes()
+    async with FakeApi() as server:
+        server.on("GET", POD, reply({}))
+        await fetch_by(file, server.url)
+    assert server.requests[0].headers["host"] == server.url.removeprefix("http://")
+    assert file.read_bytes() == before
+
+
+async def test_dep_11_a_token_file_wins_over_a_token_and_is_read_again(
+    kubeconfig: Kubeconfig,
+) -> None:
+    file = kubeconfig.file.parent / "t"
+    file.write_text("first")
+    kubeconfig.user |= {"token": "old", "tokenFile": "t"}
+    async with FakeApi() as server:
+        access = Access(
+            namespace="ops", api_url=server.url, config_file=str(kubeconfig.write()), environ={}
+        )
+        server.on("GET", POD, reply({}), refuse(401, "Unauthorized", ""), reply({}))
+        async with connected(access) as client:
+            await client.fetch(PODS, "prod", "a-0")
+            file.write_text("second")
+            await client.fetch(PODS, "prod", "a-0")
+    shown = [request.headers["authorization"] for request in server.requests]
+    assert shown == ["Bearer first", "Bearer first", "Bearer second"]
+
+
+async def test_a_program_gives_the_token(kubeconfig: Kubeconfig) -> None:
+    answer = '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",' \
+        '"status":{"token":"made"}}'  # fmt: skip
+    kubeconfig.user["exec"] = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": sys.executable,
+        "args": ["-c", f"print('''{answer}''')"],
+    }
+    async with FakeApi() as server:
+        server.on("GET", POD, reply({}))
+        await fetch_by(kubeconfig.write(), server.url)
+    assert server.requests[0].headers["authorization"] == "Bearer made"
+
+
+async def test_a_user_may_be_missing_and_a_password_may_do(kubeconfig: Kubeconfig) -> None:
+    kubeconfig.content["contexts"] = [{"name": "c", "context": {"cluster": "k"}}]
+    async with FakeApi() as server:
+        server.on("GET", POD, reply({}))
+        await fetch_by(kubeconfig.write(), server.url)
+        kubeconfig.content.clear()
+        kubeconfig.user |= {"username": "me", "password": "pw"}
+        await fetch_by(kubeconfig.write(), server.url)
+    first, second = server.requests
+    assert "authorization" not in first.headers
+    assert second.headers["authorization"] == "Basic bWU6cHc="
+
+
+async def test_a_proxy_of_the_file_or_of_the_environment_is_used(kubeconfig: Kubeconfig) -> None:
+    """A request through an HTTP proxy names the whole URL."""
+    target = "http://api.invalid:8080"
+    async with FakeApi() as proxy:
+        proxy.on("GET", POD, reply({}))
+        await fetch_by(kubeconfig.write(), target, {"HTTP_PROXY": proxy.url})
+        kubeconfig.cluster["proxy-url"] = proxy.url
+        await fetch_by(kubeconfig.write(), target, {"NO_PROXY": "*"})
+    assert [request.headers["host"] for request in proxy.requests] == ["api.invalid:8080"] * 2
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        pytest.param({"current-context": None}, "current-context is not set", id="no context set"),
+        pytest.param(
+            {"current-context": "z"}, "contexts[name=z].context is not there", id="no such context"
+        ),
+        pytest.param(
+            {"clusters": []}, "clusters[name=k].cluster is not there", id="no such cluster"
+        ),
+        pytest.param({"clusters": 7}, "clusters[name=k].cluster is not there", id="no list"),
+        pytest.param({"users": None}, "users[name=u].user is not there", id="no such user"),
+        pytest.param(
+            {"users": [{"name": "u", "user": {"as": "root"}}]},
+            "users[name=u].user.as is not supported",
+            id="impersonation, which the library ignores",
+        ),
+        pytest.param(
+            {"users": [{"name": "u", "user": {"client-certificate": "no.crt"}}]},
+            "no.crt",
+            id="certificate that is not there",
+        ),
+        pytest.param(
+            {"users": [{"name": "u", "user": {"tokenFile": "no-token"}}]},
+            "no-token: No such file",
+            id="token file that is not there",
+        ),
+        pytest.param(
+            {"users": [{"name": "u", "user": {"exec": {"apiVersion": "x"}}}]},
+            "command",
+            id="program without a command",
+        ),
+        pytest.param(
+            {"clusters": [{"name": "k", "cluster": {"certificate-authority-data": "!!!"}}]},
+            "certificates",
+            id="CA that is none",
+        ),
+        pytest.param(
+            {"clusters": [{"name": "k", "cluster": {"proxy-url": "socks5://me:pw@p:1"}}]},
+            "scheme 'socks5' is not http or https",
+            id="proxy of another kind",
+        ),
+    ],
+)
+async def test_flag_14_what_is_wrong_with_a_kubeconfig(
+    kubeconfig: Kubeconfig, content: dict[str, object], problem: str
+) -> None:
+    kubeconfig.content = content
+    file = kubeconfig.write()
+    url = "https://127.0.0.1:1"
+    told = await reason_of(Access(namespace="ops", api_url=url, config_file=str(file), environ={}))
+    assert problem in told
+    assert str(file.parent) in told or url in told
+    assert "pw" not in told
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        pytest.param(b"a: [\nb: secret", "it is not YAML at line 2", id="no YAML"),
+        pytest.param(b"\xff\xfe\x00", "it is not YAML", id="no text"),
+        pytest.param(b"", "it is not a kubeconfig, but NoneType", id="empty"),
+        pytest.param(b"secret", "it is not a kubeconfig, but str", id="a word"),
+        pytest.param(None, "No such file or directory", id="no file"),
+    ],
+)
+async def test_flag_14_a_file_that_is_no_kubeconfig(
+    tmp_path: Path, content: bytes | None, problem: str
+) -> None:
+    file = tmp_path / "kubeconfig"
+    if content is not None:
+        file.write_bytes(content)
+    told = await reason_of(Access(namespace="ops", api_url="https://x", config_file=str(file)))
+    assert told == f"-kubernetes.config-file {file}: {problem}"
+
+
+# --- in a cluster ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def account(tmp_path: Path, pki: Pki) -> Path:
+    (tmp_path / "token").write_text("projected\n")
+    (tmp_path / "ca.crt").write_bytes(pki.ca.read_bytes())
+    return tmp_path
+
+
+def in_cluster(account: Path, url: str = "https://127.0.0.1:1") -> Access:
+    host, _, port = url.removeprefix("https://").partition(":")
+    environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+    return Access(namespace="ops", service_account=account, environ=environ)
+
+
+async def test_dep_11_in_a_cluster_the_service_account_is_used(account: Path, pki: Pki) -> None:
+    async with FakeApi(serving(pki)) as server:
+        server.on("GET", POD, refuse(401, "Unauthorized", ""), reply({}))
+        async with connected(in_cluster(account, server.url)) as client:
+            (account / "token").write_text("rotated\n")
+            await client.fetch(PODS, "prod", "a-0")
+    shown = [request.headers["authorization"] for request in server.requests]
+    assert shown == ["Bearer projected", "Bearer rotated"]
+
+
+async def test_in_a_cluster_another_ca_is_refused(account: Path, other_pki: Pki) -> None:
+    async with (
+        FakeApi(serving(other_pki)) as server,
+        connected(in_cluster(account, server.url)) as client,
+    ):
+        with pytest.raises(Unreachable, match="certificate verify failed"):
+            await client.fetch(PODS, "prod", "a-0")
+
+
+@pytest.mark.parametrize("missing", ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"])
+async def test_flag_14_neither_flag_outside_of_a_cluster(account: Path, missing: str) -> None:
+    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    del environ[missing]
+    access = Access(namespace="ops", service_account=account, environ=environ)
+    assert await reason_of(access) == (
+        f"not in a cluster: environment variable {missing} is not set; outside of a cluster set"
+        " both -kubernetes.api-url and -kubernetes.config-file"
+    )
+
+
+@pytest.mark.parametrize("name", ["token", "ca.crt"])
+@pytest.mark.parametrize("content", [None, ""], ids=["missing", "empty"])
+async def test_dep_11_an_incomplete_service_account_is_named(
+    account: Path, name: str, content: str | None
+) -> None:
+    (account / name).unlink()
+    if content is not None:
+        (account / name).write_text(content)
+    assert str(account / name) in await reason_of(in_cluster(account))
+
+
+async def test_a_ca_file_that_holds_no_certificate(account: Path) -> None:
+    (account / "ca.crt").write_text("hello")
+    assert "certificates for https://127.0.0.1:1" in await reason_of(in_cluster(account))

@@ -1,0 +1,106 @@
+"""Pages that are too long are asked for with fewer objects (LI-01, D-54)."""
+
+import asyncio
+import json
+
+from aiohttp import web
+
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.kube.api import PODS, STATEFULSETS
+from rollout_operator.kube.cache.collection import Collection
+from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.kube.cache.store import PodStore
+from rollout_operator.kube.call import Call
+from rollout_operator.kube.client.exchange import MAX_BODY
+from rollout_operator.kube.page_sizes import LASTS, PageSizes
+from rollout_operator.model.decode.objects import decode_pod
+from rollout_operator.model.objects import Pod, Unreadable
+from rollout_operator.telemetry.metrics import Metrics
+from tests.fakes_clock import FakeClock
+from tests.kube.client_bench import POD_LIST, open_bench
+from tests.kube.fake_api import FakeApi
+from tests.kube.informer_rig import captured_log
+from tests.model.wire_trees import pod_tree, with_metadata
+
+PODS_CALL = Call(verb="list", resource=PODS, namespace="prod")
+SETS_CALL = Call(verb="list", resource=STATEFULSETS, namespace="prod")
+COUNT = 10
+# Four of them are too long.
+LARGE = MAX_BODY // 3
+
+
+async def large_pods(request: web.BaseRequest) -> web.StreamResponse:
+    """Answer as an API server that has ten large pods."""
+    if request.query.get("watch"):
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        return response
+    start, limit = int(request.query.get("continue", 0)), int(request.query["limit"])
+    numbers = range(start, min(start + limit, COUNT))
+    metadata = {"resourceVersion": "9"}
+    if numbers.stop < COUNT:
+        metadata["continue"] = f"{numbers.stop}"
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await response.prepare(request)
+    await response.write(b'{"metadata":%b,"items":[' % json.dumps(metadata).encode())
+    for number in numbers:
+        name = f"a-{number}"
+        tree = with_metadata(pod_tree(), name=name, uid=name, annotations={"x": "y" * LARGE})
+        comma = b"," if number > start else b""
+        await response.write(comma + json.dumps(tree).encode())
+    await response.write(b"]}")
+    return response
+
+
+async def test_li01_an_informer_lists_in_pages_that_fit() -> None:
+    """And says on the way what is wrong, for /ready and the log; a live look profits from it."""
+    store = PodStore()
+    errors: list[str] = []
+    async with FakeApi() as server, open_bench(server) as bench:
+        server.on("GET", POD_LIST, large_pods)
+        of: Collection[Pod | Unreadable] = Collection(
+            resource=PODS, namespace="prod", decode=decode_pod, store=store
+        )
+        informer = Informer(bench.client(), of, Metrics(), LoopClock(), lambda: 0.0)
+        with captured_log() as lines:
+            async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+                task = tasks.create_task(informer.run(), name="informer")
+                while not informer.has_synced:
+                    errors.append(f"{informer.last_error}")
+                    await asyncio.sleep(0)
+                task.cancel()
+        assert len(store) == COUNT
+        page = await bench.client().fetch_page(PODS, "prod", limit=500)
+        assert len(page.items) == 1, "by another client"
+    limits = [one.query["limit"] for one in server.requests if "limit" in one.query]
+    assert limits[:10] == ["500", "250", "125", "62", "31", "15", "7", "3", "1", "1"]
+    assert any("a page of 500 objects is too long, asking for 250 at a time" in e for e in errors)
+    told = [line for line in lines if "Asking for smaller pages" in line]
+    assert 'call="list pods in namespace prod" objects_from=500 objects_to=250' in told[0]
+
+
+def test_the_size_of_one_collection_says_nothing_of_another() -> None:
+    sizes = PageSizes(FakeClock())
+    sizes.halve(PODS_CALL, 500)
+    assert sizes.choose(PODS_CALL, 500) == 250
+    assert sizes.choose(PODS_CALL, 1) == 1
+    assert sizes.choose(PODS_CALL, 500) == 250
+    assert sizes.choose(SETS_CALL, 500) == 500
+
+
+def test_pages_grow_back_by_doubling() -> None:
+    clock = FakeClock()
+    sizes = PageSizes(clock)
+    for asked in (500, 250):
+        sizes.halve(PODS_CALL, asked)
+    chosen = []
+    for _ in range(4):
+        chosen.append(sizes.choose(PODS_CALL, 500))
+        clock.jump(LASTS)
+    assert chosen == [125, 250, 500, 500]
+
+
+def test_one_object_that_is_too_long_is_told_as_such() -> None:
+    sizes = PageSizes(FakeClock())
+    assert sizes.halve(PODS_CALL, 1) == "a page of one object is too long"
+    assert sizes.choose(PODS_CALL, 500) == 500

@@ -1,0 +1,317 @@
+"""Admission at the simulated API server: rounds, order, failures and the words of refusals."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.model.history import Reviewed
+from rollout_operator.lab.model.request import Refusal
+from rollout_operator.lab.schemas.tidy import copy_json
+from tests.lab.hook_world import World, annotate, attempt, deny, hook, patch, review
+from tests.lab.manifests import part
+from tests.virtual_time import in_virtual_time
+
+POST = 'Post "https://hooks.default.svc:443/a?timeout=10s"'
+FAILED = 'Internal error occurred: failed calling webhook "a.example.com": '
+
+
+async def refused(world: World, **fields: object) -> Refusal:
+    """Validate what one webhook `a` refuses; return the refusal."""
+    with pytest.raises(Refusal) as caught:
+        await world.admission.validate(attempt(**fields))
+    return caught.value
+
+
+def validating(**fields: object) -> World:
+    world = World()
+    world.register(validating=[hook("a", **fields)])
+    return world
+
+
+@in_virtual_time
+async def test_a_question_is_what_the_real_server_asks() -> None:
+    world = validating()
+    wanted = attempt(options={"fieldManager": "me"})
+    await world.admission.validate(wanted)
+    question = world.questions[0]
+    uid = str(question.pop("uid"))
+    assert [len(one) for one in uid.split("-")] == [8, 4, 4, 4, 12]
+    assert uid[14] == "4"
+    named = {"group": "apps", "version": "v1"}
+    assert question == {
+        "kind": {**named, "kind": "StatefulSet"},
+        "resource": {**named, "resource": "statefulsets"},
+        "requestKind": {**named, "kind": "StatefulSet"},
+        "requestResource": {**named, "resource": "statefulsets"},
+        "name": "a",
+        "namespace": "default",
+        "operation": "UPDATE",
+        "userInfo": {"username": "jo", "groups": ["system:authenticated"]},
+        "object": wanted.new,
+        "oldObject": wanted.old,
+        "dryRun": False,
+        "options": {
+            "kind": "UpdateOptions",
+            "apiVersion": "meta.k8s.io/v1",
+            "fieldManager": "me",
+        },
+    }
+
+
+@in_virtual_time
+async def test_a_scale_is_asked_about_as_what_it_is() -> None:
+    world = validating()
+    scale: JsonObject = {"spec": {"replicas": 2}}
+    await world.admission.validate(attempt(subresource="scale", old=scale, new=scale))
+    question = world.questions[0]
+    assert question["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    assert question["requestKind"] == question["kind"]
+    assert question["subResource"] == question["requestSubResource"] == "scale"
+    assert part(question, "resource")["resource"] == "statefulsets"
+    assert question["object"] == scale
+
+
+@in_virtual_time
+async def test_a_call_says_where_it_goes_and_how_long_it_waits() -> None:
+    world = validating(timeoutSeconds=5)
+    await world.admission.validate(attempt())
+    call = world.calls[0]
+    assert (call.path, call.service, call.timeout) == (
+        "/a?timeout=5s",
+        "default/hooks",
+        timedelta(seconds=5),
+    )
+    await world.admission.validate(attempt(deadline=timedelta(seconds=2.5)))
+    assert (world.calls[1].path, world.calls[1].timeout) == (
+        "/a?timeout=3s",
+        timedelta(seconds=2.5),
+    )
+
+
+@in_virtual_time
+async def test_each_question_has_its_own_uid_and_one_seed_gives_one_run() -> None:
+    runs = []
+    for _ in range(2):
+        world = validating()
+        await world.admission.validate(attempt())
+        await world.admission.validate(attempt())
+        runs.append([one["uid"] for one in world.questions])
+    assert runs[0] == runs[1]
+    assert runs[0][0] != runs[0][1]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "reason", "message"),
+    [
+        ({}, 400, "", " without explanation"),
+        ({"message": "not now"}, 400, "", ": not now"),
+        ({"message": "not now", "code": 200}, 400, "", ": not now"),
+        ({"message": "not now", "code": 403}, 403, "", ": not now"),
+        ({"message": "wait", "code": 429, "reason": "TooMany"}, 429, "TooMany", ": wait"),
+        ({"reason": "Forbidden", "code": 403}, 403, "Forbidden", ": Forbidden"),
+    ],
+)
+def test_a_denial_is_passed_on(status: JsonObject, code: int, reason: str, message: str) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        world = validating()
+        world.responses["/a"] = deny(**status)
+        refusal = await refused(world)
+        assert (refusal.status, refusal.reason) == (code, reason)
+        begin = 'admission webhook "a.example.com" denied the request'
+        assert refusal.message == begin + message
+        assert [(one.status, one.allowed, one.message) for one in world.reviewed] == [
+            (code, False, refusal.message)
+        ]
+
+    run()
+
+
+@in_virtual_time
+async def test_a_denial_may_say_when_to_come_back() -> None:
+    world = validating()
+    causes = [{"reason": "x", "message": "y"}]
+    details = {"retryAfterSeconds": 7, "causes": causes, "name": "a-0", "kind": "pods", "uid": ""}
+    world.responses["/a"] = deny(code=429, details=details)
+    refusal = await refused(world)
+    assert (refusal.retry_after, refusal.causes) == (7, tuple(causes))
+    answer = refusal.answer()
+    assert answer.retry_after == 7
+    assert answer.body["details"] == {key: value for key, value in details.items() if value}
+
+
+@in_virtual_time
+async def test_no_answer_in_time_is_a_failure() -> None:
+    world = validating()
+    world.delays["/a"] = timedelta(seconds=11)
+    refusal = await refused(world)
+    assert asyncio.get_running_loop().time() == 10
+    assert (refusal.status, refusal.reason) == (500, "InternalError")
+    assert refusal.message == f"{FAILED}failed to call webhook: {POST}: context deadline exceeded"
+    assert refusal.causes == ({"message": refusal.message.partition(": ")[2]},)
+    assert world.reviewed == [
+        Reviewed(
+            at=timedelta(seconds=10),
+            begun=timedelta(0),
+            call=7,
+            actor="behind /a",
+            path="/a",
+            namespace="default",
+            name="a",
+            resource="statefulsets",
+            dry_run=False,
+            allowed=False,
+            status=-1,
+            message=f"failed to call webhook: {POST}: context deadline exceeded",
+        )
+    ]
+
+
+@in_virtual_time
+async def test_a_webhook_out_of_reach_is_a_failure() -> None:
+    world = validating()
+    world.failures["/a"] = ConnectionResetError("connection reset by peer")
+    text = f"{FAILED}failed to call webhook: {POST}: "
+    assert (await refused(world)).message == f"{text}connection reset by peer"
+    world.failures["/a"] = OSError()
+    assert (await refused(world)).message == f"{text}EOF"
+    world.hooks = None
+    assert (await refused(world)).message == (
+        f"{text}dial tcp default/hooks: connect: connection refused"
+    )
+
+
+UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"{", "failed to call webhook: couldn't get version/kind; json parse error: "),
+        (b"[]", "failed to call webhook: couldn't get version/kind; json parse error: "),
+        (b"\xff", "failed to call webhook: couldn't get version/kind; json parse error: "),
+        (b"{}", "failed to call webhook: Object 'Kind' is missing in '{}'"),
+        (
+            b'{"kind":"AdmissionReview"}',
+            "received invalid webhook response: webhook response was a",
+        ),
+        (
+            review({"uid": UID, "allowed": True}),
+            'received invalid webhook response: expected response.uid="',
+        ),
+    ],
+)
+def test_garbage_is_a_failure(body: bytes, text: str) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        world = validating()
+        world.raw["/a"] = body
+        assert (await refused(world)).message.startswith(FAILED + text)
+        assert [one.status for one in world.reviewed] == [-1]
+        ignoring = validating(failurePolicy="Ignore")
+        ignoring.raw["/a"] = body
+        await ignoring.admission.validate(attempt())
+        assert [one.status for one in ignoring.reviewed] == [-1]
+
+    run()
+
+
+@in_virtual_time
+async def test_a_failure_may_be_ignored_and_a_denial_not() -> None:
+    world = validating(failurePolicy="Ignore")
+    world.delays["/a"] = timedelta(seconds=11)
+    await world.admission.validate(attempt())
+    world.delays.clear()
+    world.responses["/a"] = deny(code=403)
+    assert (await refused(world)).status == 403
+
+
+@in_virtual_time
+async def test_validating_webhooks_may_not_patch() -> None:
+    world = validating()
+    world.responses["/a"] = patch({"op": "add", "path": "/spec/x", "value": 1})
+    text = "received invalid webhook response: validating webhook may not return response.patch"
+    assert (await refused(world)).message == FAILED + text
+    world.responses["/a"] = lambda _: {"allowed": True, "patchType": "JSONPatch"}
+    assert (await refused(world)).message == FAILED + text + "Type"
+
+
+@in_virtual_time
+async def test_a_dry_run_spares_webhooks_with_side_effects() -> None:
+    world = validating(sideEffects="NoneOnDryRun")
+    await world.admission.validate(attempt(dry_run=True))
+    assert world.questions[0]["dryRun"] is True
+    assert world.reviewed[0].dry_run
+    world = validating(failurePolicy="Ignore")
+    # Older configurations may still say so; new ones are refused by the rules of the kind.
+    configuration = next(iter(world.configurations.values()))[0]
+    hooks = configuration["webhooks"]
+    assert isinstance(hooks, list)
+    hooks[0]["sideEffects"] = "Some"
+    refusal = await refused(world, dry_run=True)
+    assert (refusal.status, refusal.reason) == (400, "BadRequest")
+    assert refusal.message == 'admission webhook "a.example.com" does not support dry run'
+    assert not world.calls
+    await world.admission.validate(attempt())
+
+
+@in_virtual_time
+async def test_validating_webhooks_are_asked_together_and_the_first_refusal_counts() -> None:
+    world = World()
+    world.register(validating=[hook("a"), hook("b"), hook("c")])
+    world.responses.update({"/a": deny(message="late"), "/b": deny(message="first")})
+    world.delays.update({"/a": timedelta(seconds=3), "/c": timedelta(seconds=5)})
+    refusal = await refused(world)
+    assert refusal.message.endswith("first")
+    assert asyncio.get_running_loop().time() == 5, "all are waited for"
+    assert [one.path for one in world.reviewed] == ["/b", "/a", "/c"]
+
+
+@in_virtual_time
+async def test_warnings_are_kept_for_the_request() -> None:
+    world = World()
+    world.register(validating=[hook("a")], mutating=[hook("b")])
+    for path in ("/a", "/b"):
+        world.responses[path] = lambda _: {"allowed": True, "warnings": ["mind the gap"]}
+    await world.admission.mutate(attempt())
+    await world.admission.validate(attempt())
+    assert world.admission.take_warnings(6) == ()
+    assert world.admission.take_warnings(7) == ("mind the gap",) * 2
+    assert world.admission.take_warnings(7) == ()
+
+
+@in_virtual_time
+async def test_a_request_that_is_given_up_stands_in_the_history() -> None:
+    world = validating()
+    world.delays["/a"] = timedelta(seconds=5)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await world.admission.validate(attempt())
+    assert [(one.status, one.message, one.at) for one in world.reviewed] == [
+        (-1, "the request was given up", timedelta(seconds=1))
+    ]
+
+
+@in_virtual_time
+async def test_changed_configurations_count_at_once() -> None:
+    world = validating()
+    assert world.admission.matches(attempt())
+    world.register()
+    assert not world.admission.matches(attempt())
+    world.register(mutating=[hook("b")])
+    assert world.admission.matches(attempt())
+
+
+@in_virtual_time
+async def test_what_is_reviewed_is_never_changed() -> None:
+    world = World()
+    world.register(mutating=[hook("a")])
+    world.responses["/a"] = annotate("a", "1")
+    wanted = attempt()
+    before = copy_json({"old": wanted.old, "new": wanted.new})
+    mutated = await world.admission.mutate(wanted)
+    assert {"old": wanted.old, "new": wanted.new} == before
+    assert mutated is not None
+    assert part(mutated, "metadata")["annotations"] == {"a": "1"}

@@ -1,0 +1,49 @@
+"""Pictures made by hand, for tests of what is drawn."""
+
+from collections.abc import Sequence
+
+from rollout_operator.lab.demo.drawing import COLUMNS, Line, render_line
+from rollout_operator.lab.demo.picture import Cell, Note, Picture, Row, State, Why
+
+VERSIONS = {
+    State.OLD: "v1",
+    State.BROKEN: "v1",
+    State.ENDING: "v1",
+    State.GONE: "",
+    State.STARTING: "v2",
+    State.NEW: "v2",
+}
+
+OLD, ENDING, GONE, STARTING, NEW = (
+    Cell(state, VERSIONS[state])
+    for state in (State.OLD, State.ENDING, State.GONE, State.STARTING, State.NEW)
+)
+
+
+def plain(lines: Sequence[Line]) -> list[str]:
+    """Return lines as they look without colours."""
+    # Not cut, so that a line which is too long is seen to be.
+    return [render_line(line, 2 * COLUMNS, is_coloured=False).rstrip() for line in lines]
+
+
+def row(name: str, *cells: Cell, current: str = "794c7697f9", update: str = "79bf74c864") -> Row:
+    """Return a zone that counts its ready pods."""
+    ready = sum(cell.state in (State.OLD, State.NEW) for cell in cells)
+    return Row(name=name, cells=cells, ready=ready, current=current, update=update)
+
+
+def picture(
+    *rows: Row,
+    notes: tuple[Note, ...] = (),
+    whys: tuple[Why, ...] | None = None,
+    elapsed: float = 1.44,
+) -> Picture:
+    """Return a picture on its way to v2."""
+    return Picture(
+        title="3 zones of 3 pods", elapsed=elapsed, goal="v2", rows=rows, notes=notes, whys=whys
+    )
+
+
+HALFWAY = picture(
+    row("zone-a", NEW, STARTING, OLD), row("zone-b", OLD, OLD, OLD, current="c7bd9", update="c7bd9")
+)

@@ -1,0 +1,61 @@
+"""The pages of a demo that serves: those of the operator, for this machine alone."""
+
+import asyncio
+import socket
+
+import pytest
+
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.lab.demo.admin import HOST, make_admin, render_url
+from rollout_operator.model.errors import ConfigError
+from rollout_operator.operator.context import Telemetry
+from rollout_operator.web.admin import AdminServer
+
+
+def admin(port: int = 0) -> AdminServer:
+    return make_admin(port, "demo", Telemetry.begin(LoopClock()))
+
+
+async def get(port: int, path: str, host: str = "127.0.0.1") -> str:
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(f"GET {path} HTTP/1.0\r\nHost: x\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer.decode()
+
+
+async def test_the_pages_of_the_operator_are_served() -> None:
+    server = admin()
+    await server.start(HOST)
+    try:
+        assert render_url(server) == f"http://127.0.0.1:{server.port}/"
+        assert "operator: starting" in await get(server.port, "/ready")
+        assert "rollout_operator_" in await get(server.port, "/metrics")
+        assert "0 rollout groups" in await get(server.port, "/")
+    finally:
+        await server.stop()
+
+
+async def test_nobody_else_reaches_them() -> None:
+    """Every other address of this machine refuses: 127.0.0.2 stands for them."""
+    server = admin()
+    await server.start(HOST)
+    try:
+        with pytest.raises(ConnectionRefusedError):
+            await get(server.port, "/ready", host="127.0.0.2")
+    finally:
+        await server.stop()
+
+
+async def test_a_port_that_is_taken_is_told_with_its_flag() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        second = admin(port)
+        try:
+            with pytest.raises(ConfigError) as refused:
+                await second.start(HOST)
+        finally:
+            await second.stop()
+
+    assert str(refused.value) == f"-server.port: port {port} is in use"

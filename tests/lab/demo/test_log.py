@@ -1,0 +1,173 @@
+"""What of the world's history and of the operator's log is worth a line."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rollout_operator.kube.api import PODS
+from rollout_operator.lab.demo.log import read_log, read_move, read_record, read_waits
+from rollout_operator.lab.demo.objects import PERSON, scale
+from rollout_operator.lab.demo.picture import Note, Why
+from rollout_operator.lab.model.history import (
+    Called,
+    Commit,
+    Fault,
+    Lived,
+    PodCalled,
+    Record,
+    Reviewed,
+    Said,
+)
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.outcome import Code, Plan, Reason
+from rollout_operator.telemetry.registry import Entry
+
+BEGIN = timedelta(seconds=100)
+AT = timedelta(seconds=101.5)
+WHY = "zone-a-0 is at revision zone-a-1f, zone-a wants zone-a-2e"
+
+
+def called(actor: str, status: int) -> Called:
+    request = scale("zone-c", 2)
+    return Called(
+        at=AT, begun=AT, number=7, actor=actor, request=request, status=status, message="no way"
+    )
+
+
+def asked(status: int) -> PodCalled:
+    return PodCalled(
+        at=AT,
+        begun=AT,
+        actor="operator-1",
+        method="POST",
+        pod="zone-c-2",
+        uid="u",
+        path="/prepare-shutdown",
+        status=status,
+        acted=True,
+    )
+
+
+def reviewed(*, allowed: bool) -> Reviewed:
+    return Reviewed(
+        at=AT,
+        begun=AT,
+        call=7,
+        actor="operator-1",
+        path="/admission/no-downscale?timeout=10s",
+        namespace="demo",
+        name="zone-c",
+        resource="statefulsets/scale",
+        dry_run=False,
+        allowed=allowed,
+        status=0,
+        message="no way",
+    )
+
+
+NO_DOWNSCALE = "review no-downscale, scale of zone-c"
+
+
+@pytest.mark.parametrize(
+    ("record", "who", "text"),
+    [
+        pytest.param(called(PERSON, 403), "API server", "refused: no way", id="refusal"),
+        pytest.param(asked(200), "operator", "POST zone-c-2/prepare-shutdown: HTTP 200", id="pod"),
+        pytest.param(
+            asked(0), "operator", "POST zone-c-2/prepare-shutdown: no answer", id="silent pod"
+        ),
+        pytest.param(reviewed(allowed=False), "operator", f"{NO_DOWNSCALE}: denied", id="denied"),
+        pytest.param(reviewed(allowed=True), "operator", f"{NO_DOWNSCALE}: allowed", id="allowed"),
+        pytest.param(Said(at=AT, actor=PERSON, text="pauses zone-b"), "you", "pauses zone-b"),
+        pytest.param(
+            Fault(at=AT, number=1, kind="crash", actor="x", text="x dies"), "fault", "x dies"
+        ),
+    ],
+)
+def test_a_record_is_worth_a_line(record: Record, who: str, text: str) -> None:
+    assert read_record(record, BEGIN) == Note(at=1.5, who=who, text=text)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(called(PERSON, 200), id="what was done is said already"),
+        pytest.param(called("kubelet", 409), id="others' trouble"),
+        pytest.param(Said(at=AT, actor="operator-1", text="level=info"), id="the log is heard"),
+        pytest.param(Lived(at=AT, actor="operator-1", what="ready"), id="the set-up"),
+        pytest.param(
+            Commit(
+                at=AT,
+                revision=1,
+                actor="kubelet",
+                resource=PODS,
+                namespace="demo",
+                name="x",
+                before=None,
+                after={},
+            ),
+            id="what the grid shows",
+        ),
+    ],
+)
+def test_other_records_are_not(record: Record) -> None:
+    assert read_record(record, BEGIN) is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "text", "is_why"),
+    [
+        pytest.param(
+            {"msg": "Terminating pod", "pod": "zone-a-0", "reason": "pod_outdated", "why": WHY},
+            "deletes zone-a-0: pod_outdated",
+            False,
+            id="a delete",
+        ),
+        pytest.param(
+            {"msg": "Recording revision", "zone": "zone-a", "reason": "rolled_out"},
+            "zone-a is done: rolled_out",
+            False,
+            id="a zone that is done",
+        ),
+        pytest.param(
+            {"msg": "Group waits", "reason": "paused", "why": "zone-b is paused"},
+            "paused: zone-b is paused",
+            True,
+            id="a reason",
+        ),
+    ],
+)
+def test_a_line_of_the_log_becomes_a_note(
+    keys: Mapping[str, object], text: str, is_why: bool
+) -> None:
+    assert read_log(keys, 1.5) == Note(at=1.5, who="operator", text=text, is_why=is_why)
+
+
+BEHIND = {"msg": "Group waits", "reason": "status_behind", "why": "generation 1"}
+
+
+@pytest.mark.parametrize("keys", [{"msg": "Listed"}, {"reason": "x"}, {}, BEHIND])
+def test_other_lines_of_the_log_are_not(keys: Mapping[str, object]) -> None:
+    assert read_log(keys, 1.5) is None
+
+
+def test_why_a_zone_moves_is_the_reason_of_the_delete() -> None:
+    keys = {"msg": "Terminating pod", "zone": "zone-a", "reason": "pod_outdated", "why": WHY}
+
+    assert read_move(keys) == Why(zone="zone-a", code="pod_outdated", text=WHY)
+    assert read_move({**keys, "msg": "Group waits"}) is None
+
+
+def test_why_zones_wait_are_the_reasons_of_the_last_plan() -> None:
+    waits = (
+        Reason(code=Code.PODS_STARTING, text="1 of 3", zone="zone-a"),
+        Reason(code=Code.ANOTHER_ZONE_FIRST, text="zone-b waits for zone-a"),
+    )
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    entry = Entry(plan=Plan(group=GroupName("ingester"), waits=waits), since=now, looked=now)
+
+    assert list(read_waits([entry])) == [
+        Why(zone="zone-a", code="pods_starting", text="1 of 3"),
+        Why(zone="", code="another_zone_first", text="zone-b waits for zone-a"),
+    ]

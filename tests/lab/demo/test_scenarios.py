@@ -1,0 +1,396 @@
+"""Each story shows what it promises: the operator's own code on the sandbox, in virtual time."""
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+import pytest
+
+from rollout_operator.lab.demo.command import play
+from rollout_operator.lab.demo.drawing import COLUMNS, draw_frame, draw_grid, render_line
+from rollout_operator.lab.demo.flags import MOST_ZONES, STORIES, Settings
+from rollout_operator.lab.demo.picture import Picture, State
+from rollout_operator.lab.demo.scenarios import TALES, change_all, until_done
+from rollout_operator.lab.demo.screen import Plain
+from rollout_operator.lab.demo.stage import Story, StoryStuck, open_stage
+from tests.virtual_time import in_virtual_time
+
+SMALL: Final = Settings(zones=3, pods=2)
+# Nothing is rolled out in these.
+WITHOUT_DELETES: Final = ("forbidden-downscale", "prepared-downscale", "following-zones")
+TIME: Final = re.compile(r" *([0-9.]+) s  ")
+
+
+async def tell(story: str, settings: Settings = SMALL) -> str:
+    """Return the plain lines of a story."""
+    stream = io.StringIO()
+    assert await play(replace(settings, stories=(story,)), Plain(stream))
+    return stream.getvalue()
+
+
+def assert_order(text: str, *expected: str) -> None:
+    """Check that these stand in a text one after the other."""
+    place = 0
+    for each in expected:
+        found = text.find(each, place)
+        assert found >= 0, f"no {each!r} in:\n{text[place:]}"
+        place = found + len(each)
+
+
+@in_virtual_time
+async def test_a_rollout_goes_zone_by_zone() -> None:
+    """SEED-001."""
+    text = await tell("rollout")
+
+    assert_order(
+        text,
+        "0 of 6 pods ready on v2",
+        "you        new template for all zones: v2",
+        "operator   deletes zone-a-0: pod_outdated",
+        "zone-a-0   o v1 ready -> x v1 ending",
+        "zone-b and zone-c wait",
+        "operator   deletes zone-a-1: pod_outdated",
+        "operator   zone-a is done: rolled_out",
+        "operator   deletes zone-b-0: pod_outdated",
+        "operator   zone-c is done: rolled_out",
+        "6 of 6 pods ready on v2",
+        "6 pods replaced in",
+        "at most 1 pod of a zone down at a time (1 allowed)",
+        "the operator never took pods of two zones at a time",
+    )
+    assert "\x1b" not in text
+
+
+@in_virtual_time
+async def test_plain_lines_are_in_order_of_time() -> None:
+    lines = (await tell("rollout")).splitlines()
+
+    times = [float(found[1]) for line in lines if (found := TIME.match(line))]
+    assert len(times) > 30
+    assert times == sorted(times)
+
+
+@in_virtual_time
+async def test_a_bad_revision_stops_at_the_budget_and_is_mended_first() -> None:
+    """LI-10, D-14."""
+    text = await tell("bad-revision")
+
+    assert_order(
+        text,
+        "operator   deletes zone-a-0: pod_outdated",
+        "-> ! v2 broken",
+        "budget_used: zone-a: 1 outdated pod waits: 1 unavailable of 1 allowed",
+        "new template for all zones: v3",
+        "deletes zone-a-0: pod_broken_and_outdated",
+        "deletes zone-a-1: pod_outdated",
+        "6 of 6 pods ready on v3",
+        "6 pods (7 deletes) replaced in",
+        "at most 1 pod of a zone down at a time (1 allowed)",
+    )
+
+
+@in_virtual_time
+async def test_a_pod_that_dies_holds_the_rollout() -> None:
+    """W-03: the operator waits for another zone, and says for which pod."""
+    text = await tell("pod-dies")
+
+    assert_order(
+        text,
+        "operator   deletes zone-c-0: pod_outdated",
+        "a fault    zone-a-0 dies",
+        "zone_not_ready: zone-a has 1 of 2 pods ready (zone-a-0: ",
+        "; zone-c waits",
+        "a fault    zone-a-0 can run again",
+        "operator   deletes zone-c-1: pod_outdated",
+        "6 pods replaced in",
+    )
+
+
+@in_virtual_time
+async def test_a_paused_zone_keeps_its_pods_until_it_is_released() -> None:
+    """D-13."""
+    text = await tell("paused-zone")
+
+    assert_order(
+        text,
+        "you        pause zone-b",
+        "paused: zone-b is paused: 2 outdated pods wait",
+        "zone-a is done",
+        "zone-c is done",
+        "you        release zone-b",
+        "deletes zone-b-0",
+        "zone-b is done",
+    )
+    assert text.index("deletes zone-b-0") > text.index("release zone-b")
+
+
+@in_virtual_time
+async def test_a_forbidden_downscale_shows_the_denial() -> None:
+    """SI-14."""
+    text = await tell("forbidden-downscale")
+
+    assert_order(
+        text,
+        "you        scale zone-c to 1",
+        "operator   review no-downscale, scale of zone-c: denied",
+        'API server refused: admission webhook "no-downscale.grafana.com" denied the request:',
+        "because it has the label 'grafana.com/no-downscale=true'",
+        "you        take the label no-downscale off zone-c",
+        "operator   review no-downscale, scale of zone-c: allowed",
+        "zone-c-1   # v1 ready -> no longer wanted",
+        "1 request refused",
+    )
+
+
+@in_virtual_time
+async def test_a_prepared_downscale_asks_the_pod_first() -> None:
+    """PREP-20: one pod is asked and confirms; another zone comes too early."""
+    text = await tell("prepared-downscale")
+
+    assert_order(
+        text,
+        "you        scale zone-c to 1",
+        "operator   POST zone-c-1/prepare-shutdown: HTTP 200",
+        "review prepare-downscale, scale of zone-c: allowed",
+        "zone-c-1   # v1 ready -> no longer wanted",
+        "you        scale zone-a to 1, too",
+        "review prepare-downscale, scale of zone-a: denied",
+        "is labelled to wait 12h0m0s between zone downscales",
+        "1 request refused",
+        "1 pod asked to prepare",
+    )
+
+
+@in_virtual_time
+async def test_zones_follow_down_one_by_one_and_up_at_once() -> None:
+    """SCALE-12, SI-11: people scale one zone, the operator the others."""
+    text = await tell("following-zones")
+
+    assert_order(
+        text,
+        "you        scale zone-a to 1",
+        "POST zone-a-1/prepare-shutdown: HTTP 200",
+        "zone_downscaled_lately: zone-b follows zone-a: 2 → 1 in ",
+        "wait 5s",
+        "scale_down: zone-b follows zone-a: 2 → 1",
+        "POST zone-b-1/prepare-shutdown: HTTP 200",
+        "scale_down: zone-c follows zone-b: 2 → 1",
+        "you        scale zone-a to 2",
+        "scale_up: zone-b follows zone-a: 1 → 2",
+        "scale_up: zone-c follows zone-b: 1 → 2",
+        "3 pods asked to prepare",
+    )
+    times = {
+        said: float(found[1])
+        for line in text.splitlines()
+        if (found := TIME.match(line))
+        for said in (
+            "scale_down: zone-b",
+            "scale_down: zone-c",
+            "scale_up: zone-b",
+            "scale_up: zone-c",
+        )
+        if said in line
+    }
+    assert 5 < times["scale_down: zone-c"] - times["scale_down: zone-b"] < 9
+    assert times["scale_up: zone-c"] - times["scale_up: zone-b"] < 0.5
+    assert "denied" not in text
+
+
+@in_virtual_time
+async def test_a_drained_node_waits_for_its_turn() -> None:
+    """SI-01, ZPDB-65: evictions are refused while another zone moves; the next place is theirs."""
+    text = await tell("drained-node")
+
+    assert_order(
+        text,
+        "operator   zone-a is done: rolled_out",
+        "you        drain node-a1",
+        "operator   deletes zone-b-0: pod_outdated",
+        "you        node-a1 is drained",
+        "operator   zone-c is done: rolled_out",
+        "6 pods replaced in",
+        "at most 1 pod of a zone down at a time (1 allowed)",
+        "1 pod evicted",
+        "refused",
+        'admission webhook "pod-eviction-demo.grafana.com" denied the request:',
+    )
+    said = re.findall(r"eviction of (zone-a-[01]): (denied|allowed)", text)
+    assert len(said) == len({*said}), "who asks again and again is told of once"
+    assert {verdict for _, verdict in said} == {"denied", "allowed"}
+
+
+@in_virtual_time
+async def test_the_same_seed_tells_the_same_story() -> None:
+    first, second = await tell("rollout"), await tell("rollout")
+    other = await tell("rollout", replace(SMALL, seed=1))
+
+    assert first == second
+    assert first != other
+
+
+@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize(("zones", "pods", "limit"), [(1, 1, 1), (2, 1, 2), (2, 4, 2)])
+def test_every_story_ends_whatever_its_size(story: str, zones: int, pods: int, limit: int) -> None:
+    if story in ("pod-dies", "drained-node"):  # which the flags refuse for one zone
+        zones = max(zones, 2)
+
+    @in_virtual_time
+    async def run() -> None:
+        text = await tell(story, Settings(zones=zones, pods=pods, limit=limit))
+
+        assert "the operator took pods of" not in text
+        assert f"({limit} allowed)" in text or story in WITHOUT_DELETES
+
+    run()
+
+
+@in_virtual_time
+async def test_all_stories_are_told_one_after_the_other() -> None:
+    stream = io.StringIO()
+    settings = replace(SMALL, stories=("forbidden-downscale", "prepared-downscale"))
+
+    assert await play(settings, Plain(stream))
+    assert_order(
+        stream.getvalue(),
+        "A forbidden downscale: 3 zones of 2 pods",
+        "1 request refused",
+        "A prepared downscale: 3 zones of 2 pods",
+        "1 pod asked to prepare",
+    )
+
+
+@in_virtual_time
+async def test_a_plain_rollout_ends_within_half_a_minute() -> None:
+    """The newcomer's minute: with the flags as they are by default."""
+    text = await tell("rollout", Settings())
+
+    found = re.search(
+        r"9 pods replaced in ([0-9.]+) s; their restarts alone take ([0-9.]+) s", text
+    )
+    assert found is not None
+    assert float(found[1]) < 30
+    assert float(found[1]) < 1.25 * float(found[2])
+
+
+# The stage
+
+
+class Watch(Plain):
+    """A screen that keeps what it was shown."""
+
+    def __init__(self) -> None:
+        super().__init__(io.StringIO())
+        self.pictures: list[Picture] = []
+
+    def show(self, picture: Picture) -> None:
+        self.pictures.append(picture)
+
+
+@in_virtual_time
+async def test_a_picture_says_why_zones_move_and_wait() -> None:
+    screen = Watch()
+    async with open_stage(TALES["rollout"], SMALL, screen) as stage:
+        await change_all(stage, "v2")
+        await until_done(stage)
+
+    halfway = next(one for one in screen.pictures if State.STARTING in states(one))
+    assert halfway.whys is not None
+    move, wait, *_ = halfway.whys
+    assert (move.zone, move.code) == ("zone-a", "pod_outdated")
+    assert move.text.startswith("zone-a-0 is at revision zone-a-")
+    assert (wait.zone, wait.code) == ("zone-a", "pods_starting")
+    assert not any("pod_outdated" in why.code for why in screen.pictures[-1].whys or ())
+
+
+@in_virtual_time
+async def test_what_will_not_come_is_told_with_the_end_of_the_log() -> None:
+    async with open_stage(TALES["rollout"], SMALL, Watch()) as stage:
+        with pytest.raises(StoryStuck, match="waited in vain for a miracle") as stuck:
+            await stage.until("a miracle", lambda now: False)
+
+    assert '"reason":"up_to_date"' in str(stuck.value)
+
+
+@in_virtual_time
+async def test_a_demo_that_goes_on_forgets_what_was() -> None:
+    screen = Watch()
+    async with open_stage(TALES["rollout"], SMALL, screen) as stage:
+        await TALES["rollout"].play(stage)
+        stage.forget()
+        assert stage.picture().notes == ()
+        await change_all(stage, stage.next_version())
+        await until_done(stage)
+
+    assert stage.picture().goal == "v3"
+    assert screen.pictures[-1].elapsed < 20
+    assert not any("v2" in note.text for note in screen.pictures[-1].notes)
+
+
+@in_virtual_time
+async def test_the_addresses_of_pages_are_shown() -> None:
+    async with open_stage(TALES["rollout"], SMALL, Watch()) as stage:
+        stage.address = "http://127.0.0.1:8001/"
+
+        assert stage.picture().about.endswith("http://127.0.0.1:8001/ready")
+
+
+def states(picture: Picture) -> set[State]:
+    return {cell.state for cell in picture.cells}
+
+
+# What is written down
+
+
+@pytest.mark.parametrize("story", TALES.values(), ids=TALES.keys())
+def test_a_story_begins_with_a_sentence_in_two_lines(story: Story) -> None:
+    picture = Picture(title="", elapsed=0.0, goal="v2", about=story.about)
+
+    assert story.about.endswith(".")
+    assert sum(1 for line in texts(picture)[1:] if line) <= 2 + 3, "with head, legend, progress"
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_the_longest_title_fits(name: str) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        settings = Settings(zones=MOST_ZONES, pods=2, limit=21)
+        async with open_stage(TALES[name], settings, Watch()) as stage:
+            picture = replace(stage.picture(), elapsed=123.4)
+            title, *_ = texts(picture)
+            assert len(title) <= COLUMNS
+            assert title.endswith(" 123.4 s")
+            assert len(draw_frame(picture, 23)) <= 23
+
+    run()
+
+
+def texts(picture: Picture) -> Sequence[str]:
+    return [render_line(line, 200, is_coloured=False) for line in draw_grid(picture)]
+
+
+@in_virtual_time
+async def test_pods_take_as_long_as_asked() -> None:
+    slow = replace(SMALL, ready_after=timedelta(seconds=12))
+    fast = replace(slow, speed=10.0)
+
+    assert took(await tell("rollout", slow)) > 6 * 12
+    assert took(await tell("rollout", fast)) < 6 * 2.5
+
+
+@in_virtual_time
+async def test_people_rest_as_long_as_asked() -> None:
+    screen = Watch()
+    async with open_stage(TALES["rollout"], replace(SMALL, speed=5.0), screen) as stage:
+        await stage.rest(timedelta(seconds=10))
+
+        assert stage.picture().elapsed == pytest.approx(2.0, abs=0.1)
+
+
+def took(text: str) -> float:
+    found = re.search(r"replaced in ([0-9.]+) s", text)
+    assert found is not None
+    return float(found[1])

@@ -1,0 +1,156 @@
+"""Screens: redrawn in place or line by line, coloured or not, and left as they were."""
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from rollout_operator.lab.demo.drawing import COLUMNS, Line, Style, draw_frame
+from rollout_operator.lab.demo.picture import Note
+from rollout_operator.lab.demo.screen import BEGIN, END, Color, Live, Plain, choose_screen
+from tests.lab.demo.pictures import ENDING, OLD, picture, row
+
+SIZE = os.terminal_size((COLUMNS, 24))
+SUMMARY: Sequence[Line] = ((("9 pods replaced", Style.PLAIN),),)
+STILL = picture(row("zone-a", OLD, OLD), elapsed=0.0)
+MOVED = picture(row("zone-a", ENDING, OLD), elapsed=1.0)
+XTERM = {"TERM": "xterm"}
+
+
+class Terminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "env", "color", "shown"),
+    [
+        (Terminal(), XTERM, Color.AUTO, "live, coloured"),
+        (Terminal(), XTERM | {"NO_COLOR": ""}, Color.AUTO, "live, coloured"),
+        (Terminal(), XTERM | {"NO_COLOR": "1"}, Color.AUTO, "live"),
+        (Terminal(), XTERM | {"NO_COLOR": "1"}, Color.ALWAYS, "live, coloured"),
+        (Terminal(), XTERM, Color.NEVER, "live"),
+        (Terminal(), {"TERM": "dumb"}, Color.AUTO, "plain"),
+        (Terminal(), {}, Color.AUTO, "plain"),
+        (io.StringIO(), XTERM, Color.AUTO, "plain"),
+        (io.StringIO(), XTERM, Color.ALWAYS, "plain, coloured"),
+    ],
+)
+def test_the_screen_that_fits(
+    stream: io.StringIO, env: Mapping[str, str], color: Color, shown: str
+) -> None:
+    screen = choose_screen(stream, env, color=color)
+
+    assert isinstance(screen, Live | Plain)
+    kind = "live" if isinstance(screen, Live) else "plain"
+    assert kind + (", coloured" if screen.is_coloured else "") == shown
+
+
+def test_a_terminal_is_plain_where_that_is_asked_for() -> None:
+    assert isinstance(choose_screen(Terminal(), XTERM, is_plain=True), Plain)
+
+
+def test_a_terminal_is_redrawn_in_place_and_left_as_it_was() -> None:
+    stream = Terminal()
+    with Live(stream, is_coloured=False, size=lambda: SIZE) as screen:
+        screen.show(STILL)
+        stream.truncate(stream.seek(0))
+        screen.show(STILL)
+        again = stream.getvalue()
+        screen.finish(STILL, SUMMARY)
+    height = len(draw_frame(STILL, SIZE.lines - 1))
+
+    assert again.startswith(f"\r\x1b[{height}A3 zones of 3 pods")
+    assert again.count("\n") == height
+    assert again.endswith("\n\x1b[J")
+    assert stream.getvalue().endswith(END)
+
+
+def test_what_follows_the_end_of_a_story_begins_below() -> None:
+    stream = Terminal()
+    with Live(stream, is_coloured=False, size=lambda: SIZE) as screen:
+        screen.finish(STILL, SUMMARY)
+        stream.truncate(stream.seek(0))
+        screen.show(STILL)
+
+        assert stream.getvalue().startswith("\r3 zones")
+
+
+def test_a_terminal_is_left_as_it_was_after_an_error() -> None:
+    stream = Terminal()
+    with pytest.raises(KeyboardInterrupt), Live(stream, is_coloured=True, size=lambda: SIZE):
+        raise KeyboardInterrupt
+
+    assert stream.getvalue() == BEGIN + END
+
+
+def test_a_frame_is_lower_than_the_terminal_and_not_wider() -> None:
+    stream = Terminal()
+    Live(stream, is_coloured=False, size=lambda: os.terminal_size((20, 6))).show(STILL)
+    lines = stream.getvalue().split("\n")
+
+    assert len(lines) == 6
+    assert max(len(line.removeprefix("\r").removesuffix("\x1b[K")) for line in lines) <= 20
+
+
+def note(at: float, text: str) -> Note:
+    return Note(at=at, who="operator", text=text, is_why=True)
+
+
+def test_plain_lines_come_once_and_in_order_of_time() -> None:
+    stream = io.StringIO()
+    screen = Plain(stream)
+    screen.show(STILL)
+    grid = stream.getvalue()
+    moved = replace(MOVED, elapsed=0.50)
+    screen.show(moved)
+    # The word that the pod has to go is read after it was seen to go.
+    told = replace(moved, notes=(note(0.49, "paused: x"),), whys=(), elapsed=0.55)
+    screen.show(told)
+    assert stream.getvalue() == grid, "young lines wait"
+    screen.show(replace(told, elapsed=0.9))
+    screen.show(replace(told, elapsed=1.2))
+
+    assert stream.getvalue().removeprefix(grid).splitlines() == [
+        " 0.49 s  operator   paused: x",
+        " 0.50 s  zone-a-0   o v1 ready -> x v1 ending",
+    ]
+
+
+def test_plain_lines_that_wait_are_not_lost_at_the_end() -> None:
+    stream = io.StringIO()
+    screen = Plain(stream)
+    screen.show(STILL)
+    screen.finish(MOVED, SUMMARY)
+
+    text = stream.getvalue()
+    assert " 1.00 s  zone-a-0   o v1 ready -> x v1 ending\n" in text
+    assert text.endswith("9 pods replaced\n")
+    assert "\x1b" not in text
+
+
+def test_plain_lines_begin_anew_with_the_next_story() -> None:
+    stream = io.StringIO()
+    screen = Plain(stream)
+    screen.show(replace(STILL, notes=(note(0.0, "first"),)))
+    screen.finish(replace(MOVED, notes=(note(0.0, "first"),)), SUMMARY)
+    stream.truncate(stream.seek(0))
+    screen.show(STILL)
+    screen.show(replace(STILL, notes=(note(0.0, "second"),), elapsed=1.0))
+
+    text = stream.getvalue()
+    assert text.startswith("3 zones of 3 pods")
+    assert text.endswith(" 0.00 s  operator   second\n")
+    assert "ending ->" not in text
+
+
+def test_plain_lines_are_coloured_only_if_asked() -> None:
+    stream = io.StringIO()
+    Plain(stream, is_coloured=True).show(STILL)
+
+    assert "\x1b[1m3 zones of 3 pods" in stream.getvalue()
+    assert "\x1b[?" not in stream.getvalue(), "no cursor movements"

@@ -1,0 +1,113 @@
+"""A simulated API server with some Secrets, and doors to it under planned faults.
+
+@in_virtual_time
+async def test_it() -> None:
+    world = DoorWorld(CallPlan(actor=ACTOR, number=1, fate=Fate(fails=Failure.TIMEOUT)))
+    await world.door.fetch(SECRETS, NAMESPACE, "a")
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable
+from typing import Final
+
+from rollout_operator.aio.tasks import race
+from rollout_operator.kube.api import SECRETS, JsonObject, Page, Precondition
+from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.lab.apiserver.api import SimulatedApi
+from rollout_operator.lab.model.history import Called, Commit, Fault, History
+from rollout_operator.lab.model.request import Request
+from rollout_operator.lab.network.client import Door
+from rollout_operator.lab.network.faults import Failure, Fate
+from rollout_operator.lab.network.link import Link
+from rollout_operator.lab.network.planned_faults import CallPlan, Planned, ScriptedFaults
+from rollout_operator.model.names import Uid
+from tests.virtual_time import EPOCH, elapsed
+
+ACTOR: Final = "operator-1"
+NAMESPACE: Final = "default"
+
+
+def fails(how: Failure, number: int = 1) -> CallPlan:
+    """Return the plan that the n-th call fails so."""
+    return CallPlan(actor=ACTOR, number=number, fate=Fate(fails=how))
+
+
+def loop_time() -> float:
+    """Return the seconds since the world began."""
+    return asyncio.get_running_loop().time()
+
+
+def secret(name: str, **data: str) -> JsonObject:
+    """Return a Secret as one creates it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "data": data,
+    }
+
+
+class DoorWorld:
+    """The API server, one process's link to it, and a door for informers and one for the rest."""
+
+    def __init__(self, *plan: Planned, seed: int = 1, limits: Limits | None = None) -> None:
+        self.history = History()
+        self.api = SimulatedApi(
+            self.history,
+            elapsed=elapsed,
+            epoch=EPOCH,
+            chance=random.Random(seed),
+        )
+        self.limits = limits or Limits(0, 0)
+        self.told: list[Fault] = []
+        self.faults = ScriptedFaults(plan, self.told.append)
+        self.link = Link(ACTOR, faults=self.faults, chance=random.Random(seed))
+        self.door = Door(self.api, self.link, name="acting", limits=self.limits)
+        self.following = Door(self.api, self.link, name="following", limits=self.limits)
+
+    def put(self, name: str, **data: str) -> int:
+        """Create or change a Secret as somebody else; return the version."""
+        verb = "update" if self.api.get(SECRETS, NAMESPACE, name) else "create"
+        answer = self.api.call_now(
+            Request(
+                verb=verb,  # type: ignore[arg-type]  # one of two literals
+                resource=SECRETS,
+                namespace=NAMESPACE,
+                name=name if verb == "update" else "",
+                body=secret(name, **data),
+            )
+        )
+        assert answer.is_ok, answer.message
+        return self.api.revision
+
+    def precondition(self, name: str) -> Precondition:
+        """Return what holds for a Secret now."""
+        obj = self.api.get(SECRETS, NAMESPACE, name)
+        assert obj is not None
+        metadata = obj["metadata"]
+        assert isinstance(metadata, dict)
+        return Precondition(uid=Uid(metadata["uid"]), resource_version=metadata["resourceVersion"])
+
+    def exists(self, name: str) -> bool:
+        return self.api.get(SECRETS, NAMESPACE, name) is not None
+
+    def commits(self) -> list[Commit]:
+        """Return the writes of the process."""
+        return [one for one in self.history.list_all(Commit) if one.actor == ACTOR]
+
+    def calls(self) -> list[Called]:
+        """Return the requests of the process that arrived."""
+        return [one for one in self.history.list_all(Called) if one.actor == ACTOR]
+
+    async def list(self, door: Door | None = None) -> Page:
+        return await (door or self.door).fetch_page(SECRETS, NAMESPACE)
+
+
+async def never_returns(work: Awaitable[object], within: float = 3600.0) -> bool:
+    """Tell whether `work` still waits after so long; it is cancelled then."""
+
+    async def wait() -> None:
+        await work
+
+    return await race(work=wait(), limit=asyncio.sleep(within)) == "limit"

@@ -1,0 +1,254 @@
+"""Which faults come: by dice, by plan, or none at all.
+
+Section 3.2: doses of each kind, runs that repeat, and runs that are shrunk.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from datetime import timedelta
+
+import pytest
+
+from rollout_operator.lab.model.history import Fault
+from rollout_operator.lab.network.faults import (
+    Ask,
+    CrashPoint,
+    EventFate,
+    Failure,
+    Fate,
+    Faults,
+    NoFaults,
+    PodFate,
+)
+from rollout_operator.lab.network.planned_faults import (
+    CallPlan,
+    EventPlan,
+    ListPlan,
+    Planned,
+    PodPlan,
+    ScriptedFaults,
+)
+from rollout_operator.lab.network.random_faults import Doses, RandomFaults
+from tests.lab.door_world import ACTOR
+from tests.virtual_time import in_virtual_time
+
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
+MANY = 4000
+NO_DOSES = Doses().times(0)
+
+
+def ask(verb: str = "get", number: int = 1) -> Ask:
+    return Ask(
+        number=number,
+        actor=ACTOR,
+        door="acting",
+        verb=verb,
+        plural="pods",
+        subresource="",
+        name="a",
+        round=1,
+    )
+
+
+def ask_all(faults: Faults, times: int = MANY) -> list[object]:
+    """Ask for everything so many times, and return all that is to go wrong."""
+    fates: list[object] = []
+    for number in range(times):
+        fates += (
+            faults.on_call(ask(VERBS[number % len(VERBS)], number)),
+            faults.on_event(ACTOR, "pods", "MODIFIED", "a", number),
+            faults.on_event(ACTOR, "pods", "BOOKMARK", "", number),
+            faults.on_list(ask("list", number)),
+            faults.on_pod_call(ACTOR, "POST", "a"),
+            faults.on_review(ACTOR, "question"),
+            faults.on_review(ACTOR, "answer"),
+        )
+    return fates
+
+
+def usual() -> list[object]:
+    return ask_all(NoFaults(), 1)
+
+
+def dice(seed: int = 1, doses: Doses | None = None) -> RandomFaults:
+    return RandomFaults(random.Random(seed), doses or Doses())
+
+
+@in_virtual_time
+async def test_every_kind_comes_by_its_dose() -> None:
+    """Section 3.2: every kind of fault has its dose, and the report counts them."""
+    told: list[Fault] = []
+    faults = RandomFaults(random.Random(3), Doses().times(3), told.append)
+    ask_all(faults)
+
+    assert set(faults.fired) == {each.name for each in fields(Doses)}
+    assert Counter(fault.kind for fault in told) == faults.fired
+    assert [fault.number for fault in told] == list(range(1, faults.number + 1))
+    share = faults.fired["drop_bookmark"] / MANY
+    assert share == pytest.approx(0.15, rel=0.15)
+
+
+@in_virtual_time
+async def test_more_and_fewer() -> None:
+    for factor in (0.5, 5):
+        faults = dice(doses=Doses().times(factor))
+        ask_all(faults)
+        assert faults.fired["pod_slow"] / MANY == pytest.approx(0.03 * factor, rel=0.3)
+    assert max(getattr(Doses().times(1e6), each.name) for each in fields(Doses)) == 1.0
+
+
+@in_virtual_time
+async def test_without_a_dose_nothing_comes() -> None:
+    faults = dice(doses=NO_DOSES)
+    assert ask_all(faults) == usual() * MANY
+    assert faults.number == 0
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Doses)])
+@in_virtual_time
+async def test_one_dose_brings_one_kind(name: str) -> None:
+    faults = dice(doses=replace(NO_DOSES, **{name: 1.0}))
+    ask_all(faults, 50)
+    assert set(faults.fired) == {name}
+
+
+@in_virtual_time
+async def test_the_same_seed_gives_the_same_faults() -> None:
+    assert ask_all(dice(5)) == ask_all(dice(5))
+    assert ask_all(dice(5)) != ask_all(dice(6))
+
+
+@in_virtual_time
+async def test_faults_that_are_left_out_change_no_others() -> None:
+    """So that a run can be shrunk: the dice are thrown alike, whatever comes of it."""
+    all_of_them = ask_all(dice(5))
+    told: list[Fault] = []
+    only = frozenset({2, 17, 30})
+    few = RandomFaults(random.Random(5), Doses(), told.append, only)
+    fates = ask_all(few)
+
+    kept = [fate for fate, none in zip(fates, usual() * MANY, strict=True) if fate != none]
+    assert [fault.number for fault in told] == sorted(only)
+    assert len(kept) == len(only)
+    assert all(
+        fate in (full, none)
+        for fate, full, none in zip(fates, all_of_them, usual() * MANY, strict=True)
+    )
+
+
+@in_virtual_time
+async def test_healing_ends_all() -> None:
+    faults = dice()
+    ask_all(faults, 100)
+    number = faults.number
+    faults.heal()
+    assert ask_all(faults) == usual() * MANY
+    assert faults.number == number > 0
+
+
+@pytest.mark.parametrize(
+    ("verb", "impossible"),
+    [
+        ("get", {Failure.CONFLICT, Failure.GONE, Failure.LATE}),
+        ("list", {Failure.CONFLICT, Failure.LATE}),
+        ("watch", {Failure.CONFLICT, Failure.LATE}),
+        ("create", {Failure.CONFLICT, Failure.GONE}),
+        ("delete", {Failure.GONE}),
+    ],
+)
+@in_virtual_time
+async def test_a_call_fails_only_as_such_calls_do(verb: str, impossible: set[Failure]) -> None:
+    faults = dice(doses=Doses().times(8))
+    seen = {faults.on_call(ask(verb)).fails for _ in range(MANY)}
+    assert seen - {None} == set(Failure) - impossible
+
+
+@in_virtual_time
+async def test_all_crash_points_are_hit() -> None:
+    faults = dice(doses=replace(NO_DOSES, crash=1.0))
+    assert {faults.on_call(ask()).crash for _ in range(100)} == set(CrashPoint)
+
+
+@in_virtual_time
+async def test_delays_have_a_long_tail() -> None:
+    faults = dice(doses=replace(NO_DOSES, slow=1.0))
+    fates = [faults.on_call(ask()) for _ in range(MANY)]
+    spans = sorted((fate.before + fate.after).total_seconds() for fate in fates)
+
+    assert 0.05 <= spans[0] < 0.06
+    assert spans[MANY // 2] < 3
+    assert 30 < spans[-1] <= 40
+    assert {bool(fate.before) for fate in fates} == {True, False}
+
+
+def play(plan: Sequence[Planned]) -> tuple[ScriptedFaults, list[Fault]]:
+    told: list[Fault] = []
+    return ScriptedFaults(plan, told.append), told
+
+
+@in_virtual_time
+async def test_a_plan_comes_true_once() -> None:
+    """A process that comes back after the crash at its second call lives to make that one."""
+    crash = Fate(crash=CrashPoint.AFTER_COMMIT)
+    faults, told = play([CallPlan(actor=ACTOR, number=2, fate=crash)])
+    lives = [[faults.on_call(ask(number=number)) for number in (1, 2)] for _ in range(2)]
+
+    assert lives == [[Fate(), crash], [Fate(), Fate()]]
+    assert [(fault.kind, fault.text) for fault in told] == [
+        ("crash", "call 2: get pods/a: after_commit")
+    ]
+    assert faults.list_waiting() == ()
+
+
+@in_virtual_time
+async def test_a_plan_is_for_one_process_and_one_plural() -> None:
+    drop = EventFate(drop=True)
+    faults, _ = play([EventPlan(actor=ACTOR, plural="pods", number=1, fate=drop)])
+    assert faults.on_event("operator-2", "pods", "ADDED", "a", 1) == EventFate()
+    assert faults.on_event(ACTOR, "statefulsets", "ADDED", "a", 1) == EventFate()
+    assert faults.on_event(ACTOR, "pods", "BOOKMARK", "", 1) == EventFate()
+    assert faults.on_event(ACTOR, "pods", "ADDED", "a", 1) == drop
+
+
+@in_virtual_time
+async def test_lists_and_pod_calls_count_over_all_lives() -> None:
+    age, slow = timedelta(seconds=30), PodFate(after=timedelta(seconds=3))
+    faults, told = play(
+        [
+            ListPlan(actor=ACTOR, plural="pods", number=2, age=age),
+            PodPlan(actor=ACTOR, number=2, fate=slow),
+        ]
+    )
+    assert [faults.on_list(ask("list")) for _ in range(3)] == [timedelta(0), age, timedelta(0)]
+    assert [faults.on_pod_call(ACTOR, "POST", "a-0") for _ in range(3)] == [
+        PodFate(),
+        slow,
+        PodFate(),
+    ]
+    assert [fault.kind for fault in told] == ["stale_list", "pod_slow"]
+    assert [fault.number for fault in told] == [1, 2]
+
+
+@in_virtual_time
+async def test_what_is_healed_does_not_come_true() -> None:
+    faults, told = play([CallPlan(actor=ACTOR, number=1, fate=Fate(fails=Failure.INTERNAL))])
+    faults.heal()
+    assert faults.on_call(ask()) == Fate()
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    ("fate", "kind"),
+    [
+        (EventFate(drop=True), "drop_event"),
+        (EventFate(freeze=timedelta(seconds=1), crash=True), "freeze and crash"),
+        (EventFate(), "as usual"),
+    ],
+)
+@in_virtual_time
+async def test_what_comes_true_is_told_in_words(fate: EventFate, kind: str) -> None:
+    faults, told = play([EventPlan(actor=ACTOR, plural="pods", number=3, fate=fate)])
+    faults.on_event(ACTOR, "pods", "DELETED", "a-0", 3)
+    assert [fault.text for fault in told] == [f"event 3 of pods: DELETED a-0: {kind}"]

@@ -1,0 +1,369 @@
+"""Scheduler and kubelets: the life of a pod as its status tells it (FP-27)."""
+
+from datetime import timedelta
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from rollout_operator.kube.api import PODS, JsonObject
+from rollout_operator.lab.model.fields import child, children, moment_of, number, text, uid_of
+from rollout_operator.lab.model.history import Commit
+from rollout_operator.lab.nodes.behaviour import Behaviour, Kind, always
+from rollout_operator.lab.nodes.pod_status import Place, Shape, next_status
+from rollout_operator.lab.zones import Zone
+from rollout_operator.model.decode.objects import decode_pod
+from rollout_operator.model.objects import Pod
+from tests.lab.cluster_world import World, container_state, is_ready, world
+from tests.virtual_time import EPOCH, in_virtual_time
+
+ONE = Zone(name="web", replicas=1)
+
+
+def view(pod: JsonObject) -> Pod:
+    """Return the pod as the operator sees it."""
+    seen = decode_pod(msgspec.json.encode(pod))
+    assert isinstance(seen, Pod)
+    return seen
+
+
+def condition(pod: JsonObject, kind: str) -> JsonObject:
+    found = [one for one in children(pod, "status", "conditions") if one["type"] == kind]
+    return found[0] if found else {}
+
+
+def container(pod: JsonObject) -> JsonObject:
+    return children(pod, "status", "containerStatuses")[0]
+
+
+def looks(scene: World, name: str = "web-0") -> list[str]:
+    """Return what became of a pod in words, each change once."""
+    words: list[str] = []
+    for one in scene.commits("pods"):
+        if one.name == name:
+            word = look(one)
+            if word not in words[-1:]:
+                words.append(word)
+    return words
+
+
+def look(commit: Commit) -> str:
+    pod = commit.after
+    if pod is None:
+        return "gone"
+    if child(pod, "metadata").get("deletionTimestamp") and text(pod, "status", "phase") != (
+        "Succeeded"
+    ):
+        return "terminating"
+    waiting = {"waiting": "/waiting", "terminated": "/terminated"}.get(container_state(pod), "")
+    ready = "/ready" if is_ready(pod) else ""
+    node = "" if text(pod, "spec", "nodeName") else "/unbound"
+    return f"{text(pod, 'status', 'phase')}{waiting}{ready}{node}"
+
+
+@in_virtual_time
+async def test_a_normal_life_from_creation_to_the_end() -> None:
+    with world() as scene:
+        await scene.bring_up(ONE)
+        scene.delete_pod("web-0")
+        await scene.until(lambda: "gone" in looks(scene))
+        assert looks(scene) == [
+            "Pending/unbound",
+            "Pending",
+            "Pending/waiting",
+            "Running",
+            "Running/ready",
+            "terminating",
+            "Succeeded/terminated",
+            "gone",
+        ]
+        actors = [one.actor for one in scene.commits("pods")]
+        assert actors == [
+            "statefulset-controller",
+            "scheduler",
+            *["kubelet"] * 3,
+            "person",
+            *["kubelet"] * 3,  # the API server ends the grace before it takes the object away
+        ]
+
+
+@in_virtual_time
+async def test_an_end_may_go_without_a_last_status() -> None:
+    with world(choose=always(Behaviour(shows_its_end=False))) as scene:
+        await scene.bring_up(ONE)
+        scene.delete_pod("web-0")
+        await scene.until(lambda: "gone" in looks(scene))
+        assert looks(scene)[-2:] == ["terminating", "gone"]
+
+
+@in_virtual_time
+async def test_a_ready_pod_has_all_that_proves_it() -> None:
+    with world() as scene:
+        await scene.bring_up(Zone(name="web", replicas=2))
+        pod = scene.pod("web-0")
+        assert view(pod).is_ready
+        assert view(pod).ip.startswith("10.0.")
+        assert len({view(one).ip for one in scene.pods()}) == 2
+        kinds = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+        assert [condition(pod, kind)["status"] for kind in kinds] == ["True"] * 4
+        assert container(pod)["ready"] is container(pod)["started"] is True
+        assert container(pod)["restartCount"] == 0
+
+
+@in_virtual_time
+async def test_times_follow_the_behaviour() -> None:
+    slow = Behaviour(
+        starts_after=timedelta(seconds=10),
+        ready_after=timedelta(seconds=60),
+        terminates_after=timedelta(seconds=20),
+    )
+    with world(choose=always(slow)) as scene:
+        scene.create(ONE)
+        ready = await scene.until_ready("web")
+        assert timedelta(seconds=70) < ready < timedelta(seconds=71)
+        pod = scene.pod("web-0")
+        since = moment_of(str(condition(pod, "Ready")["lastTransitionTime"]))
+        started = moment_of(text(pod, "status", "startTime"))
+        assert timedelta(seconds=69) <= since - started <= timedelta(seconds=71)
+        assert started - EPOCH <= timedelta(seconds=1)
+        begun = scene.api.now()
+        scene.delete_pod("web-0")
+        await scene.until(lambda: "gone" in looks(scene))
+        assert timedelta(seconds=20) < scene.api.now() - begun < timedelta(seconds=21)
+
+
+@pytest.mark.parametrize(
+    ("kind", "trouble"),
+    [
+        pytest.param(Kind.NEVER_READY, "container app not ready", id="never ready"),
+        pytest.param(Kind.CRASH_LOOP, "CrashLoopBackOff", id="crash loop"),
+        pytest.param(
+            Kind.GATE_CLOSED,
+            "readiness condition false (ReadinessGatesNotReady)",
+            id="readiness gate closed",
+        ),
+        pytest.param(Kind.NO_STATUSES, "no container statuses", id="W-26 a claim without proof"),
+        pytest.param(Kind.PENDING, "Unschedulable", id="never gets a node"),
+    ],
+)
+def test_troubles_are_what_the_operator_reads(kind: Kind, trouble: str) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        with world(choose=always(Behaviour(kind=kind))) as scene:
+            scene.create(ONE)
+            await scene.until(lambda: bool(scene.pods()))
+            await scene.until(lambda: view(scene.pod("web-0")).trouble == trouble)
+            assert not view(scene.pod("web-0")).is_ready
+
+    scenario()
+
+
+@in_virtual_time
+async def test_the_operator_can_tell_who_has_never_been_ready() -> None:
+    """D-26: a pod that never became ready needs no preparation."""
+    with world(choose=always(Behaviour(kind=Kind.NEVER_READY))) as scene:
+        scene.create(ONE)
+        await scene.until(
+            lambda: bool(scene.pods()) and container_state(scene.pod("web-0")) == "running"
+        )
+        assert view(scene.pod("web-0")).never_ready
+    with world(seed=1) as scene:
+        await scene.bring_up(ONE)
+        scene.cluster.fail_pod("web-0")
+        await scene.until(lambda: container_state(scene.pod("web-0")) == "waiting")
+        assert view(scene.pod("web-0")).was_ready
+
+
+@in_virtual_time
+async def test_a_crash_loop_restarts_with_growing_pauses() -> None:
+    with world(choose=always(Behaviour(kind=Kind.CRASH_LOOP))) as scene:
+        scene.create(ONE)
+        await scene.until(
+            lambda: (
+                bool(scene.pods())
+                and bool(children(scene.pod("web-0"), "status", "containerStatuses"))
+                and number(container(scene.pod("web-0")), "restartCount") == 3
+            )
+        )
+        starts = [
+            one.at
+            for one in scene.commits("pods")
+            if one.after is not None
+            and container_state(one.after) == "running"
+            and container_state(one.before or {}) != "running"
+        ]
+        pauses = [later - sooner for sooner, later in pairwise(starts)]
+        assert [round(one.total_seconds()) for one in pauses] == [13, 23, 43]
+        ended = child(container(scene.pod("web-0")), "lastState", "terminated")
+        assert ended["exitCode"] == 1
+
+
+@in_virtual_time
+async def test_a_flapping_pod_is_ready_and_not_in_turn() -> None:
+    flapping = Behaviour(kind=Kind.FLAPPING, period=timedelta(seconds=5))
+    with world(choose=always(flapping)) as scene:
+        scene.create(ONE)
+        await scene.until(lambda: looks(scene).count("Running/ready") == 3)
+        assert looks(scene)[3:] == ["Running", "Running/ready"] * 3
+
+
+@in_virtual_time
+async def test_a_failed_pod_stays_down_until_it_is_mended() -> None:
+    with world() as scene:
+        await scene.bring_up(ONE)
+        uid = uid_of(scene.pod("web-0"))
+        scene.cluster.fail_pod("web-0")
+        assert container_state(scene.pod("web-0")) == "terminated"
+        await scene.until(lambda: container_state(scene.pod("web-0")) == "waiting")
+        with pytest.raises(TimeoutError):
+            await scene.until(lambda: scene.is_ready("web"), timedelta(hours=1))
+        scene.cluster.mend_pod("web-0")
+        assert is_ready(scene.pod("web-0"))
+        assert container(scene.pod("web-0"))["restartCount"] == 1
+        assert uid_of(scene.pod("web-0")) == uid
+
+
+@in_virtual_time
+async def test_a_pod_made_to_fail_before_it_runs_crashes_when_it_does() -> None:
+    with world() as scene:
+        scene.create(ONE)
+        await scene.until(lambda: bool(scene.pods()))
+        scene.cluster.fail_pod("web-0")
+        await scene.until(lambda: looks(scene)[-2:] == ["Running/terminated", "Running/waiting"])
+        scene.delete_pod("web-0")
+        await scene.until_ready("web")  # the next one of the name is a new pod
+
+
+@in_virtual_time
+async def test_a_pod_without_a_node_gets_one_when_it_is_mended() -> None:
+    with world(choose=always(Behaviour(kind=Kind.PENDING))) as scene:
+        scene.create(ONE)
+        await scene.until(lambda: bool(scene.pods()))
+        scene.cluster.mend_pod("web-0")
+        await scene.until_ready("web")
+
+
+@in_virtual_time
+async def test_only_living_pods_can_fail_or_be_mended() -> None:
+    with world() as scene:
+        with pytest.raises(LookupError, match="no living pod web-0"):
+            scene.cluster.fail_pod("web-0")
+        await scene.bring_up(ONE)
+        scene.delete_pod("web-0")
+        with pytest.raises(LookupError, match="no living pod web-0"):
+            scene.cluster.mend_pod("web-0")
+
+
+@in_virtual_time
+async def test_a_behaviour_is_chosen_once_when_the_pod_is_created() -> None:
+    seen: list[str] = []
+
+    def choose(pod: JsonObject) -> Behaviour:
+        seen.append(uid_of(pod))
+        return Behaviour() if len(seen) == 1 else Behaviour(kind=Kind.NEVER_READY)
+
+    with world(choose=choose) as scene:
+        await scene.bring_up(ONE)
+        scene.delete_pod("web-0")
+        await scene.until(lambda: looks(scene).count("Pending/waiting") == 2)
+        assert len(seen) == len(set(seen)) == 2
+        assert not is_ready(scene.pod("web-0"))
+
+
+@in_virtual_time
+async def test_a_forced_end_leaves_nothing_behind() -> None:
+    """A pod deleted without grace is gone at once; its kubelet touches its name no more."""
+    with world() as scene:
+        await scene.bring_up(ONE)
+        ip = view(scene.pod("web-0")).ip
+        scene.delete_pod("web-0", gracePeriodSeconds=0)
+        assert scene.pods() == []
+        await scene.until_ready("web")
+        assert view(scene.pod("web-0")).ip != ip
+        refused = [one for one in scene.called("kubelet") if one.status >= 400]
+        assert refused == []
+
+
+@in_virtual_time
+async def test_a_finalizer_holds_the_object_and_not_the_process() -> None:
+    with world() as scene:
+        await scene.bring_up(ONE, template=held_template())
+        scene.delete_pod("web-0")
+        await scene.until(lambda: looks(scene)[-1] == "Succeeded/terminated")
+        with pytest.raises(TimeoutError):
+            await scene.until(lambda: "gone" in looks(scene), timedelta(minutes=5))
+
+
+def held_template() -> JsonObject:
+    return {
+        "metadata": {"labels": {"name": "web"}, "finalizers": ["test/hold"]},
+        "spec": {"containers": [{"name": "app", "image": "v1"}]},
+    }
+
+
+@in_virtual_time
+async def test_a_pod_bound_by_its_template_needs_no_scheduler() -> None:
+    with world() as scene:
+        await scene.bring_up(Zone(name="web", replicas=1, node="here"))
+        assert scene.commits("pods", "scheduler") == []
+        assert text(scene.pod("web-0"), "spec", "nodeName") == "here"
+
+
+@in_virtual_time
+async def test_pods_that_ran_elsewhere_go_on_as_they_were() -> None:
+    """For a world copied from a dump: ready pods are left alone, others become ready."""
+    with world() as scene:
+        await scene.bring_up(Zone(name="web", replicas=2))
+        scene.cluster.fail_pod("web-1")
+        await scene.until(lambda: container_state(scene.pod("web-1")) == "waiting")
+        pods, sts, revisions = scene.pods(), scene.sts("web"), scene.revisions()
+    with world(seed=5) as copy:
+        for obj in (*revisions, sts, *pods):
+            copy.api.put(obj, actor="person")
+        await copy.until_ready("web")
+        assert [uid_of(one) for one in copy.pods()] == [uid_of(one) for one in pods]
+        writes = copy.commits("pods", "kubelet")
+        assert {one.name for one in writes} == {"web-1"}
+        copy.delete_pod("web-0")
+        await copy.until_ready("web")
+        assert uid_of(copy.pod("web-0")) != uid_of(pods[0])
+
+
+def test_each_shape_runs_or_does_not() -> None:
+    running = [shape for shape in Shape if shape.is_running]
+    assert running == [Shape.RUNNING, Shape.READY, Shape.GATED, Shape.CLAIMED]
+
+
+@in_virtual_time
+async def test_what_kubelets_write_names_the_pod_by_uid() -> None:
+    """A status meant for one pod never lands on the next one of its name."""
+    with world() as scene:
+        await scene.bring_up(ONE)
+        bodies = [
+            one.request.body
+            for one in scene.called("kubelet")
+            if one.request.resource == PODS and one.request.verb == "patch"
+        ]
+        assert bodies
+        uid = uid_of(scene.pod("web-0"))
+        for body in bodies:
+            assert isinstance(body, dict)
+            assert uid_of(body) == uid
+        scene.delete_pod("web-0")
+        await scene.until(lambda: "gone" in looks(scene))
+        [end] = [one for one in scene.called("kubelet") if one.request.verb == "delete"]
+        assert isinstance(end.request.body, dict)
+        assert end.request.body["preconditions"] == {"uid": uid}
+        assert end.request.body["gracePeriodSeconds"] == 0
+
+
+def test_the_time_of_a_condition_moves_only_with_the_condition() -> None:
+    spec: JsonObject = {"containers": [{"name": "app", "image": "v1"}]}
+    times, status = [], JsonObject()
+    shapes = (Shape.CREATING, Shape.RUNNING, Shape.READY, Shape.READY, Shape.CRASHED, Shape.BACKOFF)
+    for second, shape in enumerate(shapes):
+        pod: JsonObject = {"spec": spec, "status": status}
+        status = next_status(pod, shape, Place(ip="10.0.0.1", now=f"T{second}"))
+        times.append(condition({"status": status}, "Ready")["lastTransitionTime"])
+    assert times == ["T0", "T0", "T2", "T2", "T4", "T4"]
+    assert status["startTime"] == "T0"

@@ -1,0 +1,153 @@
+"""`-change`: its grammar, its times, and the names in it."""
+
+import re
+from datetime import timedelta
+
+import pytest
+
+from rollout_operator.lab.simulate.changes import (
+    FORMS,
+    Change,
+    Deed,
+    DeletePod,
+    Names,
+    NewImage,
+    NewTemplate,
+    Pause,
+    PodFails,
+    PodRecovers,
+    Scale,
+    check_names,
+    parse_change,
+    set_times,
+)
+from rollout_operator.model.errors import InvalidInput
+
+NAMES = Names(
+    groups={"ingester": ("zone-a", "zone-b"), "store": ("store-a",)},
+    pods=frozenset({"zone-a-0", "zone-b-0", "store-a-0"}),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "deed"),
+    [
+        ("new template", NewTemplate()),
+        ("new template zone-a", NewTemplate(("zone-a",))),
+        ("  new   template zone-a, zone-b ", NewTemplate(("zone-a", "zone-b"))),
+        ("bad template", NewTemplate(is_bad=True)),
+        ("bad template zone-b", NewTemplate(("zone-b",), is_bad=True)),
+        ("image v2", NewImage("v2")),
+        ("image zone-a=repo:5000/app:v2", NewImage("repo:5000/app:v2", ("zone-a",))),
+        ("image app@sha256:0a1b", NewImage("app@sha256:0a1b")),
+        ("scale zone-a to 0", Scale("zone-a", 0)),
+        ("pod zone-a-1 fails", PodFails("zone-a-1")),
+        ("pod zone-a-1 recovers", PodRecovers("zone-a-1")),
+        ("delete pod zone-a-1", DeletePod("zone-a-1")),
+        ("pause zone-a", Pause("zone-a", is_paused=True)),
+        ("resume zone-a", Pause("zone-a", is_paused=False)),
+    ],
+)
+@pytest.mark.parametrize(
+    ("end", "at"),
+    [("", None), (" at 0", timedelta(0)), (" at 1m30s", timedelta(seconds=90))],
+    ids=["no time", "at once", "later"],
+)
+def test_what_is_said_is_understood(text: str, deed: Deed, end: str, at: timedelta | None) -> None:
+    change = parse_change(f"{text}{end}")
+
+    assert (change.deed, change.at) == (deed, at)
+
+
+def test_every_form_is_among_those_that_are_tried() -> None:
+    """The forms are what a person is shown: each is understood as it stands, with names put in."""
+    for form in FORMS:
+        plain = re.sub(r"\[ZONE=\]|\[ZONE \.\.\.\]", "", form.shown)
+        words = {"ZONE": "zone-a", "POD": "zone-a-0", "N": "2", "IMAGE": "v2"}
+        said = " ".join(words.get(word, word) for word in plain.split())
+        assert parse_change(said).text == said
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "no such change"),
+        ("new templates", "no such change"),
+        ("restart zone-a", '"scale ZONE to N"'),
+        ("scale zone-a", "no such change"),
+        ("scale zone-a to many", '"many" is not an integer'),
+        ("scale zone-a to -1", "replicas must be from 0 to 1000: -1"),
+        ("scale zone-a to 1001", "replicas must be from 0 to 1000: 1001"),
+        ("image zone-a=", "no such change"),
+        ("pause zone-a at noon", 'invalid duration "noon"'),
+        ("pause zone-a at 5", 'missing unit in duration "5"'),
+        ("pause zone-a at -1s", "a time before the start"),
+    ],
+)
+def test_what_is_not_understood_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(complaint)):
+        parse_change(text)
+
+
+def test_a_change_without_time_comes_with_the_one_before() -> None:
+    said = ("new template", "pause zone-a at 30s", "scale zone-b to 2", "image v2 at 30s")
+
+    timed = set_times(parse_change(text) for text in said)
+
+    assert [at.total_seconds() for at, _ in timed] == [0, 30, 30, 30]
+
+
+def test_changes_come_in_the_order_of_their_times() -> None:
+    with pytest.raises(
+        InvalidInput, match='"pause zone-a at 1s": it comes before "image v2 at 2s"'
+    ):
+        set_times([parse_change("image v2 at 2s"), parse_change("pause zone-a at 1s")])
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["new template", "new template ingester zone-a", "image store=v2"],
+        ["scale zone-a to 3", "pod zone-a-2 fails at 1m"],
+        ["delete pod zone-b-0", "pause store-a", "resume store-a"],
+    ],
+)
+def test_known_names_are_taken(texts: list[str]) -> None:
+    check_names(map(parse_change, texts), NAMES)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("new template zone-x", 'no StatefulSet or rollout group "zone-x"; did you mean zone-'),
+        ("new template ingestr", "did you mean ingester?"),
+        ("image other=v2", 'no StatefulSet or rollout group "other"; there are store-a, zone-a'),
+        ("scale ingester to 2", 'no StatefulSet "ingester"'),
+        ("pause zone", 'no StatefulSet "zone"; did you mean zone-'),
+        ("pod zone-a-1 fails", 'no pod "zone-a-1"; did you mean zone-a-0'),
+        ("pod zone-a fails", 'no pod "zone-a"'),
+        ("delete pod zone-b-7", 'no pod "zone-b-7"'),
+    ],
+)
+def test_an_unknown_name_is_refused_with_those_like_it(text: str, complaint: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(complaint)):
+        check_names([parse_change(text)], NAMES)
+
+
+@pytest.mark.parametrize(
+    ("named", "zones"),
+    [
+        ((), ("store-a", "zone-a", "zone-b")),
+        (("ingester",), ("zone-a", "zone-b")),
+        (("zone-b", "ingester"), ("zone-b", "zone-a")),
+    ],
+    ids=["none is all", "a group is its zones", "none comes twice"],
+)
+def test_names_stand_for_zones(named: tuple[str, ...], zones: tuple[str, ...]) -> None:
+    assert NAMES.expand(named) == zones
+
+
+def test_the_text_is_kept_as_it_was_said() -> None:
+    assert parse_change("pause  zone-a at 5s") == Change(
+        text="pause zone-a at 5s", deed=Pause("zone-a", is_paused=True), at=timedelta(seconds=5)
+    )

@@ -1,0 +1,116 @@
+"""What `simulate` reads: lists, documents, YAML, JSON, and what is no such thing."""
+
+import io
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from rollout_operator.lab.simulate.input import BadDump, read_file, read_objects
+
+A = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+B = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "b"}}
+LIST = {"apiVersion": "v1", "kind": "List", "items": [A, B]}
+SECRET = "hunter2"
+
+
+def _yaml(*documents: object) -> bytes:
+    return str(yaml.safe_dump_all(documents)).encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(_yaml(LIST), id="a List"),
+        pytest.param(_yaml(A, B), id="several documents"),
+        pytest.param(_yaml(None, A, None, B), id="empty documents"),
+        pytest.param(_yaml({**LIST, "items": [{**LIST, "items": [A]}, B]}), id="lists in a list"),
+        pytest.param(_yaml([A, B]), id="a plain sequence"),
+        pytest.param(msgspec.json.encode(LIST), id="JSON"),
+        pytest.param(b"\n " + msgspec.json.encode(A) + b"\n---\n" + _yaml(B), id="JSON, then YAML"),
+        pytest.param(_yaml(LIST).decode().encode("utf-16"), id="UTF-16, as PowerShell writes"),
+        pytest.param(_yaml(LIST).decode().encode("utf-8-sig"), id="a byte order mark"),
+        pytest.param(_yaml({**LIST, "items": None}, A, B), id="an empty List"),
+        pytest.param(
+            _yaml(
+                {"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": A["metadata"]}]},
+                {"apiVersion": "apps/v1", "kind": "StatefulSetList", "items": [B]},
+            ),
+            id="typed lists, whose items need no kind",
+        ),
+    ],
+)
+def test_all_objects_are_found(content: bytes) -> None:
+    assert read_objects(content) == [A, B]
+
+
+def test_nothing_is_no_object() -> None:
+    assert read_objects(b"") == []
+
+
+def test_words_of_yaml_become_words_of_json() -> None:
+    text = "kind: Pod\nstatus: {startTime: 2026-01-02T03:04:05Z}\nmetadata: {labels: {1: a}}\n"
+
+    assert read_objects(text.encode()) == [
+        {
+            "kind": "Pod",
+            "status": {"startTime": "2026-01-02T03:04:05Z"},
+            "metadata": {"labels": {"1": "a"}},
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (f"kind: Secret\nstringData:\n  a: *{SECRET}\n", r"not YAML \(line 3, column 6\)"),
+        (f'kind: Secret\nstringData: {{a: "{SECRET}\n', r"not YAML \(line "),
+        (f"kind: Secret\na: {SECRET}: b\n", r"not YAML \(line 2, "),
+        (f"kind: Secret\na: !{SECRET} b\n", r"not YAML \(line 2, "),
+        (f'{{"kind": "Secret", "a": "{SECRET}', "not YAML"),
+        (SECRET, "no Kubernetes object"),
+        (f"- {SECRET}", "no Kubernetes object"),
+        (f"password: {SECRET}", "an object without kind"),
+        (f"kind: [{SECRET}]", "an object without kind"),
+        (f"kind: Secret\n~: {SECRET}", "kind Secret holds what JSON cannot say"),
+        (f"kind: Secret\na: &a {{{SECRET}: *a}}", "nested too deeply"),
+        (f"kind: Secret\n? [{SECRET}]\n: a", r"not YAML \(line 2, "),
+        ("[" * 100_000 + SECRET, "nested too deeply"),
+        ("kind: &a {b: *a}", "an object without kind"),
+        ("kind: List\nitems: &a [*a]\n", "nested too deeply"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_and_never_repeated(content: str, complaint: str) -> None:
+    """SEC, SI-23: a dump may hold Secrets, and an error goes into terminals and logs."""
+    with pytest.raises(BadDump, match=complaint) as refused:
+        read_objects(content.encode())
+
+    assert SECRET not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(BadDump, match="not text in UTF-8"):
+        read_objects(b"\xc3\x28\x00")
+
+
+def test_a_file_tells_when_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "dump.yaml"
+    path.write_bytes(b"kind: Pod")
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+
+    written = datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)
+    assert read_file(str(path), io.BytesIO()) == (b"kind: Pod", written)
+
+
+def test_standard_input_is_of_now() -> None:
+    assert read_file("-", io.BytesIO(b"kind: Pod")) == (b"kind: Pod", None)
+
+
+@pytest.mark.parametrize("name", ["missing.yaml", "."])
+def test_a_file_that_cannot_be_read(name: str, tmp_path: Path) -> None:
+    with pytest.raises(BadDump, match=r"^-f .*: (No such file|Is a directory)"):
+        read_file(str(tmp_path / name), io.BytesIO())

@@ -1,0 +1,61 @@
+"""A simulation for machines."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rollout_operator.lab.simulate.command import tell
+from rollout_operator.lab.simulate.flags import read_settings
+from rollout_operator.lab.simulate.json_output import render_json
+from rollout_operator.lab.zones import Zone
+from tests.lab.simulate.dumps import Json, grow, to_yaml
+from tests.virtual_time import EPOCH
+
+
+def _told(objects: Sequence[Json], *changes: str, flags: str = "") -> Any:
+    words = [word for change in changes for word in ("-change", change)]
+    settings = read_settings(["-f", "-", "-o", "json", *flags.split(), *words])
+    return json.loads(render_json(tell(settings, to_yaml(objects), EPOCH)))
+
+
+def test_all_that_people_are_told_is_there() -> None:
+    zones = [Zone(name="zone-a"), Zone(name="zone-b", replicas=1)]
+
+    told = _told(grow(*zones), "new template zone-a", flags="-ready-after 30s -terminates-after 5s")
+
+    assert told["namespace"] == "prod"
+    assert told["groups"] == {"ingester": ["zone-a", "zone-b"]}
+    assert told["begins"].endswith("Z")
+    assert (told["readyAfter"], told["terminatesAfter"]) == ({"ingester": 30.0}, 5.0)
+    assert told["deletes"] == ["zone-a-0", "zone-a-1", "zone-a-2"]
+    assert told["mostDown"] == {"zone-a": 1, "zone-b": 0}
+    assert (told["downTogether"], told["refusals"], told["isCutOff"]) == ([], [], False)
+    assert 3 * 35 < told["seconds"] < 3 * 36
+    assert told["ends"] == {"ingester": ["4 pods of 2 zones: all ready at the update revision"]}
+
+
+def test_steps_are_in_order_and_name_the_pod() -> None:
+    steps = _told(grow(), "new template zone-b")["steps"]
+
+    times = [step["at"] for step in steps]
+    assert times == sorted(times)
+    assert steps[0]["text"] == "new template zone-b"
+    assert {"who": "zone-b", "what": "zone-b-0", "text": "ready"}.items() <= next(
+        step.items() for step in steps if step["text"] == "ready"
+    )
+
+
+def test_zones_that_are_down_together_are_listed() -> None:
+    (overlap,) = _told(grow(failed=["zone-a-0", "zone-c-1"]))["downTogether"]
+
+    assert overlap["zones"] == ["zone-a", "zone-c"]
+    assert overlap["isOpen"]
+    assert overlap["at"] == 0
+
+
+def test_refusals_are_whole() -> None:
+    zones = [Zone(name="zone-a", labels={"grafana.com/no-downscale": "true"})]
+
+    (refusal,) = _told(grow(*zones), "scale zone-a to 1")["refusals"]
+
+    assert "from 3 to 1 replicas is not allowed" in refusal

@@ -1,0 +1,379 @@
+"""Simulations: the state of the input is kept, changes take effect, and all comes to rest."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import pytest
+
+from rollout_operator.kube.api import STATEFULSETS
+from rollout_operator.lab.model.fields import text
+from rollout_operator.lab.model.history import Called, Commit
+from rollout_operator.lab.simulate.command import tell
+from rollout_operator.lab.simulate.dump import choose_objects
+from rollout_operator.lab.simulate.flags import read_settings
+from rollout_operator.lab.simulate.report import Told, list_ends, render_text
+from rollout_operator.lab.simulate.times import learn_ready_times
+from rollout_operator.lab.simulate.world import Limits, NotPlayed, play
+from rollout_operator.lab.zones import Zone
+from tests.lab.simulate.dumps import THREE, Json, grow, pick, to_yaml
+from tests.virtual_time import EPOCH
+
+NO_DOWNSCALE = {"grafana.com/no-downscale": "true"}
+PREPARED = {"grafana.com/prepare-downscale": "true"}
+PREPARE_AT = {
+    "grafana.com/prepare-downscale-http-path": "prepare",
+    "grafana.com/prepare-downscale-http-port": "80",
+    "grafana.com/min-time-between-zones-downscale": "1h",
+}
+NINE = [f"zone-{letter}-{ordinal}" for letter in "abc" for ordinal in range(3)]
+
+
+def _tell(
+    objects: Sequence[Json], *changes: str, flags: str = "", written: datetime = EPOCH
+) -> Told:
+    words = [word for change in changes for word in ("-change", change)]
+    settings = read_settings(["-f", "-", *flags.split(), *words])
+    return tell(settings, to_yaml(objects), written)
+
+
+def _story(told: Told) -> str:
+    return "\n".join(" ".join(line.split()) for line in render_text(told))
+
+
+def _ends(told: Told) -> str:
+    return " ".join(list_ends(told.play))
+
+
+def _outdate(objects: list[Json], *pods: str) -> list[Json]:
+    """Let pods be of an older template, as in mid-rollout, and return all objects."""
+    for name in pods:
+        pod = pick(objects, name)
+        zone = name.rpartition("-")[0]
+        pod["metadata"]["labels"]["controller-revision-hash"] = f"{zone}-old"
+        pick(objects, zone)["status"]["currentRevision"] = f"{zone}-old"
+    return objects
+
+
+def test_nothing_happens_to_a_group_at_rest() -> None:
+    """The revisions of the input are kept: nothing is outdated only because it was copied."""
+    told = _tell(grow())
+
+    assert told.figures.deletes == ()
+    assert told.play.moved_at == timedelta(0)
+    assert "all ready at the update revision" in _ends(told)
+    assert not [
+        one
+        for one in told.play.history.list_all(Commit)
+        if one.resource == STATEFULSETS and one.actor == "statefulset-controller"
+    ]
+
+
+def test_a_new_template_is_rolled_out_zone_by_zone() -> None:
+    told = _tell(grow(), "new template", flags="-ready-after 1m -terminates-after 20s")
+
+    assert list(told.figures.deletes) == NINE
+    assert told.figures.most_down == {"zone-a": 1, "zone-b": 1, "zone-c": 1}
+    assert told.figures.overlaps == ()
+    # Each pod takes 80 s, one after the other; the rest is what controllers and kubelets take.
+    took = told.play.moved_at.total_seconds()
+    assert 9 * 80 < took < 9 * 82
+
+
+def test_only_the_zones_that_are_named_get_it() -> None:
+    told = _tell(grow(), "new template zone-b", "image zone-c=v2 at 30s")
+
+    assert list(told.figures.deletes) == [*NINE[3:6], *NINE[6:]]
+
+
+def test_a_limit_takes_pods_side_by_side() -> None:
+    zones = (Zone(name="zone-a", max_unavailable=2), *THREE[1:])
+
+    told = _tell(grow(*zones), "new template")
+
+    assert told.figures.most_down == {"zone-a": 2, "zone-b": 1, "zone-c": 1}
+
+
+def test_outdated_pods_of_the_input_go_without_any_change() -> None:
+    told = _tell(_outdate(grow(), "zone-a-2", "zone-c-0"))
+
+    assert told.figures.deletes == ("zone-a-2", "zone-c-0")
+    names = {
+        text(one.after or {}, "metadata", "name")
+        for one in told.play.history.list_all(Commit)
+        if one.resource.plural == "controllerrevisions" and one.actor == "statefulset-controller"
+    }
+    assert names == set(), "no revision is made: those of the input are found equal"
+
+
+def test_a_pod_that_is_not_ready_stays_so_and_holds_the_others() -> None:
+    told = _tell(_outdate(grow(failed=["zone-c-1"]), "zone-a-0"))
+
+    assert told.figures.deletes == ()
+    assert "zone-c has 2 of 3 pods ready (zone-c-1: CrashLoopBackOff)" in _ends(told)
+    assert "zone-c-1 stays as it is until it is replaced: CrashLoopBackOff" in _story(told)
+
+
+def test_until_it_recovers() -> None:
+    told = _tell(_outdate(grow(failed=["zone-c-1"]), "zone-a-0"), "pod zone-c-1 recovers at 5m")
+
+    assert told.figures.deletes == ("zone-a-0",)
+    assert told.play.moved_at > timedelta(minutes=5)
+
+
+def test_or_gets_a_new_template_and_is_the_first_to_go() -> None:
+    told = _tell(grow(failed=["zone-c-1"]), "new template")
+
+    assert told.figures.deletes[0] == "zone-c-1"
+    assert sorted(told.figures.deletes) == NINE
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param({"phase": "Pending"}, id="without node"),
+        pytest.param(
+            {
+                "phase": "Pending",
+                "conditions": [{"type": "Ready", "status": "False"}],
+                "containerStatuses": [
+                    {"name": "app", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+                ],
+            },
+            id="without image",
+        ),
+        pytest.param({}, id="without status"),
+    ],
+)
+def test_a_pod_that_waits_goes_on_waiting(status: Json) -> None:
+    """An image that cannot be pulled is none that is being pulled: the reason stays the same."""
+    objects = _outdate(grow(), "zone-a-0")
+    pod = pick(objects, "zone-b-1")
+    pod["status"] = status
+    if status == {"phase": "Pending"}:
+        del pod["spec"]["nodeName"]
+
+    told = _tell(objects, "pod zone-b-1 recovers at 2m")
+
+    assert told.figures.deletes == ()
+    assert "zone-b-1 has not started at that time" in _story(told) or not status
+    if "containerStatuses" in status:
+        assert "zone-b-1: ImagePullBackOff" in _ends(told)
+
+
+def test_a_terminating_pod_ends_and_comes_back() -> None:
+    objects = _outdate(grow(), "zone-c-0")
+    meta = pick(objects, "zone-a-2")["metadata"]
+    meta |= {"deletionTimestamp": "2026-01-02T03:04:35Z", "deletionGracePeriodSeconds": 30}
+
+    told = _tell(objects)
+
+    assert told.figures.deletes == ("zone-c-0",)
+    assert told.figures.down_before == {"zone-a": 1, "zone-b": 0, "zone-c": 0}
+    assert "zone-a 2 of 3 pods ready, 1 terminating, at most 1 down" in _story(told)
+
+
+def test_a_paused_zone_is_left_alone() -> None:
+    told = _tell(grow(), "pause zone-b", "new template")
+
+    assert list(told.figures.deletes) == [*NINE[:3], *NINE[6:]]
+    assert "zone-b is paused: 3 outdated pods wait" in _ends(told)
+    assert "zone-b" not in {one.partition("-")[0] for one in told.figures.deletes}
+
+
+def test_and_goes_on_when_it_is_resumed() -> None:
+    told = _tell(grow(), "pause zone-b", "new template", "resume zone-b at 10m")
+
+    assert list(told.figures.deletes) == [*NINE[:3], *NINE[6:], *NINE[3:6]]
+
+
+def test_a_bad_template_stops_at_its_first_pod_and_the_next_one_heals_it() -> None:
+    bad = _tell(grow(), "bad template")
+    healed = _tell(grow(), "bad template", "image v2 at 5m")
+
+    assert bad.figures.deletes == ("zone-a-0",)
+    assert "zone-a-0: CrashLoopBackOff" in _ends(bad)
+    assert list(healed.figures.deletes) == ["zone-a-0", *NINE]
+    assert "10 deletes by the operator, 1 of them a second time" in _story(healed)
+
+
+def test_a_pod_that_fails_elsewhere_holds_the_rollout() -> None:
+    told = _tell(
+        grow(), "new template zone-a", "pod zone-c-0 fails at 5s", flags="-ready-after 30s"
+    )
+
+    assert told.figures.deletes == ("zone-a-0",)
+    (overlap,) = told.figures.overlaps
+    assert (overlap.zones, overlap.is_open) == (("zone-a", "zone-c"), False)
+    # From the failure until zone-a-0, deleted at the start, is back after 10 s and 30 s.
+    assert timedelta(seconds=34) < overlap.span < timedelta(seconds=37)
+
+
+def test_two_zones_that_stay_down_do_so_to_the_end() -> None:
+    told = _tell(grow(failed=["zone-a-0", "zone-c-1"]))
+
+    assert "pods of zone-a and zone-c down together to the end, from 0s on" in _story(told)
+
+
+def test_a_pod_that_is_gone_cannot_fail() -> None:
+    told = _tell(grow(), "new template", "pod zone-a-0 fails at 3s")
+
+    assert "zone-a-0 is not there at that time: nothing is done" in _story(told)
+    assert list(told.figures.deletes) == NINE
+
+
+def test_somebody_may_delete_a_pod() -> None:
+    told = _tell(grow(), "delete pod zone-b-1")
+
+    assert told.figures.deletes == ()
+    assert told.figures.most_down == {"zone-a": 0, "zone-b": 1, "zone-c": 0}
+    assert "you delete pod zone-b-1" in _story(told)
+    assert "you deletes zone-b-1" not in _story(told), "once is enough"
+
+
+def test_a_downscale_that_is_forbidden_is_refused_in_the_operators_words() -> None:
+    zones = (*THREE[:2], Zone(name="zone-c", labels=NO_DOWNSCALE))
+
+    told = _tell(grow(*zones), "scale zone-c to 2", "scale zone-b to 2")
+
+    (refusal,) = told.figures.refusals
+    assert "it has the label 'grafana.com/no-downscale=true'" in refusal
+    assert "no-downscale refused zone-c to 2 replicas" in _story(told)
+    assert "1 request refused" in _story(told)
+    assert "wants 2 pods instead of 3" in _story(told)
+
+
+def test_a_downscale_is_prepared_and_the_next_zone_has_to_wait() -> None:
+    zones = [Zone(name=f"zone-{one}", labels=PREPARED, annotations=PREPARE_AT) for one in "ab"]
+
+    told = _tell(
+        grow(*zones), "scale zone-a to 2", "scale zone-b to 2 at 59m", "scale zone-b to 2 at 61m"
+    )
+
+    story = _story(told)
+    assert "zone-a-2 POST /prepare: HTTP 200" in story
+    (refusal,) = told.figures.refusals
+    assert "labelled to wait 1h0m0s between zone downscales" in refusal
+    assert "zone-b-2 POST /prepare: HTTP 200" in story
+
+
+@pytest.mark.parametrize(("written", "refused"), [(30, 1), (90, 0)])
+def test_how_long_ago_a_zone_was_scaled_counts_from_when_the_input_was_read(
+    written: int, refused: int
+) -> None:
+    zones = [Zone(name=f"zone-{one}", labels=PREPARED, annotations=PREPARE_AT) for one in "ab"]
+    objects = grow(*zones)
+    annotations = pick(objects, "zone-a")["metadata"]["annotations"]
+    annotations["grafana.com/last-downscale"] = "2026-01-02T03:04:05Z"
+
+    told = _tell(objects, "scale zone-b to 2", written=EPOCH + timedelta(minutes=written))
+
+    assert len(told.figures.refusals) == refused
+
+
+def test_it_never_begins_before_what_stands_in_the_input() -> None:
+    """A file may be older than it says: it was unpacked, or its clock was wrong."""
+    told = _tell(grow(), written=EPOCH - timedelta(days=1))
+    later = _tell(grow(), flags="-as-of 2031-01-02T03:04:05Z")
+
+    assert told.epoch > EPOCH
+    assert later.epoch.year == 2031
+
+
+def test_groups_do_not_wait_for_one_another() -> None:
+    zones = [*THREE, Zone(name="store-a", group="store"), Zone(name="store-b", group="store")]
+
+    told = _tell(grow(*zones), "new template")
+
+    stores = [one for one in told.figures.deletes if one.startswith("store")]
+    assert stores == [f"store-{letter}-{ordinal}" for letter in "ab" for ordinal in range(3)]
+    assert set(told.figures.deletes[:2]) == {"zone-a-0", "store-a-0"}
+    assert told.figures.overlaps == (), "zones of two groups may well be down together"
+
+
+def test_a_set_of_another_strategy_holds_its_group() -> None:
+    told = _tell(
+        grow(*THREE[:2], Zone(name="zone-c", strategy="RollingUpdate")), "new template zone-a"
+    )
+
+    assert told.figures.deletes == ()
+    assert "zone-c has RollingUpdate update strategy while OnDelete is expected" in _ends(told)
+
+
+def test_a_template_that_the_controller_has_not_seen_yet_is_seen() -> None:
+    objects = grow()
+    sts = pick(objects, "zone-a")
+    sts["metadata"]["generation"] += 1
+    sts["spec"]["template"]["spec"]["containers"][0]["image"] = "v2"
+
+    assert list(_tell(objects).figures.deletes) == NINE[:3]
+
+
+def test_what_a_template_holds_besides_does_not_matter() -> None:
+    objects = grow()
+    for letter in "abc":
+        spec = pick(objects, f"zone-{letter}")["spec"]
+        claims = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]
+        spec["volumeClaimTemplates"] = claims
+        inner = spec["template"]["spec"]
+        inner |= {"priorityClassName": "high", "initContainers": [{"name": "i", "image": "i"}]}
+        inner["topologySpreadConstraints"] = [{"maxSkew": 1}]
+
+    assert list(_tell(objects, "new template").figures.deletes) == NINE
+
+
+def test_nothing_is_written_before_the_first_change() -> None:
+    """Only leases of attention: no object of the input is changed by being copied."""
+    told = _tell(grow(), "new template at 10m")
+
+    writes = [
+        one
+        for one in told.play.history.list_all(Called)
+        if one.at < timedelta(minutes=10) and one.actor not in ("the input", "sandbox")
+        if one.request.verb in ("create", "update", "patch", "delete")
+    ]
+    assert writes == []
+
+
+def test_one_seed_gives_one_story() -> None:
+    first, second = (_story(_tell(grow(), "new template", flags="-seed 3")) for _ in range(2))
+
+    assert first == second
+    assert first != _story(_tell(grow(), "new template", flags="-seed 4"))
+
+
+def test_what_is_not_modelled_is_said() -> None:
+    objects = grow()
+    rule = {"key": "name", "operator": "Like", "values": ["zone"]}
+    pick(objects, "zone-a")["spec"]["selector"]["matchExpressions"] = [rule]
+
+    with pytest.raises(NotPlayed, match="does not model the selector operator 'Like'"):
+        _tell(objects, "new template")
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param(Limits(span=timedelta(seconds=20)), id="in time"),
+        pytest.param(Limits(records=150, records_per_pod=0), id="in what happens"),
+        pytest.param(Limits(records=3, records_per_pod=0), id="before the changes"),
+    ],
+)
+def test_it_ends_even_where_nothing_rests(limits: Limits) -> None:
+    settings = read_settings(["-f", "-", "-change", "new template", "-change", "image v2 at 10m"])
+    dump = choose_objects(grow(), "")
+
+    played = play(dump, settings, learn_ready_times(dump, settings), EPOCH, limits)
+
+    assert played.is_cut
+    assert played.ended_at <= timedelta(minutes=10, seconds=30)
+    ended = round(played.ended_at.total_seconds())
+    assert list(list_ends(played))[-1].startswith("something still moved after ")
+    assert ended or limits.records == 3
+
+
+def test_what_moves_slowly_is_not_taken_for_rest() -> None:
+    """Twenty minutes without any write are none of rest while a pod is starting."""
+    told = _tell(grow(Zone(name="zone-a")), "new template", flags="-ready-after 20m")
+
+    assert not told.play.is_cut
+    assert told.figures.deletes == ("zone-a-0", "zone-a-1", "zone-a-2")

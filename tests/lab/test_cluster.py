@@ -1,0 +1,346 @@
+"""The cluster as a whole: rollouts, speed, one run for one seed, a cache that lags."""
+
+import time
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.lab.model.fields import child, number, text, uid_of
+from rollout_operator.lab.model.history import Commit, PodCalled
+from rollout_operator.lab.model.request import Request
+from rollout_operator.lab.virtual_loop.pace import Pace
+from rollout_operator.lab.zones import Zone, three_zones
+from rollout_operator.model.downscale import Endpoint
+from rollout_operator.model.names import Uid
+from tests.lab.cluster_world import NAMESPACE, World, world
+from tests.virtual_time import in_virtual_time
+
+ZONES = three_zones()
+# What the machine does besides is not to fail the test; alone it takes a third of this.
+CPU_LIMIT = timedelta(milliseconds=60)
+BEHIND = Pace(controller_cache=(timedelta(milliseconds=1), timedelta(seconds=2)))
+
+
+async def roll_out(scene: World) -> None:
+    """Replace all pods by hand, zone after zone."""
+    for zone in ZONES:
+        scene.set_image(zone.name, "v2")
+    for zone in ZONES:
+        await scene.until_revised(zone.name, scene.status(zone.name)["currentRevision"])
+        for ordinal in range(3):
+            scene.delete_pod(f"{zone.name}-{ordinal}")
+        await scene.until_rolled(zone.name)
+
+
+def has_new_revision(status: JsonObject) -> bool:
+    return status.get("currentRevision") != status.get("updateRevision")
+
+
+async def begin(scene: World) -> None:
+    for zone in ZONES:
+        scene.create(zone)
+    await scene.until_ready(*(zone.name for zone in ZONES))
+
+
+def trace(seed: int, pace: Pace | None = None) -> list[str]:
+    """Return a whole rollout as text."""
+    lines: list[str] = []
+
+    @in_virtual_time
+    async def scenario() -> None:
+        with world(seed=seed, pace=pace) as scene:
+            await begin(scene)
+            await roll_out(scene)
+            lines.extend(
+                f"{one.at} {one.actor} {one.resource.plural} {one.name} {one.after}"
+                for one in scene.history.list_all(Commit)
+            )
+
+    scenario()
+    return lines
+
+
+def test_a_rollout_of_three_zones_is_cheap() -> None:
+    spent: list[float] = []
+
+    @in_virtual_time
+    async def scenario() -> None:
+        with world() as scene:
+            await begin(scene)
+            began = time.process_time()
+            await roll_out(scene)
+            spent.append(time.process_time() - began)
+            assert len(scene.commits("pods")) > 90
+
+    for _ in range(3):  # the cheapest of three: the others may have met with something else
+        scenario()
+    assert min(spent) < CPU_LIMIT.total_seconds()
+
+
+def test_one_seed_gives_one_run_and_another_seed_another() -> None:
+    first = trace(7)
+    assert trace(7) == first
+    assert trace(8) != first
+
+
+def test_one_seed_gives_one_run_also_where_the_cache_lags() -> None:
+    assert trace(7, BEHIND) == trace(7, BEHIND)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_lagging_cache_only_delays(seed: int) -> None:
+    """FP-01, FP-02 in the controller itself: what it does twice is refused and comes right."""
+
+    @in_virtual_time
+    async def scenario() -> None:
+        with world(seed=seed, pace=BEHIND) as scene:
+            await begin(scene)
+            await roll_out(scene)
+            scene.patch(ZONES[0].name, {"replicas": 1})
+            await scene.until(lambda: len(scene.pods(f"{ZONES[0].name}-")) == 1)
+            await scene.until_ready(ZONES[0].name)
+
+    scenario()
+
+
+@in_virtual_time
+async def test_a_controller_that_lags_sees_all_later_until_it_does_not() -> None:
+    """FP-02: spec and status are apart for as long as it lags, and no longer."""
+    with world() as scene:
+        await begin(scene)
+        name = ZONES[0].name
+        scene.cluster.lag_controller(timedelta(seconds=30))
+        scene.patch(name, {"replicas": 1})
+
+        await wait(scene, timedelta(seconds=29))
+        assert scene.status(name)["observedGeneration"] == 1
+        assert len(scene.pods(f"{name}-")) == 3
+        await wait(scene, timedelta(seconds=2))
+        assert scene.status(name)["observedGeneration"] == 2
+
+        scene.patch(name, {"replicas": 2})
+        scene.cluster.lag_controller(timedelta(0))
+        await wait(scene, timedelta(seconds=1))
+        assert scene.status(name)["observedGeneration"] == 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_pod_is_asked_for_twice_because_the_cache_is_waited_for(seed: int) -> None:
+    """As since v1.36: looks that come before an own write is seen are put off."""
+
+    @in_virtual_time
+    async def scenario() -> None:
+        with world(seed=seed, pace=BEHIND) as scene:
+            annotate_at_each_status(scene, most=10)
+            await scene.bring_up(Zone(name="web"))
+            created = [
+                one.status
+                for one in scene.called("statefulset-controller")
+                if one.request.verb == "create" and one.request.resource == PODS
+            ]
+            assert created == [201, 201, 201]
+
+    scenario()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_status_write_of_a_lagging_controller_survives_a_busy_co_writer(seed: int) -> None:
+    """FP-11: conflicts of the status are tried again over what is newest."""
+
+    @in_virtual_time
+    async def scenario() -> None:
+        with world(seed=seed, pace=BEHIND) as scene:
+            scene.create(Zone(name="web"))
+            annotate_at_each_status(scene, most=10)
+            await scene.until_ready("web")
+            assert text(scene.sts("web"), "metadata", "annotations", "busy") == "10"
+            refused = [
+                one
+                for one in scene.called("statefulset-controller")
+                if one.reason == "Conflict" and one.request.subresource == "status"
+            ]
+            assert refused, "there was no conflict to get over"
+
+    scenario()
+
+
+def annotate_at_each_status(scene: World, most: int) -> None:
+    """Write to a set's metadata after each of its pods' changes."""
+    written = 0
+
+    def write(commit: Commit) -> None:
+        nonlocal written
+        if commit.resource == PODS and written < most:
+            written += 1
+            scene.call("patch", "web", {"metadata": {"annotations": {"busy": str(written)}}})
+
+    scene.api.on_commit(write)
+
+
+@in_virtual_time
+async def test_an_undone_current_revision_is_what_a_late_status_does() -> None:
+    """A status counted before someone wrote the current revision overwrites it, as in real life."""
+    slow = Pace(status=(timedelta(seconds=5), timedelta(seconds=5)))
+    with world(pace=slow) as scene:
+        await scene.bring_up(Zone(name="web", replicas=1))
+        scene.set_image("web", "v2")
+        await scene.until(lambda: has_new_revision(scene.status("web")))
+        old = scene.status("web")["currentRevision"]
+        scene.delete_pod("web-0")
+        await scene.until(lambda: scene.is_rolled("web"))
+        scene.cluster.fail_pod("web-0")
+        await scene.until(lambda: text(scene.pod("web-0"), "status", "phase") == "Running")
+        writes = len(scene.commits("statefulsets", "statefulset-controller"))
+        await wait(scene, timedelta(seconds=1))  # it has looked, and its status is on its way
+        status = scene.status("web")
+        moved = {**status, "currentRevision": status["updateRevision"]}
+        scene.call("update", "web", {**scene.sts("web"), "status": moved}, subresource="status")
+        await scene.until(
+            lambda: len(scene.commits("statefulsets", "statefulset-controller")) > writes
+        )
+        assert scene.status("web")["currentRevision"] == old
+
+
+async def wait(scene: World, span: timedelta) -> None:
+    with pytest.raises(TimeoutError):
+        await scene.until(lambda: False, span)
+
+
+@in_virtual_time
+async def test_a_set_made_anew_under_its_name_takes_no_pods_of_the_old_one() -> None:
+    """FP-28, S10: pods of the old set are removed first, those of the new one are others."""
+    with world() as scene:
+        await scene.bring_up(Zone(name="web"))
+        old = {uid_of(one) for one in scene.pods()}
+        scene.call("delete", "web", {"kind": "DeleteOptions", "apiVersion": "v1"})
+        await scene.bring_up(Zone(name="web"))
+        assert not old & {uid_of(one) for one in scene.pods()}
+        owner = uid_of(scene.sts("web"))
+        assert all(owner in str(child(one, "metadata")["ownerReferences"]) for one in scene.pods())
+
+
+@in_virtual_time
+async def test_a_set_deleted_without_its_pods_and_made_anew_adopts_them() -> None:
+    """How immutable fields are changed in practice: no pod restarts, revisions stay."""
+    with world() as scene:
+        await scene.bring_up(Zone(name="web"))
+        pods, revisions = [uid_of(one) for one in scene.pods()], scene.revisions()
+        options: JsonObject = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "propagationPolicy": "Orphan",
+        }
+        scene.call("delete", "web", options)
+        await scene.until(lambda: scene.api.get(STATEFULSETS, NAMESPACE, "web") is None)
+        await wait(scene, timedelta(seconds=1))
+        await scene.bring_up(Zone(name="web"))
+        assert [uid_of(one) for one in scene.pods()] == pods
+        assert [uid_of(one) for one in scene.revisions()] == [uid_of(one) for one in revisions]
+        assert number(scene.status("web"), "updatedReplicas") == 3
+
+
+@in_virtual_time
+async def test_a_late_status_may_land_on_a_set_of_the_same_name() -> None:
+    """As in real life: after a conflict the newest object of that name gets what was counted."""
+    slow = Pace(status=(timedelta(seconds=5), timedelta(seconds=5)))
+    with world(pace=slow) as scene:
+        await scene.bring_up(Zone(name="web", replicas=2))
+        scene.patch("web", {"replicas": 1})
+        await wait(scene, timedelta(seconds=1))
+        scene.call("delete", "web", {"kind": "DeleteOptions", "apiVersion": "v1"})
+        scene.create(Zone(name="web", replicas=2))
+        await scene.until(lambda: "observedGeneration" in scene.status("web"))
+        assert number(scene.sts("web"), "metadata", "generation") == 1
+        assert number(scene.status("web"), "observedGeneration") == 2
+
+
+@in_virtual_time
+async def test_a_refused_pod_is_tried_again_with_growing_pauses() -> None:
+    with world() as scene:
+        scene.api.forbidden.add(("statefulset-controller", "create", "pods"))
+        scene.create(Zone(name="web", replicas=1))
+        await scene.until(lambda: len(refusals(scene)) >= 14)
+        times = refusals(scene)
+        pauses = [later - sooner for sooner, later in pairwise(times)]
+        assert pauses[-1] > 4 * pauses[0]
+        scene.api.forbidden.clear()
+        await scene.until_ready("web")
+
+
+def refusals(scene: World) -> list[timedelta]:
+    return [one.at for one in scene.called("statefulset-controller") if one.status == 403]
+
+
+@in_virtual_time
+async def test_pods_answer_from_running_to_their_end() -> None:
+    with world() as scene:
+        scene.create(Zone(name="web", replicas=1))
+        await scene.until(lambda: bool(scene.pods()) and bool(ip_of(scene)))
+        assert await prepare(scene) == 200, "running is enough, it need not be ready"
+        await scene.until_ready("web")
+        uid = uid_of(scene.pod("web-0"))
+        assert scene.cluster.endpoints.prepared(uid)
+        scene.delete_pod("web-0")
+        assert await prepare(scene) == 200, "a terminating pod still runs"
+        await scene.until(lambda: text(scene.pod("web-0"), "status", "phase") == "Succeeded")
+        with pytest.raises(ConnectionRefusedError):
+            await prepare(scene)
+        assert {one.uid for one in scene.history.list_all(PodCalled)} == {uid}
+
+
+@in_virtual_time
+async def test_a_crashed_pod_refuses_and_a_mended_one_answers() -> None:
+    with world() as scene:
+        await scene.bring_up(Zone(name="web", replicas=1))
+        scene.cluster.fail_pod("web-0")
+        with pytest.raises(ConnectionRefusedError):
+            await prepare(scene)
+        scene.cluster.mend_pod("web-0")
+        assert await prepare(scene) == 200
+
+
+def ip_of(scene: World) -> str:
+    return text(scene.pod("web-0"), "status", "podIP")
+
+
+async def prepare(scene: World) -> int:
+    endpoint = Endpoint(
+        pod="web-0", uid=Uid("any"), ip=ip_of(scene), host="web-0.web", port=80, path="prepare"
+    )
+    status, _ = await scene.cluster.endpoints.serve("POST", endpoint, "operator-1")
+    return status
+
+
+@in_virtual_time
+async def test_a_stopped_cluster_does_nothing_more() -> None:
+    with world() as scene:
+        scene.create(Zone(name="web"))
+        scene.cluster.stop()
+        scene.create(Zone(name="other"))
+        await wait(scene, timedelta(hours=1))
+        assert scene.pods() == []
+
+
+@in_virtual_time
+async def test_a_cluster_begins_with_what_is_there() -> None:
+    """A world that was built before: sets get their pods, pods go on."""
+    with world(starts=False) as scene:
+        scene.create(Zone(name="web", replicas=1))
+        scene.api.call_now(
+            Request(
+                verb="create",
+                resource=PODS,
+                namespace=NAMESPACE,
+                body={
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {"name": "lonely", "namespace": NAMESPACE},
+                    "spec": {"containers": [{"name": "app", "image": "v1"}]},
+                },
+            )
+        )
+        scene.cluster.start()
+        await scene.until_ready("web")
+        await scene.until(lambda: text(scene.pod("lonely"), "status", "phase") == "Running")

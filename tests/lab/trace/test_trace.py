@@ -1,0 +1,369 @@
+"""A history as a story that people read, and as a hash that tells two runs apart."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rollout_operator.kube.api import PODS, STATEFULSETS
+from rollout_operator.lab.model.history import Called, Commit, History, Said
+from rollout_operator.lab.trace.log_lines import read_log_line, strip_time
+from rollout_operator.lab.trace.trace import WIDTH, render_story, render_tail, trace_hash
+from tests.simulation.chronicle import PERSON, Chronicle, pod_object, s
+
+OPERATOR = "operator-1"
+
+
+def say(told: Chronicle, at: float, text: str, actor: str = OPERATOR) -> None:
+    told.history.add(Said(at=s(at), actor=actor, text=text))
+
+
+def rollout() -> Chronicle:
+    """Return a rollout of one pod, with all that leads to it and comes of it."""
+    told = Chronicle()
+    told.zones(letters="a", update_revision="")
+    told.lived(1, "started")
+    told.lived(1.25, "ready")
+    say(told, 5, "sets the image of zone-a to v2", PERSON)
+    told.zone(5.1, "zone-a", update_revision="zone-a-7d")
+    why = 'why="zone-a-0 is at revision zone-a-5f, zone-a wants zone-a-7d"'
+    say(told, 6, f'level=info msg="Terminating pod" group=g zone=zone-a pod=zone-a-0 {why}')
+    told.delete(6, "zone-a-0")
+    told.replace(8, "zone-a-0", revision="zone-a-7d")
+    told.zone(9, "zone-a", current_revision="zone-a-7d")
+    return told
+
+
+def test_a_rollout_reads_like_a_story() -> None:
+    """Who did what, why, and what came of it: bookkeeping is left out, alike lines are one."""
+    assert render_story(rollout().history) == [
+        "0:00:00.0  zone-a      the set is created with 3 pods",
+        "0:00:00.0  zone-a      0, 1, 2 created at revision old",
+        "0:00:01.0  operator-1  *** started",
+        "0:00:01.2  operator-1  *** ready",
+        "0:00:05.0  alice       sets the image of zone-a to v2",
+        "0:00:05.1  zone-a      wants revision 7d instead of none",
+        "0:00:06.0  operator-1  deletes zone-a-0: at revision zone-a-5f, zone-a wants 7d",
+        "0:00:06.0  zone-a      0 going down",
+        "0:00:08.1  zone-a      0 created at revision 7d",
+        "0:00:08.2  zone-a      0 ready",
+        "0:00:09.0  zone-a      rolled out: revision 7d is the current one",
+    ]
+
+
+def lines(story: Callable[[Chronicle], object], **zones: Any) -> list[str]:
+    """Return what a story adds to a zone of three pods, without the time and who."""
+    told = Chronicle()
+    told.zones(letters="a", **zones)
+    story(told)
+    return [line[11:].split(maxsplit=1)[1] for line in render_story(told.history, begin=s(1))]
+
+
+def delete_unannounced(told: Chronicle) -> None:
+    told.lived(2, "started")
+    told.delete(3, "zone-a-0")
+    told.look(4)
+
+
+def refused(told: Chronicle) -> None:
+    say(told, 2, "scales zone-a to 2", PERSON)
+    body = {"spec": {"replicas": 2}}
+    told.review(2.5, "zone-a", 1, allowed=False, status=429, message=f"{HOOK}too early")
+    told.call(3, "patch", STATEFULSETS, "zone-a", actor=PERSON, status=429, body=body)
+    last = told.history.records[-1]
+    assert isinstance(last, Called)
+    told.history.records[-1] = replace(last, message=f"{HOOK}too early")
+
+
+HOOK = 'admission webhook "x.example.com" denied the request: '
+
+
+def allowed(told: Chronicle) -> None:
+    body = [{"op": "replace", "path": "/spec/replicas", "value": 2}]
+    told.review(2, "zone-a", 1, dry_run=True)
+    told.review(2.1, "zone-a", 1, dry_run=True, path="/admission/no-downscale?timeout=10s")
+    told.review(2.2, "zone-a", 1, allowed=False, status=-1, message="no answer in 10s")
+    told.call(3, "patch", STATEFULSETS, "zone-a", actor=PERSON, body=body)
+
+
+def unrelated_review(told: Chronicle) -> None:
+    told.review(2, "zone-a", 1)
+    told.call(3, "patch", STATEFULSETS, "zone-a", actor=PERSON, body={"metadata": {}})
+
+
+def called(told: Chronicle) -> None:
+    told.prepare(2, "zone-a-2")
+    told.prepare(2.2, "zone-a-1")
+    told.prepare(3, "zone-a-0", status=0)
+    told.prepare(4, "zone-a-0", method="DELETE", acted=False, status=0)
+
+
+def troubles(told: Chronicle) -> None:
+    crashed = pod_object("zone-a-1", ready=False)
+    status = crashed["status"]
+    assert isinstance(status, dict)
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    told.pod(2, "zone-a-1", ready=False)
+    status["containerStatuses"] = [{"name": "app", "ready": False, "state": waiting}]
+    told.write(3, PODS, "zone-a-1", crashed)
+    told.fault(4, "crash", "call 9: list pods: before_send")
+    told.lived(4, "crashed")
+    told.lived(90, "killed")
+
+
+def wishes(told: Chronicle) -> None:
+    told.zone(2, "zone-a", replicas=2, paused="true", limit="2")
+    told.zone(3, "zone-a", observed=2)
+    told.write(4, PODS, "zone-a-2", None)
+    told.write(5, STATEFULSETS, "zone-a", None)
+
+
+@pytest.mark.parametrize(
+    ("story", "told"),
+    [
+        pytest.param(
+            delete_unannounced,
+            ["*** started", "0 going down", "deletes zone-a-0"],
+            id="a delete that no log has told of",
+        ),
+        pytest.param(
+            refused,
+            [
+                "scales zone-a to 2",
+                "prepare-downscale refused zone-a to 2 replicas: 429: too early",
+                'patch of zone-a is refused: 429: admission webhook "x.example.com"',
+            ],
+            id="a refusal, once",
+        ),
+        pytest.param(
+            allowed,
+            [
+                "prepare-downscale, no-downscale agreed to a dry run of zone-a to 2 replicas",
+                "prepare-downscale gave no answer about zone-a to 2 replicas: no answer in 10s",
+            ],
+            id="reviews of replicas",
+        ),
+        pytest.param(unrelated_review, [], id="no reviews of anything else"),
+        pytest.param(
+            called,
+            [
+                "zone-a-2, zone-a-1 POST /ingester/prepare: HTTP 200",
+                "zone-a-0 POST /ingester/prepare: no answer, though it has acted",
+                "zone-a-0 DELETE /ingester/prepare: no answer",
+            ],
+            id="calls of pods",
+        ),
+        pytest.param(
+            troubles,
+            [
+                "1 not ready any more",
+                "1 in trouble: CrashLoopBackOff",
+                "FAULT 1 crash: call 9: list pods: before_send",
+                "*** crashed",
+            ],
+            id="troubles",
+        ),
+        pytest.param(
+            wishes,
+            [
+                "wants 2 pods instead of 3",
+                "grafana.com/rollout-paused: unset becomes true",
+                "rollout-max-unavailable: unset becomes 2",
+                "2 gone",
+                "the set is gone",
+            ],
+            id="what people want",
+        ),
+    ],
+)
+def test_what_matters_is_told(story: Callable[[Chronicle], object], told: list[str]) -> None:
+    """Each kind of event has its line, and what is no event has none."""
+    shown = [line.strip() for line in lines(story)]
+
+    assert shown == told
+
+
+def test_waits_are_told_where_they_last() -> None:
+    """A wait that is over within five seconds is part of every rollout."""
+    told = Chronicle()
+    wait = 'msg="Group waits" group=g zone=zone-a reason=zone_not_ready why="zone-{} has 2 of 3"'
+    told.lived(0, "started")
+    say(told, 1, wait.format("a"))
+    say(told, 2, wait.format("b"))
+    say(told, 20, "msg=Listed kind=Pod objects=3 changes=0")
+    say(told, 21, 'level=debug msg="Calling pod" pod=x')
+    say(told, 22, 'level=warn msg="Watch failed" kind=Pod err="cut \\"off\\""')
+
+    assert [line[11:] for line in render_story(told.history)] == [
+        "operator-1  *** started",
+        "operator-1  waits: zone-b has 2 of 3",
+        'operator-1  Watch failed (kind Pod, err cut "off")',
+    ]
+
+
+def test_no_row_is_wider_than_a_page() -> None:
+    """Long reasons go on below, four rows at most; long names are cut in the middle."""
+    told = Chronicle()
+    told.lived(0, "started", "operator-of-a-team-with-a-very-long-name-1")
+    say(
+        told,
+        1,
+        "because " + "of this and that, " * 30,
+        "operator-of-a-team-with-a-very-long-name-1",
+    )
+
+    rows = render_story(told.history)
+
+    assert max(map(len, rows)) <= WIDTH
+    assert [row[11:35] for row in rows[:2]] == ["operator-of-a..ng-name-1"] * 2
+    assert len(rows) == 5
+    assert rows[-1].endswith(" ...")
+    assert {row[:37].strip() for row in rows[2:]} == {""}
+
+
+def test_alike_lines_are_one_only_when_they_are_near() -> None:
+    """The same again within ten seconds is one line with a number, later it is news."""
+    told = Chronicle()
+    for at in (1, 2, 3, 20):
+        say(told, at, "tries again", PERSON)
+
+    assert render_story(told.history) == [
+        "0:00:01.0  alice  tries again (3 times)",
+        "0:00:20.0  alice  tries again",
+    ]
+
+
+def test_times_of_hours_stay_aligned() -> None:
+    """A run of a day and one of a second are written alike."""
+    told = Chronicle()
+    say(told, 59.96, "a", PERSON)
+    say(told, 3600 * 9 + 61.5, "b", PERSON)
+
+    assert [line.split()[0] for line in render_story(told.history)] == ["0:01:00.0", "9:01:01.5"]
+
+
+def test_a_story_may_begin_later_and_end_sooner() -> None:
+    """`begin` leaves out what was before; a tail ends with what led to a moment."""
+    history = rollout().history
+
+    assert [line[:9] for line in render_story(history, begin=s(8))] == [
+        "0:00:08.1",
+        "0:00:08.2",
+        "0:00:09.0",
+    ]
+    assert render_tail(history, s(6), lines=2) == render_story(history)[6:8]
+
+
+def test_one_history_has_one_hash() -> None:
+    """The same records in the same order, and nothing else: also not the machine's time."""
+    first, second = rollout().history, rollout().history
+    said = Said(at=s(10), actor=OPERATOR, text="ts=2026-11-21T12:00:00Z msg=Listed objects=3")
+    first.add(said)
+    second.add(replace(said, text="ts=2027-01-01T00:00:00Z msg=Listed objects=3"))
+
+    assert trace_hash(first) == trace_hash(second)
+    assert strip_time("level=info ts=1 msg=its=2") == "level=info msg=its=2"
+
+
+def changed_time(history: History) -> None:
+    history.records[0] = replace(history.records[0], at=s(0.001))
+
+
+def changed_actor(history: History) -> None:
+    history.records[0] = replace(history.records[0], actor="else")
+
+
+def changed_object(history: History) -> None:
+    first = history.records[0]
+    assert isinstance(first, Commit)
+    history.records[0] = replace(first, after={**(first.after or {}), "more": 1})
+
+
+def changed_order(history: History) -> None:
+    history.records[0], history.records[1] = history.records[1], history.records[0]
+
+
+def one_less(history: History) -> None:
+    history.records.pop()
+
+
+@pytest.mark.parametrize(
+    "change", [changed_time, changed_actor, changed_object, changed_order, one_less]
+)
+def test_any_difference_changes_the_hash(change: Callable[[History], None]) -> None:
+    """Times, actors, objects and order all count."""
+    first, second = rollout().history, rollout().history
+    change(second)
+
+    assert trace_hash(first) != trace_hash(second)
+
+
+def test_what_people_say_is_no_log() -> None:
+    """Only a line with a message is taken apart."""
+    assert read_log_line("sets replicas=3") is None
+    assert read_log_line("") is None
+    line = read_log_line('ts=1 msg="Scaling zone" zone=a replicas_to=3 why="a follows b"')
+    assert line is not None
+    assert line.render() == "Scaling zone (zone a, replicas_to 3): a follows b"
+
+
+def counted(ready: int, *, update: str = "new", image: str = "v1") -> dict[str, Any]:
+    """Return a set of two pods as its status counts them; `old` is its current revision."""
+    return {
+        "metadata": {"name": "zone-a", "generation": 1},
+        "spec": {
+            "replicas": 2,
+            "template": {"spec": {"containers": [{"name": "app", "image": image}]}},
+        },
+        "status": {
+            "observedGeneration": 1,
+            "replicas": 2,
+            "readyReplicas": ready,
+            "updatedReplicas": 2,
+            "currentRevision": "zone-a-old",
+            "updateRevision": f"zone-a-{update}",
+        },
+    }
+
+
+def test_a_zone_that_is_whole_again_is_told_with_what_it_runs() -> None:
+    """After a pod's death, or a rollback; not while it has still to be rolled out."""
+    told = Chronicle()
+    states = [
+        counted(1, update="old"),
+        counted(2, update="old"),
+        counted(2, image="v2"),
+        counted(1),
+        counted(2),
+        counted(2, update="old"),
+    ]
+    for at, state in enumerate(states):
+        told.write(at, STATEFULSETS, "zone-a", state)
+
+    assert [line[19:] for line in render_story(told.history, begin=s(1))] == [
+        "whole: 2 of 2 pods ready at revision old",
+        "wants revision new (v2) instead of old",
+        "wants revision old (v1) instead of new",
+        "whole: 2 of 2 pods ready at revision old",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("whole_at", "is_told"),
+    [
+        pytest.param(4, False, id="over with the zone"),
+        pytest.param(12, True, id="over with the zone, but late"),
+        pytest.param(None, True, id="never over"),
+    ],
+)
+def test_the_last_wait_is_over_when_its_zone_is_whole(whole_at: int | None, is_told: bool) -> None:
+    """Nobody logs that there is nothing left to do: the zone's status says it."""
+    told = Chronicle()
+    told.write(0, STATEFULSETS, "zone-a", counted(1, update="old"))
+    told.lived(1, "started")
+    say(told, 2, 'msg="Group waits" zone=zone-a why="zone-a has 1 of 2"')
+    if whole_at is not None:
+        told.write(whole_at, STATEFULSETS, "zone-a", counted(2, update="old"))
+
+    assert any("waits: " in line for line in render_story(told.history)) is is_told

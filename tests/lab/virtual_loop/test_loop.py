@@ -1,0 +1,388 @@
+"""The loop of the sandbox: free time, seeded order, and loud ends.
+
+What the parts of asyncio promise on it is in `test_sandbox_loop_promises`.
+"""
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import pytest
+
+from rollout_operator.lab.virtual_loop.loop import Deadlock, Livelock, NotSimulated, VirtualTimeLoop
+
+T = TypeVar("T")
+HOUR = 3600.0
+
+
+def run(main: Callable[[], Coroutine[Any, Any, T]], seed: int | None = None) -> T:
+    """Run `main` on a loop of its own, shuffled where there is a seed."""
+    chance = random.Random(seed) if seed is not None else None
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(chance)) as runner:
+        return runner.run(main())
+
+
+def current_loop() -> VirtualTimeLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    return loop
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+def test_time_jumps_to_the_next_timer(seed: int | None) -> None:
+    async def main() -> list[float]:
+        times = [current_loop().time()]
+        for span in (HOUR, 0.5, 0.0):
+            await asyncio.sleep(span)
+            times.append(current_loop().time())
+            assert current_loop().elapsed == timedelta(seconds=times[-1])
+        return times
+
+    assert run(main, seed) == [0.0, HOUR, HOUR + 0.5, HOUR + 0.5]
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+def test_no_time_passes_while_somebody_can_run(seed: int | None) -> None:
+    async def main() -> float:
+        current_loop().call_later(0.001, lambda: None)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return current_loop().time()
+
+    assert run(main, seed) == 0.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_timers_run_in_the_order_of_their_times(seed: int) -> None:
+    async def main() -> list[float]:
+        done: list[float] = []
+        for when in random.Random(seed).sample(range(1, 30), 20):
+            current_loop().call_at(when, done.append, when)
+        await asyncio.sleep(100)
+        return done
+
+    done = run(main, seed)
+
+    assert len(done) == 20
+    assert done == sorted(done)
+
+
+def order_of(names: str, seed: int | None) -> str:
+    async def main() -> str:
+        order: list[str] = []
+        for name in names:
+            current_loop().call_soon(order.append, name)
+        for name in names.upper():
+            current_loop().call_later(1, order.append, name)
+        await asyncio.sleep(2)
+        return "".join(order)
+
+    return run(main, seed)
+
+
+def test_in_order_without_a_seed() -> None:
+    assert order_of("abcd", None) == "abcdABCD"
+
+
+def test_shuffled_by_the_seed() -> None:
+    """Section 3.2: the ready queue is permuted; timers of one moment are as well."""
+    orders = {order_of("abc", seed) for seed in range(200)}
+
+    assert {order[:3] for order in orders} == {"abc", "acb", "bac", "bca", "cab", "cba"}
+    assert {order[3:] for order in orders} == {"ABC", "ACB", "BAC", "BCA", "CAB", "CBA"}
+
+
+def test_a_later_one_may_overtake() -> None:
+    async def main() -> str:
+        order: list[str] = []
+        loop = current_loop()
+        loop.call_soon(lambda: loop.call_soon(order.append, "later"))
+        loop.call_soon(order.append, "sooner")
+        await asyncio.sleep(1)
+        return order[0]
+
+    assert {run(main, seed) for seed in range(50)} == {"sooner", "later"}
+
+
+def walk(seed: int) -> list[str]:
+    """Run what depends on order as much as it can; return in which one it ran."""
+
+    async def main() -> list[str]:
+        story: list[str] = []
+
+        async def work(name: str) -> None:
+            try:
+                for step in range(4):
+                    story.append(f"{name}{step}")
+                    await asyncio.sleep(0.01 if step % 2 else 0)
+                if name == "task 5":
+                    raise ValueError(name)
+                await asyncio.sleep(HOUR)
+            finally:
+                # A group cancels in the order of a set: that of the tasks' hashes.
+                story.append(f"{name} ends")
+
+        async def work_all() -> None:
+            async with asyncio.TaskGroup() as tasks:
+                for number in range(30):
+                    tasks.create_task(work(f"task {number}"))
+
+        with pytest.raises(ExceptionGroup):
+            await work_all()
+        return story
+
+    return run(main, seed)
+
+
+def test_the_same_seed_gives_the_same_order() -> None:
+    """Section 3.2: same seed, same trace; whatever lies where in memory."""
+    ballast: list[object] = []
+    first = walk(11)
+    for number in range(5):
+        ballast.append([bytearray(1000 + number) for _ in range(100)])
+        assert walk(11) == first
+    assert walk(12) != first
+
+
+def test_tasks_are_named_alike_in_each_run() -> None:
+    async def main() -> list[str]:
+        async with asyncio.TaskGroup() as tasks:
+            made = [tasks.create_task(asyncio.sleep(0)) for _ in range(3)]
+            made.append(tasks.create_task(asyncio.sleep(0), name="mine"))
+        return [task.get_name() for task in made]
+
+    first = run(main, 1)
+
+    assert run(main, 1) == first
+    assert first[-1] == "mine"
+    assert len(set(first)) == 4
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_everyone_waits_for_ever(seed: int | None) -> None:
+    async def wait_for_nothing() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        await asyncio.gather(wait_for_nothing(), asyncio.sleep(5))
+
+    with pytest.raises(Deadlock, match=r"everyone waits for ever: .* in Event\.wait:"):
+        run(main, seed)
+
+
+def test_a_deadlock_names_the_tasks() -> None:
+    async def main() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(asyncio.Event().wait(), name="informer")
+            tasks.create_task(asyncio.Lock().acquire(), name="done")
+
+    with pytest.raises(Deadlock) as caught:
+        run(main)
+
+    assert "informer in Event.wait:" in f"{caught.value}"
+    assert "in TaskGroup.__aexit__:" in f"{caught.value}"
+    assert "done" not in f"{caught.value}"
+
+
+def test_no_time_passes_any_more() -> None:
+    """Two that call each other for ever must not hang a run of thousands."""
+
+    async def main() -> None:
+        loop = current_loop()
+
+        def again() -> None:
+            loop.call_soon(again)
+
+        again()
+        await asyncio.Event().wait()
+
+    with pytest.raises(Livelock, match=r"200000 steps at 0 s: task-0 in Event\.wait:"):
+        run(main)
+
+
+def test_steps_are_counted() -> None:
+    async def main() -> int:
+        before = current_loop().steps
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return current_loop().steps - before
+
+    assert run(main) == 10
+
+
+@pytest.mark.parametrize("at", range(1, 12))
+def test_something_happens_at_a_step(at: int) -> None:
+    """Section 3.2: a crash at any await; each step is one place for it."""
+
+    async def main() -> int:
+        rounds = 0
+        loop = current_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        loop.call_at_step(loop.steps + at, task.cancel)
+        try:
+            for _ in range(20):
+                await asyncio.sleep(0)
+                rounds += 1
+        except asyncio.CancelledError:
+            task.uncancel()
+        return rounds
+
+    assert run(main) == at - 1
+
+
+def test_several_things_at_steps_in_any_order_of_asking() -> None:
+    async def main() -> list[int]:
+        seen: list[int] = []
+        loop = current_loop()
+        begin = loop.steps
+        for step in (7, 3, 5, 3):
+            loop.call_at_step(begin + step, lambda: seen.append(loop.steps - begin))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return seen
+
+    assert run(main) == [3, 3, 5, 7]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["add_reader", "create_server", "sock_connect", "subprocess_exec", "add_signal_handler"],
+)
+def test_the_real_world_is_out_of_reach(name: str) -> None:
+    async def main() -> None:
+        getattr(current_loop(), name)(None, None)
+
+    with pytest.raises(NotSimulated, match=f"^{name}: there are no sockets"):
+        run(main)
+
+
+async def _use_thread() -> None:
+    await asyncio.to_thread(sum, (1, 2))
+
+
+async def _connect() -> None:
+    await asyncio.open_connection("localhost", 1)
+
+
+async def _look_up() -> None:
+    await asyncio.get_running_loop().getaddrinfo("localhost", 1)
+
+
+async def _start_process() -> None:
+    await asyncio.create_subprocess_exec("true")
+
+
+@pytest.mark.parametrize("use", [_use_thread, _connect, _look_up, _start_process])
+def test_what_asyncio_makes_of_it_is_as_well(use: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    with pytest.raises(NotSimulated):
+        run(use)
+
+
+def test_other_threads_are_kept_out() -> None:
+    async def main() -> list[str]:
+        caught: list[str] = []
+        loop = current_loop()
+
+        def call() -> None:
+            try:
+                loop.call_soon_threadsafe(print)
+            except NotSimulated as error:
+                caught.append(f"{error}")
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+        return caught
+
+    assert run(main) == ["call_soon_threadsafe from another thread: order would be by chance"]
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_stop_runs_what_is_ready_and_keeps_the_rest(seed: int | None) -> None:
+    loop = VirtualTimeLoop(random.Random(seed) if seed is not None else None)
+    done: list[str] = []
+    for name in ("a", "b"):
+        loop.call_soon(done.append, name)
+    loop.call_later(1, done.append, "c")
+    loop.stop()
+    loop.run_forever()
+    assert sorted(done) == ["a", "b"]
+
+    loop.call_later(2, loop.stop)
+    loop.run_forever()
+    assert done[2:] == ["c"]
+    assert loop.time() == 2
+    loop.close()
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_stop_ends_also_who_can_always_go_on(seed: int | None) -> None:
+    loop = VirtualTimeLoop(random.Random(seed) if seed is not None else None)
+    rounds: list[int] = []
+
+    def again() -> None:
+        rounds.append(loop.steps)
+        loop.call_soon(again)
+
+    again()
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    assert len(rounds) < 20
+    loop.close()
+
+
+def test_an_interrupt_ends_all_and_the_loop_can_go_on() -> None:
+    loop = VirtualTimeLoop()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    loop.call_soon(interrupt)
+    loop.call_soon(loop.stop)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_forever()
+
+    loop.run_forever()
+    loop.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        loop.call_soon(interrupt)
+
+
+def test_cancelled_timers_do_not_pile_up() -> None:
+    """A call with a limit of a minute leaves a timer behind that nobody needs."""
+
+    async def main() -> int:
+        for _ in range(5000):
+            async with asyncio.timeout(HOUR):
+                await asyncio.sleep(0.001)
+        return len(current_loop()._timers)
+
+    assert run(main) < 500
+
+
+def test_a_cancelled_timer_does_not_move_time() -> None:
+    loop = VirtualTimeLoop()
+    loop.call_later(10, print).cancel()
+    with pytest.raises(Deadlock, match="everyone waits for ever: no task"):
+        loop.run_forever()
+    assert loop.time() == 0
+    loop.close()
+
+
+def test_what_is_cancelled_is_no_step() -> None:
+    async def main() -> int:
+        loop = current_loop()
+        told: list[object] = []
+        loop.set_exception_handler(lambda _, context: told.append(context))
+        before = loop.steps
+        for _ in range(5):
+            loop.call_soon(print, "never").cancel()
+        await asyncio.sleep(0)
+        assert told == []
+        return loop.steps - before
+
+    assert run(main) == 1

@@ -1,0 +1,151 @@
+"""What downscales read of pods and sets: addresses, notes, who was never ready, who is updated."""
+
+from typing import Any
+
+import pytest
+
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
+from rollout_operator.model.errors import DecodeError
+from rollout_operator.model.names import (
+    DOWNSCALE_NOTE,
+    LAST_DOWNSCALE,
+    MIN_TIME_BETWEEN_DOWNSCALES,
+    NO_DOWNSCALE,
+    PREPARE_DOWNSCALE,
+    PREPARE_PATH,
+    PREPARE_PORT,
+)
+from tests.model.wire_trees import as_json, condition, pod_tree, set_tree, with_metadata
+
+# When the condition of `wire_trees` turned.
+TURNED = "2026-01-01T00:00:30Z"
+
+
+@pytest.mark.parametrize(
+    ("status", "ip"),
+    [
+        pytest.param({"podIP": "10.1.2.3"}, "10.1.2.3", id="D-27 an address"),
+        pytest.param({"podIP": "fd00::1"}, "fd00::1", id="IPv6"),
+        pytest.param({"podIP": ""}, "", id="empty"),
+        pytest.param({}, "", id="D-27 none yet"),
+        pytest.param({"hostIP": "10.9.9.9"}, "", id="SI-21 the node's address is not the pod's"),
+        pytest.param({"podIP": "evil.example"}, "evil.example", id="judged where it is used"),
+    ],
+)
+def test_a_pod_tells_its_address(status: dict[str, Any], ip: str) -> None:
+    assert decode_pod(as_json(pod_tree(**status))).ip == ip
+
+
+@pytest.mark.parametrize(
+    ("annotations", "note"),
+    [
+        pytest.param({DOWNSCALE_NOTE: "x"}, "x", id="D-23 undecoded"),
+        pytest.param({DOWNSCALE_NOTE: ""}, "", id="empty"),
+        pytest.param({"other": "x"}, "", id="none"),
+        pytest.param({DOWNSCALE_NOTE: None}, "", id="null"),
+        pytest.param({}, "", id="no annotations"),
+        pytest.param(None, "", id="null annotations"),
+    ],
+)
+def test_a_pod_carries_its_note(annotations: object, note: str) -> None:
+    tree = with_metadata(pod_tree(), annotations=annotations)
+    assert decode_pod(as_json(tree)).downscale_note == note
+
+
+def test_a_note_that_is_no_text_is_an_error_that_names_it() -> None:
+    tree = with_metadata(pod_tree(), annotations={DOWNSCALE_NOTE: 7})
+    with pytest.raises(DecodeError, match="expected str"):
+        decode_pod(as_json(tree))
+
+
+def never_ready(started: str | None, ready: str, turned: str | None = TURNED) -> bool:
+    conditions = [condition(ready, lastTransitionTime=turned)]
+    view = decode_pod(as_json(pod_tree(startTime=started, conditions=conditions)))
+    assert not (view.never_ready and view.was_ready)
+    assert not (view.never_ready and view.is_ready)
+    return view.never_ready
+
+
+@pytest.mark.parametrize(
+    ("started", "ready", "expected"),
+    [
+        pytest.param("2026-01-01T00:00:30Z", "False", True, id="D-26 not ready since its start"),
+        pytest.param("2026-01-01T00:00:28Z", "False", True, id="D-26 but for a moment"),
+        pytest.param("2026-01-01T00:00:27Z", "False", False, id="SI-10 it has been ready"),
+        pytest.param("2026-01-01T00:00:32Z", "False", True, id="D-26 stamped in the other order"),
+        pytest.param("2026-01-01T00:00:33Z", "False", False, id="SI-10 a change before the start"),
+        pytest.param("2026-01-01T00:00:00Z", "True", False, id="ready now"),
+        pytest.param("2026-01-01T00:00:30Z", "True", False, id="ready from the start on"),
+        pytest.param("2026-01-01T00:00:30Z", "Unknown", False, id="SI-13 a silent node"),
+        pytest.param(None, "False", False, id="SI-13 no start: nothing is proven"),
+        pytest.param("yesterday", "False", False, id="SI-13 no instant"),
+        pytest.param("2026-01-01T00:00:30", "False", False, id="SI-13 no zone"),
+    ],
+)
+def test_si10_only_proof_makes_a_pod_never_ready(
+    started: str | None, ready: str, expected: bool
+) -> None:
+    assert never_ready(started, ready) is expected
+
+
+@pytest.mark.parametrize("turned", [None, "", "yesterday"])
+def test_si13_a_change_at_an_unknown_time_proves_nothing(turned: str | None) -> None:
+    assert not never_ready("2026-01-01T00:00:00Z", "False", turned)
+
+
+def test_si10_a_change_before_the_start_proves_nothing() -> None:
+    """FP-17: a node an hour ahead wrote the start, and the controller that lost it the change."""
+    assert not never_ready("2026-01-01T01:00:00Z", "False")
+
+
+def test_si13_a_pod_without_a_condition_proves_nothing() -> None:
+    tree = pod_tree(startTime=TURNED, conditions=None, containerStatuses=None)
+    assert not decode_pod(as_json(tree)).never_ready
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        ({"serviceName": "gossip"}, "gossip"),
+        ({"serviceName": ""}, ""),
+        ({"serviceName": None}, ""),
+        ({}, ""),
+        ({"serviceName": "a b"}, "a b"),
+    ],
+)
+def test_prep08_a_set_tells_its_service_as_it_is_written(spec: dict[str, Any], name: str) -> None:
+    assert decode_statefulset(as_json(set_tree(**spec))).service_name == name
+
+
+def test_prep17_a_set_tells_how_many_pods_are_updated() -> None:
+    tree = set_tree()
+    assert decode_statefulset(as_json(tree)).updated_replicas == 0
+    tree["status"]["updatedReplicas"] = 2
+    assert decode_statefulset(as_json(tree)).updated_replicas == 2
+
+
+@pytest.mark.parametrize("number", [-1, 2**31, "2", 1.5, True])
+def test_si08_a_broken_count_is_not_taken_for_none(number: object) -> None:
+    tree = set_tree()
+    tree["status"]["updatedReplicas"] = number
+    with pytest.raises(DecodeError, match=r"status\.updatedReplicas"):
+        decode_statefulset(as_json(tree))
+
+
+def test_a_set_keeps_all_labels_and_the_annotations_that_downscales_read() -> None:
+    annotations = {
+        LAST_DOWNSCALE: "a",
+        MIN_TIME_BETWEEN_DOWNSCALES: "b",
+        PREPARE_PATH: "c",
+        PREPARE_PORT: "d",
+        NO_DOWNSCALE: "e",
+        PREPARE_DOWNSCALE: "f",
+    }
+    labels = {NO_DOWNSCALE: "g", PREPARE_DOWNSCALE: "h", MIN_TIME_BETWEEN_DOWNSCALES: "i"}
+    tree = with_metadata(
+        set_tree(), annotations=annotations | {"x": "y"}, labels=labels | {LAST_DOWNSCALE: "no"}
+    )
+    view = decode_statefulset(as_json(tree))
+
+    assert view.annotations == annotations
+    assert view.labels == labels | {LAST_DOWNSCALE: "no"}

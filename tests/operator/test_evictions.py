@@ -1,0 +1,192 @@
+"""Evictions before the whole operator on a simulated cluster: no client starves another."""
+
+import asyncio
+import itertools
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.admission.webhooks import HookCall
+from rollout_operator.lab.model.history import Called
+from rollout_operator.lab.zones import Zone
+from tests.simulation.scenarios_drains import node_name
+from tests.simulation.stories import Story, Teller, tell
+from tests.simulation.stories_drains import BY_ZONE, drainer, guarded, zones
+
+LIMIT: Final = timedelta(seconds=5)
+# As fast as a hostile client may find useful, beside a drain that asks every five seconds.
+OFTEN: Final = 2.0
+LONG: Final = 180.0
+
+
+def play(
+    act: Callable[[Teller], Awaitable[None]],
+    shape: Sequence[Zone],
+    *,
+    spec: JsonObject = BY_ZONE,
+) -> list[Called]:
+    """Play what people do under a budget; return all evictions, in order.
+
+    Raises AssertionError where the judge of the simulation objects.
+    """
+    letters, pods = "".join(zone.name[-1] for zone in shape), shape[0].replicas or 0
+    story = Story(
+        name="test",
+        title="test",
+        about="",
+        zones=shape,
+        play=act,
+        has_webhooks=True,
+        prepare=guarded(letters, pods, spec),
+    )
+    told = tell(story)
+    # A forged review is marked for an eviction that the judge knows nothing of.
+    assert {one.invariant for one in told.verdict.violations} <= {"SI-15"}
+    return [one for one in told.history.list_all(Called) if one.request.subresource == "eviction"]
+
+
+def forged(teller: Teller, pod: str, *, dry_run: bool = False) -> HookCall:
+    """Return a review of an eviction that nobody asked the API server for, without a UID."""
+    request = {
+        "uid": "f",
+        "operation": "CREATE",
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "subResource": "eviction",
+        "namespace": teller.sandbox.namespace,
+        "name": pod,
+        "object": {"apiVersion": "policy/v1", "kind": "Eviction"},
+        "dryRun": dry_run,
+    }
+    tree = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    return HookCall(
+        path="/admission/pod-eviction?timeout=5s",
+        service="default/rollout-operator",
+        body=json.dumps(tree).encode(),
+        timeout=LIMIT,
+        ca_bundle="",
+    )
+
+
+async def forge(
+    teller: Teller, pods: Sequence[str], asked: list[bool], pause: float = OFTEN
+) -> None:
+    """Send reviews for pods in turn, and note the answers."""
+    while True:
+        for pod in pods:
+            answer = json.loads(await teller.process.answer(forged(teller, pod)))
+            asked.append(answer["response"]["allowed"])
+            await asyncio.sleep(pause)
+
+
+def test_li09_forged_reviews_of_a_pod_do_not_hold_the_drain_of_another() -> None:
+    """LI-09, LI-07: a pod of zone b is asked for every two seconds, nobody evicts it."""
+    answers: list[bool] = []
+
+    async def act(teller: Teller) -> None:
+        await teller.process.answer(forged(teller, "zone-b-0"))  # before the drain begins
+        forger = asyncio.create_task(forge(teller, ["zone-b-0"], answers), name="forger")
+        try:
+            async with asyncio.timeout(LONG):
+                await drainer(teller, "a").drain(node_name("zone-a", 0))
+        finally:
+            forger.cancel()
+        await teller.until_whole()
+        await asyncio.sleep(LONG)
+
+    evictions = play(act, zones("ab", 4))
+    begin = evictions[0].begun
+    went = [one.at - begin for one in evictions if one.status == 201]
+    assert len(went) == 2
+    assert went[-1] < timedelta(seconds=60)
+    assert evictions[0].status == 429
+    assert any(answers)  # it was allowed to go again, as an honest eviction would be
+
+
+def test_d68_forged_reviews_of_many_pods_in_turn_starve_no_drain() -> None:
+    """D-68, LI-09: each of eight pods is granted in vain once, and then lets the drain go first."""
+    answers: list[bool] = []
+
+    async def act(teller: Teller) -> None:
+        pods = [f"zone-{letter}-{at}" for letter in "bc" for at in range(4)]
+        forger = asyncio.create_task(forge(teller, pods, answers, pause=0.2), name="forger")
+        try:
+            async with asyncio.timeout(LONG):
+                await drainer(teller, "a").drain(node_name("zone-a", 0))
+        finally:
+            forger.cancel()
+        await teller.until_whole()
+        await asyncio.sleep(LONG)
+
+    evictions = play(act, zones("abc", 4))
+    went = [one.at - evictions[0].begun for one in evictions if one.status == 201]
+    assert len(went) == 2
+    assert went[-1] < timedelta(seconds=8 * 10 + 30)
+    assert answers.count(True) >= 8
+
+
+def test_d68_forged_reviews_of_all_pods_do_not_stop_a_rollout() -> None:
+    """D-68, LI-09: no list of evictions that nobody carries out keeps a rollout from its end."""
+    answers: list[bool] = []
+
+    async def act(teller: Teller) -> None:
+        pods = [f"zone-{letter}-{at}" for letter in "ab" for at in range(4)]
+        forger = asyncio.create_task(forge(teller, pods, answers, pause=0.2), name="forger")
+        try:
+            await teller.roll("v2")
+            async with asyncio.timeout(2 * LONG):
+                await teller.until_rolled()
+        finally:
+            forger.cancel()
+        await asyncio.sleep(LONG)
+
+    play(act, zones("ab", 4))
+    assert any(answers)
+
+
+def test_a_drain_has_its_turn_while_a_rollout_goes_on() -> None:
+    """SI-01, LI-01: rollout and drain take places in turn, also in different zones."""
+
+    async def act(teller: Teller) -> None:
+        await teller.roll("v2")
+        await teller.until_image("zone-a-0", "v2")
+        await drainer(teller, "c").drain(node_name("zone-c", 0))
+        await teller.until_rolled()
+
+    evictions = play(act, zones("abc", 4))
+    begin = evictions[0].begun
+    went = [one.at - begin for one in evictions if one.status == 201]
+    assert len(went) == 2
+    # The restart of a pod takes 4 to 7 seconds, a client asks every five.
+    assert went[0] < timedelta(seconds=15)
+    assert went[1] < timedelta(seconds=45)
+
+
+def _roll(forgers: int) -> timedelta:
+    """Return how long a rollout takes while clients ask for pods that never were."""
+    spans: list[timedelta] = []
+
+    async def ask(teller: Teller, number: int) -> None:
+        for at in itertools.count():
+            await teller.process.answer(forged(teller, f"none-{number}-{at}", dry_run=True))
+            await asyncio.sleep(0.05)
+
+    async def act(teller: Teller) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            flood = [tasks.create_task(ask(teller, number)) for number in range(forgers)]
+            begin = asyncio.get_running_loop().time()
+            await teller.roll("v2")
+            async with asyncio.timeout(10 * LONG):
+                await teller.until_rolled()
+            spans.append(timedelta(seconds=asyncio.get_running_loop().time() - begin))
+            for task in flood:
+                task.cancel()
+
+    play(act, zones("ab", 6))
+    return spans[0]
+
+
+def test_li09_evictions_of_pods_that_never_were_do_not_slow_a_rollout() -> None:
+    """LI-09: forty clients dry-run evictions of made-up pods, twenty times a second each."""
+    assert _roll(40) <= 1.2 * _roll(0)

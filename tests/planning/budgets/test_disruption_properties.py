@@ -1,0 +1,232 @@
+"""What holds for every decision on a disruption, whatever the zones look like."""
+
+import dataclasses
+import random
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rollout_operator.model.disruption import Engine
+from rollout_operator.model.group import Deletion, Zone
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Pod
+from rollout_operator.model.outcome import Code
+from rollout_operator.planning.budgets.rule import (
+    Decisions,
+    Refusal,
+    Scene,
+    assess_disruption,
+    find_maximum,
+)
+from tests.planning.budget_oracle import expect_disruption
+from tests.planning.disruption_scenes import (
+    REPEATABLE,
+    any_scene,
+    rules_of_partitions,
+    rules_of_zones,
+    scenes,
+    whole_worlds,
+)
+from tests.planning.disruptions import answer
+
+chances = st.integers(0, 2**32).map(random.Random)
+
+
+@REPEATABLE
+@given(any_scene)
+def test_it_decides_as_the_naive_count_does(case: Scene) -> None:
+    """ZPDB-73..95, as a second hand has written them."""
+    assert answer(case).removeprefix("429 ") == expect_disruption(case)
+
+
+@REPEATABLE
+@given(any_scene, chances)
+def test_d51_many_pods_get_the_answers_that_each_gets_alone(
+    case: Scene, chance: random.Random
+) -> None:
+    """D-51: what one snapshot says of all pods of a zone is what it says of each."""
+    pods = [pod for pod in _pods(case) if pod.owner_uid == case.owner]
+    chance.shuffle(pods)
+    decisions = Decisions(case)
+
+    for pod in pods:
+        alone = assess_disruption(dataclasses.replace(case, pod=pod))
+        assert decisions.assess(pod) == alone
+        if alone is not None and alone.is_shared:
+            others = [assess_disruption(dataclasses.replace(case, pod=one)) for one in pods]
+            assert {_reason(one) for one in others if one is not None and one.is_shared} == {
+                _reason(alone)
+            }
+
+
+@REPEATABLE
+@given(any_scene, chances)
+def test_the_order_of_zones_and_pods_does_not_matter(case: Scene, chance: random.Random) -> None:
+    zones = [
+        dataclasses.replace(
+            zone,
+            pods=tuple(_shuffled(zone.pods, chance)),
+            unreadable_pods=tuple(chance.sample(zone.unreadable_pods, len(zone.unreadable_pods))),
+        )
+        for zone in case.zones
+    ]
+    chance.shuffle(zones)
+
+    assert assess_disruption(dataclasses.replace(case, zones=tuple(zones))) == (
+        assess_disruption(case)
+    )
+
+
+@REPEATABLE
+@given(any_scene, st.sampled_from(["unready", "terminating", "gone", *Deletion]), chances)
+def test_a_refusal_stays_when_one_more_pod_goes_down(
+    case: Scene, how: str, chance: random.Random
+) -> None:
+    before = assess_disruption(case)
+    others = [pod for pod in _pods(case) if pod.uid != case.pod.uid and _is_desired(case, pod)]
+    if before is None or not others:
+        return
+    after = assess_disruption(_take_down(case, chance.choice(others), how))
+
+    assert after is not None
+    assert (after.status, after.reason.code) == (before.status, before.reason.code)
+
+
+@REPEATABLE
+@given(any_scene)
+def test_time_alone_does_what_a_refusal_says(case: Scene) -> None:
+    """At the time to look again one pod fewer is down; before that, nothing has changed."""
+    refusal = assess_disruption(case)
+    if refusal is None or refusal.look_again is None:
+        return
+    moment = timedelta(microseconds=1)
+    almost = dataclasses.replace(case, now=case.now + refusal.look_again - moment)
+    then = dataclasses.replace(case, now=case.now + refusal.look_again)
+
+    assert refusal.look_again > timedelta(0)
+    assert _reason(assess_disruption(almost)) == _reason(refusal)
+    assert _reason(assess_disruption(then)) != _reason(refusal)
+
+
+@REPEATABLE
+@given(any_scene)
+def test_a_refusal_can_be_read(case: Scene) -> None:
+    refusal = assess_disruption(case)
+    if refusal is not None:
+        text = refusal.reason.text
+        assert text == text.strip()
+        assert not text.endswith(".")
+        assert "()" not in text
+        assert text.endswith(f"; budget ingester: max unavailable {find_maximum(case)}")
+        assert len(text) < 400
+
+
+@REPEATABLE
+@given(whole_worlds(rules_of_zones), chances)
+def test_grants_stay_in_one_zone_and_within_its_budget(case: Scene, chance: random.Random) -> None:
+    """SI-01, SI-03, SI-04: however often and in whatever order it is asked."""
+    going = _grant_all(case, chance)
+
+    zones = Counter(pod.owner_uid for pod in going)
+    assert len(zones) == 1
+    (taken,) = zones.values()
+    assert taken == min(find_maximum(case), len(case.zones[0].pods))
+
+
+@REPEATABLE
+@given(whole_worlds(rules_of_partitions()), chances)
+def test_grants_leave_each_partition_its_budget(case: Scene, chance: random.Random) -> None:
+    """SI-05, ZPDB-93: all partitions reach their budget, and none of them crosses it."""
+    partitions = Counter(_partition(pod) for pod in _grant_all(case, chance))
+
+    most = min(case.budget.max_unavailable, len(case.zones))
+    assert set(partitions) == {_partition(pod) for pod in _pods(case)}
+    assert set(partitions.values()) == {most}
+
+
+@REPEATABLE
+@given(scenes(rules_of_partitions()), chances)
+def test_partitions_do_not_block_each_other(case: Scene, chance: random.Random) -> None:
+    """ZPDB-93: pods of other partitions may be in whatever state, as long as they are there."""
+    others = [pod for pod in _pods(case) if _partition(pod) != _partition(case.pod)]
+    changed = case
+    for pod in others:
+        how = chance.choice(["unready", "terminating", *Deletion])
+        changed = _take_down(changed, pod, how)
+
+    assert answer(changed) == answer(case)
+
+
+@REPEATABLE
+@given(any_scene)
+def test_a_rollout_may_do_what_an_eviction_may(case: Scene) -> None:
+    """And what is refused to it alone is nothing."""
+    eviction = assess_disruption(dataclasses.replace(case, engine=Engine.EVICTION))
+    rollout = assess_disruption(dataclasses.replace(case, engine=Engine.ROLLOUT))
+
+    assert rollout in (None, eviction)
+    if rollout is None and eviction is not None:
+        assert eviction.reason.code is Code.DISRUPTION_BUDGET_USED
+        assert not case.pod.is_ready
+
+
+def _grant_all(case: Scene, chance: random.Random) -> list[Pod]:
+    """Ask for all pods, again and again, and return those that may go."""
+    going: dict[Uid, Pod] = {}
+    for pod in [*_shuffled(_pods(case), chance), *_shuffled(_pods(case), chance)]:
+        asked = dataclasses.replace(
+            case,
+            pod=pod,
+            owner=Uid(str(pod.owner_uid)),
+            deletions=dict.fromkeys(going, Deletion.GRANTED),
+        )
+        if assess_disruption(asked) is None:
+            going[pod.uid] = pod
+    return list(going.values())
+
+
+def _shuffled(pods: Sequence[Pod], chance: random.Random) -> list[Pod]:
+    return chance.sample(pods, len(pods))
+
+
+def _pods(case: Scene) -> list[Pod]:
+    return [pod for zone in case.zones for pod in zone.pods if pod.owner_uid == zone.sts.uid]
+
+
+def _partition(pod: Pod) -> str:
+    return pod.name.rsplit("-", 1)[1]
+
+
+def _is_desired(case: Scene, pod: Pod) -> bool:
+    """Tell whether the pod is wanted, and the only one of its name."""
+    (sts,) = [zone.sts for zone in case.zones if zone.sts.uid == pod.owner_uid]
+    same = [one for one in _pods(case) if one.name == pod.name]
+    return sts.ordinal_of(pod.name) in sts.ordinals and len(same) == 1
+
+
+def _take_down(case: Scene, pod: Pod, how: str) -> Scene:
+    if isinstance(how, Deletion):
+        return dataclasses.replace(case, deletions={**case.deletions, pod.uid: how})
+    changed = {
+        "unready": (replace(pod, is_ready=False, ready_since=None),),
+        "terminating": (replace(pod, is_ready=False, is_terminating=True),),
+        "gone": (),
+    }[how]
+    return dataclasses.replace(
+        case, zones=tuple(_exchange(zone, pod, changed) for zone in case.zones)
+    )
+
+
+def _exchange(zone: Zone, pod: Pod, changed: tuple[Pod, ...]) -> Zone:
+    if all(one.uid != pod.uid for one in zone.pods):
+        return zone
+    rest = tuple(one for one in zone.pods if one.uid != pod.uid)
+    return dataclasses.replace(zone, pods=(*rest, *changed))
+
+
+def _reason(refusal: Refusal | None) -> object:
+    return None if refusal is None else refusal.reason

@@ -1,0 +1,295 @@
+"""What a review asks for, and no-downscale: T-06, NODOWN-01 to 08, PREP-01 to 05, SI-13 to 15."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE
+from rollout_operator.model.outcome import Code, Verdict
+from rollout_operator.model.review import Review, Scalable, Unusable
+from rollout_operator.planning.downscales.request import (
+    assess_no_downscale,
+    assess_no_downscale_change,
+    find_misplaced,
+)
+from tests.planning.reviews import (
+    BROKEN,
+    CANNOT_DECODE,
+    NIL,
+    NO_SCALE,
+    allowed,
+    decrease,
+    is_decrease,
+    label_sets,
+    objects,
+    one,
+    refused,
+    review,
+    warned,
+)
+
+REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=300, database=None)
+NO: Final = {NO_DOWNSCALE: "true"}
+PREPARED: Final = {PREPARE_DOWNSCALE: "true"}
+DENIED: Final = (
+    "downscale of {0}/mock in default from 2 to 1 replicas is not allowed because it has the label"
+    " 'grafana.com/no-downscale=true'"
+)
+
+
+def answer(
+    asked: Review,
+    parent: Mapping[str, str] | None = None,
+    *,
+    fails_closed: bool = False,
+) -> Verdict:
+    """Return the whole answer of no-downscale; `parent` are the labels of a Scale's object."""
+    change = assess_no_downscale_change(asked, fails_closed=fails_closed)
+    if isinstance(change, Verdict):
+        return change
+    assert isinstance(asked.old, Scalable)
+    if asked.old.kind == "Scale":
+        return assess_no_downscale(change, parent or {}, {})
+    return assess_no_downscale(change, asked.old.labels, asked.old.annotations)
+
+
+FREE: Final = allowed(Code.NOT_GUARDED)
+
+
+@pytest.mark.parametrize(
+    ("asked", "parent", "expected"),
+    [
+        pytest.param(review(one(2), one(1)), None, FREE, id="T-06 SEED-084 2 to 1, no label"),
+        pytest.param(
+            review(one(2, NO), one(1, NO)),
+            None,
+            refused(Code.NO_DOWNSCALE, DENIED.format("statefulsets")),
+            id="T-06 SEED-082 2 to 1, labelled",
+        ),
+        pytest.param(
+            review(one(2, NO, "Deployment"), one(1, NO, "Deployment"), resource="deployments"),
+            None,
+            refused(Code.NO_DOWNSCALE, DENIED.format("deployments")),
+            id="SEED-082 a Deployment",
+        ),
+        pytest.param(
+            review(one(2, NO, "ReplicaSet"), one(1, NO, "ReplicaSet"), resource="replicasets"),
+            None,
+            refused(Code.NO_DOWNSCALE, DENIED.format("replicasets")),
+            id="SEED-082 a ReplicaSet",
+        ),
+        pytest.param(
+            review(one(2, NO), one(1, NO), dry_run=True),
+            None,
+            refused(Code.NO_DOWNSCALE, DENIED.format("statefulsets")),
+            id="T-06 NODOWN-08 dry run",
+        ),
+        pytest.param(review(one(2, NO), one(3, NO)), None, NO_SCALE, id="T-06 2 to 3"),
+        pytest.param(review(one(2, NO), one(2, NO)), None, NO_SCALE, id="NODOWN-03 2 to 2"),
+        pytest.param(
+            review(one(2, NO), one(1)),
+            None,
+            refused(Code.NO_DOWNSCALE, DENIED.format("statefulsets")),
+            id="NODOWN-04 SI-14 the label goes in the same request",
+        ),
+        pytest.param(
+            review(one(2), one(1, NO)), None, FREE, id="NODOWN-04 the label comes in the request"
+        ),
+        pytest.param(
+            review(one(2, kind="Scale"), one(1, kind="Scale")),
+            NO,
+            refused(Code.NO_DOWNSCALE, DENIED.format("statefulsets")),
+            id="T-06 SEED-083 by scale",
+        ),
+        pytest.param(
+            review(one(2, kind="Scale"), one(1, kind="Scale"), dry_run=True),
+            NO,
+            refused(Code.NO_DOWNSCALE, DENIED.format("statefulsets")),
+            id="T-06 by scale, dry run",
+        ),
+        pytest.param(
+            review(one(2, kind="Scale"), one(1, kind="Scale")), {}, FREE, id="T-06 scale, no label"
+        ),
+        pytest.param(
+            review(one(None, NO), one(1, NO)),
+            None,
+            warned(Code.CANNOT_CHECK, NIL),
+            id="T-06 SEED-088 nil to 1",
+        ),
+        pytest.param(
+            review(one(2, NO), one(None, NO)),
+            None,
+            warned(Code.CANNOT_CHECK, NIL),
+            id="T-06 NODOWN-02 2 to nil",
+        ),
+        pytest.param(review(one(None, NO), one(None, NO)), None, NO_SCALE, id="T-06 nil to nil"),
+        pytest.param(
+            review(BROKEN, one(1)),
+            None,
+            warned(Code.CANNOT_CHECK, CANNOT_DECODE.format("old")),
+            id="T-06 SEED-087 old cannot be decoded",
+        ),
+        pytest.param(
+            review(one(2, NO), BROKEN),
+            None,
+            warned(Code.CANNOT_CHECK, CANNOT_DECODE.format("new")),
+            id="NODOWN-01 new cannot be decoded",
+        ),
+        pytest.param(
+            review(BROKEN, BROKEN),
+            None,
+            warned(Code.CANNOT_CHECK, CANNOT_DECODE.format("old")),
+            id="NODOWN-01 old is judged first",
+        ),
+        pytest.param(
+            review(one(2, {NO_DOWNSCALE: "True"}), one(1)),
+            None,
+            warned(
+                Code.LABEL_MISPLACED,
+                'label grafana.com/no-downscale: "True" is not true: the check is off',
+            ),
+            id="NODOWN-06 W-49 another value",
+        ),
+        pytest.param(
+            review(one(2, {NO_DOWNSCALE: "false"}), one(1)), None, FREE, id="NODOWN-06 switched off"
+        ),
+        pytest.param(
+            review(one(2, annotations=NO), one(1)),
+            None,
+            warned(
+                Code.LABEL_MISPLACED,
+                "grafana.com/no-downscale is set as annotation, and only a label counts: the check"
+                " is off",
+            ),
+            id="W-49 an annotation",
+        ),
+    ],
+)
+def test_no_downscale(asked: Review, parent: Mapping[str, str] | None, expected: Verdict) -> None:
+    assert answer(asked, parent) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (review(BROKEN, one(1)), "can't decode old object, err: no kind"),
+        (review(one(2), BROKEN), "can't decode new object, err: no kind"),
+    ],
+)
+def test_d20_failing_closed_refuses_what_cannot_be_understood(asked: Review, text: str) -> None:
+    """A retryable refusal, as the decision has it."""
+    assert answer(asked, fails_closed=True) == refused(Code.CANNOT_CHECK, text, status=429)
+
+
+@pytest.mark.parametrize("counts", [(3, None), (None, 3)])
+@pytest.mark.parametrize("resource", ["statefulsets", "deployments"])
+def test_d20_failing_closed_refuses_what_may_be_a_downscale(
+    counts: tuple[int | None, int | None], resource: str
+) -> None:
+    """SI-13: replicas come or go on a labelled object; the label of before decides."""
+    text = (
+        f"old/new replicas of {resource}/mock in default is nil, and it has the label"
+        " 'grafana.com/no-downscale=true'"
+    )
+    old, new = counts
+    asked = review(one(old, NO), one(new), resource=resource)
+    assert answer(asked, fails_closed=True) == refused(Code.CANNOT_CHECK, text, status=429)
+    free = review(one(old, PREPARED), one(new, NO), resource=resource)
+    assert answer(free, fails_closed=True) == warned(Code.CANNOT_CHECK, NIL)
+
+
+@pytest.mark.parametrize("counts", [(2, 3), (2, 2), (None, None)])
+def test_d20_failing_closed_refuses_nothing_that_is_understood(
+    counts: tuple[int | None, int | None],
+) -> None:
+    asked = review(one(counts[0], NO), one(counts[1], NO))
+    assert answer(asked, fails_closed=True) == NO_SCALE
+
+
+@REPEATABLE
+@given(objects, objects, st.booleans(), st.booleans())
+def test_si14_an_oracle_agrees_on_what_no_downscale_refuses(
+    old: Scalable | Unusable, new: Scalable | Unusable, dry_run: bool, fails_closed: bool
+) -> None:
+    is_refused = fails_closed
+    if isinstance(old, Scalable) and isinstance(new, Scalable):
+        is_unclear = fails_closed and (old.replicas is None) is not (new.replicas is None)
+        is_labelled = old.labels.get(NO_DOWNSCALE) == "true"
+        is_refused = is_labelled and (is_unclear or is_decrease(old, new))
+
+    asked = review(old, new, dry_run=dry_run)
+    verdict = answer(asked, fails_closed=fails_closed)
+    assert verdict.is_allowed is not is_refused
+    assert verdict.annotations == {}
+    assert not (verdict.warnings and is_refused)
+    assert bool(verdict.reason.text) == is_refused
+
+
+@REPEATABLE
+@given(st.integers(0, 9), st.integers(0, 9), label_sets)
+def test_seed083_a_scale_is_judged_as_its_object_would_be(
+    before: int, after: int, labels: dict[str, str]
+) -> None:
+    by_scale = review(one(before, kind="Scale"), one(after, kind="Scale"))
+    whole = review(one(before, labels), one(after))
+
+    assert answer(by_scale, labels) == answer(whole)
+
+
+def test_all_messages_begin_alike() -> None:
+    """The prefix of section 10."""
+    assert decrease(5, 3).text == ("downscale of statefulsets/mock in default from 5 to 3 replicas")
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "warning"),
+    [
+        ({}, {}, ""),
+        (PREPARED, {PREPARE_DOWNSCALE: "x"}, ""),
+        ({}, {PREPARE_DOWNSCALE: "false"}, ""),
+        ({PREPARE_DOWNSCALE: "false"}, PREPARED, ""),
+        (NO, NO, ""),
+        (
+            {},
+            {PREPARE_DOWNSCALE: ""},
+            "grafana.com/prepare-downscale is set as annotation, and only a label counts: the check"
+            " is off",
+        ),
+        (
+            {PREPARE_DOWNSCALE: ""},
+            {},
+            'label grafana.com/prepare-downscale: "" is not true: the check is off',
+        ),
+    ],
+)
+def test_w49_a_switch_in_the_wrong_place_is_told(
+    labels: Mapping[str, str], annotations: Mapping[str, str], warning: str
+) -> None:
+    """SEED-090: the sender of the request learns that nothing guards the object."""
+    assert find_misplaced(labels, annotations, PREPARE_DOWNSCALE) == warning
+
+
+@REPEATABLE
+@given(*[st.integers(0, 6)] * 4)
+def test_si14_ordinals_that_go_are_a_downscale_whatever_the_count(
+    first: int, replicas: int, next_first: int, next_replicas: int
+) -> None:
+    """SI-14, FP-29: the removed ordinals are those of the old range that the new one leaves out."""
+    old = replace(one(replicas, NO), first_ordinal=first)
+    new = replace(one(next_replicas, NO), first_ordinal=next_first)
+    kept = range(next_first, next_first + next_replicas)
+    is_removed = any(ordinal not in kept for ordinal in range(first, first + replicas))
+
+    verdict = answer(review(old, new))
+
+    assert verdict.is_allowed is not is_removed
+    if is_removed and next_replicas >= replicas:
+        assert verdict.reason.text == (
+            f"change of spec.ordinals.start of statefulsets/mock in default from {first} to"
+            f" {next_first}, which removes pods, is not allowed because it has the label"
+            " 'grafana.com/no-downscale=true'"
+        )

@@ -1,0 +1,359 @@
+"""The time between downscales of two zones: PREP-11 to 16, 19, D-22, SEED-091, SEED-115, SEC-25."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES, Uid
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.outcome import Code
+from rollout_operator.model.units import parse_rfc3339
+from rollout_operator.planning.downscales.spacing import (
+    Refusal,
+    find_recent_downscale,
+    format_downscale_time,
+)
+from tests.builders import NOW, sts, sts_uid
+
+REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=200, database=None)
+HOUR: Final = timedelta(hours=1)
+SPAN: Final = MIN_TIME_BETWEEN_DOWNSCALES
+# What tenants may write to make a wait go away: none of it may.
+HOSTILE: Final = (
+    "9999-12-31T23:59:59Z",
+    "9999-12-31T23:59:59-23:59",
+    "0001-01-01T00:00:00Z",
+    "0001-01-01T00:00:00+23:59",
+    "0000-01-01T00:00:00Z",
+    "-0001-01-01T00:00:00Z",
+    "2026-01-01T11:00:00-99:99",
+    "2026-01-01T11:00:00." + "9" * 10_000 + "Z",
+    "2026-01-01T11:00:00.Z",
+    "2026-01-01T24:00:00Z",
+    "2026-02-30T00:00:00Z",
+    "2026-01-01 11:00:00Z",
+    "2026-01-01t11:00:00z",
+    "2026-01-01T11:00:00",
+    "\u0662026-01-01T11:00:00Z",
+    "",
+    " ",
+    "0",
+    "-12h",
+    "12h",
+    "1e9h",
+    "-9223372036854775808ns",
+    "9223372036854775807ns",
+    "1" * 10_240,
+    "now",
+    "\x1b[31m",
+)
+
+
+def zone_set(
+    letter: str,
+    *,
+    ago: timedelta | None = None,
+    last: str | None = None,
+    label: str | None = None,
+    span: str | None = None,
+) -> StatefulSet:
+    """Return a set; `ago` or `last` say when it was scaled down, `label` and `span` how to wait."""
+    if ago is not None:
+        last = format_downscale_time(NOW - ago)
+    labels = {} if label is None else {SPAN: label}
+    annotations = {LAST_DOWNSCALE: last, SPAN: span}
+    known = {key: text for key, text in annotations.items() if text is not None}
+    return sts(letter, labels=labels, annotations=known)
+
+
+def ask(*sets: StatefulSet, seen: Mapping[str, timedelta] | None = None) -> Refusal | None:
+    """Ask for the first of the sets; `seen` is how long ago we saw zones go, by letter."""
+    remembered = {sts_uid(letter): NOW - ago for letter, ago in (seen or {}).items()}
+    return find_recent_downscale(sets[0], sets[1:], remembered, NOW)
+
+
+def waiting(letter: str, at: str, span: str, more: str = "") -> Refusal:
+    text = (
+        f"statefulset zone-{letter} was downscaled at {at} and is labelled to wait {span} between"
+        f" zone downscales{more}"
+    )
+    return Code.ZONE_DOWNSCALED_LATELY, text
+
+
+def broken(letter: str, why: str) -> Refusal:
+    text = f"parsing downscale annotations failed. statefulset zone-{letter}: {why}"
+    return Code.BAD_DOWNSCALE_TIME, text
+
+
+AT_11: Final = "2026-01-01 11:00:00 +0000 UTC"
+LATER: Final = f"; that time lies in the future: see its annotation {LAST_DOWNSCALE}"
+A: Final = zone_set("a")
+HALF_A_DAY: Final = 12 * HOUR
+A_SECOND: Final = timedelta(seconds=1)
+KEY_LAST: Final = "annotation grafana.com/last-downscale"
+KEY_SPAN: Final = "grafana.com/min-time-between-zones-downscale"
+
+
+@pytest.mark.parametrize(
+    ("sets", "expected"),
+    [
+        pytest.param([A], None, id="alone in the group"),
+        pytest.param([A, zone_set("b", label="12h")], None, id="PREP-11 never scaled down"),
+        pytest.param([A, zone_set("b", ago=HOUR)], None, id="PREP-15 nobody asks for a wait"),
+        pytest.param(
+            [A, zone_set("b", ago=HOUR, label="12h")],
+            waiting("b", AT_11, "12h0m0s"),
+            id="PREP-16 SEED-091 an hour ago, to wait twelve",
+        ),
+        pytest.param([A, zone_set("b", ago=HALF_A_DAY, label="12h")], None, id="PREP-16 just over"),
+        pytest.param(
+            [A, zone_set("b", ago=HALF_A_DAY - A_SECOND, label="12h")],
+            waiting("b", "2026-01-01 00:00:01 +0000 UTC", "12h0m0s"),
+            id="PREP-16 a second is missing",
+        ),
+        pytest.param(
+            [zone_set("a", label="90m"), zone_set("b", ago=HOUR)],
+            waiting("b", AT_11, "1h30m0s"),
+            id="D-22 W-18 what the set itself asks for counts as well",
+        ),
+        pytest.param(
+            [zone_set("a", label="1h"), zone_set("b", ago=2 * HOUR, label="1h"), zone_set("c")],
+            None,
+            id="D-22 each long enough",
+        ),
+        pytest.param(
+            [
+                zone_set("a", label="1h"),
+                zone_set("b", ago=2 * HOUR, label="1h"),
+                zone_set("c", label="3h"),
+            ],
+            waiting("b", "2026-01-01 10:00:00 +0000 UTC", "3h0m0s"),
+            id="D-22 the longest wait counts, whoever has it",
+        ),
+        pytest.param(
+            [A, zone_set("b", ago=2 * HOUR, label="12h", span="1h")],
+            None,
+            id="SEED-115 D-22 the annotation wins over the label",
+        ),
+        pytest.param(
+            [A, zone_set("b", ago=2 * HOUR, label="1h", span="12h")],
+            waiting("b", "2026-01-01 10:00:00 +0000 UTC", "12h0m0s"),
+            id="SEED-115 the annotation wins where it is longer, too",
+        ),
+        pytest.param(
+            [A, zone_set("b", ago=HOUR, span="12h")],
+            waiting("b", AT_11, "12h0m0s"),
+            id="SEED-115 annotation only",
+        ),
+        pytest.param(
+            [A, zone_set("b", ago=HOUR, label="12h", span="x")],
+            broken("b", f'annotation {KEY_SPAN}: time: invalid duration "x"'),
+            id="SEED-115 a broken annotation does not fall back to the label",
+        ),
+        pytest.param([A, zone_set("b", ago=HOUR, label="0")], None, id="PREP-15 a wait of no time"),
+        pytest.param(
+            [zone_set("a", label="-12h"), zone_set("b", ago=HOUR, label="2h")],
+            waiting("b", AT_11, "2h0m0s"),
+            id="SEC-25 a negative wait takes nothing off another one",
+        ),
+        pytest.param(
+            [A, zone_set("b", ago=-20 * HOUR, label="-12h")],
+            None,
+            id="SEC-25 a negative wait is none",
+        ),
+        pytest.param(
+            [A, zone_set("b", last="yesterday")],
+            broken("b", f'{KEY_LAST}: "yesterday" is no RFC 3339 time'),
+            id="PREP-12 a broken time refuses, also where nobody asks for a wait",
+        ),
+        pytest.param(
+            [A, zone_set("b", last="")],
+            broken("b", f'{KEY_LAST}: "" is no RFC 3339 time'),
+            id="PREP-12 an empty time is a broken one",
+        ),
+        pytest.param(
+            [A, zone_set("b", ago=HOUR, label="1d")],
+            broken("b", f'label {KEY_SPAN}: time: unknown unit "d" in duration "1d"'),
+            id="PREP-15 a broken wait refuses",
+        ),
+        pytest.param(
+            [A, zone_set("b", label="1d")],
+            broken("b", f'label {KEY_SPAN}: time: unknown unit "d" in duration "1d"'),
+            id="W-50 a broken wait names its set, also of a zone never scaled down",
+        ),
+        pytest.param(
+            [zone_set("a", span="soon"), zone_set("b")],
+            broken("a", f'annotation {KEY_SPAN}: time: invalid duration "soon"'),
+            id="D-22 a broken wait of the set itself refuses",
+        ),
+        pytest.param(
+            [zone_set("a", ago=timedelta(0), label="12h"), zone_set("b", label="12h")],
+            None,
+            id="PREP-19 its own time does not matter",
+        ),
+        pytest.param(
+            [zone_set("a", last="x", label="12h"), zone_set("b", label="12h")],
+            None,
+            id="PREP-19 its own time does not matter, even a broken one",
+        ),
+        pytest.param(
+            [A, zone_set("b", last="2026-01-01T13:30:00.25+02:00", label="12h")],
+            waiting("b", "2026-01-01 13:30:00.25 +0200 +0200", "12h0m0s"),
+            id="24 another offset, a fraction",
+        ),
+        pytest.param(
+            [A, zone_set("b", last="2026-01-01T12:00:59Z", label="1s")],
+            waiting("b", "2026-01-01 12:00:59 +0000 UTC", "1s"),
+            id="a clock a little ahead is not worth a word",
+        ),
+        pytest.param(
+            [A, zone_set("b", last="9999-12-31T23:59:59Z", label="1s")],
+            waiting("b", "9999-12-31 23:59:59 +0000 UTC", "1s", LATER),
+            id="SEC-25 W-50 a future time refuses and names its annotation",
+        ),
+        pytest.param(
+            [A, zone_set("b", last="9999-12-31T23:59:59-23:59", label="1s")],
+            waiting("b", "9999-12-31 23:59:59 -2359 -2359", "1s", LATER),
+            id="SEC-25 later than any time in UTC",
+        ),
+        pytest.param(
+            [A, zone_set("b", last="0001-01-01T00:00:00+23:59", label="2562047h")],
+            None,
+            id="SEC-25 earlier than any time in UTC",
+        ),
+        pytest.param(
+            [A, zone_set("c", ago=HOUR, label="12h"), zone_set("b", last="x")],
+            broken("b", f'{KEY_LAST}: "x" is no RFC 3339 time'),
+            id="W-50 what a person must mend is told before what time mends",
+        ),
+    ],
+)
+def test_the_wait_between_zones(sets: Sequence[StatefulSet], expected: Refusal | None) -> None:
+    assert ask(*sets) == expected
+
+
+@pytest.mark.parametrize(
+    ("other", "seen", "expected"),
+    [
+        pytest.param(
+            zone_set("b", label="12h"), {"b": HOUR}, waiting("b", AT_11, "12h0m0s"),
+            id="D-23 no annotation yet",
+        ),
+        pytest.param(
+            zone_set("b", label="12h", ago=20 * HOUR), {"b": HOUR}, waiting("b", AT_11, "12h0m0s"),
+            id="D-23 an older annotation",
+        ),
+        pytest.param(
+            zone_set("b", label="12h", ago=HOUR), {"b": 20 * HOUR}, waiting("b", AT_11, "12h0m0s"),
+            id="an annotation of another process, newer",
+        ),
+        pytest.param(zone_set("b", label="12h"), {"b": 20 * HOUR}, None, id="long ago"),
+        pytest.param(zone_set("b", label="12h"), {"a": HOUR}, None, id="PREP-19 the set itself"),
+        pytest.param(zone_set("b", label="12h"), {"x": HOUR}, None, id="of another group"),
+        pytest.param(
+            zone_set("b", last="x"), {"b": 20 * HOUR},
+            broken("b", f'{KEY_LAST}: "x" is no RFC 3339 time'),
+            id="PREP-12 memory does not mend an annotation",
+        ),
+    ],
+)  # fmt: skip
+def test_what_was_seen_counts_beside_annotations(
+    other: StatefulSet, seen: Mapping[str, timedelta], expected: Refusal | None
+) -> None:
+    """SI-11: the record of a downscale by `/scale` is written after the fact."""
+    assert ask(A, other, seen=seen) == expected
+
+
+@pytest.mark.parametrize("text", ["1" * 10_240, "2026-01-01T11:00:00." + "9" * 10_240])
+def test_sec25_ten_kibibytes_are_refused_in_a_short_sentence(text: str) -> None:
+    for other in (zone_set("b", last=text), zone_set("b", span=text)):
+        refusal = ask(A, other)
+        assert refusal is not None
+        assert refusal[0] is Code.BAD_DOWNSCALE_TIME
+        assert len(refusal[1]) < 500
+
+
+hostile = st.one_of(
+    st.none(),
+    st.sampled_from(HOSTILE),
+    st.text(max_size=12),
+    st.datetimes().map(lambda time: f"{time.isoformat()}Z"),
+)
+
+
+@REPEATABLE
+@given(own_span=hostile, own_last=hostile, span=hostile, last=hostile, label=hostile)
+def test_sec25_no_annotation_of_another_zone_shortens_a_wait(
+    own_span: str | None,
+    own_last: str | None,
+    span: str | None,
+    last: str | None,
+    label: str | None,
+) -> None:
+    """Zone b waits honestly: whatever zones a and c say, a is refused, and nothing crashes."""
+    honest = zone_set("b", ago=HOUR, label="12h")
+    scaled = zone_set("a", last=own_last, span=own_span)
+    other = zone_set("c", last=last, span=span, label=label)
+
+    assert ask(scaled, honest, other) is not None
+    assert ask(scaled, other, honest) is not None
+
+
+@REPEATABLE
+@given(last=hostile, seen=st.integers(0, 11))
+def test_sec25_what_we_have_seen_ourselves_is_not_argued_away(last: str | None, seen: int) -> None:
+    assert ask(A, zone_set("b", last=last, label="12h"), seen={"b": seen * HOUR}) is not None
+
+
+hours = st.one_of(st.none(), st.integers(0, 30))
+
+
+@REPEATABLE
+@given(
+    spans=st.lists(hours, min_size=1, max_size=4),
+    ages=st.lists(hours, min_size=4, max_size=4),
+    ahead=st.integers(0, 3),
+)
+def test_an_oracle_agrees_on_times_that_can_be_read(
+    spans: list[int | None], ages: list[int | None], ahead: int
+) -> None:
+    """SI-11: in whole hours; `ahead` of the ages lie in the future."""
+    sets = [
+        zone_set(
+            letter,
+            ago=None if age is None else (age - ahead) * HOUR,
+            label=None if span is None else f"{span}h",
+        )
+        for letter, span, age in zip("abcd", spans, ages, strict=False)
+    ]
+    wait = max([span for span in spans if span is not None], default=0)
+    others = [age - ahead for age in ages[1 : len(spans)] if age is not None]
+
+    assert (ask(*sets) is not None) == any(wait > 0 and age < wait for age in others)
+
+
+@pytest.mark.parametrize(
+    ("time", "text"),
+    [
+        (NOW, "2026-01-01T12:00:00Z"),
+        (NOW + timedelta(microseconds=1), "2026-01-01T12:00:01Z"),
+        (NOW.astimezone(timezone(2 * HOUR)), "2026-01-01T12:00:00Z"),
+        (datetime(2025, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), "2026-01-01T00:00:00Z"),
+    ],
+)
+def test_prep24_a_downscale_is_recorded_in_whole_seconds_of_utc(time: datetime, text: str) -> None:
+    assert format_downscale_time(time) == text
+
+
+@REPEATABLE
+@given(st.datetimes(max_value=datetime(9999, 12, 30), timezones=st.just(UTC)))  # noqa: DTZ001
+def test_si11_a_record_is_never_earlier_than_it_was(time: datetime) -> None:
+    """Rounding down would let another zone go a second early."""
+    recorded = parse_rfc3339(format_downscale_time(time))
+
+    assert timedelta(0) <= recorded - time < A_SECOND
+    assert find_recent_downscale(A, [zone_set("b", label="1h")], {Uid("uid-b"): time}, time)

@@ -1,0 +1,219 @@
+"""The specification's own tables of the rollout controller: T-01 and T-02, row by row.
+
+Rows 7 to 10 of T-01 are about refusals: what is tried instead is up to the executor, so here all
+candidates are listed. Row 12 needs disruption budgets.
+"""
+
+import pytest
+
+from rollout_operator.model.group import Group
+from rollout_operator.model.outcome import Code, Severity
+from rollout_operator.planning.rollout.limits import choose_limit
+from rollout_operator.planning.rollout.plan import plan_group
+from tests.builders import group, outline, sts, zone
+
+ONE_HELD_IN_B = "budget_used: zone-b: 1 outdated pod waits: 0 unavailable of 2 allowed, 2 going now"
+ONE_HELD_IN_A = "budget_used: zone-a: 1 outdated pod waits: 0 unavailable of 2 allowed, 2 going now"
+UP_TO_DATE_6 = "up_to_date: 6 pods of 2 zones: all ready at the update revision"
+
+T01 = [
+    pytest.param(
+        group(zone("a", strategy="RollingUpdate"), zone("b", "ppp", current="prev")),
+        [
+            "wrong_strategy: StatefulSet zone-a has RollingUpdate update strategy while OnDelete "
+            "is expected, skipping reconcile",
+            "failed",
+        ],
+        id="T-01 #1 RollingUpdate in a: nothing, failed (ROLL-13, SEED-012, SEED-058)",
+    ),
+    pytest.param(
+        group(zone("a", "ppp", current="prev", ready=2), zone("b", "ppp", current="prev", ready=1)),
+        [
+            "several_zones_not_ready: zone-a has 2 of 3 pods ready (status counts 2 ready); "
+            "zone-b has 1 of 3 pods ready (status counts 1 ready)"
+        ],
+        id="T-01 #2 both short by status: nothing (ROLL-15)",
+    ),
+    pytest.param(
+        group(zone("a", "tpp", current="prev"), zone("b", "ppt", current="prev")),
+        [
+            "several_zones_not_ready: zone-a has 2 of 3 pods ready (zone-a-0: terminating); "
+            "zone-b has 2 of 3 pods ready (zone-b-2: terminating)"
+        ],
+        id="T-01 #3 both have a terminating pod: nothing",
+    ),
+    pytest.param(
+        group(zone("a", "ppp", current="prev", ready=2), zone("b", "ppt", current="prev")),
+        [
+            "several_zones_not_ready: zone-a has 2 of 3 pods ready (status counts 2 ready); "
+            "zone-b has 2 of 3 pods ready (zone-b-2: terminating)"
+        ],
+        id="T-01 #4 one short by status, one by a pod: nothing",
+    ),
+    pytest.param(group(zone("a"), zone("b")), [UP_TO_DATE_6], id="T-01 #5 all at last: nothing"),
+    pytest.param(
+        group(zone("a"), zone("b", "ppp", current="prev")),
+        [
+            "replace in zone-b: 2 of [zone-b-0 zone-b-1 zone-b-2]",
+            ONE_HELD_IN_B,
+        ],
+        id="T-01 #6 b outdated: b-0 and b-1 first",
+    ),
+    pytest.param(
+        group(zone("a"), zone("b", "ppp", current="prev")),
+        [
+            "replace in zone-b: 2 of [zone-b-0 zone-b-1 zone-b-2]",
+            ONE_HELD_IN_B,
+        ],
+        id="T-01 #7 #8 one refused: D-15 every candidate is listed, so b-2 may take its place",
+    ),
+    pytest.param(
+        group(zone("a", "ppp"), zone("b", "ppp")),
+        [
+            "replace in zone-a: 2 of [zone-a-0 zone-a-1 zone-a-2]",
+            ONE_HELD_IN_A,
+            "another_zone_first: zone-b waits for zone-a",
+        ],
+        id="T-01 #9 #10 equal revisions are no shortcut, refusals do not move on to b (ROLL-33)",
+    ),
+    pytest.param(
+        group(zone("a", "ppp", current="prev"), zone("b", "ppp", current="prev")),
+        [
+            "replace in zone-a: 2 of [zone-a-0 zone-a-1 zone-a-2]",
+            ONE_HELD_IN_A,
+            "another_zone_first: zone-b waits for zone-a",
+        ],
+        id="T-01 #11 both outdated: a first (SORT-01)",
+    ),
+    pytest.param(
+        group(zone("a", "ppp", current="prev", limit="xxx")),
+        [
+            "replace in zone-a: 1 of [zone-a-0 zone-a-1 zone-a-2]",
+            "budget_used: zone-a: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 going now",
+            "problem bad_max_unavailable zone-a",
+        ],
+        id="T-01 #13 limit xxx counts as 1 (ROLL-53, SEED-060)",
+    ),
+    pytest.param(
+        group(zone("a", "ppp", current="prev"), zone("b", "ppp", current="prev", ready=2)),
+        [
+            "replace in zone-b: 1 of [zone-b-0 zone-b-1 zone-b-2]",
+            "budget_used: zone-b: 2 outdated pods wait: 1 unavailable of 2 allowed, 1 going now",
+            "another_zone_first: zone-a waits for zone-b",
+        ],
+        id="T-01 #14 short zone first, half the budget is used (ROLL-16)",
+    ),
+    pytest.param(
+        group(zone("a", "ppp", current="prev"), zone("b", "ppp", current="prev", ready=1)),
+        [
+            "pods_starting: zone-b: 3 outdated pods wait: 2 unavailable of 2 allowed "
+            "(status counts 1 ready); zone-a waits"
+        ],
+        id="T-01 #15 budget used up by status: nothing",
+    ),
+    pytest.param(
+        group(zone("a", "tpp", current="prev")),
+        [
+            "replace in zone-a: 1 of [zone-a-1 zone-a-2]",
+            "budget_used: zone-a: 1 outdated pod waits: 1 unavailable of 2 allowed, 1 going now",
+        ],
+        id="T-01 #16 terminating pod is skipped and counts",
+    ),
+    pytest.param(
+        group(zone("a", "lll", current="prev")),
+        ["record zone-a last"],
+        id="T-01 #17 rolled out: current revision is recorded (ROLL-39)",
+    ),
+    pytest.param(
+        group(zone("a", "lll", current="prev", ready=1)),
+        ["zone_not_ready: zone-a has 1 of 3 pods ready (status counts 1 ready)"],
+        id="T-01 #18 short by status: nothing recorded",
+    ),
+    pytest.param(
+        group(zone("a", "ll-", current="prev")),
+        ["zone_not_ready: zone-a has 2 of 3 pods ready (zone-a-2: no pod)"],
+        id="T-01 #19 a pod does not exist: nothing recorded",
+    ),
+    pytest.param(
+        group(zone("a", ready=2), zone("b", "ppp", current="prev")),
+        ["zone_not_ready: zone-a has 2 of 3 pods ready (status counts 2 ready); zone-b waits"],
+        id="T-01 #20 a short by status: b waits (ROLL-41)",
+    ),
+    pytest.param(
+        group(zone("a", "llT"), zone("b", "ppp", current="prev")),
+        ["zone_not_ready: zone-a has 2 of 3 pods ready (zone-a-2: terminating); zone-b waits"],
+        id="T-01 #21 a has a terminating pod: b waits",
+    ),
+    pytest.param(
+        group(zone("a", "---"), zone("b", "ppp", current="prev")),
+        [
+            "zone_not_ready: zone-a has 0 of 3 pods ready (zone-a-0: no pod, zone-a-1: no pod and "
+            "zone-a-2: no pod); zone-b waits",
+            "problem pods_missing zone-a",
+        ],
+        id="T-01 #22 a has no pods: b waits, and D-10 says that nobody owns any (SEED-112)",
+    ),
+    pytest.param(
+        group(zone("a"), zone("b")),
+        [UP_TO_DATE_6],
+        id="T-01 #23 the compactor without group label is in no group (SEED-054)",
+    ),
+    pytest.param(
+        group(zone("a", "ppp", current="prev", paused="true")),
+        ["paused: zone-a is paused: 3 outdated pods wait"],
+        id="T-01 #24 paused: nothing (ROLL-30)",
+    ),
+    pytest.param(
+        group(zone("a", "ppp", current="prev", paused="true"), zone("b", "ppp", current="prev")),
+        [
+            "replace in zone-b: 2 of [zone-b-0 zone-b-1 zone-b-2]",
+            "paused: zone-a is paused: 3 outdated pods wait",
+            ONE_HELD_IN_B,
+        ],
+        id="T-01 #25 a paused and whole: b goes",
+    ),
+    pytest.param(
+        group(zone("a", "ppp", current="prev", paused="false")),
+        ["replace in zone-a: 2 of [zone-a-0 zone-a-1 zone-a-2]", ONE_HELD_IN_A],
+        id="T-01 #26 paused false is not paused",
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "expected"), T01)
+def test_t01_rolling_pods(case: Group, expected: list[str]) -> None:
+    assert outline(plan_group(case)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "replicas", "pods", "is_odd"),
+    [
+        pytest.param(None, 7, 1, False, id="T-02 absent: 1 (ROLL-50)"),
+        pytest.param("3", 7, 3, False, id="T-02 3: 3"),
+        pytest.param("3", 1, 3, False, id="T-02 3 of 1: more than replicas (ROLL-52)"),
+        pytest.param("xxx", 7, 1, True, id="T-02 xxx: 1"),
+        pytest.param("0", 7, 1, True, id="T-02 0: 1"),
+        pytest.param("-1", 7, 1, True, id="T-02 -1: 1"),
+        pytest.param("2.5", 7, 1, True, id="T-02 2.5: 1 (ROLL-53)"),
+        pytest.param("30%", 10, 3, False, id="T-02 30% of 10: 3"),
+        pytest.param("25%", 10, 2, False, id="T-02 25% of 10: 2, rounded down"),
+        pytest.param("50%", 3, 1, False, id="T-02 50% of 3: 1"),
+        pytest.param("30%", 1, 1, False, id="T-02 30% where replicas are absent: 1"),
+        pytest.param("30%", 0, 1, False, id="T-02 30% of 0: at least 1 (ROLL-51)"),
+        pytest.param("300%", 10, 1, True, id="T-02 300%: 1"),
+        pytest.param("0%", 10, 1, True, id="T-02 0%: 1"),
+        pytest.param(" 3 ", 7, 3, False, id="T-02 surrounding blanks are trimmed (ROLL-50)"),
+    ],
+)
+def test_t02_max_unavailable(text: str | None, replicas: int, pods: int, is_odd: bool) -> None:
+    annotations = {} if text is None else {"rollout-max-unavailable": text}
+    limit = choose_limit(sts("a", replicas, annotations=annotations))
+    assert (limit.pods, limit.problem is not None) == (pods, is_odd)
+
+
+def test_a_bad_limit_names_set_annotation_value_and_what_is_used() -> None:
+    problem = choose_limit(sts("a", annotations={"rollout-max-unavailable": "300%"})).problem
+    assert problem is not None
+    for part in ("zone-a", "rollout-max-unavailable", "300%", "1 is used"):
+        assert part in problem.text
+    assert (problem.code, problem.severity) == (Code.BAD_MAX_UNAVAILABLE, Severity.WARN)

@@ -1,0 +1,295 @@
+"""What the words of pods allow: DELAY-07, 08, SEED-073 to 078, FP-25, SEED-106, hostile times."""
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rollout_operator.model.group import Zone
+from rollout_operator.model.names import Uid
+from rollout_operator.model.scaling import Word
+from rollout_operator.planning.scaling.delays import ASK_AGAIN, CANCEL_AGAIN
+from rollout_operator.planning.scaling.plan import plan_scaling
+from rollout_operator.planning.scaling.pod_answers import FRESH
+from tests.builders import NOW, unreadable
+from tests.planning.scalings import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    SHOWN,
+    annotated,
+    changed,
+    codes,
+    counts,
+    delayed,
+    view,
+    word,
+)
+
+REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=200, database=None)
+DUE: Final = word(70 * MINUTE)
+CHANGE: Final = f"zone-b mirrors {SHOWN}: 5 → 3 waits: "
+
+
+def with_pod(zone: Zone, ordinal: int, **changes: object) -> Zone:
+    """Return the zone with one of its pods changed."""
+    pods = tuple(
+        replace(pod, **changes) if pod.name == f"zone-b-{ordinal}" else pod for pod in zone.pods
+    )
+    return dataclasses.replace(zone, pods=pods)
+
+
+def due(*names: str) -> Mapping[str, Word]:
+    return dict.fromkeys(names, DUE)
+
+
+BOTH: Final = due("b-4", "b-3")
+
+
+@pytest.mark.parametrize(
+    ("zone", "words", "why"),
+    [
+        pytest.param(
+            with_pod(delayed("b", 5), 4, is_terminating=True), BOTH, "zone-b-4 is terminating",
+            id="one terminates",
+        ),
+        pytest.param(
+            with_pod(delayed("b", 5), 3, phase="Pending"), BOTH,
+            "zone-b-3 does not run (phase Pending)", id="one does not run",
+        ),
+        pytest.param(
+            with_pod(delayed("b", 5), 3, phase=""), BOTH, "zone-b-3 does not run (phase none)",
+            id="one has no phase",
+        ),
+        pytest.param(
+            with_pod(delayed("b", 5), 4, ip=""), due("b-3"), "pod zone-b-4 has no address yet",
+            id="one that was never asked has no address",
+        ),
+        pytest.param(
+            with_pod(delayed("b", 5), 4, ip=""),
+            {"b-4": word(70 * MINUTE, asked=20 * SECOND), "b-3": DUE},
+            "pod zone-b-4 has no address yet", id="one cannot be asked once more",
+        ),
+        pytest.param(
+            delayed("b", 5), {"b-4": word(None), "b-3": DUE}, "zone-b-4 gave no time",
+            id="DELAY-07 a word without a time",
+        ),
+        pytest.param(
+            delayed("b", 5), {"b-4": DUE, "b-3": word(None, problem="zone-b-3: HTTP 409")},
+            "zone-b-3: HTTP 409", id="DELAY-07 one that is below one that is due",
+        ),
+        pytest.param(
+            delayed("b", 5, pods="lll-l"), due("b-4"), "zone-b-3 does not exist, and zone-b-4 does",
+            id="one below is not there",
+        ),
+        pytest.param(
+            changed(delayed("b", 5, pods="llll-"), status_replicas=5), due("b-3"),
+            "zone-b-4 does not exist, and may come back: the status of zone-b counts 5 pods, 4 are"
+            " seen",
+            id="one above is just being replaced",
+        ),
+        pytest.param(
+            changed(delayed("b", 5, pods="llll-"), status_replicas=4, current_revision="prev"),
+            due("b-3"),
+            "zone-b-4 does not exist, and may come back: zone-b is being rolled out",
+            id="one above is away for a rollout",
+        ),
+        pytest.param(
+            changed(delayed("b", 5, pods="llll-"), status_replicas=4, generation=2), due("b-3"),
+            "zone-b-4 does not exist, and may come back: the status of zone-b does not show its"
+            " newest spec yet",
+            id="the status is of before",
+        ),
+        pytest.param(
+            dataclasses.replace(
+                delayed("b", 5, pods="llll-"),
+                unreadable_pods=(unreadable("Pod", "zone-b-4", owner="b"),),
+            ),
+            due("b-3"), "zone-b-4 cannot be read",
+            id="one cannot be read",
+        ),
+        pytest.param(
+            dataclasses.replace(
+                delayed("b", 5, pods="llll-"),
+                unreadable_pods=(unreadable("Pod", "zone-b-4"),),
+            ),
+            due("b-3"), "zone-b-4 cannot be read",
+            id="one cannot be read, not even its owner",
+        ),
+    ],
+)  # fmt: skip
+def test_delay07_one_pod_without_a_usable_word_holds_all(
+    zone: Zone, words: Mapping[str, Word], why: str
+) -> None:
+    plan = plan_scaling(view(zone, scale="3/5", words=words))
+
+    assert (counts(plan), codes(plan)) == ({}, ["pod_gave_no_time zone-b"])
+    assert plan.waits[0].text == CHANGE + why
+
+
+@pytest.mark.parametrize(
+    ("zone", "words", "expected"),
+    [
+        pytest.param(
+            changed(delayed("b", 5, pods="llll-"), status_replicas=4), due("b-3"), 3,
+            id="SEED-106 the highest was never created",
+        ),
+        pytest.param(
+            changed(delayed("b", 5, pods="lll--"), status_replicas=3), {}, 3,
+            id="SEED-106 none of them was",
+        ),
+        pytest.param(
+            changed(delayed("b", 5, pods="-----"), status_replicas=0), {}, 3,
+            id="a zone without pods",
+        ),
+        pytest.param(
+            changed(delayed("b", 5, pods="llll-"), status_replicas=4),
+            {"b-3": word(MINUTE)}, 4,
+            id="down to the one that is not due",
+        ),
+        pytest.param(
+            changed(
+                annotated(delayed("b", 5, pods="llll-"), paused="true"), status_replicas=4,
+                current_revision="prev",
+            ),
+            due("b-3"), 3,
+            id="a rollout that is paused brings nothing back",
+        ),
+        pytest.param(
+            dataclasses.replace(
+                delayed("b", 5), unreadable_pods=(unreadable("Pod", "zone-b-1", owner="b"),)
+            ),
+            BOTH, 3,
+            id="one that stays cannot be read",
+        ),
+        pytest.param(
+            with_pod(delayed("b", 5), 1, is_terminating=True), BOTH, 3,
+            id="one that stays terminates",
+        ),
+    ],
+)  # fmt: skip
+def test_pods_that_hold_nothing_hold_nobody_back(
+    zone: Zone, words: Mapping[str, Word], expected: int
+) -> None:
+    assert counts(plan_scaling(view(zone, scale="3/5", words=words))) == {"zone-b": expected}
+
+
+def test_two_thousand_million_replicas_are_counted_by_their_pods() -> None:
+    zone = changed(delayed("b", 5), replicas=2**31 - 1, status_replicas=5)
+    plan = plan_scaling(view(zone, scale="3/5", words=BOTH))
+
+    assert counts(plan) == {"zone-b": 3}
+
+
+def test_a_pod_that_was_replaced_begins_anew() -> None:
+    """Its name is the same, and its UID is another one."""
+    zone = with_pod(delayed("b", 5), 4, uid=Uid("uid-new"))
+    plan = plan_scaling(view(zone, scale="3/5", words=BOTH))
+
+    assert counts(plan) == {}
+    assert [pod.pod for talk in plan.talks for pod in talk.ask] == ["zone-b-4"]
+
+
+def test_seed076_a_pod_that_restarts_its_preparation_waits_anew() -> None:
+    words = {"b-4": word(5 * SECOND), "b-3": DUE}
+    plan = plan_scaling(view(delayed("b", 5), scale="3/5", words=words))
+
+    assert (counts(plan), codes(plan)) == ({}, ["delayed_by_pods zone-b"])
+    assert plan.look_again == MINUTE - SECOND
+
+
+def test_the_wait_says_the_same_for_as_long_as_pods_say_the_same() -> None:
+    begun = NOW - 10 * MINUTE
+    words = {"b-4": Word(asked_at=NOW, since=begun), "b-3": DUE}
+    early, late = (
+        plan_scaling(view(delayed("b", 5), scale="3/5", words=words, now=now)).waits[0]
+        for now in (NOW, NOW + 20 * SECOND)
+    )
+
+    assert early.text != late.text
+    assert (
+        early.gist
+        == late.gist
+        == (f"{CHANGE}zone-b-4 is prepared since 2026-01-01T11:50:00Z, 1h0m0s are wanted")
+    )
+
+
+@pytest.mark.parametrize(
+    ("early", "expected"),
+    [
+        pytest.param(timedelta(0), {"zone-b": 3}, id="DELAY-08 exactly as long as the delay"),
+        pytest.param(timedelta(microseconds=1), {}, id="a moment less"),
+    ],
+)
+def test_delay08_the_very_moment(early: timedelta, expected: Mapping[str, int]) -> None:
+    said = Word(asked_at=NOW, since=NOW - HOUR + early)
+    plan = plan_scaling(view(delayed("b", 5), scale="3/5", words={"b-4": said, "b-3": said}))
+
+    assert counts(plan) == expected
+
+
+def test_li11_how_often_pods_hear_of_us() -> None:
+    """Changed only with care: 1,000 pods are 1,000 calls in each of these spans."""
+    assert (FRESH, ASK_AGAIN, CANCEL_AGAIN) == (5 * SECOND, MINUTE, 10 * MINUTE)
+
+
+times = st.one_of(
+    st.datetimes(timezones=st.just(UTC)),
+    st.sampled_from(
+        [
+            datetime.max.replace(tzinfo=UTC),
+            datetime.min.replace(tzinfo=UTC),
+            NOW + timedelta(microseconds=1),
+            NOW + 24 * HOUR,
+        ]
+    ),
+)
+delays = st.sampled_from(["1ms", "1s", "1h", "300d", "7900y", "999999999d"])
+
+
+@REPEATABLE
+@given(since=times, asked=times, delay=delays)
+def test_fp25_no_time_that_a_pod_may_give_takes_it_away_too_early(
+    since: datetime, asked: datetime, delay: str
+) -> None:
+    """Nor does any crash us: days of year 1 and 9999 do not fit into every sum."""
+    spans = {"1ms": 0.001, "1s": 1, "1h": 3600, "300d": 300 * 86400}
+    words = {"b-4": Word(asked_at=asked, since=since), "b-3": DUE}
+    plan = plan_scaling(view(delayed("b", 5, delay=delay), scale="3/5", words=words))
+
+    long_enough = delay in spans and (NOW - since).total_seconds() >= spans[delay]
+    is_fresh = abs((NOW - asked).total_seconds()) <= 5
+    if counts(plan):
+        assert long_enough
+        assert is_fresh
+
+
+@REPEATABLE
+@given(ages=st.lists(st.integers(-5, 120), min_size=1, max_size=6), wanted=st.integers(0, 5))
+def test_delay08_an_oracle_agrees(ages: list[int], wanted: int) -> None:
+    """`ages` are minutes of preparation by ordinal: down to the first that is too young."""
+    wanted = min(wanted, len(ages) - 1)
+    words = {f"b-{number}": word(age * MINUTE) for number, age in enumerate(ages)}
+    plan = plan_scaling(view(delayed("b", len(ages)), scale=f"{wanted}/0", words=words))
+
+    expected = len(ages)
+    while expected > wanted and ages[expected - 1] > 60:
+        expected -= 1
+    at_the_edge = any(age == 60 for age in ages[wanted:])
+    assert counts(plan) == ({} if expected == len(ages) else {"zone-b": expected}) or at_the_edge
+
+
+def test_d51_a_mistyped_count_costs_no_walk_through_all_ordinals() -> None:
+    """A pod with another name that cannot be read is none of those that go."""
+    zone = changed(delayed("b", 5), replicas=2**31 - 1, status_replicas=6)
+    odd = unreadable("Pod", "zone-b-debug", owner="b")
+    zone = dataclasses.replace(zone, unreadable_pods=(odd,))
+
+    plan = plan_scaling(view(zone, scale="3/5", words=BOTH))
+
+    assert counts(plan) == {"zone-b": 3}

@@ -1,0 +1,237 @@
+"""What holds for every plan of counts, whatever the group looks like."""
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import timedelta
+from random import Random
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rollout_operator.model.downscale import Underway
+from rollout_operator.model.group import Deletion, Zone
+from rollout_operator.model.names import FORCE_REPLICAS, LEADING_ZONE, UPSCALE_WHEN_READY
+from rollout_operator.model.scaling import NoScale, Reading, Reference, Scale, Scaling, Talk, Word
+from rollout_operator.planning.scaling.plan import plan_scaling
+from tests.builders import NOW, unreadable
+from tests.planning.scalings import (
+    DEMO,
+    HOUR,
+    MINUTE,
+    SECOND,
+    URL,
+    annotated,
+    changed,
+    counted,
+    guarded,
+    view,
+)
+
+REPEATABLE = settings(
+    max_examples=150,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+rarely = st.integers(0, 19).map(lambda number: number == 0)
+counts = st.integers(0, 5)
+hostile = st.sampled_from(["", "x", "-1", "99999999999", "9999-12-31T23:59:59Z", "\x1b[0m", "12h"])
+
+
+@st.composite
+def zones(draw: st.DrawFn, letter: str) -> Zone:
+    number = draw(counts)
+    broken = st.text("lllpLT-", min_size=number, max_size=number)
+    pods = draw(st.sampled_from(["l" * number] * 3 + [draw(broken)]))
+    ago = draw(st.sampled_from([None, None, timedelta(0), 3 * HOUR, 5 * HOUR]))
+    base = counted(letter, number, pods=pods, ago=ago, label=draw(some("0", "2h", "4h")))
+    notes = {"force": str(draw(counts)) if draw(rarely) else None}
+    kind = draw(st.sampled_from("ffmmmba"))
+    if kind in "fb":
+        notes["leading"] = f"zone-{draw(st.sampled_from('aaabbbcdx'))}"
+        notes["gate"] = draw(some("true", "false"))
+    if kind in "mb":
+        notes |= {"name": "demo", "kind": "ReplicaTemplate", "version": f"{DEMO.group}/v1"}
+        notes |= {"write_back": draw(some("false", "true"))}
+        notes |= draw(st.sampled_from([{}, {"delay": "1h", "url": URL}]))
+    if draw(rarely):
+        notes[draw(st.sampled_from(["force", "last", "span", "version", "delay", "url"]))] = draw(
+            hostile
+        )
+    base = annotated(base, **notes)
+    base = guarded(base) if draw(st.integers(0, 3)) == 0 else base
+    if draw(rarely):
+        base = changed(base, is_terminating=True)
+    if draw(rarely):
+        base = changed(base, generation=3)
+    seats = tuple(replace(pod, phase="Pending") if draw(rarely) else pod for pod in base.pods)
+    return dataclasses.replace(base, pods=seats)
+
+
+def some(*texts: str) -> st.SearchStrategy[str | None]:
+    return st.sampled_from([None, *texts])
+
+
+@st.composite
+def talks(draw: st.DrawFn) -> Talk:
+    ages = st.sampled_from([SECOND] * 4 + [timedelta(0), 30 * SECOND, 2 * MINUTE, -MINUTE])
+    since = draw(st.sampled_from([2 * HOUR] * 6 + [None, MINUTE, -HOUR]))
+    said = Word(asked_at=NOW - draw(ages), since=None if since is None else NOW - since)
+    told = draw(st.sampled_from([None, NOW - MINUTE, NOW - HOUR]))
+    return Talk(word=None if draw(rarely) else said, cancelled_at=told)
+
+
+@st.composite
+def scalings(draw: st.DrawFn) -> Scaling:
+    members = [draw(zones(letter)) for letter in "abcd"[: draw(st.integers(1, 4))]]
+    pods = [pod for member in members for pod in member.pods]
+    written = {letter: draw(counts) for letter in "abcd" if draw(rarely)}
+    case = view(
+        *members,
+        written=written,
+        seen={letter: HOUR for letter in "abcd" if draw(rarely)},
+        unreadable=(unreadable("StatefulSet", "zone-x"),) if draw(rarely) else (),
+        downscale=Underway(zone="zone-b", replicas_from=5, replicas_to=1) if draw(rarely) else None,
+        view_age=HOUR if draw(rarely) else timedelta(0),
+        deletions={pod.name: Deletion.ACCEPTED for pod in pods if draw(rarely)},
+    )
+    reading = Scale(replicas=draw(st.integers(0, 4)), status_replicas=draw(counts))
+    readings: Mapping[Reference, Reading] = draw(
+        st.sampled_from([*[{DEMO: reading}] * 3, {}, {DEMO: NoScale(why="gone", is_lasting=True)}])
+    )
+    known = {pod.uid: draw(talks()) for pod in pods if not draw(rarely)}
+    return dataclasses.replace(case, scales=readings, talks=known)
+
+
+def is_unseen(case: Scaling, zone: Zone) -> bool:
+    return zone.sts.uid in case.written and zone.sts.generation < 2
+
+
+def current(case: Scaling, zone: Zone) -> int:
+    return case.written[zone.sts.uid].replicas if is_unseen(case, zone) else zone.sts.replicas
+
+
+def find_wanted(case: Scaling, zone: Zone) -> int | None:
+    """Return the count that a zone should have, naively; None for none that can be told."""
+    notes = zone.sts.annotations
+    force = notes.get(FORCE_REPLICAS, "")
+    forced = int(force) if force.isdecimal() and int(force) < 2**31 else None
+    if LEADING_ZONE in notes:
+        leading = [one for one in case.group.zones if one.sts.name == notes[LEADING_ZONE]]
+        if not leading:
+            return None
+        return current(case, leading[0]) if forced is None else forced
+    if not notes.get("grafana.com/rollout-mirror-replicas-from-resource-name"):
+        return None
+    reading = case.scales.get(DEMO)
+    return forced if forced is not None else getattr(reading, "replicas", None)
+
+
+@REPEATABLE
+@given(scalings(), st.integers(0, 2**32))
+def test_the_order_of_zones_and_pods_changes_nothing(case: Scaling, seed: int) -> None:
+    chance = Random(seed)
+
+    def shuffle(items: tuple[object, ...]) -> list[object]:
+        return chance.sample(items, len(items))
+
+    members = tuple(
+        dataclasses.replace(zone, pods=tuple(chance.sample(zone.pods, len(zone.pods))))
+        for zone in chance.sample(case.group.zones, len(case.group.zones))
+    )
+    talks_ = {uid: case.talks[uid] for uid in chance.sample(list(case.talks), len(case.talks))}
+    other = dataclasses.replace(
+        case, group=dataclasses.replace(case.group, zones=members), talks=talks_
+    )
+
+    assert plan_scaling(other) == plan_scaling(case)
+
+
+@REPEATABLE
+@given(scalings())
+def test_no_plan_goes_below_or_above_what_is_wanted_and_one_zone_down_at_most(
+    case: Scaling,
+) -> None:
+    plan = plan_scaling(case)
+    by_name = {zone.sts.name: zone for zone in case.group.zones}
+
+    assert sum(one.is_downscale for one in plan.scale) <= 1
+    for one in plan.scale:
+        wanted = find_wanted(case, by_name[one.zone.name])
+        assert wanted is not None
+        if one.is_downscale:
+            assert wanted <= one.replicas < one.zone.replicas
+        else:
+            assert one.zone.replicas < one.replicas == wanted
+    names = [one.zone.name for one in plan.scale]
+    assert len(names) == len(set(names))
+
+
+@REPEATABLE
+@given(scalings())
+def test_an_upscale_is_held_by_nothing_but_the_zone_it_follows(case: Scaling) -> None:
+    """Not by delays, times, rollouts, other zones, frozen views (W-20)."""
+    plan = plan_scaling(case)
+    going = {one.zone.name for one in plan.scale}
+    circular = {reason.zone for reason in plan.problems if reason.code == "leading_zones_circle"}
+    for zone in case.group.zones:
+        sts, wanted = zone.sts, find_wanted(case, zone)
+        is_stuck = sts.is_terminating or is_unseen(case, zone)
+        is_gated = (
+            sts.annotations.get(UPSCALE_WHEN_READY) == "true" and LEADING_ZONE in sts.annotations
+        )
+        if wanted is None or is_stuck or is_gated or sts.name in circular:
+            continue
+        if sts.name in plan.failed:
+            continue
+        assert (wanted > sts.replicas) <= (sts.name in going)
+
+
+@REPEATABLE
+@given(scalings())
+def test_nothing_is_taken_from_a_frozen_or_half_read_group(case: Scaling) -> None:
+    group = case.group
+    blind = dataclasses.replace(case, group=dataclasses.replace(group, view_age=HOUR))
+    half = (unreadable("StatefulSet", "zone-y"),)
+    partial = dataclasses.replace(case, group=dataclasses.replace(group, unreadable=half))
+    for one in (blind, partial):
+        assert not any(action.is_downscale for action in plan_scaling(one).scale)
+
+
+@REPEATABLE
+@given(scalings())
+def test_a_zone_that_is_not_scaled_though_it_should_be_says_why(case: Scaling) -> None:
+    """At 3 a.m.: no zone stands still without a word."""
+    plan = plan_scaling(case)
+    told = {reason.zone for reason in (*plan.waits, *plan.problems)}
+    going = {one.zone.name for one in plan.scale}
+    for zone in case.group.zones:
+        wanted = find_wanted(case, zone)
+        if wanted is not None and wanted != current(case, zone):
+            assert zone.sts.name in going | told
+
+
+@REPEATABLE
+@given(scalings())
+def test_texts_are_short_printable_and_without_a_full_stop(case: Scaling) -> None:
+    plan = plan_scaling(case)
+    actions = [one.reason for one in plan.scale] + [one.reason for one in plan.publish]
+    for reason in (*actions, *plan.waits, *plan.problems):
+        assert reason.text.isprintable()
+        assert len(reason.text) < 1000
+        assert not reason.text.endswith(".")
+    assert plan.look_again is None or plan.look_again > timedelta(0)
+
+
+@REPEATABLE
+@given(scalings())
+def test_only_pods_of_the_zone_are_talked_to_and_none_is_told_both(case: Scaling) -> None:
+    owned = {zone.sts.name: {pod.uid: pod.name for pod in zone.pods} for zone in case.group.zones}
+    for talk in plan_scaling(case).talks:
+        ask = {one.uid for one in talk.ask}
+        stay = {one.uid for one in talk.cancel}
+        assert not ask & stay
+        assert ask | stay <= owned[talk.zone.name].keys()
+        assert len(ask) + len(stay) == len(talk.ask) + len(talk.cancel)

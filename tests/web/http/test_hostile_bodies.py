@@ -1,0 +1,86 @@
+"""How long the event loop stands still while hostile bodies are read (D-51, D-68)."""
+
+import asyncio
+import gc
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from itertools import islice
+
+import pytest
+
+from rollout_operator.guards.budgets.catalog import Catalog
+from rollout_operator.kube.cache.store import PodStore
+from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.web.http.body import Bodies, Rejected
+from rollout_operator.web.reviews.budget_validation import ZpdbValidation
+from tests.virtual_time import VirtualClock
+from tests.web.http.test_room import Upload
+from tests.world.hostile_bodies import BUDGET_PATH, PATHS, list_hostile_bodies
+
+LIMIT = timedelta(minutes=5)
+STALL = 0.25
+AT_ONCE = 8
+TIMES = 2  # a stall of ours comes each time, one of the interpreter's does not
+
+
+@pytest.fixture(autouse=True)
+def heap_of_others() -> Iterator[None]:
+    """Keep what earlier tests left out of the collector: looking through it is not our work."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@asynccontextmanager
+async def beating() -> AsyncIterator[list[float]]:
+    """Note how much processor time this process had from turn to turn of the loop.
+
+    Time of the processor, all threads together, not of a clock: what stops the loop in here needs
+    at least as much of it, and what else the machine does needs none.
+    """
+    turns = [0.0]
+
+    async def beat() -> None:
+        while True:
+            begin = time.process_time()
+            await asyncio.sleep(0.001)
+            turns.append(time.process_time() - begin)
+
+    async with asyncio.TaskGroup() as tasks:
+        beats = tasks.create_task(beat())
+        yield turns
+        beats.cancel()
+
+
+async def read(bodies: Bodies, path: str, body: bytes) -> None:
+    """Read a body and let the hook that reads more of it answer."""
+    until = VirtualClock().elapsed() + LIMIT
+    try:
+        review = await bodies.read(Upload(body, float("inf")), until)
+    except Rejected:
+        return
+    if path == BUDGET_PATH:
+        hook = ZpdbValidation(Catalog(Metrics()), PodStore(), namespace="prod")
+        await hook.review(review, until)
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_d51_no_hostile_body_stops_the_loop(path: str) -> None:
+    """Eight at a time, on every path: wrong types, deep and wide fillers, maps, texts."""
+    bodies = Bodies(VirtualClock())
+    named = list_hostile_bodies(path, "prod")
+    while batch := list(islice(named, AT_ONCE)):
+        stall = min([await find_stall(bodies, path, batch) for _ in range(TIMES)])
+        assert stall < STALL, [name for name, _ in batch]
+    bodies.close()
+
+
+async def find_stall(bodies: Bodies, path: str, batch: list[tuple[str, bytes]]) -> float:
+    """Return the longest turn of the loop while a batch is read, in seconds of the processor."""
+    async with beating() as turns, asyncio.TaskGroup() as tasks:
+        for _, body in batch:
+            tasks.create_task(read(bodies, path, body))
+    return max(turns)

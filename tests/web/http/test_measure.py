@@ -1,0 +1,119 @@
+"""Request metrics over a real socket."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from aiohttp import web
+
+from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.web.http.measure import measure
+from rollout_operator.web.http.routes import name_route
+from tests.web.admin_world import CLOSE, World, listening, serving
+
+MILLISECOND = timedelta(milliseconds=1)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with serving() as made:
+        yield made
+
+
+async def test_requests_are_measured(world: World) -> None:
+    """METR-10 to METR-13, METR-51, METR-52."""
+    for path in ("/ready", "/metrics", "/debug/pprof/heap", "/livez", "/nothing", "/"):
+        await world.get(path)
+
+    shown = world.series("request_duration_seconds_count")
+    prefix = "rollout_operator_request_duration_seconds_count"
+    assert shown == [
+        f'{prefix}{{method="GET",route="{route}",status_code="{status}",ws="false"}} 1'
+        for route, status in [
+            ("ready", 500), ("metrics", 200), ("debug_pprof", 200), ("livez", 200),
+            ("other", 404), ("root", 200),
+        ]
+    ]  # fmt: skip
+    assert {line.rsplit(" ", 1)[1] for line in world.series("inflight_requests")} == {"0"}
+
+
+async def test_sizes_are_measured(world: World) -> None:
+    """METR-11, METR-12: bodies only; HEAD has none."""
+    await world.get("/livez")
+    async with world.client.head(world.url("/livez")):
+        pass
+    async with world.client.post(world.url("/livez"), data=b"x" * 100):
+        pass
+
+    assert world.series("response_message_bytes_sum") == [
+        'rollout_operator_response_message_bytes_sum{method="GET",route="livez"} 6',
+        'rollout_operator_response_message_bytes_sum{method="HEAD",route="livez"} 0',
+        'rollout_operator_response_message_bytes_sum{method="POST",route="other"} 19',
+    ]
+    assert world.series("request_message_bytes_sum")[0].endswith(" 0")
+
+
+async def test_a_websocket_handshake_is_shown(world: World) -> None:
+    """METR-52."""
+    await world.get("/livez", Connection="upgrade", Upgrade="websocket")
+
+    assert 'ws="true"' in world.series("request_duration_seconds_count")[0]
+
+
+async def test_odd_methods_share_a_label(world: World) -> None:
+    """SEC-13: strangers do not choose label values."""
+    for method in ("PROPFIND", "LOCK"):
+        await world.send(f"{method} /ready HTTP/1.1\r\n{CLOSE}".encode())
+
+    (line,) = world.series("request_duration_seconds_count")
+    assert 'method="other"' in line
+
+
+async def test_requests_at_work_are_counted() -> None:
+    """METR-13; and a handler that breaks is counted as 500, as the client sees it."""
+    metrics = Metrics()
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.set()
+        await go.wait()
+        raise ValueError("broken")
+
+    app = web.Application(middlewares=[measure(metrics, write_limit=timedelta(seconds=5))])
+    app.router.add_get("/slow", answer)
+    async with listening(app) as port, asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(ask(port, "/slow"))
+        await asked.wait()
+        inflight = 'rollout_operator_inflight_requests{method="GET",route="slow"} '
+        assert f"{inflight}1\n" in b"".join(metrics.render()).decode()
+        go.set()
+        assert (await waiting).startswith(b"HTTP/1.1 500 ")
+
+    text = b"".join(metrics.render()).decode()
+    assert f"{inflight}0\n" in text
+    assert (
+        'duration_seconds_count{method="GET",route="slow",status_code="500",ws="false"} 1' in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("template", "name"),
+    [
+        pytest.param("/metrics", "metrics", id="METR-51 metrics"),
+        pytest.param("/debug/pprof/{name}", "debug_pprof", id="METR-51 variables do not show"),
+        pytest.param("/admission/no-downscale", "admission_no_downscale", id="METR-51 admission"),
+        pytest.param("/A--b/{x}/C", "a_b_c", id="METR-51 runs collapse, lower case"),
+        pytest.param("/", "root", id="the root has a name"),
+    ],
+)
+def test_route_names(template: str, name: str) -> None:
+    assert name_route(template) == name
+
+
+async def ask(port: int, path: str) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.1\r\n{CLOSE}".encode())
+    answer = await reader.read()
+    writer.close()
+    return answer

@@ -1,0 +1,170 @@
+"""Answers to reviews, compared byte by byte with what Go's encoder writes."""
+
+import base64
+import json
+from dataclasses import replace
+
+import pytest
+from msgspec.structs import replace as replace_fields
+
+from rollout_operator.model.names import Uid
+from rollout_operator.model.outcome import Code, Reason, Verdict
+from rollout_operator.model.review import Review, Scalable, Unusable, Version
+from rollout_operator.web.reviews.answer import (
+    MAX_MESSAGE,
+    MAX_WARNING,
+    MAX_WARNINGS,
+    render_answer,
+)
+
+SET = Scalable(kind="StatefulSet", uid=Uid("s-1"), replicas=2)
+REVIEW = Review(version=Version.V1, uid="u-1", operation="UPDATE", old=SET, new=SET)
+V1 = b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u-1",'
+LAST = {"grafana.com/last-downscale": "2026-01-02T03:04:05Z"}
+
+
+def verdict(
+    text: str = "", *, allowed: bool = True, code: int = 0, warnings: tuple[str, ...] = ()
+) -> Verdict:
+    reason = Reason(code=Code.NO_DOWNSCALE, text=text)
+    return Verdict(is_allowed=allowed, reason=reason, code=code, warnings=warnings)
+
+
+@pytest.mark.parametrize(
+    ("given", "rest"),
+    [
+        pytest.param(verdict(), b'"allowed":true}}', id="ADM-06 nothing to say"),
+        pytest.param(
+            verdict("fine"),
+            b'"allowed":true,"status":{"metadata":{},"message":"fine"}}}',
+            id="PREP-26 allowed with a message",
+        ),
+        pytest.param(
+            verdict("no", allowed=False),
+            b'"allowed":false,"status":{"metadata":{},"message":"no"}}}',
+            id="NODOWN-07 no code",
+        ),
+        pytest.param(
+            verdict("later", allowed=False, code=429),
+            b'"allowed":false,"status":{"metadata":{},"message":"later","code":429}}}',
+            id="ADM-06 with a code",
+        ),
+        pytest.param(
+            verdict(allowed=False),
+            b'"allowed":false,"status":{"metadata":{},"message":"refused: no_downscale"}}}',
+            id="a refusal always says something",
+        ),
+        pytest.param(
+            verdict(warnings=("a", "b")),
+            b'"allowed":true,"warnings":["a","b"]}}',
+            id="warnings alone",
+        ),
+        pytest.param(
+            verdict("no", allowed=False, code=403, warnings=("a",)),
+            b'"allowed":false,"status":{"metadata":{},"message":"no","code":403},"warnings":["a"]}}',
+            id="order of keys",
+        ),
+        pytest.param(
+            verdict("a <b> & 'c' \"d\" \\ \u00e9 \U0001f600"),
+            b'"allowed":true,"status":{"metadata":{},"message":"a \\u003cb\\u003e \\u0026 '
+            b"'c' \\\"d\\\" \\\\ " + "\u00e9 \U0001f600".encode() + b'"}}}',
+            id="Go's escapes",
+        ),
+        pytest.param(
+            verdict("a\nb\x1b[1m\x7f\u2028\u202e"),
+            b'"allowed":true,"status":{"metadata":{},'
+            b'"message":"a\\\\nb\\\\x1b[1m\\\\x7f\\\\u2028\\\\u202e"}}}',
+            id="SEC-13 what steers a terminal is escaped",
+        ),
+        pytest.param(
+            verdict("a\ud800b"),
+            b'"allowed":true,"status":{"metadata":{},"message":"a\\\\ud800b"}}}',
+            id="half a character",
+        ),
+    ],
+)
+def test_answers_byte_by_byte(given: Verdict, rest: bytes) -> None:
+    assert render_answer(REVIEW, given) == V1 + rest
+
+
+def test_version_and_uid_are_echoed() -> None:
+    """ADM-05, T-12: also a UID that no API server would give."""
+    review = replace_fields(REVIEW, version=Version.V1BETA1, uid='<"\u2028\n')
+
+    assert render_answer(review, verdict()) == (
+        b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","response":'
+        b'{"uid":"\\u003c\\"\\u2028\\n","allowed":true}}'
+    )
+
+
+@pytest.mark.parametrize("filler", ["x", "\n", "\U0001f600"])
+def test_texts_are_bounded(filler: str) -> None:
+    """SEC-13: annotations of 256 KiB may be quoted."""
+    given = verdict(filler * 300_000, warnings=(filler * 300_000,) * 20)
+    response = json.loads(render_answer(REVIEW, given))["response"]
+
+    assert len(response["status"]["message"]) == MAX_MESSAGE
+    assert {len(warning) for warning in response["warnings"]} == {MAX_WARNING}
+    assert len(response["warnings"]) == MAX_WARNINGS
+
+
+def test_a_text_that_fits_is_not_cut() -> None:
+    given = verdict("x" * MAX_MESSAGE, warnings=("y" * MAX_WARNING,))
+    response = json.loads(render_answer(REVIEW, given))["response"]
+
+    assert response["status"]["message"] == "x" * MAX_MESSAGE
+    assert response["warnings"] == ["y" * MAX_WARNING]
+
+
+def patched(review: Review = REVIEW, *, may_patch: bool = True, allowed: bool = True) -> bytes:
+    given = replace(verdict("no" if not allowed else "", allowed=allowed), annotations=LAST)
+    return render_answer(review, given, may_patch=may_patch)
+
+
+def test_a_patch_on_a_set_without_annotations() -> None:
+    """D-23, SEC-24: the whole map is added, as there is none to add to."""
+    patch = (
+        b'[{"op":"add","path":"/metadata/annotations",'
+        b'"value":{"grafana.com/last-downscale":"2026-01-02T03:04:05Z"}}]'
+    )
+
+    assert patched() == (
+        V1 + b'"allowed":true,"patch":"' + base64.b64encode(patch) + b'","patchType":"JSONPatch"}}'
+    )
+
+
+@pytest.mark.parametrize("operation", ["UPDATE", "CREATE"])
+def test_a_patch_touches_only_its_key(operation: str) -> None:
+    """D-23, SEC-24: other annotations stay; `/` is escaped in the path."""
+    new = replace_fields(SET, has_annotations=True)
+    answer = json.loads(patched(replace_fields(REVIEW, new=new, operation=operation)))
+
+    assert json.loads(base64.b64decode(answer["response"]["patch"])) == [
+        {
+            "op": "add",
+            "path": "/metadata/annotations/grafana.com~1last-downscale",
+            "value": "2026-01-02T03:04:05Z",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(patched(may_patch=False), id="a validating webhook must not patch"),
+        pytest.param(
+            patched(replace_fields(REVIEW, new=Scalable(kind="Scale", replicas=1))),
+            id="D-23 a Scale has no annotations",
+        ),
+        pytest.param(
+            patched(replace_fields(REVIEW, new=Unusable("absent"))), id="nothing to patch"
+        ),
+        pytest.param(patched(replace_fields(REVIEW, operation="DELETE")), id="DELETE"),
+    ],
+)
+def test_no_patch(answer: bytes) -> None:
+    assert answer == V1 + b'"allowed":true}}'
+
+
+def test_a_refusal_has_no_patch() -> None:
+    assert b"patch" not in patched(allowed=False)

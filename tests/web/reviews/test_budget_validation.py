@@ -1,0 +1,257 @@
+"""A budget that cannot be obeyed is not stored (T-12 ZPDB, ZVAL-01 to ZVAL-03, W-28, SEC-09)."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rollout_operator.guards.budgets.catalog import Catalog
+from rollout_operator.kube.cache.store import PodStore
+from rollout_operator.model.decode.budget import decode_budget
+from rollout_operator.model.decode.review import decode_review
+from rollout_operator.model.errors import DecodeError
+from rollout_operator.model.names import ABSENT_PEERS, Uid
+from rollout_operator.model.objects import Pod, Unreadable
+from rollout_operator.model.outcome import Code, Verdict
+from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.web.reviews.answer import render_answer
+from rollout_operator.web.reviews.budget_validation import ZpdbValidation
+from tests.builders import pod
+from tests.model.budget_trees import LABELS, REGEX, Tree, as_json, budget_tree, with_head
+
+STORE = {"rollout-group": "store"}
+BOTH = {**LABELS, "app": "mimir"}
+UNTIL = timedelta(seconds=9)
+
+
+def question(tree: Any, **request: Any) -> bytes:
+    """Return an AdmissionReview of a budget as the API server sends it."""
+    return as_json(
+        {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": "r-1",
+                "operation": "CREATE",
+                "resource": {
+                    "group": "rollout-operator.grafana.com",
+                    "version": "v1",
+                    "resource": "zoneawarepoddisruptionbudgets",
+                },
+                "namespace": "prod",
+                "name": "ingester",
+                "object": tree,
+                **request,
+            },
+        }
+    )
+
+
+def labelled(letter: str, ordinal: int, labels: dict[str, str]) -> Pod:
+    return replace(pod(letter, ordinal), labels=labels)
+
+
+class Bench:
+    """The hook, with the budgets and pods that it knows."""
+
+    def __init__(self, *known: Tree, pods: tuple[Pod | Unreadable, ...] = ()) -> None:
+        self.metrics = Metrics()
+        self.catalog = Catalog(self.metrics)
+        self.store = PodStore()
+        for tree in known:
+            self.catalog.on_change(None, decode_budget(as_json(tree)))
+        for one in pods:
+            self.store.upsert(one)
+
+    async def ask(self, tree: Any, **request: Any) -> Verdict:
+        hook = ZpdbValidation(self.catalog, self.store, namespace="prod")
+        return await hook.review(decode_review(question(tree, **request)), UNTIL)
+
+
+def seen(verdict: Verdict) -> tuple[bool, int, str]:
+    return verdict.is_allowed, verdict.code, verdict.reason.text
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+@pytest.mark.parametrize(
+    "tree",
+    [
+        budget_tree(),
+        budget_tree(maxUnavailable=0),
+        budget_tree(podNamePartitionRegex=REGEX, crossZoneEvictionDelay="20m"),
+    ],
+    ids=["T-12 valid", "none may go", "T-12 valid with delay"],
+)
+async def test_t12_a_valid_budget_is_stored(tree: Tree, operation: str) -> None:
+    verdict = await Bench().ask(tree, operation=operation)
+    assert seen(verdict) == (True, 0, "")
+    assert (verdict.reason.code, verdict.warnings) == (Code.BUDGET_VALID, ())
+
+
+@pytest.mark.parametrize(
+    ("tree", "told"),
+    [
+        pytest.param(
+            budget_tree(maxUnavailable=-1),
+            "invalid value: max unavailable must be 0 <= val, got -1",
+            id="T-12 -1",
+        ),
+        pytest.param(
+            budget_tree(crossZoneEvictionDelay="20m"),
+            "invalid value: crossZoneEvictionDelay requires podNamePartitionRegex to be set",
+            id="T-12 delay without regex",
+        ),
+        pytest.param(None, "unexpected end of JSON input", id="T-12 ZVAL-02 no object"),
+        pytest.param(
+            {**budget_tree(), "kind": "Foo"},
+            "unexpected object kind - expecting ZoneAwarePodDisruptionBudget",
+            id="ZPDB-11",
+        ),
+        pytest.param({"kind": "Foo"}, "no spec found in unstructured object", id="ZPDB-10"),
+    ],
+)
+async def test_t12_what_is_refused(tree: Any, told: str) -> None:
+    verdict = await Bench().ask(tree)
+    assert seen(verdict) == (False, 400, told)
+    assert verdict.reason.code is Code.BUDGET_INVALID
+
+
+async def test_zval_01_the_answer_on_the_wire() -> None:
+    body = question(budget_tree(maxUnavailable=-1))
+    verdict = await Bench().ask(budget_tree(maxUnavailable=-1))
+    answer = json.loads(render_answer(decode_review(body), verdict, may_patch=False))
+    assert answer["response"] == {
+        "uid": "r-1",
+        "allowed": False,
+        "status": {
+            "metadata": {},
+            "message": "invalid value: max unavailable must be 0 <= val, got -1",
+            "code": 400,
+        },
+    }
+
+
+@pytest.mark.parametrize("operation", ["DELETE", "CONNECT", ""])
+async def test_other_operations_are_not_judged(operation: str) -> None:
+    verdict = await Bench().ask(budget_tree(maxUnavailable=-1), operation=operation)
+    assert seen(verdict) == (True, 0, "")
+
+
+async def test_a_status_is_not_judged() -> None:
+    tree = budget_tree(maxUnavailable=-1)
+    verdict = await Bench().ask(tree, operation="UPDATE", subResource="status")
+    assert verdict.is_allowed
+
+
+async def test_a_budget_on_its_way_out_may_lose_its_finalizers() -> None:
+    """Refused, it would stay for ever."""
+    tree = with_head(budget_tree(maxUnavailable=-1), deletionTimestamp="2026-01-01T00:00:00Z")
+    assert (await Bench().ask(tree, operation="UPDATE")).is_allowed
+
+
+async def test_sec_09_budgets_of_other_namespaces_are_refused() -> None:
+    verdict = await Bench().ask(budget_tree(), namespace="other")
+    assert seen(verdict) == (
+        False,
+        400,
+        "namespace other is not looked after by this operator",
+    )
+    assert verdict.reason.code is Code.OTHER_NAMESPACE
+
+
+async def test_w28_an_empty_selector_is_refused() -> None:
+    verdict = await Bench().ask(budget_tree(selector={"matchLabels": {}}))
+    assert (verdict.is_allowed, verdict.code) == (False, 400)
+    assert "selector is empty" in verdict.reason.text
+
+
+class TestOverlap:
+    """W-28: two budgets on one pod would keep it from going for ever."""
+
+    other = budget_tree("mimir", selector={"matchLabels": {"app": "mimir"}})
+
+    async def test_a_pod_under_both_is_certain(self) -> None:
+        bench = Bench(self.other, pods=(labelled("b", 1, BOTH), labelled("a", 2, BOTH)))
+        verdict = await bench.ask(budget_tree())
+        assert verdict.reason.code is Code.BUDGETS_OVERLAP
+        assert seen(verdict) == (
+            False,
+            400,
+            'budget "ingester" selects pod zone-a-2, which budget "mimir" selects as well: a pod'
+            " may be under one budget only",
+        )
+
+    async def test_no_pod_under_both(self) -> None:
+        pods = (labelled("a", 0, dict(LABELS)), labelled("b", 0, {"app": "mimir"}))
+        assert (await Bench(self.other, pods=pods).ask(budget_tree())).is_allowed
+
+    async def test_a_budget_does_not_overlap_itself(self) -> None:
+        bench = Bench(budget_tree(), pods=(labelled("a", 0, dict(LABELS)),))
+        assert (await bench.ask(budget_tree(maxUnavailable=2), operation="UPDATE")).is_allowed
+
+    async def test_a_flawed_one_counts_by_what_it_selects(self) -> None:
+        flawed = budget_tree("mimir", selector=self.other["spec"]["selector"], maxUnavailable=-1)
+        bench = Bench(flawed, pods=(labelled("a", 0, BOTH),))
+        assert (await bench.ask(budget_tree())).reason.code is Code.BUDGETS_OVERLAP
+
+    async def test_a_pod_that_cannot_be_read_is_not_certain(self) -> None:
+        lost = Unreadable(
+            kind="Pod", namespace="prod", name="a-0", uid=Uid("p"), resource_version="1",
+            labels=BOTH, error="spec",
+        )  # fmt: skip
+        assert (await Bench(self.other, pods=(lost,)).ask(budget_tree())).is_allowed
+
+
+async def test_warnings_reach_the_author() -> None:
+    spec = {"podNamePartitionRegex": "a-([0-9]+)|b"}
+    tree = with_head(budget_tree(**spec), annotations={ABSENT_PEERS: "maybe"})
+    bench = Bench(pods=tuple(labelled("a", ordinal, dict(LABELS)) for ordinal in range(3)))
+    verdict = await bench.ask(tree)
+    assert verdict.is_allowed
+    assert [text.partition(":")[0] for text in verdict.warnings] == [
+        "spec.podNamePartitionRegex",
+        f"annotation {ABSENT_PEERS}",
+    ]
+    shared = await bench.ask(budget_tree(maxUnavailablePercentage=1))
+    assert "less than one" in shared.warnings[0]
+
+
+async def test_zval_03_nothing_is_kept_and_nobody_is_called() -> None:
+    bench = Bench(pods=(labelled("a", 0, dict(LABELS)),))
+    for tree in (budget_tree(), budget_tree(maxUnavailable=-1)):
+        await bench.ask(tree)
+    assert bench.catalog.list_all() == ()
+    name = "rollout_operator_zpdb_configurations_observed_total"
+    for result in ("updated", "invalid"):
+        assert bench.metrics.registry.get_sample_value(name, {"result": result}) == 0
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        [],
+        "text",
+        7,
+        {**budget_tree(), "metadata": []},
+        {**budget_tree(), "metadata": {"annotations": {ABSENT_PEERS: 1}}},
+        {**budget_tree(), "metadata": {"deletionTimestamp": 5}},
+        {**budget_tree(), "spec": {"selector": [[[[]]]]}},
+    ],
+    ids=str,
+)
+async def test_sec_09_forged_objects_break_nothing(tree: Any) -> None:
+    verdict = await Bench().ask(tree)
+    assert verdict.is_allowed or verdict.code == 400
+
+
+async def test_sec_09_a_deep_object_is_refused_or_no_review() -> None:
+    deep = "[" * 5000 + "]" * 5000
+    body = question("X").replace(b'"X"', deep.encode())
+    try:
+        review = decode_review(body)
+    except DecodeError:
+        return
+    hook = ZpdbValidation(Catalog(Metrics()), PodStore(), namespace="prod")
+    assert not (await hook.review(review, UNTIL)).is_allowed

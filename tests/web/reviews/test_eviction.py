@@ -1,0 +1,389 @@
+"""The hook pod-eviction: T-11, W-09, W-53, W-54, ZPDB-50..57, METR-31."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rollout_operator.guards.budgets.arbiter import REPEAT_LIMIT
+from rollout_operator.guards.budgets.in_flight import read_record
+from rollout_operator.model.disruption import Engine
+from rollout_operator.model.errors import ApiError, Denied, Unreachable
+from rollout_operator.model.outcome import Code
+from rollout_operator.planning.rollout.zones import VIEW_LIMIT
+from rollout_operator.web.reviews.dispatch import SHARE
+from tests.controllers.fake_door import Json
+from tests.guards.gate_bench import SECOND, Hold, World, failing, name_of, part, rule, world
+from tests.planning.disruptions import PATTERN
+from tests.virtual_time import elapsed, in_virtual_time
+from tests.web.eviction_world import court
+
+OTHER = {"app": "another"}
+NO_OWNER = "500 unable to find a StatefulSet pod owner"
+NEWER = "429 ingester-zone-a-0, or its StatefulSet ingester-zone-a, is newer than what the operator"
+
+
+# What is asked at all
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        pytest.param(
+            {"operation": "DELETE"},
+            "400 request operation is not create, got: DELETE",
+            id="T-11 #1, ZPDB-50",
+        ),
+        pytest.param(
+            {"subResource": "foo"},
+            "400 request SubResource is not eviction, got: foo",
+            id="T-11 #2, ZPDB-51",
+        ),
+        pytest.param(
+            {"name": "", "object": None},
+            "400 request did not include both a namespace and a name",
+            id="T-11 #3, ZPDB-52",
+        ),
+        pytest.param(
+            {"namespace": ""},
+            "400 request did not include both a namespace and a name",
+            id="ZPDB-52 no namespace",
+        ),
+        pytest.param(
+            {"namespace": "prod"},
+            "400 namespace prod is not looked after by this operator",
+            id="another namespace",
+        ),
+    ],
+)
+@in_virtual_time
+async def test_zpdb50_to_52_what_is_no_eviction(changes: dict[str, Any], text: str) -> None:
+    made = court()
+    assert await made.ask(**changes) == text
+    assert made.calls == []
+    assert made.counted == {("invalid-request", "400"): 1}
+
+
+@pytest.mark.parametrize("review", ["v1", "v1beta1"])
+@pytest.mark.parametrize("policy", ["policy/v1", "policy/v1beta1"])
+@in_virtual_time
+async def test_t11_11_the_first_may_go_and_is_recorded(review: str, policy: str) -> None:
+    """T-11 row 11, T-12: an answer in the version of the question."""
+    made = court()
+    assert await made.ask(review=review, policy=policy) == "allow"
+    assert made.here.recorded() == ["a-0"]
+    assert made.counted == {("allowed", "200"): 1}
+    assert await made.ask("a-2") == "429 1 pod not ready in ingester-zone-a"
+    assert made.counted == {("allowed", "200"): 1, ("denied", "429"): 1}
+
+
+@pytest.mark.parametrize("seconds", [4, 9, 27])
+@in_virtual_time
+async def test_si17_the_record_says_for_how_long_its_answer_may_be_acted_upon(seconds: int) -> None:
+    """The API server's own time is longer than ours by a ninth, and it may have begun earlier."""
+    made = court()
+    await made.ask(within=timedelta(seconds=seconds))
+    record = read_record(made.here.live("a-0"))
+    assert record is not None
+    longest = timedelta(seconds=seconds) / SHARE + REPEAT_LIMIT
+    assert longest < record.lasts < longest + SECOND
+
+
+@in_virtual_time
+async def test_the_name_may_stand_in_the_eviction_only() -> None:
+    """As clients send it that post to the subresource; the API server fills it in, others not."""
+    made = court()
+    assert await made.ask(name="") == "allow"
+    assert made.here.recorded() == ["a-0"]
+
+
+@in_virtual_time
+async def test_t11_12_the_pods_that_are_down_are_named_with_their_reason() -> None:
+    here = world()
+    here.break_pod("a-2")
+    answer = await court(here=here).response()
+    assert answer["status"] == {
+        "metadata": {},
+        "message": "1 pod not ready in ingester-zone-a (ingester-zone-a-2: CrashLoopBackOff);"
+        " budget ingester: max unavailable 1; the next eviction in line",
+        "code": 429,
+    }
+
+
+# Pods that need no budget
+
+
+@in_virtual_time
+async def test_t11_4_w53_a_pod_that_does_not_exist_is_left_to_the_api_server() -> None:
+    """It answers 404, which a drain takes for success."""
+    made = court()
+    made.here.remove("a-0")
+    made.process.sync()
+    assert await made.ask() == 'allow pods "ingester-zone-a-0" not found'
+    assert made.calls == ["get"]
+    assert made.counted == {("pod-not-found", "200"): 1}
+
+
+@in_virtual_time
+async def test_w53_a_pod_that_has_just_gone_is_asked_about_again() -> None:
+    """The cache shows it running: what follows is that of any pod."""
+    made = court()
+    made.here.remove("a-0")
+    assert (await made.ask()).startswith("429 ingester-zone-a-0 changed at this very moment")
+    assert made.calls == ["patch"]
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Pending"])
+@in_virtual_time
+async def test_t11_5_zpdb54_what_does_not_run_may_go_with_a_warning(phase: str) -> None:
+    """Also where another pod is down: nothing is disrupted. Its phase is looked at live."""
+    here = world()
+    _set_phase(here, "a-0", phase)
+    here.break_pod("b-0")
+    made = court(here=here)
+    assert await made.ask() == "allow pod is not ready"
+    assert made.calls == ["get"]
+    assert here.recorded() == []
+    assert made.counted == {("pod-not-ready", "200"): 1}
+
+
+@in_virtual_time
+async def test_zpdb54_a_terminating_pod_may_go_with_a_warning() -> None:
+    here = world()
+    here.terminate("a-0")
+    made = court(here=here)
+    assert await made.ask() == "allow pod is not ready"
+
+
+@in_virtual_time
+async def test_zpdb54_what_does_not_run_and_has_no_budget_costs_no_call() -> None:
+    here = world(rule(selector=OTHER))
+    _set_phase(here, "a-0", "Failed")
+    made = court(here=here)
+    assert await made.ask() == "allow pod is not ready"
+    assert made.calls == []
+
+
+@in_virtual_time
+async def test_zpdb59_a_pod_that_runs_unready_is_counted_like_any_other() -> None:
+    here = world()
+    here.break_pod("a-0")
+    here.break_pod("a-1")
+    assert await court(here=here).ask() == "429 1 pod not ready in ingester-zone-a"
+
+
+@in_virtual_time
+async def test_zpdb54_a_pod_that_began_to_run_a_moment_ago_is_not_exempt() -> None:
+    """The cache says Pending, the store Running: what counts its zone is as old as that."""
+    made = court()
+    _set_phase(made.here, "a-0", "Pending")
+    made.process.sync()
+    _set_phase(made.here, "a-0", "Running")
+    assert (await made.ask()).startswith(NEWER)
+    assert made.counted == {("err: sts-pod-status-not-determined", "429"): 1}
+    made.process.sync()
+    assert await made.ask() == "allow"
+
+
+@in_virtual_time
+async def test_t11_7_a_pod_without_a_budget_may_go_without_a_call() -> None:
+    made = court(rule(selector=OTHER))
+    assert await made.ask() == "allow"
+    assert made.calls == []
+    assert made.counted == {("pod-not-in-scope", "200"): 1}
+
+
+@in_virtual_time
+async def test_zpdb56_a_pod_that_the_cache_does_not_know_is_looked_at() -> None:
+    made = court(rule(selector=OTHER))
+    made.process.pods.replace_all([])
+    assert await made.ask() == "allow"
+    assert made.calls == ["get"]
+
+
+@in_virtual_time
+async def test_w54_a_pod_under_a_budget_that_the_cache_does_not_know_is_asked_about_again() -> None:
+    made = court()
+    made.process.pods.replace_all([])
+    assert (await made.ask()).startswith(NEWER)
+    made.process.sync()
+    assert await made.ask() == "allow"
+
+
+# Owners
+
+
+def _set_owners(here: World, pod: str, *owners: Json) -> None:
+    here.change(pod, ownerReferences=list(owners))
+
+
+REPLICA_SET: Json = {"kind": "ReplicaSet", "name": "web-1", "uid": "uid-web", "controller": True}
+NO_CONTROLLER: Json = {"kind": "StatefulSet", "name": name_of("a"), "uid": "uid-ingester-zone-a"}
+
+
+@pytest.mark.parametrize(
+    ("owners", "text"),
+    [
+        pytest.param([], NO_OWNER, id="T-11 #6, ZPDB-57 none"),
+        pytest.param([NO_CONTROLLER], NO_OWNER, id="ZPDB-57 none that controls it"),
+        pytest.param(
+            [REPLICA_SET],
+            "500 pod owner is not a StatefulSet - ingester-zone-a-0 has owner web-1",
+            id="ZPDB-57 another kind",
+        ),
+        pytest.param(
+            [{**NO_CONTROLLER, "controller": True, "uid": "new", "name": "ingester-zone-a"}],
+            NEWER,
+            id="ZPDB-57 W-54 one that the cache does not know yet",
+        ),
+    ],
+)
+@in_virtual_time
+async def test_zpdb57_pods_under_a_budget_belong_to_statefulsets(
+    owners: list[Json], text: str
+) -> None:
+    here = world()
+    _set_owners(here, "a-0", *owners)
+    made = court(here=here)
+    assert (await made.ask()).startswith(text)
+    assert here.recorded() == []
+
+
+@pytest.mark.parametrize("owners", [[], [REPLICA_SET]])
+@in_virtual_time
+async def test_zpdb56_pods_without_a_budget_may_belong_to_anything(owners: list[Json]) -> None:
+    here = world(rule(selector=OTHER))
+    _set_owners(here, "a-0", *owners)
+    made = court(here=here)
+    assert await made.ask() == "allow"
+    assert made.calls == []
+
+
+@pytest.mark.parametrize("owners", [[], [REPLICA_SET]])
+@in_virtual_time
+async def test_w54_what_is_not_known_yet_ends_no_drain_of_such_pods(owners: list[Json]) -> None:
+    """429, not 500: that no budget covers them shows in a moment."""
+    here = world(rule(selector=OTHER))
+    _set_owners(here, "a-0", *owners)
+    here.lacks[Engine.EVICTION] = "no answer yet"
+    made = court(here=here)
+    assert await made.ask() == "429 the budgets are not known yet: no answer yet"
+    here.lacks.clear()
+    here.age = VIEW_LIMIT + SECOND
+    assert (await made.ask()).startswith("429 the newest proof that the view is live")
+    here.age = timedelta(0)
+    assert await made.ask() == "allow"
+
+
+@in_virtual_time
+async def test_zpdb55_two_budgets_are_told_before_the_owner() -> None:
+    here = world(rule(), rule(name="other"))
+    _set_owners(here, "a-0")
+    made = court(here=here)
+    assert await made.ask() == (
+        "400 multiple zoned pod disruption budgets found for pod ingester-zone-a-0:"
+        " ingester and other"
+    )
+    assert made.counted == {("cfg-not-found", "400"): 1}
+
+
+# Codes
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        pytest.param(Unreachable("refused"), "refused", id="unreachable"),
+        pytest.param(Denied("forbidden", status=403), "forbidden", id="forbidden"),
+    ],
+)
+@in_virtual_time
+async def test_w54_what_cannot_be_looked_at_is_asked_again(error: ApiError, text: str) -> None:
+    """Never allowed (FP-31), and never a code that ends a drain."""
+    made = court()
+    made.process.pods.replace_all([])
+    made.here.door.before = failing("get", error)
+    assert await made.ask() == f"429 it cannot be told whether {name_of('a-0')} may go: {text}"
+    assert made.verdicts[-1].reason.code is Code.CANNOT_CHECK
+
+
+@in_virtual_time
+async def test_w54_a_pod_that_cannot_be_read_is_not_let_go() -> None:
+    made = court()
+    held = made.here.door.objects["pods", name_of("a-0")]
+    made.process.pods.replace_all([])
+    made.here.door.put("pods", {**held, "status": {"phase": 7}})
+    assert (await made.ask()).startswith("429 it cannot be told whether ingester-zone-a-0 may go")
+
+
+@in_virtual_time
+async def test_w55_the_verdict_is_out_before_the_review_is_over() -> None:
+    """A look that hangs, and a grant that does: 429 either way."""
+    made = court()
+    made.here.door.pause = Hold("get", "patch")
+    assert (await made.ask(within=2 * SECOND)).startswith("429 no answer of the API server about")
+    assert elapsed() < 2 * SECOND
+    begin = elapsed()
+    made.process.pods.replace_all([])
+    told = await made.ask("b-0", within=2 * SECOND)
+    assert told == "429 the API server did not tell in time what ingester-zone-b-0 is"
+    assert elapsed() - begin < 2 * SECOND
+
+
+@in_virtual_time
+async def test_d42_a_hint_is_given_only_where_it_is_a_matter_of_a_moment() -> None:
+    """Clients wait for it without a word to their user."""
+    made = court()
+    made.here.change("a-0")
+    moment = await made.response()
+    assert moment["status"]["details"] == {"retryAfterSeconds": 1}
+    made.process.sync()
+    assert "status" not in await made.response()
+    used = await made.response("b-0")
+    assert used["status"]["code"] == 429
+    assert "details" not in used["status"]
+
+
+@in_virtual_time
+async def test_d42_no_hint_for_what_takes_minutes() -> None:
+    made = court(rule(pattern=PATTERN, delay=timedelta(minutes=5)))
+    answer = await made.response()
+    assert answer["status"]["message"].startswith("2 pods not ready in partition 0")
+    assert "details" not in answer["status"]
+
+
+# Dry runs
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"dryRun": True}, id="of the request"),
+        pytest.param({"options": {"dryRun": ["All"]}}, id="of the eviction itself"),
+    ],
+)
+@in_virtual_time
+async def test_w09_a_dry_run_leaves_no_trace(changes: dict[str, Any]) -> None:
+    """SI-15: `kubectl drain --dry-run=server` says it in the eviction only."""
+    made = court()
+    assert await made.ask(**changes) == "allow"
+    assert made.calls == []
+    assert made.here.recorded() == []
+    assert await made.ask("b-0") == "allow"
+    assert await made.ask(**changes) == "429 1 pod not ready in ingester-zone-b"
+
+
+@in_virtual_time
+async def test_si16_a_review_that_is_repeated_has_one_record() -> None:
+    made = court()
+    answers = await asyncio.gather(made.ask(), made.ask())
+    assert set(answers) == {"allow"}
+    assert await made.ask() == "allow"
+    assert made.calls == ["patch", "list"]
+
+
+def _set_phase(here: World, pod: str, phase: str) -> None:
+    held = here.door.objects["pods", name_of(pod)]
+    here.door.put("pods", {**held, "status": {**part(held, "status"), "phase": phase}})
+    here.change(pod)

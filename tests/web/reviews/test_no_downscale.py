@@ -1,0 +1,244 @@
+"""No-downscale refuses fewer replicas of what carries the label, and allows on error (T-06)."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+
+import pytest
+
+from rollout_operator.aio.tasks import gather_all
+from rollout_operator.kube.cache.store import StatefulSetStore
+from rollout_operator.model.decode.objects import decode_statefulset
+from rollout_operator.model.errors import (
+    ApiError,
+    DeadlinePassed,
+    Denied,
+    NotFound,
+    Throttled,
+    TooManyRequests,
+    Unreachable,
+)
+from rollout_operator.model.names import Uid
+from rollout_operator.model.outcome import Code, Verdict
+from rollout_operator.model.review import Review, Scalable, Unusable, Version
+from rollout_operator.web.reviews.no_downscale import NoDownscale
+from rollout_operator.web.reviews.scale_parent import Parents
+from tests.controllers.fake_door import FakeDoor
+from tests.virtual_time import VirtualClock, in_virtual_time
+from tests.web.downscale_world import part, raw, zone
+
+TRUE: Mapping[str, str] = {"grafana.com/no-downscale": "true"}
+NONE: Mapping[str, str] = {}
+DENIED = (
+    "downscale of statefulsets/mock in test from 2 to 1 replicas is not allowed because it has the"
+    " label 'grafana.com/no-downscale=true'"
+)
+UNREAD = "can't get statefulsets/mock in namespace test, allowing the change: "
+NIL = "old/new replicas is nil, allowing the change"
+Seen = tuple[bool, str, tuple[str, ...]]
+
+
+def review(
+    old: Scalable | Unusable, new: Scalable | Unusable, *, dry_run: bool = False, kind: str = ""
+) -> Review:
+    return Review(
+        version=Version.V1, uid="u", operation="UPDATE", resource=kind or "statefulsets",
+        namespace="test", name="mock", dry_run=dry_run, old=old, new=new,
+    )  # fmt: skip
+
+
+def sts(replicas: int | None, labels: Mapping[str, str] = TRUE) -> Scalable:
+    return Scalable(kind="StatefulSet", replicas=replicas, labels=labels)
+
+
+def scale(replicas: int) -> Scalable:
+    return Scalable(kind="Scale", uid=Uid("uid-mock"), resource_version="1", replicas=replicas)
+
+
+def ask(
+    asked: Review, labels: Mapping[str, str] = TRUE, *, fault: ApiError | None = None,
+    fails_closed: bool = False,
+) -> tuple[Verdict, list[str]]:  # fmt: skip
+    """Return the verdict and the calls that it took; with `fault` the cache is empty."""
+    verdicts: list[Verdict] = []
+    stored = zone("mock", 2, labels=labels)
+    if fault is None:
+        part(stored, "metadata")["resourceVersion"] = "1"
+    door, store, clock = FakeDoor([stored], []), StatefulSetStore(), VirtualClock()
+
+    def fail(call: str) -> None:
+        if fault is not None:
+            raise fault
+
+    door.before = fail
+    if fault is None:
+        store.upsert(decode_statefulset(raw(stored)))
+
+    @in_virtual_time
+    async def run() -> None:
+        parents = Parents(store, door, namespace="test", clock=clock)
+        hook = NoDownscale(parents, fails_closed=fails_closed)
+        verdicts.append(await hook.review(asked, clock.elapsed() + timedelta(seconds=9)))
+
+    run()
+    return verdicts[0], door.calls
+
+
+def seen(verdict: Verdict) -> Seen:
+    return verdict.is_allowed, verdict.reason.text, verdict.warnings
+
+
+@pytest.mark.parametrize(
+    ("asked", "labels", "expected"),
+    [
+        pytest.param(
+            review(sts(2, NONE), sts(1, NONE)), NONE, (True, "", ()), id="T-06 unlabelled: allow"
+        ),
+        pytest.param(review(sts(2), sts(1)), TRUE, (False, DENIED, ()), id="T-06 2 to 1: deny"),
+        pytest.param(
+            review(sts(2), sts(1), dry_run=True),
+            TRUE,
+            (False, DENIED, ()),
+            id="T-06 dry run: same deny",
+        ),
+        pytest.param(review(sts(2), sts(3)), TRUE, (True, "", ()), id="T-06 2 to 3: allow"),
+        pytest.param(review(sts(2), sts(2)), TRUE, (True, "", ()), id="SEED-082 2 to 2: allow"),
+        pytest.param(
+            review(sts(2), sts(1, NONE)),
+            NONE,
+            (False, DENIED, ()),
+            id="NODOWN-04 SI-14 label removed in the same request: deny",
+        ),
+        pytest.param(
+            review(sts(2, NONE), sts(1)), TRUE, (True, "", ()), id="NODOWN-04 the old labels count"
+        ),
+        pytest.param(
+            review(scale(2), scale(1)), TRUE, (False, DENIED, ()), id="T-06 /scale 2 to 1: deny"
+        ),
+        pytest.param(
+            review(scale(2), scale(1), dry_run=True),
+            TRUE,
+            (False, DENIED, ()),
+            id="T-06 /scale dry run: same deny",
+        ),
+        pytest.param(
+            review(scale(2), scale(1)), NONE, (True, "", ()), id="T-06 /scale unlabelled: allow"
+        ),
+        pytest.param(
+            review(scale(2), scale(1)),
+            {"grafana.com/no-downscale": "True"},
+            (
+                True,
+                "",
+                ('label grafana.com/no-downscale: "True" is not true: the check is off',),
+            ),
+            id="NODOWN-06 W-49 not exactly true: allow, and say so",
+        ),
+        pytest.param(review(sts(None), sts(1)), TRUE, (True, "", (NIL,)), id="T-06 nil to 1"),
+        pytest.param(review(sts(2), sts(None)), TRUE, (True, "", (NIL,)), id="T-06 2 to nil"),
+        pytest.param(review(sts(None), sts(None)), TRUE, (True, "", ()), id="T-06 nil to nil"),
+        pytest.param(
+            review(Unusable("no kind Pod"), Unusable("no kind Pod"), kind="pods"),
+            NONE,
+            (True, "", ("can't decode old object, allowing the change, err: no kind Pod",)),
+            id="T-06 SEED-087 a pod: warn-allow",
+        ),
+        pytest.param(
+            review(sts(2), Unusable("broken")),
+            TRUE,
+            (True, "", ("can't decode new object, allowing the change, err: broken",)),
+            id="NODOWN-01 undecodable new object: warn-allow",
+        ),
+    ],
+)
+def test_t06(asked: Review, labels: Mapping[str, str], expected: Seen) -> None:
+    """T-06: none of these needs a read; the Scale's parent comes from the fresh cache."""
+    verdict, calls = ask(asked, labels)
+    assert seen(verdict) == expected
+    assert verdict.code == 0
+    assert calls == []
+
+
+REFUSED = (
+    "downscale of statefulsets/mock in test from 2 to 1 replicas is not allowed because can't"
+    " get statefulsets/mock in namespace test: "
+)
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_settled"),
+    [
+        pytest.param(NotFound("no such set", status=404), True, id="404"),
+        pytest.param(Denied("role", status=403), True, id="403"),
+        pytest.param(Unreachable("time-out"), False, id="time-out or 5xx"),
+    ],
+)
+@pytest.mark.parametrize("fails_closed", [False, True])
+def test_t06_parent_not_readable(fault: ApiError, is_settled: bool, fails_closed: bool) -> None:
+    """T-06, SEED-087, D-20: with fail-closed only what may be readable later is refused, as 429."""
+    verdict, calls = ask(review(scale(2), scale(1)), fault=fault, fails_closed=fails_closed)
+    assert calls == ["get statefulsets/mock"]
+    assert verdict.reason.code is Code.CANNOT_CHECK
+    if is_settled or not fails_closed:
+        assert seen(verdict) == (True, "", (f"{UNREAD}{fault}",))
+        return
+    assert seen(verdict) == (False, f"{REFUSED}{fault}", ())
+    assert verdict.code == 429
+
+
+@pytest.mark.parametrize("fails_closed", [False, True])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Throttled("own limiter"), id="throttled by ourselves"),
+        pytest.param(DeadlinePassed("no answer within 8.8s"), id="no time left"),
+        pytest.param(TooManyRequests("busy"), id="429 of the API server"),
+    ],
+)
+def test_d20_overload_lets_nothing_pass(fault: ApiError, fails_closed: bool) -> None:
+    """D-20, SI-13, D-42: who sends the requests can make the load; asked again in a second."""
+    verdict, calls = ask(review(scale(2), scale(1)), fault=fault, fails_closed=fails_closed)
+    assert calls == ["get statefulsets/mock"]
+    assert verdict.reason.code is Code.CANNOT_CHECK
+    assert seen(verdict) == (False, f"{REFUSED}{fault}", ())
+    assert (verdict.code, verdict.retry_after) == (429, timedelta(seconds=1))
+
+
+@in_virtual_time
+async def test_d20_a_crowd_of_reviews_is_refused_and_never_let_through() -> None:
+    """D-20, SI-13, SI-14: 300 at once and five reads a second: all are judged by the label."""
+    clock, turn = VirtualClock(), asyncio.Lock()
+    door = FakeDoor([], [])
+    door.put("deployments", zone("mock", 2, labels=TRUE))
+
+    async def wait_for_turn(call: str) -> None:
+        async with turn:
+            await clock.sleep(timedelta(milliseconds=200))
+
+    door.pause = wait_for_turn
+    parents = Parents(StatefulSetStore(), door, namespace="test", clock=clock)
+    hook = NoDownscale(parents, fails_closed=False)
+    asked = review(scale(2), scale(1), kind="deployments")
+    until = clock.elapsed() + timedelta(seconds=9)
+
+    verdicts = await gather_all(hook.review(asked, until) for _ in range(300))
+
+    assert {seen(verdict) for verdict in verdicts} == {
+        (False, DENIED.replace("statefulsets", "deployments"), ())
+    }
+    assert door.calls == ["get deployments/mock"]
+
+
+@pytest.mark.parametrize("fails_closed", [False, True])
+def test_a_scale_of_another_kind(fails_closed: bool) -> None:
+    """NODOWN-05: what we do not know how to read cannot be understood."""
+    verdict, calls = ask(review(scale(2), scale(1), kind="frobs"), fails_closed=fails_closed)
+    assert verdict.is_allowed is not fails_closed
+    assert calls == []
+
+
+def test_undecodable_objects_fail_closed_where_that_is_wanted() -> None:
+    """D-20, SI-13."""
+    asked = review(sts(2), Unusable("broken"))
+    verdict, _ = ask(asked, fails_closed=True)
+    assert seen(verdict) == (False, "can't decode new object, err: broken", ())
