@@ -14,23 +14,12 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.live_reads import GroupReader
 from rollout_operator.guards.budgets.in_flight import Pending
 from rollout_operator.kube.api import STATEFULSETS, LiveReader
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Group, Newcomers, Zone
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
-
-
-class StatefulSetCache(Protocol):
-    """What we need of the cached StatefulSets."""
-
-    def list_group(self, group: GroupName) -> Sequence[StatefulSet | Unreadable]: ...
-
-
-class PodCache(Protocol):
-    """What we need of the cached pods."""
-
-    def list_by_owner(self, uid: Uid) -> Sequence[Pod | Unreadable]: ...
 
 
 class Freshness(Protocol):
@@ -47,8 +36,8 @@ class Observer:
     namespace: str
     reader: LiveReader
     clock: Clock
-    sets: StatefulSetCache
-    pods: PodCache
+    sets: StatefulSetStore
+    pods: PodStore
     watches: tuple[Freshness, ...]
     pending: Pending
     now: Callable[[], datetime]

@@ -8,17 +8,18 @@ budget is free again (LI-07). Who may go is decided in `planning.budgets.rule`.
 import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.worker import Result
 from rollout_operator.guards.budgets.in_flight import Pending, Stage, read_record
 from rollout_operator.guards.budgets.pod_records import Recorder
 from rollout_operator.kube.api import PODS, LiveReader
+from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.errors import ApiError, Conflict, Denied, InvalidInput, NotFound
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod, Unreadable
+from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code
 from rollout_operator.telemetry.disruptions import DisruptionMetrics
 from rollout_operator.telemetry.logs import log
@@ -42,17 +43,11 @@ PodKey = tuple[str, str]
 """Namespace and name."""
 
 
-class PodCache(Protocol):
-    """What we need of the cached pods."""
-
-    def get(self, namespace: str, name: str) -> Pod | Unreadable | None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What a DisruptionController works with."""
 
-    pods: PodCache
+    pods: PodStore
     pending: Pending
     recorder: Recorder
     door: LiveReader

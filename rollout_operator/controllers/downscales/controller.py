@@ -8,7 +8,6 @@ takes; a process that starts finds the notes of the one before it. Works by UID 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.downscales.cancellations import (
@@ -31,7 +30,7 @@ from rollout_operator.guards.downscales.reservations import (
 from rollout_operator.guards.downscales.times import Records, is_annotated
 from rollout_operator.guards.locks import Locks, calls_lock
 from rollout_operator.kube.api import STATEFULSETS, Reader
-from rollout_operator.kube.cache.store import is_older
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, is_older
 from rollout_operator.kube.connection.server_clock import CLOCK_ERROR
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.downscale import Key, Note, Target
@@ -51,24 +50,12 @@ from rollout_operator.planning.downscales.outcome import (
 from rollout_operator.telemetry.logs import log
 
 
-class SetCache(Protocol):
-    """What we need of the cached StatefulSets."""
-
-    def get_by_uid(self, uid: Uid) -> StatefulSet | Unreadable | None: ...
-
-
-class PodCache(Protocol):
-    """What we need of the cached pods."""
-
-    def list_by_owner(self, uid: Uid) -> Sequence[Pod | Unreadable]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What the controller works with."""
 
-    sets: SetCache
-    pods: PodCache
+    sets: StatefulSetStore
+    pods: PodStore
     downscales: Downscales
     locks: Locks
     records: Records

@@ -8,6 +8,7 @@ from typing import Protocol
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.in_flight import Grant, Pending
 from rollout_operator.guards.budgets.pod_records import Recorder
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.disruption import Engine, Record
 from rollout_operator.model.downscale import Underway
@@ -64,20 +65,6 @@ class Budgets(Protocol):
         ...
 
 
-class SetCache(Protocol):
-    """What we need of the cached StatefulSets."""
-
-    def list_all(self) -> Sequence[StatefulSet | Unreadable]: ...
-
-
-class PodCache(Protocol):
-    """What we need of the cached pods."""
-
-    def get(self, namespace: str, name: str) -> Pod | Unreadable | None: ...
-
-    def list_by_owner(self, uid: Uid) -> Sequence[Pod | Unreadable]: ...
-
-
 class PodReader(Protocol):
     """Where pods are looked at live."""
 
@@ -93,8 +80,8 @@ class Parts:
     budgets: Budgets
     find_lack: Callable[[Engine], str | None]
     """Says why budgets are not known, None where they are known well enough for who asks."""
-    sets: SetCache
-    pods: PodCache
+    sets: StatefulSetStore
+    pods: PodStore
     reader: PodReader
     pending: Pending
     recorder: Recorder

@@ -6,12 +6,12 @@ hold nothing is decided in `planning.rollout.newcomers`.
 """
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.group import Newcomers
 from rollout_operator.model.names import PREPARE_DOWNSCALE, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, parse_ordinal
@@ -25,18 +25,6 @@ SETTLING: Final = timedelta(seconds=30)
 FORGOTTEN: Final = timedelta(hours=1)
 # In a shorter gap no pod is created, becomes ready and is gone again; one that was there may.
 LONGEST_GAP: Final = timedelta(seconds=5)
-
-
-class SetCache(Protocol):
-    """What is needed of the cached StatefulSets."""
-
-    def list_all(self) -> Sequence[StatefulSet | Unreadable]: ...
-
-
-class PodCache(Protocol):
-    """What is needed of the cached pods."""
-
-    def list_by_owner(self, uid: Uid) -> Sequence[Pod | Unreadable]: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,7 +56,7 @@ class _Seen:
 class Arrivals:
     """What this process saw come to the ordinals of upscales."""
 
-    def __init__(self, sets: SetCache, pods: PodCache, clock: Clock) -> None:
+    def __init__(self, sets: StatefulSetStore, pods: PodStore, clock: Clock) -> None:
         self._sets = sets
         self._pods = pods
         self._clock = clock

@@ -6,18 +6,19 @@ outside, and it calls nobody: what it knows of pods and other budgets is what th
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from rollout_operator.guards.budgets.catalog import Catalog
+from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.budget import Budget, selects
 from rollout_operator.model.decode.budget import parse_budget
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import ABSENT_PEERS
-from rollout_operator.model.objects import Pod, Unreadable
+from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review
 from rollout_operator.planning.budgets.validation import INVALID, Draft, Overlap, assess_budget
@@ -26,12 +27,6 @@ from rollout_operator.planning.downscales.request import allow, refuse
 # A few milliseconds; other reviews are answered in between.
 _STEP: Final = 500
 _JUDGED: Final = frozenset({"CREATE", "UPDATE"})
-
-
-class PodCache(Protocol):
-    """The cached pods."""
-
-    def list_all(self) -> Sequence[Pod | Unreadable]: ...
 
 
 class _Annotations(msgspec.Struct):
@@ -53,7 +48,7 @@ _DECODER: Final = msgspec.json.Decoder(_Object)
 class ZpdbValidation:
     """Answers reviews of budgets."""
 
-    def __init__(self, catalog: Catalog, pods: PodCache, *, namespace: str) -> None:
+    def __init__(self, catalog: Catalog, pods: PodStore, *, namespace: str) -> None:
         self._catalog = catalog
         self._pods = pods
         self._namespace = namespace

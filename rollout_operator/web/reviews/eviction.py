@@ -12,13 +12,13 @@ from typing import Final, Protocol
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.request import Answer, Ask
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.decode.eviction import decode_owner
 from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.disruption import Engine
 from rollout_operator.model.errors import ApiError, InvalidInput, NotFound, OperatorError
-from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review
 from rollout_operator.planning.budgets.request import (
@@ -56,25 +56,13 @@ class Gate(Protocol):
         ...
 
 
-class PodCache(Protocol):
-    """The cached pods."""
-
-    def get(self, namespace: str, name: str) -> Pod | Unreadable | None: ...
-
-
-class SetCache(Protocol):
-    """The cached StatefulSets."""
-
-    def get_by_uid(self, uid: Uid) -> StatefulSet | Unreadable | None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What a PodEviction works with."""
 
     gate: Gate
-    pods: PodCache
-    sets: SetCache
+    pods: PodStore
+    sets: StatefulSetStore
     unknown: UnknownPods
     metrics: DisruptionMetrics
     clock: Clock

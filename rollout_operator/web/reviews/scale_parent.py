@@ -11,14 +11,14 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.single_flight import SingleFlight
 from rollout_operator.kube.api import DEPLOYMENTS, REPLICASETS, STATEFULSETS, Reader, Resource
-from rollout_operator.kube.cache.store import is_older
+from rollout_operator.kube.cache.store import StatefulSetStore, is_older
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.errors import (
     ApiError,
@@ -28,7 +28,7 @@ from rollout_operator.model.errors import (
     InvalidInput,
     OperatorError,
 )
-from rollout_operator.model.objects import StatefulSet, Unreadable
+from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.review import Review, Scalable
 
 RESOURCES: Final[Mapping[str, Resource]] = {
@@ -36,12 +36,6 @@ RESOURCES: Final[Mapping[str, Resource]] = {
 }
 # A watch is milliseconds behind what was just written: waiting is cheaper than a read.
 CATCH_UP: Final = tuple(timedelta(milliseconds=span) for span in (5, 10, 20, 40))
-
-
-class SetCache(Protocol):
-    """The cached StatefulSets."""
-
-    def get(self, namespace: str, name: str) -> StatefulSet | Unreadable | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +66,9 @@ _Answer: TypeAlias = StatefulSet | _Metadata | OperatorError
 class Parents:
     """Finds the object that a review of a Scale is about."""
 
-    def __init__(self, sets: SetCache, reader: Reader, *, namespace: str, clock: Clock) -> None:
+    def __init__(
+        self, sets: StatefulSetStore, reader: Reader, *, namespace: str, clock: Clock
+    ) -> None:
         self._sets = sets
         self._reader = reader
         self._namespace = namespace
