@@ -14,10 +14,10 @@ from benchmarks.figures import Figure, Result
 from rollout_operator.config.flags import CLIENT_BURST, CLIENT_QPS
 from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject
 from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import STRATEGIC_PATCH, Request
+from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import Zone, statefulset
+from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import GROUP_LABEL
 
 GROUPS: Final = 100
@@ -90,7 +90,7 @@ def _run(groups: int, args: tuple[str, ...], *, has_budgets: bool = False) -> Ru
 
 async def _roll_out(groups: int, args: tuple[str, ...], has_budgets: bool) -> Run:
     zones = [
-        Zone(
+        ZoneSpec(
             name=f"g{number:03}-{zone}",
             group=f"g{number:03}",
             replicas=PODS_OF_A_ZONE,
@@ -150,5 +150,5 @@ def _list_deletes(sandbox: Sandbox, since: timedelta) -> list[Called]:
 
 
 async def _call(sandbox: Sandbox, **how: object) -> None:
-    request = Request(**{"resource": STATEFULSETS, "namespace": sandbox.namespace, **how})  # type: ignore[arg-type]  # fields of a Request
+    request = ApiRequest(**{"resource": STATEFULSETS, "namespace": sandbox.namespace, **how})  # type: ignore[arg-type]  # fields of a Request
     await sandbox.call(request)

@@ -17,15 +17,15 @@ from benchmarks.processes import measure_in_child
 from benchmarks.tasks import Task
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
-from rollout_operator.guards.budgets.arbiter import Gate
-from rollout_operator.guards.budgets.catalog import Catalog
-from rollout_operator.guards.budgets.in_flight import Pending
+from rollout_operator.guards.budgets.arbiter import Arbiter
+from rollout_operator.guards.budgets.catalog import BudgetCatalog
+from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.pod_records import Recorder
-from rollout_operator.guards.budgets.request import Ask, Parts
+from rollout_operator.guards.budgets.request import ArbiterContext, DisruptionRequest
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.names import Uid
@@ -105,10 +105,10 @@ def make_held_group(size: int) -> Group:
     return Group(name=make_group(1, 0).name, zones=zones, now=NOW, deletions={})
 
 
-def make_gate(group: Group, pattern: str) -> Gate:
+def make_gate(group: Group, pattern: str) -> Arbiter:
     """Return the gate of one process whose caches show a group, under one budget."""
     clock, metrics = LoopClock(), Metrics()
-    sets, pods, catalog = StatefulSetStore(), PodStore(), Catalog(metrics)
+    sets, pods, catalog = StatefulSetStore(), PodStore(), BudgetCatalog(metrics)
     sets.replace_all([zone.sts for zone in group.zones])
     pods.replace_all([pod for zone in group.zones for pod in zone.pods])
     budget = Budget(
@@ -120,10 +120,10 @@ def make_gate(group: Group, pattern: str) -> Gate:
         delay=timedelta(minutes=20) if pattern else timedelta(0),
     )
     catalog.on_change(None, budget)
-    pending = Pending(pods.get, OwnDeletes(pods.get, clock), clock)
+    pending = InFlight(pods.get, OwnDeletes(pods.get, clock), clock)
     nowhere = _Nowhere()
-    return Gate(
-        Parts(
+    return Arbiter(
+        ArbiterContext(
             budgets=catalog, find_lack=lambda engine: None, sets=sets, pods=pods, reader=nowhere,
             pending=pending, recorder=Recorder(nowhere, clock, "held"),
             find_downscale=lambda group: None, age=lambda: timedelta(0), now=lambda: NOW,
@@ -132,10 +132,12 @@ def make_gate(group: Group, pattern: str) -> Gate:
     )  # fmt: skip
 
 
-def list_asks(group: Group) -> list[Ask]:
+def list_asks(group: Group) -> list[DisruptionRequest]:
     """Return what a rollout asks for: all pods of the first zone but the one that is down."""
     return [
-        Ask(pod=pod, engine=Engine.ROLLOUT, limit=1) for pod in group.zones[0].pods if pod.is_ready
+        DisruptionRequest(pod=pod, engine=DisruptionSource.ROLLOUT, limit=1)
+        for pod in group.zones[0].pods
+        if pod.is_ready
     ]
 
 
@@ -167,7 +169,7 @@ def _time_plan(group: Group, repeats: int) -> float:
     return (time.process_time() - begin) / repeats
 
 
-async def _time_gate(gate: Gate, asks: Sequence[Ask], repeats: int) -> float:
+async def _time_gate(gate: Arbiter, asks: Sequence[DisruptionRequest], repeats: int) -> float:
     begin = time.process_time()
     for _ in range(repeats):
         refusals = await gate.assess_all(asks)

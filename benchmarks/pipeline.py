@@ -17,7 +17,7 @@ from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, Store
 from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.kube.connection.connect import Access, connect
 from rollout_operator.kube.connection.transport import Transport
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
@@ -53,7 +53,7 @@ async def open_pipeline(target: Target) -> AsyncIterator[Pipeline]:
     access = Access(namespace=target.namespace, api_url=target.url, config_file=target.kubeconfig)
     transport = await connect(access, clock)
     try:
-        client = Client(transport, Limits(0, 0), metrics)
+        client = Client(transport, RateLimiter(0, 0), metrics)
         sets, pods = StatefulSetStore(), PodStore()
 
         def follow(

@@ -23,7 +23,14 @@ from rollout_operator.model.names import (
     Uid,
 )
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
-from rollout_operator.model.outcome import Action, Code, Plan, RecordRevision, ReplacePods, Share
+from rollout_operator.model.outcome import (
+    Action,
+    Code,
+    EqualPods,
+    Plan,
+    RecordRevision,
+    ReplacePods,
+)
 
 NOW: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 REVISIONS: Final = {
@@ -172,7 +179,7 @@ def _outline_action(action: Action) -> str:
             assert_never(action)
 
 
-def _outline_share(share: Share) -> str:
+def _outline_share(share: EqualPods) -> str:
     word = "broken " if share.pods[0].reason.code is Code.POD_BROKEN_AND_OUTDATED else ""
     return f"{share.room} of {word}[{' '.join(one.pod.name for one in share.pods)}]"
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from rollout_operator.guards.budgets.request import Answer, Ask, Permit, Reservation
+from rollout_operator.guards.budgets.request import Answer, DisruptionRequest, Permit, Reservation
 from rollout_operator.model.group import Group
 from rollout_operator.model.objects import Pod
 from rollout_operator.planning.budgets.rule import Refusal
@@ -12,11 +12,11 @@ from rollout_operator.planning.budgets.rule import Refusal
 class OpenGate:
     """Permits everything and remembers nothing."""
 
-    async def assess_all(self, asks: Sequence[Ask]) -> Sequence[Refusal | None]:
+    async def assess_all(self, asks: Sequence[DisruptionRequest]) -> Sequence[Refusal | None]:
         """Return no reason against any."""
         return [None] * len(asks)
 
-    async def ask(self, ask: Ask, until: timedelta) -> Answer:
+    async def ask(self, ask: DisruptionRequest, until: timedelta) -> Answer:
         """Permit the pod as it is."""
         return Permit(pod=ask.pod)
 
@@ -24,7 +24,9 @@ class OpenGate:
         """Return that no budget does."""
         return False
 
-    async def reserve(self, ask: Ask, until: timedelta) -> Reservation | Refusal | None:
+    async def reserve(
+        self, ask: DisruptionRequest, until: timedelta
+    ) -> Reservation | Refusal | None:
         """Reserve nothing: there is no budget."""
         return None
 

@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.guards.downscales.backlog import Owed, Told
-from rollout_operator.guards.downscales.reservations import Claim, Downscales, Stage
+from rollout_operator.guards.downscales.backlog import Owed, PreparedPod
+from rollout_operator.guards.downscales.reservations import Claim, Downscales, ReservationState
 from rollout_operator.model.downscale import Key, Target
 from rollout_operator.model.names import GroupName, Uid
 from tests.builders import sts, sts_uid
@@ -46,7 +46,7 @@ class Bench:
         assert self.downscales.list_sets() == []
         assert not any(self.downscales.remembers(sts_uid(letter)) for letter in "abc")
         assert self.downscales.debts.count() == 0
-        assert all(self.downscales.count(stage) == 0 for stage in Stage)
+        assert all(self.downscales.count(stage) == 0 for stage in ReservationState)
         assert self.underway() == ""
 
 
@@ -62,8 +62,8 @@ def uids(ordinals: str) -> list[Uid]:
     return [uid for uid, _ in named(ordinals)]
 
 
-def told(ordinals: str, target: Target | None = TARGET) -> dict[Uid, Told]:
-    return {uid: Told(pod, target) for uid, pod in named(ordinals)}
+def told(ordinals: str, target: Target | None = TARGET) -> dict[Uid, PreparedPod]:
+    return {uid: PreparedPod(pod, target) for uid, pod in named(ordinals)}
 
 
 def waiting(ordinals: str, target: Target | None = TARGET) -> list[Owed]:

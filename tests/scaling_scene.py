@@ -11,13 +11,13 @@ from typing import Final, cast
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from rollout_operator.lab.model.fields import number
 from rollout_operator.lab.model.history import Called, Commit, Reviewed
-from rollout_operator.lab.model.request import MERGE_PATCH, Request
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_operator.lab.network.faults import Faults
 from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, always
 from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,
@@ -45,18 +45,20 @@ PREPARED: Final[Mapping[str, str]] = {PREPARE_PATH: "prepare", PREPARE_PORT: "80
 PATIENCE: Final = 600.0
 
 
-def follower(letter: str, of: str | None = None, *, wait: str = "5m", **more: str) -> Zone:
+def follower(letter: str, of: str | None = None, *, wait: str = "5m", **more: str) -> ZoneSpec:
     """Return a zone that is asked before it goes down; `more` are annotations or labels by key."""
     leading = {} if of is None else {LEADING_ZONE: f"zone-{of}"}
     spaced = {MIN_TIME_BETWEEN_DOWNSCALES: wait} if wait else {}
-    return Zone(
+    return ZoneSpec(
         name=f"zone-{letter}",
         labels={**GUARDED, **more},
         annotations={**PREPARED, **leading, **spaced},
     )
 
 
-def mirror(letter: str, name: str = "demo", *, group: str = "ingester", delay: str = "") -> Zone:
+def mirror(
+    letter: str, name: str = "demo", *, group: str = "ingester", delay: str = ""
+) -> ZoneSpec:
     """Return a zone that mirrors a ReplicaTemplate; with `delay`, its pods are asked before."""
     delayed = {DOWNSCALE_DELAY: delay, DOWNSCALE_DELAY_URL: "http://pod/delayed"} if delay else {}
     mirrored = {
@@ -64,7 +66,7 @@ def mirror(letter: str, name: str = "demo", *, group: str = "ingester", delay: s
         MIRROR_KIND: "ReplicaTemplate",
         MIRROR_API_VERSION: "rollout-operator.grafana.com/v1",
     }
-    return Zone(name=f"zone-{letter}", group=group, annotations={**mirrored, **delayed})
+    return ZoneSpec(name=f"zone-{letter}", group=group, annotations={**mirrored, **delayed})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -122,7 +124,7 @@ class Scene:
 
     async def set_template(self, name: str, replicas: int) -> None:
         """Set the count that zones mirror, as an autoscaler does."""
-        patch = Request(
+        patch = ApiRequest(
             verb="patch",
             resource=REPLICA_TEMPLATES,
             namespace=self.sandbox.namespace,
@@ -142,7 +144,7 @@ class Scene:
             "metadata": {"name": name},
             "spec": {"replicas": replicas},
         }
-        request = Request(
+        request = ApiRequest(
             verb="create",
             resource=REPLICA_TEMPLATES,
             namespace=self.sandbox.namespace,
@@ -160,7 +162,7 @@ class Scene:
 
 @asynccontextmanager
 async def scene(
-    zones: Sequence[Zone],
+    zones: Sequence[ZoneSpec],
     *,
     templates: Mapping[str, int] | None = None,
     args: Sequence[str] = (),

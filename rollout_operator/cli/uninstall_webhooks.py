@@ -27,7 +27,7 @@ from rollout_operator.kube.api import (
 )
 from rollout_operator.kube.call import Timeouts
 from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.kube.connection.connect import Access, connect
 from rollout_operator.model.decode.webhooks import (
     decode_mutating_webhooks,
@@ -89,7 +89,7 @@ Exit codes:
 """
 
 
-class Door(Reader, Writer, Protocol):
+class ConfigurationClient(Reader, Writer, Protocol):
     """What is needed of the API server."""
 
 
@@ -126,7 +126,7 @@ async def _run(config: Config, *, is_dry_run: bool) -> None:
     transport = await connect(access, clock)
     try:
         timeouts = Timeouts().at_most(_CALL_LIMIT)
-        client = Client(transport, Limits(0, 0), Metrics(), timeouts)
+        client = Client(transport, RateLimiter(0, 0), Metrics(), timeouts)
         await Uninstall(client, config.namespace, _tell, is_dry_run=is_dry_run).run()
     finally:
         await transport.close()
@@ -140,7 +140,7 @@ def _tell(line: str) -> None:
 class Uninstall:
     """One removal, told line by line."""
 
-    door: Door
+    door: ConfigurationClient
     namespace: str
     tell: Callable[[str], None]
     is_dry_run: bool = field(default=False, kw_only=True)

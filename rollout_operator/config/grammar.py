@@ -65,7 +65,7 @@ class HelpRequested(OperatorError):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
+class FlagKind(Generic[T]):
     """A type of flag: its word in the usage, and its text in both directions."""
 
     word: str
@@ -81,7 +81,7 @@ class Flag(Generic[T]):
     """One flag: what it is called, takes, is by default and does."""
 
     name: str
-    kind: Kind[T]
+    kind: FlagKind[T]
     default: T
     help: str
     group: str
@@ -141,7 +141,7 @@ def _find(known: dict[str, Flag[Any]], name: str) -> Flag[Any]:
     raise UnknownFlag(name)
 
 
-def _parse_value(kind: Kind[Any], name: str, text: str) -> object:
+def _parse_value(kind: FlagKind[Any], name: str, text: str) -> object:
     try:
         return kind.parse(text)
     except InvalidInput as error:
@@ -211,13 +211,13 @@ def _show_bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-TEXT: Final[Kind[str]] = Kind("string", str, str)
-LIST: Final[Kind[tuple[str, ...]]] = Kind("list", _parse_list, ",".join)
-INT: Final[Kind[int]] = Kind("int", _parse_int, str)
-FLOAT: Final[Kind[float]] = Kind("float", _parse_float, _show_float)
-BOOL: Final[Kind[bool]] = Kind("bool", _parse_bool, _show_bool, stands_alone=True)
-DURATION: Final[Kind[timedelta]] = Kind("duration", _parse_duration, format_duration)
+TEXT: Final[FlagKind[str]] = FlagKind("string", str, str)
+LIST: Final[FlagKind[tuple[str, ...]]] = FlagKind("list", _parse_list, ",".join)
+INT: Final[FlagKind[int]] = FlagKind("int", _parse_int, str)
+FLOAT: Final[FlagKind[float]] = FlagKind("float", _parse_float, _show_float)
+BOOL: Final[FlagKind[bool]] = FlagKind("bool", _parse_bool, _show_bool, stands_alone=True)
+DURATION: Final[FlagKind[timedelta]] = FlagKind("duration", _parse_duration, format_duration)
 # Go prints the word of a type that it does not know as this one.
-LONG_SPAN: Final[Kind[timedelta]] = Kind(
+LONG_SPAN: Final[FlagKind[timedelta]] = FlagKind(
     "value", parse_prometheus_duration, format_prometheus_duration
 )

@@ -67,7 +67,7 @@ class GroupRead:
 
 
 @dataclass(eq=False, slots=True)
-class _Asker:
+class _Waiter:
     """A group that is to be read, until `outcome` is there."""
 
     cached: Group
@@ -82,7 +82,7 @@ class GroupReader:
         self._reader = reader
         self._namespace = namespace
         self._clock = clock
-        self._line: list[_Asker] = []
+        self._line: list[_Waiter] = []
         self._is_led = False
 
     async def read(self, cached: Group) -> GroupRead:
@@ -92,7 +92,7 @@ class GroupReader:
         selectors of all cached members have; where they have none in common, in one list per
         member. Raises what `LiveReader.fetch_page` raises.
         """
-        asker = _Asker(cached)
+        asker = _Waiter(cached)
         self._line.append(asker)
         try:
             while asker.outcome is None:
@@ -124,7 +124,7 @@ class GroupReader:
             turns = 0
         return list(found.values())
 
-    async def _lead(self, leader: _Asker) -> None:
+    async def _lead(self, leader: _Waiter) -> None:
         """Wait for the turn of a read, and make it for all that have asked by then."""
         self._is_led = True
         try:
@@ -147,7 +147,7 @@ class GroupReader:
             for one in together:
                 one.woken.set()
 
-    async def _read_together(self, together: Sequence[_Asker], pages: int) -> None:
+    async def _read_together(self, together: Sequence[_Waiter], pages: int) -> None:
         groups = [asker.cached for asker in together]
         sets = [zone.sts for group in groups for zone in group.zones]
         sent_at = self._clock.elapsed()
@@ -214,7 +214,7 @@ def _give_up() -> Unreachable:
     return Unreachable(f"cannot read groups live: no answer within {lasts}", call="list")
 
 
-def _choose_together(leader: _Asker, line: Iterable[_Asker]) -> list[_Asker]:
+def _choose_together(leader: _Waiter, line: Iterable[_Waiter]) -> list[_Waiter]:
     """Return who shares the leader's read: as many as one page and one list of pods can serve."""
     chosen, keys = [leader], _find_keys(leader.cached)
     if keys is None:

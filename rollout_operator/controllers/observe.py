@@ -12,7 +12,7 @@ from typing import Protocol
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.live_reads import GroupReader
-from rollout_operator.guards.budgets.in_flight import Pending
+from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.kube.api import STATEFULSETS, LiveReader
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode.objects import decode_statefulset
@@ -39,7 +39,7 @@ class Observer:
     sets: StatefulSetStore
     pods: PodStore
     watches: tuple[Freshness, ...]
-    pending: Pending
+    pending: InFlight
     now: Callable[[], datetime]
     """The API server's time: whether a pod has been ready for long enough is told by its clock."""
     find_downscale: Callable[[GroupName], Underway | None] = lambda name: None

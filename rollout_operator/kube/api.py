@@ -298,7 +298,7 @@ class Discoverer(Protocol):
         ...
 
 
-class Door(LiveReader, Watcher, Writer, TimedPatcher, Discoverer, Protocol):
+class ApiClient(LiveReader, Watcher, Writer, TimedPatcher, Discoverer, Protocol):
     """All of one component's ways to the API server."""
 
     def server_time(self) -> datetime | None:

@@ -13,14 +13,14 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
 from rollout_operator.lab.controllers.statefulsets import StatefulSets
 from rollout_operator.lab.model.fields import name_of, namespace_of, text
 from rollout_operator.lab.model.history import Commit, History
-from rollout_operator.lab.model.request import Answer, Request
+from rollout_operator.lab.model.request import ApiAnswer, ApiRequest
 from rollout_operator.lab.nodes.behaviour import DEFAULT, Choose
 from rollout_operator.lab.nodes.kubelet import Kubelets, Means
 from rollout_operator.lab.nodes.pods import PodEndpoints
 from rollout_operator.lab.schemas.kinds import CONTROLLER_REVISIONS, NODES
-from rollout_operator.lab.virtual_loop.pace import Pace, Timers
+from rollout_operator.lab.virtual_loop.pace import StepTimes, Timers
 
-DEFAULT_PACE: Final = Pace()
+DEFAULT_PACE: Final = StepTimes()
 
 
 class ClusterApi(Protocol):
@@ -32,7 +32,7 @@ class ClusterApi(Protocol):
 
     def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]: ...
 
-    def call_now(self, request: Request) -> Answer: ...
+    def call_now(self, request: ApiRequest) -> ApiAnswer: ...
 
     def put(self, obj: JsonObject, *, actor: str) -> None: ...
 
@@ -51,7 +51,7 @@ class Cluster:
         chance: random.Random,
         elapsed: Callable[[], timedelta],
         choose: Choose = DEFAULT,
-        pace: Pace = DEFAULT_PACE,
+        pace: StepTimes = DEFAULT_PACE,
     ) -> None:
         self._api = api
         self._elapsed = elapsed

@@ -17,11 +17,11 @@ from rollout_operator.aio.tasks import TaskDied, TaskStack, race
 from rollout_operator.config.flags import Config
 from rollout_operator.kube.cache.configurations import Configuration
 from rollout_operator.kube.call import DEFAULT_TIMEOUTS
-from rollout_operator.kube.client.rate_limit import Limits, Priority
+from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
 from rollout_operator.lab.admission.webhooks import HookCall
 from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.model.history import Lived
-from rollout_operator.lab.network.client import Door
+from rollout_operator.lab.network.client import SimulatedClient
 from rollout_operator.lab.network.faults import Faults
 from rollout_operator.lab.network.link import Link
 from rollout_operator.lab.network.pod_client import PodDoor
@@ -30,10 +30,10 @@ from rollout_operator.lab.virtual_loop.clock import SimulatedClock
 from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.errors import DecodeError, OperatorError
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
-from rollout_operator.operator.context import Doors, Settings, Shared, Telemetry
+from rollout_operator.operator.context import Doors, EngineSettings, Shared, Telemetry
 from rollout_operator.operator.engine import Engine
 from rollout_operator.operator.reviews import Reviews
-from rollout_operator.telemetry.registry import Entry
+from rollout_operator.telemetry.registry import GroupState
 from rollout_operator.web.reviews.dispatch import Reviewer
 
 SYNC_LIMIT: Final = timedelta(seconds=60)
@@ -112,7 +112,7 @@ class SimulatedProcess:
         """Wait until it is ready for the first time in this life."""
         await self._current.engine.ready.wait()
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[GroupState, ...]:
         """Return the last plan of each group, with its reasons."""
         return self.telemetry.board.entries()
 
@@ -170,14 +170,14 @@ class _Life:
         self.link.on_crash = self.die
         self.telemetry = Telemetry.begin(process.clock)
         self._timeouts = DEFAULT_TIMEOUTS.at_most(config.client_timeout)
-        self._limits = Limits(config.client_qps, config.client_burst)
+        self._limits = RateLimiter(config.client_qps, config.client_burst)
         doors = Doors(
             open=self._open_door,
             open_pods=lambda: PodDoor(self.link, world.endpoints),
             clock=process.clock,
             chance=chance.random,
         )
-        settings = Settings(
+        settings = EngineSettings(
             namespace=config.namespace,
             reconcile_interval=config.reconcile_interval,
             client_qps=config.client_qps,
@@ -251,8 +251,8 @@ class _Life:
         self._note("ready")
         await asyncio.Event().wait()
 
-    def _open_door(self, name: str, reads: Priority) -> Door:
-        return Door(
+    def _open_door(self, name: str, reads: Priority) -> SimulatedClient:
+        return SimulatedClient(
             self._world.api,
             self.link,
             name=name,
@@ -261,10 +261,10 @@ class _Life:
             reads=reads,
         )
 
-    def _build_reviews(self, shared: Shared) -> "_Reviewing":
+    def _build_reviews(self, shared: Shared) -> "_SimulatedReviews":
         assert self._config.webhooks is not None, "asked for only then"
         reviews = Reviews(self._config.webhooks, shared)
-        return _Reviewing(reviews, self._begin_serving)
+        return _SimulatedReviews(reviews, self._begin_serving)
 
     def _begin_serving(self, reviewer: Reviewer) -> None:
         self.reviewer = reviewer
@@ -273,7 +273,7 @@ class _Life:
         self._world.api.history.add(Lived(at=self._world.elapsed(), actor=self._name, what=what))
 
 
-class _Reviewing:
+class _SimulatedReviews:
     """Serves reviews without a server. Implements `operator.engine.Reviewing`."""
 
     def __init__(self, reviews: Reviews, begin_serving: Callable[[Reviewer], None]) -> None:

@@ -19,14 +19,14 @@ from rollout_operator.lab.admission.webhooks import HookCall
 from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.cluster import Cluster
 from rollout_operator.lab.model.history import History, Said
-from rollout_operator.lab.model.request import Answer, Refusal, Request
+from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest
 from rollout_operator.lab.network.faults import Faults, NoFaults
 from rollout_operator.lab.nodes.behaviour import DEFAULT, Choose
 from rollout_operator.lab.process import ACTOR, SimulatedProcess, World
 from rollout_operator.lab.schemas.kinds import NAMESPACES
 from rollout_operator.lab.trace.log_lines import strip_time
 from rollout_operator.lab.virtual_loop.clock import SimulatedClock, loop_time
-from rollout_operator.lab.virtual_loop.pace import Pace
+from rollout_operator.lab.virtual_loop.pace import StepTimes
 from rollout_operator.telemetry import logs
 
 EPOCH: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -41,7 +41,7 @@ class Sandbox:
         *,
         seed: int = 0,
         choose: Choose = DEFAULT,
-        pace: Pace | None = None,
+        pace: StepTimes | None = None,
         faults: Faults | None = None,
         namespace: str = "default",
         epoch: datetime = EPOCH,
@@ -65,7 +65,7 @@ class Sandbox:
             self.api,
             chance=self.chance("cluster"),
             choose=choose,
-            pace=pace or Pace(),
+            pace=pace or StepTimes(),
             elapsed=self.elapsed,
         )
         self._choice = self.chance("service")
@@ -122,11 +122,11 @@ class Sandbox:
         self._processes.append(process)
         return process
 
-    async def call(self, request: Request) -> Answer:
+    async def call(self, request: ApiRequest) -> ApiAnswer:
         """Call the API server as a person does. Raises Refusal."""
         answer = await self.api.call(request)
         if not answer.is_ok:
-            raise Refusal(
+            raise ApiRefusal(
                 answer.status, answer.reason, answer.message, retry_after=answer.retry_after
             )
         return answer
@@ -162,6 +162,6 @@ def _read_flags(args: tuple[str, ...]) -> Config:
     return Config.from_args(args)
 
 
-def _create_namespace(name: str) -> Request:
+def _create_namespace(name: str) -> ApiRequest:
     body: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    return Request(verb="create", resource=NAMESPACES, body=body, user="sandbox")
+    return ApiRequest(verb="create", resource=NAMESPACES, body=body, user="sandbox")

@@ -9,7 +9,7 @@ from rollout_operator.model.names import GROUP_LABEL, MAX_UNAVAILABLE, ON_DELETE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Zone:
+class ZoneSpec:
     """What is said about one StatefulSet; the rest is the same everywhere."""
 
     name: str
@@ -32,7 +32,7 @@ class Zone:
     """Labels of the nodes that the pods may run on."""
 
 
-def statefulset(zone: Zone, namespace: str = "default") -> JsonObject:
+def statefulset(zone: ZoneSpec, namespace: str = "default") -> JsonObject:
     """Return the StatefulSet of a zone as the API takes it."""
     labels: JsonObject = {"name": zone.name}
     annotations: JsonObject = dict(zone.annotations)
@@ -52,7 +52,7 @@ def statefulset(zone: Zone, namespace: str = "default") -> JsonObject:
     }
 
 
-def _spec(zone: Zone, labels: JsonObject) -> JsonObject:
+def _spec(zone: ZoneSpec, labels: JsonObject) -> JsonObject:
     pod: JsonObject = {
         "containers": [{"name": "app", "image": zone.image}],
         "enableServiceLinks": False,
@@ -84,10 +84,10 @@ def three_zones(
     max_unavailable: str | int | None = None,
     image: str = "v1",
     pod_management: str = PARALLEL,
-) -> tuple[Zone, ...]:
+) -> tuple[ZoneSpec, ...]:
     """Return the zones a, b and c of a group."""
     return tuple(
-        Zone(
+        ZoneSpec(
             name=f"{group}-zone-{letter}",
             group=group,
             replicas=replicas,

@@ -15,7 +15,7 @@ from rollout_operator.model.names import Uid
 
 
 @unique
-class Engine(StrEnum):
+class DisruptionSource(StrEnum):
     """Who wants a pod to go."""
 
     EVICTION = "eviction"
@@ -31,6 +31,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The process that wrote it: no two of one namespace have the same name."""
     at: Annotated[datetime, Meta(tz=True)]
     """In the API server's time."""
-    engine: Engine = Engine.EVICTION
+    engine: DisruptionSource = DisruptionSource.EVICTION
     lasts: timedelta = timedelta(0)
     """How long after `at` the answer may still be acted upon."""

@@ -104,7 +104,9 @@ class Key:
 MOST_EARLIER: Final = 8
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class DownscaleRecord(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
+):
     """The story of a downscale, as pods carry it for a restarted process."""
 
     replicas_from: int
@@ -119,7 +121,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     """Where else pods may wait for a cancellation, of downscales before this one."""
 
     @classmethod
-    def of(cls, key: Key, at: datetime, *, owed: Iterable[Target | None] = ()) -> "Note":
+    def of(cls, key: Key, at: datetime, *, owed: Iterable[Target | None] = ()) -> "DownscaleRecord":
         """Return the story of a downscale that begins now; pods are `owed` a word elsewhere."""
         return cls(
             replicas_from=key.replicas_from,

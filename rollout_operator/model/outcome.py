@@ -206,7 +206,7 @@ class Replacement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class EqualPods:
     """Pods that may go for one and the same reason, at most `room` of them.
 
     They are tried in order, and only what really goes takes room: one that is refused does not hide
@@ -226,7 +226,7 @@ class ReplacePods:
     """
 
     zone: StatefulSet
-    shares: tuple[Share, ...]
+    shares: tuple[EqualPods, ...]
 
     @property
     def listed(self) -> tuple[Replacement, ...]:

@@ -13,7 +13,7 @@ from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Reason
-from rollout_operator.model.tracker import Source
+from rollout_operator.model.tracker import TimesSource
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -89,14 +89,14 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
+class ScalingSnapshot:
     """Everything that `plan_scaling` reads."""
 
     group: Group
     """`now` is the API server's time; `downscale` is one of the group that may still persist."""
     times: Mapping[Uid, datetime] = field(default_factory=dict)
     """Last downscales by UID of the set, beyond what annotations show."""
-    source: Source = Source.ANNOTATIONS
+    source: TimesSource = TimesSource.ANNOTATIONS
     """Whether annotations tell times at all."""
     times_problem: str = ""
     """Why the times of downscales are not known; then no zone may be scaled down."""

@@ -17,7 +17,7 @@ from rollout_operator.model.units import parse_rfc3339, quote
 _FIELD = "lastDownscaled"
 
 
-class Source(StrEnum):
+class TimesSource(StrEnum):
     """Where the times of downscales are kept."""
 
     ANNOTATIONS = "annotations"
@@ -38,7 +38,7 @@ class ZoneMap:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TrackerEntry:
     """What was written for a downscale, and what it took the place of."""
 
     text: str

@@ -13,16 +13,19 @@ from typing import Final
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.budgets.controller import DisruptionController, PodKey
-from rollout_operator.controllers.budgets.controller import Parts as ControllerParts
+from rollout_operator.controllers.budgets.controller import (
+    DisruptionContext,
+    DisruptionController,
+    PodKey,
+)
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.worker import Workers
-from rollout_operator.guards.budgets.arbiter import Gate
-from rollout_operator.guards.budgets.catalog import Catalog
-from rollout_operator.guards.budgets.in_flight import Pending
+from rollout_operator.guards.budgets.arbiter import Arbiter
+from rollout_operator.guards.budgets.catalog import BudgetCatalog
+from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.pod_records import Recorder
-from rollout_operator.guards.budgets.request import Parts
-from rollout_operator.kube.api import ZONE_BUDGETS, Door
+from rollout_operator.guards.budgets.request import ArbiterContext
+from rollout_operator.kube.api import ZONE_BUDGETS, ApiClient
 from rollout_operator.kube.cache.budgets import AnyBudget, BudgetStore
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
@@ -30,12 +33,12 @@ from rollout_operator.kube.cache.optional import OptionalInformer
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.decode.budget import decode_budget
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Newcomers
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, Unreadable
-from rollout_operator.operator.context import Doors, Settings, Telemetry
+from rollout_operator.operator.context import Doors, EngineSettings, Telemetry
 
 # Pods whose grants are looked after at a time; each mostly waits for the API server.
 WORKERS: Final = 4
@@ -46,20 +49,20 @@ BUG_BACKOFF: Final = Backoff(first=timedelta(milliseconds=500), most=timedelta(s
 class Surroundings:
     """What budgets need of the rest of an operator."""
 
-    settings: Settings
+    settings: EngineSettings
     doors: Doors
     telemetry: Telemetry
     sets: StatefulSetStore
     pods: PodStore
-    pending: Pending
-    make_observer: Callable[[Door], Observer]
+    pending: InFlight
+    make_observer: Callable[[ApiClient], Observer]
     find_downscale: Callable[[GroupName], Underway | None]
     find_newcomers: Callable[[Uid], Newcomers | None]
     age: Callable[[], timedelta]
     """Of the caches of sets and pods."""
 
 
-class Budgets:
+class BudgetParts:
     """Watched budgets, the gate before them, and the controller behind them."""
 
     def __init__(self, around: Surroundings) -> None:
@@ -70,13 +73,13 @@ class Budgets:
             doors.open(name, Priority.ANSWER) for name in ("granting", "counting")
         )
         self._taking_back = doors.open("taking back grants", Priority.TAKE_BACK)
-        self.catalog = Catalog(metrics)
+        self.catalog = BudgetCatalog(metrics)
         self._follow = self._build_informer(doors.open("following budgets", Priority.LIST))
         # No two processes of a namespace may have the same name.
         name = f"{doors.chance():.16f}"[2:]
         self._recorder = Recorder(self._granting, doors.clock, name)
-        self.gate = Gate(
-            Parts(
+        self.gate = Arbiter(
+            ArbiterContext(
                 budgets=self.catalog,
                 find_lack=self._find_lack,
                 sets=around.sets,
@@ -134,14 +137,14 @@ class Budgets:
         lack = None if self._follow.is_forbidden else self._follow.lack
         return None if lack is None else f"not followed yet: {lack}"
 
-    def _find_lack(self, engine: Engine) -> str | None:
+    def _find_lack(self, engine: DisruptionSource) -> str | None:
         # A role of an earlier release does not show budgets: rollouts go on as they did under it,
         # evictions are only asked about where somebody wants them to be judged.
-        if engine is Engine.ROLLOUT and self._follow.is_forbidden:
+        if engine is DisruptionSource.ROLLOUT and self._follow.is_forbidden:
             return None
         return self._follow.lack
 
-    def _build_informer(self, door: Door) -> OptionalInformer[AnyBudget]:
+    def _build_informer(self, door: ApiClient) -> OptionalInformer[AnyBudget]:
         doors, namespace = self._around.doors, self._around.settings.namespace
         collection = Collection(
             resource=ZONE_BUDGETS, namespace=namespace, decode=decode_budget, store=BudgetStore()
@@ -154,7 +157,7 @@ class Budgets:
     def _build_workers(self, name: str) -> Workers[PodKey]:
         around = self._around
         controller = DisruptionController(
-            ControllerParts(
+            DisruptionContext(
                 pods=around.pods,
                 pending=around.pending,
                 recorder=Recorder(self._taking_back, around.doors.clock, name),

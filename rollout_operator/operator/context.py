@@ -12,12 +12,12 @@ from typing import Protocol
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.guards.budgets.arbiter import Gate
-from rollout_operator.guards.budgets.catalog import Catalog
+from rollout_operator.guards.budgets.arbiter import Arbiter
+from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.guards.downscales.times import Records
 from rollout_operator.guards.locks import Locks
-from rollout_operator.kube.api import Door
+from rollout_operator.kube.api import ApiClient
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
@@ -31,7 +31,7 @@ from rollout_operator.telemetry.registry import Board
 class Doors:
     """Where an operator gets everything from that is not its own: the world, time and chance."""
 
-    open: Callable[[str, Priority], Door]
+    open: Callable[[str, Priority], ApiClient]
     """Opens a door to the API server for one component; all share the rate limits of the process.
 
     The name says for what: `following`, `looking`, `acting`, `checking`, ... The priority is that
@@ -43,7 +43,7 @@ class Doors:
     open_pods: Callable[[], Sender]
     """Opens a door to pods, with connections of its own."""
 
-    def tell_time(self, door: Door) -> datetime:
+    def tell_time(self, door: ApiClient) -> datetime:
         """Return the API server's time, which each door knows by the answers to all of them.
 
         Ours before the first answer: it may be wrong, and may jump.
@@ -52,7 +52,7 @@ class Doors:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class EngineSettings:
     """What the engine reads of the configuration."""
 
     namespace: str
@@ -71,19 +71,19 @@ class Settings:
 class Shared:
     """What rollouts, counts and reviews all work with."""
 
-    settings: Settings
+    settings: EngineSettings
     doors: Doors
     sets: StatefulSetStore
     pods: PodStore
     locks: Locks
     downscales: Downscales
-    catalog: Catalog
-    gate: Gate
+    catalog: BudgetCatalog
+    gate: Arbiter
     metrics: Metrics
     health: Health
     board: Board
-    make_observer: Callable[[Door], Observer]
-    make_records: Callable[[Door], Records]
+    make_observer: Callable[[ApiClient], Observer]
+    make_records: Callable[[ApiClient], Records]
 
     @property
     def namespace(self) -> str:
@@ -106,7 +106,7 @@ class Telemetry:
         return cls(metrics, Health(clock), Board(metrics, clock))
 
 
-class Reviewing(Protocol):
+class ReviewServing(Protocol):
     """What serves reviews, where that is asked for."""
 
     async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:

@@ -22,17 +22,17 @@ from rollout_operator.controllers.events_to_keys import Waker
 from rollout_operator.controllers.live_reads import choose_most_looks
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.rollout.controller import Parts, RolloutController
+from rollout_operator.controllers.rollout.controller import RolloutContext, RolloutController
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
 from rollout_operator.controllers.worker import Workers
-from rollout_operator.guards.budgets.in_flight import Pending
+from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.downscales.newcomers import Arrivals
 from rollout_operator.guards.downscales.reservations import Downscales
-from rollout_operator.guards.downscales.times import Annotations, Records
+from rollout_operator.guards.downscales.times import AnnotationTimes, Records
 from rollout_operator.guards.downscales.zone_tracker import Tracker
 from rollout_operator.guards.locks import Locks
-from rollout_operator.kube.api import PODS, STATEFULSETS, Door, Resource
+from rollout_operator.kube.api import PODS, STATEFULSETS, ApiClient, Resource
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, Store
@@ -41,9 +41,15 @@ from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.errors import OperatorError, Throttled, TooManyRequests, Unreachable
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, Viewed
-from rollout_operator.operator.budgets import Budgets, Surroundings
-from rollout_operator.operator.context import Doors, Reviewing, Settings, Shared, Telemetry
-from rollout_operator.operator.scaling import Scaling
+from rollout_operator.operator.budgets import BudgetParts, Surroundings
+from rollout_operator.operator.context import (
+    Doors,
+    EngineSettings,
+    ReviewServing,
+    Shared,
+    Telemetry,
+)
+from rollout_operator.operator.scaling import ScalingParts
 from rollout_operator.telemetry.logs import log
 
 # Groups that are reconciled at a time. A worker mostly waits for the API server or for a token of
@@ -66,7 +72,7 @@ class StartError(OperatorError):
 class Engine:
     """All parts of one running operator but its servers, wired."""
 
-    def __init__(self, settings: Settings, doors: Doors, telemetry: Telemetry) -> None:
+    def __init__(self, settings: EngineSettings, doors: Doors, telemetry: Telemetry) -> None:
         self._settings = settings
         self._doors = doors
         self._clock = doors.clock
@@ -81,8 +87,8 @@ class Engine:
         self._locks = Locks()
         self._downscales = Downscales(doors.clock)
         self._deletes = OwnDeletes(self._pods.get, doors.clock)
-        self._pending = Pending(self._pods.get, self._deletes, doors.clock)
-        self._reviewing: Reviewing | None = None
+        self._pending = InFlight(self._pods.get, self._deletes, doors.clock)
+        self._reviewing: ReviewServing | None = None
         self.ready = asyncio.Event()
         """Set once caches are filled, reviews are served and groups are looked at."""
         # A list of ten thousand pods delays no delete, and no live look.
@@ -93,13 +99,13 @@ class Engine:
         self._arrivals = self._watch_arrivals()
         self._budgets = self._build_budgets(telemetry)
         self._shared = self._share()
-        self._scaling = Scaling(self._shared)
+        self._scaling = ScalingParts(self._shared)
         self._wire(looking, acting)
         self._downscales.on_change(self._wake_group)
         self._pending.on_change(self._wake_owner)
         self._budgets.on_budget(self._wake_all)
 
-    def add_reviews(self, build: Callable[[Shared], Reviewing]) -> None:
+    def add_reviews(self, build: Callable[[Shared], ReviewServing]) -> None:
         """Serve reviews as well, with what `build` makes of what both share."""
         reviewing = self._reviewing = build(self._shared)
         self._set_informer.on_change(reviewing.on_set)
@@ -179,7 +185,7 @@ class Engine:
 
     def _follow(
         self,
-        door: Door,
+        door: ApiClient,
         resource: Resource,
         decode: Callable[[bytes | msgspec.Raw], Viewed],
         store: Store[Viewed],
@@ -220,8 +226,8 @@ class Engine:
             make_records=self._make_records,
         )
 
-    def _build_budgets(self, telemetry: Telemetry) -> Budgets:
-        budgets = Budgets(
+    def _build_budgets(self, telemetry: Telemetry) -> BudgetParts:
+        budgets = BudgetParts(
             Surroundings(
                 settings=self._settings,
                 doors=self._doors,
@@ -238,14 +244,14 @@ class Engine:
         self._pod_informer.on_change(budgets.on_pod)
         return budgets
 
-    def _wire(self, looking: Door, acting: Door) -> None:
+    def _wire(self, looking: ApiClient, acting: ApiClient) -> None:
         waker = Waker(self._sets, self._queue.add)
         for woken in (waker, self._scaling):
             self._set_informer.on_change(woken.on_set)
             self._pod_informer.on_change(woken.on_pod)
         observer = self._make_observer(looking)
         longest = self._settings.reconcile_interval
-        parts = Parts(
+        parts = RolloutContext(
             observer=observer,
             executor=Executor(
                 acting,
@@ -280,7 +286,7 @@ class Engine:
             "workers", is_ready=lambda: None if self.ready.is_set() else "not started"
         )
 
-    def _make_observer(self, door: Door) -> Observer:
+    def _make_observer(self, door: ApiClient) -> Observer:
         return Observer(
             namespace=self._settings.namespace,
             reader=door,
@@ -294,10 +300,10 @@ class Engine:
             find_newcomers=self._arrivals.get,
         )
 
-    def _make_records(self, door: Door) -> Records:
+    def _make_records(self, door: ApiClient) -> Records:
         settings = self._settings
         if not settings.zone_tracker:
-            return Annotations(door, self._downscales)
+            return AnnotationTimes(door, self._downscales)
         return Tracker(
             door,
             self._downscales,

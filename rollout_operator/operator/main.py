@@ -18,11 +18,11 @@ from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.config.flags import Config
 from rollout_operator.kube.call import Timeouts
 from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import Limits as RateLimits
 from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.kube.client.rate_limit import RateLimiter as RateLimits
 from rollout_operator.kube.connection.connect import Access, connect
 from rollout_operator.kube.connection.transport import Transport
-from rollout_operator.operator.context import Doors, Settings, Telemetry
+from rollout_operator.operator.context import Doors, EngineSettings, Telemetry
 from rollout_operator.operator.engine import Engine
 from rollout_operator.pods.sender import HttpSender
 from rollout_operator.telemetry import logs
@@ -33,14 +33,14 @@ from rollout_operator.web.http.cluster import ClusterRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class LifeLimits:
     """Bounds of the life cycle that tests shorten."""
 
     sync: timedelta = timedelta(seconds=60)
     """How long the caches may take to fill before the process gives up and says why."""
 
 
-def run(config: Config, limits: Limits | None = None) -> int:
+def run(config: Config, limits: LifeLimits | None = None) -> int:
     """Run the operator until a signal stops it; return the exit code: 0 after a clean stop.
 
     Raises ConfigError and StartError where it could not start, TaskDied where a part broke.
@@ -53,7 +53,7 @@ def run(config: Config, limits: Limits | None = None) -> int:
     if config.leftovers:
         log.warn("Ignoring words after the flags", words=" ".join(config.leftovers))
     with asyncio.Runner(loop_factory=_choose_loop()) as runner:
-        runner.run(_serve(config, limits or Limits()))
+        runner.run(_serve(config, limits or LifeLimits()))
     return 0
 
 
@@ -66,7 +66,7 @@ def _choose_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(config: Config, limits: Limits) -> None:
+async def _serve(config: Config, limits: LifeLimits) -> None:
     stop = _listen_to_signals()
     clock = LoopClock()
     telemetry = Telemetry.begin(clock)
@@ -101,7 +101,7 @@ def _build_engine(
     def open_door(name: str, reads: Priority) -> Client:
         return Client(transport, limits, telemetry.metrics, timeouts, reads)
 
-    settings = Settings(
+    settings = EngineSettings(
         namespace=config.namespace,
         reconcile_interval=config.reconcile_interval,
         client_qps=config.client_qps,

@@ -15,12 +15,11 @@ from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.webhook_flags import WebhookConfig
-from rollout_operator.controllers.downscales.controller import DownscaleController
-from rollout_operator.controllers.downscales.controller import Parts as DownscaleParts
+from rollout_operator.controllers.downscales.controller import DownscaleContext, DownscaleController
 from rollout_operator.controllers.worker import Workers
-from rollout_operator.guards.downscales.pod_records import Notes
-from rollout_operator.guards.downscales.reservations import Stage
-from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Door, Resource
+from rollout_operator.guards.downscales.pod_records import PodRecords
+from rollout_operator.guards.downscales.reservations import ReservationState
+from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ApiClient, Resource
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.configurations import Configuration, ConfigurationStore
 from rollout_operator.kube.cache.informer import Informer
@@ -39,11 +38,10 @@ from rollout_operator.telemetry.logs import log
 from rollout_operator.web.http.routes import name_route
 from rollout_operator.web.reviews.budget_validation import ZpdbValidation
 from rollout_operator.web.reviews.dispatch import Reviewer
-from rollout_operator.web.reviews.eviction import Parts as EvictionParts
-from rollout_operator.web.reviews.eviction import PodEviction
+from rollout_operator.web.reviews.eviction import EvictionContext, PodEviction
 from rollout_operator.web.reviews.no_downscale import NoDownscale
 from rollout_operator.web.reviews.prepare_downscale import PrepareDownscale
-from rollout_operator.web.reviews.prepare_reservation import Parts as PrepareParts
+from rollout_operator.web.reviews.prepare_reservation import PrepareContext
 from rollout_operator.web.reviews.scale_parent import Parents
 from rollout_operator.web.reviews.unknown_pods import UnknownPods
 
@@ -140,8 +138,8 @@ class Reviews:
         """
         clock = self._shared.doors.clock
         end = clock.elapsed() + limit
-        await self._wait_none(Stage.PREPARING, limit)
-        await self._wait_none(Stage.OPEN, min(WRITE_LIMIT, end - clock.elapsed()))
+        await self._wait_none(ReservationState.PREPARING, limit)
+        await self._wait_none(ReservationState.OPEN, min(WRITE_LIMIT, end - clock.elapsed()))
         return max(end - clock.elapsed(), timedelta(0))
 
     async def finish(self) -> None:
@@ -150,7 +148,7 @@ class Reviews:
         if self._workers is not None:
             await self._workers.wait_idle()
 
-    async def _wait_none(self, stage: Stage, limit: timedelta) -> None:
+    async def _wait_none(self, stage: ReservationState, limit: timedelta) -> None:
         """Wait until no downscale is at this stage, at most for `limit`."""
         downscales, changed = self._shared.downscales, asyncio.Event()
         downscales.on_change(lambda uid, group: changed.set())
@@ -165,13 +163,13 @@ class Reviews:
     def _build_reviewer(self) -> Reviewer:
         shared, config = self._shared, self._config
         clock = shared.doors.clock
-        parts = PrepareParts(
+        parts = PrepareContext(
             parents=self._make_parents(self._reviewing),
             looker=shared.make_observer(self._reviewing),
             locks=shared.locks,
             downscales=shared.downscales,
             records=shared.make_records(self._reviewing),
-            notes=Notes(self._reviewing, self._name),
+            notes=PodRecords(self._reviewing, self._name),
             pods=self._calls,
             clock=clock,
             server_time=self._tell_server_time,
@@ -199,7 +197,7 @@ class Reviews:
     def _build_eviction(self) -> PodEviction:
         shared = self._shared
         return PodEviction(
-            EvictionParts(
+            EvictionContext(
                 gate=shared.gate,
                 pods=shared.pods,
                 sets=shared.sets,
@@ -214,7 +212,7 @@ class Reviews:
             )
         )
 
-    def _make_parents(self, door: Door) -> Parents:
+    def _make_parents(self, door: ApiClient) -> Parents:
         shared = self._shared
         return Parents(shared.sets, door, namespace=shared.namespace, clock=shared.doors.clock)
 
@@ -253,13 +251,13 @@ class Reviews:
     def _start_controller(self, tasks: TaskStack) -> None:
         shared = self._shared
         controller = DownscaleController(
-            DownscaleParts(
+            DownscaleContext(
                 sets=shared.sets,
                 pods=shared.pods,
                 downscales=shared.downscales,
                 locks=shared.locks,
                 records=shared.make_records(self._settling),
-                notes=Notes(self._settling, self._name),
+                notes=PodRecords(self._settling, self._name),
                 calls=self._calls,
                 door=self._settling,
                 clock=shared.doors.clock,
@@ -283,9 +281,14 @@ class Reviews:
         tasks.start("downscale workers", self._workers.run())
         states = shared.metrics.downscales
         states.labels("underway").set_function(
-            lambda: shared.downscales.count(Stage.PREPARING) + shared.downscales.count(Stage.OPEN)
+            lambda: (
+                shared.downscales.count(ReservationState.PREPARING)
+                + shared.downscales.count(ReservationState.OPEN)
+            )
         )
-        states.labels("persisted").set_function(lambda: shared.downscales.count(Stage.PERSISTED))
+        states.labels("persisted").set_function(
+            lambda: shared.downscales.count(ReservationState.PERSISTED)
+        )
         states.labels("undoing").set_function(shared.downscales.debts.count)
         states.labels("unreached").set_function(shared.downscales.debts.count_unreached)
 
@@ -304,7 +307,7 @@ class Reviews:
             lambda: list_failure_policies(self.list_configurations(), self._shared.namespace)
         )
 
-    def _follow(self, door: Door, resource: Resource, name: str) -> Informer[Configuration]:
+    def _follow(self, door: ApiClient, resource: Resource, name: str) -> Informer[Configuration]:
         store = ConfigurationStore()
         self._configurations.append(store)
         collection = Collection(

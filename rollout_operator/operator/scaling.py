@@ -16,7 +16,11 @@ from rollout_operator.controllers.live_reads import choose_most_looks
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.scaling.contests import Contests
-from rollout_operator.controllers.scaling.controller import Parts, ScalingController, is_scaled
+from rollout_operator.controllers.scaling.controller import (
+    ScalingContext,
+    ScalingController,
+    is_scaled,
+)
 from rollout_operator.controllers.scaling.pod_calls import Talks
 from rollout_operator.controllers.scaling.replicas import Counts
 from rollout_operator.controllers.worker import Workers
@@ -35,7 +39,7 @@ TALKERS: Final = 64
 BUG_BACKOFF: Final = Backoff(first=timedelta(milliseconds=500), most=timedelta(seconds=15))
 
 
-class Scaling:
+class ScalingParts:
     """The controller of counts, with what it works with."""
 
     def __init__(self, shared: Shared) -> None:
@@ -153,7 +157,7 @@ class Scaling:
 
     def _build_controller(self, observer: Observer) -> ScalingController:
         shared, clock = self._shared, self._shared.doors.clock
-        parts = Parts(
+        parts = ScalingContext(
             observer=observer,
             counts=self._counts,
             talks=self._talks,

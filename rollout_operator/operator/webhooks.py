@@ -24,7 +24,7 @@ from rollout_operator.pki.store import SecretStore
 from rollout_operator.planning.certificate import Wanted, choose_ca_life, choose_names
 from rollout_operator.telemetry.logs import log
 from rollout_operator.web.http.cluster import ClusterRules
-from rollout_operator.web.webhooks import Options, WebhookServer
+from rollout_operator.web.webhooks import ServerOptions, WebhookServer
 
 
 class Webhooks:
@@ -103,7 +103,7 @@ class Webhooks:
             metrics=self._shared.metrics,
             cluster=self._cluster,
             clock=self._shared.doors.clock,
-            options=Options(client_name=self._config.client_name),
+            options=ServerOptions(client_name=self._config.client_name),
         )
 
     def _build_injector(self, certificate: SelfSigned) -> BundleInjector:

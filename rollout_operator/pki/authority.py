@@ -16,7 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.pki.facts import find_root, find_signer, load_key
 from rollout_operator.pki.key_pair import Material, Pair
-from rollout_operator.planning.certificate import BACKDATING, Decision, Step, Wanted
+from rollout_operator.planning.certificate import BACKDATING, CertificateStep, Decision, Wanted
 from rollout_operator.planning.ownership import LEAF_NAME
 
 
@@ -72,18 +72,18 @@ def carry_out(decision: Decision, material: Material, wanted: Wanted, now: datet
     Raises InvalidInput where the material does not allow the step.
     """
     match decision.step:
-        case Step.KEEP | Step.LEAVE:
+        case CertificateStep.KEEP | CertificateStep.LEAVE:
             return material
-        case Step.ISSUE_LEAF:
+        case CertificateStep.ISSUE_LEAF:
             return _with_leaf(material, wanted, now)
-        case Step.INTRODUCE_CA:
+        case CertificateStep.INTRODUCE_CA:
             pair = issue_ca(wanted, now)
             return replace(material, next_ca=pair.cert, next_ca_key=pair.key)
-        case Step.SWITCH_CA:
+        case CertificateStep.SWITCH_CA:
             return _switched(material, wanted, now)
-        case Step.DROP_OLD_CA:
+        case CertificateStep.DROP_OLD_CA:
             return replace(material, old_ca=b"")
-        case Step.START_OVER:
+        case CertificateStep.START_OVER:
             pair = issue_ca(wanted, now)
             old = find_root(material) if decision.trusts_old else b""
             fresh = Material(ca=pair.cert, ca_key=pair.key, old_ca=old)

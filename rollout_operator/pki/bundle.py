@@ -26,7 +26,7 @@ from rollout_operator.model.errors import Conflict, Denied, OperatorError, Unkno
 from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL
 from rollout_operator.model.objects import Unreadable, Webhook, WebhookConfiguration
 from rollout_operator.model.outcome import Severity
-from rollout_operator.pki.rate_limit import Pace
+from rollout_operator.pki.rate_limit import WriteRate
 from rollout_operator.planning.certificate import matches_name
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
@@ -45,7 +45,7 @@ Key = tuple[str, str]
 """Kind and name."""
 
 
-class Patcher(Protocol):
+class BundlePatcher(Protocol):
     """The one write that is made; see `kube.api.Writer`."""
 
     async def patch(
@@ -110,10 +110,10 @@ def _test(path: str, value: str) -> JsonObject:
 
 
 @dataclass(slots=True)
-class _Target:
+class _Injected:
     """What is remembered of one configuration."""
 
-    pace: Pace
+    pace: WriteRate
     written: str = ""
     undone: int = 0
     """How often `written` was not there any more after it had been written."""
@@ -124,7 +124,7 @@ class BundleInjector:
 
     def __init__(
         self,
-        api: Patcher,
+        api: BundlePatcher,
         what: Injection,
         metrics: Metrics,
         clock: Clock,
@@ -136,7 +136,7 @@ class BundleInjector:
         self._clock = clock
         self._chance = chance
         self._queue: WorkQueue[Key] = WorkQueue()
-        self._targets: dict[Key, _Target] = {}
+        self._targets: dict[Key, _Injected] = {}
         self._others: dict[Key, set[str]] = {}
         self._writes = {
             outcome: metrics.ca_bundle_writes.labels(outcome)
@@ -193,7 +193,7 @@ class BundleInjector:
         if not patch:
             return timedelta(0)
         now = self._clock.elapsed()
-        target = self._targets.setdefault(key, _Target(Pace()))
+        target = self._targets.setdefault(key, _Injected(WriteRate()))
         wait = target.pace.wait(now)
         if wait:
             return wait
@@ -220,7 +220,7 @@ class BundleInjector:
                 names=", ".join(self._what.names),
             )
 
-    def _note_success(self, one: WebhookConfiguration, target: _Target, bundle: str) -> None:
+    def _note_success(self, one: WebhookConfiguration, target: _Injected, bundle: str) -> None:
         self._writes["written"].inc()
         target.pace.note_success()
         target.undone = target.undone + 1 if target.written == bundle else 0
@@ -234,7 +234,7 @@ class BundleInjector:
             )
 
     def _note_failure(
-        self, one: WebhookConfiguration, pace: Pace, error: OperatorError
+        self, one: WebhookConfiguration, pace: WriteRate, error: OperatorError
     ) -> timedelta:
         self._writes[_outcome(error)].inc()
         was_denied = pace.is_denied

@@ -15,17 +15,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.pki.key_pair import Material
-from rollout_operator.planning.certificate import Broken, Held, Validity
+from rollout_operator.planning.certificate import BrokenCertificate, Held, Validity
 
 Chain = Sequence[x509.Certificate]
 
 
-def assess_material(material: Material) -> Broken | Held:
+def assess_material(material: Material) -> BrokenCertificate | Held:
     """Return what the material holds; a problem names the key of the Secret, and no content."""
     try:
         return _assess(material)
     except InvalidInput as error:
-        return Broken(problem=str(error))
+        return BrokenCertificate(problem=str(error))
 
 
 def assess_served(material: Material) -> Validity:

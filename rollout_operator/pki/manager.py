@@ -27,10 +27,10 @@ from rollout_operator.pki.key_pair import Material
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.pki.store import SecretStore, Stored
 from rollout_operator.planning.certificate import (
-    Broken,
+    BrokenCertificate,
+    CertificateStep,
     Decision,
     Held,
-    Step,
     Wanted,
     plan_certificate,
 )
@@ -84,11 +84,11 @@ class CertificateKeeper:
         self._ties = Ties() if ties is None else ties
         self._material: Material | None = None
         self._uid = ""
-        self._assessed: tuple[Material, Broken | Held] | None = None
+        self._assessed: tuple[Material, BrokenCertificate | Held] | None = None
         self._leaf: tuple[bytes, str] | None = None
         self._bundle = b""
         self._published_since: timedelta | None = None
-        self._told: tuple[Step, str] | None = None
+        self._told: tuple[CertificateStep, str] | None = None
         self._wait = LOOK_EVERY
         self._error: OperatorError | None = None
         self._left_alone = 0
@@ -155,13 +155,13 @@ class CertificateKeeper:
             self._tell(decision)
             if isinstance(facts, Held) and decision.may_serve:
                 # An old CA that has had its time is not published for a moment first.
-                is_over = decision.step is Step.DROP_OLD_CA
+                is_over = decision.step is CertificateStep.DROP_OLD_CA
                 kept = replace(stored.material, old_ca=b"") if is_over else stored.material
                 self._adopt(kept, facts)
                 self._uid = stored.uid
-            if decision.step is Step.LEAVE:
+            if decision.step is CertificateStep.LEAVE:
                 raise LeftAlone(f"{self._store}: {decision.reason}")
-            if decision.step is Step.KEEP:
+            if decision.step is CertificateStep.KEEP:
                 self._error, self._left_alone = None, 0
                 self._wait = self._until(decision)
                 return
@@ -186,24 +186,24 @@ class CertificateKeeper:
             self._leaf = (cert, read_leaf_name(cert))
         return self._leaf[1]
 
-    def _assess(self, stored: Stored) -> Broken | Held:
+    def _assess(self, stored: Stored) -> BrokenCertificate | Held:
         if stored.problem:
-            return Broken(problem=stored.problem)
+            return BrokenCertificate(problem=stored.problem)
         # Only what is new is read: at 20 s a look, parsing the same again for years adds up.
         if self._assessed is None or self._assessed[0] != stored.material:
             self._assessed = (stored.material, self._assess_new(stored.material))
         facts = self._assessed[1]
-        if isinstance(facts, Broken):
+        if isinstance(facts, BrokenCertificate):
             return facts
         return replace(facts, next_published_for=self._published_for(stored.material))
 
-    def _assess_new(self, material: Material) -> Broken | Held:
+    def _assess_new(self, material: Material) -> BrokenCertificate | Held:
         facts = assess_material(material)
         if isinstance(facts, Held):
             try:
                 self._serving.check(material)
             except InvalidInput as error:
-                return Broken(problem=str(error))
+                return BrokenCertificate(problem=str(error))
         return facts
 
     def _published_for(self, material: Material) -> timedelta | None:
@@ -219,7 +219,7 @@ class CertificateKeeper:
     def _successor(self, stored: Stored, decision: Decision) -> Material:
         """Return what to write: what we serve where the Secret was spoilt, else the next step."""
         now = self._clock.now()
-        if decision.step is Step.START_OVER and self._material is not None:
+        if decision.step is CertificateStep.START_OVER and self._material is not None:
             mine = plan_certificate(assess_material(self._material), self._wanted, now)
             if mine.may_serve:
                 log.warn("Restoring certificate from memory", secret=self._store)
@@ -255,7 +255,11 @@ class CertificateKeeper:
             return
         self._told = told
         # What is left alone is told as a failure, with the way out.
-        emit = log.debug if decision.step in {Step.KEEP, Step.LEAVE} else log.info
+        emit = (
+            log.debug
+            if decision.step in {CertificateStep.KEEP, CertificateStep.LEAVE}
+            else log.info
+        )
         emit(
             "Deciding on certificate",
             secret=self._store,

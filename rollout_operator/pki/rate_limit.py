@@ -20,7 +20,7 @@ BACKOFF: Final = Backoff(first=timedelta(milliseconds=500), most=PAUSE)
 
 
 @dataclass(slots=True)
-class Pace:
+class WriteRate:
     """The pace of one object, which may be written at once for the first time."""
 
     failures: int = 0

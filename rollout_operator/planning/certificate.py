@@ -69,7 +69,7 @@ class Validity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Broken:
+class BrokenCertificate:
     """Nothing that could be served: missing, unreadable, or parts that do not fit together."""
 
     problem: str
@@ -94,7 +94,7 @@ class Held:
 
 
 @unique
-class Step(StrEnum):
+class CertificateStep(StrEnum):
     """What to change."""
 
     KEEP = "keep"
@@ -115,7 +115,7 @@ class Step(StrEnum):
 class Decision:
     """The next step, and why."""
 
-    step: Step
+    step: CertificateStep
     reason: str
     may_serve: bool = True
     """Whether callers accept what is held until the step is done."""
@@ -151,10 +151,10 @@ def matches_name(pattern: str, name: str) -> bool:
     return pattern == name
 
 
-def plan_certificate(facts: Broken | Held, wanted: Wanted, now: datetime) -> Decision:
+def plan_certificate(facts: BrokenCertificate | Held, wanted: Wanted, now: datetime) -> Decision:
     """Return the next step for what the Secret holds."""
-    if isinstance(facts, Broken):
-        return Decision(step=Step.START_OVER, reason=facts.problem, may_serve=False)
+    if isinstance(facts, BrokenCertificate):
+        return Decision(step=CertificateStep.START_OVER, reason=facts.problem, may_serve=False)
     case = _Case(facts, wanted, now)
     return _repair(case) or _renewal(case) or _tidy(case) or _rest(case)
 
@@ -224,11 +224,13 @@ def _repair(case: _Case) -> Decision | None:
 def _replace(case: _Case, reason: str) -> Decision:
     held = case.held
     if held.may_sign and case.has_room(held.ca, _ROOM_AT_ONCE):
-        return Decision(step=Step.ISSUE_LEAF, reason=reason, may_serve=False)
+        return Decision(step=CertificateStep.ISSUE_LEAF, reason=reason, may_serve=False)
     if case.usable_next is not None:
-        return Decision(step=Step.SWITCH_CA, reason=reason, may_serve=False)
+        return Decision(step=CertificateStep.SWITCH_CA, reason=reason, may_serve=False)
     is_trusted = held.ca.covers(case.now)
-    return Decision(step=Step.START_OVER, reason=reason, may_serve=False, trusts_old=is_trusted)
+    return Decision(
+        step=CertificateStep.START_OVER, reason=reason, may_serve=False, trusts_old=is_trusted
+    )
 
 
 def _renewal(case: _Case) -> Decision | None:
@@ -240,28 +242,30 @@ def _renewal(case: _Case) -> Decision | None:
         return _change(case, next_ca)
     ends = f"the certificate ends at {format_rfc3339(case.held.leaf.end)}"
     if case.may_issue:
-        return Decision(step=Step.ISSUE_LEAF, reason=f"{ends}: a third of its life is left")
+        return Decision(
+            step=CertificateStep.ISSUE_LEAF, reason=f"{ends}: a third of its life is left"
+        )
     lack = f"ends at {format_rfc3339(case.held.ca.end)}" if case.held.may_sign else "has no key"
-    return Decision(step=Step.INTRODUCE_CA, reason=f"{ends}, and its ca {lack}")
+    return Decision(step=CertificateStep.INTRODUCE_CA, reason=f"{ends}, and its ca {lack}")
 
 
 def _change(case: _Case, next_ca: Validity) -> Decision:
     published = case.held.next_published_for
     if published is not None and published >= case.overlap:
         reason = f"the next ca has been published for {format_duration(published)}"
-        return Decision(step=Step.SWITCH_CA, reason=reason)
+        return Decision(step=CertificateStep.SWITCH_CA, reason=reason)
     forced = case.forced(next_ca)
     if case.now >= forced:
         reason = f"the certificate ends at {format_rfc3339(case.end)}: no more waiting for bundles"
-        return Decision(step=Step.SWITCH_CA, reason=reason)
+        return Decision(step=CertificateStep.SWITCH_CA, reason=reason)
     if published is None:
         return Decision(
-            step=Step.KEEP,
+            step=CertificateStep.KEEP,
             reason="not every webhook configuration holds the next ca",
             look_again=min(case.now + case.overlap / 6, forced),
         )
     return Decision(
-        step=Step.KEEP,
+        step=CertificateStep.KEEP,
         reason=f"the next ca is published, and used {format_duration(case.overlap)} later",
         look_again=min(case.now + case.overlap - published, forced),
     )
@@ -271,11 +275,11 @@ def _tidy(case: _Case) -> Decision | None:
     old = case.held.old_ca
     if old is None or case.now < case.drop_due(old):
         return None
-    return Decision(step=Step.DROP_OLD_CA, reason="nobody serves by the old ca any more")
+    return Decision(step=CertificateStep.DROP_OLD_CA, reason="nobody serves by the old ca any more")
 
 
 def _rest(case: _Case) -> Decision:
     old = case.held.old_ca
     times = [case.due] if old is None else [case.due, case.drop_due(old)]
     reason = f"the certificate is good until {format_rfc3339(case.end)}"
-    return Decision(step=Step.KEEP, reason=reason, look_again=min(times))
+    return Decision(step=CertificateStep.KEEP, reason=reason, look_again=min(times))

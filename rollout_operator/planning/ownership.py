@@ -14,10 +14,10 @@ from typing import Final
 from rollout_operator.model.names import CERTIFICATE_LABEL
 from rollout_operator.model.units import quote
 from rollout_operator.planning.certificate import (
-    Broken,
+    BrokenCertificate,
+    CertificateStep,
     Decision,
     Held,
-    Step,
     Wanted,
     plan_certificate,
 )
@@ -49,7 +49,9 @@ class Marks:
         return self.is_labelled or is_issued or self.is_empty or self.is_known
 
 
-def plan_secret(marks: Marks, facts: Broken | Held, wanted: Wanted, now: datetime) -> Decision:
+def plan_secret(
+    marks: Marks, facts: BrokenCertificate | Held, wanted: Wanted, now: datetime
+) -> Decision:
     """Return the next step for the Secret; `LEAVE` where only a person can help."""
     if not marks.is_ours:
         reason = (
@@ -57,15 +59,17 @@ def plan_secret(marks: Marks, facts: Broken | Held, wanted: Wanted, now: datetim
             f" {CERTIFICATE_LABEL} nor a certificate of {LEAF_NAME}. Nothing is written: give"
             f" another name by {_NAME_FLAG}, or delete it where nothing else needs it"
         )
-        return Decision(step=Step.LEAVE, reason=reason, may_serve=False)
+        return Decision(step=CertificateStep.LEAVE, reason=reason, may_serve=False)
     if isinstance(facts, Held) and marks.leaf_name != LEAF_NAME:
         # Ours once, and overwritten since: neither served nor trusted.
-        facts = Broken(problem=f"cert: issued to {quote(marks.leaf_name)}, not to {LEAF_NAME}")
+        facts = BrokenCertificate(
+            problem=f"cert: issued to {quote(marks.leaf_name)}, not to {LEAF_NAME}"
+        )
     decision = plan_certificate(facts, wanted, now)
-    if not marks.is_immutable or decision.step is Step.KEEP:
+    if not marks.is_immutable or decision.step is CertificateStep.KEEP:
         return decision
     reason = (
         f"immutable, and has to be written: {decision.reason}. Delete it, or give another name by"
         f" {_NAME_FLAG}"
     )
-    return Decision(step=Step.LEAVE, reason=reason, may_serve=decision.may_serve)
+    return Decision(step=CertificateStep.LEAVE, reason=reason, may_serve=decision.may_serve)

@@ -67,7 +67,7 @@ class Sender(Protocol):
 
 
 @dataclass(slots=True)
-class _Call:
+class _CallUnderway:
     """One request under way, and what is known of it so far."""
 
     method: Method
@@ -153,14 +153,14 @@ class PodClient:
 
     async def _call(self, method: Method, endpoint: Endpoint) -> None:
         """Send once. Raises PodError for everything but a 2xx."""
-        call = _Call(method, endpoint)
+        call = _CallUnderway(method, endpoint)
         async with self._turns:
             await self._attempt(call)
         if not is_success(call.status):
             raise call.failed(f"HTTP status {call.status}")
 
     async def _ask(self, endpoint: Endpoint) -> Word:
-        call = _Call("POST", endpoint, reads_body=True)
+        call = _CallUnderway("POST", endpoint, reads_body=True)
         async with self._turns:
             asked_at = self._clock.now()
             try:
@@ -169,7 +169,7 @@ class PodClient:
                 return Word(asked_at=asked_at, since=None, problem=str(error))
         return decode_word(endpoint.pod, call.status, call.body, asked_at)
 
-    async def _attempt(self, call: _Call) -> None:
+    async def _attempt(self, call: _CallUnderway) -> None:
         """Send once. Raises PodError where no answer comes, or none that can be read."""
         with self._measured(call):
             try:
@@ -183,14 +183,14 @@ class PodClient:
                 )
                 raise call.failed(problem) from error
 
-    async def _send(self, call: _Call) -> None:
+    async def _send(self, call: _CallUnderway) -> None:
         if call.reads_body:
             call.status, call.body = await self._sender.ask(call.endpoint)
         else:
             call.status = await self._sender.send(call.method, call.endpoint)
 
     @contextmanager
-    def _measured(self, call: _Call) -> Iterator[None]:
+    def _measured(self, call: _CallUnderway) -> Iterator[None]:
         start = self._clock.elapsed()
         try:
             yield

@@ -27,7 +27,7 @@ STALL: Final = timedelta(seconds=5)
 STALLS: Final = 2
 
 
-class Clock(Protocol):
+class HealthClock(Protocol):
     """The part of `aio.clock.Clock` that is read here."""
 
     def elapsed(self) -> timedelta: ...
@@ -49,7 +49,7 @@ def _fine() -> str | None:
 class Health:
     """Readiness and liveness of the whole process."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: HealthClock) -> None:
         self._clock = clock
         self._parts: list[_Part] = []
         self._is_stopping = False
@@ -117,7 +117,7 @@ def _ask(questions: Iterable[tuple[str, Ask]]) -> tuple[str, ...]:
 class Heartbeat:
     """Measures how late the event loop lets a sleeping task run."""
 
-    def __init__(self, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, clock: HealthClock, metrics: Metrics) -> None:
         self._clock = clock
         self._lag = metrics.loop_lag_seconds
         self._last: timedelta | None = None

@@ -37,14 +37,14 @@ _MESSAGES: Final = {
 _Key = tuple[Code, str]
 
 
-class Part(StrEnum):
+class Subject(StrEnum):
     """What of a group is decided by itself. What is told first comes first."""
 
     ROLLOUT = "rollout"
     SCALING = "scaling"
 
 
-class Clock(Protocol):
+class RegistryClock(Protocol):
     """The part of `aio.clock.Clock` that a board reads."""
 
     def now(self) -> datetime: ...
@@ -53,7 +53,7 @@ class Clock(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class GroupState:
     """What is known of one group now."""
 
     plan: Plan
@@ -64,7 +64,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Logged:
     """What the log says about one group: the reasons that stand, and when each was written."""
 
     reasons: dict[_Key, Reason] = field(default_factory=dict)
@@ -89,14 +89,14 @@ class _Told:
 class Board:
     """The last plan per group. Must be used from one event loop."""
 
-    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+    def __init__(self, metrics: Metrics, clock: RegistryClock) -> None:
         self._metrics = metrics
         self._clock = clock
-        self._entries: dict[GroupName, Entry] = {}
-        self._parts: dict[GroupName, dict[Part, Plan]] = {}
-        self._told: dict[GroupName, _Told] = {}
+        self._entries: dict[GroupName, GroupState] = {}
+        self._parts: dict[GroupName, dict[Subject, Plan]] = {}
+        self._told: dict[GroupName, _Logged] = {}
 
-    def post(self, plan: Plan, part: Part = Part.ROLLOUT) -> timedelta | None:
+    def post(self, plan: Plan, part: Subject = Subject.ROLLOUT) -> timedelta | None:
         """Take `plan` as what is known of one part of its group now.
 
         Returns after how long to post again where the log still owes a reason, which changed too
@@ -104,12 +104,12 @@ class Board:
         """
         parts = self._parts.setdefault(plan.group, {})
         parts[part] = plan
-        plan = _merge([parts[one] for one in Part if one in parts])
+        plan = _merge([parts[one] for one in Subject if one in parts])
         now = self._clock.now()
         before = self._entries.get(plan.group)
         holds_still = before is not None and _leading(before.plan) == _leading(plan)
         since = before.since if before is not None and holds_still else now
-        self._entries[plan.group] = Entry(plan=plan, since=since, looked=now)
+        self._entries[plan.group] = GroupState(plan=plan, since=since, looked=now)
         self._metrics.hold_group(plan.group, (reason.code for reason in plan.waits))
         return self._tell(plan)
 
@@ -119,13 +119,13 @@ class Board:
         self._parts.pop(group, None)
         self._told.pop(group, None)
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[GroupState, ...]:
         """Return all groups in the order of their names."""
         return tuple(entry for _, entry in sorted(self._entries.items()))
 
     def _tell(self, plan: Plan) -> timedelta | None:
         """Write what is new; return when to try again with what was held back."""
-        told = self._told.setdefault(plan.group, _Told())
+        told = self._told.setdefault(plan.group, _Logged())
         now = self._clock.elapsed()
         told.times = {key: at for key, at in told.times.items() if now - at < QUIET}
         current = _gather(plan)

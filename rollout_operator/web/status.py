@@ -11,7 +11,7 @@ from typing import Final
 from rollout_operator import __version__
 from rollout_operator.planning.rollout.explain import explain
 from rollout_operator.telemetry.health import Health
-from rollout_operator.telemetry.registry import Board, Entry
+from rollout_operator.telemetry.registry import Board, GroupState
 
 # Reasons may quote annotations, which may hold 256 KiB.
 MAX_LINE: Final = 1000
@@ -42,7 +42,7 @@ def _list_lines(health: Health, board: Board) -> Iterator[str]:
         yield from _list_group(entry)
 
 
-def _list_group(entry: Entry) -> Iterator[str]:
+def _list_group(entry: GroupState) -> Iterator[str]:
     yield f'group "{entry.plan.group}"{" (failed)" if entry.plan.failed else ""}'
     yield f"  looked at {_second(entry.looked)}, in this state since {_second(entry.since)}"
     yield from (f"  {sentence}" for sentence in explain(entry.plan))

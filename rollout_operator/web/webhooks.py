@@ -19,7 +19,7 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.http.body import Bodies, Rejected
 from rollout_operator.web.http.cluster import ClusterCheck, ClusterRules
 from rollout_operator.web.http.connection import SERVER, WRITE_LIMIT
-from rollout_operator.web.http.listener import Limits, Listener
+from rollout_operator.web.http.listener import ConnectionLimits, ConnectionListener
 from rollout_operator.web.http.meter import Meter
 from rollout_operator.web.http.peer import Peer, Peers
 from rollout_operator.web.http.routes import (
@@ -41,13 +41,13 @@ _ANSWER: Final = {hdrs.CONTENT_TYPE: JSON}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ServerOptions:
     """What most users of a server leave as it is."""
 
     client_name: str = ""
     """Common name that a client's certificate must have; empty: any, or none at all."""
     write_limit: timedelta = WRITE_LIMIT
-    limits: Limits = field(default_factory=Limits)
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class WebhookServer:
         metrics: Metrics,
         cluster: ClusterRules,
         clock: Clock,
-        options: Options | None = None,
+        options: ServerOptions | None = None,
     ) -> None:
         """Build the server; port 0 takes a free one.
 
@@ -76,7 +76,7 @@ class WebhookServer:
         bad pattern.
         """
         self._wanted_port = port
-        self._options = options or Options()
+        self._options = options or ServerOptions()
         self._reviewer = reviewer
         self._metrics = metrics
         self._clock = clock
@@ -86,7 +86,9 @@ class WebhookServer:
             path: _Route(path=path, meter=Meter(metrics, hdrs.METH_POST, name_route(path)))
             for path in reviewer.paths
         }
-        self._listener = Listener(self._make_peer, certificate, clock, self._options.limits)
+        self._listener = ConnectionListener(
+            self._make_peer, certificate, clock, self._options.limits
+        )
         self._server: web.Server | None = None
 
     @property

@@ -17,15 +17,15 @@ from rollout_operator.config.grammar import (
     LONG_SPAN,
     TEXT,
     Flag,
+    FlagKind,
     HelpRequested,
-    Kind,
     UsageError,
     Words,
     parse_words,
 )
 
 
-def flag(name: str, kind: Kind[Any], default: object, alias: str = "") -> Flag[Any]:
+def flag(name: str, kind: FlagKind[Any], default: object, alias: str = "") -> Flag[Any]:
     return Flag(name=name, kind=kind, default=default, alias=alias, help="", group="")
 
 
@@ -275,7 +275,9 @@ def test_a_flag_is_given_or_at_its_default() -> None:
         (LIST, ("a", "b"), "a,b"),
     ],
 )
-def test_values_are_shown_as_they_are_written(kind: Kind[Any], value: object, shown: str) -> None:
+def test_values_are_shown_as_they_are_written(
+    kind: FlagKind[Any], value: object, shown: str
+) -> None:
     assert kind.show(value) == shown
     assert kind.parse(shown) == value
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.request import Answer
+from rollout_operator.lab.model.request import ApiAnswer
 
 Json = Any
 
@@ -139,7 +139,7 @@ def delete_options(**fields: object) -> JsonObject:
     return {"apiVersion": "v1", "kind": "DeleteOptions", **fields}
 
 
-def owner(answer: Answer, **more: object) -> JsonObject:
+def owner(answer: ApiAnswer, **more: object) -> JsonObject:
     """Return the reference by which a dependant names its owner."""
     body: Json = answer.body
     meta = body["metadata"]
@@ -152,25 +152,25 @@ def owner(answer: Answer, **more: object) -> JsonObject:
     }
 
 
-def version_of(answer: Answer) -> str:
+def version_of(answer: ApiAnswer) -> str:
     """Return the resourceVersion of an object or of a list."""
     body: Json = answer.body
     return str(body["metadata"]["resourceVersion"])
 
 
-def uid_of(answer: Answer) -> str:
+def uid_of(answer: ApiAnswer) -> str:
     """Return the UID of an object."""
     body: Json = answer.body
     return str(body["metadata"]["uid"])
 
 
-def token_of(answer: Answer) -> str:
+def token_of(answer: ApiAnswer) -> str:
     """Return the `continue` token of a list."""
     body: Json = answer.body
     return str(body["metadata"]["continue"])
 
 
-def tree(answer: Answer) -> Json:
+def tree(answer: ApiAnswer) -> Json:
     """Return a copy of the object that was answered, to be changed and sent back."""
     return _copy(answer.body)
 

@@ -26,14 +26,14 @@ PENDING: Final = "pending"
 _MOMENT: Final = timedelta(milliseconds=20)
 _NEVER: Final = timedelta(hours=1)
 
-_TROUBLES: Final[Mapping[str, tuple[real.Kind, simulated.Kind]]] = {
-    NEVER_READY: (real.Kind.NEVER_READY, simulated.Kind.NEVER_READY),
-    CRASHING: (real.Kind.CRASH_LOOP, simulated.Kind.CRASH_LOOP),
-    GATED: (real.Kind.GATE_CLOSED, simulated.Kind.GATE_CLOSED),
-    CLAIMING: (real.Kind.NO_STATUSES, simulated.Kind.NO_STATUSES),
-    FAILING: (real.Kind.FAILED, simulated.Kind.FAILED),
-    PENDING: (real.Kind.PENDING, simulated.Kind.PENDING),
-    QUICK: (real.Kind.NORMAL, simulated.Kind.NORMAL),
+_TROUBLES: Final[Mapping[str, tuple[real.Kind, simulated.StartKind]]] = {
+    NEVER_READY: (real.Kind.NEVER_READY, simulated.StartKind.NEVER_READY),
+    CRASHING: (real.Kind.CRASH_LOOP, simulated.StartKind.CRASH_LOOP),
+    GATED: (real.Kind.GATE_CLOSED, simulated.StartKind.GATE_CLOSED),
+    CLAIMING: (real.Kind.NO_STATUSES, simulated.StartKind.NO_STATUSES),
+    FAILING: (real.Kind.FAILED, simulated.StartKind.FAILED),
+    PENDING: (real.Kind.PENDING, simulated.StartKind.PENDING),
+    QUICK: (real.Kind.NORMAL, simulated.StartKind.NORMAL),
 }
 
 
@@ -64,7 +64,7 @@ def _simulated() -> dict[str, simulated.Behaviour]:
         for image, (_, kind) in _TROUBLES.items()
     }
     held = simulated.Behaviour(
-        kind=simulated.Kind.NEVER_READY,
+        kind=simulated.StartKind.NEVER_READY,
         starts_after=timedelta(0),
         ready_after=timedelta(0),
         terminates_after=_NEVER,

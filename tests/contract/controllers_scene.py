@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
-from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, Answer, Request
+from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiAnswer, ApiRequest
 from tests.contract.bodies import config_map, delete_options, tree, version_of
 from tests.contract.controllers_pods import HELD
 from tests.contract.controllers_seen import (
@@ -66,9 +66,9 @@ class Scene:
 
     async def follow(self, resource: Resource, opened: asyncio.Event) -> None:
         """Take in what happens to one kind, for ever."""
-        request = Request(verb="watch", resource=resource, namespace=self.world.namespace)
+        request = ApiRequest(verb="watch", resource=resource, namespace=self.world.namespace)
         async with self.world.side.watch(request) as events:
-            assert not isinstance(events, Answer), events.message
+            assert not isinstance(events, ApiAnswer), events.message
             opened.set()
             async for event in events:
                 self.seen.take(resource.plural, event)
@@ -99,7 +99,7 @@ class Scene:
 
     async def patch(
         self, resource: Resource, target: str, body: JsonObject, kind: str = MERGE_PATCH
-    ) -> Answer:
+    ) -> ApiAnswer:
         """PATCH what is there, and wait until the watches have brought it; 404 is fine."""
         self._is_settled = False
         with self.world.quietly():
@@ -324,7 +324,7 @@ class Scene:
             self._clock = stamp - _elapsed()
         return (self._clock + _elapsed()).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    async def _until_brought(self, resource: Resource, written: Answer) -> None:
+    async def _until_brought(self, resource: Resource, written: ApiAnswer) -> None:
         version = int(version_of(written))
         plural = resource.plural
         await self.until(f"write {version} brought", lambda: self.seen.newest[plural] >= version)

@@ -12,7 +12,7 @@ import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.kube.client.client import Client
-from rollout_operator.lab.model.request import Answer, Request, Verb
+from rollout_operator.lab.model.request import ApiAnswer, ApiRequest, Verb
 from tests.contract.hook_server import HookServer
 from tests.contract.sides import Decide, Doors
 from tests.world.api import NAMESPACES, PODS, STATEFULSETS, Api, ApiError, read_warning
@@ -87,7 +87,7 @@ class RealSide:
     has_hooks: bool = False
     has_forgotten: bool = False
 
-    async def call(self, request: Request) -> Answer:
+    async def call(self, request: ApiRequest) -> ApiAnswer:
         """Send a request and return what came back."""
         path = _path_of(request)
         async with self.api.session.request(
@@ -104,7 +104,7 @@ class RealSide:
             await self._settle(request, answer)
         return answer
 
-    async def _settle(self, request: Request, answer: Answer) -> None:
+    async def _settle(self, request: ApiRequest, answer: ApiAnswer) -> None:
         """Wait until the server's cache knows a write.
 
         A write begins with what the cache holds. Where that is old, admission has a round more.
@@ -117,7 +117,9 @@ class RealSide:
             await self.api.call("GET", path, query=query)
 
     @asynccontextmanager
-    async def watch(self, request: Request) -> AsyncIterator[AsyncIterator[JsonObject] | Answer]:
+    async def watch(
+        self, request: ApiRequest
+    ) -> AsyncIterator[AsyncIterator[JsonObject] | ApiAnswer]:
         """Open a watch: its events, or the refusal."""
         query = {**request.query, "watch": "true"}
         path = _path_of(request)
@@ -164,11 +166,11 @@ class RealSide:
                 )
 
 
-def _path_of(request: Request) -> str:
+def _path_of(request: ApiRequest) -> str:
     return request.resource.path(request.namespace, request.name, request.subresource)
 
 
-async def _read(came: aiohttp.ClientResponse) -> Answer:
+async def _read(came: aiohttp.ClientResponse) -> ApiAnswer:
     content = await came.read()
     try:
         body = msgspec.json.decode(content)
@@ -176,7 +178,7 @@ async def _read(came: aiohttp.ClientResponse) -> Answer:
         body = {"text": content.decode(errors="replace")}
     warnings = tuple(read_warning(text) for text in came.headers.getall("Warning", []))
     wait = int(came.headers.get("Retry-After", "0"))
-    return Answer(status=came.status, body=body, warnings=warnings, retry_after=wait)
+    return ApiAnswer(status=came.status, body=body, warnings=warnings, retry_after=wait)
 
 
 async def _lines(came: aiohttp.ClientResponse) -> AsyncIterator[JsonObject]:
@@ -184,7 +186,7 @@ async def _lines(came: aiohttp.ClientResponse) -> AsyncIterator[JsonObject]:
         yield msgspec.json.decode(line, type=JsonObject)
 
 
-def _name(answer: Answer) -> str:
+def _name(answer: ApiAnswer) -> str:
     metadata = answer.body["metadata"]
     assert isinstance(metadata, dict)
     return str(metadata["name"])

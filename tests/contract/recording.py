@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.kube.connection.connect import Access, connect
 from rollout_operator.telemetry.metrics import Metrics
 from tests.contract.controllers_pods import REAL_CHOICE
@@ -50,7 +50,7 @@ class RealStage:
                 Access(namespace="default", api_url=self._plane.url, config_file=str(file)), clock
             )
             stack.push_async_callback(transport.close)
-            self._client = Client(transport, Limits(0, 0), Metrics())
+            self._client = Client(transport, RateLimiter(0, 0), Metrics())
             self._stack = stack.pop_all()
         return self
 

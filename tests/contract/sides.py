@@ -17,7 +17,7 @@ from rollout_operator.kube.api import (
     Watcher,
     Writer,
 )
-from rollout_operator.lab.model.request import Answer, Request
+from rollout_operator.lab.model.request import ApiAnswer, ApiRequest
 
 CORE: Final = "v1"
 PODS: Final = Resource("", CORE, "pods", "Pod")
@@ -73,13 +73,13 @@ class Side(Protocol):
     name: str
     namespace: str
 
-    async def call(self, request: Request) -> Answer:
+    async def call(self, request: ApiRequest) -> ApiAnswer:
         """Send a request as a person would and return what came back."""
         ...
 
     def watch(
-        self, request: Request
-    ) -> AbstractAsyncContextManager[AsyncIterator[JsonObject] | Answer]:
+        self, request: ApiRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[JsonObject] | ApiAnswer]:
         """Open a watch: its events with `type` and `object`, or the refusal."""
         ...
 

@@ -11,17 +11,17 @@ from typing import Any, Final
 import msgspec
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.lab.admission.webhooks import HookCall
 from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.cluster import Cluster
 from rollout_operator.lab.model.history import History
-from rollout_operator.lab.model.request import Answer, Refusal, Request
-from rollout_operator.lab.network.client import Door
+from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest
+from rollout_operator.lab.network.client import SimulatedClient
 from rollout_operator.lab.network.faults import NoFaults
 from rollout_operator.lab.network.link import Link
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
-from rollout_operator.lab.virtual_loop.pace import Pace
+from rollout_operator.lab.virtual_loop.pace import StepTimes
 from tests.contract.controllers_pods import SIMULATED_CHOICE
 from tests.contract.plays import Needs, Sequence
 from tests.contract.reviews import answer_review
@@ -30,7 +30,7 @@ from tests.contract.world import World
 
 EPOCH: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NAMESPACE: Final = "contract-sandbox"
-DEFAULT_PACE: Final = Pace()
+DEFAULT_PACE: Final = StepTimes()
 # A certificate's place: the sandbox does not look into it.
 BUNDLE: Final = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg=="
 
@@ -40,21 +40,23 @@ class SandboxSide:
     """A simulated API server, for one sequence."""
 
     api: SimulatedApi
-    door: Door
+    door: SimulatedClient
     namespace: str = NAMESPACE
     name: str = "sandbox"
     decisions: dict[str, Decide] = field(default_factory=dict)
 
-    async def call(self, request: Request) -> Answer:
+    async def call(self, request: ApiRequest) -> ApiAnswer:
         """Send a request and return what came back."""
         return await self.api.call(request)
 
     @asynccontextmanager
-    async def watch(self, request: Request) -> AsyncIterator[AsyncIterator[JsonObject] | Answer]:
+    async def watch(
+        self, request: ApiRequest
+    ) -> AsyncIterator[AsyncIterator[JsonObject] | ApiAnswer]:
         """Open a watch: its events, or the refusal."""
         try:
             stream = self.api.open_watch(request)
-        except Refusal as refusal:
+        except ApiRefusal as refusal:
             yield refusal.answer()
             return
 
@@ -107,7 +109,7 @@ class SandboxSide:
 
 
 def play_simulated(
-    played: Sequence, *, seed: int = 0, pace: Pace = DEFAULT_PACE
+    played: Sequence, *, seed: int = 0, pace: StepTimes = DEFAULT_PACE
 ) -> list[str] | Exception:
     """Play a sequence on a sandbox of its own and return its transcript, or why it broke off.
 
@@ -117,22 +119,24 @@ def play_simulated(
         return runner.run(_outcome(played, random.Random(seed), pace))
 
 
-async def _outcome(played: Sequence, chance: random.Random, pace: Pace) -> list[str] | Exception:
+async def _outcome(
+    played: Sequence, chance: random.Random, pace: StepTimes
+) -> list[str] | Exception:
     (found,) = await asyncio.gather(_play(played, chance, pace), return_exceptions=True)
     if isinstance(found, BaseException) and not isinstance(found, Exception):
         raise found
     return found
 
 
-async def _play(played: Sequence, chance: random.Random, pace: Pace) -> list[str]:
+async def _play(played: Sequence, chance: random.Random, pace: StepTimes) -> list[str]:
     elapsed = _stopwatch()
     api = SimulatedApi(History(), elapsed=elapsed, epoch=EPOCH, chance=chance)
     link = Link("operator-1", faults=NoFaults(), chance=chance)
-    unlimited = Limits(0, 0)
-    side = SandboxSide(api=api, door=Door(api, link, name="acting", limits=unlimited))
+    unlimited = RateLimiter(0, 0)
+    side = SandboxSide(api=api, door=SimulatedClient(api, link, name="acting", limits=unlimited))
     api.hooks = side.answer_hook
     body: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    made = await api.call(Request(verb="create", resource=NAMESPACES, body=body))
+    made = await api.call(ApiRequest(verb="create", resource=NAMESPACES, body=body))
     assert made.is_ok, made.message
     cluster = Cluster(api, chance=chance, elapsed=elapsed, choose=SIMULATED_CHOICE, pace=pace)
     if played.needs is Needs.CONTROLLERS:

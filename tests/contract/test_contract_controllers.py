@@ -8,7 +8,7 @@ import pytest
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from rollout_operator.lab.nodes import behaviour as simulated
-from rollout_operator.lab.virtual_loop.pace import Pace
+from rollout_operator.lab.virtual_loop.pace import StepTimes
 from tests.contract.controllers_pods import HELD, QUICK, REAL_CHOICE, SIMULATED_CHOICE
 from tests.contract.controllers_scene import Scene, staged
 from tests.contract.controllers_seen import Seen, is_going
@@ -18,7 +18,7 @@ from tests.contract.sides import PODS, REVISIONS
 from tests.contract.simulated import play_simulated
 from tests.world import kubelet as real
 
-SLOW = Pace(
+SLOW = StepTimes(
     controller=(timedelta(milliseconds=200), timedelta(milliseconds=400)),
     status=(timedelta(milliseconds=200), timedelta(milliseconds=400)),
 )
@@ -61,7 +61,7 @@ def watched(*events: tuple[str, JsonObject], plural: str = PODS.plural) -> Seen:
     return seen
 
 
-def play(act: Callable[[Scene], Awaitable[None]], pace: Pace | None = None) -> list[str]:
+def play(act: Callable[[Scene], Awaitable[None]], pace: StepTimes | None = None) -> list[str]:
     """Play a scene on a sandbox and return its transcript."""
     one = Sequence(topic="x", name="y", play=staged(act), needs=Needs.CONTROLLERS)
     found = play_simulated(one) if pace is None else play_simulated(one, pace=pace)
@@ -190,7 +190,7 @@ def test_both_kubelets_know_the_images(image: str) -> None:
 
     assert ours.kind.name == theirs.kind.name
     assert ours.terminates_after == theirs.terminates_after
-    assert isinstance(ours.kind, simulated.Kind)
+    assert isinstance(ours.kind, simulated.StartKind)
     assert isinstance(theirs.kind, real.Kind)
 
 
@@ -234,8 +234,8 @@ def test_order_is_told_only_where_it_is_determined(
     assert (' "statuses": {' in lines) is (image == HELD)
 
 
-@pytest.mark.parametrize("pace", [Pace(), SLOW], ids=["quick", "slow"])
-def test_rest_waits_for_a_controller_however_slow_it_is(pace: Pace) -> None:
+@pytest.mark.parametrize("pace", [StepTimes(), SLOW], ids=["quick", "slow"])
+def test_rest_waits_for_a_controller_however_slow_it_is(pace: StepTimes) -> None:
     async def act(scene: Scene) -> None:
         await scene.whole(pods=PARALLEL)
         await scene.change(replicas=1)

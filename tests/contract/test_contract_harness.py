@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.request import STRATEGIC_PATCH, Answer, Request
+from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiAnswer, ApiRequest
 from tests.contract.bodies import config_map, version_of
 from tests.contract.plays import Needs, Sequence, list_sequences
 from tests.contract.reviews import Rounds, allow, answer_review, deny, write_configuration
@@ -161,18 +161,20 @@ class ScriptedSide:
     name = "scripted"
     namespace = "ns"
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: ApiAnswer) -> None:
         self.answers = list(answers)
-        self.asked: list[Request] = []
+        self.asked: list[ApiRequest] = []
         self.events: list[JsonObject] = []
         self.decisions: dict[str, Decide] = {}
 
-    async def call(self, request: Request) -> Answer:
+    async def call(self, request: ApiRequest) -> ApiAnswer:
         self.asked.append(request)
         return self.answers.pop(0)
 
     @asynccontextmanager
-    async def watch(self, request: Request) -> AsyncIterator[AsyncIterator[JsonObject] | Answer]:
+    async def watch(
+        self, request: ApiRequest
+    ) -> AsyncIterator[AsyncIterator[JsonObject] | ApiAnswer]:
         self.asked.append(request)
 
         async def events() -> AsyncIterator[JsonObject]:
@@ -200,11 +202,11 @@ class ScriptedSide:
         await asyncio.sleep(0)
 
 
-def ok(body: JsonObject, status: int = 200) -> Answer:
-    return Answer(status=status, body=body)
+def ok(body: JsonObject, status: int = 200) -> ApiAnswer:
+    return ApiAnswer(status=status, body=body)
 
 
-REFUSED = Answer(status=404, body={"kind": "Status", "message": "not found"}, retry_after=3)
+REFUSED = ApiAnswer(status=404, body={"kind": "Status", "message": "not found"}, retry_after=3)
 
 
 async def test_words_become_requests_and_steps() -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.lab.model.request import NotModelled
-from rollout_operator.lab.virtual_loop.pace import Pace
+from rollout_operator.lab.virtual_loop.pace import StepTimes
 from tests.contract.plays import Sequence, list_sequences
 from tests.contract.recording import Recordings
 from tests.contract.simulated import play_simulated
@@ -36,7 +36,7 @@ def test_both_worlds_answer_alike(sequence: Sequence, recordings: Recordings) ->
 
 
 # A controller whose caches are behind, each by itself, as those of the real one are.
-LAGGING = Pace(
+LAGGING = StepTimes(
     controller=(timedelta(milliseconds=1), timedelta(milliseconds=10)),
     status=(timedelta(0), timedelta(milliseconds=20)),
     controller_cache=(timedelta(0), timedelta(milliseconds=5)),

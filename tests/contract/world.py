@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.lab.model.request import MERGE_PATCH, Answer, Body, Request, Verb
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest, Body, Verb
 from rollout_operator.model.errors import ApiError
 from tests.contract.reviews import Rounds, write_configuration
 from tests.contract.sides import CONFIG_MAPS, Doors, Hook, HookKind, Side
@@ -39,43 +39,43 @@ class World:
 
     async def create(
         self, resource: Resource, body: Body, target: str = "", **query: str
-    ) -> Answer:
+    ) -> ApiAnswer:
         """POST an object, or something to a subresource of `target`."""
         return await self._send("create", resource, target, body=body, query=query)
 
-    async def make(self, resource: Resource, body: JsonObject) -> Answer:
+    async def make(self, resource: Resource, body: JsonObject) -> ApiAnswer:
         """POST an object that the sequence only needs to be there: it must succeed, unrecorded."""
         with self.quietly():
             made = await self.create(resource, body)
         assert made.is_ok, made.message
         return made
 
-    async def get(self, resource: Resource, target: str, **query: str) -> Answer:
+    async def get(self, resource: Resource, target: str, **query: str) -> ApiAnswer:
         """GET an object or its subresource."""
         return await self._send("get", resource, target, query=query)
 
-    async def list(self, resource: Resource, **query: str) -> Answer:
+    async def list(self, resource: Resource, **query: str) -> ApiAnswer:
         """GET a collection."""
         return await self._send("list", resource, "", query=query)
 
-    async def update(self, resource: Resource, target: str, body: Body, **query: str) -> Answer:
+    async def update(self, resource: Resource, target: str, body: Body, **query: str) -> ApiAnswer:
         """PUT an object or its subresource."""
         return await self._send("update", resource, target, body=body, query=query)
 
     async def patch(
         self, resource: Resource, target: str, body: Body, kind: str = MERGE_PATCH, **query: str
-    ) -> Answer:
+    ) -> ApiAnswer:
         """PATCH an object or its subresource."""
         request = self._request("patch", resource, target, body=body, query=query, kind=kind)
         return await self.send(request)
 
     async def delete(
         self, resource: Resource, target: str, body: Body = None, **query: str
-    ) -> Answer:
+    ) -> ApiAnswer:
         """DELETE an object, with `body` as options."""
         return await self._send("delete", resource, target, body=body, query=query)
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: ApiRequest) -> ApiAnswer:
         """Send any request, and record it with the rounds of admission that it went through."""
         answer = await self.side.call(request)
         if not self._is_quiet:
@@ -120,7 +120,9 @@ class World:
 
     # Others
 
-    async def until(self, resource: Resource, target: str, holds: Callable[[Answer], bool]) -> None:
+    async def until(
+        self, resource: Resource, target: str, holds: Callable[[ApiAnswer], bool]
+    ) -> None:
         """Look again and again, unrecorded, until what is answered satisfies `holds`."""
         with self.quietly():
             async with asyncio.timeout(WAIT_LIMIT.total_seconds()):
@@ -175,9 +177,9 @@ class World:
         query: dict[str, str],
         body: Body = None,
         kind: str = "application/json",
-    ) -> Request:
+    ) -> ApiRequest:
         name, _, subresource = target.partition("/")
-        return Request(
+        return ApiRequest(
             verb=verb,
             resource=resource,
             namespace=self.namespace if resource.is_namespaced else "",
@@ -196,14 +198,16 @@ class World:
         *,
         query: dict[str, str],
         body: Body = None,
-    ) -> Answer:
+    ) -> ApiAnswer:
         return await self.send(self._request(verb, resource, target, query=query, body=body))
 
 
 class Watch:
     """One open watch of a sequence, or the refusal to open it."""
 
-    def __init__(self, world: World, did: str, opened: AsyncIterator[JsonObject] | Answer) -> None:
+    def __init__(
+        self, world: World, did: str, opened: AsyncIterator[JsonObject] | ApiAnswer
+    ) -> None:
         self._world = world
         self._did = did
         self._opened = opened
@@ -214,7 +218,7 @@ class Watch:
         Several bookmarks in a row are one: their number depends on when they are sent.
         """
         events: list[JsonObject] = []
-        if isinstance(self._opened, Answer):
+        if isinstance(self._opened, ApiAnswer):
             self._world.transcript.add(_step(self._did, self._opened, []))
             return events
         async with asyncio.timeout(WAIT_LIMIT.total_seconds()):
@@ -245,7 +249,7 @@ def _name_of(event: JsonObject) -> str:
     return str(obj.get("metadata", {}).get("name", ""))
 
 
-def _describe(request: Request) -> str:
+def _describe(request: ApiRequest) -> str:
     target = "/".join(
         part for part in (request.resource.plural, request.name, request.subresource) if part
     )
@@ -257,7 +261,7 @@ def _describe(request: Request) -> str:
     return f"{request.verb} {target} {shown or ''}".rstrip()
 
 
-def _step(did: str, answer: Answer, rounds: list[JsonObject]) -> JsonObject:
+def _step(did: str, answer: ApiAnswer, rounds: list[JsonObject]) -> JsonObject:
     step: JsonObject = {"did": did, "status": answer.status, "body": answer.body}
     if answer.warnings:
         step["warnings"] = list(answer.warnings)

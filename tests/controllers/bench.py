@@ -10,11 +10,11 @@ import msgspec
 
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.rollout.controller import Parts, RolloutController
+from rollout_operator.controllers.rollout.controller import RolloutContext, RolloutController
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
 from rollout_operator.controllers.rollout.reports import Report
-from rollout_operator.guards.budgets.in_flight import Pending
+from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.group import Deletion
@@ -103,7 +103,7 @@ def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
         sets=set_store,
         pods=pod_store,
         watches=(),
-        pending=Pending(pod_store.get, deletes, clock),
+        pending=InFlight(pod_store.get, deletes, clock),
         now=clock.now,
     )
     executor = Executor(
@@ -116,7 +116,7 @@ def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
         is_stopping=stop.is_set,
     )
     refreshed: list[str] = []
-    parts = Parts(
+    parts = RolloutContext(
         observer=observer,
         executor=executor,
         deletes=deletes,

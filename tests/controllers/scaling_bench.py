@@ -16,18 +16,17 @@ from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.rollout.controller import Parts as RolloutParts
-from rollout_operator.controllers.rollout.controller import RolloutController
+from rollout_operator.controllers.rollout.controller import RolloutContext, RolloutController
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
 from rollout_operator.controllers.scaling.contests import Contests
-from rollout_operator.controllers.scaling.controller import Parts, ScalingController
+from rollout_operator.controllers.scaling.controller import ScalingContext, ScalingController
 from rollout_operator.controllers.scaling.pod_calls import Talks
 from rollout_operator.controllers.scaling.replicas import Counts
 from rollout_operator.controllers.worker import Result, Workers
-from rollout_operator.guards.budgets.in_flight import Pending
+from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.downscales.reservations import Downscales
-from rollout_operator.guards.downscales.times import Annotations
+from rollout_operator.guards.downscales.times import AnnotationTimes
 from rollout_operator.guards.locks import Locks
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.lab.trace.log_lines import strip_time
@@ -106,18 +105,18 @@ class Bench:
         deletes = OwnDeletes(self.pods.get, self.clock)
         observer = Observer(
             namespace="test", reader=self.door, clock=self.clock, sets=self.sets, pods=self.pods,
-            watches=(), pending=Pending(self.pods.get, deletes, self.clock), now=self.now,
+            watches=(), pending=InFlight(self.pods.get, deletes, self.clock), now=self.now,
             find_downscale=downscales.find_underway,
         )  # fmt: skip
         counts = Counts(
-            self.door, observer, Annotations(self.door, downscales), locks=locks,
+            self.door, observer, AnnotationTimes(self.door, downscales), locks=locks,
             downscales=downscales, clock=self.clock, metrics=metrics,
             is_stopping=lambda: self.is_stopping,
         )  # fmt: skip
         calls = PodClient(self.stores, timeout=5 * SECOND, metrics=metrics, clock=self.clock)
         talks = Talks(calls, now=self.now, on_heard=self._wake)
         board, contests = Board(metrics, self.clock), Contests(self.door, self.clock)
-        parts = Parts(
+        parts = ScalingContext(
             observer=observer, counts=counts, talks=talks, references=self.references,
             attempts=Attempts(self.clock, longest=LONGEST),
             contests=contests, board=board, metrics=metrics,
@@ -132,7 +131,7 @@ class Bench:
             locks=locks,
             gate=OpenGate(),
         )
-        rolling = RolloutParts(
+        rolling = RolloutContext(
             observer=observer, executor=executor, deletes=deletes,
             attempts=Attempts(self.clock, longest=LONGEST), board=board, metrics=metrics,
             clock=self.clock, refresh=lambda why: None,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from rollout_operator.lab.demo.picture import Note, Row, read_row
+from rollout_operator.lab.demo.picture import DemoNote, ZoneRow, read_row
 from tests.world.sets import Snapshot
 
 OLD_IMAGE: Final = "v1"
@@ -20,7 +20,7 @@ NEW_IMAGE: Final = "v2"
 _PAIR: Final = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
 
 
-def read_rows(now: Snapshot, names: Sequence[str]) -> tuple[Row, ...]:
+def read_rows(now: Snapshot, names: Sequence[str]) -> tuple[ZoneRow, ...]:
     """Return the rows of those zones that exist."""
     return tuple(
         read_row(now.sets[name], {pod["metadata"]["name"]: pod for pod in now.pods_of(name)})
@@ -29,7 +29,7 @@ def read_rows(now: Snapshot, names: Sequence[str]) -> tuple[Row, ...]:
     )
 
 
-def read_notes(lines: Iterable[str], begin: datetime) -> Iterator[Note]:
+def read_notes(lines: Iterable[str], begin: datetime) -> Iterator[DemoNote]:
     """Yield the reasons among the operator's log lines that were given at `begin` or later."""
     for line in lines:
         keys = _read_keys(line)
@@ -37,7 +37,7 @@ def read_notes(lines: Iterable[str], begin: datetime) -> Iterator[Note]:
             continue
         at = (datetime.fromisoformat(keys["ts"]) - begin).total_seconds()
         if at >= 0:
-            yield Note(at=at, who="operator", text=f"{keys['reason']}: {_sentence(keys)}")
+            yield DemoNote(at=at, who="operator", text=f"{keys['reason']}: {_sentence(keys)}")
 
 
 def _read_keys(line: str) -> dict[str, str]:

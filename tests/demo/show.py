@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rollout_operator.lab.demo.drawing import Line
-from rollout_operator.lab.demo.picture import Note, Picture, Row
+from rollout_operator.lab.demo.picture import DemoNote, Picture, ZoneRow
 from rollout_operator.lab.demo.screen import Screen
 from tests.demo.figures import Record, measure
 from tests.demo.picture import NEW_IMAGE, OLD_IMAGE, read_notes, read_rows
@@ -86,8 +86,8 @@ class Stage:
     """On the clock of the judge."""
     begun: datetime = field(default_factory=lambda: datetime.now(UTC))
     """On the clock of the log."""
-    rows: tuple[Row, ...] = ()
-    notes: list[Note] = field(default_factory=list)
+    rows: tuple[ZoneRow, ...] = ()
+    notes: list[DemoNote] = field(default_factory=list)
     _lines: int = 0
 
     def look(self, now: Snapshot) -> Missing:

@@ -15,16 +15,21 @@ from msgspec.structs import replace
 
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
-from rollout_operator.guards.budgets.arbiter import Gate
-from rollout_operator.guards.budgets.catalog import Catalog
-from rollout_operator.guards.budgets.in_flight import Pending
+from rollout_operator.guards.budgets.arbiter import Arbiter
+from rollout_operator.guards.budgets.catalog import BudgetCatalog
+from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.pod_records import Recorder
-from rollout_operator.guards.budgets.request import Answer, Ask, Parts, Permit
+from rollout_operator.guards.budgets.request import (
+    Answer,
+    ArbiterContext,
+    DisruptionRequest,
+    Permit,
+)
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset, salvage
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import ApiError, Conflict, DecodeError, UnknownOutcome
 from rollout_operator.model.names import DISRUPTION_RECORD, Uid
@@ -127,12 +132,12 @@ class Process:
     sets: StatefulSetStore
     pods: CountingPods
     deletes: OwnDeletes
-    pending: Pending
+    pending: InFlight
     recorder: Recorder
     observer: Observer
-    gate: Gate
+    gate: Arbiter
     metrics: Metrics
-    catalog: Catalog
+    catalog: BudgetCatalog
 
     def sync(self) -> None:
         """Bring the caches up to date."""
@@ -156,12 +161,14 @@ class Process:
 
     async def evict(self, pod: str, *, dry_run: bool = False, within: timedelta = LONG) -> str:
         """Ask for an eviction; see `tell`."""
-        ask = Ask(pod=self.cached(pod), engine=Engine.EVICTION, dry_run=dry_run)
+        ask = DisruptionRequest(
+            pod=self.cached(pod), engine=DisruptionSource.EVICTION, dry_run=dry_run
+        )
         return tell(await self.gate.ask(ask, self.clock.elapsed() + within))
 
     async def roll(self, pod: str, *, limit: int = 1, within: timedelta = LONG) -> Answer:
         """Ask for a delete by a rollout."""
-        ask = Ask(pod=self.cached(pod), engine=Engine.ROLLOUT, limit=limit)
+        ask = DisruptionRequest(pod=self.cached(pod), engine=DisruptionSource.ROLLOUT, limit=limit)
         return await self.gate.ask(ask, self.clock.elapsed() + within)
 
     def requests(self, reason: str, status: int) -> float | None:
@@ -187,7 +194,7 @@ class World:
     rules: Sequence[Budget]
     processes: list[Process] = field(default_factory=list)
     age: timedelta = timedelta(0)
-    lacks: dict[Engine, str] = field(default_factory=dict)
+    lacks: dict[DisruptionSource, str] = field(default_factory=dict)
     downscale: Underway | None = None
 
     def start(self, name: str = "x") -> Process:
@@ -195,16 +202,16 @@ class World:
         clock, metrics = JumpingClock(), Metrics()
         sets, pods = StatefulSetStore(), CountingPods()
         deletes = OwnDeletes(pods.get, clock)
-        pending = Pending(pods.get, deletes, clock)
-        recorder, catalog = Recorder(self.door, clock, name), Catalog(metrics)
+        pending = InFlight(pods.get, deletes, clock)
+        recorder, catalog = Recorder(self.door, clock, name), BudgetCatalog(metrics)
         for rule in self.rules:
             catalog.on_change(None, rule)
         observer = Observer(
             namespace="test", reader=self.door, clock=clock, sets=sets, pods=pods, watches=(),
             pending=pending, now=self.now,
         )  # fmt: skip
-        gate = Gate(
-            Parts(
+        gate = Arbiter(
+            ArbiterContext(
                 budgets=catalog, find_lack=self.lacks.get, sets=sets, pods=pods, reader=observer,
                 pending=pending, recorder=recorder, find_downscale=lambda group: self.downscale,
                 age=lambda: self.age, now=self.now, clock=clock, metrics=metrics,

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rollout_operator.guards.downscales.reservations import Claim, Downscales
-from rollout_operator.guards.downscales.times import Grant, Seen
+from rollout_operator.guards.downscales.times import DownscaleGrant, RecordedTimes
 from rollout_operator.guards.downscales.zone_tracker import Tracker
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.names import GROUP_LABEL, MIN_TIME_BETWEEN_DOWNSCALES, Uid
@@ -109,18 +109,25 @@ class TrackerBench:
 
     async def grant(self, one: StatefulSet, *others: StatefulSet) -> Refusal | None:
         """Look, claim and record, as a review does."""
-        seen = Seen()
+        seen = RecordedTimes()
         if others:
             seen = await self.tracker.look((one, *others), but=one.uid)
         return await self.tracker.record(self.granting(one, others, seen))
 
     def granting(
-        self, one: StatefulSet, others: Sequence[StatefulSet] = (), seen: Seen | None = None
-    ) -> Grant:
+        self,
+        one: StatefulSet,
+        others: Sequence[StatefulSet] = (),
+        seen: RecordedTimes | None = None,
+    ) -> DownscaleGrant:
         """Return a downscale that is about to be allowed now."""
         claim = self.downscales.get(one.uid) or self.claim(one)
-        return Grant(
-            claim=claim, sts=one, others=tuple(others), seen=seen or Seen(), at=self.clock.now()
+        return DownscaleGrant(
+            claim=claim,
+            sts=one,
+            others=tuple(others),
+            seen=seen or RecordedTimes(),
+            at=self.clock.now(),
         )
 
     def remember(self, letter: str, at: datetime) -> None:

@@ -10,7 +10,7 @@ from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Precondition, WatchEvent
 from rollout_operator.kube.call import DEFAULT_TIMEOUTS, Timeouts
 from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.kube.connection.credential import Credential
 from rollout_operator.kube.connection.lean import new_configuration
 from rollout_operator.kube.connection.transport import Transport, open_transport
@@ -41,8 +41,10 @@ class Bench:
     transport: Transport
     metrics: Metrics = field(default_factory=Metrics)
 
-    def client(self, limits: Limits | None = None, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Client:
-        unlimited = Limits(0, 0)
+    def client(
+        self, limits: RateLimiter | None = None, timeouts: Timeouts = DEFAULT_TIMEOUTS
+    ) -> Client:
+        unlimited = RateLimiter(0, 0)
         return Client(self.transport, limits or unlimited, self.metrics, timeouts)
 
     def measured(self) -> dict[tuple[str, str, str], float]:

@@ -17,14 +17,14 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.kube.scales.references import References
 from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.apiserver.streams import Stream
 from rollout_operator.lab.model.history import Called, History
-from rollout_operator.lab.model.request import MERGE_PATCH, Answer, Request
-from rollout_operator.lab.network.client import Door
-from rollout_operator.lab.network.faults import FATE, Ask, Failure, Fate, NoFaults
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest
+from rollout_operator.lab.network.client import SimulatedClient
+from rollout_operator.lab.network.faults import FATE, Failure, FaultDecision, NoFaults, SentCall
 from rollout_operator.lab.network.link import Link
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.lab.schemas.refusals import NoPage
@@ -55,11 +55,11 @@ class Trouble(NoFaults):
         self.fails: dict[str, Failure] = {}
         self.asked: list[tuple[timedelta, str]] = []
 
-    def on_call(self, ask: Ask) -> Fate:
+    def on_call(self, ask: SentCall) -> FaultDecision:
         call = ask.text.partition(": ")[2].rstrip()
         self.asked.append((elapsed(), call))
         failure = self.fails.get(call) or self.fails.get(ask.verb)
-        return Fate(fails=failure) if failure is not None else FATE
+        return FaultDecision(fails=failure) if failure is not None else FATE
 
 
 class Server(SimulatedApi):
@@ -76,12 +76,12 @@ class Server(SimulatedApi):
         for one in self.watches:
             one.close()
 
-    async def call(self, request: Request) -> Answer:
+    async def call(self, request: ApiRequest) -> ApiAnswer:
         if self.is_bare and request.resource.group == GROUP:
             return NoPage().answer()
         return await super().call(request)
 
-    def open_watch(self, request: Request) -> Stream:
+    def open_watch(self, request: ApiRequest) -> Stream:
         if self.is_bare and request.resource.group == GROUP:
             raise NoPage
         self.watches.append(super().open_watch(request))
@@ -110,13 +110,13 @@ class Rig:
             "metadata": {"name": name},
             "spec": spec,
         }
-        self._call(Request(
+        self._call(ApiRequest(
             verb="create", resource=REPLICA_TEMPLATES, namespace=NAMESPACE, body=body
         ))  # fmt: skip
 
     def patch(self, name: str, patch: JsonObject, subresource: str = "") -> None:
         self._call(
-            Request(
+            ApiRequest(
                 verb="patch",
                 resource=REPLICA_TEMPLATES,
                 namespace=NAMESPACE,
@@ -129,10 +129,10 @@ class Rig:
 
     def delete(self, name: str) -> None:
         self._call(
-            Request(verb="delete", resource=REPLICA_TEMPLATES, namespace=NAMESPACE, name=name)
+            ApiRequest(verb="delete", resource=REPLICA_TEMPLATES, namespace=NAMESPACE, name=name)
         )
 
-    def _call(self, request: Request) -> None:
+    def _call(self, request: ApiRequest) -> None:
         answer = self.api.call_now(request)
         assert answer.is_ok, answer.message
 
@@ -184,7 +184,7 @@ async def following(interval: timedelta = INTERVAL) -> AsyncIterator[Rig]:
     trouble = Trouble()
     link = Link(ACTOR, faults=trouble, chance=random.Random(2))
     clock = VirtualClock()
-    door = Door(api, link, name="mirroring", limits=Limits(0, 0))
+    door = SimulatedClient(api, link, name="mirroring", limits=RateLimiter(0, 0))
     references = References(
         door,
         NAMESPACE,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
-from rollout_operator.lab.zones import Zone, statefulset
+from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.decode.managers import decode_replica_writers
 from rollout_operator.model.names import FIELD_MANAGER
 from tests.kube.test_real_writes import opened
@@ -21,7 +21,7 @@ async def test_whoever_wrote_a_count_last_is_named_and_we_are_known(
 ) -> None:
     async with opened(world, tmp_path, world.plane.tokens[ADMIN]) as client:
         where = (STATEFULSETS, world.namespace)
-        body = statefulset(Zone(name="contested", replicas=0, group="none"), world.namespace)
+        body = statefulset(ZoneSpec(name="contested", replicas=0, group="none"), world.namespace)
         await client.create(*where, body)
         steps: list[JsonObject] = [{"op": "replace", "path": "/spec/replicas", "value": 0}]
         found = await client.patch(*where, "contested", steps)

@@ -11,7 +11,7 @@ import pytest
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import Resource
 from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.kube.connection.connect import Access, connect
 from rollout_operator.kube.scales.references import References
 from rollout_operator.model.errors import NotFound
@@ -43,7 +43,7 @@ async def client(world: World, tmp_path: Path) -> AsyncIterator[Client]:
     clock = LoopClock()
     access = Access(namespace=world.namespace, api_url=world.plane.url, config_file=str(file))
     transport = await connect(access, clock)
-    yield Client(transport, Limits(0, 0), Metrics())
+    yield Client(transport, RateLimiter(0, 0), Metrics())
     await transport.close()
 
 

@@ -14,7 +14,7 @@ from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.state_streams import StateStream
 from rollout_operator.kube.cache.store import PodStore, is_older
 from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.kube.connection.connect import Access, connect
 from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.errors import (
@@ -41,7 +41,7 @@ async def client(world: World, tmp_path: Path) -> AsyncIterator[Client]:
     clock = LoopClock()
     access = Access(namespace=world.namespace, api_url=world.plane.url, config_file=str(file))
     transport = await connect(access, clock)
-    yield Client(transport, Limits(0, 0), Metrics())
+    yield Client(transport, RateLimiter(0, 0), Metrics())
     await transport.close()
 
 

@@ -17,7 +17,7 @@ from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.configurations import Configuration, ConfigurationStore
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.kube.connection.connect import Access, connect
 from rollout_operator.model.decode.webhooks import decode_validating_webhooks
 from rollout_operator.model.errors import Conflict, Denied, NotFound, Refused
@@ -44,7 +44,7 @@ async def opened(world: World, folder: Path, token: str) -> AsyncIterator[Client
     clock = LoopClock()
     access = Access(namespace=world.namespace, api_url=world.plane.url, config_file=str(file))
     transport = await connect(access, clock)
-    yield Client(transport, Limits(0, 0), Metrics())
+    yield Client(transport, RateLimiter(0, 0), Metrics())
     await transport.close()
 
 

@@ -13,11 +13,11 @@ from rollout_operator.lab.cluster import Cluster
 from rollout_operator.lab.controllers.members import ready_since, revision_of
 from rollout_operator.lab.model.fields import child, children, name_of, number, text
 from rollout_operator.lab.model.history import Called, Commit, History
-from rollout_operator.lab.model.request import MERGE_PATCH, Answer, Request, Verb
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest, Verb
 from rollout_operator.lab.nodes.behaviour import DEFAULT, Choose
 from rollout_operator.lab.schemas.kinds import CONTROLLER_REVISIONS
-from rollout_operator.lab.virtual_loop.pace import Pace
-from rollout_operator.lab.zones import Zone, statefulset
+from rollout_operator.lab.virtual_loop.pace import StepTimes
+from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.virtual_time import EPOCH, elapsed
 
 NAMESPACE = "default"
@@ -34,10 +34,10 @@ class World:
 
     def call(
         self, verb: Verb, name: str, body: JsonObject | None = None, *, subresource: str = ""
-    ) -> Answer:
+    ) -> ApiAnswer:
         """Act on a StatefulSet as a person, and expect no refusal."""
         answer = self.api.call_now(
-            Request(
+            ApiRequest(
                 verb=verb,
                 resource=STATEFULSETS,
                 namespace=NAMESPACE,
@@ -51,11 +51,11 @@ class World:
         assert answer.is_ok, answer.message
         return answer
 
-    def create(self, zone: Zone, **spec: object) -> None:
+    def create(self, zone: ZoneSpec, **spec: object) -> None:
         sts = statefulset(zone, NAMESPACE)
         self.call("create", "", {**sts, "spec": {**child(sts, "spec"), **spec}})
 
-    async def bring_up(self, zone: Zone, **spec: object) -> None:
+    async def bring_up(self, zone: ZoneSpec, **spec: object) -> None:
         """Create a set and wait until all its pods are ready."""
         self.create(zone, **spec)
         await self.until_ready(zone.name)
@@ -67,10 +67,10 @@ class World:
         containers = [{"name": "app", "image": image}]
         self.patch(name, {"template": {"spec": {"containers": containers}}})
 
-    def delete_pod(self, name: str, **options: object) -> Answer:
+    def delete_pod(self, name: str, **options: object) -> ApiAnswer:
         body: JsonObject = {"kind": "DeleteOptions", "apiVersion": "v1", **options}
         return self.api.call_now(
-            Request(
+            ApiRequest(
                 verb="delete",
                 resource=PODS,
                 namespace=NAMESPACE,
@@ -160,13 +160,13 @@ class World:
 
 @contextmanager
 def world(
-    *, seed: int = 0, choose: Choose = DEFAULT, pace: Pace | None = None, starts: bool = True
+    *, seed: int = 0, choose: Choose = DEFAULT, pace: StepTimes | None = None, starts: bool = True
 ) -> Iterator[World]:
     """A world on the running loop, whose cluster works until the end of the block."""
     chance = random.Random(seed)
     history = History()
     api = SimulatedApi(history, elapsed=elapsed, epoch=EPOCH, chance=chance)
-    cluster = Cluster(api, chance=chance, elapsed=elapsed, choose=choose, pace=pace or Pace())
+    cluster = Cluster(api, chance=chance, elapsed=elapsed, choose=choose, pace=pace or StepTimes())
     errors: list[object] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _loop, about: errors.append(about))

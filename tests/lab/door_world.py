@@ -13,12 +13,12 @@ from typing import Final
 
 from rollout_operator.aio.tasks import race
 from rollout_operator.kube.api import SECRETS, JsonObject, Page, Precondition
-from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.model.history import Called, Commit, Fault, History
-from rollout_operator.lab.model.request import Request
-from rollout_operator.lab.network.client import Door
-from rollout_operator.lab.network.faults import Failure, Fate
+from rollout_operator.lab.model.request import ApiRequest
+from rollout_operator.lab.network.client import SimulatedClient
+from rollout_operator.lab.network.faults import Failure, FaultDecision
 from rollout_operator.lab.network.link import Link
 from rollout_operator.lab.network.planned_faults import CallPlan, Planned, ScriptedFaults
 from rollout_operator.model.names import Uid
@@ -30,7 +30,7 @@ NAMESPACE: Final = "default"
 
 def fails(how: Failure, number: int = 1) -> CallPlan:
     """Return the plan that the n-th call fails so."""
-    return CallPlan(actor=ACTOR, number=number, fate=Fate(fails=how))
+    return CallPlan(actor=ACTOR, number=number, fate=FaultDecision(fails=how))
 
 
 def loop_time() -> float:
@@ -51,7 +51,7 @@ def secret(name: str, **data: str) -> JsonObject:
 class DoorWorld:
     """The API server, one process's link to it, and a door for informers and one for the rest."""
 
-    def __init__(self, *plan: Planned, seed: int = 1, limits: Limits | None = None) -> None:
+    def __init__(self, *plan: Planned, seed: int = 1, limits: RateLimiter | None = None) -> None:
         self.history = History()
         self.api = SimulatedApi(
             self.history,
@@ -59,18 +59,18 @@ class DoorWorld:
             epoch=EPOCH,
             chance=random.Random(seed),
         )
-        self.limits = limits or Limits(0, 0)
+        self.limits = limits or RateLimiter(0, 0)
         self.told: list[Fault] = []
         self.faults = ScriptedFaults(plan, self.told.append)
         self.link = Link(ACTOR, faults=self.faults, chance=random.Random(seed))
-        self.door = Door(self.api, self.link, name="acting", limits=self.limits)
-        self.following = Door(self.api, self.link, name="following", limits=self.limits)
+        self.door = SimulatedClient(self.api, self.link, name="acting", limits=self.limits)
+        self.following = SimulatedClient(self.api, self.link, name="following", limits=self.limits)
 
     def put(self, name: str, **data: str) -> int:
         """Create or change a Secret as somebody else; return the version."""
         verb = "update" if self.api.get(SECRETS, NAMESPACE, name) else "create"
         answer = self.api.call_now(
-            Request(
+            ApiRequest(
                 verb=verb,  # type: ignore[arg-type]  # one of two literals
                 resource=SECRETS,
                 namespace=NAMESPACE,
@@ -100,7 +100,7 @@ class DoorWorld:
         """Return the requests of the process that arrived."""
         return [one for one in self.history.list_all(Called) if one.actor == ACTOR]
 
-    async def list(self, door: Door | None = None) -> Page:
+    async def list(self, door: SimulatedClient | None = None) -> Page:
         return await (door or self.door).fetch_page(SECRETS, NAMESPACE)
 
 

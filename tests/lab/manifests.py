@@ -1,7 +1,7 @@
 """Objects as people write them, for tests of the rules of each kind."""
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.schemas.kinds import Kind
+from rollout_operator.lab.schemas.kinds import ObjectKind
 from rollout_operator.lab.schemas.tidy import copy_json
 
 
@@ -34,7 +34,7 @@ def pod(**spec: object) -> JsonObject:
     }
 
 
-def created(kind: Kind, obj: JsonObject) -> JsonObject:
+def created(kind: ObjectKind, obj: JsonObject) -> JsonObject:
     """Return an object as it is stored."""
     stored = copy_json(obj)
     kind.prepare_create(stored)
@@ -43,7 +43,9 @@ def created(kind: Kind, obj: JsonObject) -> JsonObject:
     return stored
 
 
-def updated(kind: Kind, old: JsonObject, new: JsonObject, subresource: str = "") -> JsonObject:
+def updated(
+    kind: ObjectKind, old: JsonObject, new: JsonObject, subresource: str = ""
+) -> JsonObject:
     """Return the new version as it is stored; fails where the old one was touched."""
     before, stored = copy_json(old), copy_json(new)
     kind.prepare_update(old, stored, subresource)

@@ -12,8 +12,8 @@ from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.apiserver.streams import Stream, StreamEvent
 from rollout_operator.lab.model.fields import child, text
 from rollout_operator.lab.model.history import Called, Commit, History
-from rollout_operator.lab.model.request import MERGE_PATCH, Answer, Body, Request, Verb
-from rollout_operator.lab.zones import Zone, statefulset
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest, Body, Verb
+from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.virtual_time import EPOCH, elapsed
 
 NAMESPACE = "default"
@@ -44,8 +44,8 @@ class Server:
             self.history, elapsed=_elapsed, epoch=EPOCH, chance=random.Random(seed)
         )
 
-    def request(self, verb: Verb, resource: Resource, name: str, asked: Asked) -> Request:
-        return Request(
+    def request(self, verb: Verb, resource: Resource, name: str, asked: Asked) -> ApiRequest:
+        return ApiRequest(
             verb=verb,
             resource=resource,
             namespace=asked.namespace if resource.is_namespaced else "",
@@ -57,13 +57,15 @@ class Server:
             user=asked.user,
         )
 
-    def ask(self, verb: Verb, resource: Resource, name: str = "", asked: Asked = NOTHING) -> Answer:
+    def ask(
+        self, verb: Verb, resource: Resource, name: str = "", asked: Asked = NOTHING
+    ) -> ApiAnswer:
         """Send a request and return the answer, whatever it is."""
         return self.api.call_now(self.request(verb, resource, name, asked))
 
     async def call(
         self, verb: Verb, resource: Resource, name: str = "", asked: Asked = NOTHING
-    ) -> Answer:
+    ) -> ApiAnswer:
         """Send a request that may have to wait for webhooks."""
         return await self.api.call(self.request(verb, resource, name, asked))
 
@@ -139,7 +141,7 @@ def pod(name: str = "p", *, node: str = "node-1", **meta: object) -> JsonObject:
 
 def zone(name: str = "a", **changes: object) -> JsonObject:
     """Return a StatefulSet."""
-    obj = statefulset(Zone(name=name))
+    obj = statefulset(ZoneSpec(name=name))
     spec = obj["spec"]
     assert isinstance(spec, dict)
     return {**obj, "spec": {**spec, **changes}}

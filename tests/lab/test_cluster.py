@@ -9,9 +9,9 @@ import pytest
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.fields import child, number, text, uid_of
 from rollout_operator.lab.model.history import Commit, PodCalled
-from rollout_operator.lab.model.request import Request
-from rollout_operator.lab.virtual_loop.pace import Pace
-from rollout_operator.lab.zones import Zone, three_zones
+from rollout_operator.lab.model.request import ApiRequest
+from rollout_operator.lab.virtual_loop.pace import StepTimes
+from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import Uid
 from tests.lab.cluster_world import NAMESPACE, World, world
@@ -20,7 +20,7 @@ from tests.virtual_time import in_virtual_time
 ZONES = three_zones()
 # What the machine does besides is not to fail the test; alone it takes a third of this.
 CPU_LIMIT = timedelta(milliseconds=60)
-BEHIND = Pace(controller_cache=(timedelta(milliseconds=1), timedelta(seconds=2)))
+BEHIND = StepTimes(controller_cache=(timedelta(milliseconds=1), timedelta(seconds=2)))
 
 
 async def roll_out(scene: World) -> None:
@@ -44,7 +44,7 @@ async def begin(scene: World) -> None:
     await scene.until_ready(*(zone.name for zone in ZONES))
 
 
-def trace(seed: int, pace: Pace | None = None) -> list[str]:
+def trace(seed: int, pace: StepTimes | None = None) -> list[str]:
     """Return a whole rollout as text."""
     lines: list[str] = []
 
@@ -134,7 +134,7 @@ def test_no_pod_is_asked_for_twice_because_the_cache_is_waited_for(seed: int) ->
     async def scenario() -> None:
         with world(seed=seed, pace=BEHIND) as scene:
             annotate_at_each_status(scene, most=10)
-            await scene.bring_up(Zone(name="web"))
+            await scene.bring_up(ZoneSpec(name="web"))
             created = [
                 one.status
                 for one in scene.called("statefulset-controller")
@@ -152,7 +152,7 @@ def test_each_status_write_of_a_lagging_controller_survives_a_busy_co_writer(see
     @in_virtual_time
     async def scenario() -> None:
         with world(seed=seed, pace=BEHIND) as scene:
-            scene.create(Zone(name="web"))
+            scene.create(ZoneSpec(name="web"))
             annotate_at_each_status(scene, most=10)
             await scene.until_ready("web")
             assert text(scene.sts("web"), "metadata", "annotations", "busy") == "10"
@@ -182,9 +182,9 @@ def annotate_at_each_status(scene: World, most: int) -> None:
 @in_virtual_time
 async def test_an_undone_current_revision_is_what_a_late_status_does() -> None:
     """A status counted before someone wrote the current revision overwrites it, as in real life."""
-    slow = Pace(status=(timedelta(seconds=5), timedelta(seconds=5)))
+    slow = StepTimes(status=(timedelta(seconds=5), timedelta(seconds=5)))
     with world(pace=slow) as scene:
-        await scene.bring_up(Zone(name="web", replicas=1))
+        await scene.bring_up(ZoneSpec(name="web", replicas=1))
         scene.set_image("web", "v2")
         await scene.until(lambda: has_new_revision(scene.status("web")))
         old = scene.status("web")["currentRevision"]
@@ -212,10 +212,10 @@ async def wait(scene: World, span: timedelta) -> None:
 async def test_a_set_made_anew_under_its_name_takes_no_pods_of_the_old_one() -> None:
     """FP-28, S10: pods of the old set are removed first, those of the new one are others."""
     with world() as scene:
-        await scene.bring_up(Zone(name="web"))
+        await scene.bring_up(ZoneSpec(name="web"))
         old = {uid_of(one) for one in scene.pods()}
         scene.call("delete", "web", {"kind": "DeleteOptions", "apiVersion": "v1"})
-        await scene.bring_up(Zone(name="web"))
+        await scene.bring_up(ZoneSpec(name="web"))
         assert not old & {uid_of(one) for one in scene.pods()}
         owner = uid_of(scene.sts("web"))
         assert all(owner in str(child(one, "metadata")["ownerReferences"]) for one in scene.pods())
@@ -225,7 +225,7 @@ async def test_a_set_made_anew_under_its_name_takes_no_pods_of_the_old_one() -> 
 async def test_a_set_deleted_without_its_pods_and_made_anew_adopts_them() -> None:
     """How immutable fields are changed in practice: no pod restarts, revisions stay."""
     with world() as scene:
-        await scene.bring_up(Zone(name="web"))
+        await scene.bring_up(ZoneSpec(name="web"))
         pods, revisions = [uid_of(one) for one in scene.pods()], scene.revisions()
         options: JsonObject = {
             "kind": "DeleteOptions",
@@ -235,7 +235,7 @@ async def test_a_set_deleted_without_its_pods_and_made_anew_adopts_them() -> Non
         scene.call("delete", "web", options)
         await scene.until(lambda: scene.api.get(STATEFULSETS, NAMESPACE, "web") is None)
         await wait(scene, timedelta(seconds=1))
-        await scene.bring_up(Zone(name="web"))
+        await scene.bring_up(ZoneSpec(name="web"))
         assert [uid_of(one) for one in scene.pods()] == pods
         assert [uid_of(one) for one in scene.revisions()] == [uid_of(one) for one in revisions]
         assert number(scene.status("web"), "updatedReplicas") == 3
@@ -244,13 +244,13 @@ async def test_a_set_deleted_without_its_pods_and_made_anew_adopts_them() -> Non
 @in_virtual_time
 async def test_a_late_status_may_land_on_a_set_of_the_same_name() -> None:
     """As in real life: after a conflict the newest object of that name gets what was counted."""
-    slow = Pace(status=(timedelta(seconds=5), timedelta(seconds=5)))
+    slow = StepTimes(status=(timedelta(seconds=5), timedelta(seconds=5)))
     with world(pace=slow) as scene:
-        await scene.bring_up(Zone(name="web", replicas=2))
+        await scene.bring_up(ZoneSpec(name="web", replicas=2))
         scene.patch("web", {"replicas": 1})
         await wait(scene, timedelta(seconds=1))
         scene.call("delete", "web", {"kind": "DeleteOptions", "apiVersion": "v1"})
-        scene.create(Zone(name="web", replicas=2))
+        scene.create(ZoneSpec(name="web", replicas=2))
         await scene.until(lambda: "observedGeneration" in scene.status("web"))
         assert number(scene.sts("web"), "metadata", "generation") == 1
         assert number(scene.status("web"), "observedGeneration") == 2
@@ -260,7 +260,7 @@ async def test_a_late_status_may_land_on_a_set_of_the_same_name() -> None:
 async def test_a_refused_pod_is_tried_again_with_growing_pauses() -> None:
     with world() as scene:
         scene.api.forbidden.add(("statefulset-controller", "create", "pods"))
-        scene.create(Zone(name="web", replicas=1))
+        scene.create(ZoneSpec(name="web", replicas=1))
         await scene.until(lambda: len(refusals(scene)) >= 14)
         times = refusals(scene)
         pauses = [later - sooner for sooner, later in pairwise(times)]
@@ -276,7 +276,7 @@ def refusals(scene: World) -> list[timedelta]:
 @in_virtual_time
 async def test_pods_answer_from_running_to_their_end() -> None:
     with world() as scene:
-        scene.create(Zone(name="web", replicas=1))
+        scene.create(ZoneSpec(name="web", replicas=1))
         await scene.until(lambda: bool(scene.pods()) and bool(ip_of(scene)))
         assert await prepare(scene) == 200, "running is enough, it need not be ready"
         await scene.until_ready("web")
@@ -293,7 +293,7 @@ async def test_pods_answer_from_running_to_their_end() -> None:
 @in_virtual_time
 async def test_a_crashed_pod_refuses_and_a_mended_one_answers() -> None:
     with world() as scene:
-        await scene.bring_up(Zone(name="web", replicas=1))
+        await scene.bring_up(ZoneSpec(name="web", replicas=1))
         scene.cluster.fail_pod("web-0")
         with pytest.raises(ConnectionRefusedError):
             await prepare(scene)
@@ -316,9 +316,9 @@ async def prepare(scene: World) -> int:
 @in_virtual_time
 async def test_a_stopped_cluster_does_nothing_more() -> None:
     with world() as scene:
-        scene.create(Zone(name="web"))
+        scene.create(ZoneSpec(name="web"))
         scene.cluster.stop()
-        scene.create(Zone(name="other"))
+        scene.create(ZoneSpec(name="other"))
         await wait(scene, timedelta(hours=1))
         assert scene.pods() == []
 
@@ -327,9 +327,9 @@ async def test_a_stopped_cluster_does_nothing_more() -> None:
 async def test_a_cluster_begins_with_what_is_there() -> None:
     """A world that was built before: sets get their pods, pods go on."""
     with world(starts=False) as scene:
-        scene.create(Zone(name="web", replicas=1))
+        scene.create(ZoneSpec(name="web", replicas=1))
         scene.api.call_now(
-            Request(
+            ApiRequest(
                 verb="create",
                 resource=PODS,
                 namespace=NAMESPACE,

@@ -7,9 +7,9 @@ import pytest
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import STRATEGIC_PATCH, Request
+from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import Zone, statefulset
+from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 PATIENCE = timedelta(seconds=20)
@@ -22,12 +22,12 @@ def test_a_wrong_clock_does_not_tell_how_long_pods_have_been_ready(hours: int) -
 
     @in_virtual_time
     async def run() -> None:
-        zones = [Zone(name=f"zone-{letter}", replicas=2, min_ready=PATIENCE) for letter in "ab"]
+        zones = [ZoneSpec(name=f"zone-{letter}", replicas=2, min_ready=PATIENCE) for letter in "ab"]
         async with Sandbox() as sandbox:
             for zone in zones:
                 body = statefulset(zone, sandbox.namespace)
                 await sandbox.call(
-                    Request(
+                    ApiRequest(
                         verb="create",
                         resource=STATEFULSETS,
                         namespace=sandbox.namespace,
@@ -41,7 +41,7 @@ def test_a_wrong_clock_does_not_tell_how_long_pods_have_been_ready(hours: int) -
             await process.wait_ready()
             for zone in zones:
                 await sandbox.call(
-                    Request(
+                    ApiRequest(
                         verb="patch",
                         resource=STATEFULSETS,
                         namespace=sandbox.namespace,

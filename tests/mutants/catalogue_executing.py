@@ -65,8 +65,8 @@ EXECUTING: Final = (
     Mutant(
         name="refused-pod-ends-the-round",
         file="controllers/rollout/executor.py",
-        old="if fate is Fate.LATE or fate is Fate.CHANGED or fate is Fate.SHARED:",
-        new="if fate is not Fate.WENT:",
+        old="if fate in _END_THE_ROUND:",
+        new="if fate is not DeleteOutcome.WENT:",
         breaks="LI-01: one pod that may not go keeps all others (D-15)",
         scenarios=("s3",),
         unseen=(

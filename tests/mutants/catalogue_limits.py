@@ -58,7 +58,7 @@ LIMITS: Final = (
         name="limits-for-each-client",
         file="lab/process.py",
         old="            limits=self._limits,\n",
-        new="            limits=Limits(self._config.client_qps, self._config.client_burst),\n",
+        new="            limits=RateLimiter(self._config.client_qps, self._config.client_burst),\n",
         breaks="LI-11: sixteen clients send sixteen times what the flag says (D-65)",
         scenarios=CROWDED,
         units="tests/operator/test_limits.py",

@@ -133,7 +133,7 @@ PLANNING: Final = (
         name="terminating-counts-as-ready",
         file="planning/rollout/readiness.py",
         old="        if why is not None:\n            gaps",
-        new="        if why not in (None, Why.TERMINATING):\n            gaps",
+        new="        if why not in (None, DownCause.TERMINATING):\n            gaps",
         breaks="SI-01, SI-04: a pod on its way out is not missed",
         scenarios=("s1", "s2"),
     ),

@@ -10,7 +10,7 @@ from typing import Final
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.admission.webhooks import HookCall
 from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from tests.simulation.scenarios_drains import node_name
 from tests.simulation.stories import Story, Teller, tell
 from tests.simulation.stories_drains import BY_ZONE, drainer, guarded, zones
@@ -23,7 +23,7 @@ LONG: Final = 180.0
 
 def play(
     act: Callable[[Teller], Awaitable[None]],
-    shape: Sequence[Zone],
+    shape: Sequence[ZoneSpec],
     *,
     spec: JsonObject = BY_ZONE,
 ) -> list[Called]:

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import STRATEGIC_PATCH, Request
+from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
 from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import Zone, statefulset
+from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 NEW: JsonObject = {"spec": {"template": {"spec": {"containers": [{"name": "app", "image": "v2"}]}}}}
@@ -21,7 +21,7 @@ class Fleet:
     def __init__(self, sandbox: Sandbox, *, groups: int, zones: int, pods: int) -> None:
         self._sandbox = sandbox
         self._members = [
-            Zone(name=f"g{number:03}-{chr(97 + zone)}", group=f"g{number:03}", replicas=pods)
+            ZoneSpec(name=f"g{number:03}-{chr(97 + zone)}", group=f"g{number:03}", replicas=pods)
             for number in range(groups)
             for zone in range(zones)
         ]
@@ -51,7 +51,7 @@ class Fleet:
         ]
 
     async def _call(self, **how: object) -> None:
-        request = Request(resource=STATEFULSETS, namespace=self._sandbox.namespace, **how)  # type: ignore[arg-type]  # fields of a Request
+        request = ApiRequest(resource=STATEFULSETS, namespace=self._sandbox.namespace, **how)  # type: ignore[arg-type]  # fields of a Request
         await self._sandbox.call(request)
 
 

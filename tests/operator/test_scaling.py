@@ -12,8 +12,8 @@ import pytest
 from rollout_operator.lab.admission.webhooks import HookCall, HookCaller
 from rollout_operator.lab.model.fields import name_of
 from rollout_operator.lab.model.history import PodCalled
-from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Reply, Response
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, PodReply, Response
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE
 from rollout_operator.model.outcome import Code
 from tests.scaling_scene import PATIENCE, QUICK, Scene, follower, mirror, scene
@@ -107,7 +107,7 @@ def test_a_zone_that_may_not_go_down_stops_neither_others_nor_rollouts(guarded: 
         zones.append(follower("c", "a", wait="1s"))
         if not guarded:
             zones = [
-                Zone(name=one.name, annotations=one.annotations, labels=_unguarded(one.labels))
+                ZoneSpec(name=one.name, annotations=one.annotations, labels=_unguarded(one.labels))
                 for one in zones
             ]
         async with scene(zones) as world:
@@ -198,7 +198,7 @@ def _count(one: dict[str, dict[str, int]]) -> int:
     return one["spec"]["replicas"]
 
 
-HANGS = Response(reply=Reply.HANGS)
+HANGS = Response(reply=PodReply.HANGS)
 
 
 @in_virtual_time
@@ -207,7 +207,7 @@ async def test_w06_pods_that_hang_delay_neither_another_group_nor_a_rollout() ->
     spans = []
     for behaviour in (QUICK, _hanging()):
         zones = [mirror("a", delay="1h")]
-        zones += [Zone(name=f"other-{letter}", group="other") for letter in "ab"]
+        zones += [ZoneSpec(name=f"other-{letter}", group="other") for letter in "ab"]
         async with scene(zones, templates={"demo": 5}, choose=_of_a(behaviour)) as world:
             await asyncio.sleep(20)
             await world.set_template("demo", 3)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.lab.model.fields import child
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import LAST_DOWNSCALE
 from tests.scaling_scene import Scene, follower, scene
 from tests.simulation.scenarios_people import Route
@@ -21,7 +21,7 @@ LONG_AGO = "2020-01-01T00:00:00Z"
 NEWS = {(): timedelta(seconds=1), TRACKED: timedelta(seconds=31)}
 
 
-def unguarded(zone: Zone) -> Zone:
+def unguarded(zone: ZoneSpec) -> ZoneSpec:
     """Return a zone that no review is about."""
     return replace(zone, labels={})
 

@@ -15,10 +15,10 @@ from rollout_operator.pki.facts import assess_material, trusted_bundle
 from rollout_operator.pki.key_pair import Material, Pair
 from rollout_operator.planning.certificate import (
     BACKDATING,
-    Broken,
+    BrokenCertificate,
+    CertificateStep,
     Decision,
     Held,
-    Step,
     Validity,
 )
 from tests.fakes_clock import EPOCH
@@ -27,13 +27,13 @@ from tests.pki.certificates import HOST, WANTED, YEAR, Legacy, load
 DAY = timedelta(days=1)
 
 
-def step(kind: Step, material: Material, *, trusts_old: bool = False) -> Material:
+def step(kind: CertificateStep, material: Material, *, trusts_old: bool = False) -> Material:
     decision = Decision(step=kind, reason="", trusts_old=trusts_old)
     return carry_out(decision, material, WANTED, EPOCH)
 
 
 def fresh() -> Material:
-    return step(Step.START_OVER, Material())
+    return step(CertificateStep.START_OVER, Material())
 
 
 def legacy(data: dict[str, bytes] | None = None) -> Material:
@@ -117,9 +117,9 @@ def test_the_facts_of_what_upstream_wrote() -> None:
 def test_a_change_of_ca_step_by_step() -> None:
     """SI-19: the next CA comes first, and the bundle stays the same when it is put to use."""
     before = legacy()
-    introduced = step(Step.INTRODUCE_CA, before)
-    switched = step(Step.SWITCH_CA, introduced)
-    dropped = step(Step.DROP_OLD_CA, switched)
+    introduced = step(CertificateStep.INTRODUCE_CA, before)
+    switched = step(CertificateStep.SWITCH_CA, introduced)
+    dropped = step(CertificateStep.DROP_OLD_CA, switched)
 
     assert introduced.served == before.served
     assert trusted_bundle(introduced) == introduced.next_ca + before.ca
@@ -133,8 +133,8 @@ def test_a_change_of_ca_step_by_step() -> None:
 def test_a_new_start_keeps_the_old_ca_where_others_may_serve_by_it() -> None:
     before = legacy()
 
-    assert before.ca in trusted_bundle(step(Step.START_OVER, before, trusts_old=True))
-    assert before.ca not in trusted_bundle(step(Step.START_OVER, before))
+    assert before.ca in trusted_bundle(step(CertificateStep.START_OVER, before, trusts_old=True))
+    assert before.ca not in trusted_bundle(step(CertificateStep.START_OVER, before))
 
 
 def test_a_bundle_holds_each_ca_once_and_nothing_unreadable() -> None:
@@ -155,13 +155,13 @@ def test_d31_a_ca_that_signs_nothing_of_ours_is_not_published() -> None:
     )
 
     assert trusted_bundle(material) == mine.ca + old
-    introduced = step(Step.INTRODUCE_CA, material)
-    assert step(Step.SWITCH_CA, introduced).old_ca == mine.ca
-    assert step(Step.START_OVER, material, trusts_old=True).old_ca == mine.ca
+    introduced = step(CertificateStep.INTRODUCE_CA, material)
+    assert step(CertificateStep.SWITCH_CA, introduced).old_ca == mine.ca
+    assert step(CertificateStep.START_OVER, material, trusts_old=True).old_ca == mine.ca
 
 
 def test_a_key_that_is_not_that_of_the_next_ca_makes_it_useless() -> None:
-    introduced = step(Step.INTRODUCE_CA, fresh())
+    introduced = step(CertificateStep.INTRODUCE_CA, fresh())
     spoilt = Material(
         cert=introduced.cert,
         key=introduced.key,
@@ -195,8 +195,8 @@ def test_intermediates_lead_to_the_ca() -> None:
     root, middle, leaf = chain()
 
     assert isinstance(assess_material(_with(leaf, leaf.cert + middle, root)), Held)
-    assert isinstance(assess_material(_with(leaf, leaf.cert, root)), Broken)
-    assert isinstance(assess_material(_with(leaf, leaf.cert + fresh().ca, root)), Broken)
+    assert isinstance(assess_material(_with(leaf, leaf.cert, root)), BrokenCertificate)
+    assert isinstance(assess_material(_with(leaf, leaf.cert + fresh().ca, root)), BrokenCertificate)
 
 
 def _with(leaf: Pair, cert: bytes, ca: bytes) -> Material:
@@ -244,7 +244,9 @@ def test_a_self_signed_certificate_is_its_own_ca() -> None:
     ],
 )
 def test_problems_name_the_key_of_the_secret(change: dict[str, bytes], problem: str) -> None:
-    assert assess_material(legacy({**Legacy().data(), **change})) == Broken(problem=problem)
+    assert assess_material(legacy({**Legacy().data(), **change})) == BrokenCertificate(
+        problem=problem
+    )
 
 
 def test_a_weak_key_reads_well_until_tls_refuses_it() -> None:

@@ -14,7 +14,7 @@ from rollout_operator.pki.authority import carry_out
 from rollout_operator.pki.files import CertificateFiles, CertificatePaths
 from rollout_operator.pki.key_pair import Material, Pair
 from rollout_operator.pki.serving import ServingCertificate
-from rollout_operator.planning.certificate import Decision, Step
+from rollout_operator.planning.certificate import CertificateStep, Decision
 from tests.fakes_clock import EPOCH, FakeClock
 from tests.pki.certificates import WANTED, YEAR, client_context, load, shake_hands
 from tests.pki.keeper_rig import background, logged
@@ -23,7 +23,7 @@ SECONDS = timedelta(seconds=1)
 
 
 def fresh(now: datetime = EPOCH) -> Pair:
-    decision = Decision(step=Step.START_OVER, reason="")
+    decision = Decision(step=CertificateStep.START_OVER, reason="")
     return carry_out(decision, Material(), WANTED, now).served
 
 

@@ -11,7 +11,7 @@ from rollout_operator.model.errors import (
     TooManyRequests,
     Unreachable,
 )
-from rollout_operator.pki.rate_limit import BURST, PAUSE, Pace
+from rollout_operator.pki.rate_limit import BURST, PAUSE, WriteRate
 
 NOTHING = timedelta(0)
 MINUTE = timedelta(minutes=1)
@@ -20,7 +20,7 @@ START = timedelta(days=40)
 
 def attempts(span: timedelta, error: OperatorError | None = None, chance: float = 0.0) -> int:
     """Return how many attempts there are within `span`, each made as soon as it may be."""
-    pace, now, count = Pace(), START, 0
+    pace, now, count = WriteRate(), START, 0
     while now <= START + span:
         wait = pace.wait(now)
         if wait:
@@ -37,7 +37,7 @@ def attempts(span: timedelta, error: OperatorError | None = None, chance: float 
 
 
 def test_the_first_attempt_goes_at_once() -> None:
-    assert Pace().wait(START) == NOTHING
+    assert WriteRate().wait(START) == NOTHING
 
 
 def test_fp_34_writes_that_are_undone_at_once_are_bounded() -> None:
@@ -54,13 +54,13 @@ def test_li_11_failing_attempts_are_bounded(error: OperatorError, chance: float)
 
 
 def test_failures_wait_longer_and_longer() -> None:
-    pace = Pace()
+    pace = WriteRate()
     waits = [pace.note_failure(Unreachable("x"), START, 1.0).total_seconds() for _ in range(8)]
     assert waits == [0.5, 1, 2, 4, 8, 16, 30, 30]
 
 
 def test_a_denied_attempt_waits_for_a_person() -> None:
-    pace = Pace()
+    pace = WriteRate()
     assert pace.note_failure(Denied("x"), START, 0.0) == PAUSE
     assert pace.is_denied
     assert pace.wait(START + PAUSE) == NOTHING
@@ -68,12 +68,12 @@ def test_a_denied_attempt_waits_for_a_person() -> None:
 
 def test_fp_12_the_server_may_ask_for_more() -> None:
     busy = TooManyRequests("x", retry_after=timedelta(seconds=7))
-    assert Pace().note_failure(busy, START, 0.0) == timedelta(seconds=7)
-    assert Pace().note_failure(TooManyRequests("x"), START, 1.0) == timedelta(seconds=0.5)
+    assert WriteRate().note_failure(busy, START, 0.0) == timedelta(seconds=7)
+    assert WriteRate().note_failure(TooManyRequests("x"), START, 1.0) == timedelta(seconds=0.5)
 
 
 def test_success_forgets_failures() -> None:
-    pace = Pace()
+    pace = WriteRate()
     for _ in range(4):
         pace.note_failure(Denied("x"), START, 1.0)
     pace.note_success()
@@ -82,7 +82,7 @@ def test_success_forgets_failures() -> None:
 
 
 def test_a_long_rest_saves_no_more_than_one_burst() -> None:
-    pace = Pace()
+    pace = WriteRate()
     for _ in range(BURST):
         pace.note_attempt(START)
     assert pace.wait(START) == PAUSE

@@ -12,10 +12,10 @@ from rollout_operator.model.errors import InvalidInput
 from rollout_operator.pki.authority import carry_out, issue_ca, issue_leaf
 from rollout_operator.pki.key_pair import Material, Pair
 from rollout_operator.pki.serving import ServingCertificate, server_context
-from rollout_operator.planning.certificate import Decision, Step
+from rollout_operator.planning.certificate import CertificateStep, Decision
 from tests.pki.certificates import HOST, WANTED, Legacy, client_context, load, shake_hands
 
-FRESH = Decision(step=Step.START_OVER, reason="there is no secret")
+FRESH = Decision(step=CertificateStep.START_OVER, reason="there is no secret")
 
 
 def fresh() -> Material:

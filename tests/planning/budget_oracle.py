@@ -6,7 +6,7 @@ the last number of a name.
 
 from datetime import timedelta
 
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.group import Zone
 from rollout_operator.model.objects import Pod
 from rollout_operator.planning.budgets.rule import Scene
@@ -14,7 +14,11 @@ from rollout_operator.planning.budgets.rule import Scene
 
 def expect_disruption(scene: Scene) -> str:
     """Return `allow`, or the numbers and the place of the refusal."""
-    if scene.engine is Engine.ROLLOUT and not scene.pod.is_ready and not scene.pod.is_terminating:
+    if (
+        scene.engine is DisruptionSource.ROLLOUT
+        and not scene.pod.is_ready
+        and not scene.pod.is_terminating
+    ):
         return "allow"
     if scene.budget.pattern:
         return _expect_in_partition(scene, _number(scene.pod.name))

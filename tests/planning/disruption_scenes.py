@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.planning.budgets.rule import Scene
@@ -90,7 +90,11 @@ def scenes(draw: st.DrawFn, rules: st.SearchStrategy[Budget]) -> Scene:
         zones=tuple(draw(st.permutations(known))),
         now=NOW,
         deletions={pod.uid: draw(st.sampled_from(Deletion)) for pod in gone},
-        engine=draw(st.sampled_from([Engine.EVICTION, Engine.EVICTION, Engine.ROLLOUT])),
+        engine=draw(
+            st.sampled_from(
+                [DisruptionSource.EVICTION, DisruptionSource.EVICTION, DisruptionSource.ROLLOUT]
+            )
+        ),
         # A share of nothing is 0; the obstacle that this is has tests of its own.
         override=1,
     )

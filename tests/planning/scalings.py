@@ -36,8 +36,8 @@ from rollout_operator.model.scaling import (
     Reading,
     Reference,
     Scale,
-    Scaling,
     ScalingPlan,
+    ScalingSnapshot,
     Talk,
     TalkToPods,
     Word,
@@ -138,7 +138,7 @@ def view(
     downscale: Underway | None = None,
     view_age: timedelta = timedelta(0),
     now: datetime = NOW,
-) -> Scaling:
+) -> ScalingSnapshot:
     """Return what a plan is made of.
 
     `scale` is as `5/2`, spec and status of DEMO; `words` and `stay` are by pod as `b-4`, `written`
@@ -152,7 +152,7 @@ def view(
         readings[DEMO] = Scale(replicas=int(spec), status_replicas=int(status))
     talks = {Uid(f"uid-{pod}"): Talk(word=word) for pod, word in (words or {}).items()}
     talks |= {Uid(f"uid-{pod}"): talk for pod, talk in (stay or {}).items()}
-    return Scaling(
+    return ScalingSnapshot(
         group=dataclasses.replace(
             group(*zones, deletions=deletions),
             unreadable=unreadable,

@@ -9,10 +9,10 @@ from rollout_operator.model.errors import ConfigError
 from rollout_operator.planning.certificate import (
     BACKDATING,
     OVERLAP,
-    Broken,
+    BrokenCertificate,
+    CertificateStep,
     Decision,
     Held,
-    Step,
     Validity,
     Wanted,
     choose_ca_life,
@@ -50,84 +50,94 @@ SWITCHED = replace(HELD, old_ca=valid(200))
         pytest.param(
             HELD,
             START,
-            Step.KEEP,
+            CertificateStep.KEEP,
             "the certificate is good until 2026-04-01T00:00:00Z",
             id="SEED-096 a good one is kept",
         ),
         pytest.param(
-            HELD, START + 60 * DAY - SECOND, Step.KEEP, "", id="W-11 before two thirds: kept"
+            HELD,
+            START + 60 * DAY - SECOND,
+            CertificateStep.KEEP,
+            "",
+            id="W-11 before two thirds: kept",
         ),
         pytest.param(
             HELD,
             START + 60 * DAY,
-            Step.ISSUE_LEAF,
+            CertificateStep.ISSUE_LEAF,
             "the certificate ends at 2026-04-01T00:00:00Z: a third of its life is left",
             id="W-11 two thirds of life, back-dating not counted: renewed under the kept CA",
         ),
         pytest.param(
             replace(HELD, leaf=valid(365), ca=valid(999)),
             START + 335 * DAY - SECOND,
-            Step.KEEP,
+            CertificateStep.KEEP,
             "",
             id="a leaf that lasts longer than wanted: a third of what is wanted",
         ),
         pytest.param(
             replace(HELD, leaf=valid(365), ca=valid(999)),
             START + 335 * DAY,
-            Step.ISSUE_LEAF,
+            CertificateStep.ISSUE_LEAF,
             "",
             id="W-11 and not earlier",
         ),
-        pytest.param(FOREIGN, FOREIGN_DUE - SECOND, Step.KEEP, "", id="TLS-11 foreign: reused"),
+        pytest.param(
+            FOREIGN, FOREIGN_DUE - SECOND, CertificateStep.KEEP, "", id="TLS-11 foreign: reused"
+        ),
         pytest.param(
             FOREIGN,
             FOREIGN_DUE,
-            Step.INTRODUCE_CA,
+            CertificateStep.INTRODUCE_CA,
             "the certificate ends at 2026-04-01T00:00:00Z, and its ca has no key",
             id="DEP-17 foreign and due: our next CA is published first",
         ),
         pytest.param(
             replace(HELD, ca=valid(120)),
             START + 60 * DAY,
-            Step.INTRODUCE_CA,
+            CertificateStep.INTRODUCE_CA,
             "the certificate ends at 2026-04-01T00:00:00Z, and its ca ends at 2026-05-01T00:00:00Z",
             id="a CA that would cut its leaves short: the next one",
         ),
         pytest.param(
             replace(HELD, ca=valid(100)),
             START + 60 * DAY - 2 * OVERLAP,
-            Step.INTRODUCE_CA,
+            CertificateStep.INTRODUCE_CA,
             "",
             id="LI-13 a change of CA begins early enough to be over before a third is left",
         ),
         pytest.param(
             replace(HELD, ca=valid(40)),
             START + 10 * DAY,
-            Step.INTRODUCE_CA,
+            CertificateStep.INTRODUCE_CA,
             "",
             id="a CA that ends before its leaf decides",
         ),
         pytest.param(
-            replace(HELD, names=("*.prod.SVC",)), START, Step.KEEP, "", id="a wildcard is a name"
+            replace(HELD, names=("*.prod.SVC",)),
+            START,
+            CertificateStep.KEEP,
+            "",
+            id="a wildcard is a name",
         ),
         pytest.param(
             replace(HELD, names=("*.svc", "prod.svc", f"x{HOST}")),
             START,
-            Step.ISSUE_LEAF,
+            CertificateStep.ISSUE_LEAF,
             "the certificate is for *.svc, prod.svc, xop.prod.svc, not for op.prod.svc",
             id="TLS-12 another name: a leaf at once",
         ),
         pytest.param(
             replace(HELD, names=()),
             START,
-            Step.ISSUE_LEAF,
+            CertificateStep.ISSUE_LEAF,
             "the certificate is for no name, not for op.prod.svc",
             id="no name",
         ),
         pytest.param(
             HELD,
             START + 90 * DAY,
-            Step.ISSUE_LEAF,
+            CertificateStep.ISSUE_LEAF,
             "the certificate is not valid now, but from 2025-12-31T23:55:00Z to "
             "2026-04-01T00:00:00Z",
             id="SEED-101 past its end: a leaf at once",
@@ -135,26 +145,34 @@ SWITCHED = replace(HELD, old_ca=valid(200))
         pytest.param(
             replace(HELD, leaf=valid(90, start=START + DAY)),
             START,
-            Step.ISSUE_LEAF,
+            CertificateStep.ISSUE_LEAF,
             "",
             id="FP-33 not valid yet: a leaf at once",
         ),
         pytest.param(
-            SWITCHED, START + DAY - SECOND, Step.KEEP, "", id="the old CA stays for a day"
+            SWITCHED,
+            START + DAY - SECOND,
+            CertificateStep.KEEP,
+            "",
+            id="the old CA stays for a day",
         ),
         pytest.param(
             SWITCHED,
             START + DAY,
-            Step.DROP_OLD_CA,
+            CertificateStep.DROP_OLD_CA,
             "nobody serves by the old ca any more",
             id="the old CA goes",
         ),
         pytest.param(
-            replace(SWITCHED, old_ca=valid(0)), START, Step.DROP_OLD_CA, "", id="it has ended"
+            replace(SWITCHED, old_ca=valid(0)),
+            START,
+            CertificateStep.DROP_OLD_CA,
+            "",
+            id="it has ended",
         ),
     ],
 )
-def test_next_step(held: Held, now: datetime, step: Step, reason: str) -> None:
+def test_next_step(held: Held, now: datetime, step: CertificateStep, reason: str) -> None:
     decision = plan_certificate(held, WANTED, now)
 
     assert decision.step == step
@@ -164,25 +182,27 @@ def test_next_step(held: Held, now: datetime, step: Step, reason: str) -> None:
 @pytest.mark.parametrize(
     ("published", "after", "step"),
     [
-        pytest.param(None, OVERLAP, Step.KEEP, id="SI-19 not published: waits"),
-        pytest.param(OVERLAP - SECOND, OVERLAP, Step.KEEP, id="SI-19 not for long enough: waits"),
-        pytest.param(OVERLAP, OVERLAP, Step.SWITCH_CA, id="published for the overlap"),
+        pytest.param(None, OVERLAP, CertificateStep.KEEP, id="SI-19 not published: waits"),
+        pytest.param(
+            OVERLAP - SECOND, OVERLAP, CertificateStep.KEEP, id="SI-19 not for long enough: waits"
+        ),
+        pytest.param(OVERLAP, OVERLAP, CertificateStep.SWITCH_CA, id="published for the overlap"),
         pytest.param(
             None,
             18.75 * DAY + 2 * OVERLAP - SECOND,
-            Step.KEEP,
+            CertificateStep.KEEP,
             id="more than an eighth of life is left: waits",
         ),
         pytest.param(
             None,
             18.75 * DAY + 2 * OVERLAP,
-            Step.SWITCH_CA,
+            CertificateStep.SWITCH_CA,
             id="LI-13 an eighth of life is left: switches anyway",
         ),
     ],
 )
 def test_the_next_ca_is_published_before_it_is_used(
-    published: timedelta | None, after: timedelta, step: Step
+    published: timedelta | None, after: timedelta, step: CertificateStep
 ) -> None:
     held = replace(PENDING, next_published_for=published)
 
@@ -194,8 +214,8 @@ def test_a_foreign_secret_near_its_end_still_gets_its_overlap() -> None:
     now = START + 89 * DAY
     held = replace(FOREIGN, next_ca=valid(365, start=now))
 
-    assert plan_certificate(held, WANTED, now + OVERLAP).step == Step.KEEP
-    assert plan_certificate(held, WANTED, now + 5 * OVERLAP).step == Step.SWITCH_CA
+    assert plan_certificate(held, WANTED, now + OVERLAP).step == CertificateStep.KEEP
+    assert plan_certificate(held, WANTED, now + 5 * OVERLAP).step == CertificateStep.SWITCH_CA
 
 
 @pytest.mark.parametrize(
@@ -220,7 +240,7 @@ def test_it_says_when_to_look_again(held: Held, expected: datetime) -> None:
 @pytest.mark.parametrize(
     ("facts", "now", "trusts_old"),
     [
-        pytest.param(Broken(problem="key: missing"), START, False, id="TLS-11 broken"),
+        pytest.param(BrokenCertificate(problem="key: missing"), START, False, id="TLS-11 broken"),
         pytest.param(replace(FOREIGN, names=("x",)), START, True, id="foreign, another name"),
         pytest.param(FOREIGN, START + 90 * DAY, False, id="SEED-101 foreign and past its end"),
         pytest.param(
@@ -231,25 +251,25 @@ def test_it_says_when_to_look_again(held: Held, expected: datetime) -> None:
         ),
     ],
 )
-def test_starts_over(facts: Broken | Held, now: datetime, trusts_old: bool) -> None:
+def test_starts_over(facts: BrokenCertificate | Held, now: datetime, trusts_old: bool) -> None:
     """W-11: what no client accepts is replaced at once; other replicas may serve by a good CA."""
     decision = plan_certificate(facts, WANTED, now)
 
-    assert decision.step == Step.START_OVER
+    assert decision.step == CertificateStep.START_OVER
     assert not decision.may_serve
     assert decision.trusts_old == trusts_old
 
 
 def test_a_problem_is_the_reason() -> None:
-    assert plan_certificate(Broken(problem="key: missing"), WANTED, START) == Decision(
-        step=Step.START_OVER, reason="key: missing", may_serve=False
+    assert plan_certificate(BrokenCertificate(problem="key: missing"), WANTED, START) == Decision(
+        step=CertificateStep.START_OVER, reason="key: missing", may_serve=False
     )
 
 
 def test_a_published_next_ca_is_better_than_starting_over() -> None:
     decision = plan_certificate(PENDING, WANTED, START + 90 * DAY)
 
-    assert decision.step == Step.SWITCH_CA
+    assert decision.step == CertificateStep.SWITCH_CA
     assert not decision.may_serve
 
 
@@ -257,7 +277,7 @@ def test_a_next_ca_without_life_to_give_is_made_anew() -> None:
     """Left behind by us, found again after a year of another version."""
     held = replace(PENDING, next_ca=valid(80))
 
-    assert plan_certificate(held, WANTED, FOREIGN_DUE).step == Step.INTRODUCE_CA
+    assert plan_certificate(held, WANTED, FOREIGN_DUE).step == CertificateStep.INTRODUCE_CA
 
 
 @pytest.mark.parametrize("seconds", [10, 60, 3600])
@@ -277,8 +297,8 @@ def test_a_change_of_ca_fits_into_short_lives(seconds: int) -> None:
         held, next_ca=Validity(start=due - BACKDATING, end=due + life), next_published_for=overlap
     )
 
-    assert plan_certificate(held, wanted, due).step == Step.INTRODUCE_CA
-    assert plan_certificate(pending, wanted, due + overlap).step == Step.SWITCH_CA
+    assert plan_certificate(held, wanted, due).step == CertificateStep.INTRODUCE_CA
+    assert plan_certificate(pending, wanted, due + overlap).step == CertificateStep.SWITCH_CA
     assert due + overlap < START + life * 2 / 3
 
 

@@ -5,7 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rollout_operator.planning.certificate import Broken, Held, Step, Validity, Wanted
+from rollout_operator.planning.certificate import (
+    BrokenCertificate,
+    CertificateStep,
+    Held,
+    Validity,
+    Wanted,
+)
 from rollout_operator.planning.ownership import Marks, plan_secret
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -18,7 +24,7 @@ GOOD = Held(
     may_sign=True,
 )
 EXPIRED = replace(GOOD, leaf=Validity(start=NOW - 40 * DAY, end=NOW - 10 * DAY))
-BAD = Broken(problem="key: missing")
+BAD = BrokenCertificate(problem="key: missing")
 ISSUED = Marks(leaf_name="rollout-operator")
 FOREIGN = Marks(leaf_name="etcd.example")
 
@@ -26,30 +32,47 @@ FOREIGN = Marks(leaf_name="etcd.example")
 @pytest.mark.parametrize(
     ("marks", "facts", "step"),
     [
-        pytest.param(ISSUED, GOOD, Step.KEEP, id="D-30 with a leaf of ours or grafana's: used"),
-        pytest.param(ISSUED, BAD, Step.START_OVER, id="the same, spoilt: healed"),
-        pytest.param(ISSUED, EXPIRED, Step.ISSUE_LEAF, id="the same, expired: renewed"),
-        pytest.param(Marks(is_labelled=True), BAD, Step.START_OVER, id="LI-13 labelled: healed"),
-        pytest.param(Marks(is_empty=True), BAD, Step.START_OVER, id="empty or absent: filled"),
-        pytest.param(Marks(is_known=True), BAD, Step.START_OVER, id="LI-13 served from: healed"),
-        pytest.param(Marks(), BAD, Step.LEAVE, id="D-31 any other data: left alone"),
-        pytest.param(FOREIGN, GOOD, Step.LEAVE, id="D-31 a good certificate of others: left alone"),
-        pytest.param(FOREIGN, EXPIRED, Step.LEAVE, id="D-31 an expired one of others: left alone"),
         pytest.param(
-            replace(FOREIGN, is_labelled=True), GOOD, Step.START_OVER, id="D-31 over ours: replaced"
+            ISSUED, GOOD, CertificateStep.KEEP, id="D-30 with a leaf of ours or grafana's: used"
+        ),
+        pytest.param(ISSUED, BAD, CertificateStep.START_OVER, id="the same, spoilt: healed"),
+        pytest.param(ISSUED, EXPIRED, CertificateStep.ISSUE_LEAF, id="the same, expired: renewed"),
+        pytest.param(
+            Marks(is_labelled=True), BAD, CertificateStep.START_OVER, id="LI-13 labelled: healed"
+        ),
+        pytest.param(
+            Marks(is_empty=True), BAD, CertificateStep.START_OVER, id="empty or absent: filled"
+        ),
+        pytest.param(
+            Marks(is_known=True), BAD, CertificateStep.START_OVER, id="LI-13 served from: healed"
+        ),
+        pytest.param(Marks(), BAD, CertificateStep.LEAVE, id="D-31 any other data: left alone"),
+        pytest.param(
+            FOREIGN, GOOD, CertificateStep.LEAVE, id="D-31 a good certificate of others: left alone"
+        ),
+        pytest.param(
+            FOREIGN, EXPIRED, CertificateStep.LEAVE, id="D-31 an expired one of others: left alone"
+        ),
+        pytest.param(
+            replace(FOREIGN, is_labelled=True),
+            GOOD,
+            CertificateStep.START_OVER,
+            id="D-31 over ours: replaced",
         ),
         pytest.param(
             replace(FOREIGN, is_known=True),
             GOOD,
-            Step.START_OVER,
+            CertificateStep.START_OVER,
             id="D-31 under our eyes: replaced",
         ),
     ],
 )
-def test_whose_it_is_decides_what_is_done(marks: Marks, facts: Broken | Held, step: Step) -> None:
+def test_whose_it_is_decides_what_is_done(
+    marks: Marks, facts: BrokenCertificate | Held, step: CertificateStep
+) -> None:
     decision = plan_secret(marks, facts, WANTED, NOW)
     assert decision.step is step
-    assert decision.may_serve is (step is Step.KEEP)
+    assert decision.may_serve is (step is CertificateStep.KEEP)
     assert not decision.trusts_old, "D-31: no CA of others is published"
 
 
@@ -64,21 +87,21 @@ def test_what_is_left_alone_says_how_to_go_on() -> None:
 @pytest.mark.parametrize(
     ("facts", "step", "may_serve"),
     [
-        pytest.param(GOOD, Step.KEEP, True, id="good: used"),
-        pytest.param(EXPIRED, Step.LEAVE, False, id="expired: only a person can help"),
-        pytest.param(BAD, Step.LEAVE, False, id="spoilt: only a person can help"),
+        pytest.param(GOOD, CertificateStep.KEEP, True, id="good: used"),
+        pytest.param(EXPIRED, CertificateStep.LEAVE, False, id="expired: only a person can help"),
+        pytest.param(BAD, CertificateStep.LEAVE, False, id="spoilt: only a person can help"),
         pytest.param(
             replace(GOOD, leaf=Validity(start=NOW - 25 * DAY, end=NOW + 5 * DAY)),
-            Step.LEAVE,
+            CertificateStep.LEAVE,
             True,
             id="due: served until its end",
         ),
     ],
 )
 def test_an_immutable_secret_is_used_and_never_written(
-    facts: Broken | Held, step: Step, may_serve: bool
+    facts: BrokenCertificate | Held, step: CertificateStep, may_serve: bool
 ) -> None:
     """LI-13: the API server would refuse it each time."""
     decision = plan_secret(replace(ISSUED, is_immutable=True), facts, WANTED, NOW)
     assert (decision.step, decision.may_serve) == (step, may_serve)
-    assert ("immutable" in decision.reason) is (step is Step.LEAVE)
+    assert ("immutable" in decision.reason) is (step is CertificateStep.LEAVE)

@@ -18,7 +18,7 @@ from rollout_operator.kube.api import VALIDATING_WEBHOOKS, JsonObject
 from rollout_operator.lab.admission.registrations import no_downscale, pod_eviction
 from rollout_operator.lab.admission.webhooks import HookCall, HookCaller
 from rollout_operator.lab.model.history import Fault, History
-from rollout_operator.lab.model.request import Request
+from rollout_operator.lab.model.request import ApiRequest
 from tests.forgeries import forge
 from tests.simulation.doses import HookFaults
 from tests.simulation.forged import FORGED, tell_asked
@@ -38,7 +38,7 @@ def later_webhook(
     path: str = LATER_PATH,
     policy: str = "Ignore",
     evictions: bool = False,
-) -> Request:
+) -> ApiRequest:
     """Return the request that registers a webhook of somebody else, for the same changes.
 
     They are changes of replicas, or `evictions`.
@@ -53,7 +53,7 @@ def later_webhook(
         "failurePolicy": policy,
     }
     body = {**body, "metadata": {"name": name}, "webhooks": [theirs]}
-    return Request(verb="create", resource=VALIDATING_WEBHOOKS, body=body, user="someone")
+    return ApiRequest(verb="create", resource=VALIDATING_WEBHOOKS, body=body, user="someone")
 
 
 class FaultyHooks:

@@ -22,7 +22,7 @@ from rollout_operator.lab.model.history import (
     PodCalled,
     Reviewed,
 )
-from rollout_operator.lab.model.request import Request, Verb
+from rollout_operator.lab.model.request import ApiRequest, Verb
 
 OPERATOR: Final = "operator-1"
 PERSON: Final = "alice"
@@ -106,7 +106,7 @@ class Chronicle:
         """Add an answered request, of the operator if nothing else is said; return its number."""
         self.number += 1
         namespace = parts.pop("namespace", NAMESPACE if resource.is_namespaced else "")
-        request = Request(
+        request = ApiRequest(
             verb=verb,
             resource=resource,
             namespace=str(namespace),

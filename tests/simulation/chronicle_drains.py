@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from rollout_operator.kube.api import PODS, ZONE_BUDGETS, JsonObject
 from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import Request
+from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.model.names import DISRUPTION_RECORD
 from tests.simulation.chronicle import NAMESPACE, OPERATOR, PERSON, Chronicle, s
 from tests.simulation.departures import EVICTION_PATH
@@ -103,7 +103,7 @@ def ask(told: Chronicle, at: float, name: str, number: int, **how: Any) -> None:
     """Add the answer to an eviction."""
     dry = how.get("dry", "")
     options: JsonObject = {"deleteOptions": {"dryRun": ["All"]}} if dry == "body" else {}
-    request = Request(
+    request = ApiRequest(
         verb="create",
         resource=PODS,
         namespace=NAMESPACE,

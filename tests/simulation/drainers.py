@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from rollout_operator.kube.api import PODS, ZONE_BUDGETS, JsonObject
 from rollout_operator.lab.model.fields import is_terminating, name_of, uid_of
-from rollout_operator.lab.model.request import MERGE_PATCH, Refusal, Request
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiRefusal, ApiRequest
 from rollout_operator.lab.nodes.nodes import node, node_of
 from rollout_operator.lab.schemas.kinds import BUDGETS, NODES
 from tests.simulation.scenarios_people import DRY_RUN, TRY_AGAIN, People
@@ -52,7 +52,7 @@ class Drainer:
         body: JsonObject = {"spec": {"unschedulable": is_on}}
         await send(
             self.people,
-            Request(
+            ApiRequest(
                 verb="patch", resource=NODES, name=node_name, body=body, content_type=MERGE_PATCH
             ),
         )
@@ -68,7 +68,7 @@ class Drainer:
             body["deleteOptions"] = {"dryRun": ["All"]}
         await send(
             self.people,
-            Request(
+            ApiRequest(
                 verb="create",
                 resource=PODS,
                 name=pod,
@@ -80,7 +80,7 @@ class Drainer:
 
     async def leave(self, pod: str, patience: float) -> None:
         """Ask for an eviction, and go away before the answer comes if that takes too long."""
-        with suppress(TimeoutError, Refusal):
+        with suppress(TimeoutError, ApiRefusal):
             async with asyncio.timeout(patience):
                 await self.evict(pod)
 
@@ -93,7 +93,7 @@ class Drainer:
         while self._is_there(pod, uid, ends=False):
             try:
                 await self.evict(pod)
-            except Refusal as refusal:
+            except ApiRefusal as refusal:
                 self.people.tries.append(f"{refusal}")
                 has_passed = refusal.status == HTTPStatus.TOO_MANY_REQUESTS
                 await asyncio.sleep(RETRY if has_passed else TRY_AGAIN)
@@ -112,7 +112,7 @@ class Drainer:
 
 async def add_node(people: People, name: str, labels: dict[str, str]) -> None:
     """Add a node to the cluster."""
-    await send(people, Request(verb="create", resource=NODES, body=node(name, labels)))
+    await send(people, ApiRequest(verb="create", resource=NODES, body=node(name, labels)))
 
 
 def zone_budget(name: str, selector: dict[str, str], **spec: object) -> JsonObject:
@@ -128,7 +128,7 @@ def zone_budget(name: str, selector: dict[str, str], **spec: object) -> JsonObje
 async def create_budget(people: People, budget: JsonObject) -> None:
     """Create a budget. Raises Refusal."""
     people.say(f"creates the budget {name_of(budget)}: {_told(budget)}")
-    await send(people, Request(verb="create", resource=ZONE_BUDGETS, body=budget))
+    await send(people, ApiRequest(verb="create", resource=ZONE_BUDGETS, body=budget))
 
 
 async def change_budget(people: People, name: str, spec: JsonObject) -> None:
@@ -136,7 +136,7 @@ async def change_budget(people: People, name: str, spec: JsonObject) -> None:
     people.say(f"changes the budget {name}: {_told({'spec': spec})}")
     await send(
         people,
-        Request(
+        ApiRequest(
             verb="patch",
             resource=ZONE_BUDGETS,
             name=name,
@@ -149,7 +149,7 @@ async def change_budget(people: People, name: str, spec: JsonObject) -> None:
 async def delete_budget(people: People, name: str) -> None:
     """Delete a budget. Raises Refusal."""
     people.say(f"deletes the budget {name}")
-    await send(people, Request(verb="delete", resource=ZONE_BUDGETS, name=name))
+    await send(people, ApiRequest(verb="delete", resource=ZONE_BUDGETS, name=name))
 
 
 async def guard(people: People, name: str, selector: dict[str, str]) -> None:
@@ -161,7 +161,7 @@ async def guard(people: People, name: str, selector: dict[str, str]) -> None:
         "metadata": {"name": name},
         "spec": {"selector": {"matchLabels": selector}, "maxUnavailable": 0},
     }
-    await send(people, Request(verb="create", resource=BUDGETS, body=budget))
+    await send(people, ApiRequest(verb="create", resource=BUDGETS, body=budget))
     status: JsonObject = {
         "observedGeneration": 1,
         "disruptionsAllowed": 0,
@@ -171,7 +171,7 @@ async def guard(people: People, name: str, selector: dict[str, str]) -> None:
     }
     await send(
         people,
-        Request(
+        ApiRequest(
             verb="patch",
             resource=BUDGETS,
             name=name,
@@ -185,10 +185,10 @@ async def guard(people: People, name: str, selector: dict[str, str]) -> None:
 async def unguard(people: People, name: str) -> None:
     """Delete a native budget. Raises Refusal."""
     people.say(f"deletes the native budget {name}")
-    await send(people, Request(verb="delete", resource=BUDGETS, name=name))
+    await send(people, ApiRequest(verb="delete", resource=BUDGETS, name=name))
 
 
-async def send(people: People, request: Request) -> None:
+async def send(people: People, request: ApiRequest) -> None:
     """Send a request in somebody's name. Raises Refusal."""
     namespace = people.sandbox.namespace if request.resource.is_namespaced else ""
     await people.sandbox.call(replace(request, namespace=namespace, user=people.name))

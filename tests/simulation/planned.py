@@ -12,7 +12,14 @@ from enum import StrEnum
 from typing import Final
 
 from rollout_operator.lab.model.history import Commit, Fault
-from rollout_operator.lab.network.faults import NO_TIME, Ask, CrashPoint, EventFate, Fate, PodFate
+from rollout_operator.lab.network.faults import (
+    NO_TIME,
+    CrashPoint,
+    EventFate,
+    FaultDecision,
+    PodFate,
+    SentCall,
+)
 from rollout_operator.lab.network.planned_faults import (
     CallPlan,
     EventPlan,
@@ -108,7 +115,7 @@ class PlannedFaults(ScriptedFaults):
         """Know the world, whose history tells how old a list must be to lack an event."""
         self._sandbox = sandbox
 
-    def on_call(self, ask: Ask) -> Fate:
+    def on_call(self, ask: SentCall) -> FaultDecision:
         self.calls += 1
         return super().on_call(ask)
 
@@ -121,7 +128,7 @@ class PlannedFaults(ScriptedFaults):
         self.pod_calls += 1
         return super().on_pod_call(actor, method, pod)
 
-    def on_list(self, ask: Ask) -> timedelta:
+    def on_list(self, ask: SentCall) -> timedelta:
         begun = self._first_lists.setdefault(ask.plural, now())
         if not self.struck.is_set() or self._plan is None or ask.plural in self._aged:
             return NO_TIME
@@ -193,7 +200,7 @@ _EVENT_FATES: Final[Mapping[Trouble, EventFate]] = {
 def _planned(plan: Plan) -> Planned:
     match plan.step:
         case Step.CALL:
-            return CallPlan(actor=NAME, number=plan.number, fate=Fate(crash=plan.crash))
+            return CallPlan(actor=NAME, number=plan.number, fate=FaultDecision(crash=plan.crash))
         case Step.POD_CALL:
             return PodPlan(actor=NAME, number=plan.number, fate=PodFate(crash=plan.crash))
         case Step.EVENT:

@@ -11,9 +11,9 @@ from datetime import timedelta
 from typing import Any, cast
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Kind, Response, image_of
+from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Response, StartKind, image_of
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import REVISION_LABEL
 from tests.simulation.scenarios_people import People
 
@@ -45,7 +45,7 @@ class Scenario:
 
     name: str
     size: Size
-    zones: Sequence[Zone]
+    zones: Sequence[ZoneSpec]
     script: Script
     """Returns when people are content, or have given up."""
     find_missing: Callable[[Sandbox], Missing]
@@ -86,7 +86,7 @@ def crashing_at(bad: str) -> Callable[[random.Random], Choose]:
 
     def make(chance: random.Random) -> Choose:
         choose = usual(chance)
-        crashing = Behaviour(kind=Kind.CRASH_LOOP)
+        crashing = Behaviour(kind=StartKind.CRASH_LOOP)
         return lambda pod: crashing if image_of(pod) == bad else choose(pod)
 
     return make

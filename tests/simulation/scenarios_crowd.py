@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from rollout_operator.lab.nodes.behaviour import DEFAULT
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from tests.simulation.drainers import create_budget, zone_budget
 from tests.simulation.scenarios import Scenario, Size, find_unrolled
 from tests.simulation.scenarios_people import People
@@ -43,7 +43,7 @@ def crowded_under_budgets(size: Size) -> Scenario:
     return replace(_change_all("s13", size, zones), prepare=prepare, has_budgets=True)
 
 
-def _change_all(name: str, size: Size, zones: Sequence[Zone]) -> Scenario:
+def _change_all(name: str, size: Size, zones: Sequence[ZoneSpec]) -> Scenario:
     async def script(people: People) -> None:
         await people.wait(0, 10)
         async with asyncio.TaskGroup() as tasks:

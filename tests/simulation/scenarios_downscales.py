@@ -9,8 +9,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final
 
-from rollout_operator.lab.model.request import Refusal
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.model.request import ApiRefusal
+from rollout_operator.lab.zones import ZoneSpec
 from tests.simulation.scenarios import Scenario, Size, find_unready
 from tests.simulation.scenarios_people import LIVELY_ROUTES, People, Route
 from tests.simulation.scenarios_rollouts import list_zones
@@ -62,7 +62,7 @@ def downscaled(size: Size) -> Scenario:
     )
 
 
-def prepare_zone(zone: Zone, *, wait: str = WAIT) -> Zone:
+def prepare_zone(zone: ZoneSpec, *, wait: str = WAIT) -> ZoneSpec:
     """Return a zone whose pods are asked before they go, and which waits for the others."""
     return replace(
         zone,
@@ -90,7 +90,7 @@ async def _lose_the_race(people: People, name: str, replicas: int) -> None:
     """Write a stale version: once the pods are prepared it is a conflict, and one gives up."""
     try:
         await people.scale(name, replicas, Route.PUT_STALE)
-    except Refusal as refusal:
+    except ApiRefusal as refusal:
         if refusal.status != HTTPStatus.CONFLICT:
             raise
 

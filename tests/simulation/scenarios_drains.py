@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rollout_operator.kube.api import PODS, JsonObject
 from rollout_operator.lab.model.fields import name_of
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import ABSENT_PEERS
 from tests.simulation.drainers import (
     Drainer,
@@ -105,7 +105,7 @@ def drained_by_partition_and_two(size: Size) -> Scenario:
     return replace(scenario, replicas=2)
 
 
-def list_guarded_zones(size: Size) -> list[Zone]:
+def list_guarded_zones(size: Size) -> list[ZoneSpec]:
     """Return zones whose pods a budget selects, each with nodes of its own."""
     return [
         replace(zone, pod_labels=SELECTOR, node_selector={ZONE_LABEL: zone.name[-1]})
@@ -113,7 +113,7 @@ def list_guarded_zones(size: Size) -> list[Zone]:
     ]
 
 
-async def set_up(people: People, zones: Sequence[Zone], budget: JsonObject) -> None:
+async def set_up(people: People, zones: Sequence[ZoneSpec], budget: JsonObject) -> None:
     """Add the nodes of all zones, and the budget."""
     for zone in zones:
         for number in range(NODES_OF_A_ZONE):
@@ -152,7 +152,7 @@ class _Tale:
     """Whether the budget may be raised for a while."""
     is_disturbed: bool = True
     """Whether other people do something beside the drains."""
-    zones: Sequence[Zone] = field(init=False)
+    zones: Sequence[ZoneSpec] = field(init=False)
 
     def __post_init__(self) -> None:
         zones = list_guarded_zones(self.size)

@@ -27,12 +27,12 @@ from rollout_operator.lab.model.request import (
     JSON_PATCH,
     MERGE_PATCH,
     STRATEGIC_PATCH,
-    Refusal,
-    Request,
+    ApiRefusal,
+    ApiRequest,
 )
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import Zone, statefulset
+from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import LAST_DOWNSCALE
 from rollout_operator.model.tracker import format_entry
 
@@ -80,11 +80,11 @@ class People:
         """Let some time pass, in seconds."""
         await asyncio.sleep(self.chance.uniform(least, most))
 
-    async def create(self, zone: Zone) -> None:
+    async def create(self, zone: ZoneSpec) -> None:
         """Create the StatefulSet of a zone. Raises Refusal."""
         self.say(f"creates {zone.name}")
         body = statefulset(zone, self.sandbox.namespace)
-        await self._send(Request(verb="create", resource=STATEFULSETS, body=body))
+        await self._send(ApiRequest(verb="create", resource=STATEFULSETS, body=body))
 
     async def create_template(self, name: str, replicas: int) -> None:
         """Create a ReplicaTemplate. Raises Refusal."""
@@ -95,14 +95,14 @@ class People:
             "metadata": {"name": name},
             "spec": {"replicas": replicas},
         }
-        await self._send(Request(verb="create", resource=REPLICA_TEMPLATES, body=body))
+        await self._send(ApiRequest(verb="create", resource=REPLICA_TEMPLATES, body=body))
 
     async def scale_template(self, name: str, replicas: int) -> None:
         """Ask a ReplicaTemplate for so many replicas, as an autoscaler does. Raises Refusal."""
         self.say(f"scales the ReplicaTemplate {name} to {replicas}")
         body: JsonObject = {"spec": {"replicas": replicas}}
         await self._send(
-            Request(
+            ApiRequest(
                 verb="patch",
                 resource=REPLICA_TEMPLATES,
                 name=name,
@@ -125,7 +125,7 @@ class People:
         for make, resource in hooks:
             body = make(self.sandbox.namespace)
             await self.sandbox.call(
-                Request(verb="create", resource=resource, body=body, user=self.name)
+                ApiRequest(verb="create", resource=resource, body=body, user=self.name)
             )
 
     async def delete(self, name: str) -> None:
@@ -136,7 +136,7 @@ class People:
             "apiVersion": "v1",
             "propagationPolicy": "Background",
         }
-        await self._send(Request(verb="delete", resource=STATEFULSETS, name=name, body=options))
+        await self._send(ApiRequest(verb="delete", resource=STATEFULSETS, name=name, body=options))
 
     async def set_image(self, name: str, image: str) -> None:
         """Change the template, which makes a new revision. Raises Refusal."""
@@ -158,7 +158,7 @@ class People:
         self.say(f"sets the entry of {name} to {time}")
         entry = None if time is None else format_entry(time)
         await self._send(
-            Request(
+            ApiRequest(
                 verb="patch",
                 resource=CONFIG_MAPS,
                 name=ZONE_TRACKER,
@@ -176,7 +176,7 @@ class People:
             "metadata": {"name": ZONE_TRACKER},
             "data": {},
         }
-        await self._send(Request(verb="create", resource=CONFIG_MAPS, body=body))
+        await self._send(ApiRequest(verb="create", resource=CONFIG_MAPS, body=body))
 
     async def label(self, name: str, key: str, value: str | None) -> None:
         """Set a label, or remove it with None. Raises Refusal."""
@@ -205,7 +205,7 @@ class People:
         """Try once; tell whether it was accepted."""
         try:
             await act()
-        except Refusal as refusal:
+        except ApiRefusal as refusal:
             self.tries.append(f"{refusal}")
             return False
         return True
@@ -214,7 +214,7 @@ class People:
         """Return a StatefulSet as it is stored."""
         return self.sandbox.api.get(STATEFULSETS, self.sandbox.namespace, name)
 
-    async def _scale_request(self, name: str, replicas: int, route: Route) -> Request:
+    async def _scale_request(self, name: str, replicas: int, route: Route) -> ApiRequest:
         spec: JsonObject = {"spec": {"replicas": replicas}}
         step: JsonObject = {"op": "replace", "path": "/spec/replicas", "value": replicas}
         match route:
@@ -223,7 +223,7 @@ class People:
             case Route.STRATEGIC:
                 return _patch_of(name, spec, STRATEGIC_PATCH)
             case Route.JSON:
-                return Request(
+                return ApiRequest(
                     verb="patch",
                     resource=STATEFULSETS,
                     name=name,
@@ -243,10 +243,10 @@ class People:
             case _:
                 assert_never(route)
 
-    async def _put_request(self, name: str, replicas: int, route: Route) -> Request:
+    async def _put_request(self, name: str, replicas: int, route: Route) -> ApiRequest:
         subresource = "scale" if route in (Route.SCALE_PUT, Route.SCALE_PUT_FRESH) else ""
         found = await self._send(
-            Request(verb="get", resource=STATEFULSETS, name=name, subresource=subresource)
+            ApiRequest(verb="get", resource=STATEFULSETS, name=name, subresource=subresource)
         )
         metadata = dict(cast(JsonObject, found["metadata"]))
         if route in (Route.PUT, Route.SCALE_PUT):
@@ -255,15 +255,15 @@ class People:
             await self.annotate(name, "example.com/touched", str(metadata["resourceVersion"]))
         spec = {**cast(JsonObject, found["spec"]), "replicas": replicas}
         body: JsonObject = {**found, "metadata": metadata, "spec": spec}
-        return Request(
+        return ApiRequest(
             verb="update", resource=STATEFULSETS, name=name, subresource=subresource, body=body
         )
 
     async def _patch(self, name: str, body: JsonObject, kind: str = MERGE_PATCH) -> None:
         await self._send(_patch_of(name, body, kind))
 
-    async def _send(self, request: Request, *, is_dry_run: bool = False) -> JsonObject:
-        whole = Request(
+    async def _send(self, request: ApiRequest, *, is_dry_run: bool = False) -> JsonObject:
+        whole = ApiRequest(
             verb=request.verb,
             resource=request.resource,
             namespace=self.sandbox.namespace,
@@ -281,8 +281,8 @@ class People:
         self.sandbox.say(self.name, text)
 
 
-def _patch_of(name: str, body: JsonObject, kind: str, subresource: str = "") -> Request:
-    return Request(
+def _patch_of(name: str, body: JsonObject, kind: str, subresource: str = "") -> ApiRequest:
+    return ApiRequest(
         verb="patch",
         resource=STATEFULSETS,
         name=name,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from tests.simulation.scenarios import (
     Scenario,
     Script,
@@ -93,10 +93,10 @@ def recreated(size: Size) -> Scenario:
     return Scenario(name="s10", size=size, zones=zones, script=script, find_missing=find_unrolled)
 
 
-def list_zones(size: Size, group: str = GROUP) -> list[Zone]:
+def list_zones(size: Size, group: str = GROUP) -> list[ZoneSpec]:
     """Return the zones a, b, ... of a group."""
     return [
-        Zone(name=f"{group}-zone-{letter}", group=group, replicas=size.pods)
+        ZoneSpec(name=f"{group}-zone-{letter}", group=group, replicas=size.pods)
         for letter in _letters(size.zones)
     ]
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import child, name_of
-from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Kind
+from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, StartKind
 from rollout_operator.model.names import FORCE_REPLICAS, LEADING_ZONE
 from tests.simulation.scenarios import Scenario, Size, usual
 from tests.simulation.scenarios_downscales import PREPARE, prepare_zone, scale_anyhow
@@ -67,7 +67,7 @@ def without_room(pods: int) -> Callable[[random.Random], Choose]:
     """Return a choice where only so many pods of each zone find a node."""
 
     def make(chance: random.Random) -> Choose:
-        choose, pending = usual(chance), Behaviour(kind=Kind.PENDING)
+        choose, pending = usual(chance), Behaviour(kind=StartKind.PENDING)
 
         def choose_by_room(pod: JsonObject) -> Behaviour:
             ordinal = int(name_of(pod).rpartition("-")[2])

@@ -18,7 +18,7 @@ from rollout_operator.lab.model.fields import number
 from rollout_operator.lab.nodes.behaviour import BROKEN, HANGS, REFUSES, Response
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,
@@ -192,7 +192,7 @@ def find_unsettled(sandbox: Sandbox) -> Missing:
     return next(list_miscounted(sets, templates), "") or find_unrolled(sandbox)
 
 
-def _note(zone: Zone, annotations: dict[str, str]) -> Zone:
+def _note(zone: ZoneSpec, annotations: dict[str, str]) -> ZoneSpec:
     return replace(zone, annotations={**zone.annotations, **annotations})
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import (
     GROUP_LABEL,
     MAX_UNAVAILABLE,
@@ -54,7 +54,7 @@ def walked(size: Size) -> Scenario:
 @dataclass(slots=True)
 class _Walk:
     people: People
-    zones: list[Zone]
+    zones: list[ZoneSpec]
     _versions: int = 1
 
     async def step(self) -> None:
@@ -113,7 +113,7 @@ class _Walk:
             lambda name: people.label(name, GROUP_LABEL, group),
         ]
 
-    def _repairs(self, zone: Zone) -> list[Callable[[], Awaitable[None]]]:
+    def _repairs(self, zone: ZoneSpec) -> list[Callable[[], Awaitable[None]]]:
         people, name = self.people, zone.name
         strategy = {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}
         return [

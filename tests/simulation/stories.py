@@ -17,14 +17,14 @@ from typing import Final
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.fields import child, name_of, number
 from rollout_operator.lab.model.history import Called, Fault, History
-from rollout_operator.lab.network.faults import FATE, Ask, Fate, NoFaults
-from rollout_operator.lab.nodes.behaviour import Behaviour, Kind, Response, image_of
+from rollout_operator.lab.network.faults import FATE, FaultDecision, NoFaults, SentCall
+from rollout_operator.lab.nodes.behaviour import Behaviour, Response, StartKind, image_of
 from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.trace.trace import WIDTH, render_story
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
-from rollout_operator.lab.virtual_loop.pace import Pace
+from rollout_operator.lab.virtual_loop.pace import StepTimes
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import DISRUPTION_RECORD
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.wording import count
@@ -44,7 +44,7 @@ PATIENCE: Final = timedelta(minutes=30)
 QUIET: Final = timedelta(minutes=10)
 LOOK_EVERY: Final = 0.1  # seconds
 SPAN: Final = timedelta(milliseconds=20)
-PACE: Final = Pace(
+PACE: Final = StepTimes(
     controller=(SPAN, SPAN),
     status=(SPAN, SPAN),
     scheduler=(SPAN, SPAN),
@@ -58,7 +58,7 @@ class Mishap:
 
     verb: str
     pod: str
-    fate: Fate
+    fate: FaultDecision
     kind: str
     text: str
 
@@ -70,7 +70,7 @@ class Story:
     name: str
     title: str
     about: str
-    zones: Sequence[Zone]
+    zones: Sequence[ZoneSpec]
     play: "Callable[[Teller], Awaitable[None]]"
     mishap: Mishap | None = None
     has_webhooks: bool = False
@@ -236,7 +236,7 @@ def _choose(pod: JsonObject) -> Behaviour:
         prepare=Response(after=timedelta(milliseconds=300)),
         cancel=Response(after=timedelta(milliseconds=100)),
     )
-    return replace(usual, kind=Kind.CRASH_LOOP) if image_of(pod) == BAD else usual
+    return replace(usual, kind=StartKind.CRASH_LOOP) if image_of(pod) == BAD else usual
 
 
 class _OneMishap(NoFaults):
@@ -251,7 +251,7 @@ class _OneMishap(NoFaults):
         """Tell whether it has not happened yet."""
         return self._mishap is not None
 
-    def on_call(self, ask: Ask) -> Fate:
+    def on_call(self, ask: SentCall) -> FaultDecision:
         mishap = self._mishap
         if mishap is None or (ask.verb, ask.plural) != (mishap.verb, PODS.plural):
             return FATE

@@ -8,7 +8,7 @@ import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.admission.webhooks import HookCall, HookCaller
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import (
     MIN_TIME_BETWEEN_DOWNSCALES,
     NO_DOWNSCALE,
@@ -25,10 +25,10 @@ WAITING: Final = {**PREPARED, MIN_TIME_BETWEEN_DOWNSCALES: "5m"}
 QUOTA_PATH: Final = "/quota"
 
 
-def zone(letter: str, labels: Mapping[str, str]) -> Zone:
+def zone(letter: str, labels: Mapping[str, str]) -> ZoneSpec:
     """Return a zone with these labels, whose pods are asked at the usual path."""
     annotations = {PREPARE_PATH: "ingester/prepare-shutdown", PREPARE_PORT: "80"}
-    return Zone(name=f"zone-{letter}", labels=labels, annotations=annotations)
+    return ZoneSpec(name=f"zone-{letter}", labels=labels, annotations=annotations)
 
 
 async def _forbid(teller: Teller) -> None:

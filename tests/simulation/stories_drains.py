@@ -6,8 +6,8 @@ from functools import partial
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.network.faults import CrashPoint, Fate
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.network.faults import CrashPoint, FaultDecision
+from rollout_operator.lab.zones import ZoneSpec
 from tests.simulation.drainers import Drainer, guard, unguard, zone_budget
 from tests.simulation.scenarios_drains import ZONE_LABEL, node_name, set_up
 from tests.simulation.scenarios_people import People
@@ -24,10 +24,10 @@ LATER: Final = 20.0  # seconds
 POD: Final = "zone-a-0"
 
 
-def zones(letters: str, pods: int) -> list[Zone]:
+def zones(letters: str, pods: int) -> list[ZoneSpec]:
     """Return zones under the budget, each with two nodes."""
     return [
-        Zone(
+        ZoneSpec(
             name=f"zone-{letter}",
             replicas=pods,
             labels=LABELS,
@@ -133,7 +133,7 @@ STORIES: Final = (
         mishap=Mishap(
             verb="patch",
             pod=POD,
-            fate=Fate(crash=CrashPoint.AFTER_COMMIT),
+            fate=FaultDecision(crash=CrashPoint.AFTER_COMMIT),
             kind="crash",
             text=f"the process dies when it has been written on {POD} that it may go",
         ),

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from rollout_operator.lab.network.faults import CrashPoint, Failure, Fate
+from rollout_operator.lab.network.faults import CrashPoint, Failure, FaultDecision
 from tests.simulation.stories import Mishap, Story, Teller
 from tests.simulation.stories_rollouts import roll, zones
 
@@ -30,7 +30,7 @@ STORIES: Final = (
         mishap=Mishap(
             verb="delete",
             pod=POD,
-            fate=Fate(crash=CrashPoint.AFTER_COMMIT),
+            fate=FaultDecision(crash=CrashPoint.AFTER_COMMIT),
             kind="crash",
             text=f"the process dies when the delete of {POD} has been carried out",
         ),
@@ -46,7 +46,7 @@ STORIES: Final = (
         mishap=Mishap(
             verb="delete",
             pod=POD,
-            fate=Fate(fails=Failure.TIMEOUT),
+            fate=FaultDecision(fails=Failure.TIMEOUT),
             kind="timeout",
             text=f"the delete of {POD} is carried out, and its answer lost",
         ),

@@ -3,14 +3,16 @@
 import asyncio
 from typing import Final
 
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import PAUSED
 from tests.simulation.stories import BAD, Story, Teller
 
 
-def zones(letters: str = "abc", pods: int = 3, limit: int | None = None) -> list[Zone]:
+def zones(letters: str = "abc", pods: int = 3, limit: int | None = None) -> list[ZoneSpec]:
     """Return zones of one group, by the names that stories use."""
-    return [Zone(name=f"zone-{letter}", replicas=pods, max_unavailable=limit) for letter in letters]
+    return [
+        ZoneSpec(name=f"zone-{letter}", replicas=pods, max_unavailable=limit) for letter in letters
+    ]
 
 
 async def roll(teller: Teller) -> None:

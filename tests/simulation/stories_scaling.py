@@ -8,7 +8,7 @@ from typing import Final
 
 from rollout_operator.lab.nodes.behaviour import Response
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,
@@ -36,12 +36,12 @@ DELAYED: Final = {
 SLOW: Final = Response(after=timedelta(seconds=4))
 
 
-def note(one: Zone, annotations: Mapping[str, str]) -> Zone:
+def note(one: ZoneSpec, annotations: Mapping[str, str]) -> ZoneSpec:
     """Return a zone with more annotations."""
     return replace(one, annotations={**one.annotations, **annotations})
 
 
-def chain(first: Mapping[str, str]) -> list[Zone]:
+def chain(first: Mapping[str, str]) -> list[ZoneSpec]:
     """Return three zones, each following the one before it; `first` annotates the first."""
     a, b, c = (zone(letter, WAITING) for letter in "abc")
     return [note(a, first), note(b, {LEADING_ZONE: a.name}), note(c, {LEADING_ZONE: b.name})]
@@ -114,7 +114,7 @@ STORIES: Final = (
         about="Pods of zone-a go only once they have been prepared for three minutes, by their own "
         "word. Two are asked; before their time one, and then both are wanted after all, and told "
         "so. Asked once more, they begin anew, and go when their time has come.",
-        zones=[note(Zone(name="zone-a"), DELAYED)],
+        zones=[note(ZoneSpec(name="zone-a"), DELAYED)],
         templates={TEMPLATE: 3},
         play=_change_mind,
     ),

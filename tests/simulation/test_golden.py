@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from rollout_operator.lab.model.history import Called, Fault, Lived, PodCalled
-from rollout_operator.lab.network.faults import Failure, Fate
+from rollout_operator.lab.network.faults import Failure, FaultDecision
 from rollout_operator.lab.trace.trace import WIDTH, trace_hash
 from tests.goldens import Golden
 from tests.simulation import (
@@ -164,7 +164,7 @@ def make_story(mishap: Mishap | None = None, image: str = "v2") -> Story:
 
 def test_a_mishap_that_never_comes_is_no_story() -> None:
     """Else a story of a crash could turn into one of a plain rollout, unnoticed by who updates."""
-    fate = Fate(fails=Failure.TIMEOUT)
+    fate = FaultDecision(fails=Failure.TIMEOUT)
     mishap = Mishap(verb="delete", pod="zone-c-0", fate=fate, kind="timeout", text="-")
 
     with pytest.raises(AssertionError, match=r"zone-c-0.* never came"):

@@ -13,10 +13,10 @@ import pytest
 from rollout_operator.kube.api import CONFIG_MAPS, JsonObject
 from rollout_operator.lab.admission.webhooks import HookCall
 from rollout_operator.lab.model.history import Called, Commit, PodCalled
-from rollout_operator.lab.model.request import Refusal, Request
+from rollout_operator.lab.model.request import ApiRefusal, ApiRequest
 from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.tracker import format_entry
 from tests.simulation.chaos_hooks import later_webhook
 from tests.simulation.scenarios_book import find_scenario
@@ -60,7 +60,7 @@ class Scene:
             "data": dict(data),
         }
         await self.sandbox.call(
-            Request(
+            ApiRequest(
                 verb="create", resource=CONFIG_MAPS, namespace=self.sandbox.namespace, body=body
             )
         )
@@ -69,7 +69,7 @@ class Scene:
         """Ask for fewer replicas; return the refusal, empty where there is none."""
         try:
             await self.people.scale(zone, replicas, Route.SCALE_MERGE)
-        except Refusal as refusal:
+        except ApiRefusal as refusal:
             return str(refusal)
         return ""
 
@@ -84,7 +84,7 @@ async def scene() -> AsyncIterator[Scene]:
     async with Sandbox(namespace="prod") as sandbox:
         people = People(sandbox=sandbox, chance=random.Random(1))
         for letter in "abc":
-            await people.create(prepare_zone(Zone(name=f"zone-{letter}")))
+            await people.create(prepare_zone(ZoneSpec(name=f"zone-{letter}")))
         await people.register_webhooks()
         await asyncio.sleep(60)
         operator = sandbox.process(webhooks=True, args=[FLAG])

@@ -16,16 +16,15 @@ import msgspec
 
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
-from rollout_operator.controllers.downscales.controller import DownscaleController
-from rollout_operator.controllers.downscales.controller import Parts as ControllerParts
+from rollout_operator.controllers.downscales.controller import DownscaleContext, DownscaleController
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
 from rollout_operator.controllers.worker import Workers
-from rollout_operator.guards.budgets.in_flight import Pending
-from rollout_operator.guards.downscales.pod_records import Notes
+from rollout_operator.guards.budgets.in_flight import InFlight
+from rollout_operator.guards.downscales.pod_records import PodRecords
 from rollout_operator.guards.downscales.reservations import Downscales
-from rollout_operator.guards.downscales.times import Annotations, Records
+from rollout_operator.guards.downscales.times import AnnotationTimes, Records
 from rollout_operator.guards.downscales.zone_tracker import Tracker
 from rollout_operator.guards.locks import Locks
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
@@ -35,7 +34,7 @@ from rollout_operator.model.outcome import Verdict
 from rollout_operator.model.review import Review, Scalable, Version
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.reviews.prepare_downscale import PrepareDownscale
-from rollout_operator.web.reviews.prepare_reservation import Calls, Parts
+from rollout_operator.web.reviews.prepare_reservation import PrepareCalls, PrepareContext
 from rollout_operator.web.reviews.scale_parent import Parents
 from tests.controllers.fake_door import FakeDoor, Json, pod_json, set_json
 from tests.gates import OpenGate
@@ -83,32 +82,32 @@ class World:
         self.sync()
         self.memory = self.restart()
 
-    def restart(self, calls: Calls | None = None) -> Memory:
+    def restart(self, calls: PrepareCalls | None = None) -> Memory:
         """Forget everything but what the API server holds: a new process."""
         self.starts += 1
         name, downscales, locks = f"process-{self.starts}", Downscales(self.clock), Locks()
         deletes = OwnDeletes(self.pods.get, self.clock)
         observer = Observer(
             namespace="test", reader=self.door, clock=self.clock, sets=self.sets, pods=self.pods,
-            watches=(), pending=Pending(self.pods.get, deletes, self.clock), now=self.clock.now,
+            watches=(), pending=InFlight(self.pods.get, deletes, self.clock), now=self.clock.now,
             find_downscale=downscales.find_underway,
         )  # fmt: skip
         hook = PrepareDownscale(
-            Parts(
+            PrepareContext(
                 parents=Parents(self.sets, self.door, namespace="test", clock=self.clock),
-                looker=observer, locks=locks, downscales=downscales, notes=Notes(self.door, name),
-                records=self._make_records(downscales),
+                looker=observer, locks=locks, downscales=downscales,
+                notes=PodRecords(self.door, name), records=self._make_records(downscales),
                 pods=calls or self.calls, clock=self.clock, server_time=self.clock.now,
                 namespace="test", cluster_domain="cluster.local.", retell_after=RETELL,
                 is_stopping=lambda: self.is_stopping,
             )
         )  # fmt: skip
         controller = DownscaleController(
-            ControllerParts(
+            DownscaleContext(
                 sets=self.sets, pods=self.pods, downscales=downscales, locks=locks,
                 records=self._make_records(downscales),
-                notes=Notes(self.door, name), calls=self.calls, door=self.door, clock=self.clock,
-                server_time=self.clock.now, cluster_domain="cluster.local.",
+                notes=PodRecords(self.door, name), calls=self.calls, door=self.door,
+                clock=self.clock, server_time=self.clock.now, cluster_domain="cluster.local.",
             )
         )  # fmt: skip
         executor = Executor(
@@ -125,7 +124,7 @@ class World:
 
     def _make_records(self, downscales: Downscales) -> Records:
         if not self.tracker:
-            return Annotations(self.door, downscales)
+            return AnnotationTimes(self.door, downscales)
         return Tracker(
             self.door, downscales, namespace="test", name=self.tracker, now=self.clock.now
         )

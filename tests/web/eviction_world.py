@@ -9,7 +9,7 @@ from rollout_operator.model.budget import Budget
 from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.outcome import Verdict
 from rollout_operator.web.reviews.answer import render_answer
-from rollout_operator.web.reviews.eviction import Parts, PodEviction
+from rollout_operator.web.reviews.eviction import EvictionContext, PodEviction
 from rollout_operator.web.reviews.unknown_pods import UnknownPods
 from tests.guards.gate_bench import Process, World, name_of, world
 
@@ -69,7 +69,7 @@ def court(*rules: Budget, here: World | None = None, qps: float = 0) -> Court:
     here = here or world(*rules)
     process = here.start()
     hook = PodEviction(
-        Parts(
+        EvictionContext(
             gate=process.gate,
             pods=process.pods,
             sets=process.sets,

@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from rollout_operator.pki.key_pair import Pair
 from rollout_operator.pki.serving import server_context
 from rollout_operator.telemetry import logs
-from rollout_operator.web.webhooks import Options
+from rollout_operator.web.webhooks import ServerOptions
 from tests.web.webhook_world import (
     ALLOWED,
     Line,
@@ -91,7 +91,7 @@ async def guarded(
     """Run a server that wants certificates of `authority`."""
     pki = make_pki(folder)
     pair = Pair(cert=pki.cert.read_bytes(), key=pki.key.read_bytes())
-    async with serving(Setting(options=Options(client_name=client_name))) as world:
+    async with serving(Setting(options=ServerOptions(client_name=client_name))) as world:
         world.server_context = server_context(pair, authority.pem)
         world.client_context = ssl.create_default_context(cafile=str(pki.ca))
         yield world

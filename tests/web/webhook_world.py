@@ -17,9 +17,9 @@ from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.review import Review
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.http.cluster import ClusterRules
-from rollout_operator.web.http.listener import Limits
+from rollout_operator.web.http.listener import ConnectionLimits
 from rollout_operator.web.reviews.dispatch import Reviewer
-from rollout_operator.web.webhooks import Options, WebhookServer
+from rollout_operator.web.webhooks import ServerOptions, WebhookServer
 from tests.world.pki import make_pki
 
 PATH: Final = "/admission/no-downscale"
@@ -167,7 +167,7 @@ class Setting:
     clock: Clock = field(default_factory=LoopClock)
     request_timeout: timedelta = timedelta(seconds=10)
     cluster: ClusterRules = field(default_factory=lambda: ClusterRules(namespace="prod"))
-    options: Options = field(default_factory=Options)
+    options: ServerOptions = field(default_factory=ServerOptions)
     may_patch: Callable[[str], bool] = lambda path: False
     on_verdict: Callable[[str, Review, Verdict], None] = lambda path, review, verdict: None
 
@@ -260,14 +260,14 @@ def limited(
     head: timedelta = LONG,
 ) -> Setting:
     """Return a setting with short limits; `LONG` ones never act in a test."""
-    limits = Limits(
+    limits = ConnectionLimits(
         connections=connections,
         handshake=handshake,
         idle=idle,
         head=head,
         sweep=10 * MILLISECOND,
     )
-    return Setting(options=Options(limits=limits))
+    return Setting(options=ServerOptions(limits=limits))
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.worker import Result
-from rollout_operator.guards.budgets.in_flight import Pending, Stage, read_record
+from rollout_operator.guards.budgets.in_flight import GrantState, InFlight, read_record
 from rollout_operator.guards.budgets.pod_records import Recorder
 from rollout_operator.kube.api import PODS, LiveReader
 from rollout_operator.kube.cache.store import PodStore
@@ -44,11 +44,11 @@ PodKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class DisruptionContext:
     """What a DisruptionController works with."""
 
     pods: PodStore
-    pending: Pending
+    pending: InFlight
     recorder: Recorder
     door: LiveReader
     clock: Clock
@@ -58,7 +58,7 @@ class Parts:
 class DisruptionController:
     """Reconciles pods that may go, by namespace and name."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: DisruptionContext) -> None:
         self._parts = parts
         # Since when we have known which record, on the clock's `elapsed`.
         self._seen: dict[PodKey, tuple[Uid, str, timedelta]] = {}
@@ -135,7 +135,7 @@ class DisruptionController:
         grant = self._parts.pending.get(pod.uid)
         if grant is None:
             return self._time_left_of_record(pod)
-        if grant.stage is Stage.ASKED:
+        if grant.stage is GrantState.ASKED:
             return UNTOUCHED_FOR  # whoever asked settles it, and that wakes us
         own = grant.begun + _choose_span(grant.lasts) - self._parts.clock.elapsed()
         if pod.disruption in ("", grant.record):

@@ -40,7 +40,7 @@ GONE_AFTER: Final = timedelta(seconds=60)
 MOST_CAUSES: Final = 8
 
 
-class Calls(Protocol):
+class CancelCalls(Protocol):
     """The part of `pods.client.PodClient` that is needed."""
 
     async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]: ...
@@ -52,7 +52,7 @@ class Cancellations:
 
     downscales: Downscales
     locks: Locks
-    calls: Calls
+    calls: CancelCalls
     clock: Clock
     cluster_domain: str
 

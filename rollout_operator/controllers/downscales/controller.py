@@ -15,17 +15,17 @@ from rollout_operator.controllers.downscales.cancellations import (
     CATCH_UP,
     LAGGING,
     RESYNC,
-    Calls,
+    CancelCalls,
     Cancellations,
 )
 from rollout_operator.controllers.worker import Result
-from rollout_operator.guards.downscales.pod_records import Notes, assess_note, read_note
+from rollout_operator.guards.downscales.pod_records import PodRecords, assess_note, read_note
 from rollout_operator.guards.downscales.reservations import (
     LATEST_REPEAT,
     PERSIST_LIMIT,
     Claim,
     Downscales,
-    Stage,
+    ReservationState,
 )
 from rollout_operator.guards.downscales.times import Records, is_annotated
 from rollout_operator.guards.locks import Locks, calls_lock
@@ -33,15 +33,15 @@ from rollout_operator.kube.api import STATEFULSETS, Reader
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, is_older
 from rollout_operator.kube.connection.server_clock import CLOCK_ERROR
 from rollout_operator.model.decode.objects import decode_statefulset
-from rollout_operator.model.downscale import Key, Note, Target
+from rollout_operator.model.downscale import DownscaleRecord, Key, Target
 from rollout_operator.model.errors import ApiError, Conflict, InvalidInput, NotFound
 from rollout_operator.model.names import DOWNSCALE_NOTE, LAST_DOWNSCALE, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.tracker import Source
+from rollout_operator.model.tracker import TimesSource
 from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.planning.downscales.outcome import (
-    Fate,
+    DownscaleOutcome,
     choose_staying,
     find_replaced,
     is_over,
@@ -51,7 +51,7 @@ from rollout_operator.telemetry.logs import log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class DownscaleContext:
     """What the controller works with."""
 
     sets: StatefulSetStore
@@ -59,8 +59,8 @@ class Parts:
     downscales: Downscales
     locks: Locks
     records: Records
-    notes: Notes
-    calls: Calls
+    notes: PodRecords
+    calls: CancelCalls
     door: Reader
     clock: Clock
     server_time: Callable[[], datetime]
@@ -70,7 +70,7 @@ class Parts:
 class DownscaleController:
     """Reconciles what is remembered of one StatefulSet's downscales."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: DownscaleContext) -> None:
         self._parts = parts
         self._cancellations = Cancellations(
             downscales=parts.downscales,
@@ -174,13 +174,13 @@ class DownscaleController:
         if sts.replicas > key.replicas_to:
             return None
         recorded = self._parts.records.recall([sts]).get(sts.uid)
-        if self._parts.records.source is Source.ANNOTATIONS and is_annotated(sts, at):
+        if self._parts.records.source is TimesSource.ANNOTATIONS and is_annotated(sts, at):
             recorded = parse_rfc3339(sts.annotations[LAST_DOWNSCALE])
         return recorded if recorded is not None and recorded >= at else None
 
-    def _read_notes(self, sts: StatefulSet, pods: Sequence[Pod]) -> list[Note]:
+    def _read_notes(self, sts: StatefulSet, pods: Sequence[Pod]) -> list[DownscaleRecord]:
         """Return the notes to believe; what is not believed is marked as known, and reported."""
-        set_uid, notes = sts.uid, list[Note]()
+        set_uid, notes = sts.uid, list[DownscaleRecord]()
         doubts: dict[str, list[str]] = {}
         for pod in _list_noted(self._known, set_uid, pods):
             try:
@@ -210,16 +210,16 @@ class DownscaleController:
         """Find out what became of the claim; return when to look again."""
         downscales = self._parts.downscales
         claim = downscales.get(sts.uid)
-        if claim is None or claim.stage is Stage.PREPARING:
+        if claim is None or claim.stage is ReservationState.PREPARING:
             return RESYNC
         if is_older(sts.resource_version, than=claim.seen_version):
             return LAGGING  # what it shows is of before the downscale
         left = downscales.time_left(claim)
         match judge_downscale(claim.key, sts, may_persist=left > timedelta(0)):
-            case Fate.OPEN:
+            case DownscaleOutcome.OPEN:
                 return max(left, CATCH_UP)
-            case Fate.HAPPENED:
-                if claim.stage is not Stage.PERSISTED:
+            case DownscaleOutcome.HAPPENED:
+                if claim.stage is not ReservationState.PERSISTED:
                     log.info("Downscale has happened", zone=sts.name, replicas_to=sts.replicas)
                 downscales.note_persisted(claim, self._parts.server_time())
                 if is_over(pods, claim.pods):
@@ -227,7 +227,7 @@ class DownscaleController:
                     later = max(left, timedelta(0))
                     downscales.close(claim, owed=claim.pods, after=later, are_going=True)
                 return RESYNC
-            case Fate.FAILED:
+            case DownscaleOutcome.FAILED:
                 return await self._give_up(claim, sts, pods)
 
     async def _record(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
@@ -274,7 +274,7 @@ class DownscaleController:
         if live.uid != sts.uid or live.replicas <= claim.key.replicas_to:
             return LAGGING
         # Asked again while we were looking: it may still happen.
-        if parts.downscales.get(sts.uid) is not claim or claim.stage is Stage.PREPARING:
+        if parts.downscales.get(sts.uid) is not claim or claim.stage is ReservationState.PREPARING:
             return CATCH_UP
         if parts.downscales.time_left(claim) > timedelta(0):
             return CATCH_UP
@@ -340,7 +340,7 @@ def _forget_gone(known: dict[Uid, dict[Uid, str]], set_uid: Uid, pods: Sequence[
         known[set_uid] = left
 
 
-def _list_earlier(notes: Sequence[Note], target: Target | None) -> list[Target]:
+def _list_earlier(notes: Sequence[DownscaleRecord], target: Target | None) -> list[Target]:
     """Return where else than at a target pods were told to go, as their notes say."""
     told = (one for note in notes for one in (note.target, *note.earlier))
     return [one for one in dict.fromkeys(told) if one is not None and one != target]

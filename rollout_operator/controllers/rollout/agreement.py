@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from rollout_operator.model.names import Uid
-from rollout_operator.model.outcome import Plan, ReplacePods, Share
+from rollout_operator.model.outcome import EqualPods, Plan, ReplacePods
 
 
 def find_zone(plan: Plan, uid: Uid) -> ReplacePods | None:
@@ -21,8 +21,8 @@ def cut_to(cached: ReplacePods, live: ReplacePods) -> ReplacePods | None:
     return ReplacePods(zone=live.zone, shares=shares) if shares else None
 
 
-def _cut(share: Share, rooms: Mapping[Uid, int]) -> Share:
+def _cut(share: EqualPods, rooms: Mapping[Uid, int]) -> EqualPods:
     """Return the pods that have room in both looks, bounded by the narrower one."""
     pods = tuple(one for one in share.pods if one.pod.uid in rooms)
     most = max((rooms[one.pod.uid] for one in pods), default=0)
-    return Share(pods=pods, room=min(share.room, most))
+    return EqualPods(pods=pods, room=min(share.room, most))

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from rollout_operator.guards.budgets.request import Ask
-from rollout_operator.model.disruption import Engine
+from rollout_operator.guards.budgets.request import DisruptionRequest
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Replacement
 from rollout_operator.planning.budgets.rule import Refusal
@@ -19,7 +19,7 @@ from rollout_operator.planning.rollout.limits import choose_limit
 class Assessor(Protocol):
     """The part of the gate that costs no request."""
 
-    async def assess_all(self, asks: Sequence[Ask]) -> Sequence[Refusal | None]:
+    async def assess_all(self, asks: Sequence[DisruptionRequest]) -> Sequence[Refusal | None]:
         """Return for each pod why it may not go as the caches show it, None where it may."""
         ...
 
@@ -62,6 +62,8 @@ class Candidates:
         self._answers.clear()
 
 
-def ask_for(one: Replacement, zone: StatefulSet) -> Ask:
+def ask_for(one: Replacement, zone: StatefulSet) -> DisruptionRequest:
     """Return what is asked of the gate for the delete of a pod."""
-    return Ask(pod=one.pod, engine=Engine.ROLLOUT, limit=choose_limit(zone).pods)
+    return DisruptionRequest(
+        pod=one.pod, engine=DisruptionSource.ROLLOUT, limit=choose_limit(zone).pods
+    )

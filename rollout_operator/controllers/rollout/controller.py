@@ -41,7 +41,7 @@ EXPIRED_IN_A_ROW: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class RolloutContext:
     """What a RolloutController works with."""
 
     observer: Observer
@@ -56,7 +56,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
+class _ActionOutcome:
     """What trying one action came to."""
 
     reasons: tuple[Reason, ...] = ()
@@ -67,7 +67,7 @@ class _Step:
 class RolloutController:
     """Reconciles rollout groups by name."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: RolloutContext) -> None:
         self._parts = parts
         self._rechecks: dict[GroupName, int] = {}
 
@@ -112,24 +112,24 @@ class RolloutController:
         failed = plan.failed or any(step.failed for step in steps)
         return replace(plan, waits=(*reasons, *plan.waits), failed=failed), again
 
-    async def _read_back(self, group: Group) -> _Step:
+    async def _read_back(self, group: Group) -> _ActionOutcome:
         attempts, attempt = self._parts.attempts, ("read back", group.name)
         wait, failure = attempts.wait_before(attempt)
         if wait:
-            return _Step(reasons=(_back_off(failure),), again=wait)
+            return _ActionOutcome(reasons=(_back_off(failure),), again=wait)
         try:
             await self._parts.executor.read_back(group.owners)
         except ApiError as error:
             return self._fail(attempt, error)
         attempts.note_success(attempt)
-        return _Step()
+        return _ActionOutcome()
 
-    async def _try(self, group: Group, action: Action) -> _Step:
+    async def _try(self, group: Group, action: Action) -> _ActionOutcome:
         """Carry out one action, unless it failed lately. An error stays with its zone (D-18)."""
         attempts, attempt = self._parts.attempts, name_attempt(action)
         wait, failure = attempts.wait_before(attempt)
         if wait:
-            return _Step(reasons=(_back_off(failure, action.zone.name),), again=wait)
+            return _ActionOutcome(reasons=(_back_off(failure, action.zone.name),), again=wait)
         report = await self._parts.executor.carry_out(group, action)
         if report.error is not None:
             step = self._fail(attempt, report.error, action.zone.name)
@@ -137,26 +137,26 @@ class RolloutController:
         refused = [note.text for note in report.notes if note.code is Code.DELETE_REFUSED]
         if refused and not report.deleted:
             wait = attempts.note_failure(attempt, refused[0], at_least=timedelta(0))
-            return _Step(reasons=tuple(report.notes), again=wait)
+            return _ActionOutcome(reasons=tuple(report.notes), again=wait)
         if report.is_cut_short and not report.deleted:
             return self._expire(attempt, report, action.zone.name)
         attempts.note_success(attempt)
         again = self._choose_recheck(group.name, report)
         if not report.held:
-            return _Step(reasons=tuple(report.notes), again=again)
+            return _ActionOutcome(reasons=tuple(report.notes), again=again)
         held = _name_held(report, action.zone.name)
         waits = [one.look_again or HELD_RECHECK for one in report.held]
-        return _Step(reasons=(*held, *report.notes), again=min(again, *waits))
+        return _ActionOutcome(reasons=(*held, *report.notes), again=min(again, *waits))
 
-    def _fail(self, attempt: Attempt, error: ApiError, zone: str = "") -> _Step:
+    def _fail(self, attempt: Attempt, error: ApiError, zone: str = "") -> _ActionOutcome:
         at_least = timedelta(0)
         if isinstance(error, TooManyRequests) and error.retry_after is not None:
             at_least = min(error.retry_after, RETRY_AFTER_LIMIT)
         wait = self._parts.attempts.note_failure(attempt, str(error), at_least=at_least)
         log.debug("Attempt failed", attempt=attempt[0], zone=zone, again_in=wait, err=error)
-        return _Step(reasons=(_back_off(str(error), zone),), again=wait, failed=True)
+        return _ActionOutcome(reasons=(_back_off(str(error), zone),), again=wait, failed=True)
 
-    def _expire(self, attempt: Attempt, report: Report, zone: str) -> _Step:
+    def _expire(self, attempt: Attempt, report: Report, zone: str) -> _ActionOutcome:
         """A live read was too old before anything was done: the next one may be, too."""
         attempts = self._parts.attempts
         wait = attempts.note_failure(attempt, report.cut_short, at_least=timedelta(0))
@@ -167,7 +167,7 @@ class RolloutController:
             severity=Severity.WARN if has_failed else Severity.DEBUG,
             zone=zone,
         )
-        return _Step(reasons=(reason, *report.notes), again=wait, failed=has_failed)
+        return _ActionOutcome(reasons=(reason, *report.notes), again=wait, failed=has_failed)
 
     def _choose_recheck(self, name: GroupName, report: Report) -> timedelta:
         """Return when to look again if no event comes first."""

@@ -19,7 +19,7 @@ from rollout_operator.controllers.rollout.agreement import cut_to, find_zone
 from rollout_operator.controllers.rollout.candidates import Assessor, Candidates, ask_for
 from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
 from rollout_operator.controllers.rollout.reports import (
-    Fate,
+    DeleteOutcome,
     Report,
     cut_short_by,
     note_held,
@@ -28,7 +28,7 @@ from rollout_operator.controllers.rollout.reports import (
 )
 from rollout_operator.controllers.rollout.reservations import Reservations
 from rollout_operator.controllers.rollout.revisions import Revisions
-from rollout_operator.guards.budgets.request import Answer, Ask, Reservation
+from rollout_operator.guards.budgets.request import Answer, DisruptionRequest, Reservation
 from rollout_operator.guards.locks import Locks, group_lock
 from rollout_operator.kube.api import PODS, LiveReader, Precondition, Writer
 from rollout_operator.model.errors import (
@@ -45,11 +45,11 @@ from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import (
     Action,
     Code,
+    EqualPods,
     RecordRevision,
     Replacement,
     ReplacePods,
     Severity,
-    Share,
 )
 from rollout_operator.planning.budgets.rule import Refusal
 from rollout_operator.planning.rollout.plan import plan_group
@@ -58,9 +58,11 @@ from rollout_operator.telemetry.metrics import Metrics
 
 # Pods that were refused come last for this long.
 REFUSAL_LASTS: Final = timedelta(minutes=10)
+# After these no other pod is tried: the live read is too old, or what refused holds for all.
+_END_THE_ROUND: Final = (DeleteOutcome.LATE, DeleteOutcome.CHANGED, DeleteOutcome.SHARED)
 
 
-class LiveObserver(Protocol):
+class RolloutObserver(Protocol):
     """Where the second look comes from, and what the caches show by now."""
 
     def observe(self, name: GroupName) -> Group: ...
@@ -68,10 +70,10 @@ class LiveObserver(Protocol):
     async def observe_live(self, cached: Group) -> Group: ...
 
 
-class Gate(Assessor, Protocol):
+class DeleteArbiter(Assessor, Protocol):
     """Who must agree before a pod goes: the budgets."""
 
-    async def ask(self, ask: Ask, until: timedelta) -> Answer:
+    async def ask(self, ask: DisruptionRequest, until: timedelta) -> Answer:
         """Answer before `until`; what is permitted is reserved."""
         ...
 
@@ -79,7 +81,9 @@ class Gate(Assessor, Protocol):
         """Tell whether a budget selects a pod, or might: not all are known."""
         ...
 
-    async def reserve(self, ask: Ask, until: timedelta) -> Reservation | Refusal | None:
+    async def reserve(
+        self, ask: DisruptionRequest, until: timedelta
+    ) -> Reservation | Refusal | None:
         """Record that a pod is to go, before the live read that decides on it; None: no budget."""
         ...
 
@@ -100,7 +104,7 @@ class Gate(Assessor, Protocol):
         ...
 
 
-class Door(LiveReader, Writer, Protocol):
+class RolloutClient(LiveReader, Writer, Protocol):
     """The part of the API that executing needs."""
 
 
@@ -109,16 +113,16 @@ class Executor:
 
     def __init__(
         self,
-        door: Door,
-        observer: LiveObserver,
+        door: RolloutClient,
+        observer: RolloutObserver,
         deletes: OwnDeletes,
         *,
         clock: Clock,
         metrics: Metrics,
-        gate: Gate,
+        gate: DeleteArbiter,
         locks: Locks | None = None,
         most_looks: int = MOST_LOOKS,
-        recording: Door | None = None,
+        recording: RolloutClient | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._door = door
@@ -214,7 +218,7 @@ class Executor:
                 until = self._clock.elapsed() + LOOK_LASTS
                 answer = await self._gate.reserve(ask_for(one, planned.zone), until)
                 if isinstance(answer, Refusal):
-                    if note_held(found, answer) is Fate.REFUSED:
+                    if note_held(found, answer) is DeleteOutcome.REFUSED:
                         continue
                     break
                 if answer is None:
@@ -245,7 +249,7 @@ class Executor:
         read = _Read(live=live, expires_at=expires_at, reservations=reservations)
         for share in agreed.shares:
             fate = await self._replace_share(share, agreed.zone, report, read)
-            if fate is Fate.LATE or fate is Fate.CHANGED:
+            if fate is DeleteOutcome.LATE or fate is DeleteOutcome.CHANGED:
                 return
 
     def _agree(
@@ -262,17 +266,17 @@ class Executor:
         return None if planned is None or seen is None else cut_to(planned, seen)
 
     async def _replace_share(
-        self, share: Share, zone: StatefulSet, report: Report, read: "_Read"
-    ) -> Fate | None:
+        self, share: EqualPods, zone: StatefulSet, report: Report, read: "_Read"
+    ) -> DeleteOutcome | None:
         """Delete as many pods as there is room for; return what became of the last delete."""
         room, fate = share.room, None
         reserved, others = read.reservations.part(sorted(share.pods, key=self._last_refusal))
         candidates = Candidates(self._gate, zone, others, report.held, reserved)
         while room > 0 and not self._is_stopping() and (one := await candidates.next()):
             fate = await self._try(one, zone, report, read)
-            if fate is Fate.LATE or fate is Fate.CHANGED or fate is Fate.SHARED:
+            if fate in _END_THE_ROUND:
                 break
-            if fate is Fate.WENT:
+            if fate is DeleteOutcome.WENT:
                 room -= 1
                 candidates.reassess()
         return fate
@@ -283,7 +287,7 @@ class Executor:
 
     async def _try(
         self, one: Replacement, zone: StatefulSet, report: Report, read: "_Read"
-    ) -> Fate:
+    ) -> DeleteOutcome:
         """Delete one pod if its budget agrees. Raises ApiError where trying others is no use."""
         reserved = read.reservations.take(one.pod.uid)
         if reserved is None:
@@ -300,11 +304,11 @@ class Executor:
             if answer.budget:
                 await self._gate.give_back(answer.pod)
             raise
-        if answer.budget and fate is not Fate.WENT:
+        if answer.budget and fate is not DeleteOutcome.WENT:
             await self._gate.give_back(answer.pod)
         return fate
 
-    async def _delete(self, one: Replacement, report: Report, read: "_Read") -> Fate:
+    async def _delete(self, one: Replacement, report: Report, read: "_Read") -> DeleteOutcome:
         """Delete one pod. Raises ApiError where trying others is no use."""
         group, pod, zone = read.live.name, one.pod, one.reason.zone
         left = read.expires_at - self._clock.elapsed()
@@ -337,11 +341,11 @@ class Executor:
         self._deletes.accept(pod)
         self._refused_at.pop(pod.uid, None)
         report.deleted += 1
-        return Fate.WENT
+        return DeleteOutcome.WENT
 
     def _note_changed(
         self, group: GroupName, pod: Pod, report: Report, error: NotFound | Conflict
-    ) -> Fate:
+    ) -> DeleteOutcome:
         """Someone else changed or deleted the pod: what we know of its zone is old (SI-04).
 
         A request for an older version, sent earlier, fails as well: none is under way any more.
@@ -354,9 +358,11 @@ class Executor:
             self._deletes.drop(pod)
         report.is_contradicted = True
         report.notes.append(note_pod(Code.VIEW_CHANGED, pod, error))
-        return Fate.CHANGED
+        return DeleteOutcome.CHANGED
 
-    def _note_refused(self, group: GroupName, pod: Pod, report: Report, error: Refused) -> Fate:
+    def _note_refused(
+        self, group: GroupName, pod: Pod, report: Report, error: Refused
+    ) -> DeleteOutcome:
         self._count(group, "refused")
         self._deletes.withdraw(pod)
         now = self._clock.elapsed()
@@ -365,7 +371,7 @@ class Executor:
                 del self._refused_at[uid]
         self._refused_at[pod.uid] = now
         report.notes.append(note_pod(Code.DELETE_REFUSED, pod, error, Severity.WARN))
-        return Fate.REFUSED
+        return DeleteOutcome.REFUSED
 
     def _count(self, group: GroupName, outcome: str) -> None:
         self._metrics.pods_deleted.labels(group, outcome).inc()

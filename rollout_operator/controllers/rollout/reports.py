@@ -30,7 +30,7 @@ class Report:
         return self.cut_short != ""
 
 
-class Fate(Enum):
+class DeleteOutcome(Enum):
     """What became of one delete."""
 
     WENT = auto()
@@ -48,22 +48,22 @@ def view_changed(action: ReplacePods) -> Reason:
     return Reason(code=Code.VIEW_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
 
 
-def cut_short_by(report: Report, why: str) -> Fate:
+def cut_short_by(report: Report, why: str) -> DeleteOutcome:
     """Note why the rest has to wait for another live read."""
     report.cut_short = why
-    return Fate.LATE
+    return DeleteOutcome.LATE
 
 
-def note_held(report: Report, answer: Refusal) -> Fate:
+def note_held(report: Report, answer: Refusal) -> DeleteOutcome:
     """The gate did not let a pod go. Raises the error because of which it could not tell."""
     match answer.error:
         case None:
             report.held.append(answer)
-            return Fate.SHARED if answer.is_shared else Fate.REFUSED
+            return DeleteOutcome.SHARED if answer.is_shared else DeleteOutcome.REFUSED
         case NotFound() | Conflict():
             report.held.append(answer)
             report.is_contradicted = True  # the pod has changed: the look is old
-            return Fate.CHANGED
+            return DeleteOutcome.CHANGED
         case DeadlinePassed() | Throttled():
             return cut_short_by(report, answer.reason.text)
         case error:

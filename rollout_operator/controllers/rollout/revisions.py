@@ -21,11 +21,11 @@ from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.telemetry.logs import log
 
 
-class Door(LiveReader, Writer, Protocol):
+class RevisionClient(LiveReader, Writer, Protocol):
     """The part of the API that recording needs."""
 
 
-class Observer(Protocol):
+class CacheObserver(Protocol):
     """What the caches show now."""
 
     def observe(self, name: GroupName) -> Group: ...
@@ -43,7 +43,7 @@ class Recording:
 class Revisions:
     """Writes revisions of zones that are rolled out."""
 
-    def __init__(self, door: Door, observer: Observer, clock: Clock) -> None:
+    def __init__(self, door: RevisionClient, observer: CacheObserver, clock: Clock) -> None:
         self._door = door
         self._observer = observer
         self._clock = clock

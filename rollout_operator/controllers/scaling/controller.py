@@ -30,13 +30,13 @@ from rollout_operator.model.scaling import (
     Reading,
     Reference,
     ScaleZone,
-    Scaling,
     ScalingPlan,
+    ScalingSnapshot,
 )
 from rollout_operator.planning.scaling.plan import list_references, plan_scaling
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import Board, Part
+from rollout_operator.telemetry.registry import Board, Subject
 
 # Nothing is missed by events alone; this is for what events do not tell.
 RESYNC: Final = timedelta(minutes=4)
@@ -53,7 +53,7 @@ HELD_WAIT: Final = timedelta(minutes=2)
 CATCH_UP: Final = timedelta(milliseconds=20)
 
 
-class References(Protocol):
+class MirroredReferences(Protocol):
     """Where the counts of references come from."""
 
     @property
@@ -73,13 +73,13 @@ class References(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class ScalingContext:
     """What a ScalingController works with."""
 
     observer: Observer
     counts: Counts
     talks: Talks
-    references: References
+    references: MirroredReferences
     attempts: Attempts
     contests: Contests
     board: Board
@@ -89,7 +89,7 @@ class Parts:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Look:
+class _Attempt:
     """What one look at a group came to, beyond its last plan."""
 
     reasons: list[Reason] = field(default_factory=list)
@@ -129,7 +129,7 @@ def is_scaled(members: Iterable[StatefulSet | Unreadable]) -> bool:
 class ScalingController:
     """Reconciles the counts of rollout groups by name."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ScalingContext) -> None:
         self._parts = parts
         self._known: set[GroupName] = set()
         self._mirrored: dict[GroupName, Collection[Reference]] = {}
@@ -147,13 +147,13 @@ class ScalingController:
         if name not in self._known:
             self._known.add(name)
             self._parts.metrics.begin_scaling(name)
-        look = _Look()
+        look = _Attempt()
         plan = await self._work(group, look)
         owed = self._report(plan, look)
         times = (look.again, plan.look_again, owed, _catch_up(counts.settle(())))
         return Result(again=min(time for time in times if time is not None))
 
-    async def _work(self, group: Group, look: _Look) -> ScalingPlan:
+    async def _work(self, group: Group, look: _Attempt) -> ScalingPlan:
         """Do what is due until nothing more is; return the last plan."""
         parts = self._parts
         for _ in range(ROUNDS):
@@ -174,7 +174,7 @@ class ScalingController:
                 await self._record(zone.sts, look)
         return plan
 
-    async def _has_new_times(self, plan: ScalingPlan, look: _Look) -> bool:
+    async def _has_new_times(self, plan: ScalingPlan, look: _Attempt) -> bool:
         """Read the times again that a zone waits for; tell whether they are others now.
 
         A person may have set one back so that the next zone goes at once (D-66).
@@ -185,7 +185,9 @@ class ScalingController:
         look.again = min(look.again, lasts + CATCH_UP)
         return await self._parts.counts.refresh_times()
 
-    async def _plan(self, scaling: Scaling, look: _Look) -> tuple[Scaling, ScalingPlan]:
+    async def _plan(
+        self, scaling: ScalingSnapshot, look: _Attempt
+    ) -> tuple[ScalingSnapshot, ScalingPlan]:
         """Plan past the downscales that failed lately: other zones do not wait for them (W-42)."""
         while True:
             plan = plan_scaling(scaling)
@@ -195,21 +197,21 @@ class ScalingController:
                 return scaling, plan
             scaling = replace(scaling, held=scaling.held | {one.zone.uid for one in held})
 
-    async def _is_held(self, action: ScaleZone, look: _Look) -> bool:
+    async def _is_held(self, action: ScaleZone, look: _Attempt) -> bool:
         """Tell whether a downscale must wait after a failure, or did not stay; note why if so."""
         wait, failure = self._parts.attempts.wait_before(_name(action))
         if wait:
             look.fail(_word_failure(_word_change(action), failure, action.zone.name), wait)
         return bool(wait) or await self._is_contested(action, look)
 
-    async def _is_contested(self, action: ScaleZone, look: _Look) -> bool:
+    async def _is_contested(self, action: ScaleZone, look: _Attempt) -> bool:
         """Tell whether a count must wait because something else puts it back; note it if so."""
         wait = self._parts.contests.wait_before(action)
         if wait:
             look.fail(await self._parts.contests.describe(action, wait), wait)
         return bool(wait)
 
-    def _view(self, group: Group) -> Scaling:
+    def _view(self, group: Group) -> ScalingSnapshot:
         parts = self._parts
         sets = [zone.sts for zone in group.zones]
         for zone in group.zones:
@@ -236,7 +238,7 @@ class ScalingController:
             if other != name and any(one in mine for one in self._mirrored[other]):
                 yield from (zone.sts for zone in self._parts.observer.observe(other).zones)
 
-    async def _scale(self, scaling: Scaling, action: ScaleZone, look: _Look) -> bool:
+    async def _scale(self, scaling: ScalingSnapshot, action: ScaleZone, look: _Attempt) -> bool:
         """Write one count; tell whether it was written."""
         counts, zone = self._parts.counts, action.zone
         if await self._is_contested(action, look):
@@ -260,7 +262,7 @@ class ScalingController:
             self._parts.contests.note(action)
         return is_written
 
-    async def _read_again(self, scaling: Scaling, zone: StatefulSet) -> Scaling:
+    async def _read_again(self, scaling: ScalingSnapshot, zone: StatefulSet) -> ScalingSnapshot:
         """Read live what a zone mirrors: what is watched may be minutes old on a dead connection.
 
         Not under the lock of the group, which nobody may hold for as long as that can hang.
@@ -269,7 +271,7 @@ class ScalingController:
         readings = {one: await references.refresh(one) for one in list_references([zone])}
         return replace(scaling, scales={**scaling.scales, **readings})
 
-    async def _publish(self, publication: PublishReplicas, look: _Look) -> None:
+    async def _publish(self, publication: PublishReplicas, look: _Attempt) -> None:
         reference, replicas = publication.reference, publication.replicas
 
         async def write() -> None:
@@ -280,7 +282,7 @@ class ScalingController:
         one = _Write(attempt=attempt, what=f"status of {reference}", send=write)
         await self._try(one, look)
 
-    async def _record(self, sts: StatefulSet, look: _Look) -> None:
+    async def _record(self, sts: StatefulSet, look: _Attempt) -> None:
         """Record a downscale that no review has recorded."""
         send = partial(self._parts.counts.record, sts)
         what = f"time of the downscale of {sts.name}"
@@ -288,7 +290,7 @@ class ScalingController:
             _Write(attempt=("record", sts.uid), what=what, zone=sts.name, send=send), look
         )
 
-    async def _try(self, one: _Write, look: _Look) -> bool:
+    async def _try(self, one: _Write, look: _Attempt) -> bool:
         """Send a write, unless that failed lately; tell whether it was written (D-18)."""
         # Apart from failures: that a cache is behind is nothing to warn anybody of.
         attempts, clash = self._parts.attempts, ("clash", *one.attempt)
@@ -322,7 +324,7 @@ class ScalingController:
         log.debug("Attempt failed", attempt=one.attempt[0], zone=one.zone, again_in=wait, err=error)
         return wait
 
-    def _report(self, plan: ScalingPlan, look: _Look) -> timedelta | None:
+    def _report(self, plan: ScalingPlan, look: _Attempt) -> timedelta | None:
         """Show what came of a look; return when to show it again where something is owed."""
         metrics = self._parts.metrics
         failing = [one for one in plan.problems if one.zone in plan.failed]
@@ -333,7 +335,7 @@ class ScalingController:
         waits = (*look.reasons, *plan.waits, *failing)
         odd = tuple(one for one in plan.problems if one not in failing)
         told = Plan(group=plan.group, waits=waits, problems=odd)
-        return self._parts.board.post(told, Part.SCALING)
+        return self._parts.board.post(told, Subject.SCALING)
 
     def _note_next(self, plan: ScalingPlan) -> None:
         """Show when a zone may be scaled down next: 0 where nothing waits for that."""
@@ -357,7 +359,7 @@ class ScalingController:
             parts.talks.forget(zone.sts.uid)
         parts.metrics.forget_scaling(name)
         if group.zones or group.unreadable:
-            parts.board.post(Plan(group=name), Part.SCALING)
+            parts.board.post(Plan(group=name), Subject.SCALING)
             return
         # Again: the look before this one may have told of it when it was forgotten already.
         parts.board.forget(name)

@@ -24,7 +24,7 @@ from rollout_operator.telemetry.logs import log
 FAILED: Final = Backoff(first=timedelta(seconds=5), most=timedelta(minutes=1))
 
 
-class Calls(Protocol):
+class DelayCalls(Protocol):
     """The part of `pods.client.PodClient` that is needed."""
 
     async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]: ...
@@ -37,7 +37,7 @@ class Talks:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: DelayCalls,
         *,
         now: Callable[[], datetime],
         on_heard: Callable[[Uid], None],

@@ -32,8 +32,8 @@ from rollout_operator.model.errors import (
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import LAST_DOWNSCALE, PREPARE_DOWNSCALE, GroupName, Uid
 from rollout_operator.model.objects import StatefulSet
-from rollout_operator.model.scaling import ScaleZone, Scaling, Written
-from rollout_operator.model.tracker import Source
+from rollout_operator.model.scaling import ScaleZone, ScalingSnapshot, Written
+from rollout_operator.model.tracker import TimesSource
 from rollout_operator.planning.downscales.request import is_labelled
 from rollout_operator.planning.downscales.spacing import format_downscale_time
 from rollout_operator.planning.scaling.plan import plan_scaling
@@ -44,7 +44,7 @@ from rollout_operator.telemetry.metrics import Metrics
 UNSEEN_LIMIT: Final = timedelta(seconds=60)
 
 
-class LiveObserver(Protocol):
+class ScalingObserver(Protocol):
     """Where the second look comes from."""
 
     @property
@@ -54,7 +54,7 @@ class LiveObserver(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Pending:
+class _UnseenWrite:
     """A count that the cache does not show yet."""
 
     replicas: int
@@ -71,7 +71,7 @@ class Counts:
     def __init__(
         self,
         door: Writer,
-        observer: LiveObserver,
+        observer: ScalingObserver,
         times: Times,
         *,
         locks: Locks,
@@ -88,13 +88,13 @@ class Counts:
         self._clock = clock
         self._metrics = metrics
         self._is_stopping = is_stopping
-        self._pending: dict[Uid, _Pending] = {}
+        self._pending: dict[Uid, _UnseenWrite] = {}
         self._unrecorded: set[Uid] = set()
 
-    def view(self, group: Group) -> Scaling:
+    def view(self, group: Group) -> ScalingSnapshot:
         """Return what is known of the counts of a group: what was written, and the last times."""
         sets = [zone.sts for zone in group.zones]
-        return Scaling(
+        return ScalingSnapshot(
             group=group,
             times=self._times.recall(sets),
             source=self._times.source,
@@ -180,13 +180,13 @@ class Counts:
     @property
     def times_last(self) -> timedelta | None:
         """Return for how long times count that were read; None where a cache shows them."""
-        return READ_AGAIN if self._times.source is Source.TRACKER else None
+        return READ_AGAIN if self._times.source is TimesSource.TRACKER else None
 
     async def scale_up(self, group: GroupName, action: ScaleZone) -> None:
         """Write more replicas. Raises ApiError; Conflict where the cache was behind."""
         await self._write(group, action)
 
-    async def scale_down(self, scaling: Scaling, action: ScaleZone) -> None:
+    async def scale_down(self, scaling: ScalingSnapshot, action: ScaleZone) -> None:
         """Write fewer replicas, if a live look leads to the same decision.
 
         Raises ApiError, Conflict where it does not, and InvalidInput where times cannot be read.
@@ -235,7 +235,7 @@ class Counts:
         except ApiError as error:
             self._count(group, action, _name_outcome(error))
             if isinstance(error, UnknownOutcome):
-                self._pending[zone.uid] = _Pending(
+                self._pending[zone.uid] = _UnseenWrite(
                     replicas=action.replicas,
                     generation=None,
                     expires_at=self._clock.elapsed() + PERSIST_LIMIT,
@@ -247,7 +247,7 @@ class Counts:
             written = decode_statefulset(body)
         except DecodeError as error:
             raise Conflict(str(error), call=f"patch statefulset {zone.name}") from error
-        self._pending[zone.uid] = _Pending(
+        self._pending[zone.uid] = _UnseenWrite(
             replicas=written.replicas,
             generation=written.generation,
             expires_at=self._clock.elapsed() + UNSEEN_LIMIT,
@@ -263,13 +263,13 @@ class Counts:
         """Remember a downscale that we wrote; the answer to the write may show its record."""
         self.note_downscale(written.uid)
         last, uid = self._downscales.last, written.uid
-        if self._times.source is Source.ANNOTATIONS and is_annotated(written, last.times[uid]):
+        if self._times.source is TimesSource.ANNOTATIONS and is_annotated(written, last.times[uid]):
             last.note_shown(uid, last.times[uid], written.resource_version)
             self._unrecorded.discard(uid)
 
     def _render_time(self, action: ScaleZone) -> list[JsonObject]:
         """Return what records a downscale in the same write, where annotations hold the times."""
-        if not action.keeps_time or self._times.source is not Source.ANNOTATIONS:
+        if not action.keeps_time or self._times.source is not TimesSource.ANNOTATIONS:
             return []
         path = f"/metadata/annotations/{LAST_DOWNSCALE.replace('/', '~1')}"
         # The server's clock may be a second ahead of what we know of it.
@@ -281,7 +281,7 @@ class Counts:
         self._metrics.scalings.labels(group, direction, outcome).inc()
 
 
-def _shows(sts: StatefulSet, pending: _Pending) -> bool:
+def _shows(sts: StatefulSet, pending: _UnseenWrite) -> bool:
     """Tell whether a cache shows a count that was written, or what somebody wrote after it."""
     if pending.generation is None:
         return sts.replicas == pending.replicas

@@ -22,7 +22,7 @@ from rollout_operator.guards.budgets.contests import wins
 from rollout_operator.guards.budgets.in_flight import (
     RECORD_COUNTS,
     Grant,
-    Stage,
+    GrantState,
     is_recorded,
 )
 from rollout_operator.guards.budgets.precedence import Precedence
@@ -36,11 +36,17 @@ from rollout_operator.guards.budgets.refusals import (
     refuse_unused,
 )
 from rollout_operator.guards.budgets.releases import Withdrawals
-from rollout_operator.guards.budgets.request import Answer, Ask, Parts, Permit, Reservation
+from rollout_operator.guards.budgets.request import (
+    Answer,
+    ArbiterContext,
+    DisruptionRequest,
+    Permit,
+    Reservation,
+)
 from rollout_operator.guards.budgets.snapshots import Scenes
 from rollout_operator.guards.budgets.waiting import Waiting
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.errors import ApiError, UnknownOutcome
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import Uid
@@ -72,10 +78,10 @@ MOST_WAITING: Final = 64
 SLICE: Final = 100
 
 
-class Gate:
+class Arbiter:
     """Decides, reserves, records and confirms."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ArbiterContext) -> None:
         self._parts = parts
         self._scenes = Scenes(parts)
         self._withdrawals = Withdrawals(parts.pending, parts.recorder)
@@ -90,7 +96,7 @@ class Gate:
         """Withdraw what was recorded for those that hung up, until cancelled."""
         await self._withdrawals.run()
 
-    async def assess_all(self, asks: Sequence[Ask]) -> Sequence[Refusal | None]:
+    async def assess_all(self, asks: Sequence[DisruptionRequest]) -> Sequence[Refusal | None]:
         """Return for each pod why it may not go as the caches show it, None where it may.
 
         What the caches show is looked at once for all pods of a StatefulSet under one budget.
@@ -110,31 +116,36 @@ class Gate:
                 await asyncio.sleep(0)  # others have their turn
         return found
 
-    def _assess(self, ask: Ask, decisions: Decisions) -> Refusal | None:
+    def _assess(self, ask: DisruptionRequest, decisions: Decisions) -> Refusal | None:
         refusal = decisions.assess(ask.pod)
         return refusal or self._precedence.assess(ask, decisions.scene_of(ask.pod))
 
-    def choose(self, ask: Ask) -> Budget | Refusal | None:
+    def choose(self, ask: DisruptionRequest) -> Budget | Refusal | None:
         """Return the budget that rules over a pod, None where none does."""
         return self._scenes.choose(ask)
 
     def may_cover(self, pod: Pod) -> bool:
         """Tell whether a budget selects a pod, or might: not all are known."""
-        return self._scenes.choose(Ask(pod=pod, engine=Engine.EVICTION)) is not None
+        return (
+            self._scenes.choose(DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION))
+            is not None
+        )
 
-    async def ask(self, ask: Ask, until: timedelta) -> Answer:
+    async def ask(self, ask: DisruptionRequest, until: timedelta) -> Answer:
         """Answer before `until`, on the clock's `elapsed`. What is permitted is reserved."""
         with self._parts.metrics.disruptions.inflight.track_inprogress():
             scene = await self._decide(ask, until)
             answer = await self._grant(ask, scene, until) if isinstance(scene, Scene) else scene
-        if isinstance(answer, Refusal) and ask.engine is Engine.EVICTION:
+        if isinstance(answer, Refusal) and ask.engine is DisruptionSource.EVICTION:
             choice = self._scenes.choose(ask)
             if isinstance(choice, Budget):
                 answer = self._precedence.line_up(ask, choice, answer)
         self._count(answer)
         return answer
 
-    async def reserve(self, ask: Ask, until: timedelta) -> Reservation | Refusal | None:
+    async def reserve(
+        self, ask: DisruptionRequest, until: timedelta
+    ) -> Reservation | Refusal | None:
         """Write that a pod is to go, for who reads all pods live after that; None: no budget.
 
         Waits until `until` for others who are decided on. What comes of a reservation is `confirm`,
@@ -169,7 +180,7 @@ class Gate:
     async def release(self, reserved: Reservation) -> None:
         """Nobody confirms a reservation any more; one that is settled is fine."""
         grant = reserved.grant
-        is_open = grant.stage is not Stage.GIVEN
+        is_open = grant.stage is not GrantState.GIVEN
         if is_open and self._parts.pending.get(grant.pod.uid) is grant:
             await self._withdrawals.withdraw(grant)
 
@@ -184,7 +195,7 @@ class Gate:
         if grant is not None and grant.pod.resource_version == pod.resource_version:
             await self._withdrawals.withdraw(grant)
 
-    async def _decide(self, ask: Ask, until: timedelta) -> Answer | Scene:
+    async def _decide(self, ask: DisruptionRequest, until: timedelta) -> Answer | Scene:
         """Return the answer, or what the caches show where they let a pod go under a budget.
 
         Whoever is given that has to reserve the pod before anything else is awaited.
@@ -210,13 +221,13 @@ class Gate:
             return Permit(pod=ask.pod, budget=choice.name)
         return scene
 
-    def _is_given(self, ask: Ask) -> bool:
+    def _is_given(self, ask: DisruptionRequest) -> bool:
         """Tell whether the same was permitted a moment ago: asked again it stays so (SI-16)."""
         grant = self._parts.pending.get(ask.pod.uid)
         return (
             grant is not None
-            and grant.stage is Stage.GIVEN
-            and grant.engine is ask.engine is Engine.EVICTION
+            and grant.stage is GrantState.GIVEN
+            and grant.engine is ask.engine is DisruptionSource.EVICTION
             and self._age_of(grant) < REPEAT_LIMIT
         )
 
@@ -231,11 +242,11 @@ class Gate:
             return None
         return refuse_standing(pod, is_given=grant is not None and grant.was_given)
 
-    def _find_unused(self, ask: Ask) -> Refusal | None:
+    def _find_unused(self, ask: DisruptionRequest) -> Refusal | None:
         """Return that evictions of the pod came to nothing lately; others go on meanwhile."""
         unused, pod = self._parts.pending.unused, ask.pod
         wait = unused.wait_before(pod.uid)
-        if ask.engine is not Engine.EVICTION or not wait:
+        if ask.engine is not DisruptionSource.EVICTION or not wait:
             return None
         return refuse_unused(pod, unused.count(pod.uid), wait)
 
@@ -269,7 +280,7 @@ class Gate:
             if not turn.done():
                 turn.set_result(None)
 
-    async def _grant(self, ask: Ask, scene: Scene, until: timedelta) -> Answer:
+    async def _grant(self, ask: DisruptionRequest, scene: Scene, until: timedelta) -> Answer:
         left = min(until - self._parts.clock.elapsed(), ANSWER_LIMIT)
         if left <= timedelta(0):  # nothing would be sent, and nobody could be sure of it
             return refuse_late(ask.pod)
@@ -287,7 +298,7 @@ class Gate:
             if isinstance(reserved, Reservation):
                 self._withdrawals.abandon(reserved.grant)
 
-    async def _record(self, ask: Ask, scene: Scene) -> Reservation | Refusal:
+    async def _record(self, ask: DisruptionRequest, scene: Scene) -> Reservation | Refusal:
         """Reserve a pod and write its record."""
         pending, lasts = self._parts.pending, ask.lasts + REPEAT_LIMIT
         grant = pending.reserve(ask.pod, ask.engine, scene.budget.name, lasts)
@@ -300,7 +311,9 @@ class Gate:
                 pending.give_up(grant)
         return written
 
-    async def _write(self, ask: Ask, budget: Budget, grant: Grant) -> Reservation | Refusal:
+    async def _write(
+        self, ask: DisruptionRequest, budget: Budget, grant: Grant
+    ) -> Reservation | Refusal:
         pod, parts = ask.pod, self._parts
         try:
             record = await parts.recorder.write(grant, parts.now)
@@ -360,5 +373,5 @@ class Gate:
         return self._parts.clock.elapsed() - grant.begun
 
 
-def _choose_limit(engine: Engine) -> timedelta:
-    return ROLLOUT_LIMIT if engine is Engine.ROLLOUT else ANSWER_LIMIT
+def _choose_limit(engine: DisruptionSource) -> timedelta:
+    return ROLLOUT_LIMIT if engine is DisruptionSource.ROLLOUT else ANSWER_LIMIT

@@ -24,7 +24,7 @@ _DELETE_IGNORED: Final = "delete-ignored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class BudgetState:
     """A budget, as it is for the pods that were asked about."""
 
     name: str
@@ -35,7 +35,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _BudgetVersions:
     """What is known of the budget of one name."""
 
     uid: Uid
@@ -47,12 +47,12 @@ class _Known:
     """Of the newest version, where that is flawed and its selector is not."""
 
 
-class Catalog:
+class BudgetCatalog:
     """The budgets of one namespace, fed by their informer."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics.budgets
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _BudgetVersions] = {}
 
     def on_change(self, old: AnyBudget | None, new: AnyBudget | None) -> None:
         """Take a change of the cache: what was stored and what is stored now."""
@@ -66,7 +66,7 @@ class Catalog:
         else:
             self._take_flawed(new)
 
-    def find(self, labels: Mapping[str, str]) -> tuple[Entry, ...]:
+    def find(self, labels: Mapping[str, str]) -> tuple[BudgetState, ...]:
         """Return the budgets that a pod with these labels is under, by name.
 
         A version that cannot be obeyed and selects more than the one in force adds the pods that
@@ -75,10 +75,10 @@ class Catalog:
         entries = [_enter(name, known, labels) for name, known in self._known.items()]
         return tuple(sorted((one for one in entries if one is not None), key=lambda one: one.name))
 
-    def list_all(self) -> Sequence[Entry]:
+    def list_all(self) -> Sequence[BudgetState]:
         """Return all budgets, by name."""
         return tuple(
-            Entry(name=name, budget=known.budget, problem=known.problem)
+            BudgetState(name=name, budget=known.budget, problem=known.problem)
             for name, known in sorted(self._known.items())
         )
 
@@ -94,7 +94,7 @@ class Catalog:
                 )
             self._metrics.count(_IGNORED)
             return
-        self._known[budget.name] = _Known(
+        self._known[budget.name] = _BudgetVersions(
             uid=budget.uid, generation=budget.generation, budget=budget
         )
         log.info(
@@ -113,7 +113,7 @@ class Catalog:
         generation = flawed.generation if isinstance(flawed, FlawedBudget) else 0
         if known is not None and 0 < generation < known.generation:
             return
-        base = known or _Known(uid=flawed.uid, generation=generation)
+        base = known or _BudgetVersions(uid=flawed.uid, generation=generation)
         problem = flawed.problem if isinstance(flawed, FlawedBudget) else flawed.error
         now = replace(
             base,
@@ -126,7 +126,7 @@ class Catalog:
         if (now.generation, now.problem) != (base.generation, base.problem) or known is None:
             self._tell_flawed(flawed.name, now)
 
-    def _tell_flawed(self, name: str, now: _Known) -> None:
+    def _tell_flawed(self, name: str, now: _BudgetVersions) -> None:
         stays = now.budget
         effect = "the version before stays in force"
         if stays is None:
@@ -153,7 +153,7 @@ class Catalog:
         self._metrics.count(_DELETED)
         self._metrics.forget(last.name)
 
-    def _find_same(self, view: AnyBudget) -> _Known | None:
+    def _find_same(self, view: AnyBudget) -> _BudgetVersions | None:
         """Return what is known of this very object: another UID is another budget."""
         known = self._known.get(view.name)
         return known if known is not None and known.uid == view.uid else None
@@ -167,7 +167,7 @@ class Catalog:
         self._metrics.show(name, maximum=maximum, is_valid=not known.problem)
 
 
-def _is_news(known: _Known, budget: Budget) -> bool:
+def _is_news(known: _BudgetVersions, budget: Budget) -> bool:
     """Tell whether a version replaces what is known of the same budget.
 
     Annotations change without a new generation.
@@ -177,11 +177,11 @@ def _is_news(known: _Known, budget: Budget) -> bool:
     return bool(known.problem) or decides(known.budget, budget)
 
 
-def _enter(name: str, known: _Known, labels: Mapping[str, str]) -> Entry | None:
+def _enter(name: str, known: _BudgetVersions, labels: Mapping[str, str]) -> BudgetState | None:
     if known.budget is not None and selects(known.budget.selector, labels):
-        return Entry(name=name, budget=known.budget, problem=known.problem)
+        return BudgetState(name=name, budget=known.budget, problem=known.problem)
     if known.flawed_selector is not None and selects(known.flawed_selector, labels):
-        return Entry(name=name, budget=None, problem=known.problem)
+        return BudgetState(name=name, budget=None, problem=known.problem)
     return None
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.unused import FindPod, UnusedGrants
-from rollout_operator.model.disruption import Engine, Record
+from rollout_operator.model.disruption import DisruptionSource, Record
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.group import Deletion
 from rollout_operator.model.names import DISRUPTION_RECORD, Uid
@@ -27,7 +27,7 @@ RECORD_COUNTS: Final = timedelta(minutes=2)
 _RECORD: Final = msgspec.json.Decoder(Record)
 
 
-class OwnDeletes(Protocol):
+class CountedDeletes(Protocol):
     """The part of our memory of deletes that counts pods."""
 
     def list_of(self, owners: Collection[Uid]) -> Mapping[Uid, Deletion]:
@@ -35,7 +35,7 @@ class OwnDeletes(Protocol):
         ...
 
 
-class Stage(Enum):
+class GrantState(Enum):
     """How far a grant has come."""
 
     ASKED = auto()
@@ -52,7 +52,7 @@ class Grant:
 
     pod: Pod
     """As it was decided on; once recorded, as it was seen last."""
-    engine: Engine
+    engine: DisruptionSource
     budget: str
     begun: timedelta
     """On the clock's `elapsed`: from before the record was sent."""
@@ -60,15 +60,15 @@ class Grant:
     """How long after that whoever asked may act on the answer."""
     record: str = ""
     """The annotation as sent; empty where nothing was."""
-    stage: Stage = Stage.ASKED
+    stage: GrantState = GrantState.ASKED
     was_given: bool = False
     """Whether the answer was that the pod may go: a doubt that follows does not change it."""
 
 
-class Pending:
+class InFlight:
     """All grants of this process, and what records and deletes say beside them."""
 
-    def __init__(self, find_pod: FindPod, deletes: OwnDeletes, clock: Clock) -> None:
+    def __init__(self, find_pod: FindPod, deletes: CountedDeletes, clock: Clock) -> None:
         self._find_pod = find_pod
         self._deletes = deletes
         self._clock = clock
@@ -84,7 +84,7 @@ class Pending:
         self._callbacks.append(callback)
 
     def reserve(
-        self, pod: Pod, engine: Engine, budget: str, lasts: timedelta = timedelta(0)
+        self, pod: Pod, engine: DisruptionSource, budget: str, lasts: timedelta = timedelta(0)
     ) -> Grant:
         """Count a pod as going from now on. It must not count so already."""
         grant = Grant(
@@ -95,12 +95,12 @@ class Pending:
 
     def give(self, grant: Grant, seen: Pod) -> None:
         """The pod may go; `seen` is its newest view."""
-        grant.pod, grant.stage, grant.was_given = seen, Stage.GIVEN, True
+        grant.pod, grant.stage, grant.was_given = seen, GrantState.GIVEN, True
         self._tell(grant)
 
     def doubt(self, grant: Grant) -> None:
         """Nobody was told that the pod may go, but a record may say so."""
-        grant.stage = Stage.DOUBTFUL
+        grant.stage = GrantState.DOUBTFUL
         self._tell(grant)
 
     def give_up(self, grant: Grant) -> None:
@@ -108,7 +108,7 @@ class Pending:
 
         What was written, if anything was sent, is found out by somebody else.
         """
-        if self._grants.get(grant.pod.uid) is not grant or grant.stage is not Stage.ASKED:
+        if self._grants.get(grant.pod.uid) is not grant or grant.stage is not GrantState.ASKED:
             return
         if grant.record:
             self.doubt(grant)
@@ -121,7 +121,7 @@ class Pending:
         One that was given up before its answer left could not have been used.
         """
         self.release(grant)
-        is_unused = grant.was_given and grant.engine is Engine.EVICTION
+        is_unused = grant.was_given and grant.engine is DisruptionSource.EVICTION
         if is_unused:
             self.unused.note(grant.pod)
         return is_unused
@@ -141,7 +141,7 @@ class Pending:
         return tuple(
             uid
             for uid, grant in self._grants.items()
-            if grant.stage is Stage.ASKED and grant.budget == budget
+            if grant.stage is GrantState.ASKED and grant.budget == budget
         )
 
     def list_going(
@@ -164,7 +164,7 @@ class Pending:
         """Forget the grants of pods that the cache shows on their way out, or gone."""
         for grant in list(self._grants.values()):
             # One that is being asked for is settled by whoever asks.
-            if grant.stage is not Stage.ASKED and self._is_seen(grant.pod):
+            if grant.stage is not GrantState.ASKED and self._is_seen(grant.pod):
                 self.release(grant)
 
     def _is_seen(self, pod: Pod) -> bool:

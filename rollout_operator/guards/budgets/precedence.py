@@ -16,11 +16,11 @@ from rollout_operator.guards.budgets.refusals import (
     refuse_as_evictions_wait,
     refuse_as_rollout_waits,
 )
-from rollout_operator.guards.budgets.request import Ask
+from rollout_operator.guards.budgets.request import DisruptionRequest
 from rollout_operator.guards.budgets.unused import UnusedGrants
 from rollout_operator.guards.budgets.waiting import Waiter, Waiting
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.group import Deletion
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code
@@ -47,20 +47,20 @@ class Precedence:
         self._unused = unused
         self._clock = clock
 
-    def assess(self, ask: Ask, scene: Scene) -> Refusal | None:
+    def assess(self, ask: DisruptionRequest, scene: Scene) -> Refusal | None:
         """Return that another one goes first, None where the pod may go now."""
-        if ask.engine is Engine.ROLLOUT:
+        if ask.engine is DisruptionSource.ROLLOUT:
             return self._assess_rollout(scene)
         return self._assess_eviction(ask, scene)
 
     def note_granted(self, scene: Scene) -> None:
         """A pod was allowed to go."""
         most = find_maximum(scene)
-        if scene.engine is Engine.ROLLOUT:
+        if scene.engine is DisruptionSource.ROLLOUT:
             most = min(most, scene.override)
         self._waiting.note_granted(scene.budget, scene.pod, scene.engine, max(most, 1))
 
-    def line_up(self, ask: Ask, budget: Budget, refusal: Refusal) -> Refusal:
+    def line_up(self, ask: DisruptionRequest, budget: Budget, refusal: Refusal) -> Refusal:
         """Remember an eviction that lacks room, and say how many are in front of it."""
         if refusal.reason.code not in ROOM:
             return refusal
@@ -74,7 +74,7 @@ class Precedence:
     def _assess_rollout(self, scene: Scene) -> Refusal | None:
         budget, pod = scene.budget, scene.pod
         # Its deletion takes nobody's place: it is down already (LI-10).
-        if is_down(scene) or not self._waiting.holds(budget, pod, Engine.ROLLOUT):
+        if is_down(scene) or not self._waiting.holds(budget, pod, DisruptionSource.ROLLOUT):
             return None
         front = self._waiting.list_in_front(budget, pod)
         if not any(_is_in_the_way(scene, one) for one in front[:_MOST_LOOKED_AT]):
@@ -84,9 +84,9 @@ class Precedence:
         refusal = refuse_as_evictions_wait(front[0].pod, len(front), budget, _soon(left))
         return replace(refusal, is_shared=not budget.by_partition)
 
-    def _assess_eviction(self, ask: Ask, scene: Scene) -> Refusal | None:
+    def _assess_eviction(self, ask: DisruptionRequest, scene: Scene) -> Refusal | None:
         budget, pod = scene.budget, scene.pod
-        if self._waiting.holds(budget, pod, Engine.EVICTION):
+        if self._waiting.holds(budget, pod, DisruptionSource.EVICTION):
             if not ask.dry_run:
                 self._waiting.hold(budget, pod, is_whole=_is_whole(scene))
             return refuse_as_rollout_waits(pod, budget)
@@ -105,7 +105,7 @@ def _is_in_the_way(scene: Scene, waiter: Waiter) -> bool:
         scene,
         pod=waiter.pod,
         owner=waiter.pod.owner_uid or Uid(""),
-        engine=Engine.EVICTION,
+        engine=DisruptionSource.EVICTION,
         override=0,
         deletions=going,
     )

@@ -11,7 +11,7 @@ import asyncio
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.guards.budgets.in_flight import Grant, Pending, Stage
+from rollout_operator.guards.budgets.in_flight import Grant, GrantState, InFlight
 from rollout_operator.guards.budgets.pod_records import Recorder
 from rollout_operator.telemetry.logs import log
 
@@ -22,7 +22,7 @@ LIMIT: Final = timedelta(seconds=4)
 class Withdrawals:
     """Withdraws grants, in the background for as long as `run` runs."""
 
-    def __init__(self, pending: Pending, recorder: Recorder) -> None:
+    def __init__(self, pending: InFlight, recorder: Recorder) -> None:
         self._pending = pending
         self._recorder = recorder
         self._abandoned: asyncio.Queue[Grant] | None = None
@@ -36,7 +36,7 @@ class Withdrawals:
 
     def abandon(self, grant: Grant) -> None:
         """Nothing waits for a grant any more whose record was answered; a settled one is fine."""
-        if self._pending.get(grant.pod.uid) is not grant or grant.stage is not Stage.ASKED:
+        if self._pending.get(grant.pod.uid) is not grant or grant.stage is not GrantState.ASKED:
             return
         if self._abandoned is None or not grant.record:
             self._pending.give_up(grant)

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.budgets.in_flight import Grant, Pending
+from rollout_operator.guards.budgets.in_flight import Grant, InFlight
 from rollout_operator.guards.budgets.pod_records import Recorder
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import Engine, Record
+from rollout_operator.model.disruption import DisruptionSource, Record
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Newcomers
 from rollout_operator.model.names import GroupName, Uid
@@ -20,11 +20,11 @@ from rollout_operator.telemetry.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class DisruptionRequest:
     """One pod that somebody wants to go."""
 
     pod: Pod
-    engine: Engine
+    engine: DisruptionSource
     limit: int = 0
     """`rollout-max-unavailable` of the zone; for the rollout only."""
     lasts: timedelta = timedelta(0)
@@ -46,7 +46,7 @@ class Permit:
 class Reservation:
     """A pod whose record stands: it may go if a live read that begins after it shows no reason."""
 
-    ask: Ask
+    ask: DisruptionRequest
     budget: Budget
     """As it was decided by."""
     grant: Grant
@@ -57,7 +57,7 @@ class Reservation:
 Answer = Permit | Refusal
 
 
-class Budgets(Protocol):
+class WatchedBudgets(Protocol):
     """The watched budgets."""
 
     def find(self, labels: Mapping[str, str]) -> Sequence[Covering]:
@@ -74,16 +74,16 @@ class PodReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class ArbiterContext:
     """What a Gate works with."""
 
-    budgets: Budgets
-    find_lack: Callable[[Engine], str | None]
+    budgets: WatchedBudgets
+    find_lack: Callable[[DisruptionSource], str | None]
     """Says why budgets are not known, None where they are known well enough for who asks."""
     sets: StatefulSetStore
     pods: PodStore
     reader: PodReader
-    pending: Pending
+    pending: InFlight
     recorder: Recorder
     find_downscale: Callable[[GroupName], Underway | None]
     age: Callable[[], timedelta]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from rollout_operator.guards.budgets.refusals import refuse
-from rollout_operator.guards.budgets.request import Ask, Parts, Reservation
+from rollout_operator.guards.budgets.request import ArbiterContext, DisruptionRequest, Reservation
 from rollout_operator.model.budget import Budget, selects
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Group, Zone
@@ -23,10 +23,10 @@ from rollout_operator.planning.rollout.zones import VIEW_LIMIT
 class Scenes:
     """Scenes of one process."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ArbiterContext) -> None:
         self._parts = parts
 
-    def choose(self, ask: Ask) -> Budget | Refusal | None:
+    def choose(self, ask: DisruptionRequest) -> Budget | Refusal | None:
         """Return the budget that rules over a pod, None where none does."""
         lack = self._parts.find_lack(ask.engine)
         if lack is not None:
@@ -35,14 +35,16 @@ class Scenes:
         # A pod that no budget selects as far as we know is let go only where we know enough.
         return refuse_stale_view() if choice is None and self._parts.age() > VIEW_LIMIT else choice
 
-    def observe(self, budget: Budget, ask: Ask) -> Scene:
+    def observe(self, budget: Budget, ask: DisruptionRequest) -> Scene:
         """Return what the caches show; nothing may be awaited until it has been decided on."""
         scene, sets = self._outline(budget, ask)
         return self._fill(
             scene, sets, {one.uid: self._parts.pods.list_by_owner(one.uid) for one in sets}
         )
 
-    def _outline(self, budget: Budget, ask: Ask) -> tuple[Scene, Sequence[StatefulSet]]:
+    def _outline(
+        self, budget: Budget, ask: DisruptionRequest
+    ) -> tuple[Scene, Sequence[StatefulSet]]:
         """Return the scene of a budget without its pods, and the sets that they belong to."""
         parts = self._parts
         sets = [one for one in parts.sets.list_all() if selects(budget.selector, one.labels)]

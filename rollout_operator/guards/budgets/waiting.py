@@ -14,7 +14,7 @@ from typing import Final
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.unused import FindPod, UnusedGrants
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
 from rollout_operator.planning.budgets.partition import find_partition
@@ -73,12 +73,12 @@ class Waiting:
                 del line[pod.uid]  # it is the last one again
             line[pod.uid] = _repeat(known, now)
 
-    def note_granted(self, budget: Budget, pod: Pod, engine: Engine, most: int) -> None:
+    def note_granted(self, budget: Budget, pod: Pod, engine: DisruptionSource, most: int) -> None:
         """A pod was allowed to go; `most` are the places of a turn."""
         key = _key(budget, pod)
         # A pod that a client waits for is served by whatever makes it go.
         is_served = self._waiters.get(key, {}).pop(pod.uid, None) is not None
-        turn = self._turn(key).grant(Engine.EVICTION if is_served else engine, most)
+        turn = self._turn(key).grant(DisruptionSource.EVICTION if is_served else engine, most)
         self._keep(key, turn)
 
     def list_in_front(self, budget: Budget, pod: Pod) -> Sequence[Waiter]:
@@ -100,7 +100,7 @@ class Waiting:
             if not by_partition or one.pod.owner_uid != pod.owner_uid:
                 yield one
 
-    def holds(self, budget: Budget, pod: Pod, engine: Engine) -> bool:
+    def holds(self, budget: Budget, pod: Pod, engine: DisruptionSource) -> bool:
         """Tell whether it is the other side's turn."""
         return self._turn(_key(budget, pod)).holds(engine)
 

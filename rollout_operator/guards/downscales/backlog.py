@@ -14,7 +14,7 @@ from rollout_operator.model.downscale import Target
 from rollout_operator.model.names import Uid
 
 
-class Told(NamedTuple):
+class PreparedPod(NamedTuple):
     """What a pod was told to prepare by: its name, and where it was called."""
 
     pod: str
@@ -99,7 +99,7 @@ class Debts:
         self,
         set_uid: Uid,
         version: str,
-        told: Mapping[Uid, Told],
+        told: Mapping[Uid, PreparedPod],
         *,
         after: timedelta = timedelta(0),
         again: timedelta | None = None,
@@ -151,7 +151,7 @@ class Debts:
                 debt, due=due, failures=debt.failures + 1, causes=debt.causes | {cause}
             )
 
-    def take_over(self, set_uid: Uid, told: Mapping[Uid, Told]) -> None:
+    def take_over(self, set_uid: Uid, told: Mapping[Uid, PreparedPod]) -> None:
         """Forget what is owed to pods where they are called now: their claim stands for it."""
         self.settle(set_uid, [Owed(uid, at) for uid, (_, at) in told.items()])
 

@@ -28,7 +28,7 @@ LONGEST_GAP: Final = timedelta(seconds=5)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Seen:
+class _SetHistory:
     """What was seen of one StatefulSet. Places are ordinals, counted from the first one."""
 
     first_ordinal: int
@@ -60,7 +60,7 @@ class Arrivals:
         self._sets = sets
         self._pods = pods
         self._clock = clock
-        self._seen: dict[Uid, _Seen] = {}
+        self._seen: dict[Uid, _SetHistory] = {}
 
     def get(self, set_uid: Uid) -> Newcomers | None:
         """Return what was seen of a set, None where nothing was."""
@@ -135,7 +135,7 @@ class Arrivals:
             seen.pods[pod.uid] = place
             seen.changed_at = self._clock.elapsed()
 
-    def _find(self, pod: Pod | Unreadable) -> _Seen | None:
+    def _find(self, pod: Pod | Unreadable) -> _SetHistory | None:
         """Return what was seen of the set of a pod, None where its place is used anyway."""
         seen = None if pod.owner_uid is None else self._seen.get(pod.owner_uid)
         if seen is None or _find_place(seen.first_ordinal, pod) < seen.used:
@@ -148,11 +148,11 @@ class Arrivals:
         assert owner is not None, "else nothing was seen of its set"
         return any(one.name == pod.name for one in self._pods.list_by_owner(owner))
 
-    def _scale_down(self, seen: _Seen, sts: StatefulSet) -> None:
+    def _scale_down(self, seen: _SetHistory, sts: StatefulSet) -> None:
         seen.replicas = sts.replicas
         seen.changed_at = seen.lost_at = self._clock.elapsed()
 
-    def _scale_up(self, seen: _Seen, sts: StatefulSet) -> None:
+    def _scale_up(self, seen: _SetHistory, sts: StatefulSet) -> None:
         """Add places: used where pods were there, or may have been, until a moment ago."""
         now, before, seen.replicas = self._clock.elapsed(), seen.replicas, sts.replicas
         seen.changed_at = now
@@ -167,19 +167,19 @@ class Arrivals:
             if pod.uid not in seen.pods or is_leaving:
                 seen.use(_find_place(seen.first_ordinal, pod))
 
-    def _differs(self, seen: _Seen, sts: StatefulSet) -> bool:
+    def _differs(self, seen: _SetHistory, sts: StatefulSet) -> bool:
         pods = self._pods.list_by_owner(sts.uid)
         here = {one.uid for one in pods if _find_place(seen.first_ordinal, one) >= seen.used}
         return sts.generation != seen.generation or here != seen.pods.keys()
 
-    def _begin(self, sts: StatefulSet, *, is_created: bool) -> _Seen:
+    def _begin(self, sts: StatefulSet, *, is_created: bool) -> _SetHistory:
         """Return what is known of a set at first sight: all that is wanted may hold data.
 
         And all that was wanted a while ago, unless the pods of a downscale are prepared for it.
         """
         now = self._clock.elapsed()
         is_known = is_created or is_labelled(sts.labels, PREPARE_DOWNSCALE)
-        return _Seen(
+        return _SetHistory(
             first_ordinal=sts.first_ordinal,
             replicas=sts.replicas,
             generation=sts.generation,

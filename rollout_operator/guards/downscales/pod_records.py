@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.tasks import gather_all
 from rollout_operator.kube.api import PODS, JsonObject, Patcher
-from rollout_operator.model.downscale import MOST_EARLIER, Note
+from rollout_operator.model.downscale import MOST_EARLIER, DownscaleRecord
 from rollout_operator.model.errors import ApiError, Conflict, Denied, InvalidInput, NotFound
 from rollout_operator.model.names import DOWNSCALE_NOTE, PREPARE_DOWNSCALE
 from rollout_operator.model.objects import Pod, StatefulSet
@@ -31,10 +31,10 @@ from rollout_operator.telemetry.logs import log
 # With the default limits ten requests may be sent at once, and the look has taken one of them.
 COPIES: Final = 4
 
-_NOTE: Final = msgspec.json.Decoder(Note)
+_NOTE: Final = msgspec.json.Decoder(DownscaleRecord)
 
 
-class Notes:
+class PodRecords:
     """Writes and removes notes."""
 
     def __init__(self, door: Patcher, by: str = "") -> None:
@@ -43,7 +43,9 @@ class Notes:
         self._by = by
         self._is_forbidden = False
 
-    async def write(self, note: Note, pods: Sequence[Pod], witness: Pod | None = None) -> None:
+    async def write(
+        self, note: DownscaleRecord, pods: Sequence[Pod], witness: Pod | None = None
+    ) -> None:
         """Write a story on some of the pods, and on one that stays.
 
         Raises ApiError where none of them carries it.
@@ -61,7 +63,7 @@ class Notes:
                 return
             raise failures[0]
 
-    def is_own(self, note: Note) -> bool:
+    def is_own(self, note: DownscaleRecord) -> bool:
         """Tell whether this process wrote a note: it knows more of it than the note says."""
         return bool(self._by) and note.by == self._by
 
@@ -97,7 +99,7 @@ def choose_carriers(pods: Sequence[Pod]) -> list[Pod]:
     return [pods[last * step // (COPIES - 1)] for step in range(COPIES)]
 
 
-def read_note(pod: Pod) -> Note | None:
+def read_note(pod: Pod) -> DownscaleRecord | None:
     """Return the note of a pod, None where it has none. Raises InvalidInput naming the pod."""
     if not pod.downscale_note:
         return None
@@ -119,7 +121,7 @@ def read_note(pod: Pod) -> Note | None:
     return note
 
 
-def assess_note(note: Note, pod: Pod, sts: StatefulSet) -> str:
+def assess_note(note: DownscaleRecord, pod: Pod, sts: StatefulSet) -> str:
     """Return why a note on a pod is not believed, naming field and value; empty where it is.
 
     Not in parts: where a place is made up, so may be the rest.

@@ -14,13 +14,13 @@ from enum import StrEnum
 from typing import Final
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.downscales.backlog import Debts, Told
+from rollout_operator.guards.downscales.backlog import Debts, PreparedPod
 from rollout_operator.guards.downscales.last_downscales import LastDownscales
 from rollout_operator.model.downscale import Key, Target, Underway
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Verdict
-from rollout_operator.model.tracker import Entry
+from rollout_operator.model.tracker import TrackerEntry
 from rollout_operator.planning.downscales.outcome import spares
 
 # An API server gives up on a write 34 s after it began (`requestTimeoutUpperBound`), and a review
@@ -33,7 +33,7 @@ LONGEST_REVIEW: Final = timedelta(seconds=30)
 LATEST_REPEAT: Final = LONGEST_REVIEW + 2 * PERSIST_LIMIT
 
 
-class Stage(StrEnum):
+class ReservationState(StrEnum):
     """How far a claim has come."""
 
     PREPARING = "preparing"
@@ -58,8 +58,8 @@ class Claim:
     """When the newest review of it came, on the clock's `elapsed`."""
     seen_version: str
     """`resourceVersion` of the set when it was claimed: what is older tells nothing of it."""
-    stage: Stage = Stage.PREPARING
-    pods: dict[Uid, Told] = field(default_factory=dict)
+    stage: ReservationState = ReservationState.PREPARING
+    pods: dict[Uid, PreparedPod] = field(default_factory=dict)
     """Those that were told, or may have been."""
     prepared: set[Uid] = field(default_factory=set)
     """Those of them that have confirmed."""
@@ -70,7 +70,7 @@ class Claim:
     replaced_at: datetime | None = None
     """When the newest of its pods came, where some were replaced before it was adopted: then it has
     happened, no later than that, and was taken back."""
-    entry: Entry | None = None
+    entry: TrackerEntry | None = None
     """What the zone tracker says of it, or may say: given back where it does not happen."""
     answer: asyncio.Future[Verdict] | None = None
     """For reviews that ask the same while pods are being called."""
@@ -93,7 +93,7 @@ class Downscales:
         self._claims: dict[Uid, Claim] = {}
         self.last = LastDownscales()
         self._unrecorded: dict[Uid, datetime] = {}
-        self._entries: dict[Uid, Entry] = {}
+        self._entries: dict[Uid, TrackerEntry] = {}
         self._announced: dict[Uid, _Announced] = {}
         self._callbacks: list[Callable[[Uid, GroupName | None], None]] = []
 
@@ -117,7 +117,7 @@ class Downscales:
     def _unsettled(self) -> tuple[Mapping[Uid, object], ...]:
         return self._claims, self.debts.by_set, self._unrecorded, self._entries
 
-    def count(self, stage: Stage) -> int:
+    def count(self, stage: ReservationState) -> int:
         """Return how many claims are at a stage."""
         return sum(claim.stage is stage for claim in self._claims.values())
 
@@ -127,7 +127,7 @@ class Downscales:
             return None
         for claim in self._claims.values():
             is_other = claim.group == group and claim.key.set_uid != but
-            if is_other and claim.stage is not Stage.PERSISTED:
+            if is_other and claim.stage is not ReservationState.PERSISTED:
                 return _underway(claim)
         for set_uid, announced in self._announced.items():
             if announced.group == group and set_uid != but:
@@ -160,7 +160,7 @@ class Downscales:
         scaled up again. Those that are called elsewhere now stay owed a word where they were, and
         so are those that this one does not take away.
         """
-        told = {uid: Told(pod, key.target) for uid, pod in pods}
+        told = {uid: PreparedPod(pod, key.target) for uid, pod in pods}
         self.debts.take_over(key.set_uid, told)
         older = self._claims.get(key.set_uid)
         pods_of_both = dict(told)
@@ -170,7 +170,7 @@ class Downscales:
             owed = {uid: one for uid, one in older.pods.items() if pods_of_both.get(uid) != one}
             self.debts.owe(key.set_uid, older.seen_version, owed)
         entry = self._entries.pop(key.set_uid, None)
-        if older is not None and older.stage is not Stage.PERSISTED:
+        if older is not None and older.stage is not ReservationState.PERSISTED:
             entry = older.entry
         claim = Claim(
             key=key,
@@ -208,9 +208,9 @@ class Downscales:
         told = list(pods)
         claim = self.begin(sts, key, begun, told)
         for target in earlier:
-            there = {uid: Told(pod, target) for uid, pod in told}
+            there = {uid: PreparedPod(pod, target) for uid, pod in told}
             self.debts.owe(key.set_uid, claim.seen_version, there)
-        claim.stage = Stage.OPEN
+        claim.stage = ReservationState.OPEN
         claim.is_adopted = True
         claim.latest = latest
         claim.replaced_at = replaced_at
@@ -219,7 +219,7 @@ class Downscales:
 
     def renew(self, claim: Claim, pods: Iterable[tuple[Uid, str]]) -> None:
         """The same was asked again: it may persist for as long again, with these pods as well."""
-        told = {uid: Told(pod, claim.key.target) for uid, pod in pods}
+        told = {uid: PreparedPod(pod, claim.key.target) for uid, pod in pods}
         self.debts.take_over(claim.key.set_uid, told)
         claim.pods |= told
         claim.asked_at = self._clock.elapsed()
@@ -230,7 +230,7 @@ class Downscales:
 
         Without `at` an earlier answer stands.
         """
-        claim.stage = Stage.OPEN
+        claim.stage = ReservationState.OPEN
         if at is not None:
             claim.begun = max(claim.begun, at)
         self._tell(claim)
@@ -245,7 +245,7 @@ class Downscales:
 
     def note_persisted(self, claim: Claim, now: datetime) -> None:
         """The set wants fewer replicas now: `now` is the API server's time."""
-        if claim.stage is Stage.PERSISTED:
+        if claim.stage is ReservationState.PERSISTED:
             return
         # It may have happened long ago, and be seen late. When one of another process happened only
         # its note says, which anything may have written: it counts from when it was found, or from
@@ -259,7 +259,7 @@ class Downscales:
         self._persist(claim, replaced_at, replaced_at)
 
     def _persist(self, claim: Claim, at: datetime, begun: datetime) -> None:
-        claim.stage = Stage.PERSISTED
+        claim.stage = ReservationState.PERSISTED
         self.last.note(claim.key.set_uid, at)
         self._unrecorded[claim.key.set_uid] = begun
         self._tell(claim)
@@ -290,7 +290,7 @@ class Downscales:
         if self._claims.get(claim.key.set_uid) is not claim:
             return
         del self._claims[claim.key.set_uid]
-        if claim.entry is not None and claim.stage is not Stage.PERSISTED:
+        if claim.entry is not None and claim.stage is not ReservationState.PERSISTED:
             self._entries[claim.key.set_uid] = claim.entry
         told = {uid: claim.pods[uid] for uid in owed if uid in claim.pods}
         self.debts.owe(
@@ -303,7 +303,7 @@ class Downscales:
         )
         self._tell(claim)
 
-    def find_entry(self, set_uid: Uid) -> Entry | None:
+    def find_entry(self, set_uid: Uid) -> TrackerEntry | None:
         """Return what the zone tracker may say of a downscale that did not happen."""
         return self._entries.get(set_uid)
 

@@ -17,7 +17,7 @@ from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import LAST_DOWNSCALE, Uid
 from rollout_operator.model.objects import StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.tracker import Entry, Source, ZoneMap
+from rollout_operator.model.tracker import TimesSource, TrackerEntry, ZoneMap
 from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.planning.downscales.spacing import Refusal, format_downscale_time
 from rollout_operator.telemetry.logs import log
@@ -26,7 +26,7 @@ Member = StatefulSet | Unreadable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class RecordedTimes:
     """What one look at the records tells of a group."""
 
     times: Mapping[Uid, datetime] = field(default_factory=dict)
@@ -36,14 +36,14 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class DownscaleGrant:
     """A downscale that is about to be allowed."""
 
     claim: Claim
     sts: StatefulSet
     others: tuple[StatefulSet, ...]
     """The rest of its group."""
-    seen: Seen
+    seen: RecordedTimes
     """What the decision rests on."""
     at: datetime
     """When it is allowed, in the API server's time."""
@@ -53,7 +53,7 @@ class Times(Protocol):
     """When zones of a group were scaled down last."""
 
     @property
-    def source(self) -> Source:
+    def source(self) -> TimesSource:
         """Where they are kept: `planning.downscales.spacing` asks for it."""
         ...
 
@@ -91,21 +91,21 @@ class Times(Protocol):
 class Records(Times, Protocol):
     """The times, and what happens to them as downscales come and go."""
 
-    async def look(self, sets: Sequence[Member], *, but: Uid) -> Seen:
+    async def look(self, sets: Sequence[Member], *, but: Uid) -> RecordedTimes:
         """As `read`, and with what is needed to write; the time of the set `but` does not matter.
 
         Raises as `read`.
         """
         ...
 
-    async def record(self, grant: Grant) -> Refusal | None:
+    async def record(self, grant: DownscaleGrant) -> Refusal | None:
         """Write down a downscale before it is allowed, or return why it must not be after all.
 
         Notes on the claim what was written. Raises as `read`.
         """
         ...
 
-    async def give_back(self, sts: StatefulSet, entry: Entry) -> None:
+    async def give_back(self, sts: StatefulSet, entry: TrackerEntry) -> None:
         """Put back what was there before a downscale that did not happen, if it is still there.
 
         Raises as `keep`.
@@ -113,10 +113,10 @@ class Records(Times, Protocol):
         ...
 
 
-class Annotations:
+class AnnotationTimes:
     """Times on the sets themselves: the answer to a review carries them where it can (D-23)."""
 
-    source = Source.ANNOTATIONS
+    source = TimesSource.ANNOTATIONS
 
     def __init__(self, door: Patcher, downscales: Downscales) -> None:
         self._door = door
@@ -134,11 +134,11 @@ class Annotations:
         """Read nothing: the cache shows annotations."""
         return False
 
-    async def look(self, sets: Sequence[Member], *, but: Uid) -> Seen:
+    async def look(self, sets: Sequence[Member], *, but: Uid) -> RecordedTimes:
         """Return what these sets are too old to show."""
-        return Seen(times=self.recall(sets))
+        return RecordedTimes(times=self.recall(sets))
 
-    async def record(self, grant: Grant) -> Refusal | None:
+    async def record(self, grant: DownscaleGrant) -> Refusal | None:
         """Write nothing: the object under review must not be written meanwhile."""
         return None
 
@@ -160,7 +160,7 @@ class Annotations:
         log.info("Recorded downscale", zone=sts.name, at=text, reason=Code.DOWNSCALE_RECORDED)
         return decode_version("StatefulSet", body)
 
-    async def give_back(self, sts: StatefulSet, entry: Entry) -> None:
+    async def give_back(self, sts: StatefulSet, entry: TrackerEntry) -> None:
         """Leave the set alone: what was not written has left no time on it."""
 
 

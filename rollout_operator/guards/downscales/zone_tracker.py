@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from rollout_operator.guards.downscales.reservations import Downscales
-from rollout_operator.guards.downscales.times import Grant, Member, Seen
+from rollout_operator.guards.downscales.times import DownscaleGrant, Member, RecordedTimes
 from rollout_operator.kube.api import CONFIG_MAPS, JsonObject, Patcher, Resource
 from rollout_operator.kube.cache.store import is_older
 from rollout_operator.kube.connection.server_clock import CLOCK_ERROR
@@ -21,8 +21,8 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.tracker import (
-    Entry,
-    Source,
+    TimesSource,
+    TrackerEntry,
     ZoneMap,
     decode_entry,
     decode_zone_map,
@@ -53,7 +53,7 @@ _NO_VERSION: Final = "0"
 _ANY_VERSION: Final = ""
 
 
-class Door(Patcher, Protocol):
+class TrackerClient(Patcher, Protocol):
     """The parts of `kube.api` that are needed."""
 
     async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes: ...
@@ -68,11 +68,11 @@ class Door(Patcher, Protocol):
 class Tracker:
     """Reads and writes the ConfigMap. Implements `records.Records`."""
 
-    source = Source.TRACKER
+    source = TimesSource.TRACKER
 
     def __init__(
         self,
-        door: Door,
+        door: TrackerClient,
         downscales: Downscales,
         *,
         namespace: str,
@@ -113,7 +113,7 @@ class Tracker:
         before, found = self._last, await self._fetch()
         return found is not None and (before is None or before.data != found.data)
 
-    async def look(self, sets: Sequence[Member], *, but: Uid) -> Seen:
+    async def look(self, sets: Sequence[Member], *, but: Uid) -> RecordedTimes:
         """Read the ConfigMap, or create it with the present time for these sets (ZONE-03).
 
         Raises ApiError and InvalidInput.
@@ -122,9 +122,9 @@ class Tracker:
         times = self._list_unshown(sets, zone_map)
         for one in sets:
             _add_later(times, one.uid, self._read_entry(zone_map, one, but))
-        return Seen(times=times, zone_map=zone_map)
+        return RecordedTimes(times=times, zone_map=zone_map)
 
-    async def record(self, grant: Grant) -> Refusal | None:
+    async def record(self, grant: DownscaleGrant) -> Refusal | None:
         """Write the own entry and no other; judge again where one of the group has changed.
 
         Raises ApiError: then nobody knows for sure what is written, and it is given back later.
@@ -140,7 +140,7 @@ class Tracker:
             else:
                 return None
             if not grant.others:
-                seen = Seen()
+                seen = RecordedTimes()
                 continue
             seen = await self.look((grant.sts, *grant.others), but=grant.sts.uid)
             refusal = self._judge_again(grant, seen)
@@ -163,7 +163,7 @@ class Tracker:
         )  # fmt: skip
         return written.version
 
-    async def give_back(self, sts: StatefulSet, entry: Entry) -> None:
+    async def give_back(self, sts: StatefulSet, entry: TrackerEntry) -> None:
         """Put back the former entry. Raises ApiError and InvalidInput."""
         zone_map = await self._fetch()
         if zone_map is None or zone_map.data.get(sts.name) != entry.text:
@@ -233,14 +233,14 @@ class Tracker:
             place = f"statefulset {one.name}: entry in ConfigMap {self._name}"
             raise InvalidInput(f"{BROKEN_TIMES[self.source]} {place}: {error}") from error
 
-    def _note_entry(self, grant: Grant, zone_map: ZoneMap) -> None:
+    def _note_entry(self, grant: DownscaleGrant, zone_map: ZoneMap) -> None:
         """Remember what is about to be written: it may be, even if no answer comes."""
         held, ours = zone_map.data.get(grant.sts.name), grant.claim.entry
         # What is there may be of a downscale of ours that never happened.
         before = ours.before if ours is not None and ours.text == held else held
-        grant.claim.entry = Entry(_format(grant.at), before)
+        grant.claim.entry = TrackerEntry(_format(grant.at), before)
 
-    def _judge_again(self, grant: Grant, seen: Seen) -> Refusal | None:
+    def _judge_again(self, grant: DownscaleGrant, seen: RecordedTimes) -> Refusal | None:
         recent = find_recent_downscale(
             grant.sts, grant.others, seen.times, self._now(), self.source
         )

@@ -16,7 +16,7 @@ from rollout_operator.model.outcome import Code
 from rollout_operator.telemetry.logs import log
 
 
-class Source(LiveReader, Watcher, Protocol):
+class ObjectSource(LiveReader, Watcher, Protocol):
     """What is asked of the API server."""
 
 

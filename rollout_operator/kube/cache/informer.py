@@ -17,10 +17,10 @@ from typing import Final, Generic, NoReturn
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import WatchEvent
-from rollout_operator.kube.cache.collection import Collection, Source
+from rollout_operator.kube.cache.collection import Collection, ObjectSource
 from rollout_operator.kube.cache.list_turns import ListTurn
 from rollout_operator.kube.cache.rereads import Rereads
-from rollout_operator.kube.cache.retries import Cause, Failures, WentBack
+from rollout_operator.kube.cache.retries import Failures, RetryCause, WentBack
 from rollout_operator.kube.cache.state_streams import StateStream
 from rollout_operator.kube.cache.store import Change, is_older
 from rollout_operator.kube.cache.watch_meters import EVENT_TYPES, WatchMeters
@@ -61,7 +61,7 @@ class Informer(Generic[Viewed]):
 
     def __init__(
         self,
-        api: Source,
+        api: ObjectSource,
         of: Collection[Viewed],
         metrics: Metrics,
         clock: Clock,
@@ -145,7 +145,7 @@ class Informer(Generic[Viewed]):
         self._refreshed_at = now
         self._is_refreshed = False
         self._list_due_at = now
-        self._meters.restarts[Cause.REFRESH].inc()
+        self._meters.restarts[RetryCause.REFRESH].inc()
         if self._stream is not None:
             self._turn.ask()
         return True
@@ -308,7 +308,7 @@ class Informer(Generic[Viewed]):
         if lasted < SHORT_STREAM:
             raise Unreachable(f"{self._of.text('watch')}: ended after {lasted}")
         self._failures = Failures()
-        self._meters.restarts[Cause.CLOSED].inc()
+        self._meters.restarts[RetryCause.CLOSED].inc()
         if lasted >= lasts - END_LEEWAY:
             self._proven_at = now
 

@@ -32,7 +32,7 @@ REFUSED_BACKOFF: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seco
 
 
 @unique
-class Cause(StrEnum):
+class RetryCause(StrEnum):
     """Why a stream ended or a list failed: label values of a metric, never renamed."""
 
     CLOSED = "closed"
@@ -57,7 +57,7 @@ class WentBack(Unreachable):
 class Retry:
     """What to do next. `is_news` tells whether it is worth a line in the log."""
 
-    cause: Cause
+    cause: RetryCause
     delay: timedelta
     needs_list: bool
     is_news: bool
@@ -66,9 +66,9 @@ class Retry:
     def severity(self) -> Severity:
         """Return how loudly to tell of it."""
         match self.cause:
-            case Cause.GONE:
+            case RetryCause.GONE:
                 return Severity.INFO
-            case Cause.DENIED | Cause.REFUSED:
+            case RetryCause.DENIED | RetryCause.REFUSED:
                 return Severity.ERROR
             case _:
                 return Severity.WARN
@@ -120,17 +120,17 @@ class Failures:
                 return REFUSED_BACKOFF.delay(self.in_row, chance)
 
 
-def _cause(error: ApiError) -> Cause:
+def _cause(error: ApiError) -> RetryCause:
     match error:
         case Gone():
-            return Cause.GONE
+            return RetryCause.GONE
         case TooManyRequests() | Throttled():
-            return Cause.THROTTLED
+            return RetryCause.THROTTLED
         case WentBack():
-            return Cause.WENT_BACK
+            return RetryCause.WENT_BACK
         case Unreachable():
-            return Cause.UNREACHABLE
+            return RetryCause.UNREACHABLE
         case Denied():
-            return Cause.DENIED
+            return RetryCause.DENIED
         case _:
-            return Cause.REFUSED
+            return RetryCause.REFUSED

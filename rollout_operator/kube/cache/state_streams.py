@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Final, Generic
 
 from rollout_operator.kube.api import WatchEvent
-from rollout_operator.kube.cache.collection import Collection, Source
+from rollout_operator.kube.cache.collection import Collection, ObjectSource
 from rollout_operator.kube.cache.store import Key
 from rollout_operator.model.decode.objects import decode_bookmark
 from rollout_operator.model.errors import ApiError, DecodeError, Refused, Unreachable
@@ -32,7 +32,7 @@ STEP: Final = 100
 class StateStream(Generic[Viewed]):
     """Reads all objects of a collection from a stream, for as long as that works."""
 
-    def __init__(self, api: Source, of: Collection[Viewed]) -> None:
+    def __init__(self, api: ObjectSource, of: Collection[Viewed]) -> None:
         self._api = api
         self._of: Collection[Viewed] = of
         # How often it may fail still; one success makes up for what went before.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, Generic
 
-from rollout_operator.kube.cache.retries import Cause
+from rollout_operator.kube.cache.retries import RetryCause
 from rollout_operator.kube.cache.store import Store
 from rollout_operator.model.objects import Viewed
 from rollout_operator.telemetry.metrics import Metrics
@@ -16,7 +16,7 @@ class WatchMeters(Generic[Viewed]):
 
     def __init__(self, metrics: Metrics, kind: str, age: Callable[[], float]) -> None:
         self.restarts = {
-            cause: metrics.watch_restarts.labels(kind=kind, cause=cause) for cause in Cause
+            cause: metrics.watch_restarts.labels(kind=kind, cause=cause) for cause in RetryCause
         }
         self.events = {
             type: metrics.watch_events.labels(kind=kind, type=type) for type in EVENT_TYPES

@@ -33,8 +33,8 @@ from rollout_operator.kube.call import (
     watch_query,
 )
 from rollout_operator.kube.client.discovery import decode_group, decode_resources
-from rollout_operator.kube.client.exchange import Exchange, Request, TooLong, translated
-from rollout_operator.kube.client.rate_limit import Limits, Priority
+from rollout_operator.kube.client.exchange import Exchange, HttpRequest, TooLong, translated
+from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
 from rollout_operator.kube.client.watch_stream import Splitter, decode_event
 from rollout_operator.kube.connection.transport import Transport
 from rollout_operator.model.decode.nesting import MANAGED_FIELDS, cut_in_steps
@@ -77,7 +77,7 @@ class Client:
     def __init__(
         self,
         transport: Transport,
-        limits: Limits,
+        limits: RateLimiter,
         metrics: Metrics,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         reads: Priority = Priority.LOOK,
@@ -116,7 +116,7 @@ class Client:
     ) -> bytes:
         """Return one object, or its subresource, as JSON; see `api.Reader`."""
         call = object_call("get", resource, namespace, name, subresource)
-        request = Request(call=call, within=self._timeouts.read, has_turn=has_turn)
+        request = HttpRequest(call=call, within=self._timeouts.read, has_turn=has_turn)
         return await _level(await self._exchange.ask(request))
 
     async def fetch_group(self, group: str) -> Sequence[str]:
@@ -124,13 +124,13 @@ class Client:
         if not group:
             return CORE_VERSIONS
         call = discovery_call(group)
-        body = await self._exchange.ask(Request(call=call, within=self._timeouts.read))
+        body = await self._exchange.ask(HttpRequest(call=call, within=self._timeouts.read))
         return decode_group(call, body)
 
     async def fetch_resources(self, group: str, version: str) -> Sequence[Served]:
         """Return the kinds of a version of an API group; see `api.Discoverer`."""
         call = discovery_call(group, version)
-        body = await self._exchange.ask(Request(call=call, within=self._timeouts.read))
+        body = await self._exchange.ask(HttpRequest(call=call, within=self._timeouts.read))
         return decode_resources(call, body)
 
     async def fetch_page(
@@ -155,7 +155,7 @@ class Client:
         query = page_query(
             selector, field_selector, limit=size, token=token, version=resource_version
         )
-        request = Request(
+        request = HttpRequest(
             call=call, query=tuple(query.items()), within=self._timeouts.page, has_turn=has_turn
         )
         try:
@@ -183,7 +183,7 @@ class Client:
         )
         call = Call(verb="watch", resource=resource, namespace=namespace)
         silence = lasts + self._timeouts.silence
-        request = Request(
+        request = HttpRequest(
             call=call, query=tuple(query.items()), within=self._timeouts.read, silence=silence
         )
         response = await self._exchange.open(request)
@@ -204,7 +204,7 @@ class Client:
     ) -> None:
         """Delete one object; see `api.Writer`."""
         call = Call(verb="delete", resource=resource, namespace=namespace, name=name)
-        request = Request(
+        request = HttpRequest(
             call=call,
             body=delete_options(precondition),
             within=self._timeouts.write,
@@ -219,7 +219,7 @@ class Client:
         call = Call(
             verb="update", resource=resource, namespace=namespace, name=name, subresource="status"
         )
-        request = Request(
+        request = HttpRequest(
             call=call, body=_without_managed_fields(body), within=self._timeouts.write
         )
         await self._exchange.ask(request)
@@ -227,14 +227,14 @@ class Client:
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
         """POST a new object and return it; see `api.Writer`."""
         call = Call(verb="create", resource=resource, namespace=namespace)
-        return await self._write(Request(call=call, body=body, within=self._timeouts.write))
+        return await self._write(HttpRequest(call=call, body=body, within=self._timeouts.write))
 
     async def replace(
         self, resource: Resource, namespace: str, name: str, body: JsonObject
     ) -> bytes:
         """PUT a whole object and return it; see `api.Writer`."""
         call = Call(verb="update", resource=resource, namespace=namespace, name=name)
-        request = Request(
+        request = HttpRequest(
             call=call, body=_without_managed_fields(body), within=self._timeouts.write
         )
         return await self._write(request)
@@ -252,7 +252,7 @@ class Client:
         """PATCH an object, or its subresource, and return it; see `api.Writer`."""
         call = object_call("patch", resource, namespace, name, subresource)
         is_merge = isinstance(patch, dict)
-        request = Request(
+        request = HttpRequest(
             call=call,
             body=patch if isinstance(patch, dict) else list(patch),
             content_type=_MERGE_PATCH if is_merge else _JSON_PATCH,
@@ -261,7 +261,7 @@ class Client:
         )
         return await self._write(request)
 
-    async def _write(self, request: Request) -> bytes:
+    async def _write(self, request: HttpRequest) -> bytes:
         """Return the object as it was written."""
         body = await _level(await self._exchange.ask(request))
         try:

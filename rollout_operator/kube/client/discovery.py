@@ -85,7 +85,7 @@ def _read(call: Call, body: bytes, decoder: "msgspec.json.Decoder[_Shape]") -> _
 
 
 @dataclass(slots=True)
-class _Known:
+class _GroupState:
     """What is known of one API group."""
 
     kinds: Mapping[str, Served] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class _Known:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Catalog:
+class KindCatalog:
     """The kinds of those API groups that somebody asks for.
 
     A group is asked for again when it is used and was looked at ten minutes ago, and at most once
@@ -107,7 +107,7 @@ class Catalog:
     def __init__(self, api: Discoverer, clock: Clock) -> None:
         self._api = api
         self._clock = clock
-        self._groups: dict[str, _Known] = {}
+        self._groups: dict[str, _GroupState] = {}
 
     async def find(self, group: str, kind: str) -> Served | None:
         """Return a kind in the version that the API server prefers; None where there is none.
@@ -115,7 +115,7 @@ class Catalog:
         One that has a `scale` goes before one that has not. Raises ApiError where nothing is known
         yet, and InvalidInput where no group can have such a name.
         """
-        known = self._groups.setdefault(group, _Known())
+        known = self._groups.setdefault(group, _GroupState())
         # Who waits for a group that hangs keeps nobody who asks for another one.
         async with known.lock:
             if self._is_due(known, kind):
@@ -132,14 +132,14 @@ class Catalog:
         for group in self._groups.keys() - groups:
             del self._groups[group]
 
-    def _is_due(self, known: _Known, kind: str) -> bool:
+    def _is_due(self, known: _GroupState, kind: str) -> bool:
         if known.looked_at is None:
             return True
         is_sure = kind in known.kinds and not known.is_doubted
         lasts = FOUND_LASTS if is_sure else MISSING_LASTS
         return self._clock.elapsed() - known.looked_at >= lasts
 
-    async def _look(self, group: str, known: _Known, kind: str) -> None:
+    async def _look(self, group: str, known: _GroupState, kind: str) -> None:
         now = self._clock.elapsed()
         if known.error is None or now - known.failed_at >= FAILURE_LASTS:
             known.error = None

@@ -17,7 +17,7 @@ import aiohttp
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.kube.call import DISCOVER, Call
 from rollout_operator.kube.client.paths import describe_path
-from rollout_operator.kube.client.rate_limit import Limits, Priority, name_bucket
+from rollout_operator.kube.client.rate_limit import Priority, RateLimiter, name_bucket
 from rollout_operator.kube.client.responses import (
     CLUSTER_MISMATCH,
     MAX_ERROR_BODY,
@@ -52,7 +52,7 @@ class TooLong(Unreachable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class HttpRequest:
     """One HTTP request."""
 
     call: Call
@@ -87,7 +87,7 @@ class Exchange:
     """Requests of one component. Every method raises classes of `model.errors` only."""
 
     def __init__(
-        self, transport: Transport, limits: Limits, metrics: Metrics, reads: Priority
+        self, transport: Transport, limits: RateLimiter, metrics: Metrics, reads: Priority
     ) -> None:
         self._transport = transport
         self._limits = limits
@@ -98,11 +98,11 @@ class Exchange:
         """Return what the server's clock shows now; see `ServerClock`."""
         return self._transport.server_clock.now()
 
-    async def ask(self, request: Request) -> bytes:
+    async def ask(self, request: HttpRequest) -> bytes:
         """Return the body of a successful answer; of a write it may be cut."""
         return (await self._succeed(request)).body
 
-    async def open(self, request: Request) -> aiohttp.ClientResponse:
+    async def open(self, request: HttpRequest) -> aiohttp.ClientResponse:
         """Return the answer to a watch, its head read; the caller closes it."""
         stream = (await self._succeed(request)).stream
         if stream is None:
@@ -117,7 +117,7 @@ class Exchange:
             self._metrics.api_rate_limited.labels(name_bucket(call)).inc()
             raise
 
-    async def _succeed(self, request: Request) -> _Answer:
+    async def _succeed(self, request: HttpRequest) -> _Answer:
         credential = self._transport.credential
         shown = credential.value if credential else ""
         answer = await self._attempt(request)
@@ -132,7 +132,7 @@ class Exchange:
             raise _useless(request.call, f"content type {excerpt(answer.content_type)!r}")
         return answer
 
-    async def _attempt(self, request: Request) -> _Answer:
+    async def _attempt(self, request: HttpRequest) -> _Answer:
         """Send once. Raises Throttled, and Unreachable or UnknownOutcome for a lost answer."""
         call = request.call
         if not request.has_turn:
@@ -159,7 +159,7 @@ class Exchange:
             duration = (clock.elapsed() - start).total_seconds()
             self._metrics.api_request_duration.labels(*labels).observe(duration)
 
-    async def _send(self, request: Request) -> aiohttp.ClientResponse:
+    async def _send(self, request: HttpRequest) -> aiohttp.ClientResponse:
         connect = CONNECT_LIMIT.total_seconds()
         silence = request.silence.total_seconds() if request.silence else None
         response = await self._transport.api.call_api(

@@ -1,7 +1,7 @@
 """Limit how fast this process calls the API server: one token bucket for each API group.
 
-All clients of a process share one `Limits`, as the flags say it of the process. Who waits for a
-token of the same group goes by urgency (D-65): deletes, then other writes and what reviews wait
+All clients of a process share one `RateLimiter`, as the flags say it of the process. Who waits for
+a token of the same group goes by urgency (D-65): deletes, then other writes and what reviews wait
 for, then live reads, then what takes grants back, then the lists of caches, then reads that hold
 nothing up. Each priority has a patience: a caller that has waited so much longer than a more urgent
 one goes before it, so that none starves. Watches are free.
@@ -75,7 +75,7 @@ def name_bucket(call: Call) -> str:
     return DISCOVERY if call.verb == DISCOVER else bucket_key(call.path)
 
 
-class Limits:
+class RateLimiter:
     """Token buckets, full at the start, made at the first request of each API group.
 
     `qps` tokens a second flow into each up to `burst`; zero or less of either turns limiting off.

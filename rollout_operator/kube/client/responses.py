@@ -44,14 +44,14 @@ _TOO_OLD: Final = frozenset({"Expired", "Gone"})
 _VERSION_TOO_LARGE: Final = "ResourceVersionTooLarge"
 
 
-class Cause(msgspec.Struct):
+class RefusalCause(msgspec.Struct):
     reason: str = ""
     message: str = ""
     field: str = ""
 
 
 class Details(msgspec.Struct):
-    causes: list[Cause] | None = None
+    causes: list[RefusalCause] | None = None
     retryAfterSeconds: int = 0
 
 

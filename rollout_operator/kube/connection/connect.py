@@ -17,7 +17,7 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.connection.credential import LOAD_LIMIT, Credential, token_file
 from rollout_operator.kube.connection.kubeconfig import Kubeconfig, read_kubeconfig
 from rollout_operator.kube.connection.lean import (
-    Configuration,
+    LibraryConfiguration,
     config_exception,
     load_incluster,
     new_configuration,
@@ -58,7 +58,7 @@ async def connect(access: Access, clock: Clock) -> Transport:
     return open_transport(configuration, credential, access.namespace, clock, access.environ)
 
 
-def _in_cluster(configuration: Configuration, access: Access, clock: Clock) -> Credential:
+def _in_cluster(configuration: LibraryConfiguration, access: Access, clock: Clock) -> Credential:
     for name in _SERVICE:
         if not access.environ.get(name):
             raise ConfigError(
@@ -76,7 +76,7 @@ def _in_cluster(configuration: Configuration, access: Access, clock: Clock) -> C
 
 
 async def _by_kubeconfig(
-    configuration: Configuration, access: Access, clock: Clock
+    configuration: LibraryConfiguration, access: Access, clock: Clock
 ) -> Credential | None:
     file = Path(access.config_file)
     kubeconfig = read_kubeconfig(file, access.api_url)
@@ -102,7 +102,7 @@ async def _by_kubeconfig(
     return Credential(value, load, clock)
 
 
-async def _load(configuration: Configuration, kubeconfig: Kubeconfig) -> None:
+async def _load(configuration: LibraryConfiguration, kubeconfig: Kubeconfig) -> None:
     """Let the library read certificates and credentials; a program named there is run."""
     unusable = (
         config_exception(),

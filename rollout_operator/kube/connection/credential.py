@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.kube.connection.lean import Configuration
+from rollout_operator.kube.connection.lean import LibraryConfiguration
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.telemetry.logs import log
 
@@ -51,7 +51,7 @@ class Credential:
         """Return what is shown now. Never for logs."""
         return self._value
 
-    async def refresh(self, configuration: Configuration) -> None:
+    async def refresh(self, configuration: LibraryConfiguration) -> None:
         """Give the library the current value, as its hook before each request."""
         age = self._clock.elapsed() - self._loaded
         if self._reread_every is not None and age >= self._reread_every:

@@ -23,8 +23,8 @@ _ROOT: Final = "kubernetes_asyncio"
 _PACKAGES: Final = (_ROOT, f"{_ROOT}.client", f"{_ROOT}.client.models", f"{_ROOT}.config")
 
 
-class Configuration(Protocol):
-    """What we set and read of the library's `Configuration`."""
+class LibraryConfiguration(Protocol):
+    """What we set and read of the library's `LibraryConfiguration`."""
 
     host: str
     api_key: MutableMapping[str, str]
@@ -32,7 +32,7 @@ class Configuration(Protocol):
     verify_ssl: bool
     disable_strict_ssl_verification: bool
     proxy: str | None
-    refresh_api_key_hook: Callable[["Configuration"], object] | None
+    refresh_api_key_hook: Callable[["LibraryConfiguration"], object] | None
 
 
 class RestClient(Protocol):
@@ -42,10 +42,10 @@ class RestClient(Protocol):
     proxy: str | None
 
 
-class ApiClient(Protocol):
-    """What we use of the library's `ApiClient`: raw calls and their defaults."""
+class LibraryClient(Protocol):
+    """What we use of the library's `LibraryClient`: raw calls and their defaults."""
 
-    configuration: Configuration
+    configuration: LibraryConfiguration
     default_headers: MutableMapping[str, str]
     rest_client: RestClient
 
@@ -58,21 +58,21 @@ class ApiClient(Protocol):
 class Loader(Protocol):
     """The library's reader of one kubeconfig."""
 
-    async def load_and_set(self, client_configuration: Configuration) -> None: ...
+    async def load_and_set(self, client_configuration: LibraryConfiguration) -> None: ...
 
 
-def new_configuration() -> Configuration:
+def new_configuration() -> LibraryConfiguration:
     """Return an empty client configuration."""
-    return cast(Configuration, _load("client.configuration").Configuration())
+    return cast(LibraryConfiguration, _load("client.configuration").Configuration())
 
 
-def new_api_client(configuration: Configuration) -> ApiClient:
+def new_api_client(configuration: LibraryConfiguration) -> LibraryClient:
     """Return a client; needs a running loop. Raises OSError where CA or key cannot be read."""
-    return cast(ApiClient, _load("client.api_client").ApiClient(configuration))
+    return cast(LibraryClient, _load("client.api_client").ApiClient(configuration))
 
 
 def load_incluster(
-    configuration: Configuration, token: Path, ca: Path, environ: Mapping[str, str]
+    configuration: LibraryConfiguration, token: Path, ca: Path, environ: Mapping[str, str]
 ) -> None:
     """Set host and CA of the cluster we run in. Raises what `config_exception` returns, OSError."""
     _load("config.incluster_config").load_incluster_config(

@@ -13,7 +13,11 @@ import aiohttp
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.connection.credential import Credential
-from rollout_operator.kube.connection.lean import ApiClient, Configuration, new_api_client
+from rollout_operator.kube.connection.lean import (
+    LibraryClient,
+    LibraryConfiguration,
+    new_api_client,
+)
 from rollout_operator.kube.connection.proxy import choose_proxy
 from rollout_operator.kube.connection.server_clock import ServerClock
 from rollout_operator.kube.page_sizes import PageSizes
@@ -40,7 +44,7 @@ class Redirected(aiohttp.ClientError):
 class Transport:
     """What clients share. Close it last."""
 
-    api: ApiClient
+    api: LibraryClient
     credential: Credential | None
     namespace: str
     clock: Clock
@@ -55,7 +59,7 @@ class Transport:
 
 
 def open_transport(
-    configuration: Configuration,
+    configuration: LibraryConfiguration,
     credential: Credential | None,
     namespace: str,
     clock: Clock,

@@ -38,11 +38,11 @@ PAGE_LIMIT: Final = 500
 STEP: Final = 100
 
 
-class Source(Reader, Watcher, Protocol):
+class MetadataSource(Reader, Watcher, Protocol):
     """What is asked of the API server."""
 
 
-class Listener(Protocol):
+class ChangeListener(Protocol):
     """Who is told."""
 
     def on_list(self, versions: Mapping[str, str]) -> None:
@@ -59,7 +59,7 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Collection:
+class MetadataCollection:
     """All objects of a kind in a namespace."""
 
     resource: Resource
@@ -75,9 +75,9 @@ class Touches:
 
     def __init__(
         self,
-        api: Source,
-        of: Collection,
-        listener: Listener,
+        api: MetadataSource,
+        of: MetadataCollection,
+        listener: ChangeListener,
         clock: Clock,
         chance: Callable[[], float],
     ) -> None:

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Final
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.kube.api import Door, JsonObject, Reader, Resource
-from rollout_operator.kube.client.discovery import Catalog
+from rollout_operator.kube.api import ApiClient, JsonObject, Reader, Resource
+from rollout_operator.kube.client.discovery import KindCatalog
 from rollout_operator.kube.scales import metadata_watch as touches
 from rollout_operator.kube.scales.decode import SCALE, Shown, check_kind, decode_scale, explain
 from rollout_operator.kube.scales.metadata_watch import Touches
@@ -61,7 +61,7 @@ class _Watch:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Entry:
+class _Followed:
     followed: FollowedReference
     resource: Resource | None = None
     """As it was found last; None before that."""
@@ -73,7 +73,7 @@ class References:
 
     def __init__(
         self,
-        door: Door,
+        door: ApiClient,
         namespace: str,
         *,
         looks: Reader,
@@ -95,13 +95,13 @@ class References:
             clock=clock,
             chance=chance,
         )
-        self._catalog = Catalog(door, clock)
+        self._catalog = KindCatalog(door, clock)
         self._publications = Publications(clock)
         self._readers = asyncio.Semaphore(READERS)
         self._callbacks: list[Callable[[GroupName], None]] = []
         self._news = asyncio.Event()
         self._wanted: dict[GroupName, frozenset[Reference]] = {}
-        self._entries: dict[Reference, _Entry] = {}
+        self._entries: dict[Reference, _Followed] = {}
         self._watches: dict[Resource, _Watch] = {}
 
     @property
@@ -130,7 +130,7 @@ class References:
         for reference in sorted(self._entries.keys() - needed):
             self._drop(reference)
         for reference in sorted(needed - self._entries.keys()):
-            self._entries[reference] = _Entry(followed=self._follow(reference))
+            self._entries[reference] = _Followed(followed=self._follow(reference))
         self._catalog.keep(frozenset(one.group for one in needed))
         self._news.set()
 
@@ -244,11 +244,11 @@ class References:
 
     def _watch(self, resource: Resource) -> _Watch:
         audience = _Audience()
-        collection = touches.Collection(resource, self._namespace)
+        collection = touches.MetadataCollection(resource, self._namespace)
         follower = Touches(self._door, collection, audience, self._clock, self._rhythm.chance)
         return _Watch(touches=follower, audience=audience)
 
-    def _detach(self, reference: Reference, entry: _Entry) -> None:
+    def _detach(self, reference: Reference, entry: _Followed) -> None:
         """Let a reference be told no more, and end a watch that nobody needs."""
         resource, entry.resource = entry.resource, None
         if resource is None:

@@ -15,9 +15,9 @@ from typing import Final
 import msgspec
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.admission.rules import Attempt, Hook
+from rollout_operator.lab.admission.rules import Attempt, RegisteredHook
 from rollout_operator.lab.model.fields import child, text
-from rollout_operator.lab.model.request import Refusal
+from rollout_operator.lab.model.request import ApiRefusal
 
 _VERSION: Final = "admission.k8s.io/v1"
 _KIND: Final = "AdmissionReview"
@@ -118,13 +118,13 @@ def decode_answer(body: bytes, uid: str, *, is_mutating: bool) -> HookAnswer:
     )
 
 
-def denial(hook: Hook, status: JsonObject) -> Refusal:
+def denial(hook: RegisteredHook, status: JsonObject) -> ApiRefusal:
     """Return the refusal that a webhook's denial becomes, worded as the real server words it."""
     code, denied = status.get("code"), f'admission webhook "{hook.name}" denied the request'
     said = text(status, "message") or text(status, "reason")
     details = child(status, "details")
     causes, seconds = details.get("causes"), details.get("retryAfterSeconds")
-    return Refusal(
+    return ApiRefusal(
         code if isinstance(code, int) and code >= _LEAST_REFUSAL else _LEAST_REFUSAL,
         text(status, "reason"),
         f"{denied}: {said}" if said else f"{denied} without explanation",
@@ -134,10 +134,10 @@ def denial(hook: Hook, status: JsonObject) -> Refusal:
     )
 
 
-def internal_error(why: str) -> Refusal:
+def internal_error(why: str) -> ApiRefusal:
     """Return the refusal of a server that could not do it."""
     causes: list[JsonObject] = [{"message": why}]
-    return Refusal(500, "InternalError", f"Internal error occurred: {why}", causes=causes)
+    return ApiRefusal(500, "InternalError", f"Internal error occurred: {why}", causes=causes)
 
 
 def _patch(response: JsonObject, *, is_mutating: bool) -> Sequence[JsonObject]:

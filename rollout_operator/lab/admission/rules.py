@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import child, children, name_of, number, text
 from rollout_operator.lab.model.request import not_modelled
-from rollout_operator.lab.schemas.kinds import NAMESPACES, Kind
+from rollout_operator.lab.schemas.kinds import NAMESPACES, ObjectKind
 from rollout_operator.lab.schemas.labels import is_empty, labels_of, matches
 
 _EXEMPT: Final = "admissionregistration.k8s.io"
@@ -24,7 +24,7 @@ class Attempt:
     """A write that is to be reviewed."""
 
     operation: Literal["CREATE", "UPDATE", "DELETE"]
-    kind: Kind
+    kind: ObjectKind
     subresource: str
     namespace: str
     name: str
@@ -48,7 +48,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hook:
+class RegisteredHook:
     """One webhook of a configuration, with its defaults filled in."""
 
     name: str
@@ -98,7 +98,7 @@ class Hook:
         )
 
 
-def read_hooks(configurations: Sequence[JsonObject]) -> tuple[Hook, ...]:
+def read_hooks(configurations: Sequence[JsonObject]) -> tuple[RegisteredHook, ...]:
     """Return the webhooks of configurations in the order in which they are called."""
     in_order = sorted(configurations, key=name_of)
     return tuple(
@@ -108,12 +108,12 @@ def read_hooks(configurations: Sequence[JsonObject]) -> tuple[Hook, ...]:
     )
 
 
-def _read_hook(hook: JsonObject, key: str) -> Hook:
+def _read_hook(hook: JsonObject, key: str) -> RegisteredHook:
     address, path, service = _target(child(hook, "clientConfig"))
     versions = hook.get("admissionReviewVersions")
     if not isinstance(versions, list) or "v1" not in versions:
         not_modelled(f"the webhook {key}, which does not take AdmissionReview v1")
-    return Hook(
+    return RegisteredHook(
         name=text(hook, "name"),
         key=key,
         address=address,

@@ -29,9 +29,9 @@ from rollout_operator.lab.admission.reviews import (
     internal_error,
     make_uid,
 )
-from rollout_operator.lab.admission.rules import Attempt, Hook, read_hooks
+from rollout_operator.lab.admission.rules import Attempt, RegisteredHook, read_hooks
 from rollout_operator.lab.model.history import History, Reviewed
-from rollout_operator.lab.model.request import Refusal
+from rollout_operator.lab.model.request import ApiRefusal
 from rollout_operator.lab.patches.json_patch import patched
 from rollout_operator.lab.schemas.tidy import copy_json
 
@@ -82,11 +82,11 @@ class AdmissionApi(Protocol):
 
 
 @dataclass(slots=True)
-class _Known:
+class _WebhookCache:
     """The webhooks of one kind of configuration, read anew only where one has changed."""
 
     configurations: Sequence[JsonObject] = ()
-    hooks: tuple[Hook, ...] = ()
+    hooks: tuple[RegisteredHook, ...] = ()
 
 
 class Admission:
@@ -94,7 +94,7 @@ class Admission:
 
     def __init__(self, api: AdmissionApi) -> None:
         self._api = api
-        self._known = {MUTATING_WEBHOOKS: _Known(), VALIDATING_WEBHOOKS: _Known()}
+        self._known = {MUTATING_WEBHOOKS: _WebhookCache(), VALIDATING_WEBHOOKS: _WebhookCache()}
         self._warnings: dict[int, list[str]] = {}
 
     def matches(self, attempt: Attempt) -> bool:
@@ -129,7 +129,7 @@ class Admission:
         wanting = [
             hook for hook in self._hooks(VALIDATING_WEBHOOKS) if hook.wants(attempt, attempt.new)
         ]
-        refusals: list[Refusal] = []
+        refusals: list[ApiRefusal] = []
         if len(wanting) == 1:
             await self._validate_by(wanting[0], attempt, refusals)
         elif wanting:
@@ -137,7 +137,7 @@ class Admission:
         if refusals:
             raise refusals[0]
 
-    def _hooks(self, resource: Resource) -> tuple[Hook, ...]:
+    def _hooks(self, resource: Resource) -> tuple[RegisteredHook, ...]:
         known, now = self._known[resource], self._api.list(resource, "")
         is_same = len(now) == len(known.configurations) and all(
             one is before for one, before in zip(now, known.configurations, strict=True)
@@ -146,7 +146,7 @@ class Admission:
             known.configurations, known.hooks = tuple(now), read_hooks(now)
         return known.hooks
 
-    async def _mutate_by(self, hook: Hook, rounds: "_Rounds") -> None:
+    async def _mutate_by(self, hook: RegisteredHook, rounds: "_Rounds") -> None:
         try:
             answer = await self._ask(hook, rounds.attempt, rounds.obj, is_mutating=True)
         except CallFailed as error:
@@ -156,25 +156,27 @@ class Admission:
             return
         rounds.note(hook, changed=rounds.apply(hook, answer))
 
-    async def _validate_by(self, hook: Hook, attempt: Attempt, refusals: list[Refusal]) -> None:
+    async def _validate_by(
+        self, hook: RegisteredHook, attempt: Attempt, refusals: list[ApiRefusal]
+    ) -> None:
         try:
             await self._ask(hook, attempt, attempt.new, is_mutating=False)
         except CallFailed as error:
             if not hook.is_ignored:
                 refusals.append(_failed(hook, error))
-        except Refusal as refusal:
+        except ApiRefusal as refusal:
             refusals.append(refusal)
 
     async def _ask(
-        self, hook: Hook, attempt: Attempt, obj: JsonObject | None, *, is_mutating: bool
+        self, hook: RegisteredHook, attempt: Attempt, obj: JsonObject | None, *, is_mutating: bool
     ) -> HookAnswer:
         """Return an answer that allows. Raises Refusal for a denial, CallFailed for no answer."""
         if attempt.dry_run and hook.has_side_effects:
             text = f'admission webhook "{hook.name}" does not support dry run'
-            raise Refusal(400, "BadRequest", text)
+            raise ApiRefusal(400, "BadRequest", text)
         uid = make_uid(self._api.chance)
         call = self._call(hook, attempt, encode_review(attempt, obj, uid))
-        entry = _Entry(self._api, call, attempt)
+        entry = _Question(self._api, call, attempt)
         try:
             answer = decode_answer(await self._send(hook, call), uid, is_mutating=is_mutating)
             refusal = None if answer.is_allowed else denial(hook, answer.status)
@@ -190,7 +192,7 @@ class Admission:
             raise refusal
         return answer
 
-    def _call(self, hook: Hook, attempt: Attempt, body: bytes) -> HookCall:
+    def _call(self, hook: RegisteredHook, attempt: Attempt, body: bytes) -> HookCall:
         timeout = hook.timeout
         if attempt.deadline is not None:
             timeout = min(timeout, attempt.deadline - self._api.elapsed())
@@ -203,7 +205,7 @@ class Admission:
             ca_bundle=hook.ca_bundle,
         )
 
-    async def _send(self, hook: Hook, call: HookCall) -> bytes:
+    async def _send(self, hook: RegisteredHook, call: HookCall) -> bytes:
         try:
             if self._api.hooks is None:
                 raise ConnectionRefusedError(
@@ -230,11 +232,11 @@ class _Rounds:
         self._called: set[str] = set()
         self._again: set[str] = set()
 
-    def may_call(self, hook: Hook, *, is_again: bool) -> bool:
+    def may_call(self, hook: RegisteredHook, *, is_again: bool) -> bool:
         """Tell whether it is a webhook's turn: in the second round only who was overtaken."""
         return not is_again or hook.key in self._again
 
-    def note(self, hook: Hook, *, changed: bool) -> None:
+    def note(self, hook: RegisteredHook, *, changed: bool) -> None:
         """Take note of a call that is over."""
         if changed:
             self._again |= self._called
@@ -242,7 +244,7 @@ class _Rounds:
         if hook.is_reinvoked:
             self._called.add(hook.key)
 
-    def apply(self, hook: Hook, answer: HookAnswer) -> bool:
+    def apply(self, hook: RegisteredHook, answer: HookAnswer) -> bool:
         """Apply the patch of an answer; tell whether it changed anything. Raises Refusal."""
         if not answer.patch:
             return False
@@ -255,7 +257,7 @@ class _Rounds:
             changed = self._defaulted(patched(self.obj, answer.patch))
         except ValueError as error:
             raise internal_error(str(error)) from error
-        except Refusal as refusal:  # it cannot be read any more
+        except ApiRefusal as refusal:  # it cannot be read any more
             raise internal_error(refusal.message) from refusal
         before, self.obj = self.obj, changed
         return before != changed
@@ -266,7 +268,7 @@ class _Rounds:
         return obj
 
 
-class _Entry:
+class _Question:
     """One question on its way into the history, also where nobody waits for the answer."""
 
     def __init__(self, api: AdmissionApi, call: HookCall, attempt: Attempt) -> None:
@@ -278,13 +280,13 @@ class _Entry:
         self._status = -1
         self._message = "the request was given up"
 
-    def note(self, outcome: Refusal | CallFailed | None) -> None:
+    def note(self, outcome: ApiRefusal | CallFailed | None) -> None:
         """Take note of what came of it; None for an answer that allows."""
         self._allowed = outcome is None
         self._message = "" if outcome is None else str(outcome)
         if outcome is None:
             self._status = 0
-        elif isinstance(outcome, Refusal):
+        elif isinstance(outcome, ApiRefusal):
             self._status, self._message = outcome.status, outcome.message
 
     def close(self) -> None:
@@ -308,5 +310,5 @@ class _Entry:
         )
 
 
-def _failed(hook: Hook, error: CallFailed) -> Refusal:
+def _failed(hook: RegisteredHook, error: CallFailed) -> ApiRefusal:
     return internal_error(f'failed calling webhook "{hook.name}": {error}')

@@ -23,20 +23,20 @@ from rollout_operator.lab.apiserver.garbage import GarbageCollector
 from rollout_operator.lab.apiserver.lists import check_reached, list_objects, parse_version
 from rollout_operator.lab.apiserver.queries import check_query
 from rollout_operator.lab.apiserver.scales import read_scale
-from rollout_operator.lab.apiserver.store import By, Place, Store
+from rollout_operator.lab.apiserver.store import By, ObjectKey, ObjectStore
 from rollout_operator.lab.apiserver.streams import Stream, Streams
-from rollout_operator.lab.apiserver.turns import Asker, Turn
+from rollout_operator.lab.apiserver.turns import Turn, WriteAdmission
 from rollout_operator.lab.apiserver.writes import Writes
 from rollout_operator.lab.model.fields import name_of, namespace_of
 from rollout_operator.lab.model.history import Called, Commit, History
 from rollout_operator.lab.model.request import (
-    Answer,
-    Refusal,
-    Request,
+    ApiAnswer,
+    ApiRefusal,
+    ApiRequest,
     api_version_of,
     not_modelled,
 )
-from rollout_operator.lab.schemas.kinds import KINDS, NAMESPACES, Kind, find_kind
+from rollout_operator.lab.schemas.kinds import KINDS, NAMESPACES, ObjectKind, find_kind
 from rollout_operator.lab.schemas.refusals import (
     NoPage,
     forbidden,
@@ -89,10 +89,10 @@ class SimulatedApi:
         self._epoch = epoch
         self._calls = 0
         self._callbacks: list[Callable[[Commit], None]] = []
-        self._store = Store(history, elapsed)
+        self._store = ObjectStore(history, elapsed)
         self._streams = Streams(self._store, chance)
         self.admission = Admission(self)
-        self._asker = Asker(self._store, self.admission)
+        self._asker = WriteAdmission(self._store, self.admission)
         self._writes = Writes(self._store, self._asker, now=self.now, chance=chance)
         self.garbage = GarbageCollector(self._store, self.call_now, chance)
         self._store.listeners.append(self._tell)
@@ -107,30 +107,30 @@ class SimulatedApi:
         """Return what the server's clock shows."""
         return self._epoch + self.elapsed() + self.clock_offset
 
-    async def call(self, request: Request) -> Answer:
+    async def call(self, request: ApiRequest) -> ApiAnswer:
         """Answer any request but a watch; a refusal is an answer. Raises NotModelled."""
         return await self._serve(request, may_wait=True)
 
-    def call_now(self, request: Request) -> Answer:
+    def call_now(self, request: ApiRequest) -> ApiAnswer:
         """Answer at once. Raises NotModelled, also where a webhook would have to be asked."""
         return _finish(self._serve(request, may_wait=False))
 
-    def open_watch(self, request: Request) -> Stream:
+    def open_watch(self, request: ApiRequest) -> Stream:
         """Open a watch, with the query of a list. Raises Refusal (400, 403, 404, 405, 422)."""
         self._calls += 1
         number = self._calls
         try:
             self._find(request)
             stream = self._streams.open(request)
-        except Refusal as refusal:
+        except ApiRefusal as refusal:
             self._record(request, number, self.elapsed(), refusal.answer())
             raise
-        self._record(request, number, self.elapsed(), Answer(status=200, body={}))
+        self._record(request, number, self.elapsed(), ApiAnswer(status=200, body={}))
         return stream
 
     def get(self, resource: Resource, namespace: str, name: str) -> JsonObject | None:
         """Return the newest version of an object, None where it does not exist. Never change it."""
-        return self._store.get(Place(resource, namespace, name))
+        return self._store.get(ObjectKey(resource, namespace, name))
 
     def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]:
         """Return the objects of a namespace by name; of all where it is empty. Never change one."""
@@ -158,13 +158,13 @@ class SimulatedApi:
         namespace = namespace_of(obj) if resource.is_namespaced else ""
         if namespace and self.get(NAMESPACES, "", namespace) is None:
             self._plant_namespace(namespace)
-        self._store.write(Place(resource, namespace, name_of(obj)), obj, By(actor))
+        self._store.write(ObjectKey(resource, namespace, name_of(obj)), obj, By(actor))
 
     def stop(self) -> None:
         """Do nothing by itself any more."""
         self.garbage.stop()
 
-    async def _serve(self, request: Request, *, may_wait: bool) -> Answer:
+    async def _serve(self, request: ApiRequest, *, may_wait: bool) -> ApiAnswer:
         self._calls += 1
         number, begun = self._calls, self.elapsed()
         try:
@@ -179,7 +179,7 @@ class SimulatedApi:
                     deadline=begun + REQUEST_LIMIT,
                 )
                 answer = await self._answer_in_time(turn)
-        except Refusal as refusal:
+        except ApiRefusal as refusal:
             answer = refusal.answer()
             if not refusal.reason:
                 answer.body.pop("reason", None)
@@ -188,7 +188,7 @@ class SimulatedApi:
         self._record(request, number, begun, answer)
         return answer
 
-    async def _answer_in_time(self, turn: Turn) -> Answer:
+    async def _answer_in_time(self, turn: Turn) -> ApiAnswer:
         """Answer, within the server's limit where webhooks can make it long."""
         if not (turn.may_wait and self._asker.may_ask):
             return await self._answer(turn)
@@ -198,13 +198,13 @@ class SimulatedApi:
         except TimeoutError:
             raise timed_out() from None
 
-    async def _answer(self, turn: Turn) -> Answer:
+    async def _answer(self, turn: Turn) -> ApiAnswer:
         request = turn.request
         match request.verb:
             case "get":
                 return self._get(turn)
             case "list":
-                return Answer(status=200, body=list_objects(self._store, request))
+                return ApiAnswer(status=200, body=list_objects(self._store, request))
             case "create" if request.subresource == "eviction":
                 return await self._evict(turn)
             case "create":
@@ -218,7 +218,7 @@ class SimulatedApi:
             case "watch" | "discover":
                 return not_modelled("a watch as a call: it is opened by open_watch")
 
-    async def _evict(self, turn: Turn) -> Answer:
+    async def _evict(self, turn: Turn) -> ApiAnswer:
         check_eviction(turn.request)
         body = turn.request.body
         assert isinstance(body, dict), "it has been checked"
@@ -227,15 +227,17 @@ class SimulatedApi:
         body = await self._writes.admit(turn, body)
         return evict(self, replace(turn.request, body=body))
 
-    def _get(self, turn: Turn) -> Answer:
+    def _get(self, turn: Turn) -> ApiAnswer:
         request = turn.request
         check_reached(self._store, parse_version(request.query.get("resourceVersion", "")))
         obj = self._store.get(turn.place)
         if obj is None:
             raise not_found(turn.kind.resource, request.name)
-        return Answer(status=200, body=read_scale(obj) if request.subresource == "scale" else obj)
+        return ApiAnswer(
+            status=200, body=read_scale(obj) if request.subresource == "scale" else obj
+        )
 
-    def _find(self, request: Request) -> Kind:
+    def _find(self, request: ApiRequest) -> ObjectKind:
         """Return the kind that is asked for. Raises Refusal where the path or verb is none."""
         if request.resource.group not in _GROUPS:
             raise NoPage
@@ -249,7 +251,9 @@ class SimulatedApi:
         check_query(request)
         return kind
 
-    def _record(self, request: Request, number: int, begun: timedelta, answer: Answer) -> None:
+    def _record(
+        self, request: ApiRequest, number: int, begun: timedelta, answer: ApiAnswer
+    ) -> None:
         self.history.add(
             Called(
                 at=self.elapsed(),
@@ -271,21 +275,21 @@ class SimulatedApi:
         """Make a namespace that was there before the world began."""
         obj: JsonObject = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
         find_kind(NAMESPACES).prepare_create(obj)
-        self._store.plant(Place(NAMESPACES, "", name), obj)
+        self._store.plant(ObjectKey(NAMESPACES, "", name), obj)
 
 
-def _finish(work: Coroutine[Any, Any, Answer]) -> Answer:
+def _finish(work: Coroutine[Any, Any, ApiAnswer]) -> ApiAnswer:
     """Run what does not have to wait for anything, without a loop, and return what it returns."""
     try:
         work.send(None)
     except StopIteration as done:
-        answer: Answer = done.value
+        answer: ApiAnswer = done.value
         return answer
     work.close()
     return not_modelled("a wait in a call that needs its answer at once")
 
 
-def _check_path(request: Request, kind: Kind) -> None:
+def _check_path(request: ApiRequest, kind: ObjectKind) -> None:
     """Raise Refusal (404, 405) where there is no such path, or it does not know the verb."""
     verb, subresource = request.verb, request.subresource
     is_nameless = verb in _NAMELESS

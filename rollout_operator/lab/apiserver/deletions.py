@@ -22,7 +22,7 @@ from rollout_operator.lab.model.fields import (
     timestamp,
     uid_of,
 )
-from rollout_operator.lab.model.request import Answer, Request, not_modelled
+from rollout_operator.lab.model.request import ApiAnswer, ApiRequest, not_modelled
 from rollout_operator.lab.schemas.invalid import Problems
 from rollout_operator.lab.schemas.refusals import bad_request, conflict, not_found
 from rollout_operator.lab.schemas.tidy import copy_json
@@ -44,7 +44,7 @@ _TERMINAL: Final = ("Failed", "Succeeded")
 
 
 @dataclass(slots=True, kw_only=True)
-class _Fate:
+class _Ending:
     """What is to become of an object."""
 
     obj: JsonObject
@@ -62,7 +62,7 @@ class _Settled(Exception):
         self.is_pending = is_pending
 
 
-async def delete_object(writes: Writes, turn: Turn) -> Answer:
+async def delete_object(writes: Writes, turn: Turn) -> ApiAnswer:
     """Delete an object, as the DeleteOptions of the request say. Raises Refusal."""
     options = _read_options(turn)
     if turn.kind.resource.plural == "namespaces":
@@ -84,7 +84,7 @@ async def delete_object(writes: Writes, turn: Turn) -> Answer:
             is_waiting = bool(metadata_of(marked).get("finalizers"))
             if is_waiting or number(options, "gracePeriodSeconds"):
                 has_to_go = options.get("orphanDependents") is False
-                return Answer(status=202 if has_to_go else 200, body=marked)
+                return ApiAnswer(status=202 if has_to_go else 200, body=marked)
             if turn.is_dry_run:
                 return _answer(turn, marked)
     return _answer(turn, await _remove(writes, turn, options, marked))
@@ -116,7 +116,7 @@ def _read_options(turn: Turn) -> JsonObject:
     return options
 
 
-def _from_query(request: Request) -> JsonObject:
+def _from_query(request: ApiRequest) -> JsonObject:
     options: JsonObject = {}
     if grace := request.query.get("gracePeriodSeconds"):
         try:
@@ -131,12 +131,12 @@ def _from_query(request: Request) -> JsonObject:
     return options
 
 
-def _assess(turn: Turn, obj: JsonObject, options: JsonObject, now: datetime) -> _Fate:
+def _assess(turn: Turn, obj: JsonObject, options: JsonObject, now: datetime) -> _Ending:
     """Return what a deletion means for an object; `options` get the grace that is meant."""
     _check_early(turn, obj, options)
     if isinstance(grace := options.get("gracePeriodSeconds"), int) and grace < 0:
         options["gracePeriodSeconds"] = 1
-    fate = _Fate(obj={**obj, "metadata": dict(metadata_of(obj))})
+    fate = _Ending(obj={**obj, "metadata": dict(metadata_of(obj))})
     if turn.kind.resource.plural != _GRACEFUL:
         return fate
     if is_terminating(obj):
@@ -179,7 +179,7 @@ def _grace(pod: JsonObject, options: JsonObject) -> int:
     return 1 if period < 0 else period
 
 
-def _shorten(fate: _Fate, options: JsonObject, now: datetime) -> None:
+def _shorten(fate: _Ending, options: JsonObject, now: datetime) -> None:
     """Bring the end of a pod nearer that was told to go before; it is never put off."""
     left = number(fate.obj, "metadata", "deletionGracePeriodSeconds")
     if not left:
@@ -198,7 +198,7 @@ def _shorten(fate: _Fate, options: JsonObject, now: datetime) -> None:
     _set_deadline(fate, deadline, asked)
 
 
-def _set_deadline(fate: _Fate, deadline: datetime, period: int) -> None:
+def _set_deadline(fate: _Ending, deadline: datetime, period: int) -> None:
     metadata = metadata_of(fate.obj)
     metadata["deletionTimestamp"] = timestamp(deadline)
     metadata["deletionGracePeriodSeconds"] = period
@@ -304,13 +304,13 @@ async def _remove(
     raise not_found(turn.kind.resource, turn.request.name)
 
 
-def _answer(turn: Turn, obj: JsonObject) -> Answer:
+def _answer(turn: Turn, obj: JsonObject) -> ApiAnswer:
     """Return the object that is gone, or a Status that names it, as its kind does."""
     resource = turn.kind.resource
     if resource.plural in _ANSWERED_WITH_OBJECT:
-        return Answer(status=200, body=obj)
+        return ApiAnswer(status=200, body=obj)
     details: JsonObject = {"name": name_of(obj), "kind": resource.plural, "uid": uid_of(obj)}
     if resource.group:
         details["group"] = resource.group
     status: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
-    return Answer(status=200, body={**status, "status": "Success", "details": details})
+    return ApiAnswer(status=200, body={**status, "status": "Success", "details": details})

@@ -8,15 +8,15 @@ from typing import Final
 
 from rollout_operator.kube.api import JsonObject, Resource, Served
 from rollout_operator.lab.model.fields import children, text
-from rollout_operator.lab.model.request import Answer, api_version_of, not_modelled
-from rollout_operator.lab.schemas.kinds import KINDS, REPLICA_TEMPLATES, Kind
+from rollout_operator.lab.model.request import ApiAnswer, api_version_of, not_modelled
+from rollout_operator.lab.schemas.kinds import KINDS, REPLICA_TEMPLATES, ObjectKind
 from rollout_operator.lab.schemas.refusals import NoPage, no_resource
 
 # What subresources are of, where that is not the kind itself.
 _SUBKINDS: Final = {"scale": "Scale", "eviction": "Eviction"}
 
 
-def discover(resource: Resource) -> Answer:
+def discover(resource: Resource) -> ApiAnswer:
     """Return the versions of a group, or the kinds of a version. Raises Refusal (404)."""
     kinds = [one for one in KINDS.values() if one.resource.group == resource.group]
     versions = sorted({one.resource.version for one in kinds})
@@ -24,7 +24,7 @@ def discover(resource: Resource) -> Answer:
         is_custom = resource.group == REPLICA_TEMPLATES.group
         raise no_resource() if versions and not is_custom else NoPage
     if not resource.version:
-        return Answer(status=200, body=_group(resource.group, versions))
+        return ApiAnswer(status=200, body=_group(resource.group, versions))
     listed = [one for one in kinds if one.resource.version == resource.version]
     body: JsonObject = {
         "kind": "APIResourceList",
@@ -32,7 +32,7 @@ def discover(resource: Resource) -> Answer:
         "groupVersion": api_version_of(resource),
         "resources": [entry for one in listed for entry in _entries(one)],
     }
-    return Answer(status=200, body=body)
+    return ApiAnswer(status=200, body=body)
 
 
 def _group(group: str, versions: Sequence[str]) -> JsonObject:
@@ -48,7 +48,7 @@ def _group(group: str, versions: Sequence[str]) -> JsonObject:
     }
 
 
-def _entries(kind: Kind) -> Sequence[JsonObject]:
+def _entries(kind: ObjectKind) -> Sequence[JsonObject]:
     resource = kind.resource
     names = ["", *sorted(kind.subresources)]
     return [

@@ -22,7 +22,7 @@ from rollout_operator.lab.model.fields import (
     text,
     timestamp,
 )
-from rollout_operator.lab.model.request import Answer, Refusal, Request
+from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest
 from rollout_operator.lab.schemas.kinds import BUDGETS
 from rollout_operator.lab.schemas.labels import labels_of, matches
 from rollout_operator.lab.schemas.refusals import bad_request, conflict, not_found
@@ -52,12 +52,12 @@ class EvictionApi(Protocol):
 
     def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]: ...
 
-    def call_now(self, request: Request) -> Answer: ...
+    def call_now(self, request: ApiRequest) -> ApiAnswer: ...
 
     def now(self) -> datetime: ...
 
 
-def check_eviction(request: Request) -> None:
+def check_eviction(request: ApiRequest) -> None:
     """Check the body of an eviction, before any webhook is asked. Raises Refusal (400)."""
     body = request.body if isinstance(request.body, dict) else {}
     version = text(body, "apiVersion") or _VERSIONS[0]
@@ -70,7 +70,7 @@ def check_eviction(request: Request) -> None:
         raise bad_request("name in URL does not match name in Eviction object")
 
 
-def evict(api: EvictionApi, request: Request) -> Answer:
+def evict(api: EvictionApi, request: ApiRequest) -> ApiAnswer:
     """Evict a pod, or refuse it. Raises Refusal (400, 403, 404, 409, 429, 500)."""
     check_eviction(request)
     pod = api.get(PODS, request.namespace, request.name)
@@ -84,13 +84,13 @@ def evict(api: EvictionApi, request: Request) -> Answer:
     else:
         budgets = [one for one in api.list(BUDGETS, request.namespace) if _guards(one, pod)]
         if len(budgets) > 1:
-            raise Refusal(500, "", _SEVERAL)
+            raise ApiRefusal(500, "", _SEVERAL)
         if budgets and _is_unready_and_free(pod, budgets[0]):
             options = _with_version(options, pod)
         elif budgets:
             _take(api, request, budgets[0])
         _delete(api, request, options)
-    return Answer(
+    return ApiAnswer(
         status=201,
         body={
             "kind": "Status",
@@ -102,7 +102,7 @@ def evict(api: EvictionApi, request: Request) -> Answer:
     )
 
 
-def _options(request: Request) -> JsonObject:
+def _options(request: ApiRequest) -> JsonObject:
     body = request.body if isinstance(request.body, dict) else {}
     options = {**child(body, "deleteOptions"), "kind": "DeleteOptions", "apiVersion": "v1"}
     if request.is_dry_run:
@@ -138,7 +138,7 @@ def _is_unready_and_free(pod: JsonObject, budget: JsonObject) -> bool:
     return healthy >= number(budget, "status", "desiredHealthy") > 0
 
 
-def _take(api: EvictionApi, request: Request, budget: JsonObject) -> None:
+def _take(api: EvictionApi, request: ApiRequest, budget: JsonObject) -> None:
     """Take one disruption from a budget. Raises Refusal (403, 429) where it has none."""
     name, status = name_of(budget), child(budget, "status")
     if number(status, "observedGeneration") < number(budget, "metadata", "generation"):
@@ -161,7 +161,7 @@ def _take(api: EvictionApi, request: Request, budget: JsonObject) -> None:
     }
     if allowed == 1:
         taken["conditions"] = _insufficient(budget, now)
-    write = Request(
+    write = ApiRequest(
         verb="update",
         resource=BUDGETS,
         namespace=request.namespace,
@@ -191,7 +191,7 @@ def _insufficient(budget: JsonObject, now: str) -> list[JsonObject]:
     return _with_condition(children(budget, "status", "conditions"), changed)
 
 
-def _delete(api: EvictionApi, request: Request, options: JsonObject) -> None:
+def _delete(api: EvictionApi, request: ApiRequest, options: JsonObject) -> None:
     """Mark a pod as disrupted and delete it, if it is still what the options say."""
     deletion = replace(request, verb="delete", subresource="", query={}, body=options)
     if not request.is_dry_run:
@@ -217,7 +217,7 @@ def _check_preconditions(pod: JsonObject, options: JsonObject) -> None:
             )
 
 
-def _mark(api: EvictionApi, request: Request, pod: JsonObject) -> str:
+def _mark(api: EvictionApi, request: ApiRequest, pod: JsonObject) -> str:
     """Write why a pod goes into its status; return its new version."""
     condition = {**_DISRUPTED, "lastProbeTime": None, "lastTransitionTime": timestamp(api.now())}
     before = condition_of(pod, "DisruptionTarget")
@@ -234,22 +234,22 @@ def _with_condition(before: list[JsonObject], changed: JsonObject) -> list[JsonO
     return [*{**known, changed["type"]: changed}.values()]
 
 
-def _checked(answer: Answer) -> Answer:
+def _checked(answer: ApiAnswer) -> ApiAnswer:
     if answer.is_ok:
         return answer
-    raise Refusal(answer.status, answer.reason, answer.message)
+    raise ApiRefusal(answer.status, answer.reason, answer.message)
 
 
-def _forbidden(budget: str, why: str) -> Refusal:
+def _forbidden(budget: str, why: str) -> ApiRefusal:
     message = f'poddisruptionbudget.policy "{budget}" is forbidden: {why}'
-    return Refusal(403, "Forbidden", message)
+    return ApiRefusal(403, "Forbidden", message)
 
 
-def _too_early(why: str) -> Refusal:
+def _too_early(why: str) -> ApiRefusal:
     return _too_many(why, retry_after=_RETRY_SECONDS)
 
 
-def _exhausted(budget: JsonObject) -> Refusal:
+def _exhausted(budget: JsonObject) -> ApiRefusal:
     name, condition = name_of(budget), condition_of(budget, "DisruptionAllowed")
     message, reason = text(condition, "message"), text(condition, "reason")
     speaks = condition.get("status") == "False" and bool(message)
@@ -264,6 +264,8 @@ def _exhausted(budget: JsonObject) -> Refusal:
     return _too_many(f"{now} ({reason}): {message}" if speaks else now)
 
 
-def _too_many(why: str, retry_after: int = 0) -> Refusal:
+def _too_many(why: str, retry_after: int = 0) -> ApiRefusal:
     causes: list[JsonObject] = [{"reason": "DisruptionBudget", "message": why}]
-    return Refusal(429, "TooManyRequests", _WOULD_VIOLATE, causes=causes, retry_after=retry_after)
+    return ApiRefusal(
+        429, "TooManyRequests", _WOULD_VIOLATE, causes=causes, retry_after=retry_after
+    )

@@ -13,10 +13,10 @@ from typing import Final
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.apiserver.deletions import FOREGROUND, ORPHAN
-from rollout_operator.lab.apiserver.store import Place, Store
+from rollout_operator.lab.apiserver.store import ObjectKey, ObjectStore
 from rollout_operator.lab.model.fields import children, is_terminating, metadata_of, text, uid_of
 from rollout_operator.lab.model.history import Commit
-from rollout_operator.lab.model.request import MERGE_PATCH, Answer, Request, Verb
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest, Verb
 from rollout_operator.lab.schemas.kinds import KINDS
 from rollout_operator.lab.virtual_loop.pace import Range, Timers, draw
 
@@ -32,16 +32,16 @@ class GarbageCollector:
     """Follows all writes, and acts in small steps by timers of the running loop."""
 
     def __init__(
-        self, store: Store, call: Callable[[Request], Answer], chance: random.Random
+        self, store: ObjectStore, call: Callable[[ApiRequest], ApiAnswer], chance: random.Random
     ) -> None:
         self._store = store
         self._call = call
         self._chance = chance
         self._timers = Timers()
-        self._waiting: set[Place] = set()
-        self._owned: dict[str, dict[Place, None]] = defaultdict(dict)
+        self._waiting: set[ObjectKey] = set()
+        self._owned: dict[str, dict[ObjectKey, None]] = defaultdict(dict)
         """By the UID of an owner: who names it, in the order in which they came."""
-        self._alive: dict[str, Place] = {}
+        self._alive: dict[str, ObjectKey] = {}
         store.listeners.append(self._note)
 
     def stop(self) -> None:
@@ -49,7 +49,7 @@ class GarbageCollector:
         self._timers.stop()
 
     def _note(self, commit: Commit) -> None:
-        place = Place(commit.resource, commit.namespace, commit.name)
+        place = ObjectKey(commit.resource, commit.namespace, commit.name)
         before, after = commit.before, commit.after
         if before is None or after is None or _references(before) != _references(after):
             self._index(place, before, after)
@@ -58,7 +58,9 @@ class GarbageCollector:
         if after is not None and is_terminating(after) and _waits_for_dependants(after):
             self._look_at(place)
 
-    def _note_life(self, place: Place, before: JsonObject | None, after: JsonObject | None) -> None:
+    def _note_life(
+        self, place: ObjectKey, before: JsonObject | None, after: JsonObject | None
+    ) -> None:
         if after is not None:
             self._alive[uid_of(after)] = place
         if before is not None:
@@ -66,7 +68,7 @@ class GarbageCollector:
             self._alive.pop(uid, None)
             self._look_at_all(self._owned.get(uid, ()))
 
-    def _index(self, place: Place, before: JsonObject | None, after: JsonObject | None) -> None:
+    def _index(self, place: ObjectKey, before: JsonObject | None, after: JsonObject | None) -> None:
         for uid in () if before is None else _owner_uids(before):
             self._owned[uid].pop(place, None)
             if not self._owned[uid]:
@@ -78,21 +80,21 @@ class GarbageCollector:
         if after is not None and not all(self._is_owned(place, one) for one in _owners(after)):
             self._look_at(place)
 
-    def _look_at_if_waiting(self, place: Place) -> None:
+    def _look_at_if_waiting(self, place: ObjectKey) -> None:
         owner = self._store.get(place)
         if owner is not None and is_terminating(owner):
             self._look_at(place)
 
-    def _look_at_all(self, places: Iterable[Place]) -> None:
+    def _look_at_all(self, places: Iterable[ObjectKey]) -> None:
         for place in tuple(places):
             self._look_at(place)
 
-    def _look_at(self, place: Place, after: Range = DELAY) -> None:
+    def _look_at(self, place: ObjectKey, after: Range = DELAY) -> None:
         if place not in self._waiting:
             self._waiting.add(place)
             self._timers.after(draw(self._chance, after), lambda: self._step(place))
 
-    def _step(self, place: Place) -> None:
+    def _step(self, place: ObjectKey) -> None:
         self._waiting.discard(place)
         obj = self._store.get(place)
         if obj is None:
@@ -105,7 +107,7 @@ class GarbageCollector:
             return
         self._judge(place, obj)
 
-    def _judge(self, place: Place, obj: JsonObject) -> None:
+    def _judge(self, place: ObjectKey, obj: JsonObject) -> None:
         """Delete an object without a living owner; let others forget the dead ones."""
         references = _owners(obj)
         if not references or any(_is_unknown(one) for one in references):
@@ -119,7 +121,7 @@ class GarbageCollector:
             self._delete(place, obj, "Foreground" if waiting and is_owner else _own_policy(obj))
 
     def _sort(
-        self, place: Place, references: list[JsonObject]
+        self, place: ObjectKey, references: list[JsonObject]
     ) -> tuple[list[JsonObject], list[JsonObject]]:
         """Return the references to owners that stay, and those to owners that wait for this one."""
         solid, waiting = [], []
@@ -134,14 +136,14 @@ class GarbageCollector:
                 solid.append(one)
         return solid, waiting
 
-    def _is_owned(self, place: Place, reference: JsonObject) -> bool:
+    def _is_owned(self, place: ObjectKey, reference: JsonObject) -> bool:
         """Tell whether the owner that a reference names is there, and may own."""
         home = self._alive.get(text(reference, "uid"))
         if home is None or home.name != text(reference, "name"):
             return False
         return not home.resource.is_namespaced or home.namespace == place.namespace
 
-    def _wait_for_dependants(self, place: Place, obj: JsonObject) -> None:
+    def _wait_for_dependants(self, place: ObjectKey, obj: JsonObject) -> None:
         """Have those deleted that hold an owner; let it go when the last of them is gone."""
         uid = uid_of(obj)
         held = [one for one in self._owned.get(uid, ()) if self._is_held_by(one, uid)]
@@ -149,18 +151,18 @@ class GarbageCollector:
             self._drop_finalizer(place, obj, FOREGROUND)
         self._look_at_all(one for one in held if not self._is_going(one))
 
-    def _is_held_by(self, place: Place, uid: str) -> bool:
+    def _is_held_by(self, place: ObjectKey, uid: str) -> bool:
         obj = self._store.get(place)
         return obj is not None and any(
             text(one, "uid") == uid and one.get("blockOwnerDeletion") is True
             for one in _owners(obj)
         )
 
-    def _is_going(self, place: Place) -> bool:
+    def _is_going(self, place: ObjectKey) -> bool:
         obj = self._store.get(place)
         return obj is None or is_terminating(obj)
 
-    def _let_go(self, place: Place, obj: JsonObject) -> None:
+    def _let_go(self, place: ObjectKey, obj: JsonObject) -> None:
         """Make all dependants forget an owner, then let it go."""
         uid, are_free = uid_of(obj), True
         for one in tuple(self._owned.get(uid, ())):
@@ -173,20 +175,20 @@ class GarbageCollector:
         else:
             self._look_at(place, RETRY)
 
-    def _set_owners(self, place: Place, obj: JsonObject, kept: list[JsonObject]) -> bool:
+    def _set_owners(self, place: ObjectKey, obj: JsonObject, kept: list[JsonObject]) -> bool:
         return self._patch(place, obj, {"ownerReferences": kept or None})
 
-    def _drop_finalizer(self, place: Place, obj: JsonObject, name: str) -> None:
+    def _drop_finalizer(self, place: ObjectKey, obj: JsonObject, name: str) -> None:
         listed = metadata_of(obj).get("finalizers")
         kept = [one for one in listed if one != name] if isinstance(listed, list) else []
         self._patch(place, obj, {"finalizers": kept})
 
-    def _patch(self, place: Place, obj: JsonObject, metadata: JsonObject) -> bool:
+    def _patch(self, place: ObjectKey, obj: JsonObject, metadata: JsonObject) -> bool:
         known: JsonObject = {key: metadata_of(obj)[key] for key in ("uid", "resourceVersion")}
         body: JsonObject = {"metadata": {**known, **metadata}}
         return self._send(place, "patch", body)
 
-    def _delete(self, place: Place, obj: JsonObject, policy: str) -> None:
+    def _delete(self, place: ObjectKey, obj: JsonObject, policy: str) -> None:
         known = metadata_of(obj)
         options: JsonObject = {
             "kind": "DeleteOptions",
@@ -196,9 +198,9 @@ class GarbageCollector:
         }
         self._send(place, "delete", options)
 
-    def _send(self, place: Place, verb: Verb, body: JsonObject) -> bool:
+    def _send(self, place: ObjectKey, verb: Verb, body: JsonObject) -> bool:
         answer = self._call(
-            Request(
+            ApiRequest(
                 verb=verb,
                 resource=place.resource,
                 namespace=place.namespace,

@@ -14,9 +14,9 @@ import msgspec
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.apiserver.selection import read_selection
-from rollout_operator.lab.apiserver.store import Store
+from rollout_operator.lab.apiserver.store import ObjectStore
 from rollout_operator.lab.model.fields import name_of, namespace_of
-from rollout_operator.lab.model.request import Refusal, Request, api_version_of
+from rollout_operator.lab.model.request import ApiRefusal, ApiRequest, api_version_of
 from rollout_operator.lab.schemas.invalid import Problems
 from rollout_operator.lab.schemas.refusals import (
     ContinueExpired,
@@ -59,7 +59,7 @@ class _Cut:
 _TOKEN: Final = msgspec.json.Decoder(_Token)
 
 
-def list_objects(store: Store, request: Request) -> JsonObject:
+def list_objects(store: ObjectStore, request: ApiRequest) -> JsonObject:
     """Return a list as the real server answers it. Raises Refusal (400, 410, 422, 504)."""
     resource, query = request.resource, request.query
     selection = read_selection(resource, query)
@@ -104,11 +104,11 @@ def _parse_listed(text: str) -> int:
     """Return the version of a list, whose malformed ones are better refused. Raises Refusal."""
     try:
         return parse_version(text)
-    except Refusal as refusal:
+    except ApiRefusal as refusal:
         raise bad_request(f"invalid resource version: {refusal.message}") from None
 
 
-def check_reached(store: Store, revision: int) -> None:
+def check_reached(store: ObjectStore, revision: int) -> None:
     """Raise Refusal (504) where the server has not come to a version yet.
 
     The real server waits three seconds for it before it says so.
@@ -117,7 +117,7 @@ def check_reached(store: Store, revision: int) -> None:
         raise version_too_large(revision, store.revision)
 
 
-def _read_cut(store: Store, query: Mapping[str, str]) -> _Cut:
+def _read_cut(store: ObjectStore, query: Mapping[str, str]) -> _Cut:
     _check_options(query)
     limit = _parse_limit(query.get("limit", ""))
     asked, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
@@ -159,7 +159,7 @@ def _parse_limit(text: str) -> int:
         raise bad_request(why) from None
 
 
-def _read_token(store: Store, text: str, asked: str, limit: int) -> _Cut:
+def _read_token(store: ObjectStore, text: str, asked: str, limit: int) -> _Cut:
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         token = _TOKEN.decode(raw)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rollout_operator.kube.api import Resource
-from rollout_operator.lab.model.request import Request, not_modelled
+from rollout_operator.lab.model.request import ApiRequest, not_modelled
 from rollout_operator.lab.schemas.invalid import Problems
 
 _LISTED: Final = frozenset(
@@ -35,7 +35,7 @@ _OPTIONS: Final = {
 _VALIDATIONS: Final = ("", "Ignore", "Strict", "Warn")
 
 
-def check_query(request: Request) -> None:
+def check_query(request: ApiRequest) -> None:
     """Raise NotModelled for what the real server might heed and this one would not; Refusal (422)
     for options that no server knows."""
     query = request.query
@@ -48,7 +48,7 @@ def check_query(request: Request) -> None:
     _check_options(request)
 
 
-def _check_options(request: Request) -> None:
+def _check_options(request: ApiRequest) -> None:
     """Raise Refusal (422) for words that no server knows, NotModelled for those that ours lacks."""
     query, kind = request.query, _OPTIONS.get(request.verb, "")
     problems = Problems()

@@ -6,7 +6,7 @@ from typing import Final
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.model.fields import child, name_of, number, text, uid_of
-from rollout_operator.lab.model.request import Refusal, not_modelled
+from rollout_operator.lab.model.request import ApiRefusal, not_modelled
 from rollout_operator.lab.schemas.invalid import Problems
 from rollout_operator.lab.schemas.labels import render
 
@@ -68,10 +68,10 @@ def write_scale(obj: JsonObject, scale: JsonObject) -> JsonObject:
     return {**obj, "metadata": metadata, "spec": {**child(obj, "spec"), "replicas": replicas}}
 
 
-def _no_count() -> Refusal:
+def _no_count() -> ApiRefusal:
     why = 'the spec replicas field ".spec.replicas" does not exist'
     causes: list[JsonObject] = [{"message": why}]
-    return Refusal(500, "InternalError", f"Internal error occurred: {why}", causes=causes)
+    return ApiRefusal(500, "InternalError", f"Internal error occurred: {why}", causes=causes)
 
 
 def _check_uid(obj: JsonObject, scale: JsonObject) -> None:
@@ -80,7 +80,7 @@ def _check_uid(obj: JsonObject, scale: JsonObject) -> None:
         plural = _PLURALS.get(text(obj, "kind"), "")
         if not plural:
             not_modelled(f"a Scale of another {text(obj, 'kind')}")
-        raise Refusal(
+        raise ApiRefusal(
             409,
             "Conflict",
             f'Operation cannot be fulfilled on {plural}/scale.apps "{name_of(obj)}": '

@@ -22,7 +22,7 @@ FIRST_REVISION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ObjectKey:
     """Where one object is kept."""
 
     resource: Resource
@@ -48,7 +48,7 @@ def versioned(obj: JsonObject, revision: int) -> JsonObject:
     return {**obj, "metadata": {**metadata_of(obj), "resourceVersion": str(revision)}}
 
 
-class Store:
+class ObjectStore:
     """All objects of one world. Never change what it returns."""
 
     def __init__(self, history: History, elapsed: Callable[[], timedelta]) -> None:
@@ -61,7 +61,7 @@ class Store:
         self._objects: dict[Collection, dict[tuple[str, str], JsonObject]] = defaultdict(dict)
         self._log: dict[Collection, list[Commit]] = defaultdict(list)
 
-    def get(self, place: Place) -> JsonObject | None:
+    def get(self, place: ObjectKey) -> JsonObject | None:
         """Return the newest version of an object, None where it does not exist."""
         held = self._objects.get(collection_of(place.resource))
         return None if held is None else held.get((place.namespace, place.name))
@@ -95,20 +95,20 @@ class Store:
             first -= 1
         return log[first:]
 
-    def write(self, place: Place, obj: JsonObject, by: By) -> JsonObject:
+    def write(self, place: ObjectKey, obj: JsonObject, by: By) -> JsonObject:
         """Store the newest version of an object and return it with its resourceVersion."""
         stored = versioned(obj, self.revision + 1)
         self._commit(place, stored, by)
         return stored
 
-    def remove(self, place: Place, by: By) -> JsonObject:
+    def remove(self, place: ObjectKey, by: By) -> JsonObject:
         """Take an object away; return its last version under the revision of the removal."""
         last = self.get(place)
         assert last is not None, f"{place} does not exist"
         self._commit(place, None, by)
         return versioned(last, self.revision)
 
-    def plant(self, place: Place, obj: JsonObject) -> None:
+    def plant(self, place: ObjectKey, obj: JsonObject) -> None:
         """Put an object there that was there before the world began: no write, no record."""
         key = (place.namespace, place.name)
         self._objects[collection_of(place.resource)][key] = versioned(obj, FIRST_REVISION)
@@ -118,7 +118,7 @@ class Store:
         self.compacted = self.revision
         self._log.clear()
 
-    def _commit(self, place: Place, after: JsonObject | None, by: By) -> None:
+    def _commit(self, place: ObjectKey, after: JsonObject | None, by: By) -> None:
         collection = collection_of(place.resource)
         held, key = self._objects[collection], (place.namespace, place.name)
         before = held.get(key)

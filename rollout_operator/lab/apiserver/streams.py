@@ -17,10 +17,10 @@ import msgspec
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.apiserver.lists import NOT_OLDER, check_reached, parse_version
 from rollout_operator.lab.apiserver.selection import Selection, read_selection
-from rollout_operator.lab.apiserver.store import Collection, Store, collection_of, versioned
+from rollout_operator.lab.apiserver.store import Collection, ObjectStore, collection_of, versioned
 from rollout_operator.lab.model.fields import text
 from rollout_operator.lab.model.history import Commit
-from rollout_operator.lab.model.request import Refusal, Request, api_version_of
+from rollout_operator.lab.model.request import ApiRefusal, ApiRequest, api_version_of
 from rollout_operator.lab.schemas.invalid import Problems
 from rollout_operator.lab.schemas.refusals import bad_request, watch_expired
 
@@ -85,7 +85,7 @@ class Stream:
             self._events.append(event)
             self._wake()
 
-    def fail(self, refusal: Refusal) -> None:
+    def fail(self, refusal: ApiRefusal) -> None:
         """End the stream with an ERROR that carries a Status."""
         body = refusal.answer().body
         self.push(StreamEvent("ERROR", body, _encode(body), 0))
@@ -126,7 +126,7 @@ class _Start:
 class Streams:
     """All open watches of one API server."""
 
-    def __init__(self, store: Store, chance: random.Random) -> None:
+    def __init__(self, store: ObjectStore, chance: random.Random) -> None:
         self._store = store
         self._chance = chance
         self._open: dict[Collection, list[tuple[str, Stream]]] = {}
@@ -134,7 +134,7 @@ class Streams:
         self._bodies: dict[tuple[int, bool], tuple[JsonObject, bytes]] = {}
         store.listeners.append(self._tell)
 
-    def open(self, request: Request) -> Stream:
+    def open(self, request: ApiRequest) -> Stream:
         """Open a watch. Raises Refusal (400, 422).
 
         From a forgotten version it fails as from a watch cache: by an ERROR in the stream.
@@ -145,7 +145,7 @@ class Streams:
         length = self._read_length(query)
         try:
             start = _read_start(self._store, query, has_bookmarks)
-        except Refusal as refusal:
+        except ApiRefusal as refusal:
             if refusal.status not in (410, 504):
                 raise
             stream.fail(refusal)
@@ -167,7 +167,7 @@ class Streams:
         """Drop the encoded versions that nobody can ask for any more."""
         self._bodies.clear()
 
-    def _begin(self, stream: Stream, request: Request, start: _Start) -> None:
+    def _begin(self, stream: Stream, request: ApiRequest, start: _Start) -> None:
         """Put into a new stream what it begins with."""
         self._kinds[collection_of(request.resource)] = request.resource
         if start.has_state:
@@ -244,7 +244,7 @@ class Streams:
         return UNASKED_LENGTH * (1 + self._chance.random())
 
 
-def _read_start(store: Store, query: Mapping[str, str], has_bookmarks: bool) -> _Start:
+def _read_start(store: ObjectStore, query: Mapping[str, str], has_bookmarks: bool) -> _Start:
     asked, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     initial = query.get("sendInitialEvents")
     _check_options(match, initial)

@@ -15,10 +15,10 @@ from rollout_operator.kube.api import (
     JsonObject,
 )
 from rollout_operator.lab.admission.webhooks import Admission, Attempt
-from rollout_operator.lab.apiserver.store import By, Place, Store
+from rollout_operator.lab.apiserver.store import By, ObjectKey, ObjectStore
 from rollout_operator.lab.model.fields import metadata_of, name_of
-from rollout_operator.lab.model.request import Request, api_version_of, not_modelled
-from rollout_operator.lab.schemas.kinds import KINDS, NAMESPACES, Kind
+from rollout_operator.lab.model.request import ApiRequest, api_version_of, not_modelled
+from rollout_operator.lab.schemas.kinds import KINDS, NAMESPACES, ObjectKind
 from rollout_operator.lab.schemas.labels import labels_of
 from rollout_operator.lab.schemas.refusals import bad_request, unknown_format
 
@@ -32,18 +32,18 @@ _OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions"}
 class Turn:
     """A request in progress."""
 
-    request: Request
-    kind: Kind
+    request: ApiRequest
+    kind: ObjectKind
     number: int
     may_wait: bool
     """Whether webhooks can be called: not for whoever needs its answer at once."""
     deadline: timedelta
     """When the server gives the request up, since the world began."""
-    place: Place = field(init=False)
+    place: ObjectKey = field(init=False)
     """Where its object is kept."""
 
     def __post_init__(self) -> None:
-        self.place = Place(self.kind.resource, self.request.namespace, self.request.name)
+        self.place = ObjectKey(self.kind.resource, self.request.namespace, self.request.name)
 
     @property
     def is_dry_run(self) -> bool:
@@ -106,10 +106,10 @@ class Turn:
         return api_version_of(self.kind.resource), self.kind.resource.kind
 
 
-class Asker:
+class WriteAdmission:
     """The way of all writes through admission."""
 
-    def __init__(self, store: Store, admission: Admission) -> None:
+    def __init__(self, store: ObjectStore, admission: Admission) -> None:
         self._store = store
         self._admission = admission
 
@@ -178,7 +178,7 @@ class Asker:
             await self._admission.validate(attempt)
 
     def _labels(self, namespace: str) -> Mapping[str, str]:
-        found = self._store.get(Place(NAMESPACES, "", namespace)) if namespace else None
+        found = self._store.get(ObjectKey(NAMESPACES, "", namespace)) if namespace else None
         return {} if found is None else labels_of(found)
 
 
@@ -214,5 +214,5 @@ def _check_type(body: JsonObject, version: str, kind: str) -> None:
     raise bad_request(text)
 
 
-def _is_of(kind: Kind, given: tuple[str, str]) -> bool:
+def _is_of(kind: ObjectKind, given: tuple[str, str]) -> bool:
     return given == (api_version_of(kind.resource), kind.resource.kind)

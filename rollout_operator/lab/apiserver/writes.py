@@ -13,10 +13,10 @@ from typing import Final
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.admission.reviews import make_uid
 from rollout_operator.lab.apiserver.scales import read_scale, write_scale
-from rollout_operator.lab.apiserver.store import Place, Store
-from rollout_operator.lab.apiserver.turns import Asker, Turn
+from rollout_operator.lab.apiserver.store import ObjectKey, ObjectStore
+from rollout_operator.lab.apiserver.turns import Turn, WriteAdmission
 from rollout_operator.lab.model.fields import is_terminating, metadata_of, name_of, text, timestamp
-from rollout_operator.lab.model.request import Answer, Refusal, not_modelled
+from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, not_modelled
 from rollout_operator.lab.patches.apply import apply_patch
 from rollout_operator.lab.schemas.invalid import Problems
 from rollout_operator.lab.schemas.kinds import NAMESPACES
@@ -52,8 +52,8 @@ class Writes:
 
     def __init__(
         self,
-        store: Store,
-        asker: Asker,
+        store: ObjectStore,
+        asker: WriteAdmission,
         *,
         now: Callable[[], datetime],
         chance: random.Random,
@@ -63,16 +63,16 @@ class Writes:
         self.now = now
         self._chance = chance
 
-    async def create(self, turn: Turn) -> Answer:
+    async def create(self, turn: Turn) -> ApiAnswer:
         """Make a new object. Raises Refusal."""
         obj = turn.read_body()
         metadata = metadata_of(obj)
         for key in _GIVEN_BY_SERVER:
             metadata.pop(key, None)
         turn.check_namespace(obj)
-        return Answer(status=201, body=await self._create(turn, obj))
+        return ApiAnswer(status=201, body=await self._create(turn, obj))
 
-    async def update(self, turn: Turn) -> Answer:
+    async def update(self, turn: Turn) -> ApiAnswer:
         """Put an object, its status or its scale in place of the one that is there."""
         body = turn.read_body()
         turn.check_identity(body)
@@ -81,7 +81,7 @@ class Writes:
         if self.store.get(place) is None and turn.kind.resource.plural in _CREATED_BY_PUT:
             if uid:
                 raise uid_precondition(place, uid, "")
-            return Answer(status=201, body=await self._create(turn, body))
+            return ApiAnswer(status=201, body=await self._create(turn, body))
 
         async def put(current: JsonObject) -> JsonObject:
             if uid and uid != text(current, "metadata", "uid"):
@@ -90,7 +90,7 @@ class Writes:
 
         return self._answer(turn, await self.guarantee(turn, put))
 
-    async def patch(self, turn: Turn) -> Answer:
+    async def patch(self, turn: Turn) -> ApiAnswer:
         """Change parts of an object, its status or its scale."""
         request = turn.request
 
@@ -119,7 +119,7 @@ class Writes:
                 raise not_found(place.resource, place.name)
             try:
                 new = await change(current)
-            except Refusal:
+            except ApiRefusal:
                 latest = self.store.get(place)
                 if is_certain or latest is current:
                     raise
@@ -148,13 +148,13 @@ class Writes:
         for _ in range(_NAME_TRIES):
             suffix = "".join(self._chance.choice(_NAME_LETTERS) for _ in range(5))
             name = base[:_LONGEST_BASE] + suffix
-            if self.store.get(Place(turn.kind.resource, turn.request.namespace, name)) is None:
+            if self.store.get(ObjectKey(turn.kind.resource, turn.request.namespace, name)) is None:
                 return await self._insert(turn, obj, name)
         raise name_not_generated(turn.kind.resource, name)
 
     async def _insert(self, turn: Turn, obj: JsonObject, name: str) -> JsonObject:
         resource = turn.kind.resource
-        place = Place(resource, turn.request.namespace, name)
+        place = ObjectKey(resource, turn.request.namespace, name)
         new = copy_head(obj)
         metadata = metadata_of(new)
         if not name:
@@ -174,7 +174,7 @@ class Writes:
         if existing is not None:
             refusal = already_exists(resource, name)
             if is_terminating(existing):
-                raise Refusal(409, refusal.reason, f"object is being deleted: {refusal.message}")
+                raise ApiRefusal(409, refusal.reason, f"object is being deleted: {refusal.message}")
             raise refusal
         return new if is_dry_run else self.store.write(place, new, turn.by)
 
@@ -182,7 +182,7 @@ class Writes:
         name = turn.request.namespace
         if not name:
             return
-        found = self.store.get(Place(NAMESPACES, "", name))
+        found = self.store.get(ObjectKey(NAMESPACES, "", name))
         if found is None:
             raise no_namespace(name)
         if is_terminating(found):
@@ -239,18 +239,18 @@ class Writes:
             return current
         return self.store.write(turn.place, new, turn.by)
 
-    def _answer(self, turn: Turn, obj: JsonObject) -> Answer:
-        return Answer(
+    def _answer(self, turn: Turn, obj: JsonObject) -> ApiAnswer:
+        return ApiAnswer(
             status=200, body=read_scale(obj) if turn.request.subresource == "scale" else obj
         )
 
 
-def uid_precondition(place: Place, asked: str, known: str) -> Refusal:
+def uid_precondition(place: ObjectKey, asked: str, known: str) -> ApiRefusal:
     """Return the refusal of the store where an object is not the one that was meant."""
     return store_precondition(place, _uid_text(asked, known))
 
 
-def store_precondition(place: Place, why: str) -> Refusal:
+def store_precondition(place: ObjectKey, why: str) -> ApiRefusal:
     """Return the refusal of the store where a precondition does not hold."""
     parts = ("registry", place.resource.plural, place.namespace, place.name)
     key = "/".join(part for part in parts if part)

@@ -19,7 +19,7 @@ from rollout_operator.lab.controllers.members import (
     read_member,
 )
 from rollout_operator.lab.controllers.revisions import template_of
-from rollout_operator.lab.controllers.set_status import SetStatus
+from rollout_operator.lab.controllers.set_status import CountedStatus
 from rollout_operator.lab.controllers.set_writes import SetWrites, WriteFailed
 from rollout_operator.lab.model.fields import child, is_terminating, name_of, number, text
 from rollout_operator.lab.model.request import not_modelled
@@ -41,7 +41,7 @@ class Pass:
     current: JsonObject
     """The revision that the status names, or the update revision where it names none."""
     update: JsonObject
-    status: SetStatus
+    status: CountedStatus
     writes: SetWrites
     now: datetime
     chance: random.Random

@@ -10,7 +10,7 @@ from rollout_operator.lab.model.fields import child, number, text
 
 
 @dataclass(slots=True, kw_only=True)
-class SetStatus:
+class CountedStatus:
     """What one pass over a set finds."""
 
     observed_generation: int

@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 _Owned = dict[str, dict[Key, _T]]
 
 
-class View:
+class ControllerCache:
     """The controller's cache. `on_change` is told of each commit when it has got there."""
 
     def __init__(self, *, timers: Timers, chance: random.Random, lag: Range) -> None:

@@ -20,7 +20,7 @@ from rollout_operator.lab.model.fields import (
     text,
     uid_of,
 )
-from rollout_operator.lab.model.request import STRATEGIC_PATCH, Answer, Request, Verb
+from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiAnswer, ApiRequest, Verb
 from rollout_operator.lab.schemas.kinds import CONTROLLER_REVISIONS
 
 CONTROLLER: Final = "statefulset-controller"
@@ -31,7 +31,7 @@ class SetApi(Protocol):
 
     def get(self, resource: Resource, namespace: str, name: str) -> JsonObject | None: ...
 
-    def call_now(self, request: Request) -> Answer: ...
+    def call_now(self, request: ApiRequest) -> ApiAnswer: ...
 
     def now(self) -> datetime: ...
 
@@ -39,7 +39,7 @@ class SetApi(Protocol):
 class WriteFailed(Exception):
     """The API server did not do it: the set is looked at again later."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: ApiAnswer) -> None:
         super().__init__(f"{answer.status} {answer.reason}: {answer.message}")
         self.answer = answer
 
@@ -155,7 +155,7 @@ class SetWrites:
         body: JsonObject | None = None,
     ) -> JsonObject:
         answer = self.api.call_now(
-            Request(
+            ApiRequest(
                 verb=verb,
                 resource=resource,
                 namespace=namespace_of(self.sts),
@@ -175,5 +175,5 @@ class SetWrites:
         self.newest[resource.plural] = max(self.newest.get(resource.plural, 0), version)
 
 
-def _local(why: str) -> Answer:
-    return Answer(status=409, body={"reason": "Conflict", "message": why})
+def _local(why: str) -> ApiAnswer:
+    return ApiAnswer(status=409, body={"reason": "Conflict", "message": why})

@@ -25,8 +25,8 @@ from rollout_operator.lab.controllers.revisions import (
     next_number,
 )
 from rollout_operator.lab.controllers.set_pass import Pass
-from rollout_operator.lab.controllers.set_status import SetStatus
-from rollout_operator.lab.controllers.set_view import Key, View
+from rollout_operator.lab.controllers.set_status import CountedStatus
+from rollout_operator.lab.controllers.set_view import ControllerCache, Key
 from rollout_operator.lab.controllers.set_writes import SetApi, SetWrites, WriteFailed
 from rollout_operator.lab.model.fields import (
     controller_of,
@@ -40,7 +40,7 @@ from rollout_operator.lab.model.fields import (
 from rollout_operator.lab.model.history import Commit
 from rollout_operator.lab.schemas.kinds import CONTROLLER_REVISIONS
 from rollout_operator.lab.schemas.labels import labels_of
-from rollout_operator.lab.virtual_loop.pace import Pace, Timers, draw
+from rollout_operator.lab.virtual_loop.pace import StepTimes, Timers, draw
 
 # As client-go's queues wait after failures, and as its updates are tried again on conflict.
 _FIRST_PAUSE: Final = timedelta(milliseconds=5)
@@ -50,7 +50,7 @@ _STATUS_ATTEMPTS: Final = 5
 
 
 @dataclass(slots=True, kw_only=True)
-class _Look:
+class _SetPass:
     """One look at a set, from its claim to its status."""
 
     key: Key
@@ -65,13 +65,15 @@ class _Look:
 class StatefulSets:
     """Brings all sets of a world nearer to what they ask for. Told of commits by `see`."""
 
-    def __init__(self, api: SetApi, *, timers: Timers, chance: random.Random, pace: Pace) -> None:
+    def __init__(
+        self, api: SetApi, *, timers: Timers, chance: random.Random, pace: StepTimes
+    ) -> None:
         self._api = api
         self._timers = timers
         self._chance = chance
         self._pace = pace
         self._lag = timedelta(0)
-        self._view = View(timers=timers, chance=chance, lag=pace.controller_cache)
+        self._view = ControllerCache(timers=timers, chance=chance, lag=pace.controller_cache)
         self._view.on_change = self._notice
         self._queued: dict[Key, int] = {}
         self._working: dict[Key, bool] = {}
@@ -179,7 +181,7 @@ class StatefulSets:
         self._written.pop(key, None)
         return True
 
-    def _begin(self, key: Key, sts: JsonObject, writes: SetWrites) -> _Look:
+    def _begin(self, key: Key, sts: JsonObject, writes: SetWrites) -> _SetPass:
         """Claim pods and revisions, and find the revisions that count. Raises WriteFailed."""
         for orphan in self._view.revisions("", key[0]):
             if selects(sts, labels_of(orphan)):
@@ -195,7 +197,7 @@ class StatefulSets:
             pods=pods,
             current=current,
             update=update,
-            status=SetStatus(
+            status=CountedStatus(
                 observed_generation=number(sts, "metadata", "generation"),
                 current_revision=name_of(current),
                 update_revision=name_of(update),
@@ -205,7 +207,7 @@ class StatefulSets:
             now=self._api.now(),
             chance=self._chance,
         )
-        return _Look(
+        return _SetPass(
             key=key, sts=sts, writes=writes, looked=looked, revisions=revisions, failure=None
         )
 
@@ -244,7 +246,7 @@ class StatefulSets:
 
     # Its end
 
-    def _write_status(self, look: _Look) -> None:
+    def _write_status(self, look: _SetPass) -> None:
         """Write the status over whatever is newest by then, as the real controller does."""
         look.attempts += 1
         try:
@@ -258,7 +260,7 @@ class StatefulSets:
             look.failure = look.failure or failed
         self._finish(look)
 
-    def _finish(self, look: _Look) -> None:
+    def _finish(self, look: _SetPass) -> None:
         try:
             self._forget_revisions(look)
         except WriteFailed as failed:
@@ -271,14 +273,14 @@ class StatefulSets:
         self._end(look.key)
 
     @staticmethod
-    def _forget_revisions(look: _Look) -> None:
+    def _forget_revisions(look: _SetPass) -> None:
         looked = look.looked
         live = [name_of(looked.current), name_of(looked.update)]
         live += [pod.revision for pod in looked.pods]
         for revision in list_forgotten(looked.sts, look.revisions, live):
             look.writes.delete_revision(revision)
 
-    def _check_availability(self, look: _Look) -> None:
+    def _check_availability(self, look: _SetPass) -> None:
         """Look again when the next ready pod will have been so for long enough."""
         looked = look.looked
         min_ready = number(looked.sts, "spec", "minReadySeconds")

@@ -15,11 +15,11 @@ from typing import Final
 
 from rollout_operator.lab.demo.admin import HOST, make_admin, render_url
 from rollout_operator.lab.demo.drawing import BLANK
-from rollout_operator.lab.demo.flags import Settings, read_settings
+from rollout_operator.lab.demo.flags import DemoSettings, read_settings
 from rollout_operator.lab.demo.objects import NAMESPACE
 from rollout_operator.lab.demo.scenarios import TALES, change_all, until_done
 from rollout_operator.lab.demo.screen import Screen, choose_screen
-from rollout_operator.lab.demo.stage import Stage, open_stage
+from rollout_operator.lab.demo.stage import DemoRun, open_stage
 from rollout_operator.lab.demo.totals import draw_totals
 from rollout_operator.lab.end import INTERRUPTED, end_by_signal
 
@@ -44,7 +44,7 @@ def run(words: Sequence[str]) -> int:
     return 0 if code == INTERRUPTED and settings.port is not None else code
 
 
-async def play(settings: Settings, screen: Screen) -> bool:
+async def play(settings: DemoSettings, screen: Screen) -> bool:
     """Play the stories; return whether the promises were kept. Raises StoryStuck, ConfigError."""
     is_kept = True
     with screen:
@@ -60,7 +60,7 @@ async def play(settings: Settings, screen: Screen) -> bool:
 
 
 @asynccontextmanager
-async def _serve(settings: Settings, stage: Stage) -> AsyncIterator[None]:
+async def _serve(settings: DemoSettings, stage: DemoRun) -> AsyncIterator[None]:
     """Serve the operator's pages, where that is asked for. Raises ConfigError."""
     if settings.port is None:
         yield
@@ -74,7 +74,7 @@ async def _serve(settings: Settings, stage: Stage) -> AsyncIterator[None]:
         await admin.stop()
 
 
-async def _go_on(stage: Stage) -> None:
+async def _go_on(stage: DemoRun) -> None:
     """Roll out one version after the other, for ever."""
     while True:
         await stage.rest(PAUSE)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from rollout_operator.lab.demo.picture import Cell, Note, Picture, Row, State
+from rollout_operator.lab.demo.picture import Cell, DemoNote, Picture, PodCell, ZoneRow
 
 COLUMNS: Final = 80
 NAME: Final = 8
@@ -36,7 +36,7 @@ class Style(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CellStyle:
     """How a state looks."""
 
     mark: str
@@ -47,12 +47,12 @@ class Look:
 
 
 LOOKS: Final = {
-    State.OLD: Look("o", "ready", "old, ready", Style.PLAIN),
-    State.BROKEN: Look("!", "broken", "broken", Style.MAGENTA),
-    State.ENDING: Look("x", "ending", "ending", Style.RED),
-    State.GONE: Look(".", "gone", "gone", Style.RED),
-    State.STARTING: Look("~", "starting", "new, starting", Style.YELLOW),
-    State.NEW: Look("#", "ready", "new, ready", Style.GREEN),
+    PodCell.OLD: CellStyle("o", "ready", "old, ready", Style.PLAIN),
+    PodCell.BROKEN: CellStyle("!", "broken", "broken", Style.MAGENTA),
+    PodCell.ENDING: CellStyle("x", "ending", "ending", Style.RED),
+    PodCell.GONE: CellStyle(".", "gone", "gone", Style.RED),
+    PodCell.STARTING: CellStyle("~", "starting", "new, starting", Style.YELLOW),
+    PodCell.NEW: CellStyle("#", "ready", "new, ready", Style.GREEN),
 }
 
 Span = tuple[str, Style]
@@ -100,7 +100,7 @@ def _heading(text: str) -> Line:
     return ((text, Style.BOLD),)
 
 
-def _draw_zones(rows: Sequence[Row]) -> Iterator[Line]:
+def _draw_zones(rows: Sequence[ZoneRow]) -> Iterator[Line]:
     count = max((len(row.cells) for row in rows), default=0)
     width = _cell_width(count)
     heads = [f"pod {n}" if width == WIDE_CELL else str(n % 10) for n in range(count)]
@@ -128,7 +128,7 @@ def _words(cell: Cell) -> str:
     return " ".join(part for part in (look.mark, cell.version, look.word) if part)
 
 
-def _tail(row: Row) -> str:
+def _tail(row: ZoneRow) -> str:
     ready = f"{row.ready}/{len(row.cells)}"
     if row.current == row.update:
         return f"{ready:<6}{row.current}{' (paused)' if row.is_paused else ''}"
@@ -140,7 +140,7 @@ def _legend() -> Line:
 
 
 def _progress(cells: Sequence[Cell], goal: str) -> Line:
-    done = sum(cell.state is State.NEW for cell in cells)
+    done = sum(cell.state is PodCell.NEW for cell in cells)
     full = BAR * done // max(len(cells), 1)
     return (
         (" " * NAME, Style.PLAIN),
@@ -167,7 +167,7 @@ def _draw_whys(picture: Picture) -> list[Line]:
     return lines
 
 
-def _draw_notes(notes: Sequence[Note], room: int) -> list[Line]:
+def _draw_notes(notes: Sequence[DemoNote], room: int) -> list[Line]:
     """Return the newest notes that fit, the newest last and the others wholly and fainter."""
     lines: list[Line] = []
     style = Style.PLAIN
@@ -180,7 +180,7 @@ def _draw_notes(notes: Sequence[Note], room: int) -> list[Line]:
     return lines
 
 
-def _draw_note(note: Note, style: Style) -> list[Line]:
+def _draw_note(note: DemoNote, style: Style) -> list[Line]:
     wrapped = textwrap.wrap(note.text, COLUMNS - TIME - WHO - 1)
     heads = [f"{_time(note.at)}{note.who:<{WHO}}", *[" " * (TIME + WHO)] * (len(wrapped) - 1)]
     return [((f"{head}{text}", style),) for head, text in zip(heads, wrapped, strict=True)]
@@ -190,7 +190,7 @@ def _time(at: float) -> str:
     return f"{at:>5.2f} s  "
 
 
-def draw_note(note: Note) -> Line:
+def draw_note(note: DemoNote) -> Line:
     """Return a note as one line, however long."""
     return (
         (_time(note.at), Style.FAINT),
@@ -199,13 +199,13 @@ def draw_note(note: Note) -> Line:
     )
 
 
-def draw_moves(before: Sequence[Row], now: Sequence[Row], at: float) -> Iterator[Line]:
+def draw_moves(before: Sequence[ZoneRow], now: Sequence[ZoneRow], at: float) -> Iterator[Line]:
     """Yield a line for each pod that looks different from before."""
     known = {row.name: row.cells for row in before}
     for row in now:
         was = known.get(row.name, ())
         for ordinal, cell in enumerate(row.cells):
-            old = was[ordinal] if ordinal < len(was) else Cell(State.GONE)
+            old = was[ordinal] if ordinal < len(was) else Cell(PodCell.GONE)
             if old != cell:
                 yield (
                     (_time(at), Style.FAINT),

@@ -135,7 +135,7 @@ Exit codes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class DemoSettings:
     """What is to be shown, checked."""
 
     stories: tuple[str, ...] = (STORIES[0],)
@@ -162,14 +162,14 @@ class Settings:
         return tuple(f"zone-{letter}" for letter in "abcdefgh"[: self.zones])
 
 
-def read_settings(argv: Sequence[str]) -> Settings:
+def read_settings(argv: Sequence[str]) -> DemoSettings:
     """Return what the words after the command ask for. Raises UsageError, or HelpRequested."""
     words = parse_words(FLAGS, argv)
     problem = next(_find_problems(words), None)
     if problem is not None:
         raise UsageError(problem)
     story = words.value(STORY)
-    return Settings(
+    return DemoSettings(
         stories=STORIES if story == ALL else (story,),
         zones=words.value(ZONES),
         pods=words.value(PODS),

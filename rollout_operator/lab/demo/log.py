@@ -8,38 +8,38 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.lab.demo.objects import OPERATOR, PERSON
-from rollout_operator.lab.demo.picture import Note, Why
+from rollout_operator.lab.demo.picture import DemoNote, DemoReason
 from rollout_operator.lab.model.history import Called, Fault, PodCalled, Record, Reviewed, Said
 from rollout_operator.model.outcome import Code
-from rollout_operator.telemetry.registry import Entry
+from rollout_operator.telemetry.registry import GroupState
 
 API_SERVER: Final = "API server"
 TERMINATING: Final = "Terminating pod"
 RECORDING: Final = "Recording revision"
 
 
-def read_record(record: Record, begin: timedelta) -> Note | None:
+def read_record(record: Record, begin: timedelta) -> DemoNote | None:
     """Return what a record of the world is worth, None where it is not worth a line."""
     at = (record.at - begin).total_seconds()
     match record:
         case PodCalled(actor=actor, method=method, pod=pod, path=path, status=status):
             answer = f"HTTP {status}" if status else "no answer"
             asked = f"{method} {pod}/{path.lstrip('/')}: {answer}"
-            return Note(at=at, who=_name(actor), text=asked)
+            return DemoNote(at=at, who=_name(actor), text=asked)
         case Reviewed(path=path, allowed=allowed, resource=resource, name=name):
             hook = path.partition("?")[0].rpartition("/")[2]
             subresource = resource.partition("/")[2]
             what = f"{subresource} of " if subresource else ""
             verdict = "allowed" if allowed else "denied"
-            return Note(at=at, who="operator", text=f"review {hook}, {what}{name}: {verdict}")
+            return DemoNote(at=at, who="operator", text=f"review {hook}, {what}{name}: {verdict}")
         case Called(actor=actor, status=status, message=message):
             if actor != PERSON or status < 400:
                 return None
-            return Note(at=at, who=API_SERVER, text=f"refused: {message}")
+            return DemoNote(at=at, who=API_SERVER, text=f"refused: {message}")
         case Fault(text=said):
-            return Note(at=at, who="fault", text=said)
+            return DemoNote(at=at, who="fault", text=said)
         case Said(actor=actor, text=said) if actor != OPERATOR:
-            return Note(at=at, who=actor, text=said)
+            return DemoNote(at=at, who=actor, text=said)
     return None
 
 
@@ -53,29 +53,31 @@ def is_retried(record: Record) -> bool:
     return False
 
 
-def read_log(keys: Mapping[str, object], at: float) -> Note | None:
+def read_log(keys: Mapping[str, object], at: float) -> DemoNote | None:
     """Return what a record of the operator's log is worth: what it does, and its reasons."""
     message, code = keys.get("msg"), keys.get("reason")
     if message == TERMINATING:
-        return Note(at=at, who="operator", text=f"deletes {keys.get('pod')}: {code}")
+        return DemoNote(at=at, who="operator", text=f"deletes {keys.get('pod')}: {code}")
     if message == RECORDING:
-        return Note(at=at, who="operator", text=f"{keys.get('zone')} is done: {code}")
+        return DemoNote(at=at, who="operator", text=f"{keys.get('zone')} is done: {code}")
     if code is None or code == Code.STATUS_BEHIND or "why" not in keys:
         return None  # a status that is behind catches up at once
-    return Note(at=at, who="operator", text=f"{code}: {keys['why']}", is_why=True)
+    return DemoNote(at=at, who="operator", text=f"{code}: {keys['why']}", is_why=True)
 
 
-def read_move(keys: Mapping[str, object]) -> Why | None:
+def read_move(keys: Mapping[str, object]) -> DemoReason | None:
     """Return why a zone moves, where a record of the log is about that."""
     if keys.get("msg") != TERMINATING:
         return None
-    return Why(zone=str(keys.get("zone")), code=str(keys.get("reason")), text=str(keys.get("why")))
+    return DemoReason(
+        zone=str(keys.get("zone")), code=str(keys.get("reason")), text=str(keys.get("why"))
+    )
 
 
-def read_waits(entries: Iterable[Entry]) -> Sequence[Why]:
+def read_waits(entries: Iterable[GroupState]) -> Sequence[DemoReason]:
     """Return why zones wait, as the last plan of each group says."""
     return [
-        Why(zone=reason.zone, code=reason.code, text=reason.text)
+        DemoReason(zone=reason.zone, code=reason.code, text=reason.text)
         for entry in entries
         for reason in entry.plan.waits
     ]

@@ -15,7 +15,7 @@ from rollout_operator.lab.demo.objects import (
     SELECTED,
     select_nodes,
 )
-from rollout_operator.lab.model.request import MERGE_PATCH, Request
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_operator.lab.nodes.nodes import node
 from rollout_operator.lab.schemas.kinds import NODES
 
@@ -27,7 +27,7 @@ def name_node(zone: str, number: int) -> str:
     return f"node-{zone.removeprefix('zone-')}{number}"
 
 
-def set_up_nodes(zones: Sequence[str], limit: int) -> list[Request]:
+def set_up_nodes(zones: Sequence[str], limit: int) -> list[ApiRequest]:
     """Return the requests that make nodes, the budget, and the webhook that evictions pass."""
     nodes = [
         node(name_node(zone, number), select_nodes(zone))
@@ -41,11 +41,11 @@ def set_up_nodes(zones: Sequence[str], limit: int) -> list[Request]:
         "spec": {"selector": {"matchLabels": SELECTED}, "maxUnavailable": limit},
     }
     return [
-        *(Request(verb="create", resource=NODES, body=one, user=PERSON) for one in nodes),
-        Request(
+        *(ApiRequest(verb="create", resource=NODES, body=one, user=PERSON) for one in nodes),
+        ApiRequest(
             verb="create", resource=ZONE_BUDGETS, namespace=NAMESPACE, body=budget, user=PERSON
         ),
-        Request(
+        ApiRequest(
             verb="create",
             resource=VALIDATING_WEBHOOKS,
             body=pod_eviction(NAMESPACE),
@@ -54,9 +54,9 @@ def set_up_nodes(zones: Sequence[str], limit: int) -> list[Request]:
     ]
 
 
-def cordon(name: str) -> Request:
+def cordon(name: str) -> ApiRequest:
     """Return the request by which a node takes no new pods."""
-    return Request(
+    return ApiRequest(
         verb="patch",
         resource=NODES,
         name=name,
@@ -66,14 +66,14 @@ def cordon(name: str) -> Request:
     )
 
 
-def evict(pod: str) -> Request:
+def evict(pod: str) -> ApiRequest:
     """Return the request that asks for the eviction of a pod."""
     body: JsonObject = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": pod, "namespace": NAMESPACE},
     }
-    return Request(
+    return ApiRequest(
         verb="create",
         resource=PODS,
         namespace=NAMESPACE,

@@ -14,9 +14,9 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
-from rollout_operator.lab.demo.flags import Settings
-from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, Request
-from rollout_operator.lab.zones import Zone, statefulset
+from rollout_operator.lab.demo.flags import DemoSettings
+from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
+from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import (
     GROUP_LABEL,
     INJECT_CA_LABEL,
@@ -59,13 +59,13 @@ _PREPARE_AT: Final[dict[str, str]] = {PREPARE_PATH: "prepare-shutdown", PREPARE_
 
 
 def create_zone(
-    settings: Settings,
+    settings: DemoSettings,
     name: str,
     labels: Mapping[str, str],
     leading: str = "",
     *,
     has_nodes: bool = False,
-) -> Request:
+) -> ApiRequest:
     """Return the request that creates the StatefulSet of one zone; it may follow another one.
 
     With `has_nodes`, its pods run on the zone's own nodes, and budgets know them.
@@ -73,7 +73,7 @@ def create_zone(
     annotations = dict(_PREPARE_AT if PREPARE_DOWNSCALE in labels else {})
     if leading:
         annotations[LEADING_ZONE] = leading
-    zone = Zone(
+    zone = ZoneSpec(
         name=name,
         group=GROUP,
         replicas=settings.pods,
@@ -92,7 +92,7 @@ def select_nodes(zone: str) -> dict[str, str]:
     return {_ZONE_LABEL: zone}
 
 
-def create_webhook(hook: str) -> Request:
+def create_webhook(hook: str) -> ApiRequest:
     """Return the request that has the API server ask the operator before replicas fall.
 
     `hook` is `no-downscale` or `prepare-downscale`.
@@ -129,7 +129,7 @@ def create_webhook(hook: str) -> Request:
     return _create(resource, "", obj)
 
 
-def change_version(name: str, version: str) -> Request:
+def change_version(name: str, version: str) -> ApiRequest:
     """Return the request that gives a zone a new template."""
     containers = [{"name": "app", "image": version}]
     return _patch(
@@ -137,19 +137,19 @@ def change_version(name: str, version: str) -> Request:
     )
 
 
-def pause(name: str, *, is_paused: bool) -> Request:
+def pause(name: str, *, is_paused: bool) -> ApiRequest:
     """Return the request that pauses a zone, or releases it."""
     return _patch(name, {"metadata": {"annotations": {PAUSED: "true" if is_paused else None}}})
 
 
-def allow_downscale(name: str) -> Request:
+def allow_downscale(name: str) -> ApiRequest:
     """Return the request that takes the label away which forbids it."""
     return _patch(name, {"metadata": {"labels": {NO_DOWNSCALE: None}}})
 
 
-def scale(name: str, replicas: int) -> Request:
+def scale(name: str, replicas: int) -> ApiRequest:
     """Return the request of `kubectl scale`."""
-    return Request(
+    return ApiRequest(
         verb="patch",
         resource=STATEFULSETS,
         namespace=NAMESPACE,
@@ -161,12 +161,12 @@ def scale(name: str, replicas: int) -> Request:
     )
 
 
-def _create(resource: Resource, namespace: str, obj: JsonObject) -> Request:
-    return Request(verb="create", resource=resource, namespace=namespace, body=obj, user=PERSON)
+def _create(resource: Resource, namespace: str, obj: JsonObject) -> ApiRequest:
+    return ApiRequest(verb="create", resource=resource, namespace=namespace, body=obj, user=PERSON)
 
 
-def _patch(name: str, body: JsonObject, content_type: str = MERGE_PATCH) -> Request:
-    return Request(
+def _patch(name: str, body: JsonObject, content_type: str = MERGE_PATCH) -> ApiRequest:
+    return ApiRequest(
         verb="patch",
         resource=STATEFULSETS,
         namespace=NAMESPACE,

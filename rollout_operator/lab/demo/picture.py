@@ -25,7 +25,7 @@ from rollout_operator.model.names import PAUSED
 _ON_THE_WAY: Final = ("", "ContainerCreating", "PodInitializing")
 
 
-class State(Enum):
+class PodCell(Enum):
     """What the place of one pod shows."""
 
     OLD = auto()
@@ -46,13 +46,13 @@ class State(Enum):
 class Cell:
     """The place of one pod."""
 
-    state: State
+    state: PodCell
     version: str = ""
     """The pod's image; empty where there is no pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ZoneRow:
     """One zone."""
 
     name: str
@@ -68,7 +68,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class DemoNote:
     """Something that was done or said."""
 
     at: float
@@ -80,7 +80,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Why:
+class DemoReason:
     """A reason that the operator gives now for moving or for waiting."""
 
     zone: str
@@ -100,12 +100,12 @@ class Picture:
     """The version that the pods are to have in the end."""
     about: str = ""
     """What will be seen, in plain words."""
-    rows: tuple[Row, ...] = ()
-    whys: tuple[Why, ...] | None = None
+    rows: tuple[ZoneRow, ...] = ()
+    whys: tuple[DemoReason, ...] | None = None
     """Why zones move or wait now; None where only notes tell of it."""
     why_lines: int = 5
     """Room that is kept for them, so that nothing jumps when there are fewer."""
-    notes: tuple[Note, ...] = ()
+    notes: tuple[DemoNote, ...] = ()
     """In the order in which they were made."""
     heading: str = "What happens:"
     """Of the notes."""
@@ -116,11 +116,11 @@ class Picture:
         return [cell for row in self.rows for cell in row.cells]
 
 
-def read_row(sts: JsonObject, pods: Mapping[str, JsonObject]) -> Row:
+def read_row(sts: JsonObject, pods: Mapping[str, JsonObject]) -> ZoneRow:
     """Return the row of a zone from its StatefulSet and its own pods by name."""
     name = name_of(sts)
     goal = image_of(child(sts, "spec", "template"))
-    return Row(
+    return ZoneRow(
         name=name,
         cells=tuple(read_cell(pods.get(place), goal) for place in list_places(sts)),
         ready=number(sts, "status", "readyReplicas"),
@@ -141,14 +141,14 @@ def list_places(sts: JsonObject) -> tuple[str, ...]:
 def read_cell(pod: JsonObject | None, goal: str) -> Cell:
     """Return what a pod's place shows while `goal` is wanted; None where there is no pod."""
     if pod is None:
-        return Cell(State.GONE)
+        return Cell(PodCell.GONE)
     version = image_of(pod)
     if is_terminating(pod):
-        return Cell(State.ENDING, version)
+        return Cell(PodCell.ENDING, version)
     if is_ready(pod):
-        return Cell(State.NEW if version == goal else State.OLD, version)
+        return Cell(PodCell.NEW if version == goal else PodCell.OLD, version)
     is_on_its_way = version == goal and not is_crashing(pod)
-    return Cell(State.STARTING if is_on_its_way else State.BROKEN, version)
+    return Cell(PodCell.STARTING if is_on_its_way else PodCell.BROKEN, version)
 
 
 def is_ready(pod: JsonObject) -> bool:

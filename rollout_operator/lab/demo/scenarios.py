@@ -18,8 +18,8 @@ from rollout_operator.lab.demo.objects import (
     pause,
     scale,
 )
-from rollout_operator.lab.demo.picture import Picture, State
-from rollout_operator.lab.demo.stage import SPARE, Stage, Story
+from rollout_operator.lab.demo.picture import Picture, PodCell
+from rollout_operator.lab.demo.stage import SPARE, DemoRun, Story
 
 # For reading what the operator says, before the story goes on.
 READ: Final = timedelta(seconds=3)
@@ -28,22 +28,22 @@ BAD: Final = "v2"
 MENDED: Final = "v3"
 
 
-async def roll_out(stage: Stage) -> None:
+async def roll_out(stage: DemoRun) -> None:
     """Play a plain rollout."""
     await change_all(stage, GOOD)
     await until_done(stage)
 
 
-async def roll_out_bad(stage: Stage) -> None:
+async def roll_out_bad(stage: DemoRun) -> None:
     """Play a revision that cannot start, and its correction."""
     await change_all(stage, BAD)
-    await stage.until("a pod that crashes", lambda now: count_cells(now, State.BROKEN) > 0)
+    await stage.until("a pod that crashes", lambda now: count_cells(now, PodCell.BROKEN) > 0)
     await stage.rest(READ)
     await change_all(stage, MENDED)
     await until_done(stage)
 
 
-async def lose_pod(stage: Stage) -> None:
+async def lose_pod(stage: DemoRun) -> None:
     """Play a pod that dies in a zone which is done, while another one moves."""
     first, second = stage.settings.names[0], stage.settings.names[-1]
     await change_all(stage, GOOD)
@@ -54,7 +54,7 @@ async def lose_pod(stage: Stage) -> None:
     await until_done(stage)
 
 
-async def pause_zone(stage: Stage) -> None:
+async def pause_zone(stage: DemoRun) -> None:
     """Play a zone that is paused for a while."""
     zone = stage.settings.names[stage.settings.zones // 2]
     await stage.act(f"pause {zone} (an annotation)", pause(zone, is_paused=True))
@@ -68,7 +68,7 @@ async def pause_zone(stage: Stage) -> None:
     await until_done(stage)
 
 
-async def forbid_downscale(stage: Stage) -> None:
+async def forbid_downscale(stage: DemoRun) -> None:
     """Play a downscale that a label forbids."""
     zone, fewer = stage.settings.names[-1], stage.settings.pods - 1
     await stage.rest(READ / 3)
@@ -79,7 +79,7 @@ async def forbid_downscale(stage: Stage) -> None:
     await until_downscaled(stage, zone, fewer)
 
 
-async def prepare_downscale(stage: Stage) -> None:
+async def prepare_downscale(stage: DemoRun) -> None:
     """Play a downscale whose pods are asked before, and another one that comes too early."""
     zone, fewer = stage.settings.names[-1], stage.settings.pods - 1
     await stage.rest(READ / 3)
@@ -92,7 +92,7 @@ async def prepare_downscale(stage: Stage) -> None:
         await stage.rest(READ)
 
 
-async def follow(stage: Stage) -> None:
+async def follow(stage: DemoRun) -> None:
     """Play a zone that is scaled down and up again, and the others that follow it."""
     zone, pods = stage.settings.names[0], stage.settings.pods
     await stage.rest(READ / 3)
@@ -104,7 +104,7 @@ async def follow(stage: Stage) -> None:
     await stage.rest(READ / 2)
 
 
-async def drain_node(stage: Stage) -> None:
+async def drain_node(stage: DemoRun) -> None:
     """Play a node that is drained while other zones are rolled out."""
     first = stage.settings.names[0]
     await change_all(stage, GOOD)
@@ -114,19 +114,19 @@ async def drain_node(stage: Stage) -> None:
     await stage.rest(READ / 2)
 
 
-async def change_all(stage: Stage, version: str) -> None:
+async def change_all(stage: DemoRun, version: str) -> None:
     """Give all zones a new template."""
     stage.aim(version)
     requests = [change_version(name, version) for name in stage.settings.names]
     await stage.act(f"new template for all zones: {version}", *requests)
 
 
-async def until_done(stage: Stage) -> None:
+async def until_done(stage: DemoRun) -> None:
     """Wait until all zones are rolled out, and recorded so."""
     await stage.until("all zones done", lambda now: all(is_done(row.name, now) for row in now.rows))
 
 
-async def until_downscaled(stage: Stage, zone: str, replicas: int) -> None:
+async def until_downscaled(stage: DemoRun, zone: str, replicas: int) -> None:
     """Wait until the pods above `replicas` are gone and the status says so."""
     await stage.until(
         f"{zone} with {replicas} pods",
@@ -137,7 +137,7 @@ async def until_downscaled(stage: Stage, zone: str, replicas: int) -> None:
     await stage.rest(READ / 2)
 
 
-async def until_all_have(stage: Stage, replicas: int) -> None:
+async def until_all_have(stage: DemoRun, replicas: int) -> None:
     """Wait until every zone has so many pods, and all of them are ready."""
     await stage.until(
         f"all zones with {replicas} pods",
@@ -154,20 +154,20 @@ def is_done(zone: str, now: Picture) -> bool:
     return any(
         row.name == zone
         and row.current == row.update
-        and all(cell.state is State.NEW for cell in row.cells)
+        and all(cell.state is PodCell.NEW for cell in row.cells)
         for row in now.rows
     )
 
 
 def is_moving(now: Picture, zone: str) -> bool:
     """Tell whether a zone has at least one pod which is being replaced."""
-    ways = (State.ENDING, State.GONE, State.STARTING)
+    ways = (PodCell.ENDING, PodCell.GONE, PodCell.STARTING)
     return any(
         row.name == zone and any(cell.state in ways for cell in row.cells) for row in now.rows
     )
 
 
-def count_cells(now: Picture, state: State) -> int:
+def count_cells(now: Picture, state: PodCell) -> int:
     """Return how many pods are in a state."""
     return sum(cell.state is state for cell in now.cells)
 

@@ -19,7 +19,7 @@ from rollout_operator.lab.demo.drawing import (
     draw_note,
     render_line,
 )
-from rollout_operator.lab.demo.picture import Picture, Row
+from rollout_operator.lab.demo.picture import Picture, ZoneRow
 
 # Cursor and automatic wrapping: a line that is too long must not push the others down.
 BEGIN: Final = "\x1b[?25l\x1b[?7l"
@@ -129,7 +129,7 @@ class Plain:
 
     stream: TextIO
     is_coloured: bool = False
-    _rows: Sequence[Row] = field(default_factory=tuple)
+    _rows: Sequence[ZoneRow] = field(default_factory=tuple)
     _told: int = 0
     """How many of the notes were taken."""
     _held: list[tuple[float, Line]] = field(default_factory=list)

@@ -15,7 +15,7 @@ import msgspec
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.lab.demo.flags import Settings
+from rollout_operator.lab.demo.flags import DemoSettings
 from rollout_operator.lab.demo.log import is_retried, read_log, read_move, read_record, read_waits
 from rollout_operator.lab.demo.nodes import cordon, evict, set_up_nodes
 from rollout_operator.lab.demo.objects import (
@@ -26,13 +26,20 @@ from rollout_operator.lab.demo.objects import (
     create_webhook,
     create_zone,
 )
-from rollout_operator.lab.demo.picture import Note, Picture, Row, State, Why, read_row
+from rollout_operator.lab.demo.picture import (
+    DemoNote,
+    DemoReason,
+    Picture,
+    PodCell,
+    ZoneRow,
+    read_row,
+)
 from rollout_operator.lab.demo.screen import Screen
 from rollout_operator.lab.demo.totals import Totals, add_up
 from rollout_operator.lab.model.fields import controller_of, is_terminating, name_of, text
 from rollout_operator.lab.model.history import Record
-from rollout_operator.lab.model.request import Request
-from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Kind, Response, image_of
+from rollout_operator.lab.model.request import ApiRequest
+from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Response, StartKind, image_of
 from rollout_operator.lab.nodes.nodes import node_of
 from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.world import Sandbox
@@ -49,7 +56,7 @@ RETRY: Final = timedelta(seconds=2)
 # A step that takes so much longer than the pods themselves will not come.
 PATIENCE: Final = 5
 SPARE: Final = timedelta(seconds=20)
-_DOWN: Final = frozenset({State.BROKEN, State.ENDING, State.GONE, State.STARTING})
+_DOWN: Final = frozenset({PodCell.BROKEN, PodCell.ENDING, PodCell.GONE, PodCell.STARTING})
 # The people of a story do not wait for the operator's turn at the API server.
 _ARGS: Final = ("-kubernetes.client-qps=0",)
 # What is shown of the log of an operator that is stuck.
@@ -68,7 +75,7 @@ class Story:
     title: str
     about: str
     """What will be seen, in plain words; two lines at the most."""
-    play: Callable[["Stage"], Awaitable[None]]
+    play: Callable[["DemoRun"], Awaitable[None]]
     bad_version: str = ""
     """The version whose pods crash."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -84,7 +91,9 @@ class Story:
 
 
 @asynccontextmanager
-async def open_stage(story: Story, settings: Settings, screen: Screen) -> AsyncIterator["Stage"]:
+async def open_stage(
+    story: Story, settings: DemoSettings, screen: Screen
+) -> AsyncIterator["DemoRun"]:
     """Give a world with whole zones and a ready operator, and end it. Raises StoryStuck."""
     sandbox = Sandbox(
         seed=settings.seed,
@@ -93,7 +102,7 @@ async def open_stage(story: Story, settings: Settings, screen: Screen) -> AsyncI
         epoch=LoopClock().now(),
     )
     process = sandbox.process(OPERATOR, args=_ARGS, webhooks=bool(story.webhook) or story.has_nodes)
-    stage = Stage(story=story, settings=settings, screen=screen, sandbox=sandbox, process=process)
+    stage = DemoRun(story=story, settings=settings, screen=screen, sandbox=sandbox, process=process)
     logs.configure(format="json", write=stage.hear)
     try:
         async with sandbox:
@@ -106,7 +115,7 @@ async def open_stage(story: Story, settings: Settings, screen: Screen) -> AsyncI
         logs.configure()
 
 
-def choose_behaviour(story: Story, settings: Settings) -> Choose:
+def choose_behaviour(story: Story, settings: DemoSettings) -> Choose:
     """Return how the pods of a story behave, by their version."""
     ready_after = settings.scale(settings.ready_after)
     usual = Behaviour(
@@ -116,7 +125,7 @@ def choose_behaviour(story: Story, settings: Settings) -> Choose:
         prepare=Response(after=ready_after / 4),
     )
     quick = replace(usual, starts_after=AT_ONCE, ready_after=AT_ONCE)
-    bad = replace(usual, kind=Kind.CRASH_LOOP, ready_after=ready_after / 4)
+    bad = replace(usual, kind=StartKind.CRASH_LOOP, ready_after=ready_after / 4)
 
     def choose(pod: JsonObject) -> Behaviour:
         version = image_of(pod)
@@ -128,11 +137,11 @@ def choose_behaviour(story: Story, settings: Settings) -> Choose:
 
 
 @dataclass(slots=True, kw_only=True)
-class Stage:
+class DemoRun:
     """One story that is being played."""
 
     story: Story
-    settings: Settings
+    settings: DemoSettings
     screen: Screen
     sandbox: Sandbox
     process: SimulatedProcess
@@ -143,8 +152,8 @@ class Stage:
     _goal: str = FIRST
     _is_shown: bool = False
     """From when the world is set up."""
-    _notes: list[Note] = field(default_factory=list)
-    _move: Why | None = None
+    _notes: list[DemoNote] = field(default_factory=list)
+    _move: DemoReason | None = None
     """Why the last pod was taken."""
     _said: set[str] = field(default_factory=set)
     """What was said of evictions that are asked for again and again."""
@@ -190,7 +199,7 @@ class Stage:
         """Return a version that no pod has had yet."""
         return f"v{int(self._goal.removeprefix('v')) + 1}"
 
-    async def act(self, what: str, *requests: Request) -> bool:
+    async def act(self, what: str, *requests: ApiRequest) -> bool:
         """Send a person's requests and return whether all were done; a refusal is shown."""
         self.sandbox.say(PERSON, what)
         answers = [await self.sandbox.api.call(request) for request in requests]
@@ -287,7 +296,7 @@ class Stage:
             note = None if is_known else note
         self._add(note)
 
-    def _add(self, note: Note | None) -> None:
+    def _add(self, note: DemoNote | None) -> None:
         if note is not None and self._is_shown:
             self._notes.append(note)
 
@@ -303,14 +312,14 @@ class Stage:
         pages = f" Pages: {self.address} {self.address}metrics {self.address}ready"
         return f"{self.story.about}{pages if self.address else ''}"
 
-    def _read_rows(self) -> Iterator[Row]:
+    def _read_rows(self) -> Iterator[ZoneRow]:
         pods: dict[str, dict[str, JsonObject]] = {}
         for pod in self.sandbox.api.list(PODS, NAMESPACE):
             pods.setdefault(text(controller_of(pod), "name"), {})[name_of(pod)] = pod
         for sts in self.sandbox.api.list(STATEFULSETS, NAMESPACE):
             yield read_row(sts, pods.get(name_of(sts), {}))
 
-    def _list_whys(self, rows: Iterable[Row]) -> Iterator[Why]:
+    def _list_whys(self, rows: Iterable[ZoneRow]) -> Iterator[DemoReason]:
         """Yield why the last pod was taken, as long as its zone is not whole, then the waits."""
         short = [row.name for row in rows if any(cell.state in _DOWN for cell in row.cells)]
         if self._move is not None and self._move.zone in short:
@@ -321,4 +330,4 @@ class Stage:
 
 def _is_whole(now: Picture) -> bool:
     states = {cell.state for cell in now.cells}
-    return states == {State.NEW} and all(row.ready == len(row.cells) for row in now.rows)
+    return states == {PodCell.NEW} and all(row.ready == len(row.cells) for row in now.rows)

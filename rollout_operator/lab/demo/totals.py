@@ -77,7 +77,7 @@ def _pack(lengths: Iterable[float], slots: int) -> float:
 
 def add_up(records: Iterable[Record], begin: timedelta, limit: int) -> Totals:
     """Return the figures of what has happened since `begin`."""
-    tally = _Tally(Totals(limit=limit), begin)
+    tally = _TotalsState(Totals(limit=limit), begin)
     for record in records:
         tally.take(record)
     restarts = tuple(tally.restarts)
@@ -86,7 +86,7 @@ def add_up(records: Iterable[Record], begin: timedelta, limit: int) -> Totals:
 
 
 @dataclass(slots=True)
-class _Tally:
+class _TotalsState:
     """The state of the world while its history is read."""
 
     totals: Totals

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.lab.model.request import Request
+from rollout_operator.lab.model.request import ApiRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Called:
     """When it arrived at the API server."""
     number: int
     actor: str
-    request: Request
+    request: ApiRequest
     status: int
     reason: str = ""
     message: str = ""

@@ -21,7 +21,7 @@ Body = JsonObject | Sequence[JsonObject] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ApiRequest:
     """One call of the API server."""
 
     verb: Verb
@@ -53,7 +53,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ApiAnswer:
     """What came back: an object, a list, or a `Status` for a refusal."""
 
     status: int
@@ -78,7 +78,7 @@ class Answer:
         return "" if self.is_ok else str(self.body.get("message", ""))
 
 
-class Refusal(Exception):
+class ApiRefusal(Exception):
     """The API server will not do it: becomes an Answer with a `Status`."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Refusal(Exception):
         self.details = details or {}
         """Further ones, beside causes and hint: what a webhook has said passes as it is."""
 
-    def answer(self) -> Answer:
+    def answer(self) -> ApiAnswer:
         """Return it as it goes over the wire."""
         details: JsonObject = {**self.details}
         if self.causes:
@@ -119,7 +119,7 @@ class Refusal(Exception):
             body["reason"] = self.reason
         if details:
             body["details"] = details
-        return Answer(status=self.status, body=body, retry_after=self.retry_after)
+        return ApiAnswer(status=self.status, body=body, retry_after=self.retry_after)
 
 
 class NotModelled(Exception):

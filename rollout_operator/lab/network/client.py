@@ -32,7 +32,7 @@ from rollout_operator.kube.call import (
     page_query,
     watch_query,
 )
-from rollout_operator.kube.client.rate_limit import Limits, Priority
+from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
 from rollout_operator.lab.apiserver.discovery import read_resources, read_versions
 from rollout_operator.lab.apiserver.streams import Stream
 from rollout_operator.lab.model.fields import metadata_of, uid_of
@@ -40,16 +40,16 @@ from rollout_operator.lab.model.history import History
 from rollout_operator.lab.model.request import (
     JSON_PATCH,
     MERGE_PATCH,
-    Answer,
+    ApiAnswer,
+    ApiRequest,
     Body,
-    Request,
     Verb,
 )
-from rollout_operator.lab.network.faults import Ask, Failure, Fate
+from rollout_operator.lab.network.faults import Failure, FaultDecision, SentCall
 from rollout_operator.lab.network.link import Link
 from rollout_operator.lab.network.openings import Opening, read_events
 from rollout_operator.lab.network.requests import Trip, travel
-from rollout_operator.lab.network.watch_views import View
+from rollout_operator.lab.network.watch_views import WatchView
 from rollout_operator.model.errors import Refused, UnknownOutcome, Unreachable
 
 FOLLOWING: Final = "following"
@@ -75,9 +75,9 @@ class Api(Protocol):
 
     def now(self) -> datetime: ...
 
-    async def call(self, request: Request) -> Answer: ...
+    async def call(self, request: ApiRequest) -> ApiAnswer: ...
 
-    def open_watch(self, request: Request) -> Stream: ...
+    def open_watch(self, request: ApiRequest) -> Stream: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +92,10 @@ class _Sent:
     sent_within: timedelta | None = None
     has_turn: bool = False
 
-    def render(self, user: str) -> Request:
+    def render(self, user: str) -> ApiRequest:
         """Return it as the API server takes it."""
         call = self.call
-        return Request(
+        return ApiRequest(
             verb=cast(Verb, call.verb),
             resource=call.resource,
             namespace=call.namespace,
@@ -113,7 +113,7 @@ def _refuse_state(call: Call) -> Refused:
     return Refused(f"cannot {call.text}: {why}", call=call.text, status=422, reason="Invalid")
 
 
-class Door:
+class SimulatedClient:
     """Reader, Watcher and Writer of one process. Raises as those say, and nothing else.
 
     No call returns any more once the link is dead.
@@ -125,7 +125,7 @@ class Door:
         link: Link,
         *,
         name: str,
-        limits: Limits,
+        limits: RateLimiter,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         reads: Priority = Priority.LOOK,
     ) -> None:
@@ -138,7 +138,7 @@ class Door:
         self._timeouts = timeouts
         self._items: dict[str, tuple[object, msgspec.Raw]] = {}
         """By UID: the newest version that was listed, and how it was sent."""
-        self._views: dict[tuple[Resource, str, str, str], View] = {}
+        self._views: dict[tuple[Resource, str, str, str], WatchView] = {}
 
     def server_time(self) -> datetime | None:
         """Return what the API server's clock shows now, up to a second too early.
@@ -337,8 +337,8 @@ class Door:
         return opening.stream
 
     async def _travel(
-        self, sent: _Sent, fate: Fate, carry_out: Callable[[], Awaitable[Answer]]
-    ) -> Answer:
+        self, sent: _Sent, fate: FaultDecision, carry_out: Callable[[], Awaitable[ApiAnswer]]
+    ) -> ApiAnswer:
         trip = Trip(
             call=sent.call,
             carry_out=carry_out,
@@ -348,14 +348,14 @@ class Door:
         )
         return await travel(trip, self._link, fate)
 
-    def _choose_age(self, ask: Ask, sent: _Sent) -> timedelta:
+    def _choose_age(self, ask: SentCall, sent: _Sent) -> timedelta:
         """Return how old the answer is to be: other reads than lists always show the newest."""
         is_first_page = ask.verb == "list" and not sent.query.get("continue")
         if self._name != FOLLOWING or not is_first_page:
             return timedelta(0)
         return self._link.faults.on_list(ask)
 
-    async def _carry_out(self, request: Request, age: timedelta) -> Answer:
+    async def _carry_out(self, request: ApiRequest, age: timedelta) -> ApiAnswer:
         revision = self._api.history.revision_at(self._api.elapsed() - age) if age else 0
         if revision:
             query = {
@@ -391,8 +391,8 @@ class Door:
 
     def _find_view(
         self, resource: Resource, namespace: str, selector: str, field_selector: str
-    ) -> View:
+    ) -> WatchView:
         key = (resource, namespace, selector, field_selector)
         if key not in self._views:
-            self._views[key] = View(self._link, resource.plural)
+            self._views[key] = WatchView(self._link, resource.plural)
         return self._views[key]

@@ -81,7 +81,7 @@ class CrashPoint(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class SentCall:
     """A call that a process is about to make."""
 
     number: int
@@ -108,7 +108,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fate:
+class FaultDecision:
     """What becomes of a call. The delays come on top of the usual ones."""
 
     waits: timedelta = NO_TIME
@@ -172,7 +172,7 @@ Way = Literal["question", "answer"]
 class Faults(Protocol):
     """Who decides what goes wrong. Asked once for each call, event, review and pod request."""
 
-    def on_call(self, ask: Ask) -> Fate:
+    def on_call(self, ask: SentCall) -> FaultDecision:
         """Return what becomes of a call."""
         ...
 
@@ -184,7 +184,7 @@ class Faults(Protocol):
         """
         ...
 
-    def on_list(self, ask: Ask) -> timedelta:
+    def on_list(self, ask: SentCall) -> timedelta:
         """Return how old the list is that an informer gets; zero for the newest state."""
         ...
 
@@ -197,7 +197,7 @@ class Faults(Protocol):
         ...
 
 
-FATE: Final = Fate()
+FATE: Final = FaultDecision()
 EVENT_FATE: Final = EventFate()
 POD_FATE: Final = PodFate()
 REVIEW_FATE: Final = ReviewFate()
@@ -206,13 +206,13 @@ REVIEW_FATE: Final = ReviewFate()
 class NoFaults:
     """Nothing goes wrong."""
 
-    def on_call(self, ask: Ask) -> Fate:
+    def on_call(self, ask: SentCall) -> FaultDecision:
         return FATE
 
     def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventFate:
         return EVENT_FATE
 
-    def on_list(self, ask: Ask) -> timedelta:
+    def on_list(self, ask: SentCall) -> timedelta:
         return NO_TIME
 
     def on_pod_call(self, actor: str, method: str, pod: str) -> PodFate:

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from rollout_operator.kube.call import Call
 from rollout_operator.lab.model.request import NotModelled
-from rollout_operator.lab.network.faults import Ask, Faults, Way
+from rollout_operator.lab.network.faults import Faults, SentCall, Way
 from rollout_operator.lab.virtual_loop.clock import loop_time
 
 # As `kube.connection.server_clock` has it: `Date` headers age, since clocks drift apart.
@@ -138,12 +138,12 @@ class Link:
             return False
         return not self.is_dead or self.chance.random() < ARRIVES_AFTER_DEATH
 
-    def number_call(self, call: Call, door: str) -> Ask:
+    def number_call(self, call: Call, door: str) -> SentCall:
         """Count a call that is about to be made, and return it as faults know it."""
         self._calls += 1
         key = (call.verb, call.resource.plural, call.subresource, call.name)
         self._rounds[key] += 1
-        return Ask(
+        return SentCall(
             number=self._calls,
             actor=self.actor,
             door=door,

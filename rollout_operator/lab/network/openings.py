@@ -13,7 +13,7 @@ from rollout_operator.kube.api import WatchEvent
 from rollout_operator.kube.call import Call
 from rollout_operator.kube.client.responses import Status, error_of, read_status
 from rollout_operator.lab.apiserver.streams import Stream, StreamEvent
-from rollout_operator.lab.model.request import Answer, Refusal, Request
+from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest
 from rollout_operator.lab.network.watch_views import Delivery, Expired, Silent
 from rollout_operator.model.errors import Unreachable
 
@@ -21,7 +21,7 @@ from rollout_operator.model.errors import Unreachable
 class Opener(Protocol):
     """What a watch needs of the simulated API server."""
 
-    def open_watch(self, request: Request) -> Stream: ...
+    def open_watch(self, request: ApiRequest) -> Stream: ...
 
 
 class Opening:
@@ -32,15 +32,15 @@ class Opening:
         self._is_closed = False
         self.stream: Stream | None = None
 
-    async def open(self, request: Request) -> Answer:
+    async def open(self, request: ApiRequest) -> ApiAnswer:
         """Open it, as the API server does."""
         try:
             self.stream = self._api.open_watch(request)
-        except Refusal as refusal:
+        except ApiRefusal as refusal:
             return refusal.answer()
         if self._is_closed:
             self.stream.close()
-        return Answer(status=200, body={})
+        return ApiAnswer(status=200, body={})
 
     def close(self) -> None:
         """Need it no more."""

@@ -17,11 +17,11 @@ from rollout_operator.lab.network.faults import (
     NO_TIME,
     POD_FATE,
     REVIEW_FATE,
-    Ask,
     EventFate,
-    Fate,
+    FaultDecision,
     PodFate,
     ReviewFate,
+    SentCall,
     Way,
 )
 
@@ -32,7 +32,7 @@ class CallPlan:
 
     actor: str
     number: int
-    fate: Fate
+    fate: FaultDecision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class ScriptedFaults:
         """Let nothing more come true."""
         self._waiting.clear()
 
-    def on_call(self, ask: Ask) -> Fate:
+    def on_call(self, ask: SentCall) -> FaultDecision:
         plan = self._find(CallPlan, lambda one: (one.actor, one.number) == (ask.actor, ask.number))
         if plan is None:
             return FATE
@@ -119,7 +119,7 @@ class ScriptedFaults:
         self._tell(plan, kind, f"event {number} of {plural}: {type} {name}: {kind}")
         return plan.fate
 
-    def on_list(self, ask: Ask) -> timedelta:
+    def on_list(self, ask: SentCall) -> timedelta:
         self._lists[ask.actor, ask.plural] += 1
         wanted = (ask.actor, ask.plural, self._lists[ask.actor, ask.plural])
         plan = self._find(ListPlan, lambda one: (one.actor, one.plural, one.number) == wanted)

@@ -19,14 +19,14 @@ from rollout_operator.lab.network.faults import (
     NO_TIME,
     POD_FATE,
     REVIEW_FATE,
-    Ask,
     CrashPoint,
     EventFate,
     Failure,
-    Fate,
+    FaultDecision,
     PodFailure,
     PodFate,
     ReviewFate,
+    SentCall,
     Way,
 )
 
@@ -126,7 +126,7 @@ class RandomFaults:
         """Let nothing more go wrong; the dice are thrown on."""
         self._is_healed = True
 
-    def on_call(self, ask: Ask) -> Fate:
+    def on_call(self, ask: SentCall) -> FaultDecision:
         which, size, choice = self._random(), self._random(), self._random()
         kind = _choose(which, self._list_call_doses(ask))
         if kind is None:
@@ -156,7 +156,7 @@ class RandomFaults:
         text = f"event {number} of {plural}: {type} {name}".rstrip()
         return _event_fate_of(kind, size) if self._fire(kind, actor, text) else EVENT_FATE
 
-    def on_list(self, ask: Ask) -> timedelta:
+    def on_list(self, ask: SentCall) -> timedelta:
         which, size = self._random(), self._random()
         if which >= self._doses.stale_list:
             return NO_TIME
@@ -202,7 +202,7 @@ class RandomFaults:
         )
         return fate if self._fire(kind, actor, f"{way} of a review") else REVIEW_FATE
 
-    def _list_call_doses(self, ask: Ask) -> Sequence[tuple[str, float]]:
+    def _list_call_doses(self, ask: SentCall) -> Sequence[tuple[str, float]]:
         """Return what may happen to a call; a kind that makes no sense for it has no dose."""
         doses = self._doses
         return (
@@ -239,23 +239,23 @@ def _choose(which: float, doses: Sequence[tuple[str, float]]) -> str | None:
     return None
 
 
-def _fate_of(kind: str, size: float, choice: float) -> Fate:
+def _fate_of(kind: str, size: float, choice: float) -> FaultDecision:
     crashes = tuple(CrashPoint)
-    fates: Mapping[str, Callable[[], Fate]] = {
-        "crash": lambda: Fate(crash=_one_of(crashes, choice)),
+    fates: Mapping[str, Callable[[], FaultDecision]] = {
+        "crash": lambda: FaultDecision(crash=_one_of(crashes, choice)),
         "slow": lambda: _slow(_span(size, LONGEST_SLOW), choice),
-        "throttled": lambda: Fate(fails=Failure.THROTTLED),
-        "lost": lambda: Fate(fails=_one_of(_LOST, choice)),
-        "late": lambda: Fate(fails=Failure.LATE, before=_span(size, LONGEST_LATE)),
-        "conflict": lambda: Fate(fails=Failure.CONFLICT),
-        "gone": lambda: Fate(fails=Failure.GONE),
-        "too_many": lambda: Fate(fails=_one_of(_TOO_MANY, choice)),
-        "server_error": lambda: Fate(fails=_one_of(_ERRORS, choice)),
+        "throttled": lambda: FaultDecision(fails=Failure.THROTTLED),
+        "lost": lambda: FaultDecision(fails=_one_of(_LOST, choice)),
+        "late": lambda: FaultDecision(fails=Failure.LATE, before=_span(size, LONGEST_LATE)),
+        "conflict": lambda: FaultDecision(fails=Failure.CONFLICT),
+        "gone": lambda: FaultDecision(fails=Failure.GONE),
+        "too_many": lambda: FaultDecision(fails=_one_of(_TOO_MANY, choice)),
+        "server_error": lambda: FaultDecision(fails=_one_of(_ERRORS, choice)),
     }
     return fates[kind]()
 
 
-def _word(fate: Fate) -> str:
+def _word(fate: FaultDecision) -> str:
     """Return what becomes of a call; of a late one with the span, by which it is found again."""
     if fate.crash:
         return fate.crash.name.lower()
@@ -292,8 +292,8 @@ def _pod_fate_of(kind: str, size: float, choice: float) -> PodFate:
             return PodFate(crash=_one_of(tuple(CrashPoint), choice))
 
 
-def _slow(span: timedelta, choice: float) -> Fate:
-    return Fate(before=span) if choice < 0.5 else Fate(after=span)
+def _slow(span: timedelta, choice: float) -> FaultDecision:
+    return FaultDecision(before=span) if choice < 0.5 else FaultDecision(after=span)
 
 
 def _span(size: float, longest: float) -> timedelta:

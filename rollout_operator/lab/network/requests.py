@@ -15,36 +15,40 @@ import msgspec
 
 from rollout_operator.kube.call import Call
 from rollout_operator.kube.client.responses import error_of, read_status
-from rollout_operator.lab.model.request import Answer, Refusal
-from rollout_operator.lab.network.faults import CrashPoint, Failure, Fate
+from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal
+from rollout_operator.lab.network.faults import CrashPoint, Failure, FaultDecision
 from rollout_operator.lab.network.link import Link, wait_for_ever
 from rollout_operator.model.errors import Throttled, UnknownOutcome, Unreachable
 
 RETRY_AFTER: Final = 2
 
-_REFUSALS: Final[Mapping[Failure, Refusal]] = {
-    Failure.CONFLICT: Refusal(
+_REFUSALS: Final[Mapping[Failure, ApiRefusal]] = {
+    Failure.CONFLICT: ApiRefusal(
         409,
         "Conflict",
         "Operation cannot be fulfilled: the object has been modified; please apply your changes"
         " to the latest version and try again",
     ),
-    Failure.GONE: Refusal(410, "Expired", "The resourceVersion for the provided watch is too old."),
-    Failure.TOO_MANY: Refusal(
+    Failure.GONE: ApiRefusal(
+        410, "Expired", "The resourceVersion for the provided watch is too old."
+    ),
+    Failure.TOO_MANY: ApiRefusal(
         429, "TooManyRequests", "The server has received too many requests and has asked us to wait"
     ),
-    Failure.TOO_MANY_RETRY: Refusal(
+    Failure.TOO_MANY_RETRY: ApiRefusal(
         429,
         "TooManyRequests",
         "The server has received too many requests and has asked us to wait",
         retry_after=RETRY_AFTER,
     ),
-    Failure.INTERNAL: Refusal(500, "InternalError", "Internal error occurred: no leader"),
-    Failure.UNAVAILABLE: Refusal(
+    Failure.INTERNAL: ApiRefusal(500, "InternalError", "Internal error occurred: no leader"),
+    Failure.UNAVAILABLE: ApiRefusal(
         503, "ServiceUnavailable", "The server is currently unable to serve the request"
     ),
-    Failure.GATEWAY_TIMEOUT: Refusal(504, "Timeout", "Timeout: request did not complete"),
-    Failure.GATEWAY_TIMEOUT_COMMITTED: Refusal(504, "Timeout", "Timeout: request did not complete"),
+    Failure.GATEWAY_TIMEOUT: ApiRefusal(504, "Timeout", "Timeout: request did not complete"),
+    Failure.GATEWAY_TIMEOUT_COMMITTED: ApiRefusal(
+        504, "Timeout", "Timeout: request did not complete"
+    ),
 }
 _COMMITTED: Final = frozenset({Failure.GATEWAY_TIMEOUT_COMMITTED})
 _UNANSWERED: Final = frozenset({Failure.TIMEOUT, Failure.LATE})
@@ -55,7 +59,7 @@ class Trip:
     """A call that is to be made."""
 
     call: Call
-    carry_out: Callable[[], Awaitable[Answer]]
+    carry_out: Callable[[], Awaitable[ApiAnswer]]
     """What the API server does with it once it is there."""
     now: Callable[[], datetime]
     """The API server's clock."""
@@ -69,11 +73,11 @@ class Trip:
 class _Reply:
     """An answer that is back, with the time at which it was given."""
 
-    answer: Answer
+    answer: ApiAnswer
     date: datetime
 
 
-async def travel(trip: Trip, link: Link, fate: Fate) -> Answer:
+async def travel(trip: Trip, link: Link, fate: FaultDecision) -> ApiAnswer:
     """Make a call and return its answer, a success; never, where the process dies meanwhile.
 
     Raises the errors of `model.errors` that the real client raises.
@@ -100,7 +104,7 @@ async def travel(trip: Trip, link: Link, fate: Fate) -> Answer:
     raise error_of(trip.call, answer.status, status, retry_after)
 
 
-def _raw(answer: Answer) -> bytes:
+def _raw(answer: ApiAnswer) -> bytes:
     """Return the body as it came: the answer to a path that nobody serves is plain text."""
     text = answer.body.get("text")
     return text.encode() if isinstance(text, str) else msgspec.json.encode(answer.body)
@@ -114,7 +118,7 @@ def _raise_lost(call: Call, told: str) -> NoReturn:
     raise Unreachable(f"cannot {call.text}: no answer: {told}", call=call.text)
 
 
-async def _wait_for_turn(trip: Trip, link: Link, fate: Fate) -> None:
+async def _wait_for_turn(trip: Trip, link: Link, fate: FaultDecision) -> None:
     """Wait as the process's own rate limiter makes it. Raises Throttled, without waiting."""
     within = min(trip.within, trip.sent_within or trip.within)
     if fate.fails is Failure.THROTTLED or fate.waits > within:
@@ -129,7 +133,7 @@ async def _wait_for_turn(trip: Trip, link: Link, fate: Fate) -> None:
         await link.stay_alive()
 
 
-async def _send(trip: Trip, link: Link, fate: Fate) -> tuple[_Reply | None, str]:
+async def _send(trip: Trip, link: Link, fate: FaultDecision) -> tuple[_Reply | None, str]:
     """Return the answer, or None and what is known of its absence."""
     seconds = trip.within.total_seconds()
     try:
@@ -147,11 +151,11 @@ async def _send(trip: Trip, link: Link, fate: Fate) -> tuple[_Reply | None, str]
     return reply, "Server disconnected"
 
 
-def _breaks(fate: Fate) -> bool:
+def _breaks(fate: FaultDecision) -> bool:
     return fate.fails in (Failure.RESET_BEFORE, Failure.RESET_AFTER)
 
 
-async def _fly(trip: Trip, link: Link, fate: Fate) -> _Reply | None:
+async def _fly(trip: Trip, link: Link, fate: FaultDecision) -> _Reply | None:
     """Carry a request there and its answer back; None where no answer comes."""
     late = trip.within if fate.fails is Failure.LATE else timedelta(0)
     await asyncio.sleep((late + fate.before).total_seconds() + link.latency())
@@ -167,7 +171,7 @@ async def _fly(trip: Trip, link: Link, fate: Fate) -> _Reply | None:
     return None if link.is_cut else reply
 
 
-async def _answer(trip: Trip, fate: Fate) -> Answer:
+async def _answer(trip: Trip, fate: FaultDecision) -> ApiAnswer:
     """Return what the API server answers, or what a fault lets it answer instead."""
     refusal = _REFUSALS.get(fate.fails) if fate.fails is not None else None
     if refusal is not None and fate.fails not in _COMMITTED:

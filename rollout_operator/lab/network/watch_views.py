@@ -33,7 +33,7 @@ class _Sight(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _Delivery:
     """What will come through, and when at the earliest."""
 
     due: float
@@ -49,7 +49,7 @@ class Expired(Exception):
     """The stream says that its version is too old."""
 
 
-class View:
+class WatchView:
     """What one process has been sent of one collection, over all its streams."""
 
     def __init__(self, link: Link, plural: str) -> None:
@@ -64,7 +64,7 @@ class View:
         """Forget what was lost: a list shows it."""
         self._sights.clear()
 
-    def judge(self, event: StreamEvent) -> list[_Line]:
+    def judge(self, event: StreamEvent) -> list[_Delivery]:
         """Return what becomes of an event that the API server sends now, as lines of the stream.
 
         An event that it has sent before on a stream that has ended is as late, or as lost, as then.
@@ -72,12 +72,12 @@ class View:
         now = asyncio.get_running_loop().time()
         # What a stream begins with stands for a list: nothing is missing in the middle of it.
         if event.type == "ERROR" or event.is_state:
-            return [_Line(now + self.link.latency(), event)]
+            return [_Delivery(now + self.link.latency(), event)]
         known = self._sights.get(event.revision) if event.type != "BOOKMARK" else None
         if known is not None and known.is_lost:
             return []
         if known is not None:
-            return [_Line(max(known.due, now + self.link.latency()), event)]
+            return [_Delivery(max(known.due, now + self.link.latency()), event)]
         fate = self._ask(event)
         due = now + self.link.latency() + fate.delay.total_seconds()
         if fate.freeze:
@@ -86,8 +86,8 @@ class View:
             self._sights[event.revision] = _Sight(due, fate.drop)
         if fate.drop:
             return []
-        lines = [_Line(due, event, fate)]
-        return [*lines, _Line(due, event)] if fate.duplicate else lines
+        lines = [_Delivery(due, event, fate)]
+        return [*lines, _Delivery(due, event)] if fate.duplicate else lines
 
     def _ask(self, event: StreamEvent) -> EventFate:
         link = self.link
@@ -118,10 +118,10 @@ class View:
 class Delivery:
     """The lines of one open stream on their way to the process."""
 
-    def __init__(self, view: View, stream: Stream) -> None:
+    def __init__(self, view: WatchView, stream: Stream) -> None:
         self._view = view
         self._stream = stream
-        self._lines: deque[_Line] = deque()
+        self._lines: deque[_Delivery] = deque()
         self._end: float | None = None
         self._news = asyncio.Event()
         self._unsubscribe = view.link.on_change(self._news.set)
@@ -138,7 +138,7 @@ class Delivery:
     def catch_up(self) -> None:
         """Let everything through that was held back."""
         now = asyncio.get_running_loop().time()
-        self._lines = deque(_Line(now, line.event, line.fate) for line in self._lines)
+        self._lines = deque(_Delivery(now, line.event, line.fate) for line in self._lines)
         self._news.set()
 
     async def next_event(self, silence: float) -> StreamEvent | None:
@@ -197,7 +197,7 @@ class Delivery:
             for line in self._view.judge(event):
                 # In the order of the stream: what follows a late one is late as well.
                 due = max(line.due, self._lines[-1].due) if self._lines else line.due
-                self._lines.append(_Line(due, line.event, line.fate))
+                self._lines.append(_Delivery(due, line.event, line.fate))
         if self._stream.is_closed and self._end is None:
             arrival = asyncio.get_running_loop().time() + self._view.link.latency()
             last = self._lines[-1] if self._lines else None

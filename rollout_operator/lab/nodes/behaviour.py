@@ -13,7 +13,7 @@ from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import children, text
 
 
-class Kind(Enum):
+class StartKind(Enum):
     """What becomes of a pod once it has a node."""
 
     NORMAL = auto()
@@ -34,7 +34,7 @@ class Kind(Enum):
     """Phase Failed, as after an eviction by the node."""
 
 
-class Reply(Enum):
+class PodReply(Enum):
     """How a call over HTTP ends."""
 
     ANSWERS = auto()
@@ -50,7 +50,7 @@ class Reply(Enum):
 class Response:
     """What a pod makes of a call."""
 
-    reply: Reply = Reply.ANSWERS
+    reply: PodReply = PodReply.ANSWERS
     status: int = 200
     """Of an answer; a 3xx is a redirect."""
     after: timedelta = timedelta(0)
@@ -67,21 +67,21 @@ class Response:
         """Tell whether what was asked is done."""
         if self.acts is not None:
             return self.acts
-        return self.reply is Reply.ANSWERS and self.status // 100 == 2
+        return self.reply is PodReply.ANSWERS and self.status // 100 == 2
 
 
 OK: Final = Response()
 BROKEN: Final = Response(status=500)
-ACTS_THEN_RESETS: Final = Response(reply=Reply.RESETS, acts=True)
-HANGS: Final = Response(reply=Reply.HANGS)
-REFUSES: Final = Response(reply=Reply.REFUSES)
+ACTS_THEN_RESETS: Final = Response(reply=PodReply.RESETS, acts=True)
+HANGS: Final = Response(reply=PodReply.HANGS)
+REFUSES: Final = Response(reply=PodReply.REFUSES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
     """How one pod behaves."""
 
-    kind: Kind = Kind.NORMAL
+    kind: StartKind = StartKind.NORMAL
     starts_after: timedelta = timedelta(milliseconds=300)
     """From getting a node until its containers run."""
     ready_after: timedelta = timedelta(seconds=3)
@@ -113,7 +113,7 @@ def by_image(table: Mapping[str, Behaviour], otherwise: Behaviour = NORMAL) -> C
 
 
 # A world in which nobody chooses has one image that never works: `bad`.
-DEFAULT: Final = by_image({"bad": Behaviour(kind=Kind.CRASH_LOOP)})
+DEFAULT: Final = by_image({"bad": Behaviour(kind=StartKind.CRASH_LOOP)})
 
 
 def image_of(pod: JsonObject) -> str:

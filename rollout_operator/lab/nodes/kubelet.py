@@ -22,12 +22,12 @@ from rollout_operator.lab.model.fields import (
     uid_of,
 )
 from rollout_operator.lab.model.history import Commit
-from rollout_operator.lab.model.request import MERGE_PATCH, Answer, Request
-from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Kind
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest
+from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, StartKind
 from rollout_operator.lab.nodes.nodes import find_node
-from rollout_operator.lab.nodes.pod_status import Place, Shape, next_status, scheduled
+from rollout_operator.lab.nodes.pod_status import Shape, StatusPlace, next_status, scheduled
 from rollout_operator.lab.nodes.pods import PodEndpoints
-from rollout_operator.lab.virtual_loop.pace import Pace, Range, Timers, draw
+from rollout_operator.lab.virtual_loop.pace import Range, StepTimes, Timers, draw
 
 KUBELET: Final = "kubelet"
 SCHEDULER: Final = "scheduler"
@@ -42,7 +42,7 @@ class PodApi(Protocol):
 
     def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]: ...
 
-    def call_now(self, request: Request) -> Answer: ...
+    def call_now(self, request: ApiRequest) -> ApiAnswer: ...
 
     def put(self, obj: JsonObject, *, actor: str) -> None: ...
 
@@ -50,7 +50,7 @@ class PodApi(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class _Seat:
+class _PodSlot:
     """One pod's place."""
 
     name: str
@@ -72,7 +72,7 @@ class Means:
 
     timers: Timers
     chance: random.Random
-    pace: Pace
+    pace: StepTimes
     endpoints: PodEndpoints
 
 
@@ -83,7 +83,7 @@ class Kubelets:
         self.choose = choose
         self._api = api
         self._means = means
-        self._seats: dict[str, _Seat] = {}
+        self._seats: dict[str, _PodSlot] = {}
         self._given = 0
 
     def see(self, commit: Commit) -> None:
@@ -102,7 +102,7 @@ class Kubelets:
         """Take note of a change of a node: pods that wait for one may get it."""
         for seat in self._seats.values():
             waits = seat.shape is Shape.UNSCHEDULABLE and not seat.is_ending
-            if waits and seat.behaviour.kind is not Kind.PENDING:
+            if waits and seat.behaviour.kind is not StartKind.PENDING:
                 self._later(seat, self._soon(self._means.pace.scheduler), self._bind)
 
     def fail(self, name: str) -> None:
@@ -122,14 +122,14 @@ class Kubelets:
         """
         seat = self._find(name)
         seat.is_failed = False
-        seat.behaviour = replace(seat.behaviour, kind=Kind.NORMAL)
+        seat.behaviour = replace(seat.behaviour, kind=StartKind.NORMAL)
         if seat.shape in (Shape.NEW, Shape.UNSCHEDULABLE):
             self._later(seat, self._soon(self._means.pace.scheduler), self._bind)
         elif seat.shape not in (Shape.CREATING, Shape.FAILED):
             self._means.timers.cancel(seat.timer)
             self._write(seat, Shape.READY)
 
-    def _find(self, name: str) -> _Seat:
+    def _find(self, name: str) -> _PodSlot:
         for seat in self._seats.values():
             if seat.name == name and not seat.is_ending:
                 return seat
@@ -139,7 +139,7 @@ class Kubelets:
 
     def admit(self, pod: JsonObject) -> None:
         """Take a pod on as it is: new, or running already elsewhere."""
-        seat = self._seats[uid_of(pod)] = _Seat(
+        seat = self._seats[uid_of(pod)] = _PodSlot(
             name=name_of(pod),
             namespace=namespace_of(pod),
             uid=uid_of(pod),
@@ -159,7 +159,7 @@ class Kubelets:
             else:
                 self._later(seat, self._soon(pace.scheduler), self._bind)
 
-    def _resume(self, seat: _Seat, pod: JsonObject) -> None:
+    def _resume(self, seat: _PodSlot, pod: JsonObject) -> None:
         """Go on with a pod that was put into the world as it ran elsewhere."""
         statuses = children(pod, "status", "containerStatuses")
         if not any(child(one, "state", "running") for one in statuses):
@@ -172,7 +172,7 @@ class Kubelets:
         )
         seat.shape = Shape.READY if is_ready else Shape.RUNNING
         self._listen(seat)
-        if not is_ready or seat.behaviour.kind is not Kind.NORMAL:
+        if not is_ready or seat.behaviour.kind is not StartKind.NORMAL:
             self._later(seat, seat.behaviour.ready_after, self._settle)
 
     def _next_ip(self) -> str:
@@ -180,11 +180,11 @@ class Kubelets:
         high, low = divmod(self._given, 250)
         return f"10.{high // 256}.{high % 256}.{low + 1}"
 
-    def _bind(self, seat: _Seat) -> None:
+    def _bind(self, seat: _PodSlot) -> None:
         pod = self._look(seat)
         if pod is None:
             return
-        node = None if seat.behaviour.kind is Kind.PENDING else find_node(self._api, pod)
+        node = None if seat.behaviour.kind is StartKind.PENDING else find_node(self._api, pod)
         if node is None:
             self._write(seat, Shape.UNSCHEDULABLE, user=SCHEDULER)
             return
@@ -197,11 +197,11 @@ class Kubelets:
         self._api.put(bound, actor=SCHEDULER)
         self._later(seat, self._soon(self._means.pace.kubelet), self._create)
 
-    def _create(self, seat: _Seat) -> None:
+    def _create(self, seat: _PodSlot) -> None:
         self._write(seat, Shape.CREATING)
         self._later(seat, seat.behaviour.starts_after, self._start)
 
-    def _start(self, seat: _Seat) -> None:
+    def _start(self, seat: _PodSlot) -> None:
         self._write(seat, Shape.RUNNING)
         self._later(seat, seat.behaviour.ready_after, self._settle)
         if seat.is_failed:
@@ -209,33 +209,33 @@ class Kubelets:
 
     # Living
 
-    def _settle(self, seat: _Seat) -> None:
+    def _settle(self, seat: _PodSlot) -> None:
         """Show what becomes of a pod that has run for a while."""
         match seat.behaviour.kind:
-            case Kind.NORMAL:
+            case StartKind.NORMAL:
                 self._write(seat, Shape.READY)
-            case Kind.NEVER_READY | Kind.PENDING:
+            case StartKind.NEVER_READY | StartKind.PENDING:
                 pass
-            case Kind.CRASH_LOOP:
+            case StartKind.CRASH_LOOP:
                 self._crash(seat)
-            case Kind.GATE_CLOSED:
+            case StartKind.GATE_CLOSED:
                 self._write(seat, Shape.GATED)
-            case Kind.NO_STATUSES:
+            case StartKind.NO_STATUSES:
                 self._write(seat, Shape.CLAIMED)
-            case Kind.FLAPPING:
+            case StartKind.FLAPPING:
                 flipped = Shape.RUNNING if seat.shape is Shape.READY else Shape.READY
                 self._write(seat, flipped)
                 self._later(seat, seat.behaviour.period, self._settle)
-            case Kind.FAILED:
+            case StartKind.FAILED:
                 self._write(seat, Shape.FAILED)
             case _:
                 assert_never(seat.behaviour.kind)
 
-    def _crash(self, seat: _Seat) -> None:
+    def _crash(self, seat: _PodSlot) -> None:
         self._write(seat, Shape.CRASHED)
         self._later(seat, self._soon(self._means.pace.kubelet), self._back_off)
 
-    def _back_off(self, seat: _Seat) -> None:
+    def _back_off(self, seat: _PodSlot) -> None:
         self._write(seat, Shape.BACKOFF)
         if not seat.is_failed:
             pause = seat.behaviour.period * 2 ** min(seat.crashes, _LONGEST_DOUBLING)
@@ -244,19 +244,19 @@ class Kubelets:
 
     # Ending
 
-    def _begin_end(self, seat: _Seat) -> None:
+    def _begin_end(self, seat: _PodSlot) -> None:
         seat.is_ending = True
         noticed = self._soon(self._means.pace.kubelet)
         self._later(seat, noticed + seat.behaviour.terminates_after, self._end)
 
-    def _end(self, seat: _Seat) -> None:
+    def _end(self, seat: _PodSlot) -> None:
         if seat.shape.is_running and seat.behaviour.shows_its_end:
             self._write(seat, Shape.SUCCEEDED)
             self._later(seat, self._soon(self._means.pace.kubelet), self._remove)
         else:
             self._remove(seat)
 
-    def _remove(self, seat: _Seat) -> None:
+    def _remove(self, seat: _PodSlot) -> None:
         self._means.endpoints.leave(seat.ip)
         options: JsonObject = {
             "kind": "DeleteOptions",
@@ -274,7 +274,7 @@ class Kubelets:
 
     # Writing
 
-    def _write(self, seat: _Seat, shape: Shape, *, user: str = KUBELET) -> None:
+    def _write(self, seat: _PodSlot, shape: Shape, *, user: str = KUBELET) -> None:
         pod = self._look(seat)
         if pod is None:
             return
@@ -283,14 +283,14 @@ class Kubelets:
             self._listen(seat)
         else:
             self._means.endpoints.leave(seat.ip)
-        status = next_status(pod, shape, Place(ip=seat.ip, now=self._now()))
+        status = next_status(pod, shape, StatusPlace(ip=seat.ip, now=self._now()))
         patch: JsonObject = {"metadata": {"uid": seat.uid}, "status": status}
         self._call(seat, "patch", user, patch)
 
-    def _call(self, seat: _Seat, verb: str, user: str, body: JsonObject) -> None:
+    def _call(self, seat: _PodSlot, verb: str, user: str, body: JsonObject) -> None:
         is_patch = verb == "patch"
         answer = self._api.call_now(
-            Request(
+            ApiRequest(
                 verb="patch" if is_patch else "delete",
                 resource=PODS,
                 namespace=seat.namespace,
@@ -305,10 +305,10 @@ class Kubelets:
         if not answer.is_ok and answer.status not in (404, 409):
             raise RuntimeError(f"{user or KUBELET}: {verb} pod {seat.name}: {answer.message}")
 
-    def _listen(self, seat: _Seat) -> None:
+    def _listen(self, seat: _PodSlot) -> None:
         self._means.endpoints.enter(seat.ip, pod=seat.name, uid=seat.uid, behaviour=seat.behaviour)
 
-    def _look(self, seat: _Seat) -> JsonObject | None:
+    def _look(self, seat: _PodSlot) -> JsonObject | None:
         pod = self._api.get(PODS, seat.namespace, seat.name)
         return pod if pod is not None and uid_of(pod) == seat.uid else None
 
@@ -318,6 +318,6 @@ class Kubelets:
     def _soon(self, span: Range) -> timedelta:
         return draw(self._means.chance, span)
 
-    def _later(self, seat: _Seat, span: timedelta, step: Callable[[_Seat], None]) -> None:
+    def _later(self, seat: _PodSlot, span: timedelta, step: Callable[[_PodSlot], None]) -> None:
         self._means.timers.cancel(seat.timer)
         seat.timer = self._means.timers.after(span, lambda: step(seat))

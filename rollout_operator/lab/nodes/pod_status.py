@@ -57,7 +57,7 @@ _NOT_READY: Final[Mapping[Shape, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class StatusPlace:
     """Where and when a status is written."""
 
     ip: str
@@ -65,7 +65,7 @@ class Place:
     """As `fields.timestamp` writes it."""
 
 
-def next_status(pod: JsonObject, shape: Shape, place: Place) -> JsonObject:
+def next_status(pod: JsonObject, shape: Shape, place: StatusPlace) -> JsonObject:
     """Return the whole next status; times of conditions move only where the condition does."""
     if shape is Shape.UNSCHEDULABLE:
         return {"phase": "Pending", "conditions": [_unschedulable(pod, place)]}
@@ -88,7 +88,7 @@ def scheduled(pod: JsonObject, now: str) -> JsonObject:
     return _condition(pod, "PodScheduled", "", now)
 
 
-def _unschedulable(pod: JsonObject, place: Place) -> JsonObject:
+def _unschedulable(pod: JsonObject, place: StatusPlace) -> JsonObject:
     condition = _condition(pod, "PodScheduled", "Unschedulable", place.now)
     return condition | {"message": "0/1 nodes are available"}
 

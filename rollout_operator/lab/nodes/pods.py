@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from rollout_operator.lab.model.history import History, PodCalled
-from rollout_operator.lab.nodes.behaviour import Behaviour, Reply, Response
+from rollout_operator.lab.nodes.behaviour import Behaviour, PodReply, Response
 from rollout_operator.lab.virtual_loop.pace import Timers
 from rollout_operator.model.downscale import Endpoint
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class _Call:
+class _TakenCall:
     """A call that a pod has taken: its caller waits for `done`."""
 
     begun: timedelta
@@ -31,13 +31,13 @@ class _Call:
 
 
 @dataclass(slots=True)
-class _Listener:
+class _LivingPod:
     """A living pod."""
 
     name: str
     uid: str
     behaviour: Behaviour
-    calls: list[_Call] = field(default_factory=list)
+    calls: list[_TakenCall] = field(default_factory=list)
     since: dict[str, datetime] = field(default_factory=dict)
     """When it was prepared, by path; a pod that starts again has forgotten."""
 
@@ -58,7 +58,7 @@ class PodEndpoints:
         self._elapsed = elapsed
         self._now = now
         self._timers = timers
-        self._listeners: dict[str, _Listener] = {}
+        self._listeners: dict[str, _LivingPod] = {}
         self._prepared: dict[str, set[str]] = {}
         self._overrides: dict[tuple[str, str], Response] = {}
 
@@ -72,9 +72,9 @@ class PodEndpoints:
         if listener is None:
             raise ConnectionRefusedError(f"{endpoint.ip}:{endpoint.port}: nothing listens")
         response = self._choose(listener, method)
-        if response.reply is Reply.REFUSES:
+        if response.reply is PodReply.REFUSES:
             raise ConnectionRefusedError(f"{endpoint.ip}:{endpoint.port}: refused")
-        call = _Call(
+        call = _TakenCall(
             begun=self._elapsed(),
             actor=actor,
             method=method,
@@ -103,7 +103,7 @@ class PodEndpoints:
     def enter(self, ip: str, *, pod: str, uid: str, behaviour: Behaviour) -> None:
         """Let a pod listen."""
         if ip not in self._listeners:
-            self._listeners[ip] = _Listener(pod, uid, behaviour)
+            self._listeners[ip] = _LivingPod(pod, uid, behaviour)
 
     def leave(self, ip: str) -> None:
         """Let nothing listen there any more, and break off what was being answered."""
@@ -116,29 +116,29 @@ class PodEndpoints:
             if call.timer:  # one that hangs was written down when it had acted
                 self._note(listener, call, status=0, acted=False)
 
-    def _choose(self, listener: _Listener, method: str) -> Response:
+    def _choose(self, listener: _LivingPod, method: str) -> Response:
         for key in ((listener.name, method), (listener.name, "")):
             if key in self._overrides:
                 return self._overrides[key]
         return listener.behaviour.cancel if method == "DELETE" else listener.behaviour.prepare
 
-    def _act(self, listener: _Listener, call: _Call) -> None:
+    def _act(self, listener: _LivingPod, call: _TakenCall) -> None:
         response = call.response
         if response.does_act and call.method in ("POST", "DELETE"):
             self._prepare(listener, call)
-        is_answered = response.reply is Reply.ANSWERS and not call.done.done()
+        is_answered = response.reply is PodReply.ANSWERS and not call.done.done()
         status = response.status if is_answered else 0
         self._note(listener, call, status=status, acted=response.does_act)
         call.timer = 0
-        if response.reply is Reply.HANGS:
+        if response.reply is PodReply.HANGS:
             return  # stays in the list of calls, so that the end of the pod breaks it off
         listener.calls.remove(call)
-        if response.reply is Reply.RESETS:
+        if response.reply is PodReply.RESETS:
             self._end(call, ConnectionResetError(f"{listener.name} has reset the connection"))
         elif is_answered:
             call.done.set_result((status, self._say(listener, call)))
 
-    def _prepare(self, listener: _Listener, call: _Call) -> None:
+    def _prepare(self, listener: _LivingPod, call: _TakenCall) -> None:
         """Do what was asked, or take it back, for the path that was called."""
         paths = self._prepared.setdefault(listener.uid, set())
         if call.method == "POST":
@@ -148,7 +148,7 @@ class PodEndpoints:
             paths.discard(call.path)
             listener.since.pop(call.path, None)
 
-    def _say(self, listener: _Listener, call: _Call) -> bytes:
+    def _say(self, listener: _LivingPod, call: _TakenCall) -> bytes:
         response = call.response
         if response.body is not None:
             return response.body
@@ -157,7 +157,7 @@ class PodEndpoints:
         since = listener.since.get(call.path, self._now()) + response.clock_offset
         return json.dumps({"timestamp": int(since.timestamp())}).encode()
 
-    def _note(self, listener: _Listener, call: _Call, *, status: int, acted: bool) -> None:
+    def _note(self, listener: _LivingPod, call: _TakenCall, *, status: int, acted: bool) -> None:
         self._history.add(
             PodCalled(
                 at=self._elapsed(),
@@ -173,6 +173,6 @@ class PodEndpoints:
         )
 
     @staticmethod
-    def _end(call: _Call, error: OSError) -> None:
+    def _end(call: _TakenCall, error: OSError) -> None:
         if not call.done.done():  # else its caller has left
             call.done.set_exception(error)

@@ -14,8 +14,8 @@ from rollout_operator.lab.model.request import (
     JSON_PATCH,
     MERGE_PATCH,
     STRATEGIC_PATCH,
+    ApiRefusal,
     Body,
-    Refusal,
     not_modelled,
 )
 from rollout_operator.lab.patches.json_patch import apply_json_patch
@@ -42,7 +42,7 @@ def apply_patch(obj: JsonObject, content_type: str, body: Body) -> JsonObject:
     if kind in _APPLY:
         not_modelled("server-side apply")
     if kind not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
-        raise Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+        raise ApiRefusal(415, "UnsupportedMediaType", "415: Unsupported Media Type")
     result = _patched(obj, kind, body)
     misfit = find_misfit(result)
     if misfit:
@@ -84,6 +84,6 @@ def _steps(body: Body) -> Sequence[JsonObject]:
     return body
 
 
-def _undecodable(found: str, wanted: str) -> Refusal:
+def _undecodable(found: str, wanted: str) -> ApiRefusal:
     text = f"error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
-    return Refusal(400, "BadRequest", text)
+    return ApiRefusal(400, "BadRequest", text)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.request import Refusal, not_modelled
+from rollout_operator.lab.model.request import ApiRefusal, not_modelled
 from rollout_operator.lab.schemas.tidy import copy_json
 
 _REFUSED: Final = "the server rejected our request due to an error in our request"
@@ -22,11 +22,11 @@ def apply_json_patch(obj: JsonObject, steps: Sequence[JsonObject]) -> JsonObject
     """Return the patched object. Raises Refusal (413, 422)."""
     if len(steps) > _MOST_STEPS:
         text = f"The allowed maximum operations in a JSON patch is {_MOST_STEPS}, got {len(steps)}"
-        raise Refusal(413, "RequestEntityTooLarge", text)
+        raise ApiRefusal(413, "RequestEntityTooLarge", text)
     try:
         return patched(obj, steps)
     except ValueError as error:
-        raise Refusal(422, "Invalid", _REFUSED) from error
+        raise ApiRefusal(422, "Invalid", _REFUSED) from error
 
 
 def patched(obj: JsonObject, steps: Sequence[JsonObject]) -> JsonObject:

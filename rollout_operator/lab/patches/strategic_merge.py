@@ -8,7 +8,7 @@ knows is refused.
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.request import Refusal, not_modelled
+from rollout_operator.lab.model.request import ApiRefusal, not_modelled
 
 # Merge keys of lists of objects, by the name of the field. `conditions` merge by type in every
 # status, `ports` by another key in Services: see `_merge_key`.
@@ -120,7 +120,7 @@ class _Merger:
     ) -> None:
         """Put a list into the order that the patch asks for, beside what it does not name."""
         if not isinstance(order, list):
-            raise Refusal(400, "BadRequest", "invalid patch format of setElementOrder list")
+            raise ApiRefusal(400, "BadRequest", "invalid patch format of setElementOrder list")
         merge_key = "" if key in _SETS else self._merge_key(key)
         if not merge_key and key not in _SETS:
             not_modelled(f"{_ORDER}{key}: the list has no merge key")
@@ -147,10 +147,10 @@ def _retained(original: JsonObject, patch: JsonObject) -> JsonObject:
     if keep is None:
         return dict(original)
     if not isinstance(keep, list):
-        raise Refusal(400, "BadRequest", "invalid patch format of retainKeys")
+        raise ApiRefusal(400, "BadRequest", "invalid patch format of retainKeys")
     named = [key for key, value in patch.items() if value is not None and key[0] != "$"]
     if any(key not in keep for key in named):
-        raise Refusal(400, "BadRequest", "invalid patch format of retainKeys")
+        raise ApiRefusal(400, "BadRequest", "invalid patch format of retainKeys")
     return {key: value for key, value in original.items() if key in keep}
 
 
@@ -243,5 +243,5 @@ def _check_order(items: list[object], order: list[object], merge_key: str) -> No
         raise _broken(text)
 
 
-def _broken(text: str) -> Refusal:
-    return Refusal(500, "", text)
+def _broken(text: str) -> ApiRefusal:
+    return ApiRefusal(500, "", text)

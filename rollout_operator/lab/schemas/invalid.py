@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.lab.model.request import Refusal
+from rollout_operator.lab.model.request import ApiRefusal
 
 NEGATIVE: Final = "must be greater than or equal to 0"
 IMMUTABLE: Final = "field is immutable"
@@ -73,7 +73,7 @@ class Problems:
         if self._found:
             raise self.refusal(resource, name)
 
-    def refusal(self, resource: Resource, name: str) -> Refusal:
+    def refusal(self, resource: Resource, name: str) -> ApiRefusal:
         """Return the refusal that names all findings; a repeated one is written once."""
         kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
         lines = list(dict.fromkeys(f"{field}: {body}" for _, field, body in self._found))
@@ -83,7 +83,7 @@ class Problems:
             for reason, field, body in self._found
         ]
         message = f'{kind} "{name}" is invalid: {listed}'
-        return Refusal(422, "Invalid", message, causes=causes)
+        return ApiRefusal(422, "Invalid", message, causes=causes)
 
     def _add(self, reason: str, field: str, value: str, detail: str) -> None:
         parts = (_WORDS[reason], value, detail)

@@ -65,7 +65,7 @@ REPLICA_TEMPLATES: Final = Resource(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class ObjectKind:
     """One kind of object, as the API server knows it."""
 
     resource: Resource
@@ -88,8 +88,8 @@ class Kind:
     """Whether a PUT without resourceVersion overwrites whatever is there."""
 
 
-def _kind(resource: Resource, rules: Rules, *subresources: str, blind: bool = True) -> Kind:
-    return Kind(
+def _kind(resource: Resource, rules: Rules, *subresources: str, blind: bool = True) -> ObjectKind:
+    return ObjectKind(
         resource=resource,
         subresources=frozenset(subresources),
         prepare_create=partial(create_object, resource, rules),
@@ -125,13 +125,13 @@ _ALL: Final = (
     _kind(REPLICA_TEMPLATES, REPLICA_TEMPLATE, "status", "scale", blind=False),
     _kind(ZONE_BUDGETS, ZONE_BUDGET, "status", blind=False),
 )
-KINDS: Final[Mapping[tuple[str, str], Kind]] = {
+KINDS: Final[Mapping[tuple[str, str], ObjectKind]] = {
     (one.resource.group, one.resource.plural): one for one in _ALL
 }
 """By group and plural."""
 
 
-def find_kind(resource: Resource) -> Kind:
+def find_kind(resource: Resource) -> ObjectKind:
     """Return the kind of a resource. Raises Refusal (404) where there is none.
 
     For custom resources nobody answers but the HTTP server itself.

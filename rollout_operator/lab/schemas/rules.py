@@ -10,7 +10,7 @@ from typing import Final
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.model.fields import metadata_of, name_of, number
-from rollout_operator.lab.model.request import Refusal
+from rollout_operator.lab.model.request import ApiRefusal
 from rollout_operator.lab.schemas.invalid import Problems
 from rollout_operator.lab.schemas.metadata import (
     check_label_name,
@@ -93,7 +93,7 @@ def default_object(rules: Rules, obj: JsonObject, kept: frozenset[str] = frozens
     """
     misfit = find_misfit(obj)
     if misfit:
-        raise Refusal(400, "BadRequest", f"{_name_type(obj)}: {misfit}")
+        raise ApiRefusal(400, "BadRequest", f"{_name_type(obj)}: {misfit}")
     obj["metadata"] = tidied_metadata(obj)
     for key in [key for key in obj if key not in kept and key not in _ALWAYS]:
         if key in rules.raw and obj[key] is not None:

@@ -36,7 +36,7 @@ class NewImage:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class ScaleChange:
     """Another number of replicas, by the subresource that `kubectl scale` uses."""
 
     zone: str
@@ -73,7 +73,7 @@ class DeletePod:
     pod: str
 
 
-Deed = NewTemplate | NewImage | Scale | Pause | PodFails | PodRecovers | DeletePod
+Deed = NewTemplate | NewImage | ScaleChange | Pause | PodFails | PodRecovers | DeletePod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ FORMS: Final = (
     _Form(
         "scale ZONE to N",
         r"scale (\S+) to (\S+)",
-        lambda zone, count: Scale(zone, _replicas(count)),
+        lambda zone, count: ScaleChange(zone, _replicas(count)),
     ),
     _Form("pod POD fails", r"pod (\S+) fails", PodFails),
     _Form("pod POD recovers", r"pod (\S+) recovers", PodRecovers),
@@ -185,7 +185,7 @@ def check_names(changes: Iterable[Change], names: Names) -> None:
             case NewTemplate(zones=zones) | NewImage(zones=zones):
                 for name in zones:
                     _check(change, "StatefulSet or rollout group", name, _all(names))
-            case Scale(zone=zone, replicas=replicas):
+            case ScaleChange(zone=zone, replicas=replicas):
                 what = "StatefulSet or ReplicaTemplate" if names.templates else "StatefulSet"
                 _check(change, what, zone, (*names.zones, *names.templates))
                 # The ordinals may start elsewhere: then the pods are found only by their zone.

@@ -14,10 +14,10 @@ from rollout_operator.lab.end import INTERRUPTED, UNREAD, forget_output
 from rollout_operator.lab.simulate.changes import check_names
 from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.figures import add_up
-from rollout_operator.lab.simulate.flags import Output, Settings, read_settings
+from rollout_operator.lab.simulate.flags import Output, SimulateSettings, read_settings
 from rollout_operator.lab.simulate.input import read_file, read_objects
 from rollout_operator.lab.simulate.json_output import render_json
-from rollout_operator.lab.simulate.report import Told, render_text
+from rollout_operator.lab.simulate.report import SimulationRun, render_text
 from rollout_operator.lab.simulate.times import learn_ready_times
 from rollout_operator.lab.simulate.world import play
 
@@ -43,11 +43,11 @@ def run(words: Sequence[str]) -> int:
     return 0
 
 
-def _render(told: Told) -> Iterable[str]:
+def _render(told: SimulationRun) -> Iterable[str]:
     return [render_json(told)] if told.settings.output is Output.JSON else render_text(told)
 
 
-def tell(settings: Settings, content: bytes, written_at: datetime) -> Told:
+def tell(settings: SimulateSettings, content: bytes, written_at: datetime) -> SimulationRun:
     """Return what would happen to the objects in `content`, which was written at a time.
 
     Raises BadDump, InvalidInput for names that are not there, and NotPlayed.
@@ -59,6 +59,6 @@ def tell(settings: Settings, content: bytes, written_at: datetime) -> Told:
     ready = learn_ready_times(dump, settings)
     played = play(dump, settings, ready, begins)
     figures = add_up(played.history.records, dump.groups, played.ended_at)
-    return Told(
+    return SimulationRun(
         dump=dump, settings=settings, ready=ready, epoch=begins, play=played, figures=figures
     )

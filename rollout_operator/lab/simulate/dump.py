@@ -24,7 +24,7 @@ from rollout_operator.lab.model.fields import (
     text,
     uid_of,
 )
-from rollout_operator.lab.model.request import NotModelled, Refusal
+from rollout_operator.lab.model.request import ApiRefusal, NotModelled
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES, find_kind
 from rollout_operator.lab.simulate.changes import Names
 from rollout_operator.lab.simulate.input import HINT, BadDump
@@ -256,7 +256,7 @@ def _complete(obj: JsonObject, resource: Resource) -> None:
     """Fill in what the API server would write by itself, so that no later write changes it."""
     try:
         find_kind(resource).default(obj)
-    except Refusal as refusal:
+    except ApiRefusal as refusal:
         raise BadDump(f"{resource.kind} {name_of(obj)}: {refusal.message}") from None
     except NotModelled as error:
         raise BadDump(str(error)) from None

@@ -19,7 +19,7 @@ from rollout_operator.model.decode.objects import decode_pod
 
 
 @dataclass(slots=True)
-class Overlap:
+class ZonesDown:
     """Zones of one group that missed pods at the same time."""
 
     zones: tuple[str, ...]
@@ -40,7 +40,7 @@ class Figures:
     most_down: Mapping[str, int]
     """The most pods that a zone missed at the same time, whoever is to blame."""
     down_before: Mapping[str, int]
-    overlaps: tuple[Overlap, ...]
+    overlaps: tuple[ZonesDown, ...]
     refusals: tuple[str, ...]
     """What was said to the requests of people that were turned away."""
 
@@ -49,7 +49,7 @@ def add_up(
     records: Iterable[Record], groups: Mapping[str, Iterable[str]], end: timedelta
 ) -> Figures:
     """Return the figures until `end`; `groups` are the zones of each rollout group."""
-    tally = _Tally({zone: group for group, zones in groups.items() for zone in zones})
+    tally = _FiguresState({zone: group for group, zones in groups.items() for zone in zones})
     for record in records:
         if record.at < end:
             tally.take(record)
@@ -64,7 +64,7 @@ def add_up(
 
 
 @dataclass(slots=True)
-class _Tally:
+class _FiguresState:
     """The state of the world while its history is read."""
 
     group_of: dict[str, str]
@@ -72,7 +72,7 @@ class _Tally:
     refusals: list[str] = field(default_factory=list)
     most_down: dict[str, int] = field(default_factory=dict)
     down_before: dict[str, int] = field(default_factory=dict)
-    overlaps: dict[tuple[str, ...], Overlap] = field(default_factory=dict)
+    overlaps: dict[tuple[str, ...], ZonesDown] = field(default_factory=dict)
     _places: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _up: set[str] = field(default_factory=set)
     _at: timedelta = timedelta(0)
@@ -92,7 +92,7 @@ class _Tally:
     def pass_time(self, at: timedelta) -> None:
         """Let the present state have lasted until `at`."""
         for zones in self._list_overlaps():
-            overlap = self.overlaps.setdefault(zones, Overlap(zones, self._at))
+            overlap = self.overlaps.setdefault(zones, ZonesDown(zones, self._at))
             overlap.span += at - self._at
         self._at = at
 

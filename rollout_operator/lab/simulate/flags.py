@@ -11,7 +11,7 @@ from rollout_operator.config.grammar import (
     INT,
     TEXT,
     Flag,
-    Kind,
+    FlagKind,
     UsageError,
     Words,
     parse_words,
@@ -43,7 +43,7 @@ FILE: Final = Flag(
     help="File with what `kubectl get statefulsets,pods -o yaml` prints, YAML or JSON;"
     f" {STDIN} reads standard input. Required.",
 )
-_ONE_CHANGE: Final[Kind[tuple[Change, ...]]] = Kind(
+_ONE_CHANGE: Final[FlagKind[tuple[Change, ...]]] = FlagKind(
     "string", lambda text: (parse_change(text),), lambda _: ""
 )
 CHANGE: Final[Flag[tuple[Change, ...]]] = Flag(
@@ -124,7 +124,7 @@ Exit codes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class SimulateSettings:
     """What is to be simulated, checked."""
 
     file: str
@@ -139,7 +139,7 @@ class Settings:
     output: Output = Output.TEXT
 
 
-def read_settings(argv: Sequence[str]) -> Settings:
+def read_settings(argv: Sequence[str]) -> SimulateSettings:
     """Return what the words after the command ask for. Raises UsageError, or HelpRequested."""
     words = parse_words((*(flag for flag in FLAGS if flag is not CHANGE), _gathering()), argv)
     changes: tuple[Change, ...] = words.value(CHANGE)
@@ -147,7 +147,7 @@ def read_settings(argv: Sequence[str]) -> Settings:
         problem = next(_find_problems(words), None)
         if problem is not None:
             raise UsageError(problem)
-        return Settings(
+        return SimulateSettings(
             file=words.value(FILE),
             changes=tuple(set_times(changes)),
             namespace=words.value(NAMESPACE),

@@ -9,14 +9,14 @@ import msgspec
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.history import History
 from rollout_operator.lab.simulate.flags import show_time
-from rollout_operator.lab.simulate.report import FIRST_STEP, Told
+from rollout_operator.lab.simulate.report import FIRST_STEP, SimulationRun
 from rollout_operator.lab.trace.lines import Storyteller
 from rollout_operator.planning.rollout.explain import explain
 
 _INDENT: Final = 2
 
 
-def render_json(told: Told) -> str:
+def render_json(told: SimulationRun) -> str:
     """Return it, for people to read as well."""
     figures = told.figures
     found: JsonObject = {
@@ -45,7 +45,7 @@ def render_json(told: Told) -> str:
     return msgspec.json.format(msgspec.json.encode(found), indent=_INDENT).decode()
 
 
-def _list_steps(told: Told) -> Iterator[JsonObject]:
+def _list_steps(told: SimulationRun) -> Iterator[JsonObject]:
     for line in Storyteller(History(records=told.records())).tell():
         if line.at >= FIRST_STEP:
             yield {

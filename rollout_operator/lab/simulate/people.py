@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.fields import children, text
-from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, Request
+from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.lab.simulate.changes import (
     Change,
@@ -20,7 +20,7 @@ from rollout_operator.lab.simulate.changes import (
     Pause,
     PodFails,
     PodRecovers,
-    Scale,
+    ScaleChange,
 )
 from rollout_operator.lab.simulate.times import CHANGE_MARK, CRASHES
 from rollout_operator.lab.world import Sandbox
@@ -49,7 +49,7 @@ class People:
                 await self._send(
                     self._change_image(zone, image) for zone in self.names.expand(zones)
                 )
-            case Scale(zone=zone, replicas=replicas):
+            case ScaleChange(zone=zone, replicas=replicas):
                 body: JsonObject = {"spec": {"replicas": replicas}}
                 request = _patch(zone, body, subresource="scale")
                 if zone not in self.names.zones:
@@ -59,7 +59,7 @@ class People:
                 annotations = {PAUSED: "true" if is_paused else None}
                 await self._send([_patch(zone, {"metadata": {"annotations": annotations}})])
             case DeletePod(pod=pod):
-                await self._send([Request(verb="delete", resource=PODS, name=pod)])
+                await self._send([ApiRequest(verb="delete", resource=PODS, name=pod)])
             case PodFails(pod=pod):
                 self._disturb(pod, is_well=False)
             case PodRecovers(pod=pod):
@@ -67,13 +67,13 @@ class People:
             case _:
                 assert_never(change.deed)
 
-    async def _send(self, requests: Iterable[Request]) -> None:
+    async def _send(self, requests: Iterable[ApiRequest]) -> None:
         for request in requests:
             await self.sandbox.api.call(
                 replace(request, namespace=self.sandbox.namespace, user=PERSON)
             )
 
-    def _change_image(self, zone: str, image: str) -> Request:
+    def _change_image(self, zone: str, image: str) -> ApiRequest:
         sts = self.sandbox.api.get(STATEFULSETS, self.sandbox.namespace, zone) or {}
         first = text(children(sts, "spec", "template", "spec", "containers")[0], "name")
         spec = {"containers": [{"name": first, "image": image}]}
@@ -97,7 +97,7 @@ class People:
             self.sandbox.say(PERSON, f"{pod} is not there at that time: nothing is done")
 
 
-def _mark(zone: str, mark: str) -> Request:
+def _mark(zone: str, mark: str) -> ApiRequest:
     """Return the request that makes a new revision, as `kubectl rollout restart` does."""
     head = {"annotations": {CHANGE_MARK: mark}}
     return _patch(zone, {"spec": {"template": {"metadata": head}}})
@@ -105,8 +105,8 @@ def _mark(zone: str, mark: str) -> Request:
 
 def _patch(
     zone: str, body: JsonObject, *, subresource: str = "", content_type: str = MERGE_PATCH
-) -> Request:
-    return Request(
+) -> ApiRequest:
+    return ApiRequest(
         verb="patch",
         resource=STATEFULSETS,
         name=zone,

@@ -10,7 +10,7 @@ from rollout_operator.lab.model.fields import name_of, number
 from rollout_operator.lab.model.history import Called, History, Lived, Record
 from rollout_operator.lab.simulate.dump import Dump, FoundSet
 from rollout_operator.lab.simulate.figures import Figures
-from rollout_operator.lab.simulate.flags import Settings, show_time
+from rollout_operator.lab.simulate.flags import SimulateSettings, show_time
 from rollout_operator.lab.simulate.people import PERSON
 from rollout_operator.lab.simulate.times import LEAST, ReadyTime, list_stuck
 from rollout_operator.lab.simulate.world import Play
@@ -27,11 +27,11 @@ _PASSING: Final = frozenset({"started", "ready"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class SimulationRun:
     """All that is known of one simulation."""
 
     dump: Dump
-    settings: Settings
+    settings: SimulateSettings
     ready: dict[str, ReadyTime]
     epoch: datetime
     play: Play
@@ -55,7 +55,7 @@ def _is_said(called: Called) -> bool:
     return is_delete and called.actor == PERSON and called.status < 400
 
 
-def render_text(told: Told) -> Iterator[str]:
+def render_text(told: SimulationRun) -> Iterator[str]:
     """Yield the lines, each at most 100 columns wide unless a name is longer."""
     yield from _fill("Nothing is sent anywhere: all of this happens on a copy of the input.")
     yield ""
@@ -84,7 +84,7 @@ def list_ends(play: Play) -> Iterator[str]:
         yield f"something still moved after {_span(play.ended_at)}: it was cut off there"
 
 
-def list_sums(told: Told) -> Iterator[str]:
+def list_sums(told: SimulationRun) -> Iterator[str]:
     """Yield the figures as sentences."""
     figures = told.figures
     again = len(figures.deletes) - len(set(figures.deletes))
@@ -130,7 +130,7 @@ def _describe(dump: Dump, found: FoundSet) -> Iterator[str]:
         yield f"{PAUSED}={sts.annotations[PAUSED]}"
 
 
-def _list_assumptions(told: Told) -> Iterator[str]:
+def _list_assumptions(told: SimulationRun) -> Iterator[str]:
     for group, time in told.ready.items():
         of = f" (median of {count(time.pods, 'pod')})" if time.pods else ""
         yield f"a new pod of {group} is ready after {_span(time.span)}{of}"
@@ -144,7 +144,7 @@ def _list_assumptions(told: Told) -> Iterator[str]:
         yield "pods are prepared for a delayed downscale since they are asked here, none before"
 
 
-def _when(told: Told) -> str:
+def _when(told: SimulationRun) -> str:
     took = told.play.moved_at
     return f", after {_span(took)}" if took >= LEAST else ""
 

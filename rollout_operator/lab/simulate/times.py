@@ -18,9 +18,9 @@ from rollout_operator.lab.model.fields import (
     text,
     uid_of,
 )
-from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Kind
+from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, StartKind
 from rollout_operator.lab.simulate.dump import Dump, FoundPod
-from rollout_operator.lab.simulate.flags import READY_AFTER, Settings
+from rollout_operator.lab.simulate.flags import READY_AFTER, SimulateSettings
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.units import parse_rfc3339
 
@@ -45,7 +45,7 @@ class ReadyTime:
     """How many have told it; 0 where it was given, or nobody tells."""
 
 
-def learn_ready_times(dump: Dump, settings: Settings) -> dict[str, ReadyTime]:
+def learn_ready_times(dump: Dump, settings: SimulateSettings) -> dict[str, ReadyTime]:
     """Return the time of each rollout group, as given or else the median of its pods."""
     if settings.ready_after:
         return {group: ReadyTime(settings.ready_after, 0) for group in dump.groups}
@@ -100,7 +100,7 @@ def _differ(usual: Behaviour, pod: JsonObject, stuck: Collection[str]) -> Behavi
     """Return the behaviour of a pod which may be no usual one."""
     if uid_of(pod) in stuck:
         return Behaviour(
-            kind=Kind.NEVER_READY if text(pod, "spec", "nodeName") else Kind.PENDING,
+            kind=StartKind.NEVER_READY if text(pod, "spec", "nodeName") else StartKind.PENDING,
             starts_after=FOR_EVER,
             ready_after=usual.ready_after,
             terminates_after=usual.terminates_after,
@@ -108,7 +108,7 @@ def _differ(usual: Behaviour, pod: JsonObject, stuck: Collection[str]) -> Behavi
     mark = child(pod, "metadata", "annotations").get(CHANGE_MARK)
     if isinstance(mark, str) and mark.startswith(CRASHES):
         return Behaviour(
-            kind=Kind.CRASH_LOOP,
+            kind=StartKind.CRASH_LOOP,
             starts_after=usual.starts_after,
             # It crashes sooner than it would become ready, and a second crash tells nothing new.
             ready_after=usual.starts_after,

@@ -24,18 +24,18 @@ from rollout_operator.lab.controllers.members import is_running_and_ready
 from rollout_operator.lab.controllers.revisions import restored_revisions
 from rollout_operator.lab.model.fields import child, children, is_terminating, text, uid_of
 from rollout_operator.lab.model.history import Commit, History, Record
-from rollout_operator.lab.model.request import NotModelled, Request
+from rollout_operator.lab.model.request import ApiRequest, NotModelled
 from rollout_operator.lab.process import SYNC_LIMIT, SimulatedProcess
 from rollout_operator.lab.simulate.changes import Change
 from rollout_operator.lab.simulate.dump import Dump
-from rollout_operator.lab.simulate.flags import Settings
+from rollout_operator.lab.simulate.flags import SimulateSettings
 from rollout_operator.lab.simulate.people import People
 from rollout_operator.lab.simulate.times import ReadyTime, choose_behaviour, list_stuck
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.errors import OperatorError
 from rollout_operator.model.outcome import Code
-from rollout_operator.telemetry.registry import Entry
+from rollout_operator.telemetry.registry import GroupState
 
 OPERATOR: Final = "operator-1"
 RESTORER: Final = "the input"
@@ -52,7 +52,7 @@ class NotPlayed(OperatorError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RunLimits:
     """What is enough: a world that never rests is left after it."""
 
     span: timedelta = timedelta(days=7)
@@ -68,7 +68,7 @@ class Play:
     """What has happened."""
 
     history: History
-    entries: tuple[Entry, ...]
+    entries: tuple[GroupState, ...]
     """What the operator thought of each group in the end."""
     ended_at: timedelta
     """When the operator was told to stop."""
@@ -80,22 +80,22 @@ class Play:
 
 def play(
     dump: Dump,
-    settings: Settings,
+    settings: SimulateSettings,
     ready: Mapping[str, ReadyTime],
     epoch: datetime,
-    limits: Limits | None = None,
+    limits: RunLimits | None = None,
 ) -> Play:
     """Run the operator on a copy until nothing moves any more. Raises NotPlayed."""
     slowest = max(one.span for one in ready.values()) + settings.terminates_after
     available = timedelta(seconds=max(one.view.min_ready_seconds for one in dump.sets))
     quiet = max(QUIET, 3 * slowest + available)
     choose = choose_behaviour(dump, ready, settings.terminates_after)
-    limit = limits or Limits()
+    limit = limits or RunLimits()
 
     async def begin() -> Play:
         sandbox = Sandbox(seed=settings.seed, choose=choose, namespace=dump.namespace, epoch=epoch)
         with sandbox.listening():
-            return await _Stage(sandbox, dump, limit, quiet).run(settings.changes)
+            return await _Run(sandbox, dump, limit, quiet).run(settings.changes)
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         try:
@@ -104,10 +104,10 @@ def play(
             raise NotPlayed(str(error)) from None
 
 
-class _Stage:
+class _Run:
     """One simulation."""
 
-    def __init__(self, sandbox: Sandbox, dump: Dump, limits: Limits, quiet: timedelta) -> None:
+    def __init__(self, sandbox: Sandbox, dump: Dump, limits: RunLimits, quiet: timedelta) -> None:
         self._sandbox = sandbox
         self._dump = dump
         self._limits = limits
@@ -161,7 +161,7 @@ class _Stage:
             (VALIDATING_WEBHOOKS, no_downscale(namespace)),
             (MUTATING_WEBHOOKS, prepare_downscale(namespace)),
         ):
-            request = Request(verb="create", resource=resource, body=body, user=RESTORER)
+            request = ApiRequest(verb="create", resource=resource, body=body, user=RESTORER)
             await self._sandbox.call(request)
 
     async def _keep_waiting(self) -> None:

@@ -50,7 +50,7 @@ WORLD_ENDED: Final = "killed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class TraceLine:
     """One event. Lines that differ only in `what` are folded into one."""
 
     at: timedelta
@@ -78,7 +78,7 @@ class Storyteller:
     _revisions: dict[str, None] = field(default_factory=dict)
     """Their names, in order: a reader needs no more than the hash of each."""
 
-    def tell(self) -> Iterator[Line]:
+    def tell(self) -> Iterator[TraceLine]:
         """Yield the lines in order."""
         self._look_ahead()
         for record in self.history.records:
@@ -117,7 +117,7 @@ class Storyteller:
             if line is not None and line.is_wait and line.keys.get("zone") == whole.name:
                 self._followed.setdefault(one, whole.at)
 
-    def _tell_one(self, record: Record) -> Iterator[Line]:
+    def _tell_one(self, record: Record) -> Iterator[TraceLine]:
         match record:
             case Said():
                 yield from self._tell_said(record)
@@ -133,19 +133,19 @@ class Storyteller:
                 answer = f"HTTP {record.status}" if record.status else "no answer"
                 acted = ", though it has acted" if record.acted and not record.status else ""
                 told = f"{record.method} {record.path}: {answer}{acted}"
-                yield Line(at=record.at, who=record.actor, what=record.pod, text=told)
+                yield TraceLine(at=record.at, who=record.actor, what=record.pod, text=told)
             case Fault():
                 told = f"FAULT {record.number} {record.kind}: {record.text}"
-                yield Line(at=record.at, who=record.actor, text=told)
+                yield TraceLine(at=record.at, who=record.actor, text=told)
             case Lived() if record.what != WORLD_ENDED:
-                yield Line(at=record.at, who=record.actor, text=f"*** {record.what}")
+                yield TraceLine(at=record.at, who=record.actor, text=f"*** {record.what}")
             case _:
                 pass
 
-    def _tell_said(self, said: Said) -> Iterator[Line]:
+    def _tell_said(self, said: Said) -> Iterator[TraceLine]:
         line = read_log_line(said.text)
         if line is None:
-            yield Line(at=said.at, who=said.actor, text=said.text)
+            yield TraceLine(at=said.at, who=said.actor, text=said.text)
             return
         followed = self._followed.get(said)
         is_passing = followed is not None and followed - said.at < LASTING
@@ -156,9 +156,9 @@ class Storyteller:
         told = line.render()
         for revision in self._revisions:
             told = told.replace(revision, _short(revision))
-        yield Line(at=said.at, who=said.actor, text=told)
+        yield TraceLine(at=said.at, who=said.actor, text=told)
 
-    def _tell_called(self, called: Called) -> Iterator[Line]:
+    def _tell_called(self, called: Called) -> Iterator[TraceLine]:
         """Tell of refused writes, and of deletes that nobody has announced."""
         request = called.request
         if request.verb not in WRITES or called.actor not in self._tellers:
@@ -170,7 +170,7 @@ class Storyteller:
             self._announced.discard(key)
             is_part = (called.actor, request.name, called.at) in self._evictions
             if not is_announced and not is_refused and not is_part:
-                yield Line(at=called.at, who=called.actor, text=f"deletes {request.name}")
+                yield TraceLine(at=called.at, who=called.actor, text=f"deletes {request.name}")
         is_told = request.subresource == EVICTION and DENIED in called.message
         if is_refused and not is_told:
             target = "/".join(part for part in (request.name, request.subresource) if part)
@@ -178,9 +178,9 @@ class Storyteller:
             hook, is_denied, _ = called.message.partition(DENIED)
             why = hook.strip() if is_denied else called.message
             told = f"{request.verb} of {target} is refused: {called.status}"
-            yield Line(at=called.at, who=called.actor, text=f"{told}: {why}")
+            yield TraceLine(at=called.at, who=called.actor, text=f"{told}: {why}")
 
-    def _tell_review(self, review: Reviewed) -> Iterator[Line]:
+    def _tell_review(self, review: Reviewed) -> Iterator[TraceLine]:
         """Tell of reviews that were refused or failed, or were about replicas or evictions."""
         called = self._calls.get(review.call)
         about = "" if called is None else _asked_replicas(called)
@@ -198,9 +198,9 @@ class Storyteller:
             _, _, why = review.message.partition(DENIED)
             told = f"refused {change}: {review.status}: {why or review.message}"
         hook = urlsplit(review.path).path.rpartition("/")[2]
-        yield Line(at=review.at, who=API_SERVER, what=hook, text=told)
+        yield TraceLine(at=review.at, who=API_SERVER, what=hook, text=told)
 
-    def _tell_eviction(self, review: Reviewed) -> Line:
+    def _tell_eviction(self, review: Reviewed) -> TraceLine:
         """Tell of one pod in words that fit several."""
         called = self._calls.get(review.call)
         is_dry = review.dry_run or (called is not None and called.request.is_dry_run)
@@ -212,9 +212,9 @@ class Storyteller:
         else:
             told = f"refused: {review.status}: {why or review.message}"
         told = f"{'dry run of its ' if is_dry else ''}eviction {told}"
-        return Line(at=review.at, who=API_SERVER, what=review.name, text=told)
+        return TraceLine(at=review.at, who=API_SERVER, what=review.name, text=told)
 
-    def _tell_pod(self, commit: Commit) -> Iterator[Line]:
+    def _tell_pod(self, commit: Commit) -> Iterator[TraceLine]:
         before, after = commit.before, commit.after
         owner = text(controller_of(after or before or {}), "name")
         told = ""
@@ -232,13 +232,13 @@ class Storyteller:
         elif _trouble(after) != _trouble(before) and _trouble(after) in LOUD:
             told = f"in trouble: {_trouble(after)}"
         if told:
-            yield Line(at=commit.at, who=owner or "pods", what=commit.name, text=told)
+            yield TraceLine(at=commit.at, who=owner or "pods", what=commit.name, text=told)
 
 
-def _tell_set(commit: Commit) -> Iterator[Line]:
+def _tell_set(commit: Commit) -> Iterator[TraceLine]:
     """Tell what people or a rollout changed about a set."""
     for told in _set_changes(commit.before, commit.after):
-        yield Line(at=commit.at, who=commit.name, text=told)
+        yield TraceLine(at=commit.at, who=commit.name, text=told)
 
 
 def _set_changes(before: JsonObject | None, after: JsonObject | None) -> Iterator[str]:

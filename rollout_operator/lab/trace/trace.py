@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from rollout_operator.lab.model.history import Commit, History, Record, Said
-from rollout_operator.lab.trace.lines import Line, Storyteller
+from rollout_operator.lab.trace.lines import Storyteller, TraceLine
 from rollout_operator.lab.trace.log_lines import strip_time
 
 WIDTH: Final = 100
@@ -48,16 +48,16 @@ def trace_hash(history: History) -> str:
 class _Folded:
     """Lines that say the same of several pods, or several times."""
 
-    first: Line
+    first: TraceLine
     whats: list[str]
     last_at: timedelta
     count: int = field(default=1)
 
-    def takes(self, line: Line) -> bool:
+    def takes(self, line: TraceLine) -> bool:
         is_alike = (line.who, line.text) == (self.first.who, self.first.text)
         return is_alike and line.at - self.last_at <= FOLD_WITHIN
 
-    def add(self, line: Line) -> None:
+    def add(self, line: TraceLine) -> None:
         self.count += 1
         self.last_at = line.at
         if line.what not in self.whats:
@@ -70,7 +70,7 @@ class _Folded:
         return f"{subject}{self.first.text}{times}"
 
 
-def _fold(lines: Iterable[Line]) -> Iterator[_Folded]:
+def _fold(lines: Iterable[TraceLine]) -> Iterator[_Folded]:
     open_one: _Folded | None = None
     for line in lines:
         if open_one is not None and open_one.takes(line):

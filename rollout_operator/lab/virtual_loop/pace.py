@@ -17,7 +17,7 @@ _LAGGING: Final[Range] = (timedelta(milliseconds=5), timedelta(milliseconds=200)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class StepTimes:
     """Spans from which each delay is drawn evenly: the least and the most."""
 
     controller: Range = _QUICK

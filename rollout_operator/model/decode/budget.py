@@ -13,7 +13,7 @@ import msgspec
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.decode.excerpt import BUDGET, LARGEST_BUDGET, SMALL
 from rollout_operator.model.decode.objects import VALUE_LIMIT, JsonBytes, read_as
-from rollout_operator.model.decode.wire import Generation, Head, Wire
+from rollout_operator.model.decode.wire import Generation, ObjectHead, Wire
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import ABSENT_PEERS, Uid
 from rollout_operator.model.pattern import compile_pattern
@@ -33,7 +33,7 @@ _INT64: Final = range(-(2**63), 2**63)
 _Fields = dict[str, object]
 
 
-class _Head(Head):
+class _Head(ObjectHead):
     generation: Generation = 0
 
 

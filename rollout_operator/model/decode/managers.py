@@ -27,13 +27,13 @@ class _Fields(msgspec.Struct, rename={"spec": "f:spec"}):
     spec: _Spec | None = None
 
 
-class _Entry(msgspec.Struct, rename={"fields": "fieldsV1"}):
+class _ManagedFields(msgspec.Struct, rename={"fields": "fieldsV1"}):
     manager: str = ""
     fields: msgspec.Raw = _NONE
 
 
 class _Meta(msgspec.Struct, rename="camel"):
-    managed_fields: list[_Entry] | None = None
+    managed_fields: list[_ManagedFields] | None = None
 
 
 class _Object(msgspec.Struct):
@@ -57,7 +57,7 @@ def decode_replica_writers(body: bytes, *, but: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name and name != but))[-MOST_NAMES:]
 
 
-def _list_writers(entries: list[_Entry]) -> Iterator[_Entry]:
+def _list_writers(entries: list[_ManagedFields]) -> Iterator[_ManagedFields]:
     for entry in entries:
         if not bytes(entry.fields):
             continue

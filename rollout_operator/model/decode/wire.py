@@ -27,7 +27,7 @@ class Owner(Wire):
     controller: bool | None = None
 
 
-class Head(Wire):
+class ObjectHead(Wire):
     name: Required
     namespace: Required
     uid: Required
@@ -41,7 +41,7 @@ class PodAnnotations(Struct, gc=False):
     ready_time: str | None = msgspec.field(default=None, name=READY_TIME)
 
 
-class PodHead(Head):
+class PodHead(ObjectHead):
     creation_timestamp: Annotated[datetime, Meta(tz=True)] | None = None
     labels: Strings = None
     annotations: PodAnnotations | None = None
@@ -57,7 +57,7 @@ class Halted(Wire):
     exit_code: int = 0
 
 
-class State(Wire):
+class ContainerState(Wire):
     running: Running | None = None
     waiting: Halted | None = None
     terminated: Halted | None = None
@@ -66,7 +66,7 @@ class State(Wire):
 class Container(Wire):
     name: str = ""
     ready: bool = False
-    state: State | None = None
+    state: ContainerState | None = None
 
 
 class Condition(Wire):
@@ -113,7 +113,7 @@ class WirePorts(Wire):
     kind: str | None = None
 
 
-class SetHead(Head):
+class SetHead(ObjectHead):
     generation: Generation = 0
     labels: Strings = None
     annotations: Strings = None

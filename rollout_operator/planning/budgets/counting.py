@@ -18,7 +18,7 @@ from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.budgets.partition import find_partition
 from rollout_operator.planning.rollout.newcomers import count_used
-from rollout_operator.planning.rollout.readiness import Why, find_why
+from rollout_operator.planning.rollout.readiness import DownCause, find_why
 from rollout_operator.planning.wording import NAMES_SHOWN, count
 
 # `spec.replicas` may be two thousand million: names of more absent pods than this are not made.
@@ -40,11 +40,11 @@ class Yardstick:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Down:
+class CountedDown:
     """A pod that does not count as up."""
 
     pod: Pod
-    why: Why
+    why: DownCause
     patience: timedelta
     """How long it must have been ready."""
     up_in: timedelta | None
@@ -52,11 +52,11 @@ class Down:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class ZoneCount:
     """What is not proven up in one zone. Nothing of it is ever negative."""
 
     sts: StatefulSet
-    down: tuple[Down, ...] = ()
+    down: tuple[CountedDown, ...] = ()
     unreadable: tuple[str, ...] = ()
     """Names of pods of which nothing more is known: they count as not ready."""
     missing: int = 0
@@ -115,7 +115,7 @@ class Survey:
         self._lost = _ByPartition(budget, sorted(lost), str)
         self._absent = _ByPartition(budget, absent, str)
         self._peers = None if budget.forgives_absent_peers else _Partitions(budget, names)
-        self._all = Tally(
+        self._all = ZoneCount(
             sts=sts,
             missing=untried,
             # What the spec wants and is not there is absent by name already.
@@ -127,7 +127,7 @@ class Survey:
         """Tell whether a pod of this zone does not count as up for others."""
         return pod in self._down_uids
 
-    def tally(self, partition: str | None, pod: Pod) -> Tally:
+    def tally(self, partition: str | None, pod: Pod) -> ZoneCount:
         """Return what is not proven up for the decision on a pod, of this zone or of another."""
         down = self._down.find(partition)
         if pod.uid in self._down_uids:
@@ -183,7 +183,7 @@ class _Partitions:
         return False
 
 
-def list_troubles(tally: Tally) -> Iterator[str]:
+def list_troubles(tally: ZoneCount) -> Iterator[str]:
     """Yield each thing that is not up, with the reason, such as `zone-c-2: CrashLoopBackOff`."""
     yield from (f"{one.pod.name}: {_render_why(one)}" for one in tally.down)
     yield from (f"{name}: unreadable" for name in tally.unreadable)
@@ -195,7 +195,7 @@ def list_troubles(tally: Tally) -> Iterator[str]:
         yield f"{tally.sts.name}: no peer"
 
 
-def next_up(tallies: Sequence[Tally], limit: int) -> timedelta | None:
+def next_up(tallies: Sequence[ZoneCount], limit: int) -> timedelta | None:
     """Return when the first pod that only lacks time is up.
 
     None where there is no such pod, or where the others reach the limit without them.
@@ -205,18 +205,18 @@ def next_up(tallies: Sequence[Tally], limit: int) -> timedelta | None:
     return min(waits) if waits and lasting < limit else None
 
 
-def _list_down(sts: StatefulSet, pods: Sequence[Pod], by: Yardstick) -> tuple[Down, ...]:
+def _list_down(sts: StatefulSet, pods: Sequence[Pod], by: Yardstick) -> tuple[CountedDown, ...]:
     patience = timedelta(seconds=sts.min_ready_seconds)
     delay = by.budget.delay if by.budget.by_partition else _NONE
     deletions, now = by.deletions, by.now
-    down: list[Down] = []
+    down: list[CountedDown] = []
     for pod in pods:
         why = find_why(pod, patience, deletions, now)
         if why is None and delay and not _is_past(pod, delay, now):
-            why = Why.SETTLING
+            why = DownCause.SETTLING
         if why is not None:
-            up_in = _next_up(pod, patience, delay, now) if why is Why.SETTLING else None
-            down.append(Down(pod=pod, why=why, patience=max(patience, delay), up_in=up_in))
+            up_in = _next_up(pod, patience, delay, now) if why is DownCause.SETTLING else None
+            down.append(CountedDown(pod=pod, why=why, patience=max(patience, delay), up_in=up_in))
     if len(down) > 1:
         down.sort(key=lambda one: (len(one.pod.name), one.pod.name, one.pod.uid))
     return tuple(down)
@@ -242,7 +242,7 @@ def _find_absent(sts: StatefulSet, names: set[str], ordinals: range) -> tuple[li
     return [name for name in wanted if name not in names], len(ordinals) - len(tried)
 
 
-def _render_why(one: Down) -> str:
-    if one.why is Why.SETTLING:
+def _render_why(one: CountedDown) -> str:
+    if one.why is DownCause.SETTLING:
         return f"ready for less than {format_duration(one.patience)}"
-    return (one.pod.trouble or one.why) if one.why is Why.UNREADY else one.why
+    return (one.pod.trouble or one.why) if one.why is DownCause.UNREADY else one.why

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import Final, Protocol
 
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.group import Deletion, Zone
@@ -22,14 +22,14 @@ from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.units import quote
 from rollout_operator.planning.budgets.counting import (
     Survey,
-    Tally,
     Yardstick,
+    ZoneCount,
     list_troubles,
     next_up,
 )
 from rollout_operator.planning.budgets.partition import find_partition
 from rollout_operator.planning.rollout.newcomers import count_used
-from rollout_operator.planning.rollout.readiness import Why, find_why
+from rollout_operator.planning.rollout.readiness import DownCause, find_why
 from rollout_operator.planning.rollout.zones import STALE_RECHECK, VIEW_LIMIT, order_zones
 from rollout_operator.planning.wording import NAMES_SHOWN, count, join_names, join_some, verb
 
@@ -58,7 +58,7 @@ class Scene:
     """In the API server's time."""
     deletions: Mapping[Uid, Deletion]
     """Pods that go although they may still look untouched: own deletes, grants, records."""
-    engine: Engine = Engine.EVICTION
+    engine: DisruptionSource = DisruptionSource.EVICTION
     override: int = 0
     """Replaces an effective maximum of 0; for the rollout only (ROLL-36)."""
     downscale: Underway | None = None
@@ -152,7 +152,7 @@ class Decisions:
         obstacle = _find_misfit(scene, partition) or self._movement
         # A pod that is down already is as much down without its deletion: its crash loop must not
         # keep its own fix away (D-14, LI-10).
-        if obstacle is not None or (scene.engine is Engine.ROLLOUT and is_down(scene)):
+        if obstacle is not None or (scene.engine is DisruptionSource.ROLLOUT and is_down(scene)):
             return obstacle
         if partition is not None:
             return self._count_partition(scene, partition)
@@ -289,10 +289,10 @@ def _find_movement(scene: Scene) -> Refusal | None:
 
 def is_down(scene: Scene) -> bool:
     """Tell whether the pod is down by itself, and not only because somebody lets it go."""
-    return find_why(scene.pod, timedelta(0), {}, scene.now) is Why.UNREADY
+    return find_why(scene.pod, timedelta(0), {}, scene.now) is DownCause.UNREADY
 
 
-def _refuse_used(scene: Scene, tallies: Sequence[Tally], place: str, maximum: int) -> Refusal:
+def _refuse_used(scene: Scene, tallies: Sequence[ZoneCount], place: str, maximum: int) -> Refusal:
     """Return the refusal with the numbers first and what is down after them (ZPDB-95)."""
     not_ready = sum(tally.not_ready for tally in tallies)
     unknown = sum(tally.unknown for tally in tallies)

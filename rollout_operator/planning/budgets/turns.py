@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 
 # A place may become free only when several pods have started again, which takes minutes. A turn
 # that ends without one was too short, or in vain: the next one may take twice as long, and the
@@ -25,7 +25,7 @@ RESPONSE: Final = timedelta(seconds=10)
 class Turns:
     """The state of one budget, or of one of its partitions. Times are of one steady clock."""
 
-    side: Engine = Engine.EVICTION
+    side: DisruptionSource = DisruptionSource.EVICTION
     """Whose turn it is. It is the rollout's only after it has held still."""
     used: int = 0
     """How many places were taken in this turn."""
@@ -45,7 +45,7 @@ class Turns:
             return Turns(patience=self.patience) if is_over else self
         if self.held_since is None:
             return self
-        if self.side is Engine.ROLLOUT:
+        if self.side is DisruptionSource.ROLLOUT:
             is_gone = self.whole_since is not None and now - self.whole_since >= RESPONSE
             is_over = is_gone or now - self.held_since >= self.patience
             return Turns(patience=self.patience) if is_over else self
@@ -54,7 +54,7 @@ class Turns:
         longer = min(2 * self.patience, MOST_PATIENCE)
         return Turns(free_until=now + self.patience, patience=longer)
 
-    def holds(self, engine: Engine) -> bool:
+    def holds(self, engine: DisruptionSource) -> bool:
         """Tell whether one side has to let the other one go first, where that one waits."""
         return self.free_until is None and engine is not self.side
 
@@ -66,14 +66,18 @@ class Turns:
         whole = now if self.whole_since is None else self.whole_since
         return replace(self, held_since=since, whole_since=whole)
 
-    def grant(self, engine: Engine, most: int) -> "Turns":
+    def grant(self, engine: DisruptionSource, most: int) -> "Turns":
         """Return the state after a pod was allowed to go; `most` are a turn's places."""
         if engine is not self.side or self.free_until is not None:
             return self
-        if engine is Engine.EVICTION and self.held_since is None:
+        if engine is DisruptionSource.EVICTION and self.held_since is None:
             return self  # no rollout waits
         if self.used + 1 < most:
-            patience = PATIENCE if engine is Engine.EVICTION else self.patience
+            patience = PATIENCE if engine is DisruptionSource.EVICTION else self.patience
             return replace(self, used=self.used + 1, patience=patience)
-        other = Engine.EVICTION if engine is Engine.ROLLOUT else Engine.ROLLOUT
+        other = (
+            DisruptionSource.EVICTION
+            if engine is DisruptionSource.ROLLOUT
+            else DisruptionSource.ROLLOUT
+        )
         return Turns(side=other)

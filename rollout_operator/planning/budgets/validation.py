@@ -32,7 +32,7 @@ class Overlap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class BudgetUnderReview:
     """A budget under review and what is known around it."""
 
     budget: Budget
@@ -43,7 +43,7 @@ class Draft:
     overlap: Overlap | None = None
 
 
-def assess_budget(draft: Draft) -> Verdict:
+def assess_budget(draft: BudgetUnderReview) -> Verdict:
     """Return the verdict on a budget whose fields are valid; W-28, W-41, W-56."""
     if not draft.budget.selector:
         return refuse(
@@ -69,7 +69,7 @@ def assess_budget(draft: Draft) -> Verdict:
     )
 
 
-def _list_warnings(draft: Draft) -> tuple[str, ...]:
+def _list_warnings(draft: BudgetUnderReview) -> tuple[str, ...]:
     found = (_judge_pattern(draft.budget), _judge_share(draft), _judge_absent_peers(draft))
     return tuple(text for text in found if text)
 
@@ -83,7 +83,7 @@ def _judge_pattern(budget: Budget) -> str:
     )
 
 
-def _judge_share(draft: Draft) -> str:
+def _judge_share(draft: BudgetUnderReview) -> str:
     """Tell where a share of a zone is less than one pod, and is one all the same."""
     share = draft.budget.percentage
     sizes = Counter(pod.owner_uid for pod in draft.pods if pod.owner_uid is not None)
@@ -96,7 +96,7 @@ def _judge_share(draft: Draft) -> str:
     )
 
 
-def _judge_absent_peers(draft: Draft) -> str:
+def _judge_absent_peers(draft: BudgetUnderReview) -> str:
     value = draft.absent_peers
     if value is None or value in ABSENT_PEERS_VALUES:
         return ""

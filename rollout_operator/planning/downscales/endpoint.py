@@ -43,7 +43,7 @@ _PATH_RULE: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PodPlace:
     """Where a pod is, whatever it is asked there."""
 
     ip: str
@@ -107,7 +107,7 @@ def plan_endpoint(pod: Pod, target: Target, cluster_domain: str) -> Endpoint | s
     )
 
 
-def plan_place(pod: Pod, service: str, cluster_domain: str) -> Place | str:
+def plan_place(pod: Pod, service: str, cluster_domain: str) -> PodPlace | str:
     """Return where a pod is and what it is called there, or why it cannot be called.
 
     `service` has been judged; `cluster_domain` is as in `plan_endpoint`.
@@ -122,7 +122,7 @@ def plan_place(pod: Pod, service: str, cluster_domain: str) -> Place | str:
     if ip is None:
         shown = f"has no valid address: {show(pod.ip)}" if pod.ip else "has no address yet"
         return f"pod {pod.name} {shown}"
-    return Place(ip=ip, host=host)
+    return PodPlace(ip=ip, host=host)
 
 
 def is_port(text: str) -> bool:

@@ -18,7 +18,7 @@ _ROUNDING: Final = timedelta(seconds=2)
 
 
 @unique
-class Fate(StrEnum):
+class DownscaleOutcome(StrEnum):
     """What the replicas that a set wants say of a downscale."""
 
     OPEN = "open"
@@ -26,15 +26,15 @@ class Fate(StrEnum):
     FAILED = "failed"
 
 
-def judge_downscale(key: Key, sts: StatefulSet, *, may_persist: bool) -> Fate:
+def judge_downscale(key: Key, sts: StatefulSet, *, may_persist: bool) -> DownscaleOutcome:
     """Return what became of a downscale; `may_persist`: the API server may still write it.
 
     One that happened and was taken back is open again for as long: the same may be asked twice, and
     a pod that a downscale may still take away must not be told that it stays (SI-12).
     """
     if sts.replicas <= key.replicas_to:
-        return Fate.HAPPENED
-    return Fate.OPEN if may_persist else Fate.FAILED
+        return DownscaleOutcome.HAPPENED
+    return DownscaleOutcome.OPEN if may_persist else DownscaleOutcome.FAILED
 
 
 def choose_staying(

@@ -14,7 +14,7 @@ from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.names import PREPARE_DOWNSCALE, Uid
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import Code, Verdict
-from rollout_operator.model.tracker import Source
+from rollout_operator.model.tracker import TimesSource
 from rollout_operator.planning.downscales.endpoint import plan_endpoint
 from rollout_operator.planning.downscales.request import RETRY, refuse_decrease
 from rollout_operator.planning.downscales.spacing import find_recent_downscale
@@ -51,7 +51,7 @@ def assess_neighbours(
     scaled: StatefulSet,
     group: Group,
     times: Mapping[Uid, datetime],
-    source: Source = Source.ANNOTATIONS,
+    source: TimesSource = TimesSource.ANNOTATIONS,
 ) -> Verdict | None:
     """Return why the group does not let a zone lose pods now, None where it does.
 

@@ -12,7 +12,7 @@ from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.tracker import Source
+from rollout_operator.model.tracker import TimesSource
 from rollout_operator.model.units import (
     format_duration,
     format_go_time,
@@ -28,8 +28,8 @@ _SECOND: Final = timedelta(seconds=1)
 
 # As all releases word it: people look for these texts.
 BROKEN_TIMES: Final = {
-    Source.ANNOTATIONS: "parsing downscale annotations failed.",
-    Source.TRACKER: "parsing parsing downscale timestamps from the zone ConfigMap failed.",
+    TimesSource.ANNOTATIONS: "parsing downscale annotations failed.",
+    TimesSource.TRACKER: "parsing parsing downscale timestamps from the zone ConfigMap failed.",
 }
 
 
@@ -58,7 +58,7 @@ def find_recent_downscale(
     others: Iterable[StatefulSet],
     remembered: Mapping[Uid, datetime],
     now: datetime,
-    source: Source = Source.ANNOTATIONS,
+    source: TimesSource = TimesSource.ANNOTATIONS,
 ) -> Refusal | None:
     """Return why one zone may not be scaled down yet, None where it may.
 
@@ -79,7 +79,7 @@ def find_recent(
     others: Iterable[StatefulSet],
     remembered: Mapping[Uid, datetime],
     now: datetime,
-    source: Source = Source.ANNOTATIONS,
+    source: TimesSource = TimesSource.ANNOTATIONS,
 ) -> tuple[Recent, ...] | BadTime:
     """Return as data what `find_recent_downscale` words: all downscales that are too recent.
 
@@ -108,21 +108,23 @@ def find_recent(
 def knows_downscale(
     others: Iterable[StatefulSet],
     remembered: Mapping[Uid, datetime],
-    source: Source = Source.ANNOTATIONS,
+    source: TimesSource = TimesSource.ANNOTATIONS,
 ) -> bool:
     """Tell whether any of these zones has been scaled down, whenever that was."""
-    has_notes = source is Source.ANNOTATIONS
+    has_notes = source is TimesSource.ANNOTATIONS
     return any(
         one.uid in remembered or (has_notes and LAST_DOWNSCALE in one.annotations) for one in others
     )
 
 
-def hint_future(recent: Recent, now: datetime, source: Source = Source.ANNOTATIONS) -> str:
+def hint_future(
+    recent: Recent, now: datetime, source: TimesSource = TimesSource.ANNOTATIONS
+) -> str:
     """Return what a person must mend where a time lies in the future, with its semicolon."""
     # More than the second by which times are rounded up.
     if recent.last - now <= timedelta(minutes=1):
         return ""
-    is_tracked = source is Source.TRACKER
+    is_tracked = source is TimesSource.TRACKER
     place = "entry in the zone ConfigMap" if is_tracked else f"annotation {LAST_DOWNSCALE}"
     return f"; that time lies in the future: see its {place}"
 
@@ -160,11 +162,11 @@ def _read_span(sts: StatefulSet) -> timedelta:
 
 
 def _read_last(
-    sts: StatefulSet, remembered: Mapping[Uid, datetime], source: Source
+    sts: StatefulSet, remembered: Mapping[Uid, datetime], source: TimesSource
 ) -> datetime | None:
     text = sts.annotations.get(LAST_DOWNSCALE)
     known = remembered.get(sts.uid)
-    if text is None or source is Source.TRACKER:
+    if text is None or source is TimesSource.TRACKER:
         return known
     try:
         written = parse_rfc3339(text)
@@ -173,7 +175,7 @@ def _read_last(
     return written if known is None else max(written, known)
 
 
-def _word_wait(recent: Recent, now: datetime, source: Source) -> str:
+def _word_wait(recent: Recent, now: datetime, source: TimesSource) -> str:
     return (
         f"statefulset {recent.sts.name} was downscaled at {format_go_time(recent.last)} and is"
         f" labelled to wait {format_duration(recent.wait)} between zone downscales"

@@ -9,11 +9,18 @@ from typing import Final
 
 from rollout_operator.model.names import Revision
 from rollout_operator.model.objects import Pod, StatefulSet
-from rollout_operator.model.outcome import Code, Reason, Replacement, ReplacePods, Severity, Share
+from rollout_operator.model.outcome import (
+    Code,
+    EqualPods,
+    Reason,
+    Replacement,
+    ReplacePods,
+    Severity,
+)
 from rollout_operator.planning.rollout.readiness import (
     Down,
+    DownCause,
     Readiness,
-    Why,
     render_trouble,
     render_why,
 )
@@ -71,7 +78,7 @@ def choose_pods(look: Readiness, limit: int) -> Choice:
         _choose_unborn(look, limit),
         _choose_fallen(look, limit),
         # Whatever is in flight or broken counts as unavailable: this bounds disruptions as well.
-        Share(pods=_replace_healthy(look.sts, healthy), room=min(room, len(healthy))),
+        EqualPods(pods=_replace_healthy(look.sts, healthy), room=min(room, len(healthy))),
     )
     action = ReplacePods(
         zone=look.sts, shares=tuple(one for one in shares if one.pods and one.room > 0)
@@ -92,31 +99,31 @@ def _find_broken(look: Readiness) -> list[Down]:
 def _find_outdated_newcomers(look: Readiness) -> list[Down]:
     revision = look.sts.update_revision
     return [
-        Down(pod=pod, why=Why.UNREADY, gaps_below=0)
+        Down(pod=pod, why=DownCause.UNREADY, gaps_below=0)
         for pod in look.newcomers
         if pod.revision != revision and not pod.is_terminating
     ]
 
 
 def _is_broken(sts: StatefulSet, one: Down) -> bool:
-    may_go = one.why is Why.UNREADY or one.why is Why.UNANSWERED
+    may_go = one.why is DownCause.UNREADY or one.why is DownCause.UNANSWERED
     return may_go and one.pod.revision != sts.update_revision
 
 
-def _choose_unanswered(look: Readiness, limit: int) -> tuple[Share, Share]:
+def _choose_unanswered(look: Readiness, limit: int) -> tuple[EqualPods, EqualPods]:
     """Return the pods to delete once more, by the same UID: it settles what became of them.
 
     Those that are still up, the second share, may have been spared. 3 pods, limit 1, another one
     has crashed since: it waits until the first request cannot be carried out any more (SI-03).
     """
-    pods = [one for one in _find_broken(look) if one.why is Why.UNANSWERED]
+    pods = [one for one in _find_broken(look) if one.why is DownCause.UNANSWERED]
     down = [one for one in pods if not one.pod.is_ready]
     up = [one for one in pods if one.pod.is_ready]
     others = max(look.seen_down - len(up), look.status_short)
     return _share(look, down, len(down)), _share(look, up, limit - others)
 
 
-def _choose_unborn(look: Readiness, limit: int) -> Share:
+def _choose_unborn(look: Readiness, limit: int) -> EqualPods:
     """Return the broken pods that were put there by us and have not been up since, in turn.
 
     Deleting one adds nothing, whatever else is down: a bad revision comes to a stop at the lowest
@@ -128,7 +135,7 @@ def _choose_unborn(look: Readiness, limit: int) -> Share:
     pods: list[Down] = []
     room = 0
     for one in look.down:
-        if one.why is not Why.UNREADY or not _is_broken(look.sts, one):
+        if one.why is not DownCause.UNREADY or not _is_broken(look.sts, one):
             below += _is_in_flight(look.sts, one)
         elif not _is_in_flight(look.sts, one):
             if look.sts.is_ordered:
@@ -139,7 +146,7 @@ def _choose_unborn(look: Readiness, limit: int) -> Share:
     return _share(look, pods, room)
 
 
-def _choose_fallen(look: Readiness, limit: int) -> Share:
+def _choose_fallen(look: Readiness, limit: int) -> EqualPods:
     """Return the outdated pods that have been up and broke by themselves.
 
     Deleting one disrupts one more (SI-04). 5 pods, limit 1, one just replaced and starting: a
@@ -172,8 +179,8 @@ def _may_come_up(sts: StatefulSet, one: Down) -> bool:
 
     One at the update revision shows whether that revision is any good: it is waited for.
     """
-    is_gone = one.why in (Why.TERMINATING, Why.DELETED)
-    is_broken = one.why is Why.UNREADY and one.pod.revision != sts.update_revision
+    is_gone = one.why in (DownCause.TERMINATING, DownCause.DELETED)
+    is_broken = one.why is DownCause.UNREADY and one.pod.revision != sts.update_revision
     return _is_in_flight(sts, one) and not is_gone and not is_broken
 
 
@@ -185,8 +192,8 @@ def _is_in_flight(sts: StatefulSet, one: Down) -> bool:
     at the revision of before the rollout. After a rollback that is the update revision itself: a
     pod which we have just replaced is at both.
     """
-    if one.why is not Why.UNREADY:
-        return one.why is not Why.SETTLING
+    if one.why is not DownCause.UNREADY:
+        return one.why is not DownCause.SETTLING
     if one.pod.revision == sts.update_revision or _is_new(one.pod):
         return True
     return one.pod.revision != sts.current_revision and not one.pod.was_ready
@@ -197,9 +204,9 @@ def _is_new(pod: Pod) -> bool:
     return pod.never_ready or (pod.phase == "Pending" and not pod.ip)
 
 
-def _share(look: Readiness, pods: list[Down], room: int) -> Share:
+def _share(look: Readiness, pods: list[Down], room: int) -> EqualPods:
     replacements = tuple(_replace_broken(look, one) for one in pods)
-    return Share(pods=replacements, room=min(room, len(pods)))
+    return EqualPods(pods=replacements, room=min(room, len(pods)))
 
 
 def _replace_broken(look: Readiness, one: Down) -> Replacement:
@@ -244,7 +251,7 @@ def is_starting(trouble: str) -> bool:
 
 
 def _is_starting(look: Readiness, one: Down) -> bool:
-    return one.why is not Why.UNREADY or is_starting(render_why(look, one))
+    return one.why is not DownCause.UNREADY or is_starting(render_why(look, one))
 
 
 def _wait(look: Readiness, code: Code, text: str, severity: Severity) -> Reason:

@@ -21,7 +21,7 @@ from rollout_operator.planning.wording import NAMES_SHOWN, join_some
 
 
 @unique
-class Why(StrEnum):
+class DownCause(StrEnum):
     """Why a pod counts as down. The value says it where the pod has no trouble of its own."""
 
     TERMINATING = "terminating"
@@ -33,9 +33,9 @@ class Why(StrEnum):
 
 
 _GOING: Final = {
-    Deletion.ACCEPTED: Why.DELETED,
-    Deletion.UNKNOWN: Why.UNANSWERED,
-    Deletion.GRANTED: Why.GRANTED,
+    Deletion.ACCEPTED: DownCause.DELETED,
+    Deletion.UNKNOWN: DownCause.UNANSWERED,
+    Deletion.GRANTED: DownCause.GRANTED,
 }
 
 
@@ -44,7 +44,7 @@ class Down:
     """A pod in one of the desired ordinals that does not count as up."""
 
     pod: Pod
-    why: Why
+    why: DownCause
     gaps_below: int
     """Number of desired ordinals below it without any pod."""
 
@@ -119,7 +119,7 @@ def assess_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: datetim
             unreadable.append(pod.name)
             continue
         why = find_why(pod, patience, deletions, now)
-        if why is None or why is Why.SETTLING:
+        if why is None or why is DownCause.SETTLING:
             standing.append(pod)
         if why is not None:
             gaps = ordinal - sts.first_ordinal - place
@@ -141,17 +141,17 @@ def assess_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: datetim
 
 def find_why(
     pod: Pod, patience: timedelta, deletions: Mapping[Uid, Deletion], now: datetime
-) -> Why | None:
+) -> DownCause | None:
     """Return why a pod does not count as up, None where it does.
 
     `patience` is how long it must have been ready, `minReadySeconds` of its set.
     """
     if pod.is_terminating:
-        return Why.TERMINATING
+        return DownCause.TERMINATING
     if pod.uid in deletions:
         return _GOING[deletions[pod.uid]]
     if not pod.is_ready:
-        return Why.UNREADY
+        return DownCause.UNREADY
     return _find_settling(pod, patience, now)
 
 
@@ -173,9 +173,9 @@ def render_trouble(look: Readiness) -> str:
 
 def render_why(look: Readiness, one: Down) -> str:
     """Return in a few words why a pod counts as down, such as `CrashLoopBackOff`."""
-    if one.why is Why.SETTLING:
+    if one.why is DownCause.SETTLING:
         return f"ready for less than {look.sts.min_ready_seconds}s"
-    return (one.pod.trouble or one.why) if one.why is Why.UNREADY else one.why
+    return (one.pod.trouble or one.why) if one.why is DownCause.UNREADY else one.why
 
 
 def _seat_pods(zone: Zone, desired: range) -> tuple[dict[int, Pod | Unreadable], bool]:
@@ -219,18 +219,18 @@ def _proof(pod: Pod | Unreadable) -> tuple[int, str]:
     return (0, pod.uid) if isinstance(pod, Unreadable) else (1 + pod.is_ready, pod.uid)
 
 
-def _find_settling(pod: Pod, patience: timedelta, now: datetime) -> Why | None:
+def _find_settling(pod: Pod, patience: timedelta, now: datetime) -> DownCause | None:
     if not patience:
         return None
     since = pod.ready_since
-    return None if since is not None and now - since >= patience else Why.SETTLING
+    return None if since is not None and now - since >= patience else DownCause.SETTLING
 
 
 def _next_available(down: Iterable[Down], patience: timedelta, now: datetime) -> timedelta | None:
     waits = (
         patience - (now - one.pod.ready_since)
         for one in down
-        if one.why is Why.SETTLING and one.pod.ready_since is not None
+        if one.why is DownCause.SETTLING and one.pod.ready_since is not None
     )
     return min(waits, default=None)
 
@@ -247,7 +247,7 @@ def _troubles(look: Readiness) -> Iterator[str]:
     yield from (f"{one.pod.name}: {render_why(look, one)}" for one in look.down)
     yield from (f"{name}: unreadable" for name in look.unreadable)
     yield from (f"{name}: no pod" for name in look.first_missing)
-    yield from (f"{pod.name}: {pod.trouble or Why.UNREADY}" for pod in look.newcomers)
+    yield from (f"{pod.name}: {pod.trouble or DownCause.UNREADY}" for pod in look.newcomers)
 
 
 def _first_missing(

@@ -15,7 +15,7 @@ from rollout_operator.model.group import Zone
 from rollout_operator.model.names import DOWNSCALE_DELAY, DOWNSCALE_DELAY_URL
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
-from rollout_operator.model.scaling import Scaling, Talk
+from rollout_operator.model.scaling import ScalingSnapshot, Talk
 from rollout_operator.model.units import parse_prometheus_duration
 from rollout_operator.planning.scaling.annotations import complain
 from rollout_operator.planning.scaling.delay_endpoint import (
@@ -60,7 +60,7 @@ class Stays:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class DelayedPod:
     """One pod of a zone, and what passed between us and it."""
 
     ordinal: int
@@ -101,7 +101,7 @@ def find_half_delay(sts: StatefulSet) -> Reason | None:
     return complain(sts, Code.BAD_DELAY, there, why)
 
 
-def choose_staying(zone: Zone, replicas: int, delay: Delay, scaling: Scaling) -> Stays:
+def choose_staying(zone: Zone, replicas: int, delay: Delay, scaling: ScalingSnapshot) -> Stays:
     """Return who of the lowest `replicas` pods is to be told that it stays (DELAY-05, 06, 10).
 
     What a downscale that may still persist takes away is left alone (SI-12).
@@ -127,11 +127,11 @@ def choose_staying(zone: Zone, replicas: int, delay: Delay, scaling: Scaling) ->
     return Stays(owed=tuple(owed), routine=tuple(routine), look_again=look_again)
 
 
-def list_seats(zone: Zone, ordinals: range, scaling: Scaling) -> list[Seat]:
+def list_seats(zone: Zone, ordinals: range, scaling: ScalingSnapshot) -> list[DelayedPod]:
     """Return the pods that a zone owns in a range of ordinals, which may be long; highest first."""
     sts = zone.sts
     found = (
-        Seat(ordinal=ordinal, pod=pod, talk=scaling.talks.get(pod.uid, Talk()))
+        DelayedPod(ordinal=ordinal, pod=pod, talk=scaling.talks.get(pod.uid, Talk()))
         for pod in zone.pods
         if pod.owner_uid == sts.uid
         and (ordinal := sts.find_ordinal(pod.name, ordinals)) is not None

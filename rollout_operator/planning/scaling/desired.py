@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Reason
-from rollout_operator.model.scaling import Scaling
+from rollout_operator.model.scaling import ScalingSnapshot
 from rollout_operator.planning.scaling.delays import Delay
 
 
@@ -42,12 +42,12 @@ class Aim:
         return f"{self.what}: {replicas_from} → {replicas_to}{self.note}"
 
 
-def count_replicas(sts: StatefulSet, scaling: Scaling) -> int:
+def count_replicas(sts: StatefulSet, scaling: ScalingSnapshot) -> int:
     """Return the replicas that a set wants, those that we wrote and nobody shows yet included."""
     return scaling.written[sts.uid].replicas if is_unseen(sts, scaling) else sts.replicas
 
 
-def is_unseen(sts: StatefulSet, scaling: Scaling) -> bool:
+def is_unseen(sts: StatefulSet, scaling: ScalingSnapshot) -> bool:
     """Tell whether a count that we wrote is not shown by the set yet."""
     written = scaling.written.get(sts.uid)
     return written is not None and written.generation > sts.generation

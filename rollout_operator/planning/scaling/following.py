@@ -20,7 +20,7 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Reason
-from rollout_operator.model.scaling import Scaling
+from rollout_operator.model.scaling import ScalingSnapshot
 from rollout_operator.planning.downscales.endpoint import show
 from rollout_operator.planning.downscales.request import is_labelled
 from rollout_operator.planning.scaling.annotations import complain, read_force
@@ -69,7 +69,7 @@ def keeps_time(sts: StatefulSet, group: Iterable[StatefulSet]) -> bool:
     return follows(sts) or any(one.annotations.get(LEADING_ZONE) == sts.name for one in group)
 
 
-def choose_following(sts: StatefulSet, leads: Leads, scaling: Scaling) -> Aim:
+def choose_following(sts: StatefulSet, leads: Leads, scaling: ScalingSnapshot) -> Aim:
     """Return what the count of a following set should become."""
     problems = _find_oddities(sts)
     leading = leads.by_name.get(sts.annotations[LEADING_ZONE])
@@ -107,7 +107,7 @@ def _find_oddities(sts: StatefulSet) -> tuple[Reason, ...]:
     return tuple(found)
 
 
-def _find_no_lead(sts: StatefulSet, scaling: Scaling) -> Reason:
+def _find_no_lead(sts: StatefulSet, scaling: ScalingSnapshot) -> Reason:
     name = sts.annotations[LEADING_ZONE]
     why = f"could not find leader for {sts.name} using {LEADING_ZONE}"
     broken = [
@@ -128,7 +128,7 @@ def _find_circle(sts: StatefulSet, leads: Leads) -> Reason | None:
 
 
 def _find_unready(
-    sts: StatefulSet, leading: StatefulSet, aim: Aim, scaling: Scaling
+    sts: StatefulSet, leading: StatefulSet, aim: Aim, scaling: ScalingSnapshot
 ) -> Reason | None:
     """Return why an upscale waits for the leading zone's pods (SCALE-08), None where it does not.
 

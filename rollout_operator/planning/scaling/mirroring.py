@@ -20,7 +20,7 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
-from rollout_operator.model.scaling import NoScale, Reference, Scale, Scaling
+from rollout_operator.model.scaling import NoScale, Reference, Scale, ScalingSnapshot
 from rollout_operator.model.units import parse_go_bool
 from rollout_operator.planning.downscales.endpoint import show
 from rollout_operator.planning.scaling.annotations import complain, read_force
@@ -54,7 +54,7 @@ def find_reference(sts: StatefulSet) -> Reference | Reason | None:
     return Reference(group, kind, name)
 
 
-def choose_mirrored(sts: StatefulSet, followed: Collection[str], scaling: Scaling) -> Aim:
+def choose_mirrored(sts: StatefulSet, followed: Collection[str], scaling: ScalingSnapshot) -> Aim:
     """Return what the count of a set should become that follows nobody.
 
     `followed` are the names of zones that others follow: the time between zones begins with them.
@@ -86,7 +86,7 @@ def read_write_back(sts: StatefulSet) -> bool | Reason:
         return complain(sts, Code.BAD_SCALING_SWITCH, MIRROR_WRITE_BACK, why)
 
 
-def _read_count(sts: StatefulSet, reference: Reference, scaling: Scaling) -> Aim:
+def _read_count(sts: StatefulSet, reference: Reference, scaling: ScalingSnapshot) -> Aim:
     reading = scaling.scales.get(reference)
     match reading:
         case Scale(replicas=replicas):

@@ -18,7 +18,7 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
-from rollout_operator.model.scaling import Scaling
+from rollout_operator.model.scaling import ScalingSnapshot
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.downscales.request import is_labelled
 from rollout_operator.planning.downscales.rule import (
@@ -55,13 +55,13 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
+class _Downscale:
     """One downscale that is wanted."""
 
     sts: StatefulSet
     replicas: int
     aim: Aim
-    scaling: Scaling
+    scaling: ScalingSnapshot
 
     @property
     def group(self) -> Group:
@@ -97,9 +97,11 @@ class _Case:
         return Hold(reason=Reason(code=code, text=text, severity=severity, zone=self.sts.name))
 
 
-def assess_scale_down(sts: StatefulSet, replicas: int, aim: Aim, scaling: Scaling) -> Hold | None:
+def assess_scale_down(
+    sts: StatefulSet, replicas: int, aim: Aim, scaling: ScalingSnapshot
+) -> Hold | None:
     """Return why a zone may not be scaled down to `replicas` now, None where it may."""
-    case = _Case(sts=sts, replicas=replicas, aim=aim, scaling=scaling)
+    case = _Downscale(sts=sts, replicas=replicas, aim=aim, scaling=scaling)
     return (
         _find_blindness(case)
         or _find_underway(case)
@@ -108,7 +110,7 @@ def assess_scale_down(sts: StatefulSet, replicas: int, aim: Aim, scaling: Scalin
     )
 
 
-def _find_blindness(case: _Case) -> Hold | None:
+def _find_blindness(case: _Downscale) -> Hold | None:
     """Return what is not known of the group."""
     if case.group.view_age > VIEW_LIMIT:
         limit = VIEW_LIMIT.total_seconds()
@@ -124,7 +126,7 @@ def _find_blindness(case: _Case) -> Hold | None:
     return None
 
 
-def _find_underway(case: _Case) -> Hold | None:
+def _find_underway(case: _Downscale) -> Hold | None:
     """Return another downscale of the group that has not come to its end yet."""
     underway = case.group.downscale
     if underway is None or underway.zone == case.sts.name:
@@ -138,7 +140,7 @@ def _find_underway(case: _Case) -> Hold | None:
     return case.wait(Code.DOWNSCALE_UNDERWAY, why)
 
 
-def _find_unseen(case: _Case) -> Underway | None:
+def _find_unseen(case: _Downscale) -> Underway | None:
     """Return a downscale that we wrote and that the cache does not show."""
     for zone in case.others:
         sts, count = zone.sts, count_replicas(zone.sts, case.scaling)
@@ -147,7 +149,7 @@ def _find_unseen(case: _Case) -> Underway | None:
     return None
 
 
-def _find_recent(case: _Case) -> Hold | None:
+def _find_recent(case: _Downscale) -> Hold | None:
     """Return the downscale of another zone after which this one must still wait (D-22)."""
     if not case.aim.keeps_apart and not case.is_guarded:
         return None
@@ -169,7 +171,7 @@ def _find_recent(case: _Case) -> Hold | None:
     return _wait_for(case, max(recent, key=lambda one: one.left)) if recent else None
 
 
-def _wait_for(case: _Case, recent: Recent) -> Hold:
+def _wait_for(case: _Downscale, recent: Recent) -> Hold:
     told = (
         f"last downscale {recent.sts.name} {format_moment(recent.last)},"
         f" wait {format_duration(recent.wait)}"
@@ -184,7 +186,7 @@ def _wait_for(case: _Case, recent: Recent) -> Hold:
     return Hold(reason=reason, look_again=recent.left, next_downscale=recent.left)
 
 
-def _find_refusal(case: _Case) -> Hold | None:
+def _find_refusal(case: _Downscale) -> Hold | None:
     """Return what a review would refuse the downscale for, beyond what was found before."""
     sts, decrease = case.sts, case.decrease
     # What is underway in the zone itself is no obstacle to it: then it is the same downscale, or
@@ -200,7 +202,7 @@ def _find_refusal(case: _Case) -> Hold | None:
     )
 
 
-def _find_rollout(case: _Case) -> Hold | None:
+def _find_rollout(case: _Downscale) -> Hold | None:
     """Return the rollout of another zone that has pods down (D-25, SEED-110).
 
     A zone that is short for other reasons is no obstacle (T-03, 6), and none is one to pods that

@@ -14,7 +14,13 @@ from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.group import Zone
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
-from rollout_operator.model.scaling import Reference, ScaleZone, Scaling, ScalingPlan, TalkToPods
+from rollout_operator.model.scaling import (
+    Reference,
+    ScaleZone,
+    ScalingPlan,
+    ScalingSnapshot,
+    TalkToPods,
+)
 from rollout_operator.planning.rollout.newcomers import count_used, find_settling
 from rollout_operator.planning.rollout.zones import order_zones
 from rollout_operator.planning.scaling.delays import Stays, choose_staying
@@ -64,7 +70,7 @@ class _Draft:
             self.times.append(time)
 
 
-def plan_scaling(scaling: Scaling) -> ScalingPlan:
+def plan_scaling(scaling: ScalingSnapshot) -> ScalingPlan:
     """Return all that one look at the counts of a group leads to.
 
     The same view gives an equal plan, in whatever order its zones and pods come. A group in which
@@ -96,13 +102,13 @@ def list_references(sets: Iterable[StatefulSet]) -> tuple[Reference, ...]:
     return tuple(list_mirrored(sets))
 
 
-def _choose_aim(sts: StatefulSet, leads: Leads, scaling: Scaling) -> Aim:
+def _choose_aim(sts: StatefulSet, leads: Leads, scaling: ScalingSnapshot) -> Aim:
     if follows(sts):
         return choose_following(sts, leads, scaling)
     return choose_mirrored(sts, leads.followed, scaling)
 
 
-def _plan_zone(zone: Zone, aim: Aim, scaling: Scaling, draft: _Draft) -> None:
+def _plan_zone(zone: Zone, aim: Aim, scaling: ScalingSnapshot, draft: _Draft) -> None:
     """Add what becomes of one zone."""
     draft.waits += aim.waits
     draft.problems += aim.problems
@@ -122,7 +128,9 @@ def _plan_zone(zone: Zone, aim: Aim, scaling: Scaling, draft: _Draft) -> None:
         draft.scale.append(_scale(sts, wanted, aim, Code.SCALE_UP, scaling))
 
 
-def _plan_downscale(zone: Zone, wanted: int, aim: Aim, scaling: Scaling, draft: _Draft) -> None:
+def _plan_downscale(
+    zone: Zone, wanted: int, aim: Aim, scaling: ScalingSnapshot, draft: _Draft
+) -> None:
     if not aim.may_shrink:
         draft.failed.add(zone.sts.name)
     elif aim.delay is not None:
@@ -131,7 +139,9 @@ def _plan_downscale(zone: Zone, wanted: int, aim: Aim, scaling: Scaling, draft: 
         draft.scale.append(_scale(zone.sts, wanted, aim, Code.SCALE_DOWN, scaling))
 
 
-def _plan_delayed(zone: Zone, wanted: int, aim: Aim, scaling: Scaling, draft: _Draft) -> None:
+def _plan_delayed(
+    zone: Zone, wanted: int, aim: Aim, scaling: ScalingSnapshot, draft: _Draft
+) -> None:
     """Add what becomes of a zone whose pods have a say (7.2)."""
     assert aim.delay is not None, "checked by the caller"
     sts, now = zone.sts, count_replicas(zone.sts, scaling)
@@ -158,7 +168,7 @@ def _plan_delayed(zone: Zone, wanted: int, aim: Aim, scaling: Scaling, draft: _D
 
 
 def _is_permitted(
-    sts: StatefulSet, replicas: int, aim: Aim, scaling: Scaling, draft: _Draft
+    sts: StatefulSet, replicas: int, aim: Aim, scaling: ScalingSnapshot, draft: _Draft
 ) -> bool:
     """Tell whether a zone may be scaled down now; add why not."""
     change = aim.word(count_replicas(sts, scaling), replicas)
@@ -183,7 +193,7 @@ def _is_permitted(
     return False
 
 
-def _may_move(sts: StatefulSet, change: str, scaling: Scaling, draft: _Draft) -> bool:
+def _may_move(sts: StatefulSet, change: str, scaling: ScalingSnapshot, draft: _Draft) -> bool:
     """Tell whether the count of a set may be changed at all; add why not."""
     if sts.is_terminating:
         text = f"{change} waits: {sts.name} is being deleted"
@@ -199,7 +209,9 @@ def _may_move(sts: StatefulSet, change: str, scaling: Scaling, draft: _Draft) ->
     return True
 
 
-def _scale(sts: StatefulSet, replicas: int, aim: Aim, code: Code, scaling: Scaling) -> ScaleZone:
+def _scale(
+    sts: StatefulSet, replicas: int, aim: Aim, code: Code, scaling: ScalingSnapshot
+) -> ScaleZone:
     reason = Reason(code=code, text=aim.word(sts.replicas, replicas), zone=sts.name)
     is_kept = code is Code.SCALE_DOWN and keeps_time(sts, [one.sts for one in scaling.group.zones])
     is_exact = code is Code.SCALE_DOWN and _goes_unasked(sts, aim, scaling)
@@ -208,7 +220,7 @@ def _scale(sts: StatefulSet, replicas: int, aim: Aim, code: Code, scaling: Scali
     )
 
 
-def _goes_unasked(sts: StatefulSet, aim: Aim, scaling: Scaling) -> bool:
+def _goes_unasked(sts: StatefulSet, aim: Aim, scaling: ScalingSnapshot) -> bool:
     """Tell whether pods go for no other reason than that they were not up when looked at."""
     own = next(zone for zone in scaling.group.zones if zone.sts.uid == sts.uid)
     return aim.is_forced or count_used(own) < sts.replicas

@@ -15,7 +15,7 @@ from rollout_operator.model.group import Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Code, Reason, Severity
-from rollout_operator.model.scaling import Scaling, Word
+from rollout_operator.model.scaling import ScalingSnapshot, Word
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.downscales.spacing import format_left, format_moment
 from rollout_operator.planning.rollout.newcomers import count_used
@@ -24,7 +24,7 @@ from rollout_operator.planning.scaling.delay_endpoint import plan_delay_endpoint
 from rollout_operator.planning.scaling.delays import (
     ASK_AGAIN,
     Delay,
-    Seat,
+    DelayedPod,
     find_absence,
     list_seats,
 )
@@ -78,7 +78,7 @@ class Heard:
 
 
 @dataclass(slots=True)
-class _Notes:
+class _Findings:
     """What was found so far, from the highest ordinal on."""
 
     problems: list[str] = field(default_factory=list)
@@ -88,17 +88,17 @@ class _Notes:
     early: list[tuple[int, Reason]] = field(default_factory=list)
     """Ordinals of pods that are prepared, but not for long enough."""
     ask: list[Endpoint] = field(default_factory=list)
-    stale: list[Seat] = field(default_factory=list)
+    stale: list[DelayedPod] = field(default_factory=list)
     times: list[timedelta] = field(default_factory=list)
     """When something else falls due."""
 
 
-def hear_pods(going: Going, delay: Delay, scaling: Scaling) -> Heard:
+def hear_pods(going: Going, delay: Delay, scaling: ScalingSnapshot) -> Heard:
     """Return how far down a zone may go now, and whom to ask for that.
 
     Newcomers have nothing to say: they go like ordinals without a pod (D-67).
     """
-    notes = _Notes(problems=[] if going.is_forced else list(_find_empty_seats(going)))
+    notes = _Findings(problems=[] if going.is_forced else list(_find_empty_seats(going)))
     for seat in list_seats(going.zone, going.used, scaling):
         _hear_one(seat, going, delay, scaling, notes)
     first = going.zone.sts.first_ordinal
@@ -120,7 +120,9 @@ def hear_pods(going: Going, delay: Delay, scaling: Scaling) -> Heard:
     )
 
 
-def _hear_one(seat: Seat, going: Going, delay: Delay, scaling: Scaling, notes: _Notes) -> None:
+def _hear_one(
+    seat: DelayedPod, going: Going, delay: Delay, scaling: ScalingSnapshot, notes: _Findings
+) -> None:
     now, word, name = scaling.group.now, seat.talk.word, seat.pod.name
     absence = find_absence(seat.pod)
     if absence and going.is_forced:
@@ -161,7 +163,7 @@ def _next_ask(word: Word) -> timedelta:
     return ASK_AGAIN if word.lasts is None else word.lasts
 
 
-def _confirm(notes: _Notes, delay: Delay, scaling: Scaling) -> tuple[Endpoint, ...]:
+def _confirm(notes: _Findings, delay: Delay, scaling: ScalingSnapshot) -> tuple[Endpoint, ...]:
     """Return whom to ask once more; where a pod cannot be, it is a problem."""
     known = {endpoint.uid for endpoint in notes.ask}
     found = list(notes.ask)
@@ -176,7 +178,7 @@ def _confirm(notes: _Notes, delay: Delay, scaling: Scaling) -> tuple[Endpoint, .
     return tuple(found)
 
 
-def _find_wait(going: Going, notes: _Notes) -> Reason | None:
+def _find_wait(going: Going, notes: _Findings) -> Reason | None:
     """Return why nothing at all is known of how far the zone may go."""
     name = going.zone.sts.name
     if notes.problems:
@@ -192,7 +194,9 @@ def _find_wait(going: Going, notes: _Notes) -> Reason | None:
     return None
 
 
-def _word_early(seat: Seat, since: datetime, left: timedelta, going: Going, delay: Delay) -> Reason:
+def _word_early(
+    seat: DelayedPod, since: datetime, left: timedelta, going: Going, delay: Delay
+) -> Reason:
     gist = (
         f"{going.change} waits: {seat.pod.name} is prepared since {format_moment(since)},"
         f" {format_duration(delay.span)} are wanted"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Reason
-from rollout_operator.model.scaling import PublishReplicas, Reference, Scale, Scaling
+from rollout_operator.model.scaling import PublishReplicas, Reference, Scale, ScalingSnapshot
 from rollout_operator.planning.scaling.desired import count_replicas
 from rollout_operator.planning.scaling.following import follows
 from rollout_operator.planning.scaling.mirroring import find_reference, read_write_back
@@ -33,7 +33,7 @@ def list_mirrored(sets: Iterable[StatefulSet]) -> dict[Reference, list[StatefulS
 
 
 def choose_published(
-    sets: Iterable[StatefulSet], scaled: Collection[Uid], scaling: Scaling
+    sets: Iterable[StatefulSet], scaled: Collection[Uid], scaling: ScalingSnapshot
 ) -> tuple[PublishReplicas, ...]:
     """Return what is to be written, in the order of references.
 
@@ -57,7 +57,7 @@ def choose_published(
     return tuple(found)
 
 
-def _list_told(mirrors: Iterable[StatefulSet], scaling: Scaling) -> list[_Mirror]:
+def _list_told(mirrors: Iterable[StatefulSet], scaling: ScalingSnapshot) -> list[_Mirror]:
     return [
         _Mirror(sts=sts, count=count_replicas(sts, scaling))
         for sts in mirrors

@@ -17,7 +17,7 @@ from rollout_operator.model.decode.excerpt import SMALL
 from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.errors import DecodeError, OperatorError
 from rollout_operator.model.review import Review
-from rollout_operator.web.http.room import Room, RoomFullError, Share
+from rollout_operator.web.http.room import Room, RoomFullError, RoomShare
 
 # The API server takes objects up to 3 MiB; a review holds two, with their JSON escapes.
 MAX_BODY: Final = 7 << 20
@@ -57,7 +57,7 @@ class Content(Protocol):
     async def readany(self) -> bytes: ...
 
 
-class Request(Protocol):
+class BodyRequest(Protocol):
     """The part of `web.BaseRequest` that is read here."""
 
     @property
@@ -84,7 +84,7 @@ class Bodies:
         """End the thread after what it decodes."""
         self._thread.shutdown(wait=False)
 
-    async def read(self, request: Request, until: timedelta) -> Review:
+    async def read(self, request: BodyRequest, until: timedelta) -> Review:
         """Return the review in the body, which must be there `until`, on `clock.elapsed()`.
 
         Raises Rejected.
@@ -105,21 +105,21 @@ class Bodies:
             raise Rejected(400, found)
         return found
 
-    async def _decode_beside(self, body: "_Body", share: Share) -> Review | str:
+    async def _decode_beside(self, body: "_Body", share: RoomShare) -> Review | str:
         decoding = asyncio.wrap_future(self._thread.submit(_decode, body.take()))
         # A thread goes on where the task that waits for it is cancelled.
         decoding.add_done_callback(share.hold())
         return await asyncio.shield(decoding)
 
     async def _collect(
-        self, request: Request, body: "_Body", share: Share, until: timedelta
+        self, request: BodyRequest, body: "_Body", share: RoomShare, until: timedelta
     ) -> None:
         content = request.content
         if content.is_eof():
             body.add(content.read_nowait())
             return
         is_large = request.content_length is not None and share.announced > SMALL
-        pace = _Pace(self._clock.elapsed(), is_large=is_large)
+        pace = _BodyRate(self._clock.elapsed(), is_large=is_large)
         try:
             while not content.at_eof():
                 body.add(await self._receive(content, pace, until))
@@ -131,7 +131,7 @@ class Bodies:
         except web.RequestPayloadError as error:
             raise Rejected(400, "the body is broken", closes=True) from error
 
-    async def _receive(self, content: Content, pace: "_Pace", until: timedelta) -> bytes:
+    async def _receive(self, content: Content, pace: "_BodyRate", until: timedelta) -> bytes:
         """Return what has come next."""
         while True:
             try:
@@ -143,7 +143,7 @@ class Bodies:
                     raise Rejected(408, "the body did not come in time", closes=True) from error
                 pace.look(now, is_crowded=self.room.is_crowded)
 
-    async def _take(self, share: Share, size: int, pace: "_Pace", until: timedelta) -> None:
+    async def _take(self, share: RoomShare, size: int, pace: "_BodyRate", until: timedelta) -> None:
         """Take of the room what the body has by now."""
         begin = self._clock.elapsed()
         try:
@@ -191,7 +191,7 @@ class _Body:
         return b"".join(parts) if memory is None else memoryview(memory)[: self.size]
 
 
-class _Pace:
+class _BodyRate:
     """How fast a body comes, the time left out in which it waits for room.
 
     Raises Rejected where that is too slow. A small body, or one that may be, has time enough.
@@ -227,7 +227,7 @@ class _Pace:
         self.due += span
 
 
-def _size(request: Request) -> int:
+def _size(request: BodyRequest) -> int:
     """Return how large the body is: as it says, or the most where it does not say."""
     size = request.content_length
     if size is None:

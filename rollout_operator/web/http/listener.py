@@ -38,7 +38,7 @@ _OUT_OF: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ConnectionLimits:
     """Bounds of connections, which tests shorten."""
 
     connections: int = MAX_CONNECTIONS
@@ -48,7 +48,7 @@ class Limits:
     sweep: timedelta = SWEEP
 
 
-class Listener:
+class ConnectionListener:
     """A listening port whose connections speak through `make_peer`."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Listener:
         make_peer: Callable[[Peers], Peer],
         certificate: Callable[[], ssl.SSLContext],
         clock: Clock,
-        limits: Limits,
+        limits: ConnectionLimits,
     ) -> None:
         self.peers = Peers(limits.connections)
         self._make_peer = make_peer

@@ -16,7 +16,7 @@ class RoomFullError(Exception):
     """There is no room, and too many bodies wait for it already."""
 
 
-class Share:
+class RoomShare:
     """What one body takes of the room. It gives all back when `leave` was called by each holder."""
 
     __slots__ = ("_holders", "_room", "announced", "size")
@@ -50,8 +50,8 @@ class Room:
         # Any body can become whole in what is left beyond that.
         self._common = most - largest
         self._used = 0
-        self._favourite: Share | None = None
-        self._waiting: dict[Share, tuple[int, asyncio.Future[None]]] = {}
+        self._favourite: RoomShare | None = None
+        self._waiting: dict[RoomShare, tuple[int, asyncio.Future[None]]] = {}
 
     @property
     def used(self) -> int:
@@ -63,11 +63,11 @@ class Room:
         """Tell whether bodies wait."""
         return bool(self._waiting)
 
-    def enter(self, announced: int) -> Share:
+    def enter(self, announced: int) -> RoomShare:
         """Return the share of a body that takes nothing yet."""
-        return Share(self, announced)
+        return RoomShare(self, announced)
 
-    async def take(self, share: Share, size: int) -> None:
+    async def take(self, share: RoomShare, size: int) -> None:
         """Give a share so much more. Raises RoomFullError."""
         if self._give(share, size):
             return
@@ -80,7 +80,7 @@ class Room:
         finally:
             self._waiting.pop(share, None)
 
-    def take_back(self, share: Share) -> None:
+    def take_back(self, share: RoomShare) -> None:
         """End a share, and let those go on that can."""
         self._used -= share.size
         share.size = 0
@@ -93,7 +93,7 @@ class Room:
                 del self._waiting[waiting]
                 turn.set_result(None)
 
-    def _give(self, share: Share, size: int) -> bool:
+    def _give(self, share: RoomShare, size: int) -> bool:
         if self._used + size > self._common:
             self._favourite = self._favourite or share
             if self._favourite is not share:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.guards.budgets.catalog import Catalog
+from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.budget import Budget, selects
 from rollout_operator.model.decode.budget import parse_budget
@@ -21,7 +21,12 @@ from rollout_operator.model.names import ABSENT_PEERS
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review
-from rollout_operator.planning.budgets.validation import INVALID, Draft, Overlap, assess_budget
+from rollout_operator.planning.budgets.validation import (
+    INVALID,
+    BudgetUnderReview,
+    Overlap,
+    assess_budget,
+)
 from rollout_operator.planning.downscales.request import allow, refuse
 
 # A few milliseconds; other reviews are answered in between.
@@ -48,7 +53,7 @@ _DECODER: Final = msgspec.json.Decoder(_Object)
 class ZpdbValidation:
     """Answers reviews of budgets."""
 
-    def __init__(self, catalog: Catalog, pods: PodStore, *, namespace: str) -> None:
+    def __init__(self, catalog: BudgetCatalog, pods: PodStore, *, namespace: str) -> None:
         self._catalog = catalog
         self._pods = pods
         self._namespace = namespace
@@ -68,7 +73,7 @@ class ZpdbValidation:
         except InvalidInput as error:
             return refuse(Code.BUDGET_INVALID, str(error), status=INVALID)
         pods = tuple(self._list_selected(budget))
-        draft = Draft(
+        draft = BudgetUnderReview(
             budget=budget,
             absent_peers=head.annotations.absent_peers if head.annotations else None,
             pods=pods,

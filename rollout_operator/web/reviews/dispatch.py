@@ -29,7 +29,7 @@ SHARE: Final = 0.9
 _BUG: Final = "the review failed by a bug; see the operator's log"
 
 
-class Hook(Protocol):
+class ReviewHook(Protocol):
     """Answers the reviews of one path."""
 
     async def review(self, review: Review, until: timedelta) -> Verdict:
@@ -53,7 +53,7 @@ class Deadline:
 class Reviewer:
     """Answers the reviews of one operator."""
 
-    hooks: Mapping[str, Hook]
+    hooks: Mapping[str, ReviewHook]
     """By path."""
     request_timeout: timedelta
     """How long the answer to any request may take at most."""

@@ -11,12 +11,12 @@ from datetime import timedelta
 from typing import Final, Protocol
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.budgets.request import Answer, Ask
+from rollout_operator.guards.budgets.request import Answer, DisruptionRequest
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.decode.eviction import decode_owner
 from rollout_operator.model.decode.objects import decode_pod
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.errors import ApiError, InvalidInput, NotFound, OperatorError
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.model.outcome import Code, Verdict
@@ -40,27 +40,27 @@ _NO_OWNER: Final = 500
 _MARGIN: Final = timedelta(milliseconds=500)
 
 
-class Gate(Protocol):
+class EvictionArbiter(Protocol):
     """Who decides about pods under a budget, and counts its answers."""
 
     def may_cover(self, pod: Pod) -> bool:
         """Tell whether a budget selects a pod, or might: not all are known."""
         ...
 
-    def choose(self, ask: Ask) -> Budget | Refusal | None:
+    def choose(self, ask: DisruptionRequest) -> Budget | Refusal | None:
         """Return the budget that rules over a pod, None where none does."""
         ...
 
-    async def ask(self, ask: Ask, until: timedelta) -> Answer:
+    async def ask(self, ask: DisruptionRequest, until: timedelta) -> Answer:
         """Answer before `until`, on the clock's `elapsed`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class EvictionContext:
     """What a PodEviction works with."""
 
-    gate: Gate
+    gate: EvictionArbiter
     pods: PodStore
     sets: StatefulSetStore
     unknown: UnknownPods
@@ -72,7 +72,7 @@ class Parts:
 class PodEviction:
     """Answers reviews of evictions."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: EvictionContext) -> None:
         self._parts = parts
 
     async def review(self, review: Review, until: timedelta) -> Verdict:
@@ -98,7 +98,9 @@ class PodEviction:
     async def _ask(self, pod: Pod, review: Review, until: timedelta) -> Verdict:
         # The API server takes an answer for a little longer than ours may take.
         lasts = (until - self._parts.clock.elapsed()) / SHARE + _MARGIN
-        ask = Ask(pod=pod, engine=Engine.EVICTION, lasts=lasts, dry_run=wants_dry_run(review))
+        ask = DisruptionRequest(
+            pod=pod, engine=DisruptionSource.EVICTION, lasts=lasts, dry_run=wants_dry_run(review)
+        )
         answer = await self._parts.gate.ask(ask, until - _TO_DECIDE)
         if isinstance(answer, Refusal):
             return _refuse(answer)
@@ -130,7 +132,7 @@ class PodEviction:
         pod = decode_pod(body)
         if not is_running(pod):
             return allow_not_running()
-        choice = gate.choose(Ask(pod=pod, engine=Engine.EVICTION))
+        choice = gate.choose(DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION))
         if choice is None:
             return allow(Code.POD_NOT_IN_SCOPE)
         if isinstance(choice, Refusal):  # also where it cannot be told yet

@@ -11,17 +11,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from rollout_operator.guards.downscales.reservations import Claim, Stage
-from rollout_operator.guards.downscales.times import Grant
+from rollout_operator.guards.downscales.reservations import Claim, ReservationState
+from rollout_operator.guards.downscales.times import DownscaleGrant
 from rollout_operator.guards.locks import calls_lock
 from rollout_operator.kube.connection.server_clock import CLOCK_ERROR
-from rollout_operator.model.downscale import Note
+from rollout_operator.model.downscale import DownscaleRecord
 from rollout_operator.model.errors import ApiError, InvalidInput
 from rollout_operator.model.names import LAST_DOWNSCALE, PREPARE_DOWNSCALE
 from rollout_operator.model.objects import find_group
 from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.review import Review, Scalable
-from rollout_operator.model.tracker import Source
+from rollout_operator.model.tracker import TimesSource
 from rollout_operator.planning.downscales.request import (
     RETRY,
     assess_prepare_change,
@@ -31,7 +31,12 @@ from rollout_operator.planning.downscales.request import (
 from rollout_operator.planning.downscales.spacing import format_downscale_time
 from rollout_operator.pods.client import PodError
 from rollout_operator.telemetry.logs import log
-from rollout_operator.web.reviews.prepare_reservation import Ask, Claims, Parts, Step
+from rollout_operator.web.reviews.prepare_reservation import (
+    Claims,
+    DecreaseRequest,
+    PrepareContext,
+    ReservedDownscale,
+)
 from rollout_operator.web.reviews.scale_parent import Parents
 
 # Kept back of the time that there is, so that pods can be told that they stay before the answer.
@@ -47,7 +52,7 @@ _NOT_PREPARED: Final = "one or more pods failed to prepare for shutdown."
 class PrepareDownscale:
     """Answers reviews. Asked the same again, it gives the same answer and does nothing twice."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: PrepareContext) -> None:
         self._parts = parts
         self._claims = Claims(parts)
 
@@ -75,7 +80,7 @@ class PrepareDownscale:
             )
             return refuse_decrease(change, Code.PREPARE_MISCONFIGURED, why)
         is_scale = old.kind == "Scale"
-        ask = Ask(
+        ask = DecreaseRequest(
             decrease=change,
             set_uid=old.uid,
             group=find_group(carrier.labels),
@@ -89,7 +94,7 @@ class PrepareDownscale:
     def _parents(self) -> Parents:
         return self._parts.parents
 
-    async def _prepare(self, ask: Ask) -> Verdict:
+    async def _prepare(self, ask: DecreaseRequest) -> Verdict:
         parts = self._parts
         if ask.decrease.namespace != parts.namespace:
             why = f"namespace {ask.decrease.namespace} is not looked after by this operator"
@@ -111,7 +116,7 @@ class PrepareDownscale:
             return step
         return await self._carry_out(ask, step)
 
-    async def _carry_out(self, ask: Ask, step: Step) -> Verdict:
+    async def _carry_out(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict:
         parts, claim = self._parts, step.claim
         # For others that ask the same, where this task is cancelled.
         why = "the same was asked already, and that review was given up"
@@ -135,23 +140,23 @@ class PrepareDownscale:
             self._end(step, verdict, is_told=is_told)
         return verdict
 
-    def _end(self, step: Step, verdict: Verdict, *, is_told: bool) -> None:
+    def _end(self, step: ReservedDownscale, verdict: Verdict, *, is_told: bool) -> None:
         """Settle the claim of a review that is over, however it ended."""
         downscales, claim = self._parts.downscales, step.claim
         later = self._parts.retell_after
-        if claim.stage is Stage.PREPARING and step.granted_at is not None:
+        if claim.stage is ReservationState.PREPARING and step.granted_at is not None:
             # What is refused is not written: it does not hold the group back for longer.
             claim.asked_at = step.granted_at
             downscales.allow(claim)
-        elif claim.stage is Stage.PREPARING and is_told:
+        elif claim.stage is ReservationState.PREPARING and is_told:
             downscales.close(claim, owed=claim.pods, after=later)
-        elif claim.stage is Stage.PREPARING:
+        elif claim.stage is ReservationState.PREPARING:
             downscales.close(claim, owed=claim.pods, again=later)
         if claim.answer is not None:
             claim.answer.set_result(verdict)
             claim.answer = None
 
-    async def _tell(self, ask: Ask, step: Step) -> Verdict | None:
+    async def _tell(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict | None:
         """Note the downscale and call the pods; return the refusal where not all confirmed."""
         parts, claim = self._parts, step.claim
         limit = self._left(ask.until) * (1 - UNDO_SHARE)
@@ -169,7 +174,7 @@ class PrepareDownscale:
                 # Where nobody is called either: after a crash the time of it counts (SI-11).
                 carriers = [pod for pod in step.plan.going if pod.uid in called]
                 owed = parts.downscales.debts.list_targets(claim.key.set_uid)
-                note = Note.of(claim.key, claim.begun, owed=owed)
+                note = DownscaleRecord.of(claim.key, claim.begun, owed=owed)
                 await parts.notes.write(note, carriers, step.plan.witness)
                 failures = await parts.pods.prepare_all(step.missing)
         except ApiError as error:
@@ -184,10 +189,14 @@ class PrepareDownscale:
         claim.prepared |= called
         return None
 
-    async def _record(self, ask: Ask, step: Step, at: datetime) -> Verdict | None:
+    async def _record(
+        self, ask: DecreaseRequest, step: ReservedDownscale, at: datetime
+    ) -> Verdict | None:
         """Write down where times are kept that it is allowed; return the refusal where not."""
         limit = self._left(ask.until) * (1 - UNDO_SHARE)
-        grant = Grant(claim=step.claim, sts=step.sts, others=step.others, seen=step.seen, at=at)
+        grant = DownscaleGrant(
+            claim=step.claim, sts=step.sts, others=step.others, seen=step.seen, at=at
+        )
         try:
             async with asyncio.timeout(limit):
                 refusal = await self._parts.records.record(grant)
@@ -198,7 +207,7 @@ class PrepareDownscale:
             return ask.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
         return None if refusal is None else ask.refuse(*refusal)
 
-    async def _take_back(self, ask: Ask, step: Step) -> bool:
+    async def _take_back(self, ask: DecreaseRequest, step: ReservedDownscale) -> bool:
         """Tell all pods of the range that they stay, whoever was called (PREP-22).
 
         Return whether all have been told.
@@ -215,7 +224,7 @@ class PrepareDownscale:
             log.warn("Pod is not told yet that it stays", zone=step.claim.name, err=error)
         return not failed
 
-    def _allow(self, ask: Ask, step: Step) -> Verdict:
+    def _allow(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict:
         text = f"{ask.decrease.text} is allowed -- all pods successfully prepared for shutdown."
         skipped = step.plan.skipped
         return Verdict(
@@ -227,7 +236,7 @@ class PrepareDownscale:
 
     def _stamp(self, claim: Claim) -> Mapping[str, str]:
         """Return the record that an answer carries, where sets themselves do."""
-        if self._parts.records.source is Source.TRACKER:
+        if self._parts.records.source is TimesSource.TRACKER:
             return {}
         return {LAST_DOWNSCALE: format_downscale_time(claim.begun)}
 

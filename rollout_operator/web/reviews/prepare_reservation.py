@@ -12,9 +12,14 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.downscales.pod_records import Notes
-from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, Claim, Downscales, Stage
-from rollout_operator.guards.downscales.times import Member, Records, Seen
+from rollout_operator.guards.downscales.pod_records import PodRecords
+from rollout_operator.guards.downscales.reservations import (
+    PERSIST_LIMIT,
+    Claim,
+    Downscales,
+    ReservationState,
+)
+from rollout_operator.guards.downscales.times import Member, RecordedTimes, Records
 from rollout_operator.guards.locks import Locks, calls_lock, group_lock
 from rollout_operator.kube.connection.server_clock import CLOCK_ERROR
 from rollout_operator.model.downscale import Decrease, Endpoint, Key, Target
@@ -44,7 +49,7 @@ class Looker(Protocol):
     async def observe_alone(self, name: str) -> Group: ...
 
 
-class Calls(Protocol):
+class PrepareCalls(Protocol):
     """The part of `pods.client.PodClient` that is needed."""
 
     async def prepare_all(self, endpoints: Sequence[Endpoint]) -> list[PodError]: ...
@@ -53,7 +58,7 @@ class Calls(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class PrepareContext:
     """What the hook works with."""
 
     parents: Parents
@@ -61,8 +66,8 @@ class Parts:
     locks: Locks
     downscales: Downscales
     records: Records
-    notes: Notes
-    pods: Calls
+    notes: PodRecords
+    pods: PrepareCalls
     clock: Clock
     server_time: Callable[[], datetime]
     """The API server's clock, at most a second behind the truth."""
@@ -74,7 +79,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class DecreaseRequest:
     """One decrease of a set that is said to carry the label.
 
     Who asks, of which set, from how many to how many: all else is looked up (D-68).
@@ -101,7 +106,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ReservedDownscale:
     """A downscale that is claimed, and who is still to be called for it."""
 
     claim: Claim
@@ -114,12 +119,12 @@ class Step:
     sts: StatefulSet
     others: tuple[StatefulSet, ...]
     """The rest of the group, as it was when that was decided."""
-    seen: Seen
+    seen: RecordedTimes
     """The times on which the decision rests."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _LiveState:
     """What a decision rests on."""
 
     group: Group
@@ -128,17 +133,19 @@ class _Look:
     target: Target
     """Where its pods are called, as it says itself."""
     key: Key
-    seen: Seen | None
+    seen: RecordedTimes | None
     """None where it was not read, for one that is repeated."""
 
 
 class Claims:
     """Decides and claims, for one review at a time of each group."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: PrepareContext) -> None:
         self._parts = parts
 
-    async def claim(self, ask: Ask) -> Verdict | Step | asyncio.Future[Verdict]:
+    async def claim(
+        self, ask: DecreaseRequest
+    ) -> Verdict | ReservedDownscale | asyncio.Future[Verdict]:
         """Decide on a live picture of the group, and claim the downscale before anyone else can.
 
         The lock is held across the look, so that what is seen is what is claimed. Returns the
@@ -167,9 +174,11 @@ class Claims:
             known = parts.downscales.get(ask.set_uid)
             if known is not None and sts.replicas <= known.key.replicas_to:
                 parts.downscales.note_persisted(known, parts.server_time())
-            return self._decide(ask, _Look(group, zone, target, key, seen), known)
+            return self._decide(ask, _LiveState(group, zone, target, key, seen), known)
 
-    def _decide(self, ask: Ask, look: _Look, known: Claim | None) -> Verdict | Step:
+    def _decide(
+        self, ask: DecreaseRequest, look: _LiveState, known: Claim | None
+    ) -> Verdict | ReservedDownscale:
         parts, zone = self._parts, look.zone
         same = self._find_same(look.key)
         if known is not None and same is None and _may_persist(known, look):
@@ -190,9 +199,9 @@ class Claims:
             claim = same
         else:
             claim = self._begin(look, told, same)
-        claim.stage = Stage.PREPARING
+        claim.stage = ReservationState.PREPARING
         claim.answer = asyncio.get_running_loop().create_future()
-        return Step(
+        return ReservedDownscale(
             claim=claim,
             plan=plan,
             missing=tuple(one for one in plan.endpoints if one.uid not in claim.prepared),
@@ -200,10 +209,10 @@ class Claims:
             is_repeated=is_repeated,
             sts=zone.sts,
             others=tuple(one.sts for one in look.group.zones if one is not zone),
-            seen=look.seen or Seen(),
+            seen=look.seen or RecordedTimes(),
         )
 
-    def _begin(self, look: _Look, told: list[tuple[Uid, str]], same: Claim | None) -> Claim:
+    def _begin(self, look: _LiveState, told: list[tuple[Uid, str]], same: Claim | None) -> Claim:
         sts, key = look.zone.sts, look.key
         if same is not None and self._is_late(same):
             log.warn(
@@ -214,7 +223,7 @@ class Claims:
         begun = self._parts.server_time() + CLOCK_ERROR
         return self._parts.downscales.begin(sts, key, begun, told)
 
-    def _assess_neighbours(self, ask: Ask, look: _Look) -> Verdict | None:
+    def _assess_neighbours(self, ask: DecreaseRequest, look: _LiveState) -> Verdict | None:
         parts = self._parts
         if look.seen is None:
             why = "the same was asked before, and is over meanwhile; try again"
@@ -228,7 +237,7 @@ class Claims:
     def _find_same(self, key: Key) -> Claim | None:
         """Return the claim of a downscale that was asked for before and may still happen."""
         known = self._parts.downscales.get(key.set_uid)
-        is_open = known is not None and known.stage is not Stage.PERSISTED
+        is_open = known is not None and known.stage is not ReservationState.PERSISTED
         return known if known is not None and is_open and known.key.may_be(key) else None
 
     def _is_repeated(self, claim: Claim) -> bool:
@@ -243,7 +252,9 @@ class Claims:
     def _is_late(self, claim: Claim) -> bool:
         return self._parts.server_time() - claim.begun >= PERSIST_LIMIT
 
-    async def _read_times(self, ask: Ask, key: Key, group: Group) -> Seen | Verdict | None:
+    async def _read_times(
+        self, ask: DecreaseRequest, key: Key, group: Group
+    ) -> RecordedTimes | Verdict | None:
         """Return when zones went last, None where that is not judged."""
         parts = self._parts
         same = self._find_same(key)
@@ -259,7 +270,7 @@ class Claims:
         except InvalidInput as error:
             return ask.refuse(Code.BAD_DOWNSCALE_TIME, f"{error}")
 
-    async def _look(self, ask: Ask) -> Group:
+    async def _look(self, ask: DecreaseRequest) -> Group:
         """Return the live picture. Raises ApiError, and Conflict where the cache is behind it."""
         looker = self._parts.looker
         if not ask.group:
@@ -270,14 +281,14 @@ class Claims:
             raise Conflict("the cache does not yet show the same members of the group")
         return live
 
-    def _is_as_asked(self, ask: Ask, sts: StatefulSet) -> bool:
+    def _is_as_asked(self, ask: DecreaseRequest, sts: StatefulSet) -> bool:
         """Tell whether the store confirms what the review says: nothing is done on its word."""
         is_named = sts.name == ask.decrease.name and sts.group == ask.group
         is_first = ask.first_ordinal is None or sts.first_ordinal == ask.first_ordinal
         return is_named and is_first and sts.replicas == ask.decrease.replicas_from
 
 
-def _make_key(ask: Ask, target: Target) -> Key:
+def _make_key(ask: DecreaseRequest, target: Target) -> Key:
     return Key(
         set_uid=ask.set_uid,
         replicas_from=ask.decrease.replicas_from,
@@ -286,15 +297,15 @@ def _make_key(ask: Ask, target: Target) -> Key:
     )
 
 
-def _may_persist(claim: Claim, look: _Look) -> bool:
+def _may_persist(claim: Claim, look: _LiveState) -> bool:
     """Tell whether another downscale of the set may still be written.
 
     A write is taken only of the very version that was reviewed: the set has been changed since,
     where it tells another target now.
     """
-    if claim.stage is Stage.PERSISTED:
+    if claim.stage is ReservationState.PERSISTED:
         return False
-    return claim.stage is Stage.PREPARING or claim.key.target in (None, look.target)
+    return claim.stage is ReservationState.PREPARING or claim.key.target in (None, look.target)
 
 
 def _word_change(zone: Zone | None) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from rollout_operator.aio.single_flight import SingleFlight
 from rollout_operator.kube.api import PODS, Reader
-from rollout_operator.kube.client.rate_limit import Limits, Priority
+from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
 from rollout_operator.model.errors import ApiError
 
 # Of the requests that the process may send to the API group of pods, under a flood of made-up names
@@ -28,7 +28,7 @@ class UnknownPods:
         """Read at a share of `qps` requests a second; zero or less: as often as reviews ask."""
         self._reader = reader
         self._namespace = namespace
-        self._limits = Limits(qps * _SHARE, _BURST)
+        self._limits = RateLimiter(qps * _SHARE, _BURST)
         self._reads: SingleFlight[str, bytes | ApiError] = SingleFlight()
 
     async def fetch(self, name: str, within: timedelta) -> bytes:

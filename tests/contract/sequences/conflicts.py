@@ -1,7 +1,7 @@
 """Writes that others overtake while webhooks are asked: rounds, conflicts, what is kept."""
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
-from rollout_operator.lab.model.request import MERGE_PATCH, Request
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from tests.contract.bodies import config_map, statefulset, tree
 from tests.contract.plays import sequence
 from tests.contract.reviews import allow
@@ -14,7 +14,7 @@ async def _patched(world: World) -> None:
     await world.get(CONFIG_MAPS, "a")
 
 
-def _while_asked(world: World, request: Request, times: int = 1) -> Decide:
+def _while_asked(world: World, request: ApiRequest, times: int = 1) -> Decide:
     """Return a hook that lets somebody else write before it answers, so often."""
     left = [times]
 
@@ -28,8 +28,8 @@ def _while_asked(world: World, request: Request, times: int = 1) -> Decide:
     return decide
 
 
-def _write(world: World, body: JsonObject, resource: Resource = CONFIG_MAPS) -> Request:
-    return Request(
+def _write(world: World, body: JsonObject, resource: Resource = CONFIG_MAPS) -> ApiRequest:
+    return ApiRequest(
         verb="patch",
         resource=resource,
         namespace=world.namespace,
@@ -118,7 +118,7 @@ async def a_conflict_during_a_patch_with_version(world: World) -> None:
 @sequence()
 async def deleted_during_a_patch(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
-    inner = Request(verb="delete", resource=CONFIG_MAPS, namespace=world.namespace, name="a")
+    inner = ApiRequest(verb="delete", resource=CONFIG_MAPS, namespace=world.namespace, name="a")
     await world.register("Validating", Hook(name="one", decide=_while_asked(world, inner)))
     await _patched(world)
 

@@ -1,13 +1,13 @@
 """The StatefulSet controller and the kubelet at work: what they leave behind."""
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from rollout_operator.lab.model.request import Answer
+from rollout_operator.lab.model.request import ApiAnswer
 from tests.contract.bodies import statefulset, tree
 from tests.contract.plays import Needs, sequence
 from tests.contract.world import World
 
 
-def _is_whole(answer: Answer) -> bool:
+def _is_whole(answer: ApiAnswer) -> bool:
     found = tree(answer)
     status, wanted = found.get("status", {}), found.get("spec", {}).get("replicas")
     is_seen = status.get("observedGeneration") == found["metadata"].get("generation")
@@ -41,5 +41,5 @@ async def a_deleted_pod_comes_back(world: World) -> None:
     await world.until(STATEFULSETS, "a", _is_whole)
 
 
-def _uid(answer: Answer) -> str:
+def _uid(answer: ApiAnswer) -> str:
     return str(tree(answer)["metadata"]["uid"])

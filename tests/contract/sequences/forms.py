@@ -1,7 +1,7 @@
 """Requests that no server takes: unknown paths, verbs that a path has not, bodies that are none."""
 
 from rollout_operator.kube.api import PODS, SECRETS, STATEFULSETS, Resource
-from rollout_operator.lab.model.request import MERGE_PATCH, Request
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from tests.contract.bodies import config_map, statefulset
 from tests.contract.plays import sequence
 from tests.contract.sides import CONFIG_MAPS
@@ -77,7 +77,7 @@ async def a_patch_that_is_a_list(world: World) -> None:
 
 @sequence()
 async def a_body_of_another_media_type(world: World) -> None:
-    request = Request(
+    request = ApiRequest(
         verb="create",
         resource=CONFIG_MAPS,
         namespace=world.namespace,

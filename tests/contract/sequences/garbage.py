@@ -1,7 +1,7 @@
 """Owners and what goes with them: the garbage collector is at work."""
 
 from rollout_operator.kube.api import PODS, SECRETS, STATEFULSETS
-from rollout_operator.lab.model.request import Answer
+from rollout_operator.lab.model.request import ApiAnswer
 from tests.contract.bodies import (
     config_map,
     delete_options,
@@ -125,6 +125,6 @@ async def a_reference_without_uid(world: World) -> None:
     await world.create(CONFIG_MAPS, config_map("a", ownerReferences=[reference]))
 
 
-def _owners(answer: Answer) -> list[object]:
+def _owners(answer: ApiAnswer) -> list[object]:
     owners: list[object] = tree(answer)["metadata"].get("ownerReferences", [])
     return owners

@@ -13,12 +13,12 @@ from rollout_operator.controllers.budgets.controller import (
     RETRY,
     RETRY_FORBIDDEN,
     UNTOUCHED_FOR,
+    DisruptionContext,
     DisruptionController,
-    Parts,
 )
-from rollout_operator.guards.budgets.in_flight import RECORD_COUNTS, Stage
+from rollout_operator.guards.budgets.in_flight import RECORD_COUNTS, GrantState
 from rollout_operator.guards.budgets.refusals import QUARANTINE
-from rollout_operator.model.disruption import Engine, Record
+from rollout_operator.model.disruption import DisruptionSource, Record
 from rollout_operator.model.errors import ApiError, Denied, UnknownOutcome, Unreachable
 from rollout_operator.model.names import Uid
 from rollout_operator.telemetry import logs
@@ -35,7 +35,7 @@ class Bench:
     def __init__(self, here: World, process: Process) -> None:
         self.here, self.process = here, process
         self.controller = DisruptionController(
-            Parts(
+            DisruptionContext(
                 pods=process.pods,
                 pending=process.pending,
                 recorder=process.recorder,
@@ -77,7 +77,7 @@ async def granted(pod: str = "a-0") -> Bench:
 
 def record(pod: str, here: World, **changes: object) -> str:
     """Return a record of another process on a pod."""
-    plain = Record(uid=here.live(pod).uid, by="y", at=here.now(), engine=Engine.EVICTION)
+    plain = Record(uid=here.live(pod).uid, by="y", at=here.now(), engine=DisruptionSource.EVICTION)
     return msgspec.json.encode(msgspec.structs.replace(plain, **changes)).decode()
 
 
@@ -133,7 +133,9 @@ async def test_li07_a_doubtful_grant_is_settled_alike() -> None:
 @in_virtual_time
 async def test_li07_a_doubtful_grant_whose_record_never_arrived() -> None:
     made = start()
-    grant = made.process.pending.reserve(made.process.cached("a-0"), Engine.EVICTION, "ingester")
+    grant = made.process.pending.reserve(
+        made.process.cached("a-0"), DisruptionSource.EVICTION, "ingester"
+    )
     made.process.pending.doubt(grant)
     await made.wait(UNTOUCHED_FOR)
     assert await made.look() is None
@@ -353,4 +355,4 @@ async def test_a_pod_that_cannot_be_read_live_is_looked_at_again() -> None:
     assert await made.look(sync=False) == RETRY
     grant = made.process.pending.get(made.process.cached("a-0").uid)
     assert grant is not None
-    assert grant.stage is Stage.GIVEN
+    assert grant.stage is GrantState.GIVEN

@@ -5,7 +5,7 @@
 import pytest
 
 from rollout_operator.controllers.budgets.controller import LONGEST, LOOK_LIMIT, UNTOUCHED_FOR
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from tests.controllers.budgets.test_controller import granted, record, start
 from tests.guards.gate_bench import world
 from tests.virtual_time import elapsed, in_virtual_time
@@ -17,7 +17,7 @@ async def test_si17_a_grant_that_is_still_decided_on_is_left_alone() -> None:
     settles it, and that wakes us.
     """
     made = start()
-    made.process.pending.reserve(made.process.cached("a-0"), Engine.EVICTION, "ingester")
+    made.process.pending.reserve(made.process.cached("a-0"), DisruptionSource.EVICTION, "ingester")
     await made.wait(LONGEST)
     assert await made.look() == UNTOUCHED_FOR
     assert made.here.door.calls == []
@@ -36,7 +36,7 @@ async def test_si17_a_grant_that_is_decided_on_anew_while_we_look_is_left_alone(
 
     def ask(call: str) -> None:
         if call.startswith("get"):
-            pending.reserve(pod, Engine.EVICTION, "ingester")
+            pending.reserve(pod, DisruptionSource.EVICTION, "ingester")
 
     here.door.before = ask
     assert await made.look() == UNTOUCHED_FOR

@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 from rollout_operator.controllers.budgets.controller import UNTOUCHED_FOR
-from rollout_operator.guards.budgets.request import Ask, Permit
+from rollout_operator.guards.budgets.request import DisruptionRequest, Permit
 from rollout_operator.guards.budgets.unused import PAUSES
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.planning.budgets.rule import Refusal
 from tests.controllers.budgets.test_controller import MOMENT, Bench, granted, start
 from tests.guards.gate_bench import Hold
@@ -48,7 +48,7 @@ async def test_li09_after_its_pause_the_pod_has_its_turn() -> None:
     await made.look()
     made.process.sync()
     await made.wait(PAUSES.first - MOMENT)
-    ask = Ask(pod=made.process.cached("a-0"), engine=Engine.EVICTION)
+    ask = DisruptionRequest(pod=made.process.cached("a-0"), engine=DisruptionSource.EVICTION)
     refusal = await made.process.gate.ask(ask, LIMIT)
     assert isinstance(refusal, Refusal)
     assert refusal.look_again == MOMENT
@@ -60,7 +60,9 @@ async def test_li09_after_its_pause_the_pod_has_its_turn() -> None:
 @in_virtual_time
 async def test_li09_a_rollout_that_died_makes_no_eviction_wait() -> None:
     made = start()
-    grant = made.process.pending.reserve(made.process.cached("a-0"), Engine.ROLLOUT, "ingester")
+    grant = made.process.pending.reserve(
+        made.process.cached("a-0"), DisruptionSource.ROLLOUT, "ingester"
+    )
     made.process.pending.doubt(grant)
     await made.wait(UNTOUCHED_FOR)
     await made.look()

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, Stage
+from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, ReservationState
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.errors import Denied
 from rollout_operator.model.names import LAST_DOWNSCALE, Uid
@@ -53,7 +53,7 @@ async def test_a_downscale_that_happens_through_scale_is_recorded_once() -> None
         await world.pass_time(2)
         assert world.annotation("zone-a") == "2026-01-02T03:04:26Z", "03:04:05 and 20.1 s, up"
         await world.pass_time(100)
-        assert world.memory.downscales.count(Stage.PERSISTED) == 1
+        assert world.memory.downscales.count(ReservationState.PERSISTED) == 1
         for name in ("zone-a-3", "zone-a-4"):
             world.remove_pod(name)
         await world.watch()

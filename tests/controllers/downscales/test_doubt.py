@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.guards.downscales.reservations import Stage
+from rollout_operator.guards.downscales.reservations import ReservationState
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.names import DOWNSCALE_NOTE
@@ -42,7 +42,7 @@ async def test_a_cache_from_before_the_review_proves_nothing() -> None:
     async with world.controlling():
         assert (await world.ask("zone-a", 3)).is_allowed
         await world.clock.sleep(timedelta(seconds=3))
-        assert world.memory.downscales.count(Stage.OPEN) == 1
+        assert world.memory.downscales.count(ReservationState.OPEN) == 1
         assert world.annotation("zone-a") is None
         assert not (await world.ask("zone-b", 4)).is_allowed
         await world.pass_time(60)
@@ -111,7 +111,7 @@ async def test_a_downscale_that_the_cache_does_not_show_is_not_taken_back() -> N
         world.commit("zone-a", 3)
         await world.clock.sleep(timedelta(minutes=5))
         assert world.calls.names("DELETE") == []
-        assert world.memory.downscales.count(Stage.OPEN) == 1
+        assert world.memory.downscales.count(ReservationState.OPEN) == 1
         assert not (await world.ask("zone-b", 4)).is_allowed
         await world.watch()
         await world.pass_time(2)
@@ -195,7 +195,7 @@ async def test_a_set_that_the_cache_does_not_show_yet_is_not_forgotten() -> None
     async with world.controlling():
         assert (await world.ask("zone-a", 3, whole=True)).is_allowed
         await world.clock.sleep(timedelta(seconds=30))
-        assert world.memory.downscales.count(Stage.OPEN) == 1
+        assert world.memory.downscales.count(ReservationState.OPEN) == 1
         await world.watch()
         await world.pass_time(30)
         assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]

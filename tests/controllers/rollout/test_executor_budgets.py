@@ -10,11 +10,15 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.rollout.controller import HELD_RECHECK, Parts, RolloutController
+from rollout_operator.controllers.rollout.controller import (
+    HELD_RECHECK,
+    RolloutContext,
+    RolloutController,
+)
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.reports import Report
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -78,7 +82,7 @@ def rolling(*rules: Budget, limit: str = "2", pods: int = 3) -> Shell:
     )  # fmt: skip
     board = Board(process.metrics, process.clock)
     refreshed: list[str] = []
-    parts = Parts(
+    parts = RolloutContext(
         observer=process.observer, executor=executor, deletes=process.deletes,
         attempts=Attempts(process.clock, longest=timedelta(seconds=5)), board=board,
         metrics=process.metrics, clock=process.clock, refresh=refreshed.append,
@@ -218,7 +222,7 @@ async def test_d40_what_no_time_is_known_for_is_looked_at_soon() -> None:
 @in_virtual_time
 async def test_w52_nothing_is_deleted_while_the_budgets_are_not_known() -> None:
     made = rolling()
-    made.here.lacks[Engine.ROLLOUT] = "no answer yet"
+    made.here.lacks[DisruptionSource.ROLLOUT] = "no answer yet"
     report = await made.step()
     assert {one.reason.code for one in report.held} == {Code.BUDGETS_NOT_READ}
     assert made.here.door.calls == []

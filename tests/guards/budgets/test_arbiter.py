@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from rollout_operator.guards.budgets.arbiter import MOST_WAITING, REPEAT_LIMIT, SLICE
-from rollout_operator.guards.budgets.request import Ask, Permit
-from rollout_operator.model.disruption import Engine, Record
+from rollout_operator.guards.budgets.request import DisruptionRequest, Permit
+from rollout_operator.model.disruption import DisruptionSource, Record
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import Conflict
 from tests.guards.gate_bench import LONG, SECOND, Hold, rule, tell, world
@@ -26,7 +26,7 @@ async def test_t11_11_a_grant_is_recorded_and_confirmed_in_two_calls() -> None:
     assert await x.evict("a-0") == "allowed"
     assert here.door.verbs() == ["patch", "list"]
     record = msgspec.json.decode(here.record("a-0"), type=Record)
-    uid, engine = here.live("a-0").uid, Engine.EVICTION
+    uid, engine = here.live("a-0").uid, DisruptionSource.EVICTION
     assert record == Record(uid=uid, by="x", at=EPOCH, engine=engine, lasts=REPEAT_LIMIT)
     assert x.requests("allowed", 200) == 1
     assert x.inflight == 0
@@ -211,7 +211,9 @@ async def test_si17_a_record_outlasts_the_last_answer_that_it_may_have(seconds: 
     """A repeated answer may be acted upon for as long as the first one, and begins later."""
     here = world()
     x = here.start()
-    ask = Ask(pod=x.cached("a-0"), engine=Engine.EVICTION, lasts=timedelta(seconds=seconds))
+    ask = DisruptionRequest(
+        pod=x.cached("a-0"), engine=DisruptionSource.EVICTION, lasts=timedelta(seconds=seconds)
+    )
     await x.gate.ask(ask, LONG)
     record = msgspec.json.decode(here.record("a-0"), type=Record)
     assert record.lasts >= ask.lasts + REPEAT_LIMIT
@@ -230,7 +232,9 @@ async def test_si07_a_permit_names_the_version_with_the_record() -> None:
     assert permit.budget == "ingester"
     assert permit.pod == here.live("a-0")
     assert permit.pod.resource_version == "2"
-    assert msgspec.json.decode(permit.pod.disruption, type=Record).engine is Engine.ROLLOUT
+    assert (
+        msgspec.json.decode(permit.pod.disruption, type=Record).engine is DisruptionSource.ROLLOUT
+    )
 
 
 @in_virtual_time
@@ -239,7 +243,10 @@ async def test_d51_many_pods_are_decided_on_with_one_look_at_each_zone() -> None
     here = world(rule(), rule(name="one", selector={"app": "another"}), pods=30)
     x = here.start()
     assert await x.evict("b-0") == "allowed"
-    asks = [Ask(pod=x.cached(f"a-{at}"), engine=Engine.ROLLOUT, limit=9) for at in range(30)]
+    asks = [
+        DisruptionRequest(pod=x.cached(f"a-{at}"), engine=DisruptionSource.ROLLOUT, limit=9)
+        for at in range(30)
+    ]
     x.pods.looks = 0
     refusals = await x.gate.assess_all(asks)
     assert {tell(one) for one in refusals if one is not None} == {
@@ -253,7 +260,10 @@ async def test_d51_many_pods_are_decided_on_with_one_look_at_each_zone() -> None
 async def test_d51_others_have_their_turn_while_many_pods_are_decided_on() -> None:
     here = world(rule(pattern=PATTERN), pods=SLICE + 1)
     x = here.start()
-    asks = [Ask(pod=x.cached(f"a-{at}"), engine=Engine.ROLLOUT) for at in range(SLICE + 1)]
+    asks = [
+        DisruptionRequest(pod=x.cached(f"a-{at}"), engine=DisruptionSource.ROLLOUT)
+        for at in range(SLICE + 1)
+    ]
     turns: list[str] = []
 
     async def decide() -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.guards.budgets.arbiter import ANSWER_LIMIT
-from rollout_operator.guards.budgets.in_flight import Stage
+from rollout_operator.guards.budgets.in_flight import GrantState
 from rollout_operator.guards.budgets.request import Permit
 from rollout_operator.model.errors import (
     ApiError,
@@ -28,7 +28,7 @@ LOST = "429 grant_not_recorded: that ingester-zone-a-0 may go could not be recor
 DOWN = Unreachable("list pods: connection refused")
 
 
-def stage(of: Process, pod: str) -> Stage | None:
+def stage(of: Process, pod: str) -> GrantState | None:
     """Return how far the grant of a pod has come."""
     grant = of.pending.get(of.cached(pod).uid)
     return None if grant is None else grant.stage
@@ -83,7 +83,7 @@ async def test_si18_a_record_without_an_answer_counts_and_is_not_confirmed() -> 
     here.door.lost.add("patch pods/ingester-zone-a-0")
     assert (await x.evict("a-0")).startswith(LOST)
     assert here.door.verbs() == ["patch"]
-    assert stage(x, "a-0") is Stage.DOUBTFUL
+    assert stage(x, "a-0") is GrantState.DOUBTFUL
     assert await x.evict("b-0") == USED
     assert await x.evict("a-1") == USED
     assert (await x.evict("a-0")).startswith("429 grant_contested")
@@ -96,7 +96,7 @@ async def test_si18_a_record_that_hangs_is_given_up_after_four_seconds_and_count
     here.door.pause = Hold("patch")
     assert await x.evict("a-0") == LATE
     assert elapsed() == ANSWER_LIMIT
-    assert stage(x, "a-0") is Stage.DOUBTFUL
+    assert stage(x, "a-0") is GrantState.DOUBTFUL
     assert await x.evict("b-0") == USED
 
 
@@ -107,7 +107,7 @@ async def test_si18_whoever_asks_has_less_time_than_that() -> None:
     here.door.pause = Hold("patch")
     assert await x.evict("a-0", within=SECOND) == LATE
     assert elapsed() == SECOND
-    assert stage(x, "a-0") is Stage.DOUBTFUL
+    assert stage(x, "a-0") is GrantState.DOUBTFUL
 
 
 @in_virtual_time
@@ -118,7 +118,7 @@ async def test_si18_a_look_that_hangs_leaves_the_record_for_somebody_to_take_bac
     assert await x.evict("a-0") == LATE
     assert elapsed() == ANSWER_LIMIT
     assert here.recorded() == ["a-0"]
-    assert stage(x, "a-0") is Stage.DOUBTFUL
+    assert stage(x, "a-0") is GrantState.DOUBTFUL
     assert await x.evict("b-0") == USED
 
 
@@ -136,7 +136,7 @@ async def test_fp36_who_asked_has_gone_meanwhile(call: str) -> None:
         await asyncio.sleep(0)
         first.cancel()
     assert second.result() == USED
-    assert stage(x, "a-0") is Stage.DOUBTFUL
+    assert stage(x, "a-0") is GrantState.DOUBTFUL
     assert x.inflight == 0
 
 
@@ -163,7 +163,7 @@ async def test_si18_a_record_that_cannot_be_taken_back_counts() -> None:
     here.door.before = cut
     assert (await x.evict("a-0")).startswith(LOST)
     assert here.recorded() == ["a-0"]
-    assert stage(x, "a-0") is Stage.DOUBTFUL
+    assert stage(x, "a-0") is GrantState.DOUBTFUL
 
 
 @in_virtual_time
@@ -251,7 +251,7 @@ async def test_si18_what_cannot_be_given_back_counts() -> None:
     assert isinstance(permit, Permit)
     here.door.before = failing("patch", DOWN)
     await x.gate.give_back(permit.pod)
-    assert stage(x, "a-0") is Stage.DOUBTFUL
+    assert stage(x, "a-0") is GrantState.DOUBTFUL
     assert await x.evict("b-0") == USED
 
 

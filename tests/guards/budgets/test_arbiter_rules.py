@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.guards.budgets.in_flight import Stage
+from rollout_operator.guards.budgets.in_flight import GrantState
 from rollout_operator.guards.budgets.pod_records import ASK_AGAIN
 from rollout_operator.guards.budgets.refusals import QUARANTINE
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import Denied
 from rollout_operator.planning.rollout.zones import VIEW_LIMIT
@@ -64,7 +64,7 @@ async def test_fp40_without_the_verb_nothing_goes_in_the_first_seconds() -> None
     assert await x.evict("a-0") == "allowed"
     grant = x.pending.get(x.cached("a-0").uid)
     assert grant is not None
-    assert grant.stage is Stage.GIVEN
+    assert grant.stage is GrantState.GIVEN
     assert await x.evict("b-0") == USED
 
 
@@ -108,18 +108,22 @@ async def test_fp40_a_role_that_may_patch_again_is_used() -> None:
 # What is not known
 
 
-@pytest.mark.parametrize("engine", list(Engine))
+@pytest.mark.parametrize("engine", list(DisruptionSource))
 @in_virtual_time
-async def test_w52_nothing_goes_while_the_budgets_are_not_known(engine: Engine) -> None:
+async def test_w52_nothing_goes_while_the_budgets_are_not_known(engine: DisruptionSource) -> None:
     """FP-31: unknown is not none, also for pods that no budget may cover."""
     here = world(rule(selector={"app": "another"}))
     here.lacks[engine] = "list: connection refused"
     x = here.start()
-    answer = await x.evict("a-0") if engine is Engine.EVICTION else tell(await x.roll("a-0"))
+    answer = (
+        await x.evict("a-0") if engine is DisruptionSource.EVICTION else tell(await x.roll("a-0"))
+    )
     assert answer == (
         "429 budgets_not_read: the budgets are not known yet: list: connection refused"
     )
-    other = tell(await x.roll("a-0")) if engine is Engine.EVICTION else await x.evict("a-0")
+    other = (
+        tell(await x.roll("a-0")) if engine is DisruptionSource.EVICTION else await x.evict("a-0")
+    )
     assert other == "not in scope"
     assert here.door.calls == []
 
@@ -288,7 +292,7 @@ async def test_w52_budgets_that_are_not_known_any_more_let_nothing_go() -> None:
     async with asyncio.TaskGroup() as tasks:
         asked = tasks.create_task(x.evict("a-0"))
         await hold.arrived.wait()
-        here.lacks[Engine.EVICTION] = "no list"
+        here.lacks[DisruptionSource.EVICTION] = "no list"
         hold.open.set()
     assert asked.result().startswith("429 budgets_not_read")
     assert here.recorded() == []

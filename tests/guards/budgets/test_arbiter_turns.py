@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.guards.budgets.request import Ask, Permit
+from rollout_operator.guards.budgets.request import DisruptionRequest, Permit
 from rollout_operator.guards.budgets.waiting import USUAL_PAUSE
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.budgets.rule import Refusal
 from tests.guards.gate_bench import Process, World, rule, tell, world
@@ -145,7 +145,9 @@ async def test_the_caches_alone_show_who_goes_first() -> None:
     assert (await x.evict("a-1")).startswith("429 disruption_budget_used")
     await replaced(here, x, "a-0")
     pods = [x.cached(f"a-{at}") for at in range(3)]
-    found = await x.gate.assess_all([Ask(pod=one, engine=Engine.ROLLOUT, limit=1) for one in pods])
+    found = await x.gate.assess_all(
+        [DisruptionRequest(pod=one, engine=DisruptionSource.ROLLOUT, limit=1) for one in pods]
+    )
     assert [one and one.reason.code for one in found] == [
         Code.EVICTION_FIRST, None, Code.EVICTION_FIRST
     ]  # fmt: skip
@@ -160,7 +162,9 @@ async def test_a_refusal_says_how_many_are_in_front(before: int, says: str) -> N
     for at in range(before):
         await x.evict(f"b-{at}")
         await x.clock.sleep(timedelta(milliseconds=1))
-    answer = await x.gate.ask(Ask(pod=x.cached("c-0"), engine=Engine.EVICTION), timedelta(hours=1))
+    answer = await x.gate.ask(
+        DisruptionRequest(pod=x.cached("c-0"), engine=DisruptionSource.EVICTION), timedelta(hours=1)
+    )
     assert not isinstance(answer, Permit)
     assert answer.reason.text.partition("max unavailable 1; ")[2].startswith(says)
 

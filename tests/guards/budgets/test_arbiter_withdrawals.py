@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from rollout_operator.guards.budgets.arbiter import ANSWER_LIMIT
-from rollout_operator.guards.budgets.in_flight import Stage
+from rollout_operator.guards.budgets.in_flight import GrantState
 from rollout_operator.guards.budgets.releases import LIMIT
 from rollout_operator.model.errors import Unreachable
 from tests.guards.gate_bench import Hold, Process, world
@@ -36,7 +36,7 @@ async def hang_up(of: Process, hold: Hold, then: Hold | None = None) -> None:
         client.cancel()
 
 
-def stage(of: Process) -> Stage | None:
+def stage(of: Process) -> GrantState | None:
     """Return how far the grant of a-0 has come."""
     grant = of.pending.get(of.cached("a-0").uid)
     return None if grant is None else grant.stage
@@ -80,9 +80,9 @@ async def test_si18_a_record_in_flight_stays_in_doubt() -> None:
     here.door.pause = hold = Hold("patch")
     async with withdrawing(x):
         await hang_up(x, hold)
-        assert stage(x) is Stage.DOUBTFUL
+        assert stage(x) is GrantState.DOUBTFUL
         await asyncio.sleep(LIMIT.total_seconds())
-    assert stage(x) is Stage.DOUBTFUL
+    assert stage(x) is GrantState.DOUBTFUL
     assert here.door.verbs() == ["patch"]
 
 
@@ -106,7 +106,7 @@ async def test_si17_a_grant_whose_answer_may_have_left_stays() -> None:
         await given.wait()
         client.cancel()
         await asyncio.sleep(LIMIT.total_seconds())
-        assert stage(x) is Stage.GIVEN
+        assert stage(x) is GrantState.GIVEN
         assert here.recorded() == ["a-0"]
     assert here.door.verbs() == ["patch", "list"]
 
@@ -120,7 +120,7 @@ async def test_si18_what_cannot_be_withdrawn_is_in_doubt_and_counts() -> None:
         fails = Hold("patch", error=DOWN)
         fails.open.set()
         await hang_up(x, hold, fails)
-        assert stage(x) is Stage.DOUBTFUL
+        assert stage(x) is GrantState.DOUBTFUL
         assert (await x.evict("b-0")).startswith("429 disruption_budget_used")
 
 
@@ -133,9 +133,9 @@ async def test_si18_a_withdrawal_that_hangs_is_in_doubt_after_four_seconds() -> 
     async with withdrawing(x):
         await hang_up(x, hold, Hold("patch"))
         await asyncio.sleep(LIMIT.total_seconds() - 1)
-        assert stage(x) is Stage.ASKED, "others wait for it meanwhile"
+        assert stage(x) is GrantState.ASKED, "others wait for it meanwhile"
         await asyncio.sleep(2)
-        assert stage(x) is Stage.DOUBTFUL
+        assert stage(x) is GrantState.DOUBTFUL
 
 
 @in_virtual_time
@@ -146,5 +146,5 @@ async def test_fp36_a_process_that_ends_leaves_it_in_doubt() -> None:
     here.door.pause = hold = Hold("list")
     async with withdrawing(x):
         await hang_up(x, hold, Hold("patch"))
-        assert stage(x) is Stage.ASKED
-    assert stage(x) is Stage.DOUBTFUL
+        assert stage(x) is GrantState.ASKED
+    assert stage(x) is GrantState.DOUBTFUL

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 import pytest
 
-from rollout_operator.guards.budgets.catalog import Catalog, Entry
+from rollout_operator.guards.budgets.catalog import BudgetCatalog, BudgetState
 from rollout_operator.kube.cache.budgets import AnyBudget, BudgetStore
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.names import Uid
@@ -61,7 +61,7 @@ class Bench:
 
     def __init__(self, lines: list[str]) -> None:
         self.metrics = Metrics()
-        self.catalog = Catalog(self.metrics)
+        self.catalog = BudgetCatalog(self.metrics)
         self.lines = lines
         self.stored: AnyBudget | None = None
 
@@ -192,7 +192,7 @@ def test_w17_what_a_relist_does_not_show_is_gone(bench: Bench) -> None:
 def test_w52_a_flawed_update_keeps_the_last_valid_version_in_force(bench: Bench) -> None:
     bench.store(budget(1, most=3), flawed(2))
     assert bench.catalog.find(POD) == (
-        Entry(name="ingester", budget=budget(1, most=3), problem="invalid value: it is"),
+        BudgetState(name="ingester", budget=budget(1, most=3), problem="invalid value: it is"),
     )
     assert bench.counts == {"updated": 1, "invalid": 1}
     assert bench.shown() == (0, 3)
@@ -208,13 +208,13 @@ def test_w52_each_flaw_is_told_once(bench: Bench) -> None:
     told = [line for line in bench.lines if "level=error" in line]
     assert ["generation=2" in one for one in told] == [True, False, False]
     assert bench.shown() == (1, 1)
-    assert bench.catalog.find(POD) == (Entry(name="ingester", budget=budget(4)),)
+    assert bench.catalog.find(POD) == (BudgetState(name="ingester", budget=budget(4)),)
 
 
 def test_w52_a_flawed_budget_at_start_is_never_taken_for_none(bench: Bench) -> None:
     bench.store(flawed(1))
     assert bench.catalog.find(POD) == (
-        Entry(name="ingester", budget=None, problem="invalid value: it is"),
+        BudgetState(name="ingester", budget=None, problem="invalid value: it is"),
     )
     assert bench.catalog.find(WIDER) == ()
     assert bench.shown() == (0, 0)
@@ -241,7 +241,7 @@ def test_w52_an_unreadable_selector_says_that_it_guards_nothing(bench: Bench) ->
 
 def test_an_older_flawed_version_changes_nothing(bench: Bench) -> None:
     bench.store(budget(3), flawed(2))
-    assert bench.catalog.find(POD) == (Entry(name="ingester", budget=budget(3)),)
+    assert bench.catalog.find(POD) == (BudgetState(name="ingester", budget=budget(3)),)
     assert bench.counts == {"updated": 1, "invalid": 1}
 
 

@@ -9,13 +9,13 @@ from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
 from rollout_operator.guards.budgets.in_flight import (
     RECORD_COUNTS,
     Grant,
-    Pending,
-    Stage,
+    GrantState,
+    InFlight,
     is_recorded,
     read_record,
 )
 from rollout_operator.kube.cache.store import PodStore
-from rollout_operator.model.disruption import Engine, Record
+from rollout_operator.model.disruption import DisruptionSource, Record
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.group import Deletion
 from rollout_operator.model.names import Uid
@@ -33,17 +33,19 @@ class Memory:
     def __init__(self, *pods: Pod) -> None:
         self.cache, self.clock = PodStore(), FakeClock()
         self.deletes = OwnDeletes(self.cache.get, self.clock)
-        self.pending = Pending(self.cache.get, self.deletes, self.clock)
+        self.pending = InFlight(self.cache.get, self.deletes, self.clock)
         self.told: list[str] = []
         self.pending.on_change(lambda one: self.told.append(one.name))
         self.cache.replace_all(pods)
 
-    def grant(self, one: Pod, stage: Stage = Stage.GIVEN, budget: str = "ingester") -> Grant:
+    def grant(
+        self, one: Pod, stage: GrantState = GrantState.GIVEN, budget: str = "ingester"
+    ) -> Grant:
         """Reserve a pod and settle it."""
-        made = self.pending.reserve(one, Engine.EVICTION, budget)
-        if stage is Stage.GIVEN:
+        made = self.pending.reserve(one, DisruptionSource.EVICTION, budget)
+        if stage is GrantState.GIVEN:
             self.pending.give(made, one)
-        elif stage is Stage.DOUBTFUL:
+        elif stage is GrantState.DOUBTFUL:
             self.pending.doubt(made)
         return made
 
@@ -60,8 +62,8 @@ def recorded(one: Pod, *, age: timedelta = SECOND, **changes: object) -> Pod:
     return msgspec.structs.replace(one, disruption=text)
 
 
-@pytest.mark.parametrize("stage", list(Stage))
-def test_si17_a_grant_counts_from_the_moment_of_its_reservation(stage: Stage) -> None:
+@pytest.mark.parametrize("stage", list(GrantState))
+def test_si17_a_grant_counts_from_the_moment_of_its_reservation(stage: GrantState) -> None:
     """Also while it is asked for, and where nobody knows what became of it."""
     memory = Memory(A0, A1, B0)
     memory.grant(A0, stage)
@@ -85,7 +87,7 @@ def test_si04_an_own_delete_counts_as_such_also_under_a_grant() -> None:
     assert going == {A0.uid: Deletion.UNKNOWN, A1.uid: Deletion.ACCEPTED}
 
 
-@pytest.mark.parametrize("stage", [Stage.GIVEN, Stage.DOUBTFUL])
+@pytest.mark.parametrize("stage", [GrantState.GIVEN, GrantState.DOUBTFUL])
 @pytest.mark.parametrize(
     "shown",
     [
@@ -94,7 +96,7 @@ def test_si04_an_own_delete_counts_as_such_also_under_a_grant() -> None:
         pytest.param([], id="gone"),
     ],
 )
-def test_a_grant_is_forgotten_once_the_cache_shows_it(stage: Stage, shown: list[Pod]) -> None:
+def test_a_grant_is_forgotten_once_the_cache_shows_it(stage: GrantState, shown: list[Pod]) -> None:
     memory = Memory(A0)
     memory.grant(A0, stage)
     memory.told.clear()
@@ -116,7 +118,7 @@ def test_a_grant_is_kept_while_the_cache_shows_nothing_of_it(shown: Pod) -> None
 def test_what_is_asked_for_is_settled_by_who_asks() -> None:
     """It may be confirmed in the next step, and must be found then."""
     memory = Memory(A0)
-    grant = memory.grant(A0, Stage.ASKED)
+    grant = memory.grant(A0, GrantState.ASKED)
     memory.cache.replace_all([])
     assert memory.going("a") == {A0.uid: Deletion.GRANTED}
     assert memory.pending.get(A0.uid) is grant
@@ -124,11 +126,11 @@ def test_what_is_asked_for_is_settled_by_who_asks() -> None:
 
 def test_everybody_is_told_when_a_grant_is_settled() -> None:
     memory = Memory(A0, A1, B0)
-    grant = memory.grant(A0, Stage.ASKED)
+    grant = memory.grant(A0, GrantState.ASKED)
     assert memory.told == []
     memory.pending.give(grant, msgspec.structs.replace(A0, resource_version="2"))
-    memory.grant(A1, Stage.DOUBTFUL)
-    memory.pending.release(memory.grant(B0, Stage.ASKED))
+    memory.grant(A1, GrantState.DOUBTFUL)
+    memory.pending.release(memory.grant(B0, GrantState.ASKED))
     assert memory.told == ["zone-a-0", "zone-a-1", "zone-b-0"]
     assert grant.pod.resource_version == "2"
 
@@ -146,9 +148,9 @@ def test_a_grant_that_is_not_known_is_released_in_silence() -> None:
 
 def test_w55_what_may_still_come_to_nothing_is_listed_by_budget() -> None:
     memory = Memory(A0, A1, B0)
-    memory.grant(A0, Stage.ASKED)
-    memory.grant(A1, Stage.ASKED, "store")
-    memory.grant(B0, Stage.GIVEN)
+    memory.grant(A0, GrantState.ASKED)
+    memory.grant(A1, GrantState.ASKED, "store")
+    memory.grant(B0, GrantState.GIVEN)
     assert memory.pending.list_asked("ingester") == (A0.uid,)
     assert memory.pending.list_asked("store") == (A1.uid,)
 

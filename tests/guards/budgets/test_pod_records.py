@@ -8,7 +8,7 @@ import pytest
 from rollout_operator.guards.budgets.in_flight import Grant
 from rollout_operator.guards.budgets.pod_records import ASK_AGAIN, Recorder
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.model.disruption import Engine, Record
+from rollout_operator.model.disruption import DisruptionSource, Record
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -55,7 +55,9 @@ class Patched:
 def make() -> tuple[Patched, FakeClock, Recorder, Grant]:
     """Return a recorder of process `x`, and a grant that it is to write."""
     door, clock = Patched(), FakeClock()
-    grant = Grant(pod=POD, engine=Engine.ROLLOUT, budget="ingester", begun=clock.elapsed())
+    grant = Grant(
+        pod=POD, engine=DisruptionSource.ROLLOUT, budget="ingester", begun=clock.elapsed()
+    )
     return door, clock, Recorder(door, clock, "x"), grant
 
 
@@ -63,7 +65,7 @@ async def test_si17_a_record_names_the_pod_and_the_version_it_was_decided_on() -
     """A merge patch with identity in it is a compare-and-swap."""
     door, _, recorder, grant = make()
     record = await recorder.write(grant, lambda: NOW)
-    assert record == Record(uid=POD.uid, by="x", at=NOW, engine=Engine.ROLLOUT)
+    assert record == Record(uid=POD.uid, by="x", at=NOW, engine=DisruptionSource.ROLLOUT)
     (patch,) = door.patches
     assert patch == {
         "metadata": {

@@ -14,7 +14,7 @@ from rollout_operator.guards.budgets.waiting import (
     USUAL_PAUSE,
     Waiting,
 )
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, Unreadable
 from tests.planning.disruptions import budget, by_partition, member
@@ -148,6 +148,6 @@ async def test_a_pod_that_a_rollout_replaces_is_served() -> None:
     made = Bench()
     made.waiting.note_refused(RULE, FIRST)
     made.waiting.hold(RULE, ROLLED, is_whole=False)
-    made.waiting.note_granted(RULE, FIRST, Engine.ROLLOUT, most=1)
+    made.waiting.note_granted(RULE, FIRST, DisruptionSource.ROLLOUT, most=1)
     assert made.front == []
-    assert made.waiting.holds(RULE, SECOND, Engine.EVICTION)
+    assert made.waiting.holds(RULE, SECOND, DisruptionSource.EVICTION)

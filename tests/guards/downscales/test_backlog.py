@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollout_operator.guards.downscales.backlog import Debt
-from rollout_operator.guards.downscales.reservations import Downscales, Stage
+from rollout_operator.guards.downscales.reservations import Downscales, ReservationState
 from tests.builders import sts, sts_uid
 from tests.fakes_clock import EPOCH
 from tests.ledger import INGESTER, NONE, SECOND, A, B, Bench, key, named, uids, waiting
@@ -133,7 +133,7 @@ def run(bench: Bench, steps: Iterable[tuple[str, str]]) -> None:
         uid = sts_uid(letter)
         claim = ledger.get(uid)
         if claim is None or step == "begin":
-            if claim is None or claim.stage is Stage.PERSISTED:
+            if claim is None or claim.stage is ReservationState.PERSISTED:
                 bench.begin(letter)
         elif step == "renew":
             ledger.renew(claim, named("3"))
@@ -156,7 +156,7 @@ def assert_is_sound(ledger: Downscales) -> None:
         assert claim is None or not owed.intersection(claim.pods)
         assert claim or ledger.debts.list_owed(uid) or ledger.find_unrecorded(uid)
     found = ledger.find_underway(INGESTER)
-    held = ledger.count(Stage.PREPARING) + ledger.count(Stage.OPEN)
+    held = ledger.count(ReservationState.PREPARING) + ledger.count(ReservationState.OPEN)
     assert (found is not None) == (held > 0)
 
 

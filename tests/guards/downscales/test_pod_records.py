@@ -10,9 +10,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rollout_operator.guards.downscales.pod_records import COPIES, Notes, choose_carriers, read_note
+from rollout_operator.guards.downscales.pod_records import (
+    COPIES,
+    PodRecords,
+    choose_carriers,
+    read_note,
+)
 from rollout_operator.kube.api import PODS, JsonObject, Resource
-from rollout_operator.model.downscale import Note, Target
+from rollout_operator.model.downscale import DownscaleRecord, Target
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -28,7 +33,7 @@ from tests.builders import NOW, pod
 
 REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=300, database=None)
 TEXT: Final = '{"replicasFrom":5,"replicasTo":3,"at":"2026-01-01T12:00:00Z"}'
-NOTE: Final = Note(replicas_from=5, replicas_to=3, at=NOW)
+NOTE: Final = DownscaleRecord(replicas_from=5, replicas_to=3, at=NOW)
 TARGET: Final = Target(port=8080, path="ingester/prepare", service="ingester")
 WHERE: Final = {"port": 8080, "path": "ingester/prepare", "service": "ingester"}
 
@@ -89,7 +94,7 @@ def patch_of(ordinal: int, text: str | None) -> JsonObject:
 
 async def test_a_note_tells_the_whole_story(door: Door) -> None:
     """D-23: with the UID, so that no other pod of the name is marked."""
-    await Notes(door).write(NOTE, pods(4, 3))
+    await PodRecords(door).write(NOTE, pods(4, 3))
 
     assert door.patches == {"zone-a-4": patch_of(4, TEXT), "zone-a-3": patch_of(3, TEXT)}
     (carrier,) = pods(4, note=TEXT)
@@ -99,13 +104,13 @@ async def test_a_note_tells_the_whole_story(door: Door) -> None:
 async def test_si11_one_that_stays_remembers_those_that_go() -> None:
     """They may be gone before the time of their downscale is recorded."""
     door = Door()
-    await Notes(door).write(NOTE, pods(4), witness=pods(0)[0])
+    await PodRecords(door).write(NOTE, pods(4), witness=pods(0)[0])
     assert door.patches == {"zone-a-4": patch_of(4, TEXT), "zone-a-0": patch_of(0, TEXT)}
 
 
 async def test_of_many_pods_few_carry_it(door: Door) -> None:
     """D-53: the default limits let ten requests through at once."""
-    await Notes(door).write(NOTE, pods(*range(64)))
+    await PodRecords(door).write(NOTE, pods(*range(64)))
 
     assert sorted(door.tried) == ["zone-a-0", "zone-a-21", "zone-a-42", "zone-a-63"]
 
@@ -122,8 +127,8 @@ def test_first_and_last_always_carry_it_and_nobody_twice(number: int) -> None:
 
 
 async def test_without_pods_there_is_nothing_to_write(door: Door) -> None:
-    await Notes(door).write(NOTE, [])
-    assert await Notes(door).remove([]) is None
+    await PodRecords(door).write(NOTE, [])
+    assert await PodRecords(door).remove([]) is None
     assert door.tried == []
 
 
@@ -134,7 +139,7 @@ async def test_without_pods_there_is_nothing_to_write(door: Door) -> None:
 )
 async def test_one_copy_is_enough(door: Door, lines: list[str], error: ApiError) -> None:
     door.errors = dict.fromkeys(("zone-a-4", "zone-a-3", "zone-a-2"), error)
-    await Notes(door).write(NOTE, pods(4, 3, 2, 1))
+    await PodRecords(door).write(NOTE, pods(4, 3, 2, 1))
 
     assert list(door.patches) == ["zone-a-1"]
     assert lines == []
@@ -147,13 +152,13 @@ async def test_without_any_copy_nobody_may_be_told(door: Door, error: ApiError) 
     """FP-06: what nobody would know after a crash must not begin."""
     door.errors = {"zone-a-4": error, "zone-a-3": error}
     with pytest.raises(type(error)):
-        await Notes(door).write(NOTE, pods(4, 3))
+        await PodRecords(door).write(NOTE, pods(4, 3))
 
 
 async def test_a_mixture_of_errors_is_no_missing_right(door: Door, lines: list[str]) -> None:
     door.errors = {"zone-a-4": Denied("no"), "zone-a-3": Unreachable("gone")}
     with pytest.raises(ApiError):
-        await Notes(door).write(NOTE, pods(4, 3))
+        await PodRecords(door).write(NOTE, pods(4, 3))
     assert lines == []
 
 
@@ -162,7 +167,7 @@ async def test_w38_without_the_right_it_goes_on_and_says_so_once(
 ) -> None:
     """The drop-in role of a later release has no `patch` on pods."""
     door.errors = {"zone-a-4": Denied("cannot patch pods"), "zone-a-3": Denied("cannot")}
-    notes = Notes(door)
+    notes = PodRecords(door)
     for _ in range(3):
         await notes.write(NOTE, pods(4, 3))
 
@@ -173,7 +178,7 @@ async def test_w38_without_the_right_it_goes_on_and_says_so_once(
 
 
 async def test_the_right_may_come_later(door: Door) -> None:
-    notes = Notes(door)
+    notes = PodRecords(door)
     door.errors = {"zone-a-4": Denied("no")}
     await notes.write(NOTE, pods(4))
     door.errors = {}
@@ -185,20 +190,20 @@ async def test_the_right_may_come_later(door: Door) -> None:
 async def test_notes_are_removed_where_there_are_any(door: Door) -> None:
     noted = [*pods(4, note=TEXT), *pods(3), *pods(2, note="x")]
 
-    assert await Notes(door).remove(noted) is None
+    assert await PodRecords(door).remove(noted) is None
     assert door.patches == {"zone-a-4": patch_of(4, None), "zone-a-2": patch_of(2, None)}
 
 
 async def test_a_pod_that_is_gone_needs_nothing_removed(door: Door) -> None:
     door.errors = {"zone-a-4": NotFound("gone"), "zone-a-3": Conflict("another pod")}
 
-    assert await Notes(door).remove(pods(4, 3, 2, note=TEXT)) is None
+    assert await PodRecords(door).remove(pods(4, 3, 2, note=TEXT)) is None
     assert door.patches == {"zone-a-2": patch_of(2, None)}
 
 
 async def test_the_first_error_of_removing_is_returned_and_all_are_tried(door: Door) -> None:
     door.errors = {"zone-a-4": NotFound("gone"), "zone-a-3": Unreachable("away")}
-    error = await Notes(door).remove(pods(4, 3, 2, note=TEXT))
+    error = await PodRecords(door).remove(pods(4, 3, 2, note=TEXT))
 
     assert error is door.errors["zone-a-3"]
     assert sorted(door.tried) == ["zone-a-2", "zone-a-3", "zone-a-4"]
@@ -215,7 +220,7 @@ def test_a_pod_without_a_note_has_none() -> None:
         pytest.param(TEXT.replace("}", ',"more":1}'), NOTE, id="of a later release"),
         pytest.param(
             '{"replicasFrom":1,"replicasTo":0,"at":"2026-01-01T13:00:00.5+01:00"}',
-            Note(replicas_from=1, replicas_to=0, at=NOW + timedelta(seconds=0.5)),
+            DownscaleRecord(replicas_from=1, replicas_to=0, at=NOW + timedelta(seconds=0.5)),
             id="another offset",
         ),
         pytest.param(
@@ -225,7 +230,7 @@ def test_a_pod_without_a_note_has_none() -> None:
         ),
     ],
 )
-def test_notes_are_read(text: str, expected: Note) -> None:
+def test_notes_are_read(text: str, expected: DownscaleRecord) -> None:
     (carrier,) = pods(4, note=text)
     assert read_note(carrier) == expected
 
@@ -307,7 +312,9 @@ def test_sec25_any_text_is_a_sound_story_or_none(text: str) -> None:
 @REPEATABLE
 @given(st.integers(1, 2**31 - 1), st.data(), instants)
 def test_what_is_written_is_read(start: int, data: st.DataObject, at: datetime) -> None:
-    note = Note(replicas_from=start, replicas_to=data.draw(st.integers(0, start - 1)), at=at)
+    note = DownscaleRecord(
+        replicas_from=start, replicas_to=data.draw(st.integers(0, start - 1)), at=at
+    )
     text = story(note.replicas_from, note.replicas_to, at.isoformat())
     (carrier,) = pods(4, note=text)
 

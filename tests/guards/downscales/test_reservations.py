@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, Claim, Stage
+from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, Claim, ReservationState
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName, Uid
 from tests.builders import sts
@@ -34,7 +34,7 @@ def test_a_claim_is_remembered_as_it_was_made(bench: Bench) -> None:
         begun=EPOCH,
         asked_at=5 * SECOND,
         seen_version="1",
-        stage=Stage.PREPARING,
+        stage=ReservationState.PREPARING,
         pods=told("12"),
         prepared=set(),
         answer=None,
@@ -97,7 +97,7 @@ def test_stages_are_counted(bench: Bench) -> None:
     bench.open("b")
     bench.downscales.note_persisted(bench.open("c"), EPOCH)
 
-    assert [bench.downscales.count(stage) for stage in Stage] == [1, 1, 1]
+    assert [bench.downscales.count(stage) for stage in ReservationState] == [1, 1, 1]
 
 
 def test_si12_it_may_persist_for_36_seconds_after_the_newest_review(bench: Bench) -> None:
@@ -185,7 +185,7 @@ def test_a_downscale_begins_with_its_first_answer(
     claim = bench.begin()
     bench.downscales.allow(claim, at)
 
-    assert (claim.stage, claim.begun) == (Stage.OPEN, expected)
+    assert (claim.stage, claim.begun) == (ReservationState.OPEN, expected)
     bench.downscales.allow(claim)
     assert claim.begun == expected
     bench.downscales.note_persisted(claim, EPOCH - SECOND)
@@ -284,7 +284,7 @@ def test_fp06_what_another_process_began_is_taken_over(bench: Bench) -> None:
     bench.clock.jump(SECOND)
     claim = bench.downscales.adopt(sts("a"), key("a"), EPOCH, named("12"))
 
-    assert (claim.stage, claim.prepared, claim.pods) == (Stage.OPEN, set(), told("12"))
+    assert (claim.stage, claim.prepared, claim.pods) == (ReservationState.OPEN, set(), told("12"))
     assert bench.downscales.time_left(claim) == PERSIST_LIMIT
     assert bench.underway() == "zone-a"
     assert set(bench.told) == {(A, INGESTER)}

@@ -18,7 +18,7 @@ from rollout_operator.model.errors import (
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.tracker import Entry, Source, format_entry
+from rollout_operator.model.tracker import TimesSource, TrackerEntry, format_entry
 from rollout_operator.telemetry import logs
 from tests.builders import sts
 from tests.fakes_clock import EPOCH
@@ -66,7 +66,7 @@ async def test_without_a_map_all_zones_count_as_just_gone(
     assert bench.data == data
     assert set(seen.times) == {Uid(f"uid-{letter}") for letter in letters}
     assert set(seen.times.values()) <= {EPOCH + SECOND}
-    assert bench.tracker.source is Source.TRACKER
+    assert bench.tracker.source is TimesSource.TRACKER
 
 
 async def test_a_zone_that_cannot_be_read_gets_its_entry_too() -> None:
@@ -189,7 +189,7 @@ async def test_w16_the_own_entry_is_written_and_nothing_else() -> None:
     assert bench.others == before
     claim = bench.downscales.get(A.uid)
     assert claim is not None
-    assert claim.entry == Entry(NOW, None)
+    assert claim.entry == TrackerEntry(NOW, None)
 
 
 async def test_t08_a_zone_that_is_set_again_is_refreshed() -> None:
@@ -341,4 +341,4 @@ async def test_after_an_error_it_is_known_what_may_be_there(error: ApiError) -> 
         await bench.grant(A, B)
     claim = bench.downscales.get(A.uid)
     assert claim is not None
-    assert claim.entry == Entry(NOW, entry())
+    assert claim.entry == TrackerEntry(NOW, entry())

@@ -4,9 +4,9 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.guards.downscales.times import Seen
+from rollout_operator.guards.downscales.times import RecordedTimes
 from rollout_operator.model.errors import Conflict, NotFound
-from rollout_operator.model.tracker import Entry, format_entry
+from rollout_operator.model.tracker import TrackerEntry, format_entry
 from tests.fakes_clock import EPOCH
 from tests.guards.tracker_bench import HOUR, NAME, SECOND, TrackerBench, entry, member
 
@@ -23,17 +23,17 @@ async def test_what_did_not_happen_is_given_back(before: str | None) -> None:
     bench = TrackerBench({**data, "zone-b": entry()})
     assert await bench.grant(A, B) is None
     assert bench.data["zone-a"] == NOW
-    await bench.tracker.give_back(A, Entry(NOW, before))
+    await bench.tracker.give_back(A, TrackerEntry(NOW, before))
     assert bench.data == {**data, "zone-b": entry()}
 
 
 @pytest.mark.parametrize("held", [LATER, None], ids=["another one", "none"])
 async def test_si11_only_what_is_ours_is_given_back(held: str | None) -> None:
     bench = TrackerBench({} if held is None else {"zone-a": held})
-    await bench.tracker.give_back(A, Entry(NOW, entry()))
+    await bench.tracker.give_back(A, TrackerEntry(NOW, entry()))
     assert bench.data == ({} if held is None else {"zone-a": held})
     del bench.door.objects["configmaps", NAME]
-    await bench.tracker.give_back(A, Entry(NOW, entry()))
+    await bench.tracker.give_back(A, TrackerEntry(NOW, entry()))
     assert not [call for call in bench.door.calls if not call.startswith("get")]
 
 
@@ -43,7 +43,7 @@ async def test_giving_back_is_not_put_over_what_came_meanwhile() -> None:
         bench.set("zone-a", LATER) if call.startswith("patch") else None
     )
     with pytest.raises(Conflict):
-        await bench.tracker.give_back(A, Entry(NOW, None))
+        await bench.tracker.give_back(A, TrackerEntry(NOW, None))
     assert bench.data == {"zone-a": LATER}
 
 
@@ -81,19 +81,22 @@ async def test_a_downscale_that_is_granted_again_gives_back_what_was_there_at_fi
     assert await bench.grant(A, B) is None
     claim = bench.downscales.get(A.uid)
     assert claim is not None
-    assert claim.entry == Entry(LATER, entry())
+    assert claim.entry == TrackerEntry(LATER, entry())
 
 
 async def test_not_found_while_it_is_written_is_looked_up_again() -> None:
     bench = TrackerBench({})
     bench.fail(PATCH, NotFound("gone"), times=1)
-    assert await bench.tracker.record(bench.granting(member("a", group=None), (), Seen())) is None
+    assert (
+        await bench.tracker.record(bench.granting(member("a", group=None), (), RecordedTimes()))
+        is None
+    )
     assert bench.data == {"zone-a": NOW}
 
 
 def test_what_is_owed_to_the_tracker_is_taken_over_by_the_next_claim() -> None:
     """LI-05: asked again before the former entry is back."""
-    bench, entry_of_old = TrackerBench({}), Entry(NOW, entry())
+    bench, entry_of_old = TrackerBench({}), TrackerEntry(NOW, entry())
     claim = bench.claim(A)
     claim.entry = entry_of_old
     bench.downscales.close(claim, owed=())
@@ -109,12 +112,12 @@ def test_what_is_owed_to_the_tracker_is_taken_over_by_the_next_claim() -> None:
 def test_si11_nothing_is_owed_for_what_has_happened() -> None:
     bench = TrackerBench({})
     claim = bench.claim(A)
-    claim.entry = Entry(NOW, None)
+    claim.entry = TrackerEntry(NOW, None)
     bench.downscales.note_persisted(claim, EPOCH)
     assert bench.claim(A).entry is None, "the next one has to record its own"
     bench = TrackerBench({})
     claim = bench.claim(A)
-    claim.entry = Entry(NOW, None)
+    claim.entry = TrackerEntry(NOW, None)
     bench.downscales.note_persisted(claim, EPOCH)
     bench.downscales.close(claim, owed=())
     assert bench.downscales.find_entry(A.uid) is None
@@ -123,7 +126,7 @@ def test_si11_nothing_is_owed_for_what_has_happened() -> None:
 def test_what_was_given_back_is_owed_no_more() -> None:
     bench = TrackerBench({})
     claim = bench.claim(A)
-    claim.entry = Entry(NOW, None)
+    claim.entry = TrackerEntry(NOW, None)
     bench.downscales.close(claim, owed=())
     bench.downscales.note_given_back(A.uid)
     assert not bench.downscales.remembers(A.uid)

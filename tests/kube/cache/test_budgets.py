@@ -6,13 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.guards.budgets.catalog import Catalog
+from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
 from rollout_operator.kube.cache.budgets import AnyBudget, BudgetStore
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import RELIST, WATCH_LASTS, Informer
 from rollout_operator.lab.model.fields import metadata_of
-from rollout_operator.lab.model.request import Request, Verb
+from rollout_operator.lab.model.request import ApiRequest, Verb
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.objects import Unreadable
@@ -31,7 +31,7 @@ class Followed:
         self.world = DoorWorld()
         self.store = BudgetStore()
         self.metrics = Metrics()
-        self.catalog = Catalog(self.metrics)
+        self.catalog = BudgetCatalog(self.metrics)
         of: Collection[AnyBudget] = Collection(
             resource=ZONE_BUDGETS, namespace=NAMESPACE, decode=decode_budget, store=self.store
         )
@@ -52,7 +52,7 @@ class Followed:
 
     def write(self, verb: Verb, name: str, body: JsonObject | None = None) -> None:
         answer = self.world.api.call_now(
-            Request(verb=verb, resource=ZONE_BUDGETS, namespace=NAMESPACE, name=name, body=body)
+            ApiRequest(verb=verb, resource=ZONE_BUDGETS, namespace=NAMESPACE, name=name, body=body)
         )
         assert answer.is_ok, answer.body
 

@@ -18,7 +18,7 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import PodStore
-from rollout_operator.kube.scales.metadata_watch import Collection as TouchedCollection
+from rollout_operator.kube.scales.metadata_watch import MetadataCollection as TouchedCollection
 from rollout_operator.kube.scales.metadata_watch import Touches
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.errors import Unreachable

@@ -11,7 +11,7 @@ from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import STEP, Informer
-from rollout_operator.kube.cache.retries import Cause
+from rollout_operator.kube.cache.retries import RetryCause
 from rollout_operator.kube.cache.store import StatefulSetStore
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.errors import (
@@ -289,7 +289,7 @@ def test_fp36_cancelling_ends_run_wherever_it_is(seconds: float) -> None:
 @virtual
 async def test_every_known_outcome_exists_at_zero() -> None:
     rig = make([])
-    for cause in Cause:
+    for cause in RetryCause:
         assert rig.sample("watch_restarts_total", cause=cause) == 0
     for type in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
         assert rig.sample("watch_events_total", type=type) == 0

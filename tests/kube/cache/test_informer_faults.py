@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from rollout_operator.kube.api import WatchEvent
-from rollout_operator.kube.cache.retries import Cause
+from rollout_operator.kube.cache.retries import RetryCause
 from rollout_operator.model.errors import (
     ApiError,
     Denied,
@@ -263,26 +263,26 @@ async def test_w22_denied_is_asked_rarely_and_told_loudly(lines: list[str]) -> N
 @pytest.mark.parametrize(
     ("error", "cause", "seconds"),
     [
-        pytest.param(DOWN, Cause.UNREACHABLE, 0.1, id="FP-13 unreachable"),
-        pytest.param(Throttled("own limiter"), Cause.THROTTLED, 0.1, id="own limiter"),
-        pytest.param(TooManyRequests("busy"), Cause.THROTTLED, 0.1, id="FP-12 429"),
+        pytest.param(DOWN, RetryCause.UNREACHABLE, 0.1, id="FP-13 unreachable"),
+        pytest.param(Throttled("own limiter"), RetryCause.THROTTLED, 0.1, id="own limiter"),
+        pytest.param(TooManyRequests("busy"), RetryCause.THROTTLED, 0.1, id="FP-12 429"),
         pytest.param(
             TooManyRequests("busy", retry_after=timedelta(seconds=7)),
-            Cause.THROTTLED,
+            RetryCause.THROTTLED,
             7.1,
             id="FP-12 429 with Retry-After",
         ),
         pytest.param(
             TooManyRequests("busy", retry_after=timedelta(days=1)),
-            Cause.THROTTLED,
+            RetryCause.THROTTLED,
             30.1,
             id="FP-12 Retry-After is bounded",
         ),
-        pytest.param(DENIED, Cause.DENIED, 1, id="W-22 denied"),
-        pytest.param(NotFound("no such kind"), Cause.REFUSED, 1, id="W-22 404"),
+        pytest.param(DENIED, RetryCause.DENIED, 1, id="W-22 denied"),
+        pytest.param(NotFound("no such kind"), RetryCause.REFUSED, 1, id="W-22 404"),
     ],
 )
-def test_how_long_each_failure_waits(error: ApiError, cause: Cause, seconds: float) -> None:
+def test_how_long_each_failure_waits(error: ApiError, cause: RetryCause, seconds: float) -> None:
     @virtual
     async def main() -> None:
         rig = make([[error], [page(10)]], chance=1.0)

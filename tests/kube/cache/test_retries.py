@@ -4,7 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.kube.cache.retries import FAILED_RESUMES, Cause, Failures, Retry, WentBack
+from rollout_operator.kube.cache.retries import (
+    FAILED_RESUMES,
+    Failures,
+    Retry,
+    RetryCause,
+    WentBack,
+)
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -22,21 +28,21 @@ from rollout_operator.model.outcome import Severity
 @pytest.mark.parametrize(
     ("error", "cause", "seconds", "severity"),
     [
-        (Gone("x"), Cause.GONE, 0, Severity.INFO),
-        (Unreachable("x"), Cause.UNREACHABLE, 0.1, Severity.WARN),
-        (WentBack("x"), Cause.WENT_BACK, 2.1, Severity.WARN),
-        (Throttled("x"), Cause.THROTTLED, 0.1, Severity.WARN),
-        (TooManyRequests("x"), Cause.THROTTLED, 0.1, Severity.WARN),
-        (TooManyRequests("x", retry_after=timedelta(seconds=3)), Cause.THROTTLED, 3.1, "warn"),
-        (TooManyRequests("x", retry_after=timedelta(hours=3)), Cause.THROTTLED, 30.1, "warn"),
-        (Denied("x"), Cause.DENIED, 1, Severity.ERROR),
-        (NotFound("x"), Cause.REFUSED, 1, Severity.ERROR),
-        (Refused("x"), Cause.REFUSED, 1, Severity.ERROR),
-        (Conflict("x"), Cause.REFUSED, 1, Severity.ERROR),
+        (Gone("x"), RetryCause.GONE, 0, Severity.INFO),
+        (Unreachable("x"), RetryCause.UNREACHABLE, 0.1, Severity.WARN),
+        (WentBack("x"), RetryCause.WENT_BACK, 2.1, Severity.WARN),
+        (Throttled("x"), RetryCause.THROTTLED, 0.1, Severity.WARN),
+        (TooManyRequests("x"), RetryCause.THROTTLED, 0.1, Severity.WARN),
+        (TooManyRequests("x", retry_after=timedelta(seconds=3)), RetryCause.THROTTLED, 3.1, "warn"),
+        (TooManyRequests("x", retry_after=timedelta(hours=3)), RetryCause.THROTTLED, 30.1, "warn"),
+        (Denied("x"), RetryCause.DENIED, 1, Severity.ERROR),
+        (NotFound("x"), RetryCause.REFUSED, 1, Severity.ERROR),
+        (Refused("x"), RetryCause.REFUSED, 1, Severity.ERROR),
+        (Conflict("x"), RetryCause.REFUSED, 1, Severity.ERROR),
     ],
 )
 def test_the_first_failure(
-    error: ApiError, cause: Cause, seconds: float, severity: Severity
+    error: ApiError, cause: RetryCause, seconds: float, severity: Severity
 ) -> None:
     retry = Failures().next(error, 1.0, has_list=True)
     assert (retry.cause, retry.severity) == (cause, severity)

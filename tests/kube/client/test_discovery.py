@@ -9,7 +9,7 @@ import pytest
 
 from rollout_operator.kube.api import Resource, Served
 from rollout_operator.kube.call import discovery_call
-from rollout_operator.kube.client.discovery import Catalog, decode_group, decode_resources
+from rollout_operator.kube.client.discovery import KindCatalog, decode_group, decode_resources
 from rollout_operator.model.errors import ApiError, InvalidInput, NotFound, Unreachable
 from tests.virtual_time import VirtualClock, in_virtual_time
 
@@ -50,7 +50,7 @@ class Shelf:
 async def test_a_kind_is_found_in_the_version_that_is_preferred() -> None:
     old, new = served("Thing", "v1", "scale"), served("Thing", "v2", "scale")
     only_old = served("Other", "v1")
-    catalog = Catalog(Shelf({"v0": [], "v2": [new], "v1": [old, only_old]}), VirtualClock())
+    catalog = KindCatalog(Shelf({"v0": [], "v2": [new], "v1": [old, only_old]}), VirtualClock())
     assert await catalog.find(GROUP, "Thing") == new
     assert await catalog.find(GROUP, "Other") == only_old
     assert await catalog.find(GROUP, "things") is None
@@ -59,14 +59,14 @@ async def test_a_kind_is_found_in_the_version_that_is_preferred() -> None:
 @in_virtual_time
 async def test_a_version_with_a_scale_goes_before_one_without() -> None:
     bare, scaled = served("Thing", "v2"), served("Thing", "v1", "scale")
-    catalog = Catalog(Shelf({"v2": [bare], "v1": [scaled]}), VirtualClock())
+    catalog = KindCatalog(Shelf({"v2": [bare], "v1": [scaled]}), VirtualClock())
     assert await catalog.find(GROUP, "Thing") == scaled
 
 
 @in_virtual_time
 async def test_what_is_found_is_asked_for_every_ten_minutes_of_use() -> None:
     shelf = Shelf({"v1": [served("Thing", "v1", "scale")]})
-    catalog = Catalog(shelf, VirtualClock())
+    catalog = KindCatalog(shelf, VirtualClock())
     for _ in range(3600):
         assert await catalog.find(GROUP, "Thing") is not None
         await asyncio.sleep(1)
@@ -76,7 +76,7 @@ async def test_what_is_found_is_asked_for_every_ten_minutes_of_use() -> None:
 @in_virtual_time
 async def test_what_is_missing_is_asked_for_once_a_minute() -> None:
     shelf = Shelf({"v1": []})
-    catalog = Catalog(shelf, VirtualClock())
+    catalog = KindCatalog(shelf, VirtualClock())
     for _ in range(600):
         assert await catalog.find(GROUP, "Thing") is None
         assert await catalog.find(GROUP, "Other") is None
@@ -88,7 +88,7 @@ async def test_what_is_missing_is_asked_for_once_a_minute() -> None:
 @in_virtual_time
 async def test_what_is_doubted_is_asked_for_once_a_minute() -> None:
     shelf = Shelf({"v1": [served("Thing", "v1", "scale")]})
-    catalog = Catalog(shelf, VirtualClock())
+    catalog = KindCatalog(shelf, VirtualClock())
     await catalog.find(GROUP, "Thing")
     catalog.doubt("nobody asked for this one")
     for _ in range(600):
@@ -106,7 +106,7 @@ async def test_what_is_doubted_is_asked_for_once_a_minute() -> None:
 async def test_a_failure_is_shared_and_not_kept() -> None:
     shelf = Shelf({"v1": [served("Thing", "v1", "scale")]})
     shelf.error = Unreachable("no answer")
-    catalog = Catalog(shelf, VirtualClock())
+    catalog = KindCatalog(shelf, VirtualClock())
     for _ in range(10):
         with pytest.raises(Unreachable):
             await catalog.find(GROUP, "Thing")
@@ -119,7 +119,7 @@ async def test_a_failure_is_shared_and_not_kept() -> None:
 @in_virtual_time
 async def test_a_failure_leaves_what_was_found_before() -> None:
     shelf = Shelf({"v1": [served("Thing", "v1", "scale")]})
-    catalog = Catalog(shelf, VirtualClock())
+    catalog = KindCatalog(shelf, VirtualClock())
     await catalog.find(GROUP, "Thing")
     shelf.error = Unreachable("no answer")
     await asyncio.sleep(3600)
@@ -132,7 +132,7 @@ async def test_a_failure_leaves_what_was_found_before() -> None:
 async def test_a_group_that_hangs_delays_no_other_and_is_asked_for_once() -> None:
     slow = Shelf({"v1": [served("Thing", "v1", "scale")]})
     slow.takes = timedelta(seconds=30)
-    catalog = Catalog(slow, VirtualClock())
+    catalog = KindCatalog(slow, VirtualClock())
     async with asyncio.TaskGroup() as tasks:
         waiting = [tasks.create_task(catalog.find(GROUP, "Thing")) for _ in range(5)]
         await asyncio.sleep(1)
@@ -146,7 +146,7 @@ async def test_a_group_that_hangs_delays_no_other_and_is_asked_for_once() -> Non
 @in_virtual_time
 async def test_groups_that_nobody_needs_are_forgotten() -> None:
     shelf = Shelf({"v1": [served("Thing", "v1", "scale")]})
-    catalog = Catalog(shelf, VirtualClock())
+    catalog = KindCatalog(shelf, VirtualClock())
     for kept in (frozenset({GROUP}), frozenset[str](), frozenset[str]()):
         await catalog.find(GROUP, "Thing")
         catalog.keep(kept)

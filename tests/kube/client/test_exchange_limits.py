@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.kube.api import PODS
-from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.model.errors import Throttled
 from tests.kube.client_bench import (
     DELETE,
@@ -33,7 +33,7 @@ async def bench() -> AsyncIterator[Bench]:
 async def test_rate_02_each_request_takes_a_token_but_watches(bench: Bench) -> None:
     bench.server.on("GET", POD, reply({}))
     bench.server.on("GET", POD_LIST, stream([]))
-    client = bench.client(Limits(0.001, 1), SHORT)
+    client = bench.client(RateLimiter(0.001, 1), SHORT)
     await FETCH.run(client)
     await WATCH.run(client)
     with pytest.raises(Throttled) as caught:
@@ -47,7 +47,7 @@ async def test_rate_02_each_request_takes_a_token_but_watches(bench: Bench) -> N
 async def test_si_09_a_delete_is_not_sent_later_than_what_it_rests_on(bench: Bench) -> None:
     """The next token is due in ten seconds: within the time of a write, but the look expires."""
     bench.server.on("DELETE", POD, reply({}))
-    client = bench.client(Limits(0.1, 1))
+    client = bench.client(RateLimiter(0.1, 1))
     await DELETE.run(client)
     with pytest.raises(Throttled):
         await client.delete(
@@ -59,7 +59,7 @@ async def test_si_09_a_delete_is_not_sent_later_than_what_it_rests_on(bench: Ben
 async def test_t_12_an_exhausted_group_does_not_stop_another(bench: Bench) -> None:
     bench.server.on("GET", POD, reply({}))
     bench.server.on("PUT", UPDATE.path, reply({}))
-    client = bench.client(Limits(0.001, 1), SHORT)
+    client = bench.client(RateLimiter(0.001, 1), SHORT)
     await UPDATE.run(client)
     with pytest.raises(Throttled, match='"apps"'):
         await UPDATE.run(client)
@@ -68,7 +68,7 @@ async def test_t_12_an_exhausted_group_does_not_stop_another(bench: Bench) -> No
 
 async def test_rate_06_waiting_for_a_token_is_not_measured_as_latency(bench: Bench) -> None:
     bench.server.on("GET", POD, reply({}))
-    client = bench.client(Limits(5, 1))
+    client = bench.client(RateLimiter(5, 1))
     await FETCH.run(client)
     await FETCH.run(client)  # waits for 0.2 s
     total = bench.metrics.api_request_duration.labels("core/v1/pods object", "GET", "200")._sum
@@ -77,7 +77,7 @@ async def test_rate_06_waiting_for_a_token_is_not_measured_as_latency(bench: Ben
 
 async def test_d_65_all_clients_of_a_process_share_its_tokens(bench: Bench) -> None:
     bench.server.on("GET", POD, reply({}))
-    limits = Limits(0.001, 1)
+    limits = RateLimiter(0.001, 1)
     await FETCH.run(bench.client(limits, SHORT))
     with pytest.raises(Throttled):
         await FETCH.run(bench.client(limits, SHORT))
@@ -86,7 +86,7 @@ async def test_d_65_all_clients_of_a_process_share_its_tokens(bench: Bench) -> N
 async def test_si_09_a_read_whose_turn_was_waited_for_waits_no_more(bench: Bench) -> None:
     """What it shows is as old as the end of that wait."""
     bench.server.on("GET", POD_LIST, reply(pods(1)))
-    client = bench.client(Limits(0.001, 1), SHORT)
+    client = bench.client(RateLimiter(0.001, 1), SHORT)
     await client.wait_turn(PODS, "prod")
     with pytest.raises(Throttled):
         await client.fetch_page(PODS, "prod")

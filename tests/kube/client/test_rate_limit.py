@@ -10,8 +10,8 @@ from rollout_operator.kube.api import PODS, STATEFULSETS
 from rollout_operator.kube.call import Call, discovery_call, object_call
 from rollout_operator.kube.client.rate_limit import (
     DISCOVERY,
-    Limits,
     Priority,
+    RateLimiter,
     choose_priority,
     name_bucket,
 )
@@ -34,7 +34,7 @@ async def settle() -> None:
 class Line:
     """Callers of one bucket and the times at which each got its token."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: RateLimiter) -> None:
         self.served: list[tuple[str, float]] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self._limits = limits
@@ -60,7 +60,7 @@ class Line:
 
 @in_virtual_time
 async def test_rate_02_a_burst_passes_then_tokens_flow_at_the_rate_in_order() -> None:
-    line = Line(Limits(5, 2))
+    line = Line(RateLimiter(5, 2))
     await line.join("a", "b", "c", "d", "e")
     assert line.served == [("a", 0), ("b", 0)]
     await line.end()
@@ -69,7 +69,7 @@ async def test_rate_02_a_burst_passes_then_tokens_flow_at_the_rate_in_order() ->
 
 @in_virtual_time
 async def test_rate_02_an_idle_bucket_holds_no_more_than_its_burst() -> None:
-    line = Line(Limits(5, 2))
+    line = Line(RateLimiter(5, 2))
     await line.join("first")
     await asyncio.sleep(3600)
     await line.join("a", "b", "c")
@@ -79,7 +79,7 @@ async def test_rate_02_an_idle_bucket_holds_no_more_than_its_burst() -> None:
 
 @in_virtual_time
 async def test_t_12_exhausted_bucket_fails_at_once_and_leaves_other_groups_alone() -> None:
-    limits = Limits(1, 1)
+    limits = RateLimiter(1, 1)
     await limits.take(APPS)
     with pytest.raises(Throttled) as caught:
         await limits.take(APPS, within=seconds(0.05))
@@ -93,7 +93,7 @@ async def test_t_12_exhausted_bucket_fails_at_once_and_leaves_other_groups_alone
 
 @in_virtual_time
 async def test_rate_03_a_refused_caller_takes_no_token() -> None:
-    limits = Limits(1, 1)
+    limits = RateLimiter(1, 1)
     await limits.take(APPS)
     for _ in range(20):
         with pytest.raises(Throttled):
@@ -104,7 +104,7 @@ async def test_rate_03_a_refused_caller_takes_no_token() -> None:
 
 @in_virtual_time
 async def test_rate_03_a_deadline_counts_those_who_wait_before() -> None:
-    limits = Limits(1, 1)
+    limits = RateLimiter(1, 1)
     line = Line(limits)
     await line.join("a", "b", "c")
     with pytest.raises(Throttled, match=r"due in 3\.000s, the deadline in 2\.500s"):
@@ -115,7 +115,7 @@ async def test_rate_03_a_deadline_counts_those_who_wait_before() -> None:
 
 @in_virtual_time
 async def test_d_65_a_deadline_counts_only_those_as_urgent() -> None:
-    limits = Limits(1, 1)
+    limits = RateLimiter(1, 1)
     line = Line(limits)
     await line.join("first", "list", "other list", priority=Priority.LIST)
     await line.join("delete", priority=Priority.DELETE)
@@ -130,7 +130,7 @@ async def test_d_65_a_deadline_counts_only_those_as_urgent() -> None:
 def test_rate_03_who_gives_up_leaves_its_token_to_the_next(leaver: str) -> None:
     @in_virtual_time
     async def check() -> None:
-        line = Line(Limits(1, 1))
+        line = Line(RateLimiter(1, 1))
         await line.join("a", "b", "c", "d")
         await asyncio.sleep(0.5)
         await line.leave(leaver)
@@ -144,7 +144,7 @@ def test_rate_03_who_gives_up_leaves_its_token_to_the_next(leaver: str) -> None:
 
 @in_virtual_time
 async def test_rate_03_a_caller_cancelled_at_its_turn_leaves_its_token() -> None:
-    line = Line(Limits(1, 1))
+    line = Line(RateLimiter(1, 1))
     await line.join("a", "b", "c")
     # Runs before "b" does, which by then has been given the token.
     asyncio.get_running_loop().call_later(1, line.tasks["b"].cancel)
@@ -154,7 +154,7 @@ async def test_rate_03_a_caller_cancelled_at_its_turn_leaves_its_token() -> None
 
 @pytest.mark.parametrize(("qps", "burst"), [(0, 10), (5, 0), (-1, -1)])
 async def test_t_12_limiter_off_lets_everything_pass(qps: float, burst: int) -> None:
-    limits = Limits(qps, burst)
+    limits = RateLimiter(qps, burst)
     for _ in range(100):
         await limits.take(APPS, within=timedelta(0))
 
@@ -162,7 +162,7 @@ async def test_t_12_limiter_off_lets_everything_pass(qps: float, burst: int) -> 
 @in_virtual_time
 async def test_t_12_clients_that_give_up_do_not_stall_the_bucket() -> None:
     """30 clients, 200/s, burst 1, each gives up after 100 ms: at least half of the tokens flow."""
-    limits = Limits(200, 1)
+    limits = RateLimiter(200, 1)
     taken = 0
 
     async def insist() -> None:
@@ -184,7 +184,7 @@ async def test_t_12_clients_that_give_up_do_not_stall_the_bucket() -> None:
 
 @in_virtual_time
 async def test_d_65_the_more_urgent_goes_first() -> None:
-    line = Line(Limits(1, 1))
+    line = Line(RateLimiter(1, 1))
     await line.join("first")
     await line.join("record", priority=Priority.RECORD)
     await line.join("list", priority=Priority.LIST)
@@ -199,7 +199,7 @@ async def test_d_65_the_more_urgent_goes_first() -> None:
 @in_virtual_time
 async def test_d_65_no_flood_of_urgent_calls_starves_a_list() -> None:
     """FP-12: within the minute after which a page of a list gives up, whatever comes meanwhile."""
-    limits = Limits(5, 1)
+    limits = RateLimiter(5, 1)
 
     async def flood() -> None:
         for _ in range(10):
@@ -217,7 +217,7 @@ async def test_d_65_no_flood_of_urgent_calls_starves_a_list() -> None:
 @in_virtual_time
 async def test_d_65_a_list_waits_little_longer_than_other_reads_where_writes_never_cease() -> None:
     """LI-01: a cache stands still while its list waits, and with it every group."""
-    limits = Limits(5, 1)
+    limits = RateLimiter(5, 1)
 
     async def write_on() -> None:
         while elapsed() < seconds(90):
@@ -239,7 +239,7 @@ async def test_d_65_a_list_waits_little_longer_than_other_reads_where_writes_nev
 @in_virtual_time
 async def test_rate_03_who_is_overtaken_until_its_deadline_is_told_so() -> None:
     """SI-09: nothing is sent later than its caller can use it."""
-    limits = Limits(1, 1)
+    limits = RateLimiter(1, 1)
     line = Line(limits)
     await line.join("first")
     look = asyncio.ensure_future(limits.take(APPS, Priority.LOOK, seconds(2)))
@@ -265,7 +265,7 @@ def test_d_65_deletes_go_before_other_writes_before_reads_of_controllers() -> No
 @in_virtual_time
 async def test_d_65_what_takes_a_grant_back_goes_after_live_looks() -> None:
     """D-65: the read and the patch; a list of a cache that came with them goes later."""
-    limits, served = Limits(1, 1), list[str]()
+    limits, served = RateLimiter(1, 1), list[str]()
 
     async def call(verb: str, reads: Priority) -> None:
         await limits.admit(object_call(verb, PODS, "prod", "a-0"), reads, timedelta(minutes=1))
@@ -288,7 +288,7 @@ async def test_d_65_what_takes_a_grant_back_goes_after_live_looks() -> None:
 
 @in_virtual_time
 async def test_d_65_watches_are_free() -> None:
-    limits = Limits(1, 1)
+    limits = RateLimiter(1, 1)
     watch = Call(verb="watch", resource=PODS, namespace="prod")
     for _ in range(20):
         await limits.admit(watch, Priority.LIST, timedelta(0))
@@ -298,7 +298,7 @@ async def test_d_65_watches_are_free() -> None:
 @in_virtual_time
 async def test_sec_groups_that_tenants_name_share_one_bucket() -> None:
     """Whoever may write annotations makes up names without end: each had a burst of its own."""
-    limits = Limits(1, 2)
+    limits = RateLimiter(1, 2)
     await limits.admit(discovery_call("one.example.com"), Priority.LOOK, timedelta(0))
     await limits.admit(discovery_call("two.example.com", "v1"), Priority.LOOK, timedelta(0))
     with pytest.raises(Throttled, match=f'"{DISCOVERY}"') as caught:
@@ -310,7 +310,7 @@ async def test_sec_groups_that_tenants_name_share_one_bucket() -> None:
 @in_virtual_time
 async def test_full_buckets_do_not_pile_up() -> None:
     """A bucket that is full is as good as a new one; one that is not is kept."""
-    limits = Limits(1, 2)
+    limits = RateLimiter(1, 2)
     gc.collect()
     before = len(gc.get_objects())
     for number in range(300):

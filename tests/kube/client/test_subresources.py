@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rollout_operator.kube.api import STATEFULSETS, Resource
-from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.model.errors import Denied, InvalidInput, NotFound, Throttled, Unreachable
 from tests.kube.client_bench import SET, SHORT, Bench, open_bench
 from tests.kube.fake_api import FakeApi, refuse, reply
@@ -93,7 +93,7 @@ async def test_the_rule_that_is_missing_is_named(bench: Bench) -> None:
 
 
 async def test_discovery_has_the_limits_of_other_reads(bench: Bench) -> None:
-    limits = Limits(0.001, 1)
+    limits = RateLimiter(0.001, 1)
     bench.server.on("GET", f"/apis/{GROUP}", reply(dict(VERSIONS)))
     client = bench.client(limits, SHORT)
     await client.fetch_group(GROUP)

@@ -14,7 +14,7 @@ import yaml
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import PODS
 from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.kube.connection.connect import Access, connect
 from rollout_operator.kube.connection.transport import Transport
 from rollout_operator.model.errors import ConfigError, Unreachable
@@ -96,7 +96,7 @@ async def connected(access: Access) -> AsyncIterator[Client]:
 
 
 def client_over(transport: Transport) -> Client:
-    return Client(transport, Limits(0, 0), Metrics())
+    return Client(transport, RateLimiter(0, 0), Metrics())
 
 
 async def fetch_by(file: Path, url: str, environ: Mapping[str, str] | None = None) -> bytes:

@@ -11,7 +11,7 @@ from rollout_operator.kube.connection.credential import (
     Credential,
     token_file,
 )
-from rollout_operator.kube.connection.lean import Configuration, new_configuration
+from rollout_operator.kube.connection.lean import LibraryConfiguration, new_configuration
 from rollout_operator.model.errors import ConfigError
 from tests.fakes_clock import FakeClock
 
@@ -23,7 +23,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-async def shown(credential: Credential, configuration: Configuration) -> str:
+async def shown(credential: Credential, configuration: LibraryConfiguration) -> str:
     await credential.refresh(configuration)
     return configuration.api_key["BearerToken"]
 

@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 
 from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import Limits
+from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.kube.connection.lean import new_configuration
 from rollout_operator.kube.connection.server_clock import ESTIMATE_LASTS, ServerClock
 from rollout_operator.kube.connection.transport import open_transport
@@ -125,7 +125,7 @@ async def test_one_clock_is_shared_by_all_who_ask_one_server(clock: FakeClock) -
     """SI-11: who has asked nothing yet knows the time by the answers to others."""
     transport = open_transport(new_configuration(), None, "test", clock, {})
     try:
-        silent = Client(transport, Limits(0, 0), Metrics())
+        silent = Client(transport, RateLimiter(0, 0), Metrics())
         assert silent.server_time() is None
 
         transport.server_clock.note(date(THEN))

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from rollout_operator.kube.api import PODS, Page, WatchEvent
-from rollout_operator.kube.scales.metadata_watch import Collection, Touches
+from rollout_operator.kube.scales.metadata_watch import MetadataCollection, Touches
 from rollout_operator.model.errors import ApiError, Denied, Gone, Unreachable
 from tests.kube.scripted_watch import (
     NAMESPACE,
@@ -57,7 +57,7 @@ def scripted(
 @asynccontextmanager
 async def following(api: ScriptedApi) -> AsyncIterator[tuple[Touches, Told]]:
     told = Told()
-    touches = Touches(api, Collection(PODS, NAMESPACE), told, VirtualClock(), lambda: 0.5)
+    touches = Touches(api, MetadataCollection(PODS, NAMESPACE), told, VirtualClock(), lambda: 0.5)
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(touches.run())
         try:

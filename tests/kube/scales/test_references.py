@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.kube.api import STATEFULSETS
-from rollout_operator.lab.model.request import Request
+from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.lab.network.faults import Failure
 from rollout_operator.model.errors import Conflict, NotFound, Throttled
 from rollout_operator.model.scaling import NoScale, Scale
@@ -46,7 +46,7 @@ async def test_mirr_03_any_kind_with_a_scale() -> None:
     async with following() as rig:
         body = workload(replicas=2)
         rig.api.call_now(
-            Request(verb="create", resource=STATEFULSETS, namespace=NAMESPACE, body=body)
+            ApiRequest(verb="create", resource=STATEFULSETS, namespace=NAMESPACE, body=body)
         )
         one = reference("a", "StatefulSet", "apps")
         rig.want("store", one)

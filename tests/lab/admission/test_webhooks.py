@@ -7,7 +7,7 @@ import pytest
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.history import Reviewed
-from rollout_operator.lab.model.request import Refusal
+from rollout_operator.lab.model.request import ApiRefusal
 from rollout_operator.lab.schemas.tidy import copy_json
 from tests.lab.hook_world import World, annotate, attempt, deny, hook, patch, review
 from tests.lab.manifests import part
@@ -17,9 +17,9 @@ POST = 'Post "https://hooks.default.svc:443/a?timeout=10s"'
 FAILED = 'Internal error occurred: failed calling webhook "a.example.com": '
 
 
-async def refused(world: World, **fields: object) -> Refusal:
+async def refused(world: World, **fields: object) -> ApiRefusal:
     """Validate what one webhook `a` refuses; return the refusal."""
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         await world.admission.validate(attempt(**fields))
     return caught.value
 

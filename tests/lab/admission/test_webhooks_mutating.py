@@ -3,7 +3,7 @@
 import pytest
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.request import Refusal
+from rollout_operator.lab.model.request import ApiRefusal
 from rollout_operator.lab.schemas.tidy import copy_json
 from tests.lab.hook_world import Respond, World, annotate, attempt, deny, hook, patch, rule
 from tests.lab.manifests import part, workload
@@ -19,8 +19,8 @@ def mutating(*hooks: JsonObject, **responses: Respond) -> World:
     return world
 
 
-async def refused(world: World, **fields: object) -> Refusal:
-    with pytest.raises(Refusal) as caught:
+async def refused(world: World, **fields: object) -> ApiRefusal:
+    with pytest.raises(ApiRefusal) as caught:
         await world.admission.mutate(attempt(**fields))
     return caught.value
 

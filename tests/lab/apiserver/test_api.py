@@ -14,7 +14,7 @@ from rollout_operator.kube.api import (
 )
 from rollout_operator.lab.model.fields import child, children, text
 from rollout_operator.lab.model.history import Called, Commit, Reviewed
-from rollout_operator.lab.model.request import NotModelled, Refusal, Request, Verb
+from rollout_operator.lab.model.request import ApiRefusal, ApiRequest, NotModelled, Verb
 from rollout_operator.lab.schemas.kinds import BUDGETS, CONFIG_MAPS, NAMESPACES
 from tests.lab.server import (
     CLUSTER_WIDE,
@@ -160,7 +160,7 @@ def test_a_role_may_forbid_a_verb_on_a_kind() -> None:
 def test_a_watch_may_be_forbidden_too() -> None:
     server = Server()
     server.api.forbidden.add(("someone", "watch", "pods"))
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         server.watch(PODS)
     assert caught.value.status == 403
 
@@ -245,7 +245,7 @@ def test_what_is_put_back_keeps_what_it_was() -> None:
     server.api.put({**found, "status": {}}, actor="person")
     first, second = server.commits()
     assert (first.actor, first.before, second.before) == ("person", None, found)
-    with pytest.raises(Refusal):
+    with pytest.raises(ApiRefusal):
         server.api.put({"kind": "Odd", "apiVersion": "v1"}, actor="person")
 
 
@@ -262,7 +262,7 @@ def test_readers_get_what_the_store_holds() -> None:
 def test_a_call_that_is_a_watch_is_a_mistake_of_the_caller() -> None:
     server = Server()
     with pytest.raises(NotModelled, match="open_watch"):
-        server.api.call_now(Request(verb="watch", resource=PODS, namespace=NAMESPACE))
+        server.api.call_now(ApiRequest(verb="watch", resource=PODS, namespace=NAMESPACE))
 
 
 def eviction(name: str = "p", **options: object) -> Asked:

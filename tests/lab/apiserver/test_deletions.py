@@ -8,7 +8,7 @@ import pytest
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.fields import moment_of, number, text
-from rollout_operator.lab.model.request import Answer, NotModelled
+from rollout_operator.lab.model.request import ApiAnswer, NotModelled
 from rollout_operator.lab.schemas.kinds import CONFIG_MAPS, NAMESPACES
 from tests.lab.server import (
     Asked,
@@ -26,7 +26,7 @@ from tests.virtual_time import EPOCH, in_virtual_time
 GRACE = "deletionGracePeriodSeconds"
 
 
-def delete(server: Server, name: str = "p", **options: object) -> Answer:
+def delete(server: Server, name: str = "p", **options: object) -> ApiAnswer:
     return server.ask("delete", PODS, name, Asked(body=options or None))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from rollout_operator.kube.api import PODS, JsonObject, Resource
 from rollout_operator.lab.apiserver.evictions import check_eviction, evict
-from rollout_operator.lab.model.request import Answer, Refusal, Request
+from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest
 from rollout_operator.lab.schemas.kinds import BUDGETS
 from tests.lab.manifests import entry, part
 
@@ -23,8 +23,8 @@ class Api:
     def __init__(self, pod: JsonObject | None, *budgets: JsonObject) -> None:
         self.pod = pod
         self.budgets = budgets
-        self.writes: list[Request] = []
-        self.refusal: Refusal | None = None
+        self.writes: list[ApiRequest] = []
+        self.refusal: ApiRefusal | None = None
 
     def get(self, resource: Resource, namespace: str, name: str) -> JsonObject | None:
         assert (resource, namespace, name) == (PODS, "default", "a-0")
@@ -37,14 +37,14 @@ class Api:
     def now(self) -> datetime:
         return NOW
 
-    def call_now(self, request: Request) -> Answer:
+    def call_now(self, request: ApiRequest) -> ApiAnswer:
         self.writes.append(request)
         if self.refusal is not None and request.verb == "delete":
             return self.refusal.answer()
         body = request.body
         assert isinstance(body, dict)
         metadata = {**part(body, "metadata"), "resourceVersion": "6"} if "metadata" in body else {}
-        return Answer(status=200, body={**body, "metadata": metadata})
+        return ApiAnswer(status=200, body={**body, "metadata": metadata})
 
     @property
     def targets(self) -> Sequence[str]:
@@ -82,11 +82,11 @@ def budget(**status: object) -> JsonObject:
     }
 
 
-def request(*, version: str = "policy/v1", name: str = "a-0", **options: object) -> Request:
+def request(*, version: str = "policy/v1", name: str = "a-0", **options: object) -> ApiRequest:
     body: JsonObject = {"apiVersion": version, "kind": "Eviction", "metadata": {"name": name}}
     if options:
         body["deleteOptions"] = options
-    return Request(
+    return ApiRequest(
         verb="create",
         resource=PODS,
         namespace="default",
@@ -97,8 +97,8 @@ def request(*, version: str = "policy/v1", name: str = "a-0", **options: object)
     )
 
 
-def refused(api: Api, wanted: Request | None = None) -> Refusal:
-    with pytest.raises(Refusal) as caught:
+def refused(api: Api, wanted: ApiRequest | None = None) -> ApiRefusal:
+    with pytest.raises(ApiRefusal) as caught:
         evict(api, wanted or request())
     return caught.value
 
@@ -354,7 +354,7 @@ def test_preconditions_follow_the_version_of_the_mark() -> None:
 
 def test_a_deletion_that_is_refused_is_passed_on() -> None:
     api = Api(pod())
-    api.refusal = Refusal(409, "Conflict", "no")
+    api.refusal = ApiRefusal(409, "Conflict", "no")
     assert (refused(api).status, refused(api).message) == (409, "no")
 
 
@@ -374,8 +374,8 @@ def test_a_pod_that_is_not_there_is_not_found() -> None:
         ),
     ],
 )
-def test_a_body_about_something_else_is_a_bad_request(wanted: Request, message: str) -> None:
-    with pytest.raises(Refusal) as caught:
+def test_a_body_about_something_else_is_a_bad_request(wanted: ApiRequest, message: str) -> None:
+    with pytest.raises(ApiRefusal) as caught:
         check_eviction(wanted)
     assert (caught.value.status, caught.value.message) == (400, message)
     assert refused(Api(pod()), wanted).status == 400

@@ -7,7 +7,7 @@ import pytest
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.fields import children, name_of, number, text
-from rollout_operator.lab.model.request import Answer
+from rollout_operator.lab.model.request import ApiAnswer
 from rollout_operator.lab.schemas.kinds import CONFIG_MAPS, NAMESPACES
 from tests.lab.server import CLUSTER_WIDE, Asked, Server, config_map, zone
 
@@ -19,16 +19,16 @@ def filled(count: int = 5) -> Server:
     return server
 
 
-def listed(server: Server, **query: str) -> Answer:
+def listed(server: Server, **query: str) -> ApiAnswer:
     return server.ask("list", CONFIG_MAPS, asked=Asked(query=query))
 
 
-def names(answer: Answer) -> list[str]:
+def names(answer: ApiAnswer) -> list[str]:
     assert answer.is_ok, answer.message
     return [name_of(one) for one in children(answer.body, "items")]
 
 
-def meta(answer: Answer, key: str) -> str:
+def meta(answer: ApiAnswer, key: str) -> str:
     return text(answer.body, "metadata", key)
 
 

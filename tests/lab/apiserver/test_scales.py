@@ -4,7 +4,7 @@ import pytest
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from rollout_operator.lab.apiserver.scales import read_scale, write_scale
-from rollout_operator.lab.model.request import NotModelled, Refusal
+from rollout_operator.lab.model.request import ApiRefusal, NotModelled
 from rollout_operator.lab.schemas.kinds import find_kind
 from rollout_operator.lab.schemas.labels import matches, render
 from rollout_operator.lab.schemas.tidy import copy_json
@@ -63,7 +63,7 @@ def test_a_scale_changes_the_number_alone_and_brings_its_version() -> None:
     ids=["negative", "other uid"],
 )
 def test_a_scale_that_does_not_fit_is_refused(scale: JsonObject, status: int, message: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         write_scale(STORED, scale)
     assert (caught.value.status, caught.value.message) == (status, message)
 

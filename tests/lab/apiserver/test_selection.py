@@ -4,7 +4,7 @@ import pytest
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
 from rollout_operator.lab.apiserver.selection import read_selection
-from rollout_operator.lab.model.request import NotModelled, Refusal
+from rollout_operator.lab.model.request import ApiRefusal, NotModelled
 from rollout_operator.lab.schemas.kinds import CONFIG_MAPS, NODES
 
 OBJECTS: dict[str, JsonObject] = {
@@ -48,7 +48,7 @@ def test_label_selectors_take(selector: str, expected: list[str]) -> None:
 
 @pytest.mark.parametrize("selector", ["a=b,", "a=b c", "=b", "a in b", "a in (b", "!", ",a"])
 def test_a_malformed_label_selector_is_a_bad_request(selector: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         read_selection(PODS, {"labelSelector": selector})
     assert (caught.value.status, caught.value.reason) == (400, "BadRequest")
 
@@ -83,7 +83,7 @@ def test_field_selectors_take(resource: Resource, selector: str, expected: list[
     ],
 )
 def test_other_fields_are_a_bad_request(resource: Resource, selector: str, message: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         read_selection(resource, {"fieldSelector": selector})
     assert (caught.value.status, caught.value.message) == (400, message)
 

@@ -3,20 +3,20 @@
 from datetime import timedelta
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
-from rollout_operator.lab.apiserver.store import FIRST_REVISION, By, Place, Store
+from rollout_operator.lab.apiserver.store import FIRST_REVISION, By, ObjectKey, ObjectStore
 from rollout_operator.lab.model.fields import name_of
 from rollout_operator.lab.model.history import Commit, History
 
 SOMEONE = By("someone", 7)
 
 
-def make_store() -> tuple[Store, History]:
+def make_store() -> tuple[ObjectStore, History]:
     history = History()
-    return Store(history, lambda: timedelta(seconds=3)), history
+    return ObjectStore(history, lambda: timedelta(seconds=3)), history
 
 
-def at(name: str, namespace: str = "prod", resource: Resource = PODS) -> Place:
-    return Place(resource, namespace, name)
+def at(name: str, namespace: str = "prod", resource: Resource = PODS) -> ObjectKey:
+    return ObjectKey(resource, namespace, name)
 
 
 def obj(name: str, **data: object) -> JsonObject:

@@ -8,7 +8,7 @@ import pytest
 from rollout_operator.kube.api import PODS
 from rollout_operator.lab.apiserver.streams import INITIAL_EVENTS_END
 from rollout_operator.lab.model.fields import child, number, text
-from rollout_operator.lab.model.request import NotModelled, Refusal
+from rollout_operator.lab.model.request import ApiRefusal, NotModelled
 from rollout_operator.lab.schemas.kinds import CONFIG_MAPS, NAMESPACES
 from tests.lab.server import (
     CLUSTER_WIDE,
@@ -235,7 +235,7 @@ async def test_versions_of_the_future_are_waited_for_in_silence() -> None:
 )
 def test_watches_that_make_no_sense_are_refused(query: dict[str, str], status: int) -> None:
     server = Server()
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         server.watch(CONFIG_MAPS, **query)
     assert caught.value.status == status
 

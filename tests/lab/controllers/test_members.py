@@ -13,7 +13,7 @@ from rollout_operator.lab.controllers.members import (
     read_member,
     selects,
 )
-from rollout_operator.lab.controllers.set_status import SetStatus
+from rollout_operator.lab.controllers.set_status import CountedStatus
 from rollout_operator.lab.model.fields import (
     child,
     children,
@@ -28,12 +28,12 @@ from rollout_operator.lab.nodes.behaviour import (
     BROKEN,
     DEFAULT,
     Behaviour,
-    Kind,
+    StartKind,
     by_image,
     image_of,
 )
 from rollout_operator.lab.schemas.labels import labels_of
-from rollout_operator.lab.zones import Zone, statefulset, three_zones
+from rollout_operator.lab.zones import ZoneSpec, statefulset, three_zones
 from rollout_operator.model.names import REVISION_LABEL
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -96,7 +96,7 @@ def test_names_of_pods(name: str, parsed: tuple[str, int]) -> None:
 
 
 def test_a_member_has_name_and_label_of_its_set() -> None:
-    sts = statefulset(Zone(name="web", first_ordinal=3, replicas=2))
+    sts = statefulset(ZoneSpec(name="web", first_ordinal=3, replicas=2))
     pod = new_pod(sts, child(sts, "spec", "template"), "web-1", 4)
     assert list(ordinals_of(sts)) == [3, 4]
     member = read_member(pod)
@@ -104,7 +104,7 @@ def test_a_member_has_name_and_label_of_its_set() -> None:
     assert selects(sts, labels_of(pod))
     assert not read_member(pod_of("web-4")).has_identity("web")
     assert not member.has_identity("we")
-    assert not selects(statefulset(Zone(name="other")), labels_of(pod))
+    assert not selects(statefulset(ZoneSpec(name="other")), labels_of(pod))
     odd = {**pod, "metadata": {**child(pod, "metadata"), "name": "web-04"}}
     assert not read_member(odd).has_identity("web")
 
@@ -148,8 +148,8 @@ def test_states_of_pods(pod: JsonObject, ready: bool, available: bool, unavailab
     assert member.is_unavailable(10, NOW) is unavailable
 
 
-def status_of(**changes: int) -> SetStatus:
-    status = SetStatus(
+def status_of(**changes: int) -> CountedStatus:
+    status = CountedStatus(
         observed_generation=4, current_revision="old", update_revision="new", collisions=0
     )
     for key, value in changes.items():
@@ -186,7 +186,7 @@ def test_the_current_revision_follows_a_rolling_update(
     strategy: str, ready: int, current: str
 ) -> None:
     status = status_of(replicas=3, updated=3, ready=ready)
-    status.complete_rolling_update(statefulset(Zone(name="web", strategy=strategy)))
+    status.complete_rolling_update(statefulset(ZoneSpec(name="web", strategy=strategy)))
     assert status.current_revision == current
     assert status.current == (3 if current == "new" else 0)
 
@@ -210,19 +210,21 @@ def test_zones_say_what_they_are_told() -> None:
     assert child(sts, "metadata", "annotations") == {"rollout-max-unavailable": "2"}
     assert child(sts, "metadata", "labels")["rollout-group"] == "store"
     assert number(sts, "spec", "replicas") == 5
-    bare = statefulset(Zone(name="web", group=None, replicas=None, node="here"))
+    bare = statefulset(ZoneSpec(name="web", group=None, replicas=None, node="here"))
     assert "replicas" not in child(bare, "spec")
     assert child(bare, "metadata", "labels") == {"name": "web"}
     assert text(bare, "spec", "template", "spec", "nodeName") == "here"
 
 
 def test_behaviours_are_chosen_by_image() -> None:
-    sts = statefulset(Zone(name="web", image="v7"))
+    sts = statefulset(ZoneSpec(name="web", image="v7"))
     pod = new_pod(sts, child(sts, "spec", "template"), "r", 0)
     assert image_of(pod) == "v7"
     broken = Behaviour(prepare=BROKEN)
     assert by_image({"v7": broken})(pod) is broken
     assert by_image({"v8": broken})(pod) == Behaviour()
-    bad = statefulset(Zone(name="web", image="bad"))
-    assert DEFAULT(new_pod(bad, child(bad, "spec", "template"), "r", 0)).kind is Kind.CRASH_LOOP
+    bad = statefulset(ZoneSpec(name="web", image="bad"))
+    assert (
+        DEFAULT(new_pod(bad, child(bad, "spec", "template"), "r", 0)).kind is StartKind.CRASH_LOOP
+    )
     assert image_of({}) == ""

@@ -16,11 +16,11 @@ from rollout_operator.lab.controllers.revisions import (
     template_of,
 )
 from rollout_operator.lab.model.fields import child, name_of, text
-from rollout_operator.lab.zones import Zone, statefulset
+from rollout_operator.lab.zones import ZoneSpec, statefulset
 
 
 def sts_of(image: str = "v1", **status: object) -> JsonObject:
-    sts = statefulset(Zone(name="web", image=image, annotations={"a": "b"}))
+    sts = statefulset(ZoneSpec(name="web", image=image, annotations={"a": "b"}))
     metadata = {**child(sts, "metadata"), "uid": "u-1", "generation": 3}
     return {**sts, "metadata": metadata, "status": status}
 
@@ -59,7 +59,7 @@ def test_a_revision_keeps_the_template_and_is_named_by_it() -> None:
 
 
 def test_a_long_name_is_cut_before_the_hash() -> None:
-    sts = statefulset(Zone(name="n" * 240))
+    sts = statefulset(ZoneSpec(name="n" * 240))
     assert name_of(new_revision(sts, 1, 0)).startswith("n" * 223 + "-")
 
 

@@ -8,10 +8,10 @@ from rollout_operator.kube.api import PODS, JsonObject
 from rollout_operator.lab.controllers.members import revision_of
 from rollout_operator.lab.controllers.revisions import new_revision
 from rollout_operator.lab.model.fields import child, children, name_of, number, text, uid_of
-from rollout_operator.lab.model.request import STRATEGIC_PATCH, Request
-from rollout_operator.lab.nodes.behaviour import Behaviour, Kind, always
+from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
+from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, always
 from rollout_operator.lab.schemas.kinds import CONTROLLER_REVISIONS
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import ON_DELETE, PARALLEL, REVISION_LABEL
 from tests.lab.cluster_world import NAMESPACE, World, world
 from tests.virtual_time import in_virtual_time
@@ -24,7 +24,7 @@ def settled(status: JsonObject) -> JsonObject:
 @in_virtual_time
 async def test_a_new_set_gets_its_pods_with_all_that_names_them() -> None:
     with world() as scene:
-        await scene.bring_up(Zone(name="web", replicas=2, first_ordinal=5))
+        await scene.bring_up(ZoneSpec(name="web", replicas=2, first_ordinal=5))
         assert scene.pod_names() == ["web-5", "web-6"]
         pod, sts = scene.pod("web-5"), scene.sts("web")
         assert child(pod, "metadata", "labels") == {
@@ -50,7 +50,7 @@ async def test_a_new_set_gets_its_pods_with_all_that_names_them() -> None:
 @in_virtual_time
 async def test_the_status_of_a_new_set_counts_everything() -> None:
     with world() as scene:
-        await scene.bring_up(Zone(name="web"))
+        await scene.bring_up(ZoneSpec(name="web"))
         [revision] = scene.revisions()
         assert scene.status("web") == {
             "observedGeneration": 1,
@@ -68,7 +68,7 @@ async def test_the_status_of_a_new_set_counts_everything() -> None:
 @in_virtual_time
 async def test_on_delete_replaces_a_pod_only_once_it_is_deleted() -> None:
     with world() as scene:
-        await scene.bring_up(Zone(name="web"))
+        await scene.bring_up(ZoneSpec(name="web"))
         before = [uid_of(one) for one in scene.pods()]
         scene.set_image("web", "v2")
         await scene.until(lambda: len(scene.revisions()) == 2)
@@ -94,7 +94,7 @@ async def test_on_delete_replaces_a_pod_only_once_it_is_deleted() -> None:
 async def test_on_delete_never_moves_the_current_revision() -> None:
     """W-27: it stays after the rollout until someone else writes it, and then it stays so."""
     with world() as scene:
-        await scene.bring_up(Zone(name="web", replicas=1))
+        await scene.bring_up(ZoneSpec(name="web", replicas=1))
         scene.set_image("web", "v2")
         await scene.until(lambda: len(scene.revisions()) == 2)
         scene.delete_pod("web-0")
@@ -112,7 +112,7 @@ async def test_on_delete_never_moves_the_current_revision() -> None:
 @in_virtual_time
 async def test_a_rolling_update_goes_from_the_highest_down_one_at_a_time_and_completes() -> None:
     with world() as scene:
-        await scene.bring_up(Zone(name="web", strategy="RollingUpdate"))
+        await scene.bring_up(ZoneSpec(name="web", strategy="RollingUpdate"))
         scene.set_image("web", "v2")
         await scene.until(lambda: len(scene.revisions()) == 2)
         await scene.until(
@@ -133,7 +133,7 @@ async def test_a_rolling_update_goes_from_the_highest_down_one_at_a_time_and_com
 @in_virtual_time
 async def test_scaling_down_takes_the_highest_and_up_brings_them_at_the_update_revision() -> None:
     with world() as scene:
-        await scene.bring_up(Zone(name="web", replicas=4))
+        await scene.bring_up(ZoneSpec(name="web", replicas=4))
         scene.patch("web", {"replicas": 2})
         await scene.until(lambda: scene.pod_names() == ["web-0", "web-1"])
         await scene.until_ready("web")
@@ -148,7 +148,7 @@ async def test_scaling_down_takes_the_highest_and_up_brings_them_at_the_update_r
 async def test_a_moved_first_ordinal_condemns_what_is_below() -> None:
     """FP-29: pods outside of the range go, wherever they are."""
     with world() as scene:
-        await scene.bring_up(Zone(name="web"))
+        await scene.bring_up(ZoneSpec(name="web"))
         scene.patch("web", {"ordinals": {"start": 2}})
         await scene.until(lambda: scene.pod_names() == ["web-2", "web-3", "web-4"])
         await scene.until_ready("web")
@@ -157,7 +157,7 @@ async def test_a_moved_first_ordinal_condemns_what_is_below() -> None:
 @in_virtual_time
 async def test_replicas_left_out_means_one_and_zero_means_none() -> None:
     with world() as scene:
-        await scene.bring_up(Zone(name="web", replicas=None))
+        await scene.bring_up(ZoneSpec(name="web", replicas=None))
         assert scene.pod_names() == ["web-0"]
         scene.patch("web", {"replicas": 0})
         await scene.until(lambda: settled(scene.status("web")).get("replicas") == 0)
@@ -169,7 +169,7 @@ async def test_replicas_left_out_means_one_and_zero_means_none() -> None:
 async def test_a_rollback_renumbers_the_old_revision_and_keeps_its_name() -> None:
     """FP-28: an equal template is the same revision again, now the newest."""
     with world() as scene:
-        await scene.bring_up(Zone(name="web", replicas=1))
+        await scene.bring_up(ZoneSpec(name="web", replicas=1))
         first = scene.status("web")["updateRevision"]
         scene.set_image("web", "v2")
         await scene.until(lambda: scene.status("web")["updateRevision"] != first)
@@ -185,7 +185,7 @@ async def test_a_rollback_renumbers_the_old_revision_and_keeps_its_name() -> Non
 @in_virtual_time
 async def test_history_beyond_the_limit_is_deleted_but_not_what_pods_run() -> None:
     with world() as scene:
-        await scene.bring_up(Zone(name="web", replicas=1))
+        await scene.bring_up(ZoneSpec(name="web", replicas=1))
         first = str(scene.status("web")["currentRevision"])
         scene.patch("web", {"revisionHistoryLimit": 1})
         for image in ("v2", "v3", "v4", "v5"):
@@ -200,9 +200,9 @@ async def test_history_beyond_the_limit_is_deleted_but_not_what_pods_run() -> No
 
 @in_virtual_time
 async def test_a_failed_pod_is_deleted_and_made_anew() -> None:
-    kinds = iter([Kind.FAILED, *[Kind.NORMAL] * 9])
+    kinds = iter([StartKind.FAILED, *[StartKind.NORMAL] * 9])
     with world(choose=lambda _: Behaviour(kind=next(kinds))) as scene:
-        scene.create(Zone(name="web", replicas=1))
+        scene.create(ZoneSpec(name="web", replicas=1))
         await scene.until(lambda: bool(scene.pods()))
         first = uid_of(scene.pods()[0])
         await scene.until_ready("web")
@@ -215,7 +215,7 @@ async def test_a_failed_pod_is_deleted_and_made_anew() -> None:
 async def test_min_ready_seconds_delay_availability_and_a_timer_tells_of_it() -> None:
     """W-27: ready is not available; no event announces the step from one to the other."""
     with world() as scene:
-        scene.create(Zone(name="web", min_ready=timedelta(seconds=30)))
+        scene.create(ZoneSpec(name="web", min_ready=timedelta(seconds=30)))
         ready = await scene.until(lambda: number(scene.status("web"), "readyReplicas") == 3)
         assert number(scene.status("web"), "availableReplicas") == 0
         available = await scene.until_ready("web")
@@ -226,7 +226,7 @@ async def test_min_ready_seconds_delay_availability_and_a_timer_tells_of_it() ->
 async def test_longer_min_ready_seconds_take_availability_back_for_a_while() -> None:
     """Nothing becomes ready after the change: only the look itself knows when to look again."""
     with world() as scene:
-        await scene.bring_up(Zone(name="web"))
+        await scene.bring_up(ZoneSpec(name="web"))
         scene.patch("web", {"minReadySeconds": 60})
         lost = await scene.until(lambda: number(scene.status("web"), "availableReplicas") == 0)
         back = await scene.until_ready("web")
@@ -236,11 +236,11 @@ async def test_longer_min_ready_seconds_take_availability_back_for_a_while() -> 
 @in_virtual_time
 async def test_a_taken_name_with_other_data_is_a_collision_and_makes_another_name() -> None:
     with world(starts=False) as scene:
-        scene.create(Zone(name="web", replicas=1))
+        scene.create(ZoneSpec(name="web", replicas=1))
         taken = new_revision(scene.sts("web"), 1, 0)
         foreign: JsonObject = {**taken, "data": {"other": "data"}}
         foreign["metadata"] = {"name": name_of(taken), "namespace": NAMESPACE}
-        create = Request(
+        create = ApiRequest(
             verb="create", resource=CONTROLLER_REVISIONS, namespace=NAMESPACE, body=foreign
         )
         assert scene.api.call_now(create).is_ok
@@ -254,7 +254,7 @@ async def test_a_taken_name_with_other_data_is_a_collision_and_makes_another_nam
 @in_virtual_time
 async def test_a_terminating_set_only_counts() -> None:
     with world() as scene:
-        await scene.bring_up(Zone(name="web"))
+        await scene.bring_up(ZoneSpec(name="web"))
         scene.call("patch", "web", {"metadata": {"finalizers": ["test/hold"]}})
         scene.call("delete", "web", {"kind": "DeleteOptions", "apiVersion": "v1"})
         scene.delete_pod("web-1")
@@ -271,9 +271,9 @@ async def test_an_orphan_that_matches_is_adopted_and_counts() -> None:
             "metadata": {"name": "web-0", "namespace": NAMESPACE, "labels": {"name": "web"}},
             "spec": {"containers": [{"name": "app", "image": "v1"}]},
         }
-        create = Request(verb="create", resource=PODS, namespace=NAMESPACE, body=orphan)
+        create = ApiRequest(verb="create", resource=PODS, namespace=NAMESPACE, body=orphan)
         assert scene.api.call_now(create).is_ok
-        scene.create(Zone(name="web", replicas=1))
+        scene.create(ZoneSpec(name="web", replicas=1))
         await scene.until(lambda: scene.status("web").get("readyReplicas") == 1)
         [owner] = children(scene.pod("web-0"), "metadata", "ownerReferences")
         assert owner["uid"] == uid_of(scene.sts("web"))
@@ -285,8 +285,8 @@ async def test_an_orphan_that_matches_is_adopted_and_counts() -> None:
 @in_virtual_time
 async def test_a_pod_that_no_longer_matches_is_released_and_its_place_stays_taken() -> None:
     with world() as scene:
-        await scene.bring_up(Zone(name="web", replicas=2))
-        patch = Request(
+        await scene.bring_up(ZoneSpec(name="web", replicas=2))
+        patch = ApiRequest(
             verb="patch",
             resource=PODS,
             namespace=NAMESPACE,
@@ -313,7 +313,7 @@ def test_claims_of_templates_are_named_on_the_pods(management: str) -> None:
     @in_virtual_time
     async def scenario() -> None:
         with world(choose=always()) as scene:
-            zone = Zone(name="web", replicas=1, pod_management=management, strategy=ON_DELETE)
+            zone = ZoneSpec(name="web", replicas=1, pod_management=management, strategy=ON_DELETE)
             claims: list[JsonObject] = [{"metadata": {"name": "data"}, "spec": {}}]
             await scene.bring_up(zone, volumeClaimTemplates=claims)
             volumes = children(scene.pod("web-0"), "spec", "volumes")

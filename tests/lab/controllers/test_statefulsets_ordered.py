@@ -3,13 +3,13 @@
 from datetime import timedelta
 
 from rollout_operator.lab.model.fields import name_of, number, text
-from rollout_operator.lab.nodes.behaviour import Behaviour, Kind, by_image
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, by_image
+from rollout_operator.lab.zones import ZoneSpec
 from tests.lab.cluster_world import World, is_ready, world
 from tests.virtual_time import in_virtual_time
 
-ORDERED = Zone(name="web", pod_management="OrderedReady")
-BAD = by_image({"bad": Behaviour(kind=Kind.NEVER_READY)})
+ORDERED = ZoneSpec(name="web", pod_management="OrderedReady")
+BAD = by_image({"bad": Behaviour(kind=StartKind.NEVER_READY)})
 
 
 def list_steps(scene: World) -> list[str]:
@@ -36,7 +36,7 @@ async def test_each_pod_is_made_when_the_one_below_is_ready() -> None:
 async def test_each_pod_waits_until_the_one_below_is_available() -> None:
     with world() as scene:
         scene.create(
-            Zone(
+            ZoneSpec(
                 name="web",
                 replicas=2,
                 pod_management="OrderedReady",
@@ -130,7 +130,7 @@ async def test_an_unready_condemned_pod_below_holds_the_ready_one_above() -> Non
 async def test_an_ordered_rolling_update_waits_for_each_replacement() -> None:
     with world() as scene:
         await scene.bring_up(
-            Zone(name="web", pod_management="OrderedReady", strategy="RollingUpdate")
+            ZoneSpec(name="web", pod_management="OrderedReady", strategy="RollingUpdate")
         )
         before = len(list_steps(scene))
         scene.set_image("web", "v2")

@@ -3,20 +3,20 @@
 from collections.abc import Sequence
 
 from rollout_operator.lab.demo.drawing import COLUMNS, Line, render_line
-from rollout_operator.lab.demo.picture import Cell, Note, Picture, Row, State, Why
+from rollout_operator.lab.demo.picture import Cell, DemoNote, DemoReason, Picture, PodCell, ZoneRow
 
 VERSIONS = {
-    State.OLD: "v1",
-    State.BROKEN: "v1",
-    State.ENDING: "v1",
-    State.GONE: "",
-    State.STARTING: "v2",
-    State.NEW: "v2",
+    PodCell.OLD: "v1",
+    PodCell.BROKEN: "v1",
+    PodCell.ENDING: "v1",
+    PodCell.GONE: "",
+    PodCell.STARTING: "v2",
+    PodCell.NEW: "v2",
 }
 
 OLD, ENDING, GONE, STARTING, NEW = (
     Cell(state, VERSIONS[state])
-    for state in (State.OLD, State.ENDING, State.GONE, State.STARTING, State.NEW)
+    for state in (PodCell.OLD, PodCell.ENDING, PodCell.GONE, PodCell.STARTING, PodCell.NEW)
 )
 
 
@@ -26,16 +26,18 @@ def plain(lines: Sequence[Line]) -> list[str]:
     return [render_line(line, 2 * COLUMNS, is_coloured=False).rstrip() for line in lines]
 
 
-def row(name: str, *cells: Cell, current: str = "794c7697f9", update: str = "79bf74c864") -> Row:
+def row(
+    name: str, *cells: Cell, current: str = "794c7697f9", update: str = "79bf74c864"
+) -> ZoneRow:
     """Return a zone that counts its ready pods."""
-    ready = sum(cell.state in (State.OLD, State.NEW) for cell in cells)
-    return Row(name=name, cells=cells, ready=ready, current=current, update=update)
+    ready = sum(cell.state in (PodCell.OLD, PodCell.NEW) for cell in cells)
+    return ZoneRow(name=name, cells=cells, ready=ready, current=current, update=update)
 
 
 def picture(
-    *rows: Row,
-    notes: tuple[Note, ...] = (),
-    whys: tuple[Why, ...] | None = None,
+    *rows: ZoneRow,
+    notes: tuple[DemoNote, ...] = (),
+    whys: tuple[DemoReason, ...] | None = None,
     elapsed: float = 1.44,
 ) -> Picture:
     """Return a picture on its way to v2."""

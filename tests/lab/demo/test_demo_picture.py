@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from rollout_operator.lab.demo.drawing import COLUMNS
-from rollout_operator.lab.demo.picture import Cell, Note, Row, State
+from rollout_operator.lab.demo.picture import Cell, DemoNote, PodCell, ZoneRow
 from tests.demo.figures import Figures
 from tests.demo.picture import read_notes, read_rows
 from tests.demo.summary import draw_failure, draw_summary
@@ -45,9 +45,9 @@ def test_rows_hold_a_place_for_each_wanted_pod_of_the_owner() -> None:
         now.take(PODS, Event("ADDED", each))
 
     assert read_rows(now, ["zone-a", "zone-b"]) == (
-        Row(
+        ZoneRow(
             name="zone-a",
-            cells=(Cell(State.OLD, "v1"), Cell(State.GONE), Cell(State.NEW, "v2")),
+            cells=(Cell(PodCell.OLD, "v1"), Cell(PodCell.GONE), Cell(PodCell.NEW, "v2")),
             ready=1,
             current="1f",
             update="2e",
@@ -67,8 +67,8 @@ def test_notes_are_the_reasons_since_the_new_template() -> None:
     begin = datetime(2026, 3, 1, 10, tzinfo=UTC)
 
     assert list(read_notes(LOG.splitlines(), begin)) == [
-        Note(at=1.25, who="operator", text='paused: "a" is paused'),
-        Note(at=2.0, who="operator", text="rolled_out: a: recording revision a-1f"),
+        DemoNote(at=1.25, who="operator", text='paused: "a" is paused'),
+        DemoNote(at=2.0, who="operator", text="rolled_out: a: recording revision a-1f"),
     ]
 
 

@@ -15,7 +15,7 @@ from rollout_operator.lab.demo.drawing import (
     draw_note,
     render_line,
 )
-from rollout_operator.lab.demo.picture import Cell, Note, State, Why
+from rollout_operator.lab.demo.picture import Cell, DemoNote, DemoReason, PodCell
 from tests.lab.demo.pictures import (
     ENDING,
     GONE,
@@ -32,12 +32,12 @@ from tests.lab.demo.pictures import (
 HEIGHT = 23
 
 
-def why(zone: str, text: str) -> Why:
-    return Why(zone=zone, code="pods_starting", text=text)
+def why(zone: str, text: str) -> DemoReason:
+    return DemoReason(zone=zone, code="pods_starting", text=text)
 
 
-def note(at: float, text: str, *, is_why: bool = False) -> Note:
-    return Note(at=at, who="operator", text=text, is_why=is_why)
+def note(at: float, text: str, *, is_why: bool = False) -> DemoNote:
+    return DemoNote(at=at, who="operator", text=text, is_why=is_why)
 
 
 # The grid
@@ -57,8 +57,8 @@ def test_the_grid_says_all_without_colour() -> None:
 
 
 def test_each_state_has_a_shape_of_its_own() -> None:
-    assert set(LOOKS) == set(State)
-    assert len({look.mark for look in LOOKS.values()}) == len(State)
+    assert set(LOOKS) == set(PodCell)
+    assert len({look.mark for look in LOOKS.values()}) == len(PodCell)
 
 
 def test_a_paused_zone_says_so() -> None:
@@ -75,7 +75,7 @@ def test_a_paused_zone_that_wants_nothing_shows_its_revision() -> None:
 
 def test_a_broken_pod_says_of_which_version_it_is() -> None:
     """A bad revision, v2, that is wanted no more."""
-    drawn = plain(draw_grid(picture(row("zone-a", Cell(State.BROKEN, "v2")))))
+    drawn = plain(draw_grid(picture(row("zone-a", Cell(PodCell.BROKEN, "v2")))))
 
     assert "! v2 broken" in drawn[3]
 

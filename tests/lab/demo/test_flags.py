@@ -9,7 +9,7 @@ from rollout_operator.config.grammar import BOOL, UsageError
 from rollout_operator.lab.demo.flags import (
     FLAGS,
     STORIES,
-    Settings,
+    DemoSettings,
     read_settings,
     render_demo_usage,
 )
@@ -22,24 +22,26 @@ Captured = pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("words", "settings"),
     [
-        pytest.param([], Settings(), id="nothing: a plain rollout"),
+        pytest.param([], DemoSettings(), id="nothing: a plain rollout"),
         pytest.param(
-            ["-zones=5", "--pods", "7", "-limit=2"], Settings(zones=5, pods=7, limit=2), id="sizes"
+            ["-zones=5", "--pods", "7", "-limit=2"],
+            DemoSettings(zones=5, pods=7, limit=2),
+            id="sizes",
         ),
         pytest.param(
             ["-ready-after=300ms", "-speed=2", "-seed=-1"],
-            Settings(ready_after=timedelta(milliseconds=300), speed=2.0, seed=-1),
+            DemoSettings(ready_after=timedelta(milliseconds=300), speed=2.0, seed=-1),
             id="times",
         ),
-        pytest.param(["-story=pod-dies"], Settings(stories=("pod-dies",)), id="one story"),
-        pytest.param(["-story=all"], Settings(stories=STORIES), id="all stories"),
-        pytest.param(["-color=never"], Settings(color=Color.NEVER), id="colour"),
-        pytest.param(["-serve"], Settings(port=8001), id="pages"),
-        pytest.param(["-serve", "-server.port=0"], Settings(port=0), id="any port"),
-        pytest.param(["-serve=false"], Settings(), id="no pages"),
+        pytest.param(["-story=pod-dies"], DemoSettings(stories=("pod-dies",)), id="one story"),
+        pytest.param(["-story=all"], DemoSettings(stories=STORIES), id="all stories"),
+        pytest.param(["-color=never"], DemoSettings(color=Color.NEVER), id="colour"),
+        pytest.param(["-serve"], DemoSettings(port=8001), id="pages"),
+        pytest.param(["-serve", "-server.port=0"], DemoSettings(port=0), id="any port"),
+        pytest.param(["-serve=false"], DemoSettings(), id="no pages"),
     ],
 )
-def test_flags_become_settings(words: list[str], settings: Settings) -> None:
+def test_flags_become_settings(words: list[str], settings: DemoSettings) -> None:
     assert read_settings(words) == settings
 
 
@@ -115,4 +117,4 @@ def test_the_flag_knows_each_story() -> None:
 
 
 def test_pods_and_people_keep_the_speed_that_is_asked_for() -> None:
-    assert Settings(speed=4.0).scale(timedelta(seconds=2)) == timedelta(seconds=0.5)
+    assert DemoSettings(speed=4.0).scale(timedelta(seconds=2)) == timedelta(seconds=0.5)

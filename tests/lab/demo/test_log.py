@@ -8,7 +8,7 @@ import pytest
 from rollout_operator.kube.api import PODS
 from rollout_operator.lab.demo.log import read_log, read_move, read_record, read_waits
 from rollout_operator.lab.demo.objects import PERSON, scale
-from rollout_operator.lab.demo.picture import Note, Why
+from rollout_operator.lab.demo.picture import DemoNote, DemoReason
 from rollout_operator.lab.model.history import (
     Called,
     Commit,
@@ -21,7 +21,7 @@ from rollout_operator.lab.model.history import (
 )
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Plan, Reason
-from rollout_operator.telemetry.registry import Entry
+from rollout_operator.telemetry.registry import GroupState
 
 BEGIN = timedelta(seconds=100)
 AT = timedelta(seconds=101.5)
@@ -86,7 +86,7 @@ NO_DOWNSCALE = "review no-downscale, scale of zone-c"
     ],
 )
 def test_a_record_is_worth_a_line(record: Record, who: str, text: str) -> None:
-    assert read_record(record, BEGIN) == Note(at=1.5, who=who, text=text)
+    assert read_record(record, BEGIN) == DemoNote(at=1.5, who=who, text=text)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_other_records_are_not(record: Record) -> None:
 def test_a_line_of_the_log_becomes_a_note(
     keys: Mapping[str, object], text: str, is_why: bool
 ) -> None:
-    assert read_log(keys, 1.5) == Note(at=1.5, who="operator", text=text, is_why=is_why)
+    assert read_log(keys, 1.5) == DemoNote(at=1.5, who="operator", text=text, is_why=is_why)
 
 
 BEHIND = {"msg": "Group waits", "reason": "status_behind", "why": "generation 1"}
@@ -155,7 +155,7 @@ def test_other_lines_of_the_log_are_not(keys: Mapping[str, object]) -> None:
 def test_why_a_zone_moves_is_the_reason_of_the_delete() -> None:
     keys = {"msg": "Terminating pod", "zone": "zone-a", "reason": "pod_outdated", "why": WHY}
 
-    assert read_move(keys) == Why(zone="zone-a", code="pod_outdated", text=WHY)
+    assert read_move(keys) == DemoReason(zone="zone-a", code="pod_outdated", text=WHY)
     assert read_move({**keys, "msg": "Group waits"}) is None
 
 
@@ -165,9 +165,9 @@ def test_why_zones_wait_are_the_reasons_of_the_last_plan() -> None:
         Reason(code=Code.ANOTHER_ZONE_FIRST, text="zone-b waits for zone-a"),
     )
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    entry = Entry(plan=Plan(group=GroupName("ingester"), waits=waits), since=now, looked=now)
+    entry = GroupState(plan=Plan(group=GroupName("ingester"), waits=waits), since=now, looked=now)
 
     assert list(read_waits([entry])) == [
-        Why(zone="zone-a", code="pods_starting", text="1 of 3"),
-        Why(zone="", code="another_zone_first", text="zone-b waits for zone-a"),
+        DemoReason(zone="zone-a", code="pods_starting", text="1 of 3"),
+        DemoReason(zone="", code="another_zone_first", text="zone-b waits for zone-a"),
     ]

@@ -3,7 +3,7 @@
 import msgspec
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.demo.flags import Settings
+from rollout_operator.lab.demo.flags import DemoSettings
 from rollout_operator.lab.demo.log import is_retried
 from rollout_operator.lab.demo.nodes import cordon, evict, name_node, set_up_nodes
 from rollout_operator.lab.demo.objects import NAMESPACE, create_zone
@@ -11,14 +11,14 @@ from rollout_operator.lab.demo.scenarios import TALES
 from rollout_operator.lab.demo.stage import choose_behaviour
 from rollout_operator.lab.model.fields import child, children, name_of, text
 from rollout_operator.lab.model.history import Called, Reviewed
-from rollout_operator.lab.model.request import Request
+from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.model.decode.budget import parse_budget
 from tests.simulation.chronicle import s
 
 ZONES = ("zone-a", "zone-b")
 
 
-def body(request: Request) -> JsonObject:
+def body(request: ApiRequest) -> JsonObject:
     assert isinstance(request.body, dict)
     return request.body
 
@@ -37,7 +37,7 @@ def test_each_zone_has_its_nodes_and_all_share_a_budget() -> None:
 def test_the_budget_selects_pods_and_sets_and_the_pods_their_nodes() -> None:
     *nodes, budget, _ = map(body, set_up_nodes(ZONES, 1))
     selected = child(budget, "spec", "selector", "matchLabels")
-    zone = body(create_zone(Settings(), "zone-a", {}, has_nodes=True))
+    zone = body(create_zone(DemoSettings(), "zone-a", {}, has_nodes=True))
     template = child(zone, "spec", "template")
 
     for labels in (child(zone, "metadata", "labels"), child(template, "metadata", "labels")):
@@ -49,10 +49,10 @@ def test_the_budget_selects_pods_and_sets_and_the_pods_their_nodes() -> None:
 
 
 def test_a_zone_of_another_story_chooses_no_node() -> None:
-    zone = body(create_zone(Settings(), "zone-a", {}))
+    zone = body(create_zone(DemoSettings(), "zone-a", {}))
 
     assert "nodeSelector" not in child(zone, "spec", "template", "spec")
-    assert choose_behaviour(TALES["drained-node"], Settings())(zone) is not None
+    assert choose_behaviour(TALES["drained-node"], DemoSettings())(zone) is not None
 
 
 def test_what_kubectl_drain_sends() -> None:
@@ -69,7 +69,7 @@ def test_what_kubectl_drain_sends() -> None:
 
 
 def test_only_refused_evictions_are_asked_for_again() -> None:
-    def called(status: int, request: Request) -> Called:
+    def called(status: int, request: ApiRequest) -> Called:
         return Called(at=s(1), begun=s(1), number=1, actor="you", request=request, status=status)
 
     def reviewed(resource: str, *, allowed: bool) -> Reviewed:

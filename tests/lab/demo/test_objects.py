@@ -3,7 +3,7 @@
 import pytest
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.demo.flags import Settings
+from rollout_operator.lab.demo.flags import DemoSettings
 from rollout_operator.lab.demo.objects import (
     GUARDED,
     NAMESPACE,
@@ -15,18 +15,18 @@ from rollout_operator.lab.demo.objects import (
     pause,
     scale,
 )
-from rollout_operator.lab.demo.picture import Cell, State, read_row
+from rollout_operator.lab.demo.picture import Cell, PodCell, read_row
 from rollout_operator.lab.demo.scenarios import TALES, count_cells, is_done, is_moving
 from rollout_operator.lab.demo.stage import choose_behaviour
 from rollout_operator.lab.model.fields import child, children, text
-from rollout_operator.lab.model.request import Request
-from rollout_operator.lab.nodes.behaviour import Kind
+from rollout_operator.lab.model.request import ApiRequest
+from rollout_operator.lab.nodes.behaviour import StartKind
 from tests.lab.demo.pictures import NEW, OLD, STARTING, picture, row
 
-SETTINGS = Settings(pods=4, limit=2)
+SETTINGS = DemoSettings(pods=4, limit=2)
 
 
-def body(request: Request) -> JsonObject:
+def body(request: ApiRequest) -> JsonObject:
     assert isinstance(request.body, dict)
     return request.body
 
@@ -88,7 +88,7 @@ def test_a_webhook_asks_the_operator_and_fails_closed(hook: str, kind: str) -> N
         ),
     ],
 )
-def test_changes_touch_nothing_else(request_: Request, change: JsonObject) -> None:
+def test_changes_touch_nothing_else(request_: ApiRequest, change: JsonObject) -> None:
     assert (request_.verb, request_.name, request_.user) == ("patch", "zone-a", "you")
     assert request_.body == change
 
@@ -115,14 +115,14 @@ def test_pods_of_before_the_story_are_quick_and_the_others_as_asked() -> None:
 
     assert first.starts_after + first.ready_after < SETTINGS.ready_after / 5
     assert next_.starts_after + next_.ready_after == SETTINGS.ready_after
-    assert next_.kind is Kind.NORMAL
+    assert next_.kind is StartKind.NORMAL
 
 
 def test_only_the_bad_version_crashes() -> None:
     choose = choose_behaviour(TALES["bad-revision"], SETTINGS)
 
     kinds = {version: choose(pod(version)).kind for version in ("v1", "v2", "v3")}
-    assert kinds == {"v1": Kind.NORMAL, "v2": Kind.CRASH_LOOP, "v3": Kind.NORMAL}
+    assert kinds == {"v1": StartKind.NORMAL, "v2": StartKind.CRASH_LOOP, "v3": StartKind.NORMAL}
 
 
 # What is waited for
@@ -151,4 +151,4 @@ def test_a_zone_moves_while_a_pod_is_on_its_way() -> None:
 
     assert is_moving(found, "zone-a")
     assert not is_moving(found, "zone-b")
-    assert count_cells(found, State.OLD) == 2
+    assert count_cells(found, PodCell.OLD) == 2

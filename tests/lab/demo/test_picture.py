@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.demo.picture import Cell, Row, State, read_cell, read_row
+from rollout_operator.lab.demo.picture import Cell, PodCell, ZoneRow, read_cell, read_row
 
 RUNNING: Mapping[str, object] = {"running": {}}
 
@@ -38,26 +38,28 @@ CRASHED = {"terminated": {"exitCode": 1}}
 @pytest.mark.parametrize(
     ("found", "state"),
     [
-        pytest.param(pod(), State.NEW, id="new and ready"),
-        pytest.param(pod(is_ready=False), State.STARTING, id="new, runs, not ready"),
-        pytest.param(pod(is_ready=False, state=CREATING), State.STARTING, id="new, created"),
-        pytest.param(pod(is_ready=False, state=CRASHING), State.BROKEN, id="new, crash loop"),
-        pytest.param(pod(is_ready=False, state=CRASHED), State.BROKEN, id="new, has crashed"),
-        pytest.param(pod(phase="Pending"), State.STARTING, id="ready is said, but it does not run"),
-        pytest.param(pod(metadata=ENDING), State.ENDING, id="ending, though it looks ready"),
+        pytest.param(pod(), PodCell.NEW, id="new and ready"),
+        pytest.param(pod(is_ready=False), PodCell.STARTING, id="new, runs, not ready"),
+        pytest.param(pod(is_ready=False, state=CREATING), PodCell.STARTING, id="new, created"),
+        pytest.param(pod(is_ready=False, state=CRASHING), PodCell.BROKEN, id="new, crash loop"),
+        pytest.param(pod(is_ready=False, state=CRASHED), PodCell.BROKEN, id="new, has crashed"),
+        pytest.param(
+            pod(phase="Pending"), PodCell.STARTING, id="ready is said, but it does not run"
+        ),
+        pytest.param(pod(metadata=ENDING), PodCell.ENDING, id="ending, though it looks ready"),
     ],
 )
-def test_a_pod_shows_its_state(found: JsonObject, state: State) -> None:
+def test_a_pod_shows_its_state(found: JsonObject, state: PodCell) -> None:
     assert read_cell(found, "v2") == Cell(state, "v2")
 
 
-@pytest.mark.parametrize(("is_ready", "state"), [(True, State.OLD), (False, State.BROKEN)])
-def test_a_pod_on_another_template_is_old_or_broken(is_ready: bool, state: State) -> None:
+@pytest.mark.parametrize(("is_ready", "state"), [(True, PodCell.OLD), (False, PodCell.BROKEN)])
+def test_a_pod_on_another_template_is_old_or_broken(is_ready: bool, state: PodCell) -> None:
     assert read_cell(pod("v1", is_ready=is_ready), "v2") == Cell(state, "v1")
 
 
 def test_a_place_without_pod_is_gone() -> None:
-    assert read_cell(None, "v2") == Cell(State.GONE)
+    assert read_cell(None, "v2") == Cell(PodCell.GONE)
 
 
 def test_a_pod_of_which_nothing_is_known_yet_is_starting() -> None:
@@ -66,7 +68,7 @@ def test_a_pod_of_which_nothing_is_known_yet_is_starting() -> None:
         "spec": {"containers": [{"image": "v2"}]},
     }
 
-    assert read_cell(bare, "v2") == Cell(State.STARTING, "v2")
+    assert read_cell(bare, "v2") == Cell(PodCell.STARTING, "v2")
 
 
 def zone(spec: Mapping[str, object], metadata: Mapping[str, object] | None = None) -> JsonObject:
@@ -86,9 +88,9 @@ def zone(spec: Mapping[str, object], metadata: Mapping[str, object] | None = Non
 def test_a_row_has_a_place_for_each_wanted_pod() -> None:
     pods = {"zone-a-0": pod("v1"), "zone-a-2": pod(), "zone-a-7": pod()}
 
-    assert read_row(zone({"replicas": 3}), pods) == Row(
+    assert read_row(zone({"replicas": 3}), pods) == ZoneRow(
         name="zone-a",
-        cells=(Cell(State.OLD, "v1"), Cell(State.GONE), Cell(State.NEW, "v2")),
+        cells=(Cell(PodCell.OLD, "v1"), Cell(PodCell.GONE), Cell(PodCell.NEW, "v2")),
         ready=1,
         existing=2,
         current="1f",
@@ -111,7 +113,7 @@ def test_the_places_follow_replicas_and_ordinals(
 ) -> None:
     row = read_row(zone(spec), {name: pod() for name in names})
 
-    assert [cell.state for cell in row.cells] == [State.NEW] * len(names)
+    assert [cell.state for cell in row.cells] == [PodCell.NEW] * len(names)
 
 
 @pytest.mark.parametrize(

@@ -11,20 +11,20 @@ import pytest
 
 from rollout_operator.lab.demo.command import play
 from rollout_operator.lab.demo.drawing import COLUMNS, draw_frame, draw_grid, render_line
-from rollout_operator.lab.demo.flags import MOST_ZONES, STORIES, Settings
-from rollout_operator.lab.demo.picture import Picture, State
+from rollout_operator.lab.demo.flags import MOST_ZONES, STORIES, DemoSettings
+from rollout_operator.lab.demo.picture import Picture, PodCell
 from rollout_operator.lab.demo.scenarios import TALES, change_all, until_done
 from rollout_operator.lab.demo.screen import Plain
 from rollout_operator.lab.demo.stage import Story, StoryStuck, open_stage
 from tests.virtual_time import in_virtual_time
 
-SMALL: Final = Settings(zones=3, pods=2)
+SMALL: Final = DemoSettings(zones=3, pods=2)
 # Nothing is rolled out in these.
 WITHOUT_DELETES: Final = ("forbidden-downscale", "prepared-downscale", "following-zones")
 TIME: Final = re.compile(r" *([0-9.]+) s  ")
 
 
-async def tell(story: str, settings: Settings = SMALL) -> str:
+async def tell(story: str, settings: DemoSettings = SMALL) -> str:
     """Return the plain lines of a story."""
     stream = io.StringIO()
     assert await play(replace(settings, stories=(story,)), Plain(stream))
@@ -240,7 +240,7 @@ def test_every_story_ends_whatever_its_size(story: str, zones: int, pods: int, l
 
     @in_virtual_time
     async def run() -> None:
-        text = await tell(story, Settings(zones=zones, pods=pods, limit=limit))
+        text = await tell(story, DemoSettings(zones=zones, pods=pods, limit=limit))
 
         assert "the operator took pods of" not in text
         assert f"({limit} allowed)" in text or story in WITHOUT_DELETES
@@ -266,7 +266,7 @@ async def test_all_stories_are_told_one_after_the_other() -> None:
 @in_virtual_time
 async def test_a_plain_rollout_ends_within_half_a_minute() -> None:
     """The newcomer's minute: with the flags as they are by default."""
-    text = await tell("rollout", Settings())
+    text = await tell("rollout", DemoSettings())
 
     found = re.search(
         r"9 pods replaced in ([0-9.]+) s; their restarts alone take ([0-9.]+) s", text
@@ -297,7 +297,7 @@ async def test_a_picture_says_why_zones_move_and_wait() -> None:
         await change_all(stage, "v2")
         await until_done(stage)
 
-    halfway = next(one for one in screen.pictures if State.STARTING in states(one))
+    halfway = next(one for one in screen.pictures if PodCell.STARTING in states(one))
     assert halfway.whys is not None
     move, wait, *_ = halfway.whys
     assert (move.zone, move.code) == ("zone-a", "pod_outdated")
@@ -338,7 +338,7 @@ async def test_the_addresses_of_pages_are_shown() -> None:
         assert stage.picture().about.endswith("http://127.0.0.1:8001/ready")
 
 
-def states(picture: Picture) -> set[State]:
+def states(picture: Picture) -> set[PodCell]:
     return {cell.state for cell in picture.cells}
 
 
@@ -357,7 +357,7 @@ def test_a_story_begins_with_a_sentence_in_two_lines(story: Story) -> None:
 def test_the_longest_title_fits(name: str) -> None:
     @in_virtual_time
     async def run() -> None:
-        settings = Settings(zones=MOST_ZONES, pods=2, limit=21)
+        settings = DemoSettings(zones=MOST_ZONES, pods=2, limit=21)
         async with open_stage(TALES[name], settings, Watch()) as stage:
             picture = replace(stage.picture(), elapsed=123.4)
             title, *_ = texts(picture)

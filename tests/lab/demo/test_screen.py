@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from rollout_operator.lab.demo.drawing import COLUMNS, Line, Style, draw_frame
-from rollout_operator.lab.demo.picture import Note
+from rollout_operator.lab.demo.picture import DemoNote
 from rollout_operator.lab.demo.screen import BEGIN, END, Color, Live, Plain, choose_screen
 from tests.lab.demo.pictures import ENDING, OLD, picture, row
 
@@ -97,8 +97,8 @@ def test_a_frame_is_lower_than_the_terminal_and_not_wider() -> None:
     assert max(len(line.removeprefix("\r").removesuffix("\x1b[K")) for line in lines) <= 20
 
 
-def note(at: float, text: str) -> Note:
-    return Note(at=at, who="operator", text=text, is_why=True)
+def note(at: float, text: str) -> DemoNote:
+    return DemoNote(at=at, who="operator", text=text, is_why=True)
 
 
 def test_plain_lines_come_once_and_in_order_of_time() -> None:

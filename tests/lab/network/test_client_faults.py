@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from rollout_operator.kube.api import SECRETS, Page
-from rollout_operator.kube.client.rate_limit import Limits
-from rollout_operator.lab.network.faults import CrashPoint, Failure, Fate
+from rollout_operator.kube.client.rate_limit import RateLimiter
+from rollout_operator.lab.network.faults import CrashPoint, Failure, FaultDecision
 from rollout_operator.lab.network.planned_faults import CallPlan, ListPlan
 from rollout_operator.model.errors import (
     ApiError,
@@ -118,7 +118,7 @@ async def test_a_write_fails(
 
 @in_virtual_time
 async def test_a_late_write_is_carried_out_when_its_caller_has_given_up() -> None:
-    fate = Fate(fails=Failure.LATE, before=timedelta(seconds=20))
+    fate = FaultDecision(fails=Failure.LATE, before=timedelta(seconds=20))
     world = DoorWorld(CallPlan(actor=ACTOR, number=1, fate=fate))
     with pytest.raises(UnknownOutcome):
         await create(world)
@@ -157,7 +157,7 @@ async def test_the_server_asks_to_wait() -> None:
 @in_virtual_time
 async def test_a_delete_is_sent_in_time_or_not_at_all(waits: int) -> None:
     """What it rests on may be too old by then: nothing is sent, and nobody waits for that."""
-    fate = Fate(waits=timedelta(seconds=waits))
+    fate = FaultDecision(waits=timedelta(seconds=waits))
     world = DoorWorld(CallPlan(actor=ACTOR, number=1, fate=fate))
     world.put("old")
     work = world.door.delete(
@@ -179,7 +179,7 @@ async def test_a_delete_is_sent_in_time_or_not_at_all(waits: int) -> None:
 
 @in_virtual_time
 async def test_a_slow_call_takes_longer_there_and_back() -> None:
-    fate = Fate(before=timedelta(seconds=3), after=timedelta(seconds=5))
+    fate = FaultDecision(before=timedelta(seconds=3), after=timedelta(seconds=5))
     world = DoorWorld(CallPlan(actor=ACTOR, number=1, fate=fate))
     await create(world)
 
@@ -190,8 +190,8 @@ async def test_a_slow_call_takes_longer_there_and_back() -> None:
 @in_virtual_time
 async def test_too_slow_is_no_answer() -> None:
     world = DoorWorld(
-        CallPlan(actor=ACTOR, number=1, fate=Fate(after=timedelta(seconds=31))),
-        CallPlan(actor=ACTOR, number=2, fate=Fate(before=timedelta(seconds=31))),
+        CallPlan(actor=ACTOR, number=1, fate=FaultDecision(after=timedelta(seconds=31))),
+        CallPlan(actor=ACTOR, number=2, fate=FaultDecision(before=timedelta(seconds=31))),
     )
     with pytest.raises(UnknownOutcome, match="timed out after 30s"):
         await create(world)
@@ -211,7 +211,7 @@ async def test_too_slow_is_no_answer() -> None:
 @in_virtual_time
 async def test_a_crash_within_a_write(point: CrashPoint, happens: bool) -> None:
     """Section 3.2: before the call, after the commit, after the reply."""
-    world = DoorWorld(CallPlan(actor=ACTOR, number=1, fate=Fate(crash=point)))
+    world = DoorWorld(CallPlan(actor=ACTOR, number=1, fate=FaultDecision(crash=point)))
     crashed: list[bool] = []
     world.link.on_crash = lambda: crashed.append(world.link.is_dead)
     # After the reply, it gets as far as its next wait.
@@ -277,7 +277,7 @@ async def test_calls_are_numbered_and_known_again() -> None:
 @in_virtual_time
 async def test_d_69_a_door_waits_for_a_token_as_the_real_client_does() -> None:
     """FLAG-16: two at once, then one a second; a delete that must go sooner is Throttled."""
-    world = DoorWorld(limits=Limits(1, 2))
+    world = DoorWorld(limits=RateLimiter(1, 2))
     world.put("a")
     for _ in range(4):
         await world.door.fetch(SECRETS, NAMESPACE, "a")

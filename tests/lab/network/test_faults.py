@@ -13,14 +13,14 @@ import pytest
 
 from rollout_operator.lab.model.history import Fault
 from rollout_operator.lab.network.faults import (
-    Ask,
     CrashPoint,
     EventFate,
     Failure,
-    Fate,
+    FaultDecision,
     Faults,
     NoFaults,
     PodFate,
+    SentCall,
 )
 from rollout_operator.lab.network.planned_faults import (
     CallPlan,
@@ -39,8 +39,8 @@ MANY = 4000
 NO_DOSES = Doses().times(0)
 
 
-def ask(verb: str = "get", number: int = 1) -> Ask:
-    return Ask(
+def ask(verb: str = "get", number: int = 1) -> SentCall:
+    return SentCall(
         number=number,
         actor=ACTOR,
         door="acting",
@@ -191,11 +191,11 @@ def play(plan: Sequence[Planned]) -> tuple[ScriptedFaults, list[Fault]]:
 @in_virtual_time
 async def test_a_plan_comes_true_once() -> None:
     """A process that comes back after the crash at its second call lives to make that one."""
-    crash = Fate(crash=CrashPoint.AFTER_COMMIT)
+    crash = FaultDecision(crash=CrashPoint.AFTER_COMMIT)
     faults, told = play([CallPlan(actor=ACTOR, number=2, fate=crash)])
     lives = [[faults.on_call(ask(number=number)) for number in (1, 2)] for _ in range(2)]
 
-    assert lives == [[Fate(), crash], [Fate(), Fate()]]
+    assert lives == [[FaultDecision(), crash], [FaultDecision(), FaultDecision()]]
     assert [(fault.kind, fault.text) for fault in told] == [
         ("crash", "call 2: get pods/a: after_commit")
     ]
@@ -233,9 +233,11 @@ async def test_lists_and_pod_calls_count_over_all_lives() -> None:
 
 @in_virtual_time
 async def test_what_is_healed_does_not_come_true() -> None:
-    faults, told = play([CallPlan(actor=ACTOR, number=1, fate=Fate(fails=Failure.INTERNAL))])
+    faults, told = play(
+        [CallPlan(actor=ACTOR, number=1, fate=FaultDecision(fails=Failure.INTERNAL))]
+    )
     faults.heal()
-    assert faults.on_call(ask()) == Fate()
+    assert faults.on_call(ask()) == FaultDecision()
     assert told == []
 
 

@@ -9,15 +9,15 @@ import pytest
 from rollout_operator.kube.api import PODS, JsonObject
 from rollout_operator.lab.model.fields import child, children, moment_of, number, text, uid_of
 from rollout_operator.lab.model.history import Commit
-from rollout_operator.lab.nodes.behaviour import Behaviour, Kind, always
-from rollout_operator.lab.nodes.pod_status import Place, Shape, next_status
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, always
+from rollout_operator.lab.nodes.pod_status import Shape, StatusPlace, next_status
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.objects import Pod
 from tests.lab.cluster_world import World, container_state, is_ready, world
 from tests.virtual_time import EPOCH, in_virtual_time
 
-ONE = Zone(name="web", replicas=1)
+ONE = ZoneSpec(name="web", replicas=1)
 
 
 def view(pod: JsonObject) -> Pod:
@@ -99,7 +99,7 @@ async def test_an_end_may_go_without_a_last_status() -> None:
 @in_virtual_time
 async def test_a_ready_pod_has_all_that_proves_it() -> None:
     with world() as scene:
-        await scene.bring_up(Zone(name="web", replicas=2))
+        await scene.bring_up(ZoneSpec(name="web", replicas=2))
         pod = scene.pod("web-0")
         assert view(pod).is_ready
         assert view(pod).ip.startswith("10.0.")
@@ -135,18 +135,20 @@ async def test_times_follow_the_behaviour() -> None:
 @pytest.mark.parametrize(
     ("kind", "trouble"),
     [
-        pytest.param(Kind.NEVER_READY, "container app not ready", id="never ready"),
-        pytest.param(Kind.CRASH_LOOP, "CrashLoopBackOff", id="crash loop"),
+        pytest.param(StartKind.NEVER_READY, "container app not ready", id="never ready"),
+        pytest.param(StartKind.CRASH_LOOP, "CrashLoopBackOff", id="crash loop"),
         pytest.param(
-            Kind.GATE_CLOSED,
+            StartKind.GATE_CLOSED,
             "readiness condition false (ReadinessGatesNotReady)",
             id="readiness gate closed",
         ),
-        pytest.param(Kind.NO_STATUSES, "no container statuses", id="W-26 a claim without proof"),
-        pytest.param(Kind.PENDING, "Unschedulable", id="never gets a node"),
+        pytest.param(
+            StartKind.NO_STATUSES, "no container statuses", id="W-26 a claim without proof"
+        ),
+        pytest.param(StartKind.PENDING, "Unschedulable", id="never gets a node"),
     ],
 )
-def test_troubles_are_what_the_operator_reads(kind: Kind, trouble: str) -> None:
+def test_troubles_are_what_the_operator_reads(kind: StartKind, trouble: str) -> None:
     @in_virtual_time
     async def scenario() -> None:
         with world(choose=always(Behaviour(kind=kind))) as scene:
@@ -161,7 +163,7 @@ def test_troubles_are_what_the_operator_reads(kind: Kind, trouble: str) -> None:
 @in_virtual_time
 async def test_the_operator_can_tell_who_has_never_been_ready() -> None:
     """D-26: a pod that never became ready needs no preparation."""
-    with world(choose=always(Behaviour(kind=Kind.NEVER_READY))) as scene:
+    with world(choose=always(Behaviour(kind=StartKind.NEVER_READY))) as scene:
         scene.create(ONE)
         await scene.until(
             lambda: bool(scene.pods()) and container_state(scene.pod("web-0")) == "running"
@@ -176,7 +178,7 @@ async def test_the_operator_can_tell_who_has_never_been_ready() -> None:
 
 @in_virtual_time
 async def test_a_crash_loop_restarts_with_growing_pauses() -> None:
-    with world(choose=always(Behaviour(kind=Kind.CRASH_LOOP))) as scene:
+    with world(choose=always(Behaviour(kind=StartKind.CRASH_LOOP))) as scene:
         scene.create(ONE)
         await scene.until(
             lambda: (
@@ -200,7 +202,7 @@ async def test_a_crash_loop_restarts_with_growing_pauses() -> None:
 
 @in_virtual_time
 async def test_a_flapping_pod_is_ready_and_not_in_turn() -> None:
-    flapping = Behaviour(kind=Kind.FLAPPING, period=timedelta(seconds=5))
+    flapping = Behaviour(kind=StartKind.FLAPPING, period=timedelta(seconds=5))
     with world(choose=always(flapping)) as scene:
         scene.create(ONE)
         await scene.until(lambda: looks(scene).count("Running/ready") == 3)
@@ -236,7 +238,7 @@ async def test_a_pod_made_to_fail_before_it_runs_crashes_when_it_does() -> None:
 
 @in_virtual_time
 async def test_a_pod_without_a_node_gets_one_when_it_is_mended() -> None:
-    with world(choose=always(Behaviour(kind=Kind.PENDING))) as scene:
+    with world(choose=always(Behaviour(kind=StartKind.PENDING))) as scene:
         scene.create(ONE)
         await scene.until(lambda: bool(scene.pods()))
         scene.cluster.mend_pod("web-0")
@@ -260,7 +262,7 @@ async def test_a_behaviour_is_chosen_once_when_the_pod_is_created() -> None:
 
     def choose(pod: JsonObject) -> Behaviour:
         seen.append(uid_of(pod))
-        return Behaviour() if len(seen) == 1 else Behaviour(kind=Kind.NEVER_READY)
+        return Behaviour() if len(seen) == 1 else Behaviour(kind=StartKind.NEVER_READY)
 
     with world(choose=choose) as scene:
         await scene.bring_up(ONE)
@@ -304,7 +306,7 @@ def held_template() -> JsonObject:
 @in_virtual_time
 async def test_a_pod_bound_by_its_template_needs_no_scheduler() -> None:
     with world() as scene:
-        await scene.bring_up(Zone(name="web", replicas=1, node="here"))
+        await scene.bring_up(ZoneSpec(name="web", replicas=1, node="here"))
         assert scene.commits("pods", "scheduler") == []
         assert text(scene.pod("web-0"), "spec", "nodeName") == "here"
 
@@ -313,7 +315,7 @@ async def test_a_pod_bound_by_its_template_needs_no_scheduler() -> None:
 async def test_pods_that_ran_elsewhere_go_on_as_they_were() -> None:
     """For a world copied from a dump: ready pods are left alone, others become ready."""
     with world() as scene:
-        await scene.bring_up(Zone(name="web", replicas=2))
+        await scene.bring_up(ZoneSpec(name="web", replicas=2))
         scene.cluster.fail_pod("web-1")
         await scene.until(lambda: container_state(scene.pod("web-1")) == "waiting")
         pods, sts, revisions = scene.pods(), scene.sts("web"), scene.revisions()
@@ -363,7 +365,7 @@ def test_the_time_of_a_condition_moves_only_with_the_condition() -> None:
     shapes = (Shape.CREATING, Shape.RUNNING, Shape.READY, Shape.READY, Shape.CRASHED, Shape.BACKOFF)
     for second, shape in enumerate(shapes):
         pod: JsonObject = {"spec": spec, "status": status}
-        status = next_status(pod, shape, Place(ip="10.0.0.1", now=f"T{second}"))
+        status = next_status(pod, shape, StatusPlace(ip="10.0.0.1", now=f"T{second}"))
         times.append(condition({"status": status}, "Ready")["lastTransitionTime"])
     assert times == ["T0", "T0", "T2", "T2", "T4", "T4"]
     assert status["startTime"] == "T0"

@@ -4,28 +4,30 @@ from collections import Counter
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import children, text
-from rollout_operator.lab.model.request import MERGE_PATCH, Request
-from rollout_operator.lab.nodes.behaviour import Behaviour, Kind, always
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, always
 from rollout_operator.lab.nodes.nodes import LONE_NODE, find_node, is_cordoned, node, node_of
 from rollout_operator.lab.schemas.kinds import NODES
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from tests.lab.cluster_world import World, world
 from tests.virtual_time import in_virtual_time
 
 HERE = {"zone": "a"}
-WEB = Zone(name="web", replicas=4, pod_labels={"app": "web"}, node_selector=HERE)
+WEB = ZoneSpec(name="web", replicas=4, pod_labels={"app": "web"}, node_selector=HERE)
 
 
 def add_nodes(scene: World, *names: str, zone: str = "a") -> None:
     for name in names:
         body = node(name, {"zone": zone})
-        answer = scene.api.call_now(Request(verb="create", resource=NODES, body=body))
+        answer = scene.api.call_now(ApiRequest(verb="create", resource=NODES, body=body))
         assert answer.is_ok, answer.message
 
 
 def cordon(scene: World, name: str, *, is_on: bool = True) -> None:
     body: JsonObject = {"spec": {"unschedulable": is_on}}
-    request = Request(verb="patch", resource=NODES, name=name, body=body, content_type=MERGE_PATCH)
+    request = ApiRequest(
+        verb="patch", resource=NODES, name=name, body=body, content_type=MERGE_PATCH
+    )
     assert scene.api.call_now(request).is_ok
 
 
@@ -36,7 +38,7 @@ def places(scene: World) -> Counter[str]:
 @in_virtual_time
 async def test_without_nodes_all_pods_are_on_one() -> None:
     with world() as scene:
-        await scene.bring_up(Zone(name="web"))
+        await scene.bring_up(ZoneSpec(name="web"))
 
         assert places(scene) == {LONE_NODE: 3}
 
@@ -73,7 +75,7 @@ async def test_a_pod_without_a_node_waits_for_one() -> None:
     with world() as scene:
         add_nodes(scene, "a-1")
         cordon(scene, "a-1")
-        scene.create(Zone(name="web", replicas=1, node_selector=HERE))
+        scene.create(ZoneSpec(name="web", replicas=1, node_selector=HERE))
         await scene.until(lambda: any(waits(one) for one in scene.pods()))
         assert places(scene) == {"": 1}
 
@@ -84,13 +86,13 @@ async def test_a_pod_without_a_node_waits_for_one() -> None:
 
 @in_virtual_time
 async def test_who_never_gets_a_node_gets_none_from_an_uncordon() -> None:
-    with world(choose=always(Behaviour(kind=Kind.PENDING))) as scene:
+    with world(choose=always(Behaviour(kind=StartKind.PENDING))) as scene:
         add_nodes(scene, "a-1")
-        scene.create(Zone(name="web", replicas=1))
+        scene.create(ZoneSpec(name="web", replicas=1))
         await scene.until(lambda: any(waits(one) for one in scene.pods()))
         cordon(scene, "a-1")
         cordon(scene, "a-1", is_on=False)
-        scene.create(Zone(name="other", replicas=1))
+        scene.create(ZoneSpec(name="other", replicas=1))
         await scene.until(lambda: sum(map(waits, scene.pods())) == 2)
 
         assert places(scene) == {"": 2}

@@ -14,7 +14,7 @@ from rollout_operator.lab.nodes.behaviour import (
     HANGS,
     REFUSES,
     Behaviour,
-    Reply,
+    PodReply,
     Response,
 )
 from rollout_operator.lab.nodes.pods import PodEndpoints
@@ -115,7 +115,7 @@ def test_answers(response: Response, status: int, is_prepared: bool) -> None:
     ("response", "is_prepared"),
     [
         pytest.param(ACTS_THEN_RESETS, True, id="FP-25 reset after it has acted"),
-        pytest.param(Response(reply=Reply.RESETS), False, id="reset before"),
+        pytest.param(Response(reply=PodReply.RESETS), False, id="reset before"),
     ],
 )
 def test_resets(response: Response, is_prepared: bool) -> None:

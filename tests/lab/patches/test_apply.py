@@ -9,9 +9,9 @@ from rollout_operator.lab.model.request import (
     JSON_PATCH,
     MERGE_PATCH,
     STRATEGIC_PATCH,
+    ApiRefusal,
     Body,
     NotModelled,
-    Refusal,
 )
 from rollout_operator.lab.patches.apply import apply_patch
 from rollout_operator.lab.patches.json_patch import patched
@@ -137,7 +137,7 @@ MISFITS: list[tuple[JsonObject, str]] = [
 def test_a_step_that_does_not_apply(step: JsonObject, text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
         patched(DOC, [step])
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiRefusal) as refused:
         apply_patch(DOC, JSON_PATCH, [step])
     assert (refused.value.status, refused.value.reason) == (422, "Invalid")
     assert refused.value.message == (
@@ -153,7 +153,7 @@ def test_steps_build_on_each_other_and_change_nothing_where_one_fails() -> None:
     first = copy_json(steps[0])
     assert isinstance(changed(JSON_PATCH, steps)["spec"], dict)
     assert steps[0] == first, "the patch was changed"
-    with pytest.raises(Refusal):
+    with pytest.raises(ApiRefusal):
         changed(JSON_PATCH, [*steps, {"op": "test", "path": "/spec/new/a", "value": 2}])
 
 
@@ -176,21 +176,21 @@ def test_steps_build_on_each_other_and_change_nothing_where_one_fails() -> None:
     ids=["object for steps", "steps for object"],
 )
 def test_a_body_of_the_wrong_form_is_a_bad_request(kind: str, body: Body, message: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         apply_patch(DOC, kind, body)
     assert (caught.value.status, caught.value.message) == (400, message)
 
 
 @pytest.mark.parametrize("kind", [MERGE_PATCH, STRATEGIC_PATCH])
 def test_a_result_that_cannot_be_read_is_invalid(kind: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         apply_patch(DOC, kind, {"metadata": {"labels": {"x": 1}}})
     assert (caught.value.status, caught.value.reason) == (422, "Invalid")
     assert caught.value.causes[0]["field"] == "patch"
 
 
 def test_what_is_no_patch_is_refused_and_server_side_apply_is_not_modelled() -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         apply_patch(DOC, "application/json", {})
     assert caught.value.status == 415
     assert caught.value.message == "415: Unsupported Media Type"
@@ -206,5 +206,5 @@ def test_a_content_type_may_have_parameters() -> None:
 
 def test_too_many_steps_are_too_large() -> None:
     steps: list[JsonObject] = [{"op": "test", "path": "/spec/is", "value": True}] * 10_001
-    with pytest.raises(Refusal, match="is 10000, got 10001"):
+    with pytest.raises(ApiRefusal, match="is 10000, got 10001"):
         apply_patch(DOC, JSON_PATCH, steps)

@@ -3,7 +3,7 @@
 import pytest
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.request import NotModelled, Refusal
+from rollout_operator.lab.model.request import ApiRefusal, NotModelled
 from rollout_operator.lab.patches.strategic_merge import merge_strategic
 from rollout_operator.lab.schemas.tidy import copy_json
 from tests.lab.manifests import part
@@ -56,7 +56,7 @@ def test_an_order_alone_moves_what_is_there() -> None:
 
 
 def test_a_patch_must_be_in_the_order_it_asks_for() -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         containers(B, A, **{"$setElementOrder/containers": [{"name": "a"}, {"name": "b"}]})
     assert caught.value.status == 500
     assert "doesn't match $setElementOrder list" in caught.value.message
@@ -191,7 +191,7 @@ def test_a_budgets_selector_is_replaced() -> None:
     ],
 )
 def test_a_patch_that_makes_no_sense_is_refused(patch: JsonObject, status: int) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         merge(pod(containers=[A], nodeSelector={"a": "b"}), patch)
     assert caught.value.status == status
 

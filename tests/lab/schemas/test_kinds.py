@@ -3,7 +3,7 @@
 import pytest
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
-from rollout_operator.lab.model.request import Refusal
+from rollout_operator.lab.model.request import ApiRefusal
 from rollout_operator.lab.schemas.kinds import KINDS, find_kind
 from rollout_operator.lab.schemas.tidy import copy_json
 from tests.lab.manifests import created, entry, part, workload
@@ -193,14 +193,14 @@ def test_what_says_nothing_is_not_stored() -> None:
     ],
 )
 def test_a_statefulset_that_makes_no_sense_is_refused(obj: JsonObject, message: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         SETS.prepare_create(copy_json(obj))
     assert (caught.value.status, caught.value.reason) == (422, "Invalid")
     assert caught.value.message == f'StatefulSet.apps "a" is invalid: {message}'
 
 
 def test_a_refusal_names_its_causes() -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         SETS.prepare_create(workload(replicas=-1))
     assert caught.value.causes == (
         {
@@ -215,7 +215,7 @@ def test_a_name_must_be_a_dns_label() -> None:
     obj = workload()
     part(obj, "metadata")["name"] = "a.b"
     with pytest.raises(
-        Refusal, match=r'metadata\.name: Invalid value: "a\.b": a lowercase RFC 1123'
+        ApiRefusal, match=r'metadata\.name: Invalid value: "a\.b": a lowercase RFC 1123'
     ):
         SETS.prepare_create(obj)
 
@@ -223,16 +223,16 @@ def test_a_name_must_be_a_dns_label() -> None:
 def test_labels_must_be_labels() -> None:
     obj = workload()
     part(obj, "metadata")["labels"] = {"a b": "c d"}
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         SETS.prepare_create(obj)
     assert 'metadata.labels: Invalid value: "a b": name part must consist' in caught.value.message
     assert 'metadata.labels: Invalid value: "c d": a valid label must be' in caught.value.message
 
 
 def test_a_number_that_is_none_cannot_be_read() -> None:
-    with pytest.raises(Refusal, match="cannot unmarshal bool"):
+    with pytest.raises(ApiRefusal, match="cannot unmarshal bool"):
         SETS.prepare_create(workload(replicas=True))
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         SETS.prepare_create(workload(replicas="3"))
     assert (caught.value.status, caught.value.message) == (
         400,
@@ -250,7 +250,7 @@ def test_a_number_that_is_none_cannot_be_read() -> None:
     ids=["kind", "version"],
 )
 def test_what_nobody_knows_is_not_found(resource: Resource) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         find_kind(resource)
     assert (caught.value.status, caught.value.reason) == (404, "NotFound")
     assert caught.value.message == "the server could not find the requested resource"

@@ -3,7 +3,7 @@
 import pytest
 
 from rollout_operator.kube.api import PODS, JsonObject
-from rollout_operator.lab.model.request import NotModelled, Refusal
+from rollout_operator.lab.model.request import ApiRefusal, NotModelled
 from rollout_operator.lab.schemas.kinds import find_kind
 from rollout_operator.lab.schemas.tidy import copy_json
 from tests.lab.manifests import created, entry, part, pod, updated
@@ -71,7 +71,7 @@ def test_a_status_update_changes_neither_spec_nor_owners_nor_quality() -> None:
     assert part(stored, "metadata") == part(old, "metadata")
     assert stored["status"] == {"phase": "Running", "podIP": "10.0.0.1", "qosClass": "BestEffort"}
     part(new, "status")["qosClass"] = "Guaranteed"
-    with pytest.raises(Refusal, match=r"qosClass: Invalid value: .*: field is immutable"):
+    with pytest.raises(ApiRefusal, match=r"qosClass: Invalid value: .*: field is immutable"):
         KIND.prepare_update(old, new, "status")
 
 
@@ -125,7 +125,7 @@ def test_other_fields_may_not_change(key: str, value: object) -> None:
     old = created(KIND, pod())
     new = copy_json(old)
     part(new, "spec")[key] = value
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         KIND.prepare_update(old, new, "")
     assert caught.value.status == 422
     assert caught.value.message.startswith(
@@ -143,7 +143,7 @@ def test_containers_may_not_come_or_go() -> None:
     part(new, "spec")["containers"] = [
         *([entry(old, "spec", "containers")] * 2),
     ]
-    with pytest.raises(Refusal, match="pod updates may not add or remove containers"):
+    with pytest.raises(ApiRefusal, match="pod updates may not add or remove containers"):
         KIND.prepare_update(old, new, "")
 
 
@@ -161,5 +161,5 @@ def test_tolerations_may_only_be_added() -> None:
 
 
 def test_a_pod_without_containers_is_refused() -> None:
-    with pytest.raises(Refusal, match=r"spec.containers: Required value"):
+    with pytest.raises(ApiRefusal, match=r"spec.containers: Required value"):
         KIND.prepare_create(pod(containers=[]))

@@ -3,7 +3,7 @@
 import pytest
 
 from rollout_operator.kube.api import SECRETS, JsonObject, Resource
-from rollout_operator.lab.model.request import NotModelled, Refusal
+from rollout_operator.lab.model.request import ApiRefusal, NotModelled
 from rollout_operator.lab.schemas.kinds import (
     BUDGETS,
     CONFIG_MAPS,
@@ -23,7 +23,7 @@ def named(**fields: object) -> JsonObject:
 
 
 def refusal(resource: Resource, obj: JsonObject) -> str:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         find_kind(resource).prepare_create(obj)
     assert caught.value.status == 422
     return caught.value.message
@@ -45,7 +45,7 @@ def test_a_secret_of_a_type_must_hold_its_keys_and_keep_its_type() -> None:
     message = refusal(SECRETS, named(type="kubernetes.io/tls", data={"tls.crt": ""}))
     assert message == 'Secret "one" is invalid: data[tls.key]: Required value'
     old = created(find_kind(SECRETS), named())
-    with pytest.raises(Refusal, match='type: Invalid value: "other": field is immutable'):
+    with pytest.raises(ApiRefusal, match='type: Invalid value: "other": field is immutable'):
         find_kind(SECRETS).prepare_update(old, copy_json(old) | {"type": "other"}, "")
 
 
@@ -54,7 +54,7 @@ def test_what_is_immutable_stays(resource: Resource) -> None:
     kind = find_kind(resource)
     old = created(kind, named(data={"a": "Yg=="}, immutable=True))
     for change, field in (({"data": {}}, "data"), ({"immutable": False}, "immutable")):
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(ApiRefusal) as caught:
             kind.prepare_update(old, copy_json(old) | change, "")
         text = f"{field}: Forbidden: field is immutable when `immutable` is set"
         assert text in caught.value.message
@@ -88,7 +88,7 @@ def test_keys_of_data_must_be_keys(resource: Resource) -> None:
 )
 def test_what_no_field_can_hold_is_a_bad_request(fields: JsonObject, text: str) -> None:
     kinds = {"Secret": SECRETS, "ConfigMap": CONFIG_MAPS, "Lease": LEASES}
-    with pytest.raises(Refusal, match=text) as caught:
+    with pytest.raises(ApiRefusal, match=text) as caught:
         find_kind(kinds[str(fields["kind"])]).prepare_create(named(**fields))
     assert (caught.value.status, caught.value.reason) == (400, "BadRequest")
 
@@ -162,7 +162,7 @@ def test_a_budget_starts_with_nothing_and_counts_its_spec() -> None:
         {"type": "DisruptionAllowed", "status": "True", "message": "", "reason": ""}
     ]
     part(new, "status")["currentHealthy"] = -1
-    with pytest.raises(Refusal, match=r"status.currentHealthy: Invalid value: -1"):
+    with pytest.raises(ApiRefusal, match=r"status.currentHealthy: Invalid value: -1"):
         kind.prepare_update(old, new, "status")
 
 

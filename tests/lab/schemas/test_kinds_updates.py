@@ -3,7 +3,7 @@
 import pytest
 
 from rollout_operator.kube.api import DEPLOYMENTS, REPLICASETS, STATEFULSETS, JsonObject, Resource
-from rollout_operator.lab.model.request import Refusal
+from rollout_operator.lab.model.request import ApiRefusal
 from rollout_operator.lab.schemas.kinds import CONTROLLER_REVISIONS, find_kind
 from rollout_operator.lab.schemas.tidy import copy_json
 from tests.lab.manifests import created, part, updated, workload
@@ -46,7 +46,7 @@ def test_what_may_not_change_is_refused_in_the_words_of_the_real_server(key: str
     old = created(SETS, workload(template=workload_template({"app": "a", "b": "c"})))
     new = copy_json(old)
     part(new, "spec")[key] = other[key]
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         SETS.prepare_update(old, new, "")
     assert (caught.value.status, caught.value.message) == (422, FROZEN)
 
@@ -97,7 +97,7 @@ def test_a_status_update_takes_labels_along() -> None:
 def test_a_status_must_add_up() -> None:
     old = created(SETS, workload())
     new = copy_json(old) | {"status": {"replicas": 1, "readyReplicas": 2, "availableReplicas": 3}}
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         SETS.prepare_update(old, new, "status")
     for line in (
         "status.readyReplicas: Invalid value: 2: cannot be greater than status.replicas",
@@ -111,7 +111,7 @@ def test_who_an_object_is_cannot_change(key: str) -> None:
     old = created(SETS, workload())
     new = copy_json(old)
     part(new, "metadata")[key] = "other"
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         SETS.prepare_update(old, new, "")
     assert f'metadata.{key}: Invalid value: "other": field is immutable' in caught.value.message
 
@@ -126,7 +126,9 @@ def test_an_object_that_goes_takes_no_new_finalizer_and_stays_going() -> None:
     part(new, "metadata")["finalizers"] = ["x.io/a"]
     assert part(updated(SETS, old, new), "metadata")["deletionTimestamp"] == "2026-01-02T03:05:05Z"
     part(new, "metadata")["finalizers"] = ["x.io/c"]
-    with pytest.raises(Refusal, match="no new finalizers can be added if the object is being del"):
+    with pytest.raises(
+        ApiRefusal, match="no new finalizers can be added if the object is being del"
+    ):
         SETS.prepare_update(old, new, "")
 
 
@@ -153,7 +155,7 @@ def test_the_selector_of_other_workloads_is_immutable(resource: Resource) -> Non
     assert part(old, "spec")["replicas"] == 1
     new = copy_json(old)
     part(new, "spec")["selector"] = {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
-    with pytest.raises(Refusal, match="field is immutable"):
+    with pytest.raises(ApiRefusal, match="field is immutable"):
         kind.prepare_update(old, new, "")
 
 
@@ -165,7 +167,7 @@ def test_a_controller_revision_keeps_its_data_as_it_is() -> None:
     assert (old["data"], old["revision"]) == (data, 0)
     assert "generation" not in part(old, "metadata")
     assert updated(kind, old, old | {"revision": 2})["revision"] == 2
-    with pytest.raises(Refusal, match=r"data: Invalid value: .*: field is immutable"):
+    with pytest.raises(ApiRefusal, match=r"data: Invalid value: .*: field is immutable"):
         kind.prepare_update(old, copy_json(old) | {"data": {}}, "")
-    with pytest.raises(Refusal, match="data: Required value: data is mandatory"):
+    with pytest.raises(ApiRefusal, match="data: Required value: data is mandatory"):
         kind.prepare_create({"metadata": {"name": "a-2", "namespace": "default"}})

@@ -8,7 +8,7 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
-from rollout_operator.lab.model.request import Refusal
+from rollout_operator.lab.model.request import ApiRefusal
 from rollout_operator.lab.schemas.kinds import find_kind
 from rollout_operator.lab.schemas.tidy import copy_json
 from tests.lab.manifests import created, entry, part, updated
@@ -93,7 +93,7 @@ def test_defaults_are_those_of_the_real_server(resource: Resource) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(fields: JsonObject, text: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiRefusal) as caught:
         find_kind(VALIDATING_WEBHOOKS).prepare_create(configuration(**fields))
     begin = 'ValidatingWebhookConfiguration.admissionregistration.k8s.io "all" is invalid: '
     assert caught.value.message.startswith(begin)
@@ -103,7 +103,7 @@ def test_what_makes_no_sense_is_refused(fields: JsonObject, text: str) -> None:
 def test_two_webhooks_may_not_share_a_name() -> None:
     obj = configuration()
     obj["webhooks"] = [entry(obj, "webhooks"), copy_json(entry(obj, "webhooks"))]
-    with pytest.raises(Refusal, match=r'webhooks\[1\].name: Duplicate value: "one.example.com"'):
+    with pytest.raises(ApiRefusal, match=r'webhooks\[1\].name: Duplicate value: "one.example.com"'):
         find_kind(MUTATING_WEBHOOKS).prepare_create(obj)
 
 

@@ -11,7 +11,7 @@ from rollout_operator.kube.api import (
     Served,
 )
 from rollout_operator.lab.model.fields import children, number, text
-from rollout_operator.lab.model.request import STRATEGIC_PATCH, NotModelled, Request
+from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest, NotModelled
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.model.errors import InvalidInput, NotFound, Refused
 from tests.lab.door_world import NAMESPACE, DoorWorld
@@ -166,7 +166,7 @@ async def test_a_door_finds_no_group_that_nobody_serves() -> None:
 async def test_a_door_reads_scales_and_writes_statuses() -> None:
     world = DoorWorld()
     made = world.api.call_now(
-        Request(
+        ApiRequest(
             verb="create",
             resource=REPLICA_TEMPLATES,
             namespace=NAMESPACE,

@@ -8,17 +8,17 @@ from typing import Any
 import yaml
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from rollout_operator.lab.model.request import Request
+from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import Zone, statefulset
+from rollout_operator.lab.zones import ZoneSpec, statefulset
 
 Json = dict[str, Any]
 NAMESPACE = "prod"
-THREE = tuple(Zone(name=f"zone-{letter}") for letter in "abc")
+THREE = tuple(ZoneSpec(name=f"zone-{letter}") for letter in "abc")
 
 
-def _grow(zones: tuple[Zone, ...], failed: tuple[str, ...]) -> list[Json]:
+def _grow(zones: tuple[ZoneSpec, ...], failed: tuple[str, ...]) -> list[Json]:
     # No two worlds may have the same UIDs, nor the one that simulates: its seeds are small.
     seed = 1000 + len(_KNOWN)
 
@@ -26,7 +26,7 @@ def _grow(zones: tuple[Zone, ...], failed: tuple[str, ...]) -> list[Json]:
         async with Sandbox(namespace=NAMESPACE, seed=seed) as sandbox:
             for zone in zones:
                 body = statefulset(zone, NAMESPACE)
-                request = Request(
+                request = ApiRequest(
                     verb="create", resource=STATEFULSETS, namespace=NAMESPACE, body=body
                 )
                 await sandbox.call(request)
@@ -42,10 +42,10 @@ def _grow(zones: tuple[Zone, ...], failed: tuple[str, ...]) -> list[Json]:
 
 
 # Growing takes a while. A Zone has no hash: those that are known are compared.
-_KNOWN: list[tuple[tuple[Zone, ...], tuple[str, ...], list[Json]]] = []
+_KNOWN: list[tuple[tuple[ZoneSpec, ...], tuple[str, ...], list[Json]]] = []
 
 
-def grow(*zones: Zone, failed: Sequence[str] = ()) -> list[Json]:
+def grow(*zones: ZoneSpec, failed: Sequence[str] = ()) -> list[Json]:
     """Return the objects of a group that is whole but for the pods that crash; a fresh copy."""
     wanted = (zones or THREE, tuple(failed))
     for known_zones, known_failed, objects in _KNOWN:

@@ -7,7 +7,7 @@ import pytest
 
 from rollout_operator.lab.simulate.dump import Dump, choose_objects
 from rollout_operator.lab.simulate.input import BadDump
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from tests.lab.simulate.dumps import Json, grow, pick
 
 SECRET = "hunter2"
@@ -23,13 +23,13 @@ def test_sets_and_their_pods_are_found() -> None:
 
 
 def test_pods_are_in_the_order_of_their_ordinals() -> None:
-    dump = choose_objects(grow(Zone(name="zone-a", replicas=11)), "")
+    dump = choose_objects(grow(ZoneSpec(name="zone-a", replicas=11)), "")
 
     assert [one.view.name for one in dump.pods][-2:] == ["zone-a-9", "zone-a-10"]
 
 
 def test_everything_that_the_operator_sees_is_kept() -> None:
-    objects = grow(Zone(name="zone-a", max_unavailable="50%", first_ordinal=3))
+    objects = grow(ZoneSpec(name="zone-a", max_unavailable="50%", first_ordinal=3))
     pick(objects, "zone-a")["metadata"]["annotations"]["grafana.com/rollout-paused"] = "true"
 
     (found,) = choose_objects(objects, "").sets
@@ -66,8 +66,8 @@ def test_what_nobody_looks_at_goes_no_further() -> None:
 
 def test_what_is_left_out_is_counted() -> None:
     objects = grow()
-    alone = pick(grow(Zone(name="other", group=None)), "other")
-    stray = pick(grow(Zone(name="other")), "other-0")
+    alone = pick(grow(ZoneSpec(name="other", group=None)), "other")
+    stray = pick(grow(ZoneSpec(name="other")), "other-0")
     service: Json = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
     old: Json = {"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": {"name": "d"}}
 
@@ -95,7 +95,9 @@ def test_one_namespace_is_chosen() -> None:
 
 
 def test_both_spellings_of_the_label_count() -> None:
-    objects = grow(Zone(name="zone-a", group=None, labels={"grafana.com/rollout-group": "long"}))
+    objects = grow(
+        ZoneSpec(name="zone-a", group=None, labels={"grafana.com/rollout-group": "long"})
+    )
 
     assert choose_objects(objects, "").groups == {"long": ("zone-a",)}
 
@@ -143,7 +145,7 @@ def _with(objects: list[Json], name: str, part: str, **values: Any) -> list[Json
             id="no set",
         ),
         pytest.param(
-            grow(Zone(name="zone-a", group=None)),
+            grow(ZoneSpec(name="zone-a", group=None)),
             "zone-a: no label rollout-group",
             id="no group",
         ),

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, Resource
 from rollout_operator.lab.model.history import Called, Commit, Record
-from rollout_operator.lab.model.request import Request, Verb
+from rollout_operator.lab.model.request import ApiRequest, Verb
 from rollout_operator.lab.simulate.figures import Figures, add_up
 from rollout_operator.lab.simulate.people import PERSON
 from rollout_operator.lab.simulate.world import OPERATOR, RESTORER
@@ -47,7 +47,7 @@ def _back(at: float, name: str) -> Commit:
 
 def _called(actor: str, verb: Verb, *, status: int = 200, at: float = 1, name: str = "x") -> Called:
     then = timedelta(seconds=at)
-    request = Request(verb=verb, resource=PODS, namespace="prod", name=name, user=actor)
+    request = ApiRequest(verb=verb, resource=PODS, namespace="prod", name=name, user=actor)
     return Called(
         at=then, begun=then, number=1, actor=actor, request=request, status=status, message="no"
     )

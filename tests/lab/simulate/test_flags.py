@@ -9,7 +9,7 @@ from rollout_operator.lab.simulate.changes import FORMS, NewTemplate, Pause
 from rollout_operator.lab.simulate.flags import (
     FLAGS,
     Output,
-    Settings,
+    SimulateSettings,
     read_settings,
     render_simulate_usage,
     show_time,
@@ -17,7 +17,7 @@ from rollout_operator.lab.simulate.flags import (
 
 
 def test_defaults() -> None:
-    assert read_settings(["-f", "x.yaml"]) == Settings(
+    assert read_settings(["-f", "x.yaml"]) == SimulateSettings(
         file="x.yaml", terminates_after=timedelta(seconds=10), output=Output.TEXT
     )
 
@@ -26,7 +26,7 @@ def test_everything_is_read() -> None:
     words = "--f=- -namespace=prod -ready-after=1m -terminates-after=5s -seed=7 -o=json"
     settings = read_settings([*words.split(), "-as-of", "2026-01-02T03:04:05Z"])
 
-    assert settings == Settings(
+    assert settings == SimulateSettings(
         file="-",
         namespace="prod",
         ready_after=timedelta(minutes=1),

@@ -7,7 +7,7 @@ from typing import Any
 from rollout_operator.lab.simulate.command import tell
 from rollout_operator.lab.simulate.flags import read_settings
 from rollout_operator.lab.simulate.json_output import render_json
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from tests.lab.simulate.dumps import Json, grow, to_yaml
 from tests.virtual_time import EPOCH
 
@@ -19,7 +19,7 @@ def _told(objects: Sequence[Json], *changes: str, flags: str = "") -> Any:
 
 
 def test_all_that_people_are_told_is_there() -> None:
-    zones = [Zone(name="zone-a"), Zone(name="zone-b", replicas=1)]
+    zones = [ZoneSpec(name="zone-a"), ZoneSpec(name="zone-b", replicas=1)]
 
     told = _told(grow(*zones), "new template zone-a", flags="-ready-after 30s -terminates-after 5s")
 
@@ -54,7 +54,7 @@ def test_zones_that_are_down_together_are_listed() -> None:
 
 
 def test_refusals_are_whole() -> None:
-    zones = [Zone(name="zone-a", labels={"grafana.com/no-downscale": "true"})]
+    zones = [ZoneSpec(name="zone-a", labels={"grafana.com/no-downscale": "true"})]
 
     (refusal,) = _told(grow(*zones), "scale zone-a to 1")["refusals"]
 

@@ -7,7 +7,7 @@ import pytest
 from rollout_operator.lab.simulate.command import tell
 from rollout_operator.lab.simulate.flags import read_settings
 from rollout_operator.lab.simulate.report import render_text
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.zones import ZoneSpec
 from tests.lab.simulate.dumps import THREE, Json, grow, pick, to_yaml
 from tests.virtual_time import EPOCH
 
@@ -26,7 +26,7 @@ def _part(lines: Sequence[str], begin: str) -> list[str]:
 
 
 def test_a_rollout_from_its_first_line_to_its_last() -> None:
-    zones = [Zone(name="zone-a", replicas=1), Zone(name="zone-b", replicas=1)]
+    zones = [ZoneSpec(name="zone-a", replicas=1), ZoneSpec(name="zone-b", replicas=1)]
 
     lines = _lines(grow(*zones), "new template", flags="-ready-after 20s -terminates-after 5s")
 
@@ -96,7 +96,7 @@ def test_how_long_pods_take_is_told(flags: str, said: str) -> None:
 
 
 def test_the_state_of_each_zone_is_told() -> None:
-    objects = grow(Zone(name="zone-a", max_unavailable="50%"), *THREE[1:])
+    objects = grow(ZoneSpec(name="zone-a", max_unavailable="50%"), *THREE[1:])
     pick(objects, "zone-b-0")["metadata"]["labels"]["controller-revision-hash"] = "zone-b-old"
     pick(objects, "zone-c")["metadata"]["annotations"] = {"grafana.com/rollout-paused": "true"}
 
@@ -116,7 +116,7 @@ def test_what_was_left_out_is_told() -> None:
 
 
 def test_lines_fit_on_a_screen() -> None:
-    zones = [Zone(name=f"ingester-with-a-long-name-zone-{letter}") for letter in "abc"]
+    zones = [ZoneSpec(name=f"ingester-with-a-long-name-zone-{letter}") for letter in "abc"]
 
     lines = _lines(grow(*zones), "new template", "scale ingester-with-a-long-name-zone-b to 2")
 
@@ -124,7 +124,7 @@ def test_lines_fit_on_a_screen() -> None:
 
 
 def test_a_request_that_is_refused_is_told_by_its_reason() -> None:
-    zones = [Zone(name="zone-a", labels={"grafana.com/no-downscale": "true"}), THREE[1]]
+    zones = [ZoneSpec(name="zone-a", labels={"grafana.com/no-downscale": "true"}), THREE[1]]
 
     lines = _lines(grow(*zones), "scale zone-a to 1")
 

@@ -14,10 +14,10 @@ from rollout_operator.lab.simulate.command import tell
 from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.flags import read_settings
 from rollout_operator.lab.simulate.input import BadDump
-from rollout_operator.lab.simulate.report import Told, list_ends, render_text
+from rollout_operator.lab.simulate.report import SimulationRun, list_ends, render_text
 from rollout_operator.lab.simulate.times import learn_ready_times
-from rollout_operator.lab.simulate.world import Limits, play
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.simulate.world import RunLimits, play
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.errors import InvalidInput
 from tests.lab.simulate.dumps import NAMESPACE, Json, grow, pick, to_yaml
 from tests.virtual_time import EPOCH
@@ -43,12 +43,12 @@ DELAYED: Final = {
 }
 
 
-def chain() -> list[Zone]:
+def chain() -> list[ZoneSpec]:
     """Return zone-b that follows zone-a, and zone-c that follows zone-b."""
     zones = []
     for letter, leading in (("a", ""), ("b", "zone-a"), ("c", "zone-b")):
         notes = {**PATHS, **({"grafana.com/rollout-downscale-leader": leading} if leading else {})}
-        zones.append(Zone(name=f"zone-{letter}", labels=PREPARED, annotations=notes))
+        zones.append(ZoneSpec(name=f"zone-{letter}", labels=PREPARED, annotations=notes))
     return zones
 
 
@@ -67,16 +67,16 @@ def template(namespace: str = NAMESPACE, **spec: object) -> Json:
     }
 
 
-def _tell(objects: Sequence[Json], *changes: str) -> Told:
+def _tell(objects: Sequence[Json], *changes: str) -> SimulationRun:
     words = [word for change in changes for word in ("-change", change)]
     return tell(read_settings(["-f", "-", *words]), to_yaml(objects), EPOCH)
 
 
-def _story(told: Told) -> str:
+def _story(told: SimulationRun) -> str:
     return " ".join(word for line in render_text(told) for word in line.split())
 
 
-def _list_counts(told: Told, name: str) -> list[tuple[timedelta, int]]:
+def _list_counts(told: SimulationRun, name: str) -> list[tuple[timedelta, int]]:
     """Return when a set came to want how many replicas, after those of the input."""
     found: list[tuple[timedelta, int]] = []
     count = -1
@@ -125,7 +125,7 @@ def test_a_wait_without_end_is_cut_off() -> None:
     settings = read_settings(["-f", "-", "-change", "scale zone-a to 2"])
     dump = choose_objects(objects, "")
     played = play(
-        dump, settings, learn_ready_times(dump, settings), EPOCH, Limits(span=timedelta(days=1))
+        dump, settings, learn_ready_times(dump, settings), EPOCH, RunLimits(span=timedelta(days=1))
     )
 
     assert played.is_cut
@@ -134,7 +134,7 @@ def test_a_wait_without_end_is_cut_off() -> None:
 
 def test_an_autoscalers_object_can_be_scaled() -> None:
     """MIRR-04, MIRR-10: the object is part of the copy, and what mirrors it follows."""
-    zones = [Zone(name="zone-a", annotations=MIRRORS), Zone(name="zone-b")]
+    zones = [ZoneSpec(name="zone-a", annotations=MIRRORS), ZoneSpec(name="zone-b")]
 
     told = _tell([*grow(*zones), template()], "scale ingesters to 4", "pod zone-a-3 fails at 5m")
 
@@ -149,7 +149,7 @@ def test_an_autoscalers_object_can_be_scaled() -> None:
 
 def test_a_delayed_downscale_takes_its_time() -> None:
     """DELAY-08: pods answer at once, and have been prepared since they were asked."""
-    zones = [Zone(name="zone-a", annotations=DELAYED)]
+    zones = [ZoneSpec(name="zone-a", annotations=DELAYED)]
 
     told = _tell([*grow(*zones), template()], "scale ingesters to 1")
 
@@ -163,7 +163,7 @@ def test_a_delayed_downscale_takes_its_time() -> None:
 
 def test_what_mirrors_an_object_that_is_not_there_says_so() -> None:
     """MIRR-05: the input may be without it."""
-    told = _tell(grow(Zone(name="zone-a", annotations=MIRRORS)))
+    told = _tell(grow(ZoneSpec(name="zone-a", annotations=MIRRORS)))
 
     assert _list_counts(told, "zone-a") == []
     assert "ReplicaTemplate" in " ".join(list_ends(told.play))

@@ -11,10 +11,10 @@ from rollout_operator.lab.model.history import Called, Commit
 from rollout_operator.lab.simulate.command import tell
 from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.flags import read_settings
-from rollout_operator.lab.simulate.report import Told, list_ends, render_text
+from rollout_operator.lab.simulate.report import SimulationRun, list_ends, render_text
 from rollout_operator.lab.simulate.times import learn_ready_times
-from rollout_operator.lab.simulate.world import Limits, NotPlayed, play
-from rollout_operator.lab.zones import Zone
+from rollout_operator.lab.simulate.world import NotPlayed, RunLimits, play
+from rollout_operator.lab.zones import ZoneSpec
 from tests.lab.simulate.dumps import THREE, Json, grow, pick, to_yaml
 from tests.virtual_time import EPOCH
 
@@ -30,17 +30,17 @@ NINE = [f"zone-{letter}-{ordinal}" for letter in "abc" for ordinal in range(3)]
 
 def _tell(
     objects: Sequence[Json], *changes: str, flags: str = "", written: datetime = EPOCH
-) -> Told:
+) -> SimulationRun:
     words = [word for change in changes for word in ("-change", change)]
     settings = read_settings(["-f", "-", *flags.split(), *words])
     return tell(settings, to_yaml(objects), written)
 
 
-def _story(told: Told) -> str:
+def _story(told: SimulationRun) -> str:
     return "\n".join(" ".join(line.split()) for line in render_text(told))
 
 
-def _ends(told: Told) -> str:
+def _ends(told: SimulationRun) -> str:
     return " ".join(list_ends(told.play))
 
 
@@ -86,7 +86,7 @@ def test_only_the_zones_that_are_named_get_it() -> None:
 
 
 def test_a_limit_takes_pods_side_by_side() -> None:
-    zones = (Zone(name="zone-a", max_unavailable=2), *THREE[1:])
+    zones = (ZoneSpec(name="zone-a", max_unavailable=2), *THREE[1:])
 
     told = _tell(grow(*zones), "new template")
 
@@ -231,7 +231,7 @@ def test_somebody_may_delete_a_pod() -> None:
 
 
 def test_a_downscale_that_is_forbidden_is_refused_in_the_operators_words() -> None:
-    zones = (*THREE[:2], Zone(name="zone-c", labels=NO_DOWNSCALE))
+    zones = (*THREE[:2], ZoneSpec(name="zone-c", labels=NO_DOWNSCALE))
 
     told = _tell(grow(*zones), "scale zone-c to 2", "scale zone-b to 2")
 
@@ -243,7 +243,7 @@ def test_a_downscale_that_is_forbidden_is_refused_in_the_operators_words() -> No
 
 
 def test_a_downscale_is_prepared_and_the_next_zone_has_to_wait() -> None:
-    zones = [Zone(name=f"zone-{one}", labels=PREPARED, annotations=PREPARE_AT) for one in "ab"]
+    zones = [ZoneSpec(name=f"zone-{one}", labels=PREPARED, annotations=PREPARE_AT) for one in "ab"]
 
     told = _tell(
         grow(*zones), "scale zone-a to 2", "scale zone-b to 2 at 59m", "scale zone-b to 2 at 61m"
@@ -260,7 +260,7 @@ def test_a_downscale_is_prepared_and_the_next_zone_has_to_wait() -> None:
 def test_how_long_ago_a_zone_was_scaled_counts_from_when_the_input_was_read(
     written: int, refused: int
 ) -> None:
-    zones = [Zone(name=f"zone-{one}", labels=PREPARED, annotations=PREPARE_AT) for one in "ab"]
+    zones = [ZoneSpec(name=f"zone-{one}", labels=PREPARED, annotations=PREPARE_AT) for one in "ab"]
     objects = grow(*zones)
     annotations = pick(objects, "zone-a")["metadata"]["annotations"]
     annotations["grafana.com/last-downscale"] = "2026-01-02T03:04:05Z"
@@ -280,7 +280,11 @@ def test_it_never_begins_before_what_stands_in_the_input() -> None:
 
 
 def test_groups_do_not_wait_for_one_another() -> None:
-    zones = [*THREE, Zone(name="store-a", group="store"), Zone(name="store-b", group="store")]
+    zones = [
+        *THREE,
+        ZoneSpec(name="store-a", group="store"),
+        ZoneSpec(name="store-b", group="store"),
+    ]
 
     told = _tell(grow(*zones), "new template")
 
@@ -292,7 +296,7 @@ def test_groups_do_not_wait_for_one_another() -> None:
 
 def test_a_set_of_another_strategy_holds_its_group() -> None:
     told = _tell(
-        grow(*THREE[:2], Zone(name="zone-c", strategy="RollingUpdate")), "new template zone-a"
+        grow(*THREE[:2], ZoneSpec(name="zone-c", strategy="RollingUpdate")), "new template zone-a"
     )
 
     assert told.figures.deletes == ()
@@ -353,12 +357,12 @@ def test_what_is_not_modelled_is_said() -> None:
 @pytest.mark.parametrize(
     "limits",
     [
-        pytest.param(Limits(span=timedelta(seconds=20)), id="in time"),
-        pytest.param(Limits(records=150, records_per_pod=0), id="in what happens"),
-        pytest.param(Limits(records=3, records_per_pod=0), id="before the changes"),
+        pytest.param(RunLimits(span=timedelta(seconds=20)), id="in time"),
+        pytest.param(RunLimits(records=150, records_per_pod=0), id="in what happens"),
+        pytest.param(RunLimits(records=3, records_per_pod=0), id="before the changes"),
     ],
 )
-def test_it_ends_even_where_nothing_rests(limits: Limits) -> None:
+def test_it_ends_even_where_nothing_rests(limits: RunLimits) -> None:
     settings = read_settings(["-f", "-", "-change", "new template", "-change", "image v2 at 10m"])
     dump = choose_objects(grow(), "")
 
@@ -373,7 +377,7 @@ def test_it_ends_even_where_nothing_rests(limits: Limits) -> None:
 
 def test_what_moves_slowly_is_not_taken_for_rest() -> None:
     """Twenty minutes without any write are none of rest while a pod is starting."""
-    told = _tell(grow(Zone(name="zone-a")), "new template", flags="-ready-after 20m")
+    told = _tell(grow(ZoneSpec(name="zone-a")), "new template", flags="-ready-after 20m")
 
     assert not told.play.is_cut
     assert told.figures.deletes == ("zone-a-0", "zone-a-1", "zone-a-2")

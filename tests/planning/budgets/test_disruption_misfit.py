@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code, Severity
@@ -147,7 +147,7 @@ def test_refused_before_counting(case: Scene, code: Code, status: int, text: str
     assert (refusal.reason.code, refusal.status, refusal.reason.text) == (code, status, text)
     # The rollout is bound by the same, also for a pod that is down.
     down = ingesters("a", "Crr").pods[0]
-    assert assess_disruption(replace(case, engine=Engine.ROLLOUT, pod=down)) == refusal
+    assert assess_disruption(replace(case, engine=DisruptionSource.ROLLOUT, pod=down)) == refusal
 
 
 ALL_AT_ONCE = scene(

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.group import Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.planning.budgets.rule import Scene, assess_disruption
@@ -142,7 +142,7 @@ COUNTING = [
         id="of very many absent pods only some are looked at",
     ),
     pytest.param(
-        scene("a-0", ingesters("b", "Crr"), rule=by_partition(), engine=Engine.ROLLOUT),
+        scene("a-0", ingesters("b", "Crr"), rule=by_partition(), engine=DisruptionSource.ROLLOUT),
         "429 1 pod not ready in partition 0",
         id="LI-10 the rollout counts for a pod that is up",
     ),
@@ -152,7 +152,7 @@ COUNTING = [
             ingesters("a", "Crr"),
             ingesters("b", "Crr"),
             rule=by_partition(),
-            engine=Engine.ROLLOUT,
+            engine=DisruptionSource.ROLLOUT,
         ),
         "allow",
         id="LI-10 the rollout does not count for a pod that is down",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
@@ -165,8 +165,8 @@ def test_partitions_do_not_block_each_other(case: Scene, chance: random.Random) 
 @given(any_scene)
 def test_a_rollout_may_do_what_an_eviction_may(case: Scene) -> None:
     """And what is refused to it alone is nothing."""
-    eviction = assess_disruption(dataclasses.replace(case, engine=Engine.EVICTION))
-    rollout = assess_disruption(dataclasses.replace(case, engine=Engine.ROLLOUT))
+    eviction = assess_disruption(dataclasses.replace(case, engine=DisruptionSource.EVICTION))
+    rollout = assess_disruption(dataclasses.replace(case, engine=DisruptionSource.ROLLOUT))
 
     assert rollout in (None, eviction)
     if rollout is None and eviction is not None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable
@@ -277,10 +277,10 @@ class TestRollout:
     down = scene("a-0", ingesters("a", "CCC"), ingesters("b", "C--"))
 
     def test_a_pod_that_is_down_costs_nothing(self) -> None:
-        assert answer(replace(self.down, engine=Engine.ROLLOUT)) == "allow"
+        assert answer(replace(self.down, engine=DisruptionSource.ROLLOUT)) == "allow"
 
     def test_its_own_grant_does_not_hide_that_it_is_down(self) -> None:
-        case = replace(self.down, engine=Engine.ROLLOUT, deletions=granted("a-0"))
+        case = replace(self.down, engine=DisruptionSource.ROLLOUT, deletions=granted("a-0"))
 
         assert answer(case) == "allow"
 
@@ -289,14 +289,16 @@ class TestRollout:
 
     @pytest.mark.parametrize("state", ["r", "t"])
     def test_a_pod_that_is_up_or_going_is_counted(self, state: str) -> None:
-        case = scene("a-0", ingesters("a", f"{state}CC"), engine=Engine.ROLLOUT)
+        case = scene("a-0", ingesters("a", f"{state}CC"), engine=DisruptionSource.ROLLOUT)
 
         assert answer(case) == "429 2 pods not ready in ingester-zone-a"
 
     def test_a_settling_pod_is_up_for_this(self) -> None:
         zone = ingesters("a", min_ready_seconds=7200)
 
-        assert answer(scene("a-0", zone, engine=Engine.ROLLOUT)).startswith("429 2 pods not ready")
+        assert answer(scene("a-0", zone, engine=DisruptionSource.ROLLOUT)).startswith(
+            "429 2 pods not ready"
+        )
 
     @pytest.mark.parametrize(
         ("changes", "expected"),
@@ -307,7 +309,7 @@ class TestRollout:
         ],
     )
     def test_all_else_holds(self, changes: dict[str, object], expected: str) -> None:
-        case = replace(self.down, engine=Engine.ROLLOUT, **changes)  # type: ignore[arg-type]
+        case = replace(self.down, engine=DisruptionSource.ROLLOUT, **changes)  # type: ignore[arg-type]
 
         assert answer(case).startswith(expected)
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.planning.budgets.turns import (
     MOST_PATIENCE,
     PATIENCE,
@@ -13,7 +13,7 @@ from rollout_operator.planning.budgets.turns import (
     Turns,
 )
 
-EVICTION, ROLLOUT = Engine.EVICTION, Engine.ROLLOUT
+EVICTION, ROLLOUT = DisruptionSource.EVICTION, DisruptionSource.ROLLOUT
 MOMENT = timedelta(milliseconds=1)
 BEGIN = timedelta(hours=1)
 HELD = Turns().hold(BEGIN, is_whole=False)
@@ -103,7 +103,7 @@ def test_whatever_happens_no_side_is_held_for_ever() -> None:
     seen, left = {Turns()}, [Turns()]
     while left:
         state = left.pop()
-        for engine in filter(state.holds, Engine):
+        for engine in filter(state.holds, DisruptionSource):
             held = state.hold(BEGIN, is_whole=False)
             assert not held.at(BEGIN + held.patience).holds(engine)
         assert not (state.holds(EVICTION) and state.holds(ROLLOUT))

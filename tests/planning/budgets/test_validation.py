@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.names import ABSENT_PEERS, Uid
 from rollout_operator.model.outcome import Code, Severity
-from rollout_operator.planning.budgets.validation import Draft, Overlap, assess_budget
+from rollout_operator.planning.budgets.validation import BudgetUnderReview, Overlap, assess_budget
 from tests.builders import pod
 
 SELECTOR = {"rollout-group": "ingester"}
@@ -18,7 +18,7 @@ BUDGET = Budget(
 ZONES = tuple(pod(letter, ordinal) for letter in "abc" for ordinal in range(3))
 
 
-def warnings(draft: Draft) -> tuple[str, ...]:
+def warnings(draft: BudgetUnderReview) -> tuple[str, ...]:
     verdict = assess_budget(draft)
     assert verdict.is_allowed
     assert verdict.reason.code is Code.BUDGET_VALID
@@ -30,11 +30,11 @@ def warnings(draft: Draft) -> tuple[str, ...]:
 def test_a_budget_like_most() -> None:
     delayed = replace(BUDGET, pattern="x-([0-9]+)", delay=timedelta(minutes=1))
     for budget in (BUDGET, delayed):
-        assert warnings(Draft(budget=budget, absent_peers="gone", pods=ZONES)) == ()
+        assert warnings(BudgetUnderReview(budget=budget, absent_peers="gone", pods=ZONES)) == ()
 
 
 def test_w28_an_empty_selector_is_refused() -> None:
-    verdict = assess_budget(Draft(budget=replace(BUDGET, selector={}), pods=ZONES))
+    verdict = assess_budget(BudgetUnderReview(budget=replace(BUDGET, selector={}), pods=ZONES))
     assert (verdict.is_allowed, verdict.code) == (False, 400)
     assert verdict.reason.code is Code.BUDGET_INVALID
     assert verdict.reason.text.startswith("invalid value: selector is empty")
@@ -42,7 +42,7 @@ def test_w28_an_empty_selector_is_refused() -> None:
 
 def test_w28_an_overlap_is_refused_and_names_both() -> None:
     overlap = Overlap(pod="ingester-zone-a-0", other="store")
-    verdict = assess_budget(Draft(budget=BUDGET, pods=ZONES, overlap=overlap))
+    verdict = assess_budget(BudgetUnderReview(budget=BUDGET, pods=ZONES, overlap=overlap))
     assert (verdict.is_allowed, verdict.code) == (False, 400)
     assert verdict.reason.code is Code.BUDGETS_OVERLAP
     assert verdict.reason.text == (
@@ -55,7 +55,7 @@ def test_w28_an_overlap_is_refused_and_names_both() -> None:
     ("pattern", "warns"), [("a-([0-9]+)", False), ("a-([0-9]+)|b", True), ("a-([0-9]|x)", False)]
 )
 def test_w28_an_alternation_at_the_top_is_told(pattern: str, warns: bool) -> None:
-    found = warnings(Draft(budget=replace(BUDGET, pattern=pattern)))
+    found = warnings(BudgetUnderReview(budget=replace(BUDGET, pattern=pattern)))
     assert [text.partition(":")[0] for text in found] == ["spec.podNamePartitionRegex"] * warns
 
 
@@ -72,18 +72,20 @@ def test_w28_an_alternation_at_the_top_is_told(pattern: str, warns: bool) -> Non
 )
 def test_w56_a_share_that_is_rounded_up_is_told(share: int | None, told: str) -> None:
     budget = replace(BUDGET, percentage=share, max_unavailable=0)
-    found = warnings(Draft(budget=budget, pods=ZONES))
+    found = warnings(BudgetUnderReview(budget=budget, pods=ZONES))
     assert [told in text for text in found] == [True] * bool(told)
-    assert warnings(Draft(budget=budget)) == (), "of zones that nobody knows nothing is certain"
+    assert warnings(BudgetUnderReview(budget=budget)) == (), (
+        "of zones that nobody knows nothing is certain"
+    )
 
 
 def test_w56_the_smallest_zone_decides() -> None:
     budget = replace(BUDGET, percentage=50)
     orphan = replace(pod("z", 0), owner_uid=None)
-    assert warnings(Draft(budget=budget, pods=(*ZONES, orphan))) == ()
+    assert warnings(BudgetUnderReview(budget=budget, pods=(*ZONES, orphan))) == ()
     pair = (pod("d", 0), pod("d", 1))
-    assert warnings(Draft(budget=budget, pods=(*ZONES, *pair))) == (), "exactly one"
-    (text,) = warnings(Draft(budget=budget, pods=(*ZONES, pod("d", 0))))
+    assert warnings(BudgetUnderReview(budget=budget, pods=(*ZONES, *pair))) == (), "exactly one"
+    (text,) = warnings(BudgetUnderReview(budget=budget, pods=(*ZONES, pod("d", 0))))
     assert "50% of 1 pod is less than one" in text
 
 
@@ -92,10 +94,10 @@ def test_w56_the_smallest_zone_decides() -> None:
     [(None, 0), ("gone", 0), ("unknown", 0), ("", 1), ("Gone", 1), ("x" * 999, 1)],
 )
 def test_w41_an_unknown_word_is_told(value: str | None, warns: int) -> None:
-    found = warnings(Draft(budget=BUDGET, absent_peers=value))
+    found = warnings(BudgetUnderReview(budget=BUDGET, absent_peers=value))
     assert [ABSENT_PEERS in text for text in found] == [True] * warns
 
 
 def test_all_warnings_at_once() -> None:
     budget = replace(BUDGET, percentage=1, pattern="(a)|b")
-    assert len(warnings(Draft(budget=budget, absent_peers="x", pods=ZONES))) == 3
+    assert len(warnings(BudgetUnderReview(budget=budget, absent_peers="x", pods=ZONES))) == 3

@@ -12,7 +12,7 @@ from rollout_operator.model.downscale import Key
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.planning.downscales.outcome import (
-    Fate,
+    DownscaleOutcome,
     choose_staying,
     is_over,
     judge_downscale,
@@ -34,19 +34,23 @@ def names(pods: Sequence[Pod]) -> list[str]:
 @pytest.mark.parametrize(
     ("replicas", "may_persist", "fate"),
     [
-        pytest.param(5, True, Fate.OPEN, id="SI-12 it may still happen"),
-        pytest.param(5, False, Fate.FAILED, id="W-36 refused by somebody else"),
-        pytest.param(3, True, Fate.HAPPENED, id="it happened"),
-        pytest.param(3, False, Fate.HAPPENED, id="it happened long ago"),
-        pytest.param(2, True, Fate.HAPPENED, id="more than that happened"),
-        pytest.param(0, False, Fate.HAPPENED, id="all went"),
-        pytest.param(4, True, Fate.OPEN, id="SI-12 something else happened, it may still happen"),
-        pytest.param(4, False, Fate.FAILED, id="W-36 something else happened instead"),
-        pytest.param(9, True, Fate.OPEN, id="SI-12 taken back, and may be asked again"),
-        pytest.param(9, False, Fate.FAILED, id="W-36 LI-05 taken back: 10 to 9 to 10"),
+        pytest.param(5, True, DownscaleOutcome.OPEN, id="SI-12 it may still happen"),
+        pytest.param(5, False, DownscaleOutcome.FAILED, id="W-36 refused by somebody else"),
+        pytest.param(3, True, DownscaleOutcome.HAPPENED, id="it happened"),
+        pytest.param(3, False, DownscaleOutcome.HAPPENED, id="it happened long ago"),
+        pytest.param(2, True, DownscaleOutcome.HAPPENED, id="more than that happened"),
+        pytest.param(0, False, DownscaleOutcome.HAPPENED, id="all went"),
+        pytest.param(
+            4, True, DownscaleOutcome.OPEN, id="SI-12 something else happened, it may still happen"
+        ),
+        pytest.param(4, False, DownscaleOutcome.FAILED, id="W-36 something else happened instead"),
+        pytest.param(9, True, DownscaleOutcome.OPEN, id="SI-12 taken back, and may be asked again"),
+        pytest.param(9, False, DownscaleOutcome.FAILED, id="W-36 LI-05 taken back: 10 to 9 to 10"),
     ],
 )
-def test_what_became_of_a_downscale(replicas: int, may_persist: bool, fate: Fate) -> None:
+def test_what_became_of_a_downscale(
+    replicas: int, may_persist: bool, fate: DownscaleOutcome
+) -> None:
     assert judge_downscale(KEY, sts("a", replicas), may_persist=may_persist) is fate
 
 
@@ -58,7 +62,7 @@ def test_si12_nobody_is_called_back_from_what_has_happened_or_may(
     key = Key(set_uid=sts_uid("a"), replicas_from=10, replicas_to=target)
     fate = judge_downscale(key, sts("a", replicas), may_persist=may_persist)
 
-    assert (fate is Fate.FAILED) == (replicas > target and not may_persist)
+    assert (fate is DownscaleOutcome.FAILED) == (replicas > target and not may_persist)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from rollout_operator.model.downscale import Decrease, Underway
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import LAST_DOWNSCALE
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.scaling import Scaling
-from rollout_operator.model.tracker import Source
+from rollout_operator.model.scaling import ScalingSnapshot
+from rollout_operator.model.tracker import TimesSource
 from rollout_operator.planning.downscales.rule import assess_neighbours
 from rollout_operator.planning.rollout.zones import STALE_RECHECK, VIEW_LIMIT
 from rollout_operator.planning.scaling.plan import plan_scaling
@@ -46,7 +46,9 @@ OTHERS: Final = {
 }
 
 
-def plan_b(*others: Zone, b: Zone = B, deletions: Mapping[str, Deletion] | None = None) -> Scaling:
+def plan_b(
+    *others: Zone, b: Zone = B, deletions: Mapping[str, Deletion] | None = None
+) -> ScalingSnapshot:
     """Return the view in which zone-b follows zone-a from 5 to 3."""
     return view(counted("a", 3), b, *others, deletions=deletions)
 
@@ -167,7 +169,7 @@ BROKEN: Final = (unreadable("StatefulSet", "zone-d"),)
         ),
     ],
 )
-def test_what_holds_every_downscale(scaling: Scaling, expected: list[str]) -> None:
+def test_what_holds_every_downscale(scaling: ScalingSnapshot, expected: list[str]) -> None:
     plan = plan_scaling(scaling)
 
     assert outline(plan) == expected
@@ -201,8 +203,8 @@ def test_an_upscale_of_ours_that_cannot_be_seen_holds_nobody() -> None:
 
 def test_zone_tracker_annotations_mean_nothing_and_its_times_do() -> None:
     zones = [counted("a", 3, last="x"), counted("c", 3, ago=SECOND), B]
-    tracked = dataclasses.replace(view(*zones), source=Source.TRACKER)
-    lately = dataclasses.replace(view(*zones, seen={"c": SECOND}), source=Source.TRACKER)
+    tracked = dataclasses.replace(view(*zones), source=TimesSource.TRACKER)
+    lately = dataclasses.replace(view(*zones, seen={"c": SECOND}), source=TimesSource.TRACKER)
 
     assert codes(plan_scaling(view(*zones))) == ["bad_downscale_time zone-b"]
     assert counts(plan_scaling(tracked)) == {"zone-b": 3}
@@ -213,7 +215,7 @@ def test_zone_tracker_a_follower_needs_no_time_where_nothing_was_tracked() -> No
     zones = [counted("a", 3, ago=SECOND), counted("b", 5, follows="a")]
 
     assert codes(plan_scaling(view(*zones))) == ["wait_time_missing zone-b"]
-    tracked = dataclasses.replace(view(*zones), source=Source.TRACKER)
+    tracked = dataclasses.replace(view(*zones), source=TimesSource.TRACKER)
     assert counts(plan_scaling(tracked)) == {"zone-b": 3}
 
 

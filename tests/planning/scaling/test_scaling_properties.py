@@ -12,7 +12,15 @@ from msgspec.structs import replace
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import FORCE_REPLICAS, LEADING_ZONE, UPSCALE_WHEN_READY
-from rollout_operator.model.scaling import NoScale, Reading, Reference, Scale, Scaling, Talk, Word
+from rollout_operator.model.scaling import (
+    NoScale,
+    Reading,
+    Reference,
+    Scale,
+    ScalingSnapshot,
+    Talk,
+    Word,
+)
 from rollout_operator.planning.scaling.plan import plan_scaling
 from tests.builders import NOW, unreadable
 from tests.planning.scalings import (
@@ -84,7 +92,7 @@ def talks(draw: st.DrawFn) -> Talk:
 
 
 @st.composite
-def scalings(draw: st.DrawFn) -> Scaling:
+def scalings(draw: st.DrawFn) -> ScalingSnapshot:
     members = [draw(zones(letter)) for letter in "abcd"[: draw(st.integers(1, 4))]]
     pods = [pod for member in members for pod in member.pods]
     written = {letter: draw(counts) for letter in "abcd" if draw(rarely)}
@@ -105,15 +113,15 @@ def scalings(draw: st.DrawFn) -> Scaling:
     return dataclasses.replace(case, scales=readings, talks=known)
 
 
-def is_unseen(case: Scaling, zone: Zone) -> bool:
+def is_unseen(case: ScalingSnapshot, zone: Zone) -> bool:
     return zone.sts.uid in case.written and zone.sts.generation < 2
 
 
-def current(case: Scaling, zone: Zone) -> int:
+def current(case: ScalingSnapshot, zone: Zone) -> int:
     return case.written[zone.sts.uid].replicas if is_unseen(case, zone) else zone.sts.replicas
 
 
-def find_wanted(case: Scaling, zone: Zone) -> int | None:
+def find_wanted(case: ScalingSnapshot, zone: Zone) -> int | None:
     """Return the count that a zone should have, naively; None for none that can be told."""
     notes = zone.sts.annotations
     force = notes.get(FORCE_REPLICAS, "")
@@ -131,7 +139,7 @@ def find_wanted(case: Scaling, zone: Zone) -> int | None:
 
 @REPEATABLE
 @given(scalings(), st.integers(0, 2**32))
-def test_the_order_of_zones_and_pods_changes_nothing(case: Scaling, seed: int) -> None:
+def test_the_order_of_zones_and_pods_changes_nothing(case: ScalingSnapshot, seed: int) -> None:
     chance = Random(seed)
 
     def shuffle(items: tuple[object, ...]) -> list[object]:
@@ -152,7 +160,7 @@ def test_the_order_of_zones_and_pods_changes_nothing(case: Scaling, seed: int) -
 @REPEATABLE
 @given(scalings())
 def test_no_plan_goes_below_or_above_what_is_wanted_and_one_zone_down_at_most(
-    case: Scaling,
+    case: ScalingSnapshot,
 ) -> None:
     plan = plan_scaling(case)
     by_name = {zone.sts.name: zone for zone in case.group.zones}
@@ -171,7 +179,7 @@ def test_no_plan_goes_below_or_above_what_is_wanted_and_one_zone_down_at_most(
 
 @REPEATABLE
 @given(scalings())
-def test_an_upscale_is_held_by_nothing_but_the_zone_it_follows(case: Scaling) -> None:
+def test_an_upscale_is_held_by_nothing_but_the_zone_it_follows(case: ScalingSnapshot) -> None:
     """Not by delays, times, rollouts, other zones, frozen views (W-20)."""
     plan = plan_scaling(case)
     going = {one.zone.name for one in plan.scale}
@@ -191,7 +199,7 @@ def test_an_upscale_is_held_by_nothing_but_the_zone_it_follows(case: Scaling) ->
 
 @REPEATABLE
 @given(scalings())
-def test_nothing_is_taken_from_a_frozen_or_half_read_group(case: Scaling) -> None:
+def test_nothing_is_taken_from_a_frozen_or_half_read_group(case: ScalingSnapshot) -> None:
     group = case.group
     blind = dataclasses.replace(case, group=dataclasses.replace(group, view_age=HOUR))
     half = (unreadable("StatefulSet", "zone-y"),)
@@ -202,7 +210,7 @@ def test_nothing_is_taken_from_a_frozen_or_half_read_group(case: Scaling) -> Non
 
 @REPEATABLE
 @given(scalings())
-def test_a_zone_that_is_not_scaled_though_it_should_be_says_why(case: Scaling) -> None:
+def test_a_zone_that_is_not_scaled_though_it_should_be_says_why(case: ScalingSnapshot) -> None:
     """At 3 a.m.: no zone stands still without a word."""
     plan = plan_scaling(case)
     told = {reason.zone for reason in (*plan.waits, *plan.problems)}
@@ -215,7 +223,7 @@ def test_a_zone_that_is_not_scaled_though_it_should_be_says_why(case: Scaling) -
 
 @REPEATABLE
 @given(scalings())
-def test_texts_are_short_printable_and_without_a_full_stop(case: Scaling) -> None:
+def test_texts_are_short_printable_and_without_a_full_stop(case: ScalingSnapshot) -> None:
     plan = plan_scaling(case)
     actions = [one.reason for one in plan.scale] + [one.reason for one in plan.publish]
     for reason in (*actions, *plan.waits, *plan.problems):
@@ -227,7 +235,7 @@ def test_texts_are_short_printable_and_without_a_full_stop(case: Scaling) -> Non
 
 @REPEATABLE
 @given(scalings())
-def test_only_pods_of_the_zone_are_talked_to_and_none_is_told_both(case: Scaling) -> None:
+def test_only_pods_of_the_zone_are_talked_to_and_none_is_told_both(case: ScalingSnapshot) -> None:
     owned = {zone.sts.name: {pod.uid: pod.name for pod in zone.pods} for zone in case.group.zones}
     for talk in plan_scaling(case).talks:
         ask = {one.uid for one in talk.ask}

@@ -10,7 +10,7 @@ from itertools import islice
 
 import pytest
 
-from rollout_operator.guards.budgets.catalog import Catalog
+from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.http.body import Bodies, Rejected
@@ -63,7 +63,7 @@ async def read(bodies: Bodies, path: str, body: bytes) -> None:
     except Rejected:
         return
     if path == BUDGET_PATH:
-        hook = ZpdbValidation(Catalog(Metrics()), PodStore(), namespace="prod")
+        hook = ZpdbValidation(BudgetCatalog(Metrics()), PodStore(), namespace="prod")
         await hook.review(review, until)
 
 

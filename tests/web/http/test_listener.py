@@ -13,8 +13,8 @@ from rollout_operator.aio.clock import LoopClock
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.outcome import Verdict
 from rollout_operator.telemetry import logs
-from rollout_operator.web.http.listener import PAUSE, Limits
-from rollout_operator.web.webhooks import Options
+from rollout_operator.web.http.listener import PAUSE, ConnectionLimits
+from rollout_operator.web.webhooks import ServerOptions
 from tests.web.webhook_world import (
     ALLOWED,
     FINE,
@@ -143,7 +143,9 @@ async def flood(line: Line) -> None:
 
 async def test_slow_readers_are_cut() -> None:
     """SEC-05: who asks and does not take the answers loses the connection."""
-    options = Options(write_limit=50 * MILLISECOND, limits=Limits(sweep=10 * MILLISECOND))
+    options = ServerOptions(
+        write_limit=50 * MILLISECOND, limits=ConnectionLimits(sweep=10 * MILLISECOND)
+    )
     async with serving(Setting(options=options)) as world:
         warning = "x" * 256
         world.hook.verdict = Verdict(is_allowed=True, reason=FINE.reason, warnings=(warning,) * 10)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.guards.budgets.catalog import Catalog
+from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.decode.review import decode_review
@@ -58,7 +58,7 @@ class Bench:
 
     def __init__(self, *known: Tree, pods: tuple[Pod | Unreadable, ...] = ()) -> None:
         self.metrics = Metrics()
-        self.catalog = Catalog(self.metrics)
+        self.catalog = BudgetCatalog(self.metrics)
         self.store = PodStore()
         for tree in known:
             self.catalog.on_change(None, decode_budget(as_json(tree)))
@@ -253,5 +253,5 @@ async def test_sec_09_a_deep_object_is_refused_or_no_review() -> None:
         review = decode_review(body)
     except DecodeError:
         return
-    hook = ZpdbValidation(Catalog(Metrics()), PodStore(), namespace="prod")
+    hook = ZpdbValidation(BudgetCatalog(Metrics()), PodStore(), namespace="prod")
     assert not (await hook.review(review, UNTIL)).is_allowed

@@ -8,7 +8,7 @@ import pytest
 
 from rollout_operator.guards.budgets.arbiter import REPEAT_LIMIT
 from rollout_operator.guards.budgets.in_flight import read_record
-from rollout_operator.model.disruption import Engine
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.errors import ApiError, Denied, Unreachable
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.rollout.zones import VIEW_LIMIT
@@ -266,7 +266,7 @@ async def test_w54_what_is_not_known_yet_ends_no_drain_of_such_pods(owners: list
     """429, not 500: that no budget covers them shows in a moment."""
     here = world(rule(selector=OTHER))
     _set_owners(here, "a-0", *owners)
-    here.lacks[Engine.EVICTION] = "no answer yet"
+    here.lacks[DisruptionSource.EVICTION] = "no answer yet"
     made = court(here=here)
     assert await made.ask() == "429 the budgets are not known yet: no answer yet"
     here.lacks.clear()

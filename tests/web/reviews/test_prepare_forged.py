@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from rollout_operator.guards.downscales.reservations import Stage
+from rollout_operator.guards.downscales.reservations import ReservationState
 from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE, PREPARE_PATH, Uid
@@ -188,7 +188,7 @@ def test_sec09_whatever_a_review_says_pods_are_called_where_their_set_says(seed:
             assert labels == PREPARED or not [one for one in called if "zone-a" in one.pod]
             await world.pass_time(100)
             assert world.calls.prepared() == set()
-            assert world.memory.downscales.count(Stage.OPEN) == 0
+            assert world.memory.downscales.count(ReservationState.OPEN) == 0
 
     run()
 

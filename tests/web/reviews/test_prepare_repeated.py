@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, Stage
+from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, ReservationState
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import LAST_DOWNSCALE, Uid
 from rollout_operator.model.outcome import Code, Verdict
@@ -346,4 +346,4 @@ async def test_a_pod_that_is_owed_is_taken_over_by_the_next_review() -> None:
         await world.watch()
         await world.pass_time(120)
         assert world.calls.names("DELETE") == []
-        assert world.memory.downscales.count(Stage.PERSISTED) == 1
+        assert world.memory.downscales.count(ReservationState.PERSISTED) == 1
