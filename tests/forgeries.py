@@ -32,13 +32,13 @@ _MOST_LIES: Final = 2
 _SHARE_OF_DECREASES: Final = 0.8
 
 
-def forge(body: bytes, chance: random.Random) -> bytes:
+def forge(body: bytes, rng: random.Random) -> bytes:
     """Return a review like a genuine one, with lies in it."""
     review: Json = msgspec.json.decode(body)
-    if chance.random() < _SHARE_OF_DECREASES:
+    if rng.random() < _SHARE_OF_DECREASES:
         want_fewer(review["request"])
-    for lie in chance.sample(LIES, chance.randint(1, _MOST_LIES)):
-        lie(review["request"], chance)
+    for lie in rng.sample(LIES, rng.randint(1, _MOST_LIES)):
+        lie(review["request"], rng)
     return msgspec.json.encode(review)
 
 
@@ -51,24 +51,24 @@ def list_leaves(tree: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str,
         yield path
 
 
-def change_any(request: Json, chance: random.Random) -> None:
+def change_any(request: Json, rng: random.Random) -> None:
     """Replace or remove any one value."""
-    *path, last = chance.choice(list(list_leaves(request)))
+    *path, last = rng.choice(list(list_leaves(request)))
     tree: Any = request
     for step in path:
         tree = tree[step]
-    if chance.random() < 0.2:
+    if rng.random() < 0.2:
         del tree[last]
         return
     match tree[last]:
         case bool(value):
             tree[last] = not value
         case int():
-            tree[last] = chance.choice(_NUMBERS)
+            tree[last] = rng.choice(_NUMBERS)
         case str():
-            tree[last] = chance.choice(_TEXTS)
+            tree[last] = rng.choice(_TEXTS)
         case _:
-            tree[last] = chance.choice((None, {}, [], "", 0))
+            tree[last] = rng.choice((None, {}, [], "", 0))
 
 
 def want_fewer(request: Json) -> None:
@@ -80,7 +80,7 @@ def want_fewer(request: Json) -> None:
         _part(objects[1], "spec")["replicas"] = max(count - 1, 0)
 
 
-def name_a_target(request: Json, chance: random.Random) -> None:
+def name_a_target(request: Json, rng: random.Random) -> None:
     """Say that the set is to be prepared, and where: somewhere else."""
     for one in _make_whole(request):
         _labels(one)[PREPARE_DOWNSCALE] = "true"
@@ -91,59 +91,59 @@ def name_a_target(request: Json, chance: random.Random) -> None:
         _part(one, "spec").setdefault("serviceName", "headless")
 
 
-def change_path(request: Json, chance: random.Random) -> None:
+def change_path(request: Json, rng: random.Random) -> None:
     """Say that pods are called on another path."""
-    name_a_target(request, chance)
+    name_a_target(request, rng)
     for one in _make_whole(request):
         one["metadata"]["annotations"][PREPARE_PATH] = PATH
 
 
-def change_port(request: Json, chance: random.Random) -> None:
+def change_port(request: Json, rng: random.Random) -> None:
     """Say that pods are called on another port."""
-    name_a_target(request, chance)
+    name_a_target(request, rng)
     for one in _make_whole(request):
         one["metadata"]["annotations"][PREPARE_PORT] = PORT
 
 
-def change_service(request: Json, chance: random.Random) -> None:
+def change_service(request: Json, rng: random.Random) -> None:
     """Say that another Service names the pods."""
-    name_a_target(request, chance)
+    name_a_target(request, rng)
     for one in _make_whole(request):
         one["spec"]["serviceName"] = "any-host-i-like"
 
 
-def drop_labels(request: Json, chance: random.Random) -> None:
+def drop_labels(request: Json, rng: random.Random) -> None:
     """Say that nothing has to be prepared."""
     for one in _make_whole(request):
         _part(one, "metadata")["labels"] = {}
 
 
-def move_ordinals(request: Json, chance: random.Random) -> None:
+def move_ordinals(request: Json, rng: random.Random) -> None:
     """Say that the ordinals begin somewhere else, in one object or in both."""
     objects = _make_whole(request)
-    for one in chance.sample(objects, min(len(objects), chance.randint(1, 2))):
-        _part(one, "spec")["ordinals"] = {"start": chance.choice(_NUMBERS[:4])}
+    for one in rng.sample(objects, min(len(objects), rng.randint(1, 2))):
+        _part(one, "spec")["ordinals"] = {"start": rng.choice(_NUMBERS[:4])}
 
 
-def change_group(request: Json, chance: random.Random) -> None:
+def change_group(request: Json, rng: random.Random) -> None:
     """Say that the set is of another group, or of none."""
     for one in _make_whole(request):
-        _labels(one)[GROUP_LABEL] = chance.choice(("", "another"))
+        _labels(one)[GROUP_LABEL] = rng.choice(("", "another"))
 
 
-def change_counts(request: Json, chance: random.Random) -> None:
+def change_counts(request: Json, rng: random.Random) -> None:
     """Say other numbers of replicas."""
     for one in _objects(request):
-        _part(one, "spec")["replicas"] = chance.choice(_NUMBERS)
+        _part(one, "spec")["replicas"] = rng.choice(_NUMBERS)
 
 
-def swap(request: Json, chance: random.Random) -> None:
+def swap(request: Json, rng: random.Random) -> None:
     """Take the new object for the old one."""
     old, new = request.get("oldObject"), request.get("object")
     request["object"], request["oldObject"] = old, new
 
 
-def rehearse(request: Json, chance: random.Random) -> None:
+def rehearse(request: Json, rng: random.Random) -> None:
     """Say that it is a dry run, or none."""
     request["dryRun"] = not request.get("dryRun")
 

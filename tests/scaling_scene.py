@@ -172,7 +172,7 @@ async def scene(
 ) -> AsyncIterator[Scene]:
     """Make a world of these zones, whole, with an operator that is ready, and both webhooks."""
     async with Sandbox(choose=choose, faults=faults) as sandbox:
-        people = People(sandbox=sandbox, chance=random.Random(0))
+        people = People(sandbox=sandbox, rng=random.Random(0))
         process = sandbox.process(OPERATOR, webhooks=has_webhooks, args=args)
         made = Scene(sandbox=sandbox, people=people, process=process)
         for name, replicas in (templates or {}).items():

@@ -31,9 +31,9 @@ class Backoff:
         # Compared as ratio: the product could be more than a timedelta holds.
         return self.most if factor >= self.most / self.first else self.first * factor
 
-    def delay(self, failures: int, chance: float) -> timedelta:
-        """Return a delay anywhere in 0..`bound`, as `chance` (0..1) chooses.
+    def delay(self, failures: int, rng: float) -> timedelta:
+        """Return a delay anywhere in 0..`bound`, as `rng` (0..1) chooses.
 
         Full jitter: clients that failed together do not come back together.
         """
-        return self.bound(failures) * min(max(chance, 0.0), 1.0)
+        return self.bound(failures) * min(max(rng, 0.0), 1.0)

@@ -140,7 +140,7 @@ def _tell(line: str) -> None:
 class Uninstall:
     """One removal, told line by line."""
 
-    door: ConfigurationClient
+    client: ConfigurationClient
     namespace: str
     tell: Callable[[str], None]
     is_dry_run: bool = field(default=False, kw_only=True)
@@ -163,7 +163,7 @@ class Uninstall:
     async def _list(self, resource: Resource) -> AsyncIterator[msgspec.Raw]:
         token = ""
         while True:
-            page = await self.door.fetch_page(
+            page = await self.client.fetch_page(
                 resource, "", selector=f"{NAMESPACE_LABEL}={self.namespace}", token=token
             )
             for raw in page.items:
@@ -202,10 +202,10 @@ class Uninstall:
                     return "left alone, it has changed"
                 seen = Precondition(uid=found.uid, resource_version=found.resource_version)
                 try:
-                    await self.door.delete(resource, "", found.name, precondition=seen)
+                    await self.client.delete(resource, "", found.name, precondition=seen)
                     return "deleted"
                 except (Conflict, UnknownOutcome):
-                    found = decode(await self.door.fetch(resource, "", found.name))
+                    found = decode(await self.client.fetch(resource, "", found.name))
         except NotFound:
             return "deleted"
         raise Conflict(f"it changed {_MOST_ATTEMPTS} times while it was to be deleted: try again")

@@ -44,11 +44,11 @@ class Attempts:
     """Memory of failed attempts."""
 
     def __init__(
-        self, clock: Clock, *, longest: timedelta, chance: Callable[[], float] = lambda: 1.0
+        self, clock: Clock, *, longest: timedelta, rng: Callable[[], float] = lambda: 1.0
     ) -> None:
-        """Remember by this clock; `chance`, in 0..1, keeps what failed together apart."""
+        """Remember by this clock; `rng`, in 0..1, keeps what failed together apart."""
         self._clock = clock
-        self._chance = chance
+        self._rng = rng
         self._backoff = Backoff(first=min(FIRST_WAIT, longest), most=longest)
         self._failing: dict[Attempt, _Failing] = {}
 
@@ -88,7 +88,7 @@ class Attempts:
     def _choose_wait(self, failing: _Failing, now: timedelta) -> timedelta:
         if now - failing.since >= PERMANENT_AFTER:
             return PERMANENT_WAIT
-        return self._backoff.bound(failing.count) * (1 + self._chance()) / 2
+        return self._backoff.bound(failing.count) * (1 + self._rng()) / 2
 
     def _forget_old(self, now: timedelta) -> None:
         for attempt, failing in list(self._failing.items()):

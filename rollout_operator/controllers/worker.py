@@ -36,13 +36,13 @@ class Workers(Generic[K]):
         *,
         count: int,
         backoff: Backoff,
-        chance: Callable[[], float],
+        rng: Callable[[], float],
     ) -> None:
         self._queue = queue
         self._reconcile = reconcile
         self._count = count
         self._backoff = backoff
-        self._chance = chance
+        self._rng = rng
         self._bugs: dict[K, int] = {}  # in a row, per key
         self.busy = 0
         self._idle = asyncio.Event()
@@ -92,7 +92,7 @@ class Workers(Generic[K]):
 
     def _back_off(self, key: K, error: BaseException) -> None:
         self._bugs[key] = self._bugs.get(key, 0) + 1
-        delay = self._backoff.delay(self._bugs[key], self._chance())
+        delay = self._backoff.delay(self._bugs[key], self._rng())
         stack = "".join(traceback.format_exception(error))
         log.error("Reconcile failed by a bug", key=key, again_in=delay, err=error, stack=stack)
         self._queue.add_after(key, delay)

@@ -48,7 +48,7 @@ class Cluster:
         self,
         api: ClusterApi,
         *,
-        chance: random.Random,
+        rng: random.Random,
         elapsed: Callable[[], timedelta],
         choose: Choose = DEFAULT,
         pace: StepTimes = DEFAULT_PACE,
@@ -62,13 +62,13 @@ class Cluster:
         # One stream of chance each: what kubelets draw does not change what controllers draw.
         means = Means(
             timers=self._timers,
-            chance=random.Random(chance.getrandbits(64)),
+            rng=random.Random(rng.getrandbits(64)),
             pace=pace,
             endpoints=self.endpoints,
         )
         self._kubelets = Kubelets(api, means, choose)
         self._sets = StatefulSets(
-            api, timers=self._timers, chance=random.Random(chance.getrandbits(64)), pace=pace
+            api, timers=self._timers, rng=random.Random(rng.getrandbits(64)), pace=pace
         )
         self._is_running = False
 

@@ -24,13 +24,13 @@ from rollout_operator.lab.model.history import Lived
 from rollout_operator.lab.network.client import SimulatedClient
 from rollout_operator.lab.network.faults import Faults
 from rollout_operator.lab.network.link import Link
-from rollout_operator.lab.network.pod_client import PodDoor
+from rollout_operator.lab.network.pod_client import SimulatedPodClient
 from rollout_operator.lab.nodes.pods import PodEndpoints
 from rollout_operator.lab.virtual_loop.clock import SimulatedClock
 from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.errors import DecodeError, OperatorError
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
-from rollout_operator.operator.context import Doors, EngineSettings, Shared, Telemetry
+from rollout_operator.operator.context import Clients, EngineSettings, Shared, Telemetry
 from rollout_operator.operator.engine import Engine
 from rollout_operator.operator.reviews import Reviews
 from rollout_operator.telemetry.registry import GroupState
@@ -54,7 +54,7 @@ class World:
     elapsed: Callable[[], timedelta]
     clock: Callable[[], SimulatedClock]
     """Makes a clock that is right."""
-    chance: Callable[[str], random.Random]
+    rng: Callable[[str], random.Random]
     """Makes a source of chance for one purpose."""
 
 
@@ -68,7 +68,7 @@ class SimulatedProcess:
         self.lives = 0
         self._world = world
         self._config = config
-        self._chance = world.chance(name)
+        self._rng = world.rng(name)
         self._life: _Life | None = None
         self._tasks = TaskStack()
         self._links: list[Link] = []
@@ -103,7 +103,7 @@ class SimulatedProcess:
         if self.is_running:
             return
         self.lives += 1
-        life = _Life(self._world, self, self._config, random.Random(self._chance.random()))
+        life = _Life(self._world, self, self._config, random.Random(self._rng.random()))
         self._life = life
         self._links.append(life.link)
         self._tasks.start(f"{self.name} life {self.lives}", self._live(life))
@@ -114,7 +114,7 @@ class SimulatedProcess:
 
     def entries(self) -> tuple[GroupState, ...]:
         """Return the last plan of each group, with its reasons."""
-        return self.telemetry.board.entries()
+        return self.telemetry.group_states.entries()
 
     def crash(self, why: str = "crashed") -> None:
         """Die at once: nothing of what it still does has any effect."""
@@ -155,7 +155,7 @@ class _Life:
     """One run of a process, from its start to its end."""
 
     def __init__(
-        self, world: World, process: SimulatedProcess, config: Config, chance: random.Random
+        self, world: World, process: SimulatedProcess, config: Config, rng: random.Random
     ) -> None:
         self._world = world
         self._name = process.name
@@ -166,16 +166,16 @@ class _Life:
         self.has_failed = False
         self.reviewer: Reviewer | None = None
         self.clock = process.clock
-        self.link = Link(process.name, faults=world.faults, chance=chance)
+        self.link = Link(process.name, faults=world.faults, rng=rng)
         self.link.on_crash = self.die
         self.telemetry = Telemetry.begin(process.clock)
         self._timeouts = DEFAULT_TIMEOUTS.at_most(config.client_timeout)
         self._limits = RateLimiter(config.client_qps, config.client_burst)
-        doors = Doors(
-            open=self._open_door,
-            open_pods=lambda: PodDoor(self.link, world.endpoints),
+        clients = Clients(
+            open=self._open_client,
+            open_pods=lambda: SimulatedPodClient(self.link, world.endpoints),
             clock=process.clock,
-            chance=chance.random,
+            rng=rng.random,
         )
         settings = EngineSettings(
             namespace=config.namespace,
@@ -185,7 +185,7 @@ class _Life:
             pods_timeout=config.pods_timeout,
             cluster_domain=config.cluster_domain,
         )
-        self.engine = Engine(settings, doors, self.telemetry)
+        self.engine = Engine(settings, clients, self.telemetry)
         if config.webhooks is not None:
             self.engine.add_reviews(self._build_reviews)
 
@@ -251,7 +251,7 @@ class _Life:
         self._note("ready")
         await asyncio.Event().wait()
 
-    def _open_door(self, name: str, reads: Priority) -> SimulatedClient:
+    def _open_client(self, name: str, reads: Priority) -> SimulatedClient:
         return SimulatedClient(
             self._world.api,
             self.link,

@@ -58,24 +58,24 @@ class Sandbox:
         self._seed = seed
         self._processes: list[SimulatedProcess] = []
         self.api = SimulatedApi(
-            self.history, elapsed=self.elapsed, epoch=epoch, chance=self.chance("api")
+            self.history, elapsed=self.elapsed, epoch=epoch, rng=self.rng("api")
         )
         self.api.hooks = self._call_hook
         self.cluster = Cluster(
             self.api,
-            chance=self.chance("cluster"),
+            rng=self.rng("cluster"),
             choose=choose,
             pace=pace or StepTimes(),
             elapsed=self.elapsed,
         )
-        self._choice = self.chance("service")
+        self._choice = self.rng("service")
         self._world = World(
             api=self.api,
             endpoints=self.cluster.endpoints,
             faults=self.faults,
             elapsed=self.elapsed,
             clock=self.clock,
-            chance=self.chance,
+            rng=self.rng,
         )
 
     async def __aenter__(self) -> Self:
@@ -102,7 +102,7 @@ class Sandbox:
         """Return a clock that is right, for a process to have."""
         return SimulatedClock(self.epoch - self._began)
 
-    def chance(self, purpose: str) -> random.Random:
+    def rng(self, purpose: str) -> random.Random:
         """Return the source of chance for one purpose, by the seed of this world."""
         return random.Random(f"{self._seed} {purpose}")
 

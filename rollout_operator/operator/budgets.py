@@ -38,7 +38,7 @@ from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Newcomers
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, Unreadable
-from rollout_operator.operator.context import Doors, EngineSettings, Telemetry
+from rollout_operator.operator.context import Clients, EngineSettings, Telemetry
 
 # Pods whose grants are looked after at a time; each mostly waits for the API server.
 WORKERS: Final = 4
@@ -50,7 +50,7 @@ class Surroundings:
     """What budgets need of the rest of an operator."""
 
     settings: EngineSettings
-    doors: Doors
+    clients: Clients
     telemetry: Telemetry
     sets: StatefulSetStore
     pods: PodStore
@@ -67,17 +67,17 @@ class BudgetParts:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        metrics, doors = around.telemetry.metrics, around.doors
+        metrics, clients = around.telemetry.metrics, around.clients
         # Evictions wait for grants, and so do deletes: neither waits for the looks of others.
         self._granting, counting = (
-            doors.open(name, Priority.ANSWER) for name in ("granting", "counting")
+            clients.open(name, Priority.ANSWER) for name in ("granting", "counting")
         )
-        self._taking_back = doors.open("taking back grants", Priority.TAKE_BACK)
+        self._taking_back = clients.open("taking back grants", Priority.TAKE_BACK)
         self.catalog = BudgetCatalog(metrics)
-        self._follow = self._build_informer(doors.open("following budgets", Priority.LIST))
+        self._follow = self._build_informer(clients.open("following budgets", Priority.LIST))
         # No two processes of a namespace may have the same name.
-        name = f"{doors.chance():.16f}"[2:]
-        self._recorder = Recorder(self._granting, doors.clock, name)
+        name = f"{clients.rng():.16f}"[2:]
+        self._recorder = Recorder(self._granting, clients.clock, name)
         self.gate = Arbiter(
             ArbiterContext(
                 budgets=self.catalog,
@@ -90,8 +90,8 @@ class BudgetParts:
                 find_downscale=around.find_downscale,
                 find_newcomers=around.find_newcomers,
                 age=lambda: max(around.age(), self._follow.age),
-                now=partial(doors.tell_time, self._granting),
-                clock=doors.clock,
+                now=partial(clients.tell_time, self._granting),
+                clock=clients.clock,
                 metrics=metrics,
             )
         )
@@ -114,7 +114,7 @@ class BudgetParts:
 
     def follow(self, tasks: TaskStack) -> None:
         """Begin to follow budgets."""
-        tasks.start("budget informer", self._follow.run(self._around.doors.clock))
+        tasks.start("budget informer", self._follow.run(self._around.clients.clock))
 
     async def wait_known(self) -> None:
         """Wait until the budgets are known, or that there can be none."""
@@ -144,15 +144,15 @@ class BudgetParts:
             return None
         return self._follow.lack
 
-    def _build_informer(self, door: ApiClient) -> OptionalInformer[AnyBudget]:
-        doors, namespace = self._around.doors, self._around.settings.namespace
+    def _build_informer(self, client: ApiClient) -> OptionalInformer[AnyBudget]:
+        clients, namespace = self._around.clients, self._around.settings.namespace
         collection = Collection(
             resource=ZONE_BUDGETS, namespace=namespace, decode=decode_budget, store=BudgetStore()
         )
         metrics = self._around.telemetry.metrics
-        self._informer = Informer(door, collection, metrics, doors.clock, doors.chance)
+        self._informer = Informer(client, collection, metrics, clients.clock, clients.rng)
         self._informer.on_change(self.catalog.on_change)
-        return OptionalInformer(self._informer, door, ZONE_BUDGETS, namespace)
+        return OptionalInformer(self._informer, client, ZONE_BUDGETS, namespace)
 
     def _build_workers(self, name: str) -> Workers[PodKey]:
         around = self._around
@@ -160,9 +160,9 @@ class BudgetParts:
             DisruptionContext(
                 pods=around.pods,
                 pending=around.pending,
-                recorder=Recorder(self._taking_back, around.doors.clock, name),
-                door=self._taking_back,
-                clock=around.doors.clock,
+                recorder=Recorder(self._taking_back, around.clients.clock, name),
+                client=self._taking_back,
+                clock=around.clients.clock,
                 metrics=around.telemetry.metrics.disruptions,
             )
         )
@@ -171,5 +171,5 @@ class BudgetParts:
             controller.reconcile,
             count=WORKERS,
             backoff=BUG_BACKOFF,
-            chance=around.doors.chance,
+            rng=around.clients.rng,
         )

@@ -24,11 +24,11 @@ from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.pods.client import Sender
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import Board
+from rollout_operator.telemetry.registry import GroupStates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doors:
+class Clients:
     """Where an operator gets everything from that is not its own: the world, time and chance."""
 
     open: Callable[[str, Priority], ApiClient]
@@ -38,17 +38,17 @@ class Doors:
     of its reads.
     """
     clock: Clock
-    chance: Callable[[], float]
+    rng: Callable[[], float]
     """Returns numbers in 0..1."""
     open_pods: Callable[[], Sender]
     """Opens a door to pods, with connections of its own."""
 
-    def tell_time(self, door: ApiClient) -> datetime:
+    def tell_time(self, client: ApiClient) -> datetime:
         """Return the API server's time, which each door knows by the answers to all of them.
 
         Ours before the first answer: it may be wrong, and may jump.
         """
-        return door.server_time() or self.clock.now()
+        return client.server_time() or self.clock.now()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Shared:
     """What rollouts, counts and reviews all work with."""
 
     settings: EngineSettings
-    doors: Doors
+    clients: Clients
     sets: StatefulSetStore
     pods: PodStore
     locks: Locks
@@ -81,7 +81,7 @@ class Shared:
     gate: Arbiter
     metrics: Metrics
     health: Health
-    board: Board
+    group_states: GroupStates
     make_observer: Callable[[ApiClient], Observer]
     make_records: Callable[[ApiClient], Records]
 
@@ -97,13 +97,13 @@ class Telemetry:
 
     metrics: Metrics
     health: Health
-    board: Board
+    group_states: GroupStates
 
     @classmethod
     def begin(cls, clock: Clock) -> "Telemetry":
         """Return that of an operator that has done nothing yet; needs a running loop."""
         metrics = Metrics()
-        return cls(metrics, Health(clock), Board(metrics, clock))
+        return cls(metrics, Health(clock), GroupStates(metrics, clock))
 
 
 class ReviewServing(Protocol):

@@ -43,7 +43,7 @@ from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, Viewed
 from rollout_operator.operator.budgets import BudgetParts, Surroundings
 from rollout_operator.operator.context import (
-    Doors,
+    Clients,
     EngineSettings,
     ReviewServing,
     Shared,
@@ -72,28 +72,28 @@ class StartError(OperatorError):
 class Engine:
     """All parts of one running operator but its servers, wired."""
 
-    def __init__(self, settings: EngineSettings, doors: Doors, telemetry: Telemetry) -> None:
+    def __init__(self, settings: EngineSettings, clients: Clients, telemetry: Telemetry) -> None:
         self._settings = settings
-        self._doors = doors
-        self._clock = doors.clock
+        self._clients = clients
+        self._clock = clients.clock
         self._metrics = telemetry.metrics
         self._health = telemetry.health
-        self._board = telemetry.board
+        self._group_states = telemetry.group_states
         self._queue: WorkQueue[GroupName] = WorkQueue(
             on_taken=lambda waited: self._metrics.queue_wait_seconds.observe(waited.total_seconds())
         )
         self._sets = StatefulSetStore()
         self._pods = PodStore()
         self._locks = Locks()
-        self._downscales = Downscales(doors.clock)
-        self._deletes = OwnDeletes(self._pods.get, doors.clock)
-        self._pending = InFlight(self._pods.get, self._deletes, doors.clock)
+        self._downscales = Downscales(clients.clock)
+        self._deletes = OwnDeletes(self._pods.get, clients.clock)
+        self._pending = InFlight(self._pods.get, self._deletes, clients.clock)
         self._reviewing: ReviewServing | None = None
         self.ready = asyncio.Event()
         """Set once caches are filled, reviews are served and groups are looked at."""
         # A list of ten thousand pods delays no delete, and no live look.
-        following = doors.open("following", Priority.LIST)
-        looking, acting = (doors.open(name, Priority.LOOK) for name in ("looking", "acting"))
+        following = clients.open("following", Priority.LIST)
+        looking, acting = (clients.open(name, Priority.LOOK) for name in ("looking", "acting"))
         self._set_informer = self._follow(following, STATEFULSETS, decode_statefulset, self._sets)
         self._pod_informer = self._follow(following, PODS, decode_pod, self._pods)
         self._arrivals = self._watch_arrivals()
@@ -185,7 +185,7 @@ class Engine:
 
     def _follow(
         self,
-        door: ApiClient,
+        client: ApiClient,
         resource: Resource,
         decode: Callable[[bytes | msgspec.Raw], Viewed],
         store: Store[Viewed],
@@ -193,7 +193,7 @@ class Engine:
         collection = Collection(
             resource=resource, namespace=self._settings.namespace, decode=decode, store=store
         )
-        informer = Informer(door, collection, self._metrics, self._clock, self._doors.chance)
+        informer = Informer(client, collection, self._metrics, self._clock, self._clients.rng)
         self._health.part(
             f"{resource.plural} watch",
             is_ready=partial(_describe_unsynced, informer),
@@ -202,7 +202,7 @@ class Engine:
         return informer
 
     def _watch_arrivals(self) -> Arrivals:
-        arrivals = Arrivals(self._sets, self._pods, self._doors.clock)
+        arrivals = Arrivals(self._sets, self._pods, self._clients.clock)
         self._set_informer.on_change(arrivals.on_set)
         self._pod_informer.on_change(arrivals.on_pod)
         self._sets.on_replaced(lambda: arrivals.on_list(self._set_informer.age))
@@ -212,7 +212,7 @@ class Engine:
     def _share(self) -> Shared:
         return Shared(
             settings=self._settings,
-            doors=self._doors,
+            clients=self._clients,
             sets=self._sets,
             pods=self._pods,
             locks=self._locks,
@@ -221,7 +221,7 @@ class Engine:
             gate=self._budgets.gate,
             metrics=self._metrics,
             health=self._health,
-            board=self._board,
+            group_states=self._group_states,
             make_observer=self._make_observer,
             make_records=self._make_records,
         )
@@ -230,7 +230,7 @@ class Engine:
         budgets = BudgetParts(
             Surroundings(
                 settings=self._settings,
-                doors=self._doors,
+                clients=self._clients,
                 telemetry=telemetry,
                 sets=self._sets,
                 pods=self._pods,
@@ -262,13 +262,13 @@ class Engine:
                 gate=self._budgets.gate,
                 locks=self._locks,
                 # No delete rests on it: it waits for all looks.
-                recording=self._doors.open("recording", Priority.RECORD),
+                recording=self._clients.open("recording", Priority.RECORD),
                 most_looks=choose_most_looks(self._settings.client_qps),
                 is_stopping=lambda: self._queue.is_closed,
             ),
             deletes=self._deletes,
-            attempts=Attempts(self._clock, longest=longest, chance=self._doors.chance),
-            board=self._board,
+            attempts=Attempts(self._clock, longest=longest, rng=self._clients.rng),
+            group_states=self._group_states,
             metrics=self._metrics,
             clock=self._clock,
             refresh=self._refresh,
@@ -278,7 +278,7 @@ class Engine:
             RolloutController(parts).reconcile,
             count=WORKERS,
             backoff=Backoff(first=BUG_BACKOFF, most=max(BUG_BACKOFF, longest)),
-            chance=self._doors.chance,
+            rng=self._clients.rng,
         )
         self._metrics.queue_depth.set_function(lambda: self._queue.depth)
         self._metrics.workers_busy.set_function(lambda: self._workers.busy)
@@ -286,30 +286,30 @@ class Engine:
             "workers", is_ready=lambda: None if self.ready.is_set() else "not started"
         )
 
-    def _make_observer(self, door: ApiClient) -> Observer:
+    def _make_observer(self, client: ApiClient) -> Observer:
         return Observer(
             namespace=self._settings.namespace,
-            reader=door,
+            reader=client,
             clock=self._clock,
             sets=self._sets,
             pods=self._pods,
             watches=(self._set_informer, self._pod_informer),
             pending=self._pending,
-            now=partial(self._doors.tell_time, door),
+            now=partial(self._clients.tell_time, client),
             find_downscale=self._downscales.find_underway,
             find_newcomers=self._arrivals.get,
         )
 
-    def _make_records(self, door: ApiClient) -> Records:
+    def _make_records(self, client: ApiClient) -> Records:
         settings = self._settings
         if not settings.zone_tracker:
-            return AnnotationTimes(door, self._downscales)
+            return AnnotationTimes(client, self._downscales)
         return Tracker(
-            door,
+            client,
             self._downscales,
             namespace=settings.namespace,
             name=settings.zone_tracker,
-            now=partial(self._doors.tell_time, door),
+            now=partial(self._clients.tell_time, client),
         )
 
     def _wake_group(self, set_uid: Uid, group: GroupName | None) -> None:

@@ -22,7 +22,7 @@ from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.client.rate_limit import RateLimiter as RateLimits
 from rollout_operator.kube.connection.connect import Access, connect
 from rollout_operator.kube.connection.transport import Transport
-from rollout_operator.operator.context import Doors, EngineSettings, Telemetry
+from rollout_operator.operator.context import Clients, EngineSettings, Telemetry
 from rollout_operator.operator.engine import Engine
 from rollout_operator.pods.sender import HttpSender
 from rollout_operator.telemetry import logs
@@ -74,7 +74,7 @@ async def _serve(config: Config, limits: LifeLimits) -> None:
     async with AsyncExitStack() as stack:
         admin = AdminServer(
             config.server_port, metrics=telemetry.metrics, health=telemetry.health,
-            board=telemetry.board, cluster=_cluster_rules(config),
+            group_states=telemetry.group_states, cluster=_cluster_rules(config),
         )  # fmt: skip
         await admin.start()
         stack.push_async_callback(admin.stop)
@@ -98,7 +98,7 @@ def _build_engine(
 
     limits = RateLimits(config.client_qps, config.client_burst)
 
-    def open_door(name: str, reads: Priority) -> Client:
+    def open_client(name: str, reads: Priority) -> Client:
         return Client(transport, limits, telemetry.metrics, timeouts, reads)
 
     settings = EngineSettings(
@@ -109,13 +109,13 @@ def _build_engine(
         pods_timeout=config.pods_timeout,
         cluster_domain=config.cluster_domain,
     )
-    doors = Doors(
-        open=open_door,
+    clients = Clients(
+        open=open_client,
         open_pods=lambda: HttpSender(config.namespace),
         clock=clock,
-        chance=random.random,
+        rng=random.random,
     )
-    engine = Engine(settings, doors, telemetry)
+    engine = Engine(settings, clients, telemetry)
     webhooks = config.webhooks
     if webhooks is not None:
         # 12 MiB and a quarter of a second, for certificates and all, where they are wanted.

@@ -72,17 +72,17 @@ class Reviews:
         self._counters: dict[tuple[str, bool, Code], Counter] = {}
         # Reviews wait for no look of a controller, and for no list.
         self._checking, self._reviewing = (
-            shared.doors.open(name, Priority.ANSWER) for name in ("checking", "reviewing")
+            shared.clients.open(name, Priority.ANSWER) for name in ("checking", "reviewing")
         )
-        self._settling = shared.doors.open("settling", Priority.LOOK)
-        self._name = f"{shared.doors.chance():.16f}"[2:]
+        self._settling = shared.clients.open("settling", Priority.LOOK)
+        self._name = f"{shared.clients.rng():.16f}"[2:]
         self._queue: WorkQueue[Uid] = WorkQueue()
         self._workers: Workers[Uid] | None = None
         self._calls = PodClient(
-            shared.doors.open_pods(),
+            shared.clients.open_pods(),
             timeout=shared.settings.pods_timeout,
             metrics=shared.metrics,
-            clock=shared.doors.clock,
+            clock=shared.clients.clock,
         )
         self.reviewer = self._build_reviewer()
         for path in self.reviewer.paths:
@@ -136,7 +136,7 @@ class Reviews:
         the door shut before, fifty pods would have been prepared for nothing. Pods that are just
         being told something are told it, all others by the next process.
         """
-        clock = self._shared.doors.clock
+        clock = self._shared.clients.clock
         end = clock.elapsed() + limit
         await self._wait_none(ReservationState.PREPARING, limit)
         await self._wait_none(ReservationState.OPEN, min(WRITE_LIMIT, end - clock.elapsed()))
@@ -162,7 +162,7 @@ class Reviews:
 
     def _build_reviewer(self) -> Reviewer:
         shared, config = self._shared, self._config
-        clock = shared.doors.clock
+        clock = shared.clients.clock
         parts = PrepareContext(
             parents=self._make_parents(self._reviewing),
             looker=shared.make_observer(self._reviewing),
@@ -202,26 +202,26 @@ class Reviews:
                 pods=shared.pods,
                 sets=shared.sets,
                 unknown=UnknownPods(
-                    shared.doors.open("evicting", Priority.ANSWER),
+                    shared.clients.open("evicting", Priority.ANSWER),
                     shared.namespace,
                     shared.settings.client_qps,
                 ),
                 metrics=shared.metrics.disruptions,
-                clock=shared.doors.clock,
+                clock=shared.clients.clock,
                 namespace=shared.namespace,
             )
         )
 
-    def _make_parents(self, door: ApiClient) -> Parents:
+    def _make_parents(self, client: ApiClient) -> Parents:
         shared = self._shared
-        return Parents(shared.sets, door, namespace=shared.namespace, clock=shared.doors.clock)
+        return Parents(shared.sets, client, namespace=shared.namespace, clock=shared.clients.clock)
 
     def _tell_server_time(self) -> datetime:
-        return self._shared.doors.tell_time(self._reviewing)
+        return self._shared.clients.tell_time(self._reviewing)
 
     def _count_verdict(self, path: str, review: Review, verdict: Verdict) -> None:
         if not verdict.is_allowed:
-            now = self._shared.doors.clock.elapsed()
+            now = self._shared.clients.clock.elapsed()
             self._shared.metrics.denials.count(name_route(path), review.user, now)
         key = (path, verdict.is_allowed, verdict.reason.code)
         counter = self._counters.get(key)
@@ -259,8 +259,8 @@ class Reviews:
                 records=shared.make_records(self._settling),
                 notes=PodRecords(self._settling, self._name),
                 calls=self._calls,
-                door=self._settling,
-                clock=shared.doors.clock,
+                client=self._settling,
+                clock=shared.clients.clock,
                 server_time=self._tell_server_time,
                 cluster_domain=shared.settings.cluster_domain,
             )
@@ -276,7 +276,7 @@ class Reviews:
             controller.reconcile,
             count=WORKERS,
             backoff=BUG_BACKOFF,
-            chance=shared.doors.chance,
+            rng=shared.clients.rng,
         )
         tasks.start("downscale workers", self._workers.run())
         states = shared.metrics.downscales
@@ -297,7 +297,7 @@ class Reviews:
 
         They are of the cluster, and a role may forbid them: nothing waits for them.
         """
-        following = self._shared.doors.open("following configurations", Priority.LIST)
+        following = self._shared.clients.open("following configurations", Priority.LIST)
         for resource in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS):
             for name in self._config.bundle_names or ("",):
                 informer = self._follow(following, resource, name)
@@ -307,7 +307,7 @@ class Reviews:
             lambda: list_failure_policies(self.list_configurations(), self._shared.namespace)
         )
 
-    def _follow(self, door: ApiClient, resource: Resource, name: str) -> Informer[Configuration]:
+    def _follow(self, client: ApiClient, resource: Resource, name: str) -> Informer[Configuration]:
         store = ConfigurationStore()
         self._configurations.append(store)
         collection = Collection(
@@ -317,5 +317,5 @@ class Reviews:
             store=store,
             field_selector=f"metadata.name={name}" if name else "",
         )
-        doors = self._shared.doors
-        return Informer(door, collection, self._shared.metrics, doors.clock, doors.chance)
+        clients = self._shared.clients
+        return Informer(client, collection, self._shared.metrics, clients.clock, clients.rng)

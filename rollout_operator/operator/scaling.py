@@ -43,33 +43,33 @@ class ScalingParts:
     """The controller of counts, with what it works with."""
 
     def __init__(self, shared: Shared) -> None:
-        settings, doors = shared.settings, shared.doors
+        settings, clients = shared.settings, shared.clients
         self._shared = shared
         self._queue: WorkQueue[GroupName] = WorkQueue()
-        self._door = doors.open("scaling", Priority.LOOK)
+        self._client = clients.open("scaling", Priority.LOOK)
         # A client of its own: pods that hang never delay the pods of a review.
         self._calls = PodClient(
-            doors.open_pods(),
+            clients.open_pods(),
             timeout=settings.pods_timeout,
             metrics=shared.metrics,
-            clock=doors.clock,
+            clock=clients.clock,
         )
         self._talks = Talks(self._calls, now=self._now, on_heard=self._wake_set)
         self._references = References(
             # Many that cannot be watched may take all there is: whatever else is read goes first.
-            doors.open("mirroring", Priority.LIST),
+            clients.open("mirroring", Priority.LIST),
             shared.namespace,
-            looks=self._door,
+            looks=self._client,
             reconcile_interval=settings.reconcile_interval,
-            clock=doors.clock,
-            chance=doors.chance,
+            clock=clients.clock,
+            rng=clients.rng,
         )
         self._references.on_change(self._queue.add)
         self._waker = Waker(shared.sets, self._wake)
         shared.downscales.on_change(lambda uid, group: self._wake_set(uid))
-        observer = shared.make_observer(self._door)
+        observer = shared.make_observer(self._client)
         self._counts = self._build_counts(observer)
-        self._contests = Contests(self._door, doors.clock)
+        self._contests = Contests(self._client, clients.clock)
         self._controller = self._build_controller(observer)
         self._workers: Workers[GroupName] = Workers(
             self._queue,
@@ -77,14 +77,14 @@ class ScalingParts:
             # What pods said and what a live read shows must still count when the count is written.
             count=min(WORKERS, choose_most_looks(settings.client_qps)),
             backoff=BUG_BACKOFF,
-            chance=doors.chance,
+            rng=clients.rng,
         )
         self._talkers: Workers[Uid] = Workers(
             self._talks.queue,
             self._talks.reconcile,
             count=TALKERS,
             backoff=BUG_BACKOFF,
-            chance=doors.chance,
+            rng=clients.rng,
         )
 
     def start(self, tasks: TaskStack) -> None:
@@ -120,7 +120,7 @@ class ScalingParts:
         await self._calls.close()
 
     def _now(self) -> datetime:
-        return self._shared.doors.tell_time(self._door)
+        return self._shared.clients.tell_time(self._client)
 
     def _wake_set(self, set_uid: Uid) -> None:
         sts = self._shared.sets.get_by_uid(set_uid)
@@ -145,18 +145,18 @@ class ScalingParts:
     def _build_counts(self, observer: Observer) -> Counts:
         shared = self._shared
         return Counts(
-            self._door,
+            self._client,
             observer,
-            shared.make_records(self._door),
+            shared.make_records(self._client),
             locks=shared.locks,
             downscales=shared.downscales,
-            clock=shared.doors.clock,
+            clock=shared.clients.clock,
             metrics=shared.metrics,
             is_stopping=lambda: self._queue.is_closed,
         )
 
     def _build_controller(self, observer: Observer) -> ScalingController:
-        shared, clock = self._shared, self._shared.doors.clock
+        shared, clock = self._shared, self._shared.clients.clock
         parts = ScalingContext(
             observer=observer,
             counts=self._counts,
@@ -165,10 +165,10 @@ class ScalingParts:
             attempts=Attempts(
                 clock,
                 longest=shared.settings.reconcile_interval,
-                chance=shared.doors.chance,
+                rng=shared.clients.rng,
             ),
             contests=self._contests,
-            board=shared.board,
+            group_states=shared.group_states,
             metrics=shared.metrics,
             clock=clock,
             cluster_domain=shared.settings.cluster_domain,

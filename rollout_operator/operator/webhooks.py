@@ -102,14 +102,14 @@ class Webhooks:
             certificate=lambda: self._serving.current,
             metrics=self._shared.metrics,
             cluster=self._cluster,
-            clock=self._shared.doors.clock,
+            clock=self._shared.clients.clock,
             options=ServerOptions(client_name=self._config.client_name),
         )
 
     def _build_injector(self, certificate: SelfSigned) -> BundleInjector:
         shared = self._shared
         return BundleInjector(
-            shared.doors.open("injecting", Priority.LOOK),
+            shared.clients.open("injecting", Priority.LOOK),
             Injection(
                 namespace=shared.namespace,
                 list_configurations=self._reviews.list_configurations,
@@ -117,8 +117,8 @@ class Webhooks:
                 names=self._choose_names(certificate),
             ),
             shared.metrics,
-            shared.doors.clock,
-            shared.doors.chance,
+            shared.clients.clock,
+            shared.clients.rng,
         )
 
     async def _start_certificate(self, tasks: TaskStack) -> None:
@@ -127,24 +127,24 @@ class Webhooks:
             files = CertificateFiles(
                 CertificatePaths(cert=Path(certificate.certificate), key=Path(certificate.key)),
                 self._serving,
-                shared.doors.clock,
+                shared.clients.clock,
                 self._note_expiry,
             )
             files.load()
             tasks.start("certificate files", files.run())
             return
-        door = shared.doors.open("certificate", Priority.LOOK)
+        client = shared.clients.open("certificate", Priority.LOOK)
         wanted = Wanted(
             names=self._choose_names(certificate),
             organisation=certificate.organisation,
             expiration=certificate.expiration,
             ca_life=choose_ca_life(certificate.expiration),
         )
-        store = SecretStore(door, namespace=shared.namespace, name=certificate.secret_name)
+        store = SecretStore(client, namespace=shared.namespace, name=certificate.secret_name)
         ties = Ties(
             holds=self._holds_bundle, on_change=self._wake_injector, note_expiry=self._note_expiry
         )
-        self._keeper = CertificateKeeper(store, self._serving, shared.doors.clock, wanted, ties)
+        self._keeper = CertificateKeeper(store, self._serving, shared.clients.clock, wanted, ties)
         await self._keeper.start()
         tasks.start("certificate keeper", self._keeper.run())
         if self._injector is not None:

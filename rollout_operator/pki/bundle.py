@@ -128,13 +128,13 @@ class BundleInjector:
         what: Injection,
         metrics: Metrics,
         clock: Clock,
-        chance: Callable[[], float],
+        rng: Callable[[], float],
     ) -> None:
-        """Make an injector that is not running. `chance` returns numbers in 0..1."""
+        """Make an injector that is not running. `rng` returns numbers in 0..1."""
         self._api = api
         self._what = what
         self._clock = clock
-        self._chance = chance
+        self._rng = rng
         self._queue: WorkQueue[Key] = WorkQueue()
         self._targets: dict[Key, _Injected] = {}
         self._others: dict[Key, set[str]] = {}
@@ -238,7 +238,7 @@ class BundleInjector:
     ) -> timedelta:
         self._writes[_outcome(error)].inc()
         was_denied = pace.is_denied
-        wait = pace.note_failure(error, self._clock.elapsed(), self._chance())
+        wait = pace.note_failure(error, self._clock.elapsed(), self._rng())
         is_news = not was_denied if pace.is_denied else pace.failures % TOLD_EVERY == 1
         if is_news:
             severity = Severity.INFO if isinstance(error, Conflict) else Severity.WARN

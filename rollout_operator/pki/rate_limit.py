@@ -46,12 +46,12 @@ class WriteRate:
         """Note that the attempt succeeded: what failed before is forgotten."""
         self.failures, self.is_denied = 0, False
 
-    def note_failure(self, error: OperatorError, now: timedelta, chance: float) -> timedelta:
-        """Note that the attempt failed; return the wait before the next. `chance` is in 0..1."""
+    def note_failure(self, error: OperatorError, now: timedelta, rng: float) -> timedelta:
+        """Note that the attempt failed; return the wait before the next. `rng` is in 0..1."""
         self.failures += 1
         self.is_denied = isinstance(error, Denied)
         # Only a person can mend a role.
-        wait = PAUSE if self.is_denied else BACKOFF.delay(self.failures, chance)
+        wait = PAUSE if self.is_denied else BACKOFF.delay(self.failures, rng)
         if isinstance(error, TooManyRequests):
             wait = max(wait, error.retry_after or timedelta(0))
         self._not_before = now + wait

@@ -86,7 +86,7 @@ class _Logged:
         return PATIENCE.get(key[0], timedelta(0)) - (now - self.begun.get(key, now))
 
 
-class Board:
+class GroupStates:
     """The last plan per group. Must be used from one event loop."""
 
     def __init__(self, metrics: Metrics, clock: RegistryClock) -> None:

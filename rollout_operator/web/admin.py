@@ -14,7 +14,7 @@ from rollout_operator.aio.clock import LoopClock
 from rollout_operator.telemetry.exposition import CONTENT_TYPE
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import Board
+from rollout_operator.telemetry.registry import GroupStates
 from rollout_operator.web.http.cluster import ClusterRules, validate_cluster
 from rollout_operator.web.http.connection import SERVER, WRITE_LIMIT, Connection, note_request
 from rollout_operator.web.http.measure import measure
@@ -43,7 +43,12 @@ class AdminServer:
     """The HTTP server of one operator."""
 
     def __init__(
-        self, port: int, metrics: Metrics, health: Health, cluster: ClusterRules, board: Board
+        self,
+        port: int,
+        metrics: Metrics,
+        health: Health,
+        cluster: ClusterRules,
+        group_states: GroupStates,
     ) -> None:
         """Build the server; port 0 takes a free one.
 
@@ -53,7 +58,7 @@ class AdminServer:
         self._metrics = metrics
         self._scrapes = Scrapes(metrics.render, LoopClock())
         self._health = health
-        self._board = board
+        self._group_states = group_states
         self._runner = web.AppRunner(
             self._build(cluster), shutdown_timeout=STOP_LIMIT.total_seconds()
         )
@@ -119,7 +124,7 @@ class AdminServer:
         return _answer_health("alive", self._health.list_faults())
 
     async def _answer_status(self, request: web.Request) -> web.Response:
-        return web.Response(text=render_status(self._health, self._board))
+        return web.Response(text=render_status(self._health, self._group_states))
 
 
 async def _answer_profiler(request: web.Request) -> web.Response:

@@ -11,15 +11,15 @@ from typing import Final
 from rollout_operator import __version__
 from rollout_operator.planning.rollout.explain import explain
 from rollout_operator.telemetry.health import Health
-from rollout_operator.telemetry.registry import Board, GroupState
+from rollout_operator.telemetry.registry import GroupState, GroupStates
 
 # Reasons may quote annotations, which may hold 256 KiB.
 MAX_LINE: Final = 1000
 
 
-def render_status(health: Health, board: Board) -> str:
+def render_status(health: Health, group_states: GroupStates) -> str:
     """Return the page."""
-    return "".join(f"{one_line(line)}\n" for line in _list_lines(health, board))
+    return "".join(f"{one_line(line)}\n" for line in _list_lines(health, group_states))
 
 
 def one_line(text: str) -> str:
@@ -30,12 +30,12 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in cut)
 
 
-def _list_lines(health: Health, board: Board) -> Iterator[str]:
+def _list_lines(health: Health, group_states: GroupStates) -> Iterator[str]:
     yield f"rollout-operator {__version__}"
     missing = health.list_missing()
     yield "ready" if not missing else "not ready"
     yield from (f"  {line}" for line in missing)
-    entries = board.entries()
+    entries = group_states.entries()
     yield f"{len(entries)} rollout group{'' if len(entries) == 1 else 's'}"
     for entry in entries:
         yield ""

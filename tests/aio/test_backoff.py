@@ -36,15 +36,15 @@ def test_the_bound_doubles_up_to_most(failures: int, seconds: float) -> None:
         pytest.param(-1.0, 0, id="a chance below 0 is no negative wait"),
     ],
 )
-def test_full_jitter_spans_from_zero_to_the_bound(chance: float, seconds: float) -> None:
-    assert TENTH.delay(3, chance) == timedelta(seconds=seconds)
+def test_full_jitter_spans_from_zero_to_the_bound(rng: float, seconds: float) -> None:
+    assert TENTH.delay(3, rng) == timedelta(seconds=seconds)
 
 
 @settings(derandomize=True)
-@given(failures=st.integers(-5, 10**12), chance=st.floats(0, 1), first=st.integers(1, 10**6))
-def test_a_delay_is_never_outside_its_bounds(failures: int, chance: float, first: int) -> None:
+@given(failures=st.integers(-5, 10**12), rng=st.floats(0, 1), first=st.integers(1, 10**6))
+def test_a_delay_is_never_outside_its_bounds(failures: int, rng: float, first: int) -> None:
     backoff = Backoff(first=timedelta(microseconds=first), most=timedelta(seconds=30))
-    assert timedelta(0) <= backoff.delay(failures, chance) <= backoff.bound(failures)
+    assert timedelta(0) <= backoff.delay(failures, rng) <= backoff.bound(failures)
     assert backoff.bound(failures) <= timedelta(seconds=30)
     assert backoff.bound(failures) <= backoff.bound(failures + 1)
 

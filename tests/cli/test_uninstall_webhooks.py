@@ -22,7 +22,7 @@ from rollout_operator.kube.api import (
 from rollout_operator.model.errors import ApiError, Conflict, Denied, NotFound, UnknownOutcome
 from rollout_operator.model.names import Uid
 from rollout_operator.telemetry import logs
-from tests.controllers.fake_door import FakeDoor
+from tests.controllers.fake_door import FakeClient
 from tests.kube.fake_api import FakeApi, refuse, reply
 
 Captured = pytest.CaptureFixture[str]
@@ -57,7 +57,7 @@ def configuration(
     }
 
 
-class Cluster(FakeDoor):
+class Cluster(FakeClient):
     """A door to the configurations of a cluster; the next deletes may fail."""
 
     def __init__(self, *, validating: list[JsonObject], mutating: list[JsonObject]) -> None:

@@ -14,7 +14,7 @@ from rollout_operator.kube.api import JsonObject
 from rollout_operator.kube.client.client import Client
 from rollout_operator.lab.model.request import ApiAnswer, ApiRequest, Verb
 from tests.contract.hook_server import HookServer
-from tests.contract.sides import Decide, Doors
+from tests.contract.sides import Clients, Decide
 from tests.world.api import NAMESPACES, PODS, STATEFULSETS, Api, ApiError, read_warning
 from tests.world.plane import ControlPlane
 
@@ -135,7 +135,7 @@ class RealSide:
         self.hooks.decisions[path] = decide
         self.has_hooks = True
 
-    def doors(self) -> Doors:
+    def clients(self) -> Clients:
         """Return the operator's own client."""
         return self.client
 

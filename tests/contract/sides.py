@@ -63,7 +63,7 @@ class Hook:
     groups: tuple[str, ...] = ("",)
 
 
-class Doors(Reader, Watcher, Writer, Discoverer, Protocol):
+class Clients(Reader, Watcher, Writer, Discoverer, Protocol):
     """All that a process of the operator does at the API server."""
 
 
@@ -91,7 +91,7 @@ class Side(Protocol):
         """Let `decide` answer the reviews that come to `path`."""
         ...
 
-    def doors(self) -> Doors:
+    def clients(self) -> Clients:
         """Return the door of a process of the operator: its own client, or the simulated one."""
         ...
 

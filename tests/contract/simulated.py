@@ -25,7 +25,7 @@ from rollout_operator.lab.virtual_loop.pace import StepTimes
 from tests.contract.controllers_pods import SIMULATED_CHOICE
 from tests.contract.plays import Needs, Sequence
 from tests.contract.reviews import answer_review
-from tests.contract.sides import NAMESPACES, Decide, Doors, Garbage, Silence
+from tests.contract.sides import NAMESPACES, Clients, Decide, Garbage, Silence
 from tests.contract.world import World
 
 EPOCH: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -40,7 +40,7 @@ class SandboxSide:
     """A simulated API server, for one sequence."""
 
     api: SimulatedApi
-    door: SimulatedClient
+    client: SimulatedClient
     namespace: str = NAMESPACE
     name: str = "sandbox"
     decisions: dict[str, Decide] = field(default_factory=dict)
@@ -77,9 +77,9 @@ class SandboxSide:
         """Let `decide` answer the reviews that come to `path`."""
         self.decisions[path] = decide
 
-    def doors(self) -> Doors:
+    def clients(self) -> Clients:
         """Return the door of a process."""
-        return self.door
+        return self.client
 
     async def forget_past(self) -> None:
         """Forget old versions."""
@@ -119,26 +119,24 @@ def play_simulated(
         return runner.run(_outcome(played, random.Random(seed), pace))
 
 
-async def _outcome(
-    played: Sequence, chance: random.Random, pace: StepTimes
-) -> list[str] | Exception:
-    (found,) = await asyncio.gather(_play(played, chance, pace), return_exceptions=True)
+async def _outcome(played: Sequence, rng: random.Random, pace: StepTimes) -> list[str] | Exception:
+    (found,) = await asyncio.gather(_play(played, rng, pace), return_exceptions=True)
     if isinstance(found, BaseException) and not isinstance(found, Exception):
         raise found
     return found
 
 
-async def _play(played: Sequence, chance: random.Random, pace: StepTimes) -> list[str]:
+async def _play(played: Sequence, rng: random.Random, pace: StepTimes) -> list[str]:
     elapsed = _stopwatch()
-    api = SimulatedApi(History(), elapsed=elapsed, epoch=EPOCH, chance=chance)
-    link = Link("operator-1", faults=NoFaults(), chance=chance)
+    api = SimulatedApi(History(), elapsed=elapsed, epoch=EPOCH, rng=rng)
+    link = Link("operator-1", faults=NoFaults(), rng=rng)
     unlimited = RateLimiter(0, 0)
-    side = SandboxSide(api=api, door=SimulatedClient(api, link, name="acting", limits=unlimited))
+    side = SandboxSide(api=api, client=SimulatedClient(api, link, name="acting", limits=unlimited))
     api.hooks = side.answer_hook
     body: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     made = await api.call(ApiRequest(verb="create", resource=NAMESPACES, body=body))
     assert made.is_ok, made.message
-    cluster = Cluster(api, chance=chance, elapsed=elapsed, choose=SIMULATED_CHOICE, pace=pace)
+    cluster = Cluster(api, rng=rng, elapsed=elapsed, choose=SIMULATED_CHOICE, pace=pace)
     if played.needs is Needs.CONTROLLERS:
         cluster.start()
     try:

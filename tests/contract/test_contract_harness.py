@@ -13,7 +13,7 @@ from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiAnswer, ApiRe
 from tests.contract.bodies import config_map, version_of
 from tests.contract.plays import Needs, Sequence, list_sequences
 from tests.contract.reviews import Rounds, allow, answer_review, deny, write_configuration
-from tests.contract.sides import CONFIG_MAPS, Decide, Doors, Hook, HookKind
+from tests.contract.sides import CONFIG_MAPS, Clients, Decide, Hook, HookKind
 from tests.contract.simulated import play_simulated
 from tests.contract.transcript import Transcript, find_difference
 from tests.contract.world import World
@@ -189,7 +189,7 @@ class ScriptedSide:
     def attend(self, path: str, decide: Decide) -> None:
         self.decisions[path] = decide
 
-    def doors(self) -> Doors:
+    def clients(self) -> Clients:
         raise NotImplementedError
 
     async def forget_past(self) -> None:

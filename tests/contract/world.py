@@ -18,7 +18,7 @@ from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest, Body, Verb
 from rollout_operator.model.errors import ApiError
 from tests.contract.reviews import Rounds, write_configuration
-from tests.contract.sides import CONFIG_MAPS, Doors, Hook, HookKind, Side
+from tests.contract.sides import CONFIG_MAPS, Clients, Hook, HookKind, Side
 from tests.contract.transcript import Transcript
 
 WAIT_LIMIT: Final = timedelta(seconds=30)
@@ -154,9 +154,9 @@ class World:
         return f"{name}-{self.namespace}"
 
     @property
-    def doors(self) -> Doors:
+    def clients(self) -> Clients:
         """Return the door of the operator's process."""
-        return self.side.doors()
+        return self.side.clients()
 
     async def attempt(self, what: str, call: Awaitable[object]) -> None:
         """Carry out a call through the door and record its error's class, or its result."""

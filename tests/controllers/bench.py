@@ -22,8 +22,8 @@ from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import Board
-from tests.controllers.fake_door import FakeDoor, Json, pod_json, set_json
+from rollout_operator.telemetry.registry import GroupStates
+from tests.controllers.fake_door import FakeClient, Json, pod_json, set_json
 from tests.fakes_clock import FakeClock
 from tests.gates import OpenGate
 
@@ -34,7 +34,7 @@ GROUP: Final = GroupName("ingester")
 class Bench:
     """All parts of the shell. The caches show what `show` or `show_store` put in last."""
 
-    door: FakeDoor
+    client: FakeClient
     clock: FakeClock
     sets: StatefulSetStore
     pods: PodStore
@@ -43,7 +43,7 @@ class Bench:
     executor: Executor
     stop: Callable[[], None]
     metrics: Metrics
-    board: Board
+    group_states: GroupStates
     controller: RolloutController
     refreshed: list[str]
     """Why the caches were to be listed again."""
@@ -55,7 +55,7 @@ class Bench:
 
     def show_store(self) -> None:
         """Bring the caches up to date."""
-        objects = self.door.objects.items()
+        objects = self.client.objects.items()
         self.show(
             [one for (plural, _), one in objects if plural == "statefulsets"],
             [one for (plural, _), one in objects if plural == "pods"],
@@ -87,18 +87,18 @@ class Bench:
 
     def waits(self) -> list[Code]:
         """Return the codes of what holds the only group now."""
-        (entry,) = self.board.entries()
+        (entry,) = self.group_states.entries()
         return [reason.code for reason in entry.plan.waits]
 
 
 def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
     """Return the shell on a store of these objects, which the caches show as well."""
-    door, clock, metrics, stop = FakeDoor(sets, pods), FakeClock(), Metrics(), Event()
+    client, clock, metrics, stop = FakeClient(sets, pods), FakeClock(), Metrics(), Event()
     set_store, pod_store = StatefulSetStore(), PodStore()
-    deletes, board = OwnDeletes(pod_store.get, clock), Board(metrics, clock)
+    deletes, group_states = OwnDeletes(pod_store.get, clock), GroupStates(metrics, clock)
     observer = Observer(
         namespace="test",
-        reader=door,
+        reader=client,
         clock=clock,
         sets=set_store,
         pods=pod_store,
@@ -107,7 +107,7 @@ def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
         now=clock.now,
     )
     executor = Executor(
-        door,
+        client,
         observer,
         deletes,
         clock=clock,
@@ -121,13 +121,13 @@ def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
         executor=executor,
         deletes=deletes,
         attempts=Attempts(clock, longest=timedelta(seconds=5)),
-        board=board,
+        group_states=group_states,
         metrics=metrics,
         clock=clock,
         refresh=refreshed.append,
     )
     made = Bench(
-        door=door,
+        client=client,
         clock=clock,
         sets=set_store,
         pods=pod_store,
@@ -136,7 +136,7 @@ def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
         executor=executor,
         stop=stop.set,
         metrics=metrics,
-        board=board,
+        group_states=group_states,
         controller=RolloutController(parts),
         refreshed=refreshed,
     )

@@ -114,7 +114,7 @@ def pod_json(
     }
 
 
-class FakeDoor:
+class FakeClient:
     """Reader and Writer over dictionaries."""
 
     def __init__(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:

@@ -39,9 +39,9 @@ from rollout_operator.model.outcome import Reason
 from rollout_operator.pods.client import PodClient
 from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import Board
+from rollout_operator.telemetry.registry import GroupStates
 from tests.controllers.fake_door import Json
-from tests.controllers.scaling_doors import FakeReferences, FakeStores, ScalingDoor
+from tests.controllers.scaling_doors import FakeReferences, FakeStores, ScalingClient
 from tests.controllers.scaling_objects import KEYS, make_pod, pods_of
 from tests.gates import OpenGate
 from tests.virtual_time import VirtualClock
@@ -67,7 +67,7 @@ class Memory:
     locks: Locks
     downscales: Downscales
     metrics: Metrics
-    board: Board
+    group_states: GroupStates
     counts: Counts
     contests: Contests
     talks: Talks
@@ -91,11 +91,11 @@ class Bench:
     pods: PodStore = field(default_factory=PodStore)
     queue: WorkQueue[GroupName] = field(default_factory=WorkQueue)
     lines: list[str] = field(default_factory=list)
-    door: ScalingDoor = field(init=False)
+    client: ScalingClient = field(init=False)
     memory: Memory = field(init=False)
 
     def __post_init__(self) -> None:
-        self.door = ScalingDoor(self.zones, [pod for one in self.zones for pod in pods_of(one)])
+        self.client = ScalingClient(self.zones, [pod for one in self.zones for pod in pods_of(one)])
         self.memory = self.build()
         self.show_store()
 
@@ -104,26 +104,26 @@ class Bench:
         locks, downscales, metrics = Locks(), Downscales(self.clock), Metrics()
         deletes = OwnDeletes(self.pods.get, self.clock)
         observer = Observer(
-            namespace="test", reader=self.door, clock=self.clock, sets=self.sets, pods=self.pods,
+            namespace="test", reader=self.client, clock=self.clock, sets=self.sets, pods=self.pods,
             watches=(), pending=InFlight(self.pods.get, deletes, self.clock), now=self.now,
             find_downscale=downscales.find_underway,
         )  # fmt: skip
         counts = Counts(
-            self.door, observer, AnnotationTimes(self.door, downscales), locks=locks,
+            self.client, observer, AnnotationTimes(self.client, downscales), locks=locks,
             downscales=downscales, clock=self.clock, metrics=metrics,
             is_stopping=lambda: self.is_stopping,
         )  # fmt: skip
         calls = PodClient(self.stores, timeout=5 * SECOND, metrics=metrics, clock=self.clock)
         talks = Talks(calls, now=self.now, on_heard=self._wake)
-        board, contests = Board(metrics, self.clock), Contests(self.door, self.clock)
+        group_states, contests = GroupStates(metrics, self.clock), Contests(self.client, self.clock)
         parts = ScalingContext(
             observer=observer, counts=counts, talks=talks, references=self.references,
             attempts=Attempts(self.clock, longest=LONGEST),
-            contests=contests, board=board, metrics=metrics,
+            contests=contests, group_states=group_states, metrics=metrics,
             clock=self.clock, cluster_domain="cluster.local.",
         )  # fmt: skip
         executor = Executor(
-            self.door,
+            self.client,
             observer,
             deletes,
             clock=self.clock,
@@ -133,12 +133,12 @@ class Bench:
         )
         rolling = RolloutContext(
             observer=observer, executor=executor, deletes=deletes,
-            attempts=Attempts(self.clock, longest=LONGEST), board=board, metrics=metrics,
-            clock=self.clock, refresh=lambda why: None,
+            attempts=Attempts(self.clock, longest=LONGEST), group_states=group_states,
+            metrics=metrics, clock=self.clock, refresh=lambda why: None,
         )  # fmt: skip
         return Memory(
-            locks=locks, downscales=downscales, metrics=metrics, board=board, counts=counts,
-            contests=contests, talks=talks, scaling=ScalingController(parts),
+            locks=locks, downscales=downscales, metrics=metrics, group_states=group_states,
+            counts=counts, contests=contests, talks=talks, scaling=ScalingController(parts),
             rollout=RolloutController(rolling),
         )  # fmt: skip
 
@@ -152,7 +152,7 @@ class Bench:
 
     def show_store(self) -> None:
         """Bring the caches up to date."""
-        objects = self.door.objects.items()
+        objects = self.client.objects.items()
         self.sets.replace_all(
             [decode_statefulset(raw(one)) for (plural, _), one in objects if plural != "pods"]
         )
@@ -162,7 +162,9 @@ class Bench:
 
     def scale(self, letter: str, replicas: int) -> None:
         """Write a count as a person does; the caches follow."""
-        self.door.change(f"zone-{letter}", lambda one: part(one, "spec").update(replicas=replicas))
+        self.client.change(
+            f"zone-{letter}", lambda one: part(one, "spec").update(replicas=replicas)
+        )
         self.follow()
 
     def annotate(self, letter: str, **notes: str | None) -> None:
@@ -175,16 +177,16 @@ class Bench:
                 if text is not None:
                     annotations[KEYS[key]] = text
 
-        self.door.change(f"zone-{letter}", change)
+        self.client.change(f"zone-{letter}", change)
         self.follow()
 
     def remove(self, letter: str) -> None:
         """Delete a set with all its pods; the caches follow."""
         name = f"zone-{letter}"
-        del self.door.objects["statefulsets", name]
-        for plural, pod in list(self.door.objects):
+        del self.client.objects["statefulsets", name]
+        for plural, pod in list(self.client.objects):
             if plural == "pods" and pod.startswith(f"{name}-"):
-                del self.door.objects[plural, pod]
+                del self.client.objects[plural, pod]
         self.follow()
 
     def follow(self) -> None:
@@ -205,18 +207,18 @@ class Bench:
     @asynccontextmanager
     async def living(self) -> AsyncIterator[None]:
         """Run workers; the caches follow each write after a moment."""
-        talks, loop, former = self.memory.talks, asyncio.get_running_loop(), self.door.after
+        talks, loop, former = self.memory.talks, asyncio.get_running_loop(), self.client.after
 
         def follow_soon(call: str) -> None:
             loop.call_later(LAG, self.follow)
             former(call)
 
-        self.door.after = follow_soon
+        self.client.after = follow_soon
         self.memory.downscales.on_change(lambda uid, group: self._wake(uid))
         counting = Workers(
-            self.queue, self.memory.scaling.reconcile, count=4, backoff=BACKOFF, chance=_all
+            self.queue, self.memory.scaling.reconcile, count=4, backoff=BACKOFF, rng=_all
         )
-        talking = Workers(talks.queue, talks.reconcile, count=4, backoff=BACKOFF, chance=_all)
+        talking = Workers(talks.queue, talks.reconcile, count=4, backoff=BACKOFF, rng=_all)
         self.follow()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(counting.run())
@@ -232,19 +234,19 @@ class Bench:
 
     def _obey(self) -> None:
         """Let the controllers of sets do their work: pods come and go, and statuses follow."""
-        for (plural, name), one in list(self.door.objects.items()):
+        for (plural, name), one in list(self.client.objects.items()):
             meta = part(one, "metadata")
             if plural == "pods" or part(one, "status")["observedGeneration"] == meta["generation"]:
                 continue
             wanted = int(str(part(one, "spec")["replicas"]))
-            self.door.change(name, partial(_settle, replicas=wanted))
-            for _, there in [key for key in self.door.objects if key[0] == "pods"]:
+            self.client.change(name, partial(_settle, replicas=wanted))
+            for _, there in [key for key in self.client.objects if key[0] == "pods"]:
                 owner, _, number = there.rpartition("-")
                 if owner == name and int(number) >= wanted:
-                    del self.door.objects["pods", there]
+                    del self.client.objects["pods", there]
             for ordinal in range(wanted):
                 pod = make_pod(name, ordinal, str(part(one, "status")["updateRevision"]))
-                self.door.objects.setdefault(("pods", f"{name}-{ordinal}"), pod)
+                self.client.objects.setdefault(("pods", f"{name}-{ordinal}"), pod)
 
     # What a test asks of it.
 
@@ -254,7 +256,7 @@ class Bench:
 
     def reasons(self) -> list[Reason]:
         """Return all that the page says of the only group."""
-        (entry,) = self.memory.board.entries()
+        (entry,) = self.memory.group_states.entries()
         return [*entry.plan.waits, *entry.plan.problems]
 
     def value(self, name: str, group: str = GROUP, **labels: str) -> float | None:

@@ -17,7 +17,7 @@ from rollout_operator.model.errors import ApiError, Conflict, Refused, UnknownOu
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.scaling import Reading, Reference, Scale
 from rollout_operator.pods.client import Method
-from tests.controllers.fake_door import FakeDoor, Json
+from tests.controllers.fake_door import FakeClient, Json
 from tests.virtual_time import EPOCH, elapsed
 
 DEMO: Final = Reference("rollout-operator.grafana.com", "ReplicaTemplate", "demo")
@@ -25,7 +25,7 @@ REFUSAL: Final = Refused("admission webhook denied the request: not today", stat
 NO_ANSWER: Final = UnknownOutcome("no answer within 10s")
 
 
-class ScalingDoor(FakeDoor):
+class ScalingClient(FakeClient):
     """Takes JSON patches of sets, as `Counts` sends them."""
 
     def __init__(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:

@@ -111,7 +111,7 @@ def make_pod(name: str, ordinal: int, revision: str) -> Json:
 
 
 def set_count(replicas: int) -> Callable[[Json], None]:
-    """Return a change of `spec.replicas`, for `ScalingDoor.change`."""
+    """Return a change of `spec.replicas`, for `ScalingClient.change`."""
     return lambda one: part(one, "spec").update(replicas=replicas)
 
 

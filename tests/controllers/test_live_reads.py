@@ -46,7 +46,7 @@ class Gate:
 
     def __init__(self, made: Bench) -> None:
         self.turns = asyncio.Semaphore(0)
-        made.door.turn = self._wait
+        made.client.turn = self._wait
 
     async def _wait(self, plural: str) -> None:
         if plural == "pods":
@@ -72,9 +72,9 @@ async def test_d_65_one_read_serves_all_groups_that_wait_for_their_turn() -> Non
     async with asyncio.TaskGroup() as tasks:
         looks = [tasks.create_task(look(made, name)) for name in ("g1", "g2", "g3")]
         await settle()
-        assert made.door.calls == []
+        assert made.client.calls == []
         gate.turns.release()
-    assert made.door.calls == [
+    assert made.client.calls == [
         "list statefulsets rollout-group in (g1,g2,g3)",
         "list pods name in (g1-a,g1-b,g2-a,g2-b,g3-a,g3-b),rollout-group in (g1,g2,g3)",
     ]
@@ -94,7 +94,7 @@ async def test_si_09_who_asks_once_a_read_is_sent_gets_another() -> None:
             sent.set()
             await answer.wait()
 
-    made.door.pause = hang
+    made.client.pause = hang
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(look(made, "g1"))
         gate.turns.release()
@@ -102,7 +102,7 @@ async def test_si_09_who_asks_once_a_read_is_sent_gets_another() -> None:
         second = tasks.create_task(look(made, "g2"))
         gate.turns.release()
         await settle()
-        assert len(made.door.calls) == 4, "a read that hangs keeps no other waiting"
+        assert len(made.client.calls) == 4, "a read that hangs keeps no other waiting"
         answer.set()
     assert list(show(second.result())) == ["g2-a", "g2-b"]
 
@@ -127,7 +127,7 @@ async def test_d_54_a_shared_read_is_one_page_and_one_list(
         await settle()
         for _ in range(reads):
             gate.turns.release()
-    assert sum(call.startswith("list pods") for call in here.door.calls) == reads
+    assert sum(call.startswith("list pods") for call in here.client.calls) == reads
 
 
 async def test_si_09_the_age_of_a_read_counts_from_when_it_is_sent() -> None:
@@ -140,7 +140,7 @@ async def test_si_09_the_age_of_a_read_counts_from_when_it_is_sent() -> None:
     def be_slow(call: str) -> None:
         made.clock.jump(2 * SECOND)
 
-    made.door.turn, made.door.before = wait, be_slow
+    made.client.turn, made.client.before = wait, be_slow
     assert (await look(made, "g1")).view_age == 4 * SECOND
 
 
@@ -154,7 +154,7 @@ async def test_a_look_that_is_cut_off_ends_no_other(is_sent: bool) -> None:
         if "g1" in call:
             await never.wait()
 
-    made.door.pause = hang
+    made.client.pause = hang
     first = asyncio.ensure_future(look(made, "g1"))
     others = [asyncio.ensure_future(look(made, name)) for name in ("g2", "g3")]
     await settle()
@@ -173,7 +173,7 @@ def _turned_away(plural: str) -> Awaitable[None]:
 
 async def test_a_look_that_gets_no_turn_leaves_the_line_to_the_next() -> None:
     made = fleet("g1", "g2")
-    made.door.turn = _turned_away
+    made.client.turn = _turned_away
     looks = [look(made, name) for name in ("g1", "g2")]
     assert [type(one) for one in await asyncio.gather(*looks, return_exceptions=True)] == [
         Throttled,
@@ -187,11 +187,11 @@ async def test_a_read_that_fails_fails_for_all_that_share_it() -> None:
     async def fail(call: str) -> None:
         raise Unreachable("no answer")
 
-    made.door.pause = fail
+    made.client.pause = fail
     looks = [look(made, name) for name in ("g1", "g2")]
     errors = await asyncio.gather(*looks, return_exceptions=True)
     assert [type(one) for one in errors] == [Unreachable, Unreachable]
-    assert sum(call.startswith("list pods") for call in made.door.calls) == 1
+    assert sum(call.startswith("list pods") for call in made.client.calls) == 1
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ async def test_a_set_alone() -> None:
     stranger = pod_json("a", 9, owner="uid-x")
     made = bench([set_json("a"), set_json("b")], [*_pods("a", "b"), stranger])
     group = await made.observer.observe_alone("a")
-    assert made.door.calls == ["get statefulsets/a", "list pods name=a,rollout-group=ingester"]
+    assert made.client.calls == ["get statefulsets/a", "list pods name=a,rollout-group=ingester"]
     (zone,) = group.zones
     assert zone.sts.name == "a"
     assert [pod.name for pod in zone.pods] == ["a-0", "a-1", "a-2"]
@@ -48,7 +48,7 @@ async def test_a_set_alone_with_a_pod_that_cannot_be_read() -> None:
     part(broken, "status")["phase"] = 5
     made = bench([set_json("a")], [])
     for one in [pod_json("a", 0), broken]:
-        made.door.put("pods", one)
+        made.client.put("pods", one)
     (zone,) = (await made.observer.observe_alone("a")).zones
     assert [pod.name for pod in zone.pods] == ["a-0"]
     assert [pod.name for pod in zone.unreadable_pods] == ["a-1"]
@@ -61,7 +61,7 @@ async def test_a_set_alone_that_cannot_be_read() -> None:
         await made.observer.observe_alone("b")
     broken = copy.deepcopy(set_json("a"))
     part(broken, "spec")["replicas"] = "x"
-    made.door.put("statefulsets", broken)
+    made.client.put("statefulsets", broken)
     with pytest.raises(DecodeError):
         await made.observer.observe_alone("a")
 

@@ -87,7 +87,7 @@ def test_success_forgets(attempts: Attempts) -> None:
 
 def test_what_failed_together_does_not_come_back_together(clock: FakeClock) -> None:
     """Jitter takes up to a half of a wait away, and nothing of the last one (LI-11)."""
-    chances = iter([0.0, 0.5, 1.0])
-    attempts = Attempts(clock, longest=timedelta(seconds=5), chance=lambda: next(chances))
+    rngs = iter([0.0, 0.5, 1.0])
+    attempts = Attempts(clock, longest=timedelta(seconds=5), rng=lambda: next(rngs))
     waits = [attempts.note_failure((name,), "no", at_least=NOTHING) for name in "abc"]
     assert [wait.total_seconds() for wait in waits] == [0.05, 0.075, 0.1]

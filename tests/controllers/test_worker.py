@@ -47,7 +47,7 @@ class Recorder:
 def make(count: int = 4) -> tuple[WorkQueue[str], Recorder, Workers[str]]:
     queue: WorkQueue[str] = WorkQueue()
     recorder = Recorder(queue)
-    workers = Workers(queue, recorder.reconcile, count=count, backoff=BACKOFF, chance=lambda: 1.0)
+    workers = Workers(queue, recorder.reconcile, count=count, backoff=BACKOFF, rng=lambda: 1.0)
     return queue, recorder, workers
 
 
@@ -129,7 +129,7 @@ async def test_a_cancellation_that_nobody_asked_for_does_not_end_the_worker() ->
         return Result()
 
     queue.add("a")
-    workers = Workers(queue, leak, count=1, backoff=BACKOFF, chance=lambda: 1.0)
+    workers = Workers(queue, leak, count=1, backoff=BACKOFF, rng=lambda: 1.0)
     async with asyncio.timeout(10):
         await workers.run()
     assert looks == ["a", "a", "a"]

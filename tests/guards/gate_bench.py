@@ -36,7 +36,7 @@ from rollout_operator.model.names import DISRUPTION_RECORD, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.controllers.bench import meta_of
-from tests.controllers.fake_door import FakeDoor, Json, pod_json, set_json
+from tests.controllers.fake_door import FakeClient, Json, pod_json, set_json
 from tests.planning.disruptions import budget
 from tests.virtual_time import EPOCH, VirtualClock, elapsed
 
@@ -69,7 +69,7 @@ class CountingPods(PodStore):
         return super().list_by_owner(uid)
 
 
-class Door(FakeDoor):
+class Door(FakeClient):
     """A FakeDoor that takes JSON patches of annotations, too, and may lose answers."""
 
     def __init__(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
@@ -141,7 +141,7 @@ class Process:
 
     def sync(self) -> None:
         """Bring the caches up to date."""
-        objects = self.world.door.objects.items()
+        objects = self.world.client.objects.items()
         sets = [one for (plural, _), one in objects if plural == "statefulsets"]
         pods = [one for (plural, _), one in objects if plural == "pods"]
         found: list[StatefulSet | Unreadable] = []
@@ -190,7 +190,7 @@ class Process:
 class World:
     """The API server, what all processes know alike, and the processes."""
 
-    door: Door
+    client: Door
     rules: Sequence[Budget]
     processes: list[Process] = field(default_factory=list)
     age: timedelta = timedelta(0)
@@ -203,11 +203,11 @@ class World:
         sets, pods = StatefulSetStore(), CountingPods()
         deletes = OwnDeletes(pods.get, clock)
         pending = InFlight(pods.get, deletes, clock)
-        recorder, catalog = Recorder(self.door, clock, name), BudgetCatalog(metrics)
+        recorder, catalog = Recorder(self.client, clock, name), BudgetCatalog(metrics)
         for rule in self.rules:
             catalog.on_change(None, rule)
         observer = Observer(
-            namespace="test", reader=self.door, clock=clock, sets=sets, pods=pods, watches=(),
+            namespace="test", reader=self.client, clock=clock, sets=sets, pods=pods, watches=(),
             pending=pending, now=self.now,
         )  # fmt: skip
         gate = Arbiter(
@@ -236,11 +236,11 @@ class World:
 
     def live(self, pod: str) -> Pod:
         """Return a pod as the store has it."""
-        return decode_pod(raw(self.door.objects["pods", name_of(pod)]))
+        return decode_pod(raw(self.client.objects["pods", name_of(pod)]))
 
     def recorded(self) -> list[str]:
         """Return the names of all pods with a record."""
-        pods = [key[1] for key in self.door.objects if key[0] == "pods"]
+        pods = [key[1] for key in self.client.objects if key[0] == "pods"]
         short = [name.removeprefix("ingester-zone-") for name in pods]
         return [one for one in short if self.record(one)]
 
@@ -251,10 +251,10 @@ class World:
 
     def change(self, pod: str, **metadata: object) -> None:
         """Change metadata of a pod: a new version."""
-        held = self.door.objects["pods", name_of(pod)]
+        held = self.client.objects["pods", name_of(pod)]
         meta = meta_of(held)
         version = int(str(meta["resourceVersion"])) + 1
-        self.door.put(
+        self.client.put(
             "pods",
             {**held, "metadata": {**meta, **metadata, "resourceVersion": str(version)}},
         )
@@ -265,8 +265,8 @@ class World:
         one = set_json(name, replicas=1, labels=dict(labels), update="old", selector=dict(labels))
         pod = pod_json(name, 0)
         meta_of(pod)["labels"] = dict(labels)
-        self.door.put("statefulsets", one)
-        self.door.put("pods", pod)
+        self.client.put("statefulsets", one)
+        self.client.put("pods", pod)
 
     def terminate(self, pod: str) -> None:
         """Delete a pod gracefully: it is on its way out."""
@@ -278,12 +278,12 @@ class World:
 
     def remove(self, pod: str) -> None:
         """Take a pod away."""
-        del self.door.objects["pods", name_of(pod)]
+        del self.client.objects["pods", name_of(pod)]
 
     def break_pod(self, pod: str) -> None:
         """Make a pod crash loop."""
         zone, _, ordinal = name_of(pod).rpartition("-")
-        self.door.put("pods", pod_json(zone, int(ordinal), ready=False))
+        self.client.put("pods", pod_json(zone, int(ordinal), ready=False))
 
 
 def world(
@@ -293,7 +293,7 @@ def world(
     names = [f"ingester-zone-{letter}" for letter in zones]
     sets = [set_json(name, replicas=pods, labels=dict(labels), update="old") for name in names]
     stand = [pod_json(name, ordinal) for name in names for ordinal in range(pods)]
-    return World(door=Door(sets, stand), rules=rules or (rule(),))
+    return World(client=Door(sets, stand), rules=rules or (rule(),))
 
 
 def rule(max_unavailable: int = 1, **changes: object) -> Budget:

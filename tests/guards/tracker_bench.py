@@ -14,7 +14,7 @@ from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.tracker import format_entry
 from rollout_operator.planning.downscales.spacing import Refusal, format_downscale_time
 from tests.builders import sts
-from tests.controllers.fake_door import FakeDoor, Json
+from tests.controllers.fake_door import FakeClient, Json
 from tests.fakes_clock import EPOCH, FakeClock
 from tests.ledger import key
 
@@ -43,7 +43,7 @@ class TrackerBench:
 
     def __init__(self, data: Mapping[str, str] | None = None) -> None:
         self.clock = FakeClock()
-        self.door = FakeDoor([], [])
+        self.client = FakeClient([], [])
         self.downscales = Downscales(self.clock)
         self.tracker = self._make(self.downscales)
         if data is not None:
@@ -54,11 +54,11 @@ class TrackerBench:
         return self._make(Downscales(self.clock))
 
     def _make(self, downscales: Downscales) -> Tracker:
-        return Tracker(self.door, downscales, namespace="test", name=NAME, now=self.clock.now)
+        return Tracker(self.client, downscales, namespace="test", name=NAME, now=self.clock.now)
 
     def put(self, data: Mapping[str, object], **changes: Json) -> None:
         """Let somebody else write the whole ConfigMap."""
-        held = self.door.objects.get(("configmaps", NAME))
+        held = self.client.objects.get(("configmaps", NAME))
         version = 0 if held is None else int(str(_meta(held)["resourceVersion"]))
         metadata: Json = {
             "name": NAME,
@@ -67,7 +67,11 @@ class TrackerBench:
             "annotations": {"note": "kept"},
             "resourceVersion": str(version + 1),
         }
-        self.door.objects["configmaps", NAME] = {"metadata": metadata, "data": {**data}, **changes}
+        self.client.objects["configmaps", NAME] = {
+            "metadata": metadata,
+            "data": {**data},
+            **changes,
+        }
 
     def set(self, name: str, text: str) -> None:
         """Let somebody else write one entry."""
@@ -76,7 +80,7 @@ class TrackerBench:
     @property
     def held(self) -> Json:
         """Return the ConfigMap as the API server has it."""
-        return copy.deepcopy(self.door.objects["configmaps", NAME])
+        return copy.deepcopy(self.client.objects["configmaps", NAME])
 
     @property
     def others(self) -> Json:
@@ -100,7 +104,7 @@ class TrackerBench:
                 left[0] -= 1
                 raise error
 
-        self.door.before = before
+        self.client.before = before
 
     def claim(self, one: StatefulSet) -> Claim:
         """Claim the downscale of a set from three replicas to one."""

@@ -71,7 +71,7 @@ def make(
     lists: Sequence[Listing],
     watches: Sequence[Sequence[Step]] = (),
     *,
-    chance: float = 0.5,
+    rng: float = 0.5,
     decode: Callable[[bytes | msgspec.Raw], Pod | Unreadable] = decode_pod,
 ) -> Rig:
     store, metrics = PodStore(), Metrics()
@@ -79,7 +79,7 @@ def make(
     of: Collection[Pod | Unreadable] = Collection(
         resource=PODS, namespace=NAMESPACE, decode=decode, store=store
     )
-    informer: PodInformer = Informer(api, of, metrics, LoopClock(), lambda: chance)
+    informer: PodInformer = Informer(api, of, metrics, LoopClock(), lambda: rng)
     rig = Rig(api, informer, store, metrics)
     informer.on_change(rig.note)
     return rig

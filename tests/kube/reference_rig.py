@@ -180,18 +180,18 @@ class Rig:
 @asynccontextmanager
 async def following(interval: timedelta = INTERVAL) -> AsyncIterator[Rig]:
     """Run references to the end of the block."""
-    api = Server(History(), elapsed=elapsed, epoch=EPOCH, chance=random.Random(1))
+    api = Server(History(), elapsed=elapsed, epoch=EPOCH, rng=random.Random(1))
     trouble = Trouble()
-    link = Link(ACTOR, faults=trouble, chance=random.Random(2))
+    link = Link(ACTOR, faults=trouble, rng=random.Random(2))
     clock = VirtualClock()
-    door = SimulatedClient(api, link, name="mirroring", limits=RateLimiter(0, 0))
+    client = SimulatedClient(api, link, name="mirroring", limits=RateLimiter(0, 0))
     references = References(
-        door,
+        client,
         NAMESPACE,
-        looks=door,
+        looks=client,
         reconcile_interval=interval,
         clock=clock,
-        chance=random.Random(3).random,
+        rng=random.Random(3).random,
     )
     rig = Rig(api, link, trouble, references)
     references.on_change(lambda group: rig.told.append((elapsed(), group)))

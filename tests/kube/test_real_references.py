@@ -72,7 +72,7 @@ async def following(client: Client, world: World) -> AsyncIterator[References]:
         looks=client,
         reconcile_interval=timedelta(seconds=1),
         clock=LoopClock(),
-        chance=lambda: 0.5,
+        rng=lambda: 0.5,
     )
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(references.run())

@@ -163,10 +163,10 @@ def world(
     *, seed: int = 0, choose: Choose = DEFAULT, pace: StepTimes | None = None, starts: bool = True
 ) -> Iterator[World]:
     """A world on the running loop, whose cluster works until the end of the block."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     history = History()
-    api = SimulatedApi(history, elapsed=elapsed, epoch=EPOCH, chance=chance)
-    cluster = Cluster(api, chance=chance, elapsed=elapsed, choose=choose, pace=pace or StepTimes())
+    api = SimulatedApi(history, elapsed=elapsed, epoch=EPOCH, rng=rng)
+    cluster = Cluster(api, rng=rng, elapsed=elapsed, choose=choose, pace=pace or StepTimes())
     errors: list[object] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _loop, about: errors.append(about))

@@ -48,7 +48,7 @@ def secret(name: str, **data: str) -> JsonObject:
     }
 
 
-class DoorWorld:
+class ClientWorld:
     """The API server, one process's link to it, and a door for informers and one for the rest."""
 
     def __init__(self, *plan: Planned, seed: int = 1, limits: RateLimiter | None = None) -> None:
@@ -57,13 +57,13 @@ class DoorWorld:
             self.history,
             elapsed=elapsed,
             epoch=EPOCH,
-            chance=random.Random(seed),
+            rng=random.Random(seed),
         )
         self.limits = limits or RateLimiter(0, 0)
         self.told: list[Fault] = []
         self.faults = ScriptedFaults(plan, self.told.append)
-        self.link = Link(ACTOR, faults=self.faults, chance=random.Random(seed))
-        self.door = SimulatedClient(self.api, self.link, name="acting", limits=self.limits)
+        self.link = Link(ACTOR, faults=self.faults, rng=random.Random(seed))
+        self.client = SimulatedClient(self.api, self.link, name="acting", limits=self.limits)
         self.following = SimulatedClient(self.api, self.link, name="following", limits=self.limits)
 
     def put(self, name: str, **data: str) -> int:
@@ -100,8 +100,8 @@ class DoorWorld:
         """Return the requests of the process that arrived."""
         return [one for one in self.history.list_all(Called) if one.actor == ACTOR]
 
-    async def list(self, door: SimulatedClient | None = None) -> Page:
-        return await (door or self.door).fetch_page(SECRETS, NAMESPACE)
+    async def list(self, client: SimulatedClient | None = None) -> Page:
+        return await (client or self.client).fetch_page(SECRETS, NAMESPACE)
 
 
 async def never_returns(work: Awaitable[object], within: float = 3600.0) -> bool:

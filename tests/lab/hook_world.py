@@ -35,7 +35,7 @@ class World:
         self.history = History()
         self.hooks: HookCaller | None = self.answer
         self.elapsed = elapsed
-        self.chance = random.Random(1)
+        self.rng = random.Random(1)
         self.admission = Admission(self)
         self.configurations: Mapping[Resource, Sequence[JsonObject]] = {}
         self.responses: dict[str, Respond] = {}

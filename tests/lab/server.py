@@ -41,7 +41,7 @@ class Server:
     def __init__(self, seed: int = 1) -> None:
         self.history = History()
         self.api = SimulatedApi(
-            self.history, elapsed=_elapsed, epoch=EPOCH, chance=random.Random(seed)
+            self.history, elapsed=_elapsed, epoch=EPOCH, rng=random.Random(seed)
         )
 
     def request(self, verb: Verb, resource: Resource, name: str, asked: Asked) -> ApiRequest:

@@ -119,7 +119,7 @@ EXECUTING: Final = (
         name="retried-at-once",
         file="controllers/rollout/executor.py",
         old='            self._count(group, "unknown")\n            raise\n',
-        new="            await self._door.delete(\n"
+        new="            await self._client.delete(\n"
         "                PODS, pod.namespace, pod.name, precondition=precondition\n"
         "            )\n",
         breaks="SI-18: a write without an answer is sent again, and nothing is read back",

@@ -8,7 +8,7 @@ REVIEWS: Final = (
     Mutant(
         name="min-time-by-the-local-clock",
         file="operator/context.py",
-        old="return door.server_time() or self.clock.now()",
+        old="return client.server_time() or self.clock.now()",
         new="return self.clock.now()",
         breaks="SI-11: a machine's clock that runs fast lets the next zone go",
         scenarios=DOWNSCALES,

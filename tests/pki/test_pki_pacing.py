@@ -18,7 +18,7 @@ MINUTE = timedelta(minutes=1)
 START = timedelta(days=40)
 
 
-def attempts(span: timedelta, error: OperatorError | None = None, chance: float = 0.0) -> int:
+def attempts(span: timedelta, error: OperatorError | None = None, rng: float = 0.0) -> int:
     """Return how many attempts there are within `span`, each made as soon as it may be."""
     pace, now, count = WriteRate(), START, 0
     while now <= START + span:
@@ -31,7 +31,7 @@ def attempts(span: timedelta, error: OperatorError | None = None, chance: float 
         if error is None:
             pace.note_success()
         else:
-            pace.note_failure(error, now, chance)
+            pace.note_failure(error, now, rng)
         now += timedelta(milliseconds=10)
     return count
 
@@ -47,9 +47,9 @@ def test_fp_34_writes_that_are_undone_at_once_are_bounded() -> None:
 
 @pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("error", [Unreachable("x"), Conflict("x"), Denied("x")], ids=repr)
-def test_li_11_failing_attempts_are_bounded(error: OperatorError, chance: float) -> None:
-    after_five = attempts(15 * MINUTE, error, chance) - attempts(5 * MINUTE, error, chance)
-    assert attempts(MINUTE, error, chance) <= 10
+def test_li_11_failing_attempts_are_bounded(error: OperatorError, rng: float) -> None:
+    after_five = attempts(15 * MINUTE, error, rng) - attempts(5 * MINUTE, error, rng)
+    assert attempts(MINUTE, error, rng) <= 10
     assert after_five <= 21, "at most one each 30 s"
 
 

@@ -60,18 +60,18 @@ class Patient(Protocol):
         ...
 
 
-def draw_blows(blows: Blows, chance: random.Random, within: timedelta) -> list[Blow]:
+def draw_blows(blows: Blows, rng: random.Random, within: timedelta) -> list[Blow]:
     """Return what will strike, in the order of time."""
     drawn = [
         Blow(
             number=0,
             kind=one.name,
-            at=within * chance.random(),
-            lasts=_draw_span(chance, one.name),
-            size=chance.random(),
+            at=within * rng.random(),
+            lasts=_draw_span(rng, one.name),
+            size=rng.random(),
         )
         for one in fields(blows)
-        for _ in range(_draw_count(chance, getattr(blows, one.name)))
+        for _ in range(_draw_count(rng, getattr(blows, one.name)))
     ]
     drawn.sort(key=lambda blow: blow.at)
     return list(_numbered(drawn))
@@ -212,23 +212,23 @@ def _numbered(blows: list[Blow]) -> Iterator[Blow]:
         )
 
 
-def _draw_count(chance: random.Random, expected: float) -> int:
+def _draw_count(rng: random.Random, expected: float) -> int:
     """Return how many: as often one more as the expectation says, never very many."""
     count = 0
-    while count < MOST_OF_A_KIND and chance.random() < expected / (1 + expected):
+    while count < MOST_OF_A_KIND and rng.random() < expected / (1 + expected):
         count += 1
     return count
 
 
-def _draw_span(chance: random.Random, kind: str) -> timedelta:
+def _draw_span(rng: random.Random, kind: str) -> timedelta:
     match kind:
         case "partition" | "pods_cut" | "controller_lags":
-            return timedelta(seconds=600 ** chance.random())
+            return timedelta(seconds=600 ** rng.random())
         case "crash" | "crash_at_step" | "stop":
             # Mostly at once, as a kubelet does; sometimes after its longest pauses.
-            return timedelta(seconds=120 * chance.random() ** 3)
+            return timedelta(seconds=120 * rng.random() ** 3)
         case _:
-            return timedelta(seconds=chance.uniform(1, 120))
+            return timedelta(seconds=rng.uniform(1, 120))
 
 
 def _seconds(span: timedelta) -> str:

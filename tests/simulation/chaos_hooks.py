@@ -64,13 +64,13 @@ class FaultyHooks:
         inner: HookCaller,
         history: History,
         faults: HookFaults,
-        chance: random.Random,
+        rng: random.Random,
         may_strike: Callable[[int], bool],
     ) -> None:
         self._inner = inner
         self._history = history
         self._faults = faults
-        self._chance = chance
+        self._rng = rng
         self._may_strike = may_strike
         self._calls = 0
         self._is_over = False
@@ -82,13 +82,13 @@ class FaultyHooks:
     async def __call__(self, call: HookCall) -> bytes:
         self._calls += 1
         # Every call draws as much, whatever comes of it: what strikes later stays the same.
-        draws = [self._chance.random() for _ in range(5)]
+        draws = [self._rng.random() for _ in range(5)]
         if call.path.startswith(LATER_PATH):
             return self._answer_later(call, draws[0])
         if draws[0] < self._faults.unreachable and self._strikes("hook_unreachable", call):
             raise ConnectionRefusedError(f"{call.service} refused the connection")
         if draws[1] < self._faults.repeated and self._strikes("hook_repeated", call):
-            await self._inner(_renamed(call, self._chance))
+            await self._inner(_renamed(call, self._rng))
         if draws[3] < self._faults.forged:
             await self._forge(call, random.Random(draws[4]))
         begin = now()
@@ -99,9 +99,9 @@ class FaultyHooks:
             raise TimeoutError(f"{call.path} gave no answer within {call.timeout}")
         return answer
 
-    async def _forge(self, call: HookCall, chance: random.Random) -> None:
+    async def _forge(self, call: HookCall, rng: random.Random) -> None:
         """Have a review with lies in it answered, whoever that reaches."""
-        forged = replace(call, body=forge(call.body, chance), taken_by=[])
+        forged = replace(call, body=forge(call.body, rng), taken_by=[])
         if self._strikes(FORGED, call, f": {tell_asked(forged.body)}"):
             with suppress(OSError, TimeoutError):
                 await self._inner(forged)
@@ -125,11 +125,11 @@ class FaultyHooks:
         return True
 
 
-def _renamed(call: HookCall, chance: random.Random) -> HookCall:
+def _renamed(call: HookCall, rng: random.Random) -> HookCall:
     """Return the same review under another UID, as the API server asks it again."""
     review = cast(JsonObject, msgspec.json.decode(call.body))
     request = cast(JsonObject, review["request"])
-    number = f"{chance.getrandbits(128):032x}"
+    number = f"{rng.getrandbits(128):032x}"
     uid = "-".join((number[:8], number[8:12], number[12:16], number[16:20], number[20:]))
     body = msgspec.json.encode({**review, "request": {**request, "uid": uid}})
     return replace(call, body=body, taken_by=[])

@@ -106,9 +106,9 @@ REVIEW_STORMS: Final[Mapping[str, Dose]] = {
 
 def find_storm(seed: int, *, has_webhooks: bool = False) -> str:
     """Return which storm a schedule has, by its seed; empty where it has the usual dose."""
-    chance = split(seed, "storm")
+    rng = split(seed, "storm")
     storms = [*(REVIEW_STORMS if has_webhooks else STORMS)]
-    return chance.choice(storms) if chance.random() < STORM_SHARE else ""
+    return rng.choice(storms) if rng.random() < STORM_SHARE else ""
 
 
 def choose_dose(storm: str) -> Dose:

@@ -50,7 +50,7 @@ class Scenario:
     """Returns when people are content, or have given up."""
     find_missing: Callable[[Sandbox], Missing]
     """Asked only after the script has ended and all faults are over."""
-    make_choice: Callable[[random.Random], Choose] = field(default=lambda chance: usual(chance))
+    make_choice: Callable[[random.Random], Choose] = field(default=lambda rng: usual(rng))
     """How the pods behave, by a chance of their own."""
     has_webhooks: bool = False
     prepare: Script | None = None
@@ -65,15 +65,15 @@ class Scenario:
     """Flags of the operator, beside those that every sandbox gives."""
 
 
-def usual(chance: random.Random) -> Choose:
+def usual(rng: random.Random) -> Choose:
     """Return pods as they mostly are: some start fast, some take half a minute."""
 
     def choose(pod: JsonObject) -> Behaviour:
-        answer = Response(after=timedelta(seconds=chance.choice((0.005, 0.05, 0.7, 1.5))))
+        answer = Response(after=timedelta(seconds=rng.choice((0.005, 0.05, 0.7, 1.5))))
         return Behaviour(
-            starts_after=timedelta(seconds=chance.uniform(0.05, 1.5)),
-            ready_after=timedelta(seconds=chance.choice((0.2, 1, 3, 8, 20, 30))),
-            terminates_after=timedelta(seconds=chance.choice((0.05, 0.5, 2, 10, 25))),
+            starts_after=timedelta(seconds=rng.uniform(0.05, 1.5)),
+            ready_after=timedelta(seconds=rng.choice((0.2, 1, 3, 8, 20, 30))),
+            terminates_after=timedelta(seconds=rng.choice((0.05, 0.5, 2, 10, 25))),
             prepare=answer,
             cancel=answer,
         )
@@ -84,8 +84,8 @@ def usual(chance: random.Random) -> Choose:
 def crashing_at(bad: str) -> Callable[[random.Random], Choose]:
     """Return a choice where pods of one image crash as soon as they run."""
 
-    def make(chance: random.Random) -> Choose:
-        choose = usual(chance)
+    def make(rng: random.Random) -> Choose:
+        choose = usual(rng)
         crashing = Behaviour(kind=StartKind.CRASH_LOOP)
         return lambda pod: crashing if image_of(pod) == bad else choose(pod)
 

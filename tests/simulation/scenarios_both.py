@@ -52,12 +52,12 @@ def rolled_and_downscaled(size: Size) -> Scenario:
     )
 
 
-def hesitant(chance: random.Random) -> Choose:
+def hesitant(rng: random.Random) -> Choose:
     """Return pods that are quickly replaced, and take their time to say that they may go."""
-    choose = usual(chance)
+    choose = usual(rng)
 
     def hesitate(pod: JsonObject) -> Behaviour:
-        answer = Response(after=timedelta(seconds=chance.choice(ANSWERS)))
+        answer = Response(after=timedelta(seconds=rng.choice(ANSWERS)))
         return replace(choose(pod), prepare=answer)
 
     return hesitate
@@ -76,8 +76,8 @@ class _Tale:
 
     async def renew(self, people: People) -> None:
         """Change all templates once or twice, by the clock or while somebody is being answered."""
-        for version in range(2, people.chance.choice((3, 3, 4))):
-            if people.chance.random() < 1 / 3:
+        for version in range(2, people.rng.choice((3, 3, 4))):
+            if people.rng.random() < 1 / 3:
                 await people.wait(0, 20)
             else:
                 self._asked.clear()

@@ -56,7 +56,7 @@ def _change_all(name: str, size: Size, zones: Sequence[ZoneSpec]) -> Scenario:
         zones=zones,
         script=script,
         find_missing=find_unrolled,
-        make_choice=lambda chance: DEFAULT,
+        make_choice=lambda rng: DEFAULT,
     )
 
 

@@ -74,7 +74,7 @@ def prepare_zone(zone: ZoneSpec, *, wait: str = WAIT) -> ZoneSpec:
 async def _scale_down(people: People, name: str, replicas: int) -> None:
     """Ask by any route until it is granted; some change their mind once, some give up at once."""
     await people.wait(0, 20)
-    mood = people.chance.random()
+    mood = people.rng.random()
     if mood < GIVES_UP:
         await people.insist(partial(_lose_the_race, people, name, replicas))
         return
@@ -97,14 +97,14 @@ async def _lose_the_race(people: People, name: str, replicas: int) -> None:
 
 async def scale_anyhow(people: People, name: str, replicas: int) -> None:
     """Ask once, by any route that leads there. Raises Refusal."""
-    await people.scale(name, replicas, people.chance.choice(LIVELY_ROUTES))
+    await people.scale(name, replicas, people.rng.choice(LIVELY_ROUTES))
 
 
 async def _rehearse(people: People, names: list[str]) -> None:
     for _ in range(4):
         await people.wait(0, 60)
-        name = people.chance.choice(names)
-        route = people.chance.choice(LIVELY_ROUTES)
+        name = people.rng.choice(names)
+        route = people.rng.choice(LIVELY_ROUTES)
         await people.attempt(partial(people.scale, name, 1, route, is_dry_run=True))
 
 
@@ -112,13 +112,13 @@ async def _move(people: People, names: list[str]) -> None:
     """Change now and then where the pods of a zone are called, while others scale it down."""
     for _ in range(2):
         await people.wait(0, 40)
-        if people.chance.random() < MOVES:
-            path = people.chance.choice(OTHER_PATHS)
+        if people.rng.random() < MOVES:
+            path = people.rng.choice(OTHER_PATHS)
             await people.attempt(partial(people.annotate, names[0], f"{PREPARE}-http-path", path))
 
 
 async def _try_in_vain(people: People, name: str, replicas: int) -> None:
     for _ in range(3):
         await people.wait(0, 60)
-        route = people.chance.choice(LIVELY_ROUTES)
+        route = people.rng.choice(LIVELY_ROUTES)
         await people.attempt(partial(people.scale, name, replicas, route))

@@ -172,13 +172,13 @@ class _Tale:
 
     async def play(self, people: People) -> None:
         others = people.split("others")
-        begin, is_together = others.chance.uniform(0, BEGIN), others.chance.random() < TOGETHER
+        begin, is_together = others.rng.uniform(0, BEGIN), others.rng.random() < TOGETHER
         async with asyncio.TaskGroup() as tasks:
             # The rollout begins with the first zone, and would come to the last one by itself.
             order = self.zones if self.is_disturbed else self.zones[::-1]
             for zone in order[: self.drains]:
                 drainer = Drainer(people=people.split(f"drainer-{zone.name[-1]}"))
-                after = drainer.people.chance.uniform(0, BEGIN)
+                after = drainer.people.rng.uniform(0, BEGIN)
                 after = begin if is_together else after
                 tasks.create_task(_drain(drainer, node_name(zone.name, 0), after))
             dave = people.split("dave")
@@ -189,7 +189,7 @@ class _Tale:
             tasks.create_task(_rehearse(Drainer(people=people.split("bob"))))
             for share, disturb in self._list_disturbances():
                 # Drawn for every one of them, so that each means the same whatever else comes.
-                person, comes = others.split("carol"), others.chance.random() < share
+                person, comes = others.split("carol"), others.rng.random() < share
                 if comes:
                     tasks.create_task(disturb(person))
 
@@ -205,14 +205,14 @@ class _Tale:
 
     async def _meddle(self, people: People) -> None:
         """Change the budget, or break it, or take it away; in the end it is as it was."""
-        for _ in range(people.chance.choice((1, 2, 3))):
+        for _ in range(people.rng.choice((1, 2, 3))):
             await people.wait(0, 60)
-            if people.chance.random() < 0.3:
+            if people.rng.random() < 0.3:
                 await delete_budget(people, NAME)
                 await people.wait(0, 10)
                 await create_budget(people, self.budget)
                 continue
-            name = people.chance.choice([one for one in CHANGES if self.raises or one != RAISED])
+            name = people.rng.choice([one for one in CHANGES if self.raises or one != RAISED])
             await change_budget(people, NAME, {**_NONE, **CHANGES[name]})
             await people.wait(0, 40)
             await change_budget(people, NAME, {**_NONE, **self.spec})
@@ -220,8 +220,8 @@ class _Tale:
     async def _guard(self, people: People) -> None:
         """Have a native budget refuse for a while what the operator has allowed."""
         await people.wait(0, 30)
-        zone = people.chance.choice(self.zones)
-        guarded = people.chance.choice(({"name": zone.name}, SELECTOR))
+        zone = people.rng.choice(self.zones)
+        guarded = people.rng.choice(({"name": zone.name}, SELECTOR))
         await guard(people, NATIVE, guarded)
         await people.wait(5, 60)
         await unguard(people, NATIVE)
@@ -246,10 +246,10 @@ async def _rehearse(drainer: Drainer) -> None:
     people = drainer.people
     for _ in range(4):
         await people.wait(0, 40)
-        node = people.chance.choice(drainer.find_nodes())
-        await drainer.rehearse(node, people.chance.choice(("query", "body")))
+        node = people.rng.choice(drainer.find_nodes())
+        await drainer.rehearse(node, people.rng.choice(("query", "body")))
         pods = people.sandbox.api.list(PODS, people.sandbox.namespace)
-        if pods and people.chance.random() < 0.5:
-            pod = name_of(people.chance.choice(pods))
+        if pods and people.rng.random() < 0.5:
+            pod = name_of(people.rng.choice(pods))
             people.say(f"asks for the eviction of {pod}, and goes away")
-            await drainer.leave(pod, people.chance.uniform(0.005, 0.5))
+            await drainer.leave(pod, people.rng.uniform(0.005, 0.5))

@@ -67,18 +67,18 @@ class People:
     """Everybody outside of the operator who writes, with the chance that they own."""
 
     sandbox: Sandbox
-    chance: random.Random
+    rng: random.Random
     name: str = "alice"
     tries: list[str] = field(default_factory=list)
     """What was refused, for those who read a failure."""
 
     def split(self, name: str) -> "People":
         """Return one of them; what is drawn for one changes nothing for another."""
-        return replace(self, name=name, chance=random.Random(self.chance.getrandbits(64)))
+        return replace(self, name=name, rng=random.Random(self.rng.getrandbits(64)))
 
     async def wait(self, least: float, most: float) -> None:
         """Let some time pass, in seconds."""
-        await asyncio.sleep(self.chance.uniform(least, most))
+        await asyncio.sleep(self.rng.uniform(least, most))
 
     async def create(self, zone: ZoneSpec) -> None:
         """Create the StatefulSet of a zone. Raises Refusal."""
@@ -199,7 +199,7 @@ class People:
     async def insist(self, act: Callable[[], Awaitable[None]]) -> None:
         """Try until it is accepted."""
         while not await self.attempt(act):  # noqa: ASYNC110 (an answer, no event)
-            await asyncio.sleep(self.chance.uniform(0.5, 1.5) * TRY_AGAIN)
+            await asyncio.sleep(self.rng.uniform(0.5, 1.5) * TRY_AGAIN)
 
     async def attempt(self, act: Callable[[], Awaitable[None]]) -> bool:
         """Try once; tell whether it was accepted."""

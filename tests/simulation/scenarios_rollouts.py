@@ -81,11 +81,11 @@ def recreated(size: Size) -> Scenario:
     async def script(people: People) -> None:
         await _rolling(size, "v2")(people)
         await people.wait(0, 60)
-        lost = people.chance.choice(zones)
+        lost = people.rng.choice(zones)
         await people.delete(lost.name)
         await people.wait(0, 40)
         # Its old pods may still be there: the controller makes each new one once the old is gone.
-        image = people.chance.choice(("v1", "v2"))
+        image = people.rng.choice(("v1", "v2"))
         await people.create(replace(lost, image=image))
         await people.wait(0, 60)
         await people.insist(lambda: people.set_image(lost.name, "v2"))

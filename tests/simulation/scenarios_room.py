@@ -42,7 +42,7 @@ def unplaced(size: Size) -> Scenario:
         await people.wait(20, 90)
         await people.insist(partial(scale_anyhow, people, first.name, size.pods + TOO_MANY))
         await people.insist(partial(people.scale_template, TEMPLATE, size.pods + TOO_MANY))
-        if people.chance.random() < 1 / 2:
+        if people.rng.random() < 1 / 2:
             await people.wait(0, 30)
             for name in names:
                 await people.insist(partial(people.set_image, name, "v2"))
@@ -66,8 +66,8 @@ def unplaced(size: Size) -> Scenario:
 def without_room(pods: int) -> Callable[[random.Random], Choose]:
     """Return a choice where only so many pods of each zone find a node."""
 
-    def make(chance: random.Random) -> Choose:
-        choose, pending = usual(chance), Behaviour(kind=StartKind.PENDING)
+    def make(rng: random.Random) -> Choose:
+        choose, pending = usual(rng), Behaviour(kind=StartKind.PENDING)
 
         def choose_by_room(pod: JsonObject) -> Behaviour:
             ordinal = int(name_of(pod).rpartition("-")[2])

@@ -198,43 +198,43 @@ def _note(zone: ZoneSpec, annotations: dict[str, str]) -> ZoneSpec:
 
 async def _autoscale(people: People, name: str, pods: int) -> None:
     """Want another count now and then, and try again where it is refused."""
-    for _ in range(people.chance.choice((2, 3, 4))):
+    for _ in range(people.rng.choice((2, 3, 4))):
         await people.wait(*PERIODS)
-        replicas, route = people.chance.randint(1, pods + 1), people.chance.choice(HPA_ROUTES)
+        replicas, route = people.rng.randint(1, pods + 1), people.rng.choice(HPA_ROUTES)
         await people.attempt(partial(people.scale, name, replicas, route))
     await people.wait(*PERIODS)
-    last = people.chance.randint(1, pods + 1)
-    await people.insist(lambda: people.scale(name, last, people.chance.choice(HPA_ROUTES)))
+    last = people.rng.randint(1, pods + 1)
+    await people.insist(lambda: people.scale(name, last, people.rng.choice(HPA_ROUTES)))
 
 
 async def _breathe(people: People, name: str, pods: int) -> None:
     """Want more and fewer in turn, until that is accepted, and fewest in the end."""
-    for replicas in (pods + 1, people.chance.randint(1, pods), pods + 1, 1):
+    for replicas in (pods + 1, people.rng.randint(1, pods), pods + 1, 1):
         await people.wait(*PERIODS)
-        route = people.chance.choice(HPA_ROUTES)
+        route = people.rng.choice(HPA_ROUTES)
         await people.insist(partial(people.scale, name, replicas, route))
 
 
 async def _autoscale_template(people: People, pods: int) -> None:
-    for _ in range(people.chance.choice((2, 3, 4))):
+    for _ in range(people.rng.choice((2, 3, 4))):
         await people.wait(*PERIODS)
-        replicas = people.chance.randint(1, pods + 1)
+        replicas = people.rng.randint(1, pods + 1)
         await people.insist(partial(people.scale_template, TEMPLATE, replicas))
 
 
 async def _meddle(people: People, names: list[str], pods: int) -> None:
     """Change by hand what the operator looks after, and annotations that have a say in it."""
-    chance = people.chance
+    rng = people.rng
     for _ in range(2):
         await people.wait(*PERIODS)
-        name, replicas = chance.choice(names), chance.randint(1, pods + 1)
+        name, replicas = rng.choice(names), rng.randint(1, pods + 1)
         note = partial(people.annotate, name)
-        match chance.randrange(4):
+        match rng.randrange(4):
             case 0:
-                route = chance.choice(LIVELY_ROUTES)
+                route = rng.choice(LIVELY_ROUTES)
                 await people.attempt(partial(people.scale, name, replicas, route))
             case 1:
-                await people.insist(partial(note, UPSCALE_WHEN_READY, chance.choice(SWITCHES)))
+                await people.insist(partial(note, UPSCALE_WHEN_READY, rng.choice(SWITCHES)))
             case 2:
                 await people.insist(partial(note, FORCE_REPLICAS, f"{replicas}"))
                 await people.wait(*PERIODS)
@@ -250,17 +250,17 @@ async def _edit(
     people: People, names: list[str], scaling: "asyncio.Task[None]", *, is_tracked: bool
 ) -> None:
     """Rewrite times of downscales for as long as counts are not right."""
-    chance = people.chance
+    rng = people.rng
     for _ in range(MOST_EDITS):
         await people.wait(*EDITS)
         sets = people.sandbox.api.list(STATEFULSETS, people.sandbox.namespace)
         is_last = scaling.done()
         if is_last and not next(list_miscounted(sets, ()), ""):
             return
-        for name in names if is_last or chance.random() < CLEAR_ALL else (chance.choice(names),):
-            time = chance.choice((None, LONG_AGO, None if is_last else LATER))
+        for name in names if is_last or rng.random() < CLEAR_ALL else (rng.choice(names),):
+            time = rng.choice((None, LONG_AGO, None if is_last else LATER))
             if time == LATER:
-                time = format_rfc3339(people.sandbox.api.now() + chance.choice(AHEAD))
+                time = format_rfc3339(people.sandbox.api.now() + rng.choice(AHEAD))
             write = partial(people.rewrite_record, name, time, is_tracked=is_tracked)
             await people.attempt(write)
         if is_last:
@@ -269,11 +269,11 @@ async def _edit(
 
 async def _put_back(people: People, names: list[str], pods: int) -> None:
     """Write one count of one zone again, whenever it is another."""
-    chance = people.chance
+    rng = people.rng
     await people.wait(*PERIODS)
-    name, replicas = chance.choice(names), chance.randint(1, pods + 1)
+    name, replicas = rng.choice(names), rng.randint(1, pods + 1)
     people.say(f"keeps {name} at {replicas} from now on")
-    until = asyncio.get_running_loop().time() + chance.uniform(*CONTESTS)
+    until = asyncio.get_running_loop().time() + rng.uniform(*CONTESTS)
     while asyncio.get_running_loop().time() < until:
         found = people.find(name)
         if found is not None and number(found, "spec", "replicas") != replicas:
@@ -283,7 +283,7 @@ async def _put_back(people: People, names: list[str], pods: int) -> None:
 
 
 async def _roll(people: People, names: list[str]) -> None:
-    if people.chance.random() < ROLLS:
+    if people.rng.random() < ROLLS:
         await people.wait(*PERIODS)
         for name in names:
             await people.insist(partial(people.set_image, name, "v2"))
@@ -292,11 +292,11 @@ async def _roll(people: People, names: list[str]) -> None:
 async def _confuse(people: People, pods: list[str]) -> None:
     """Let pods answer badly for a while, one after the other."""
     answer: Callable[[str, str, Response | None], None] = people.sandbox.cluster.endpoints.answer
-    for _ in range(people.chance.choice((1, 2, 3))):
+    for _ in range(people.rng.choice((1, 2, 3))):
         await people.wait(0, 40)
-        pod, method = people.chance.choice(pods), people.chance.choice(("POST", "DELETE"))
+        pod, method = people.rng.choice(pods), people.rng.choice(("POST", "DELETE"))
         # That a pod does not hear that it stays must show in the history, or nobody can be late.
-        trouble = people.chance.choice(TROUBLES) if method == "POST" else BROKEN
+        trouble = people.rng.choice(TROUBLES) if method == "POST" else BROKEN
         people.say(f"{pod} answers each {method} badly: {trouble.reply.name} {trouble.status}")
         answer(pod, method, trouble)
         await people.wait(1, 120)

@@ -36,7 +36,7 @@ def walked(size: Size) -> Scenario:
 
     async def script(people: People) -> None:
         walk = _Walk(people, list_zones(size))
-        for _ in range(people.chance.randint(LEAST_STEPS, MOST_STEPS)):
+        for _ in range(people.rng.randint(LEAST_STEPS, MOST_STEPS)):
             await people.wait(0, 30)
             await walk.step()
         await people.wait(0, 30)
@@ -59,21 +59,21 @@ class _Walk:
 
     async def step(self) -> None:
         """Take one step, right or wrong, in any zone that is there."""
-        chance = self.people.chance
-        zone = chance.choice(self.zones)
+        rng = self.people.rng
+        zone = rng.choice(self.zones)
         if self.people.find(zone.name) is None:
             await self._try(lambda: self.people.create(zone))
             return
-        steps = self._wrong if chance.random() < WRONG_SHARE else self._right
-        await self._try(lambda: chance.choice(steps())(zone.name))
+        steps = self._wrong if rng.random() < WRONG_SHARE else self._right
+        await self._try(lambda: rng.choice(steps())(zone.name))
 
     async def mend(self) -> None:
         """Leave every set in its group, able to roll, at one last template.
 
         Sometimes all but one, which is deleted for good: nobody may wait for it.
         """
-        lost = self.people.chance.choice(self.zones)
-        if self.people.chance.random() < LOST_SHARE:
+        lost = self.people.rng.choice(self.zones)
+        if self.people.rng.random() < LOST_SHARE:
             self.zones.remove(lost)
             if self.people.find(lost.name) is not None:
                 await self._try(partial(self.people.delete, lost.name))
@@ -84,25 +84,25 @@ class _Walk:
                 await self.people.insist(repair)
 
     def _right(self) -> list[Callable[[str], Awaitable[None]]]:
-        people, chance = self.people, self.people.chance
-        limit = chance.choice((None, "1", "2", "50%", "0"))
-        paused = chance.choice((None, "true", "false"))
-        count = chance.choice((0, 1, 2, 3, 4, 5))
+        people, rng = self.people, self.people.rng
+        limit = rng.choice((None, "1", "2", "50%", "0"))
+        paused = rng.choice((None, "true", "false"))
+        count = rng.choice((0, 1, 2, 3, 4, 5))
         return [
             self._renew,
             self._renew,
             self._renew,
             lambda name: people.annotate(name, MAX_UNAVAILABLE, limit),
             lambda name: people.annotate(name, PAUSED, paused),
-            lambda name: people.scale(name, count, chance.choice(LIVELY_ROUTES)),
-            lambda name: people.change_spec(name, {"ordinals": {"start": chance.randint(0, 3)}}),
+            lambda name: people.scale(name, count, rng.choice(LIVELY_ROUTES)),
+            lambda name: people.change_spec(name, {"ordinals": {"start": rng.randint(0, 3)}}),
             people.delete,
         ]
 
     def _wrong(self) -> list[Callable[[str], Awaitable[None]]]:
-        people, chance = self.people, self.people.chance
-        limit = chance.choice(WRONG_LIMITS)
-        group = chance.choice((None, "elsewhere", ""))
+        people, rng = self.people, self.people.rng
+        limit = rng.choice(WRONG_LIMITS)
+        group = rng.choice((None, "elsewhere", ""))
         return [
             lambda name: people.annotate(name, MAX_UNAVAILABLE, limit),
             lambda name: people.annotate(name, PAUSED, "maybe"),
@@ -128,7 +128,7 @@ class _Walk:
         """Change a template; most often people change all, one after the other."""
         self._versions += 1
         image = f"v{self._versions}"
-        if self.people.chance.random() < 0.3:
+        if self.people.rng.random() < 0.3:
             await self.people.set_image(name, image)
             return
         for zone in self.zones:

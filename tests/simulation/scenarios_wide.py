@@ -40,7 +40,7 @@ def widened(size: Size) -> Scenario:
     zones = [prepare_zone(first), replace(prepare_zone(second), pod_management=ORDERED)]
 
     async def script(people: People) -> None:
-        wishes = people.chance.choice(WISHES), people.chance.choice((*WISHES, _repent))
+        wishes = people.rng.choice(WISHES), people.rng.choice((*WISHES, _repent))
         async with asyncio.TaskGroup() as tasks:
             for zone, wish in zip(zones, wishes, strict=True):
                 tasks.create_task(wish(people.split("carol"), zone.name, size.pods))
@@ -56,16 +56,16 @@ def widened(size: Size) -> Scenario:
     )
 
 
-def troubled(chance: random.Random, *, zones: Sequence[str], pods: int) -> Choose:
+def troubled(rng: random.Random, *, zones: Sequence[str], pods: int) -> Choose:
     """Return pods that may linger, and of which the last but one may never say that it goes.
 
     More often in the first zone than in the others: there all have to go, if one is to repent.
     """
-    choose = usual(chance)
-    lingers = chance.random() < 1 / 2
+    choose = usual(rng)
+    lingers = rng.random() < 1 / 2
     first, *others = (f"{name}-{pods - 2}" for name in zones)
-    troubles = {name: chance.choice((FINE, FINE, *TROUBLES)) for name in others}
-    troubles[first] = chance.choice(TROUBLES)
+    troubles = {name: rng.choice((FINE, FINE, *TROUBLES)) for name in others}
+    troubles[first] = rng.choice(TROUBLES)
 
     def behave(pod: JsonObject) -> Behaviour:
         behaviour = choose(pod)

@@ -57,15 +57,15 @@ class RandomCourse:
     def __init__(
         self, scenario: Scenario, seed: int, dose: Dose, only: frozenset[int] | None
     ) -> None:
-        chance = split(seed, "course")
+        rng = split(seed, "course")
         self._scenario = scenario
         self._seed = seed
         self._dose = dose
         self._only = only
         self._hooks: FaultyHooks | None = None
-        self._active = LEAST_ACTIVE + (MOST_ACTIVE - LEAST_ACTIVE) * chance.random()
-        self._is_healing = chance.random() < HEALING_SHARE
-        drawn = draw_blows(dose.blows, chance, self._active)
+        self._active = LEAST_ACTIVE + (MOST_ACTIVE - LEAST_ACTIVE) * rng.random()
+        self._is_healing = rng.random() < HEALING_SHARE
+        drawn = draw_blows(dose.blows, rng, self._active)
         self._blows = [blow for blow in drawn if self._may_strike(blow.number)]
 
     @property

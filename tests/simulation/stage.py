@@ -170,7 +170,7 @@ class _Stage:
         )
         self._worlds.append(sandbox)
         self._ears.history = sandbox.history
-        people = People(sandbox=sandbox, chance=split(seed, "people"))
+        people = People(sandbox=sandbox, rng=split(seed, "people"))
         async with sandbox:
             if scenario.prepare is not None:
                 await scenario.prepare(people)

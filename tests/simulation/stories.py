@@ -100,7 +100,7 @@ class Teller:
     def start(self) -> None:
         """Begin a life of the operator."""
         self.process.start()
-        self.process.link.chance = _Even(0)
+        self.process.link.rng = _Even(0)
 
     async def roll(self, image: str) -> None:
         """Change the templates of all zones, as one apply of a person does."""
@@ -175,7 +175,7 @@ async def _play(story: Story, take: Callable[[Told], None]) -> None:
     faults = _OneMishap(story.mishap)
     sandbox = Sandbox(choose=_choose, pace=PACE, faults=faults)
     faults.note = sandbox.history.add
-    people = People(sandbox=sandbox, chance=_Even(0))
+    people = People(sandbox=sandbox, rng=_Even(0))
     process = sandbox.process(OPERATOR, webhooks=story.has_webhooks)
     teller = Teller(sandbox=sandbox, people=people, process=process)
     with sandbox.listening():

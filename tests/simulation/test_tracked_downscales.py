@@ -82,7 +82,7 @@ class Scene:
 @asynccontextmanager
 async def scene() -> AsyncIterator[Scene]:
     async with Sandbox(namespace="prod") as sandbox:
-        people = People(sandbox=sandbox, chance=random.Random(1))
+        people = People(sandbox=sandbox, rng=random.Random(1))
         for letter in "abc":
             await people.create(prepare_zone(ZoneSpec(name=f"zone-{letter}")))
         await people.register_webhooks()

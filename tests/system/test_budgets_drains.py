@@ -76,9 +76,9 @@ async def test_fp31_a_budget_that_changes_during_a_drain(world: World) -> None:
     assert {answer.status for _, answer in drain.refusals()} <= {403, TRY_AGAIN, *OVER}
 
 
-async def _kill(held: Budgeted, chance: random.Random) -> None:
+async def _kill(held: Budgeted, rng: random.Random) -> None:
     for _ in range(KILLS):
-        await asyncio.sleep(chance.uniform(0.1, 1.5))  # the moment is what is tested
+        await asyncio.sleep(rng.uniform(0.1, 1.5))  # the moment is what is tested
         held.operator.kill()
         held.operator.start()
         await held.operator.wait_ready()

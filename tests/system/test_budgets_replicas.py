@@ -60,11 +60,11 @@ async def _play(
     world: World,
     callers: tuple[Caller, Caller],
     groups: list[str],
-    chance: random.Random,
+    rng: random.Random,
     counts: Counter[int],
 ) -> None:
     for number in range(ROUNDS // LANES):
-        answers = await _ask_both(world, callers, groups[number % len(groups)], chance)
+        answers = await _ask_both(world, callers, groups[number % len(groups)], rng)
         allowed = [pod for pod, answer in answers.items() if answer.is_allowed]
         counts[len(allowed)] += 1
         assert len(allowed) < 2, answers
@@ -74,13 +74,13 @@ async def _play(
 
 
 async def _ask_both(
-    world: World, callers: tuple[Caller, Caller], group: str, chance: random.Random
+    world: World, callers: tuple[Caller, Caller], group: str, rng: random.Random
 ) -> dict[str, Answered]:
     """Ask each operator about a pod of another zone, when both zones are whole."""
     names = [f"{group}-zone-a", f"{group}-zone-b"]
     await wait_until(world.api, world.namespace, each_of(names, missing_ready))
-    pods = [f"{name}-0" for name in chance.sample(names, 2)]
-    late = chance.uniform(0, WITHIN)
+    pods = [f"{name}-0" for name in rng.sample(names, 2)]
+    late = rng.uniform(0, WITHIN)
     answers = await asyncio.gather(
         callers[0].evict(world.namespace, pods[0]),
         callers[1].evict(world.namespace, pods[1], after=late),

@@ -44,12 +44,12 @@ SLOW_PODS = Behaviour(ready_after=timedelta(milliseconds=300))
 @pytest.mark.parametrize("seed", range(10))
 async def test_fp35_killed_at_random_moments(world: World, seed: int) -> None:
     """FP-06, FP-35, LI-01: `kill -9` one to five times in a rollout, ten rollouts."""
-    chance = random.Random(seed)
-    names = await world.create(*three_zones(max_unavailable=chance.choice([1, 2])))
+    rng = random.Random(seed)
+    names = await world.create(*three_zones(max_unavailable=rng.choice([1, 2])))
     operator = await world.operator("-log.level=info")
     await set_image(world.api, world.namespace, names, "v2")
-    for _ in range(chance.randint(1, 5)):
-        await asyncio.sleep(chance.uniform(0.01, 0.6))  # the moment is what is tested
+    for _ in range(rng.randint(1, 5)):
+        await asyncio.sleep(rng.uniform(0.01, 0.6))  # the moment is what is tested
         operator.kill()
         operator.start()
     await wait_adopted(world.api, world.namespace, names)

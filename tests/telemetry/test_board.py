@@ -9,7 +9,7 @@ from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
 from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import PATIENCE, QUIET, Board
+from rollout_operator.telemetry.registry import PATIENCE, QUIET, GroupStates
 from tests.fakes_clock import EPOCH, FakeClock
 
 SECOND = timedelta(seconds=1)
@@ -22,7 +22,7 @@ class World:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.metrics = Metrics()
-        self.board = Board(self.metrics, self.clock)
+        self.group_states = GroupStates(self.metrics, self.clock)
         self.lines: list[str] = []
 
     def take_lines(self) -> list[str]:
@@ -60,7 +60,7 @@ def test_a_reason_is_logged_once_while_it_holds(world: World) -> None:
     """LOG-04, W-46: a group that waits for an hour says so once."""
     reason = wait(Code.ZONE_NOT_READY, "zone-b has 2 of 3 pods ready", zone="zone-b")
     for _ in range(5):
-        world.board.post(plan(reason))
+        world.group_states.post(plan(reason))
         world.clock.jump(SECOND)
 
     assert world.take_lines() == [
@@ -70,9 +70,9 @@ def test_a_reason_is_logged_once_while_it_holds(world: World) -> None:
 
 
 def test_a_new_text_is_logged_again(world: World) -> None:
-    world.board.post(plan(wait(Code.PODS_STARTING, "1 of 3 pods started")))
+    world.group_states.post(plan(wait(Code.PODS_STARTING, "1 of 3 pods started")))
     world.clock.jump(SECOND)
-    world.board.post(plan(wait(Code.PODS_STARTING, "2 of 3 pods started")))
+    world.group_states.post(plan(wait(Code.PODS_STARTING, "2 of 3 pods started")))
 
     assert [line.split("why=")[1] for line in world.take_lines()] == [
         '"1 of 3 pods started"',
@@ -89,7 +89,7 @@ def levels(world: World) -> list[str]:
 def test_log04_a_reason_that_becomes_more_severe_is_logged_again(world: World) -> None:
     """LOG-04: what was told at the level of debug comes back as a warning of the same text."""
     for severity in (Severity.DEBUG, Severity.DEBUG, Severity.WARN, Severity.WARN):
-        world.board.post(plan(wait(Code.LIVE_READ_EXPIRED, "slow", severity=severity)))
+        world.group_states.post(plan(wait(Code.LIVE_READ_EXPIRED, "slow", severity=severity)))
         world.clock.jump(QUIET)
 
     assert levels(world) == ["debug", "warn"]
@@ -98,7 +98,7 @@ def test_log04_a_reason_that_becomes_more_severe_is_logged_again(world: World) -
 def test_a_reason_that_becomes_less_severe_is_told_already(world: World) -> None:
     """One that goes up and down fills no log."""
     for severity in (Severity.WARN, Severity.INFO, Severity.WARN, Severity.DEBUG, Severity.WARN):
-        world.board.post(plan(wait(Code.LIVE_READ_EXPIRED, "slow", severity=severity)))
+        world.group_states.post(plan(wait(Code.LIVE_READ_EXPIRED, "slow", severity=severity)))
         world.clock.jump(QUIET)
 
     assert levels(world) == ["warn"]
@@ -107,16 +107,16 @@ def test_a_reason_that_becomes_less_severe_is_told_already(world: World) -> None
 def test_a_reason_that_becomes_more_severe_at_once_is_told_soon(world: World) -> None:
     """Within the time that a zone is quiet it is owed."""
     warning = plan(wait(Code.LIVE_READ_EXPIRED, "slow", severity=Severity.WARN))
-    world.board.post(plan(wait(Code.LIVE_READ_EXPIRED, "slow", severity=Severity.DEBUG)))
-    assert world.board.post(warning) == QUIET
+    world.group_states.post(plan(wait(Code.LIVE_READ_EXPIRED, "slow", severity=Severity.DEBUG)))
+    assert world.group_states.post(warning) == QUIET
     world.clock.jump(QUIET)
-    assert world.board.post(warning) is None
+    assert world.group_states.post(warning) is None
     assert levels(world) == ["debug", "warn"]
 
 
 def test_a_text_that_changes_often_is_logged_once_a_second(world: World) -> None:
     for number in range(21):
-        world.board.post(plan(wait(Code.PODS_STARTING, f"{number} pods")))
+        world.group_states.post(plan(wait(Code.PODS_STARTING, f"{number} pods")))
         world.clock.jump(QUIET / 10)
 
     assert [line.split("why=")[1] for line in world.take_lines()] == [
@@ -127,47 +127,47 @@ def test_a_text_that_changes_often_is_logged_once_a_second(world: World) -> None
 
 
 def test_what_was_kept_quiet_is_told_later_if_it_still_holds(world: World) -> None:
-    world.board.post(plan(wait(Code.PODS_STARTING, "1 pod")))
-    world.board.post(plan(wait(Code.PODS_STARTING, "2 pods")))
+    world.group_states.post(plan(wait(Code.PODS_STARTING, "1 pod")))
+    world.group_states.post(plan(wait(Code.PODS_STARTING, "2 pods")))
     world.clock.jump(QUIET)
-    world.board.post(plan(wait(Code.PODS_STARTING, "2 pods")))
+    world.group_states.post(plan(wait(Code.PODS_STARTING, "2 pods")))
 
     assert [line.split("why=")[1] for line in world.take_lines()] == ['"1 pod"', '"2 pods"']
 
 
 def test_what_the_log_owes_is_asked_for_again(world: World) -> None:
     """No event may follow: the last line about a zone must still be what holds it now."""
-    assert world.board.post(plan(wait(Code.PODS_STARTING, "1 pod"))) is None
-    assert world.board.post(plan(wait(Code.PODS_STARTING, "2 pods"))) == QUIET
-    assert world.board.post(plan(wait(Code.PODS_STARTING, "1 pod"))) is None, "told already"
+    assert world.group_states.post(plan(wait(Code.PODS_STARTING, "1 pod"))) is None
+    assert world.group_states.post(plan(wait(Code.PODS_STARTING, "2 pods"))) == QUIET
+    assert world.group_states.post(plan(wait(Code.PODS_STARTING, "1 pod"))) is None, "told already"
 
 
 def test_a_reason_that_passes_by_in_every_rollout_is_told_when_it_stays(world: World) -> None:
     """SEED-104: pods that cannot be matched are told; a pod that is being replaced is not."""
     missing = plan(wait(Code.PODS_MISSING, "zone-a has 0 of 1 pods"))
-    assert world.board.post(missing) == PATIENCE[Code.PODS_MISSING]
+    assert world.group_states.post(missing) == PATIENCE[Code.PODS_MISSING]
     world.clock.jump(timedelta(seconds=10))
-    assert world.board.post(missing) == timedelta(seconds=20)
-    world.board.post(plan(wait(Code.UP_TO_DATE, "all well")))
+    assert world.group_states.post(missing) == timedelta(seconds=20)
+    world.group_states.post(plan(wait(Code.UP_TO_DATE, "all well")))
     assert "zone-a" not in "".join(world.take_lines())
 
-    world.board.post(missing)
+    world.group_states.post(missing)
     world.clock.jump(PATIENCE[Code.PODS_MISSING])
-    assert world.board.post(missing) is None
+    assert world.group_states.post(missing) is None
     assert "zone-a has 0 of 1 pods" in "".join(world.take_lines())
 
 
 def test_a_reason_that_flaps_is_logged_once_a_second(world: World) -> None:
     for _ in range(10):
-        world.board.post(plan(wait(Code.BUDGET_USED, "1 of 1 pods down")))
-        world.board.post(plan(wait(Code.UP_TO_DATE, "all pods are up to date")))
+        world.group_states.post(plan(wait(Code.BUDGET_USED, "1 of 1 pods down")))
+        world.group_states.post(plan(wait(Code.UP_TO_DATE, "all pods are up to date")))
 
     assert len(world.take_lines()) == 2
 
 
 def test_a_reason_that_comes_back_is_new(world: World) -> None:
     for text in ("a", "b", "a"):
-        world.board.post(
+        world.group_states.post(
             plan(wait(Code.PAUSED, text) if text == "a" else wait(Code.UP_TO_DATE, text))
         )
         world.clock.jump(QUIET)
@@ -178,7 +178,7 @@ def test_a_reason_that_comes_back_is_new(world: World) -> None:
 def test_zones_and_groups_are_told_apart(world: World) -> None:
     """One zone must not silence another with the same code, nor one group another."""
     for group in (G, GroupName("store")):
-        world.board.post(
+        world.group_states.post(
             plan(
                 wait(Code.PAUSED, "paused", zone="zone-a"),
                 wait(Code.PAUSED, "paused", zone="zone-b"),
@@ -190,7 +190,7 @@ def test_zones_and_groups_are_told_apart(world: World) -> None:
 
 
 def test_several_texts_of_one_code_and_zone_share_a_line(world: World) -> None:
-    world.board.post(
+    world.group_states.post(
         plan(
             wait(Code.OBJECT_UNREADABLE, "pod a: spec missing"),
             wait(Code.OBJECT_UNREADABLE, "pod b: spec missing"),
@@ -204,7 +204,7 @@ def test_several_texts_of_one_code_and_zone_share_a_line(world: World) -> None:
 
 def test_several_texts_share_the_level_of_the_most_severe(world: World) -> None:
     texts = (("not now", Severity.DEBUG), ("never", Severity.WARN), ("later", Severity.INFO))
-    world.board.post(
+    world.group_states.post(
         plan(*(wait(Code.DELETE_REFUSED, text, severity=severity) for text, severity in texts))
     )
 
@@ -222,7 +222,7 @@ def test_several_texts_share_the_level_of_the_most_severe(world: World) -> None:
     ],
 )
 def test_messages_are_constant(world: World, code: Code, message: str) -> None:
-    world.board.post(plan(problems=(wait(code, "some text"),)))
+    world.group_states.post(plan(problems=(wait(code, "some text"),)))
 
     assert world.take_lines()[0].startswith(f'msg="{message}" group=ingester reason={code} ')
 
@@ -233,7 +233,7 @@ def test_the_text_of_a_wrong_strategy_is_greppable(world: World) -> None:
         "StatefulSet ingester-zone-a has RollingUpdate update strategy while OnDelete is "
         "expected, skipping reconcile"
     )
-    world.board.post(plan(wait(Code.WRONG_STRATEGY, text, severity=Severity.ERROR)))
+    world.group_states.post(plan(wait(Code.WRONG_STRATEGY, text, severity=Severity.ERROR)))
 
     (line,) = world.lines
     assert text in line
@@ -243,51 +243,53 @@ def test_the_text_of_a_wrong_strategy_is_greppable(world: World) -> None:
 def test_the_gauge_follows_the_plan(world: World) -> None:
     """W-31, W-35: waits hold, problems do not."""
     odd = wait(Code.BAD_MAX_UNAVAILABLE, "x")
-    world.board.post(plan(wait(Code.PAUSED, "p"), wait(Code.BUDGET_USED, "b"), problems=(odd,)))
+    world.group_states.post(
+        plan(wait(Code.PAUSED, "p"), wait(Code.BUDGET_USED, "b"), problems=(odd,))
+    )
     assert sorted(world.held_by("ingester")) == ["budget_used", "paused"]
 
-    world.board.post(plan())
+    world.group_states.post(plan())
     assert world.held_by("ingester") == []
 
 
 def test_since_holds_while_the_leading_reason_holds(world: World) -> None:
     """Other numbers are the same state, another zone is another state."""
-    world.board.post(plan(wait(Code.PODS_STARTING, "1 pod", zone="a")))
+    world.group_states.post(plan(wait(Code.PODS_STARTING, "1 pod", zone="a")))
     world.clock.jump(SECOND)
-    world.board.post(plan(wait(Code.PODS_STARTING, "2 pods", zone="a")))
+    world.group_states.post(plan(wait(Code.PODS_STARTING, "2 pods", zone="a")))
 
-    (entry,) = world.board.entries()
+    (entry,) = world.group_states.entries()
     assert (entry.since, entry.looked) == (EPOCH, EPOCH + SECOND)
     assert entry.plan.waits[0].text == "2 pods"
 
     world.clock.jump(SECOND)
-    world.board.post(plan(wait(Code.PODS_STARTING, "2 pods", zone="b")))
-    assert world.board.entries()[0].since == EPOCH + 2 * SECOND
+    world.group_states.post(plan(wait(Code.PODS_STARTING, "2 pods", zone="b")))
+    assert world.group_states.entries()[0].since == EPOCH + 2 * SECOND
 
 
 def test_a_plan_without_waits_is_a_state_too(world: World) -> None:
-    world.board.post(plan())
+    world.group_states.post(plan())
     world.clock.jump(SECOND)
-    world.board.post(plan())
+    world.group_states.post(plan())
 
-    assert world.board.entries()[0].since == EPOCH
+    assert world.group_states.entries()[0].since == EPOCH
 
 
 def test_entries_are_sorted_and_forgotten(world: World) -> None:
     for name in ("b", "c", "a"):
-        world.board.post(plan(group=GroupName(name)))
-    world.board.forget(GroupName("b"))
-    world.board.forget(GroupName("never seen"))
+        world.group_states.post(plan(group=GroupName(name)))
+    world.group_states.forget(GroupName("b"))
+    world.group_states.forget(GroupName("never seen"))
 
-    assert [entry.plan.group for entry in world.board.entries()] == ["a", "c"]
+    assert [entry.plan.group for entry in world.group_states.entries()] == ["a", "c"]
 
 
 def test_a_forgotten_group_is_new_when_it_comes_back(world: World) -> None:
     reason = wait(Code.PAUSED, "paused")
-    world.board.post(plan(reason))
+    world.group_states.post(plan(reason))
     world.clock.jump(QUIET)
-    world.board.forget(G)
-    world.board.post(plan(reason))
+    world.group_states.forget(G)
+    world.group_states.post(plan(reason))
 
     assert len(world.take_lines()) == 2
-    assert world.board.entries()[0].since == EPOCH + QUIET
+    assert world.group_states.entries()[0].since == EPOCH + QUIET

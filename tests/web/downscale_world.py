@@ -36,7 +36,7 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.reviews.prepare_downscale import PrepareDownscale
 from rollout_operator.web.reviews.prepare_reservation import PrepareCalls, PrepareContext
 from rollout_operator.web.reviews.scale_parent import Parents
-from tests.controllers.fake_door import FakeDoor, Json, pod_json, set_json
+from tests.controllers.fake_door import FakeClient, Json, pod_json, set_json
 from tests.gates import OpenGate
 from tests.virtual_time import VirtualClock
 from tests.web.fake_pods import FakePods
@@ -74,7 +74,7 @@ class World:
         """Keep the times of downscales in the ConfigMap `tracker`, if that is given."""
         self.tracker = tracker
         self.clock = VirtualClock()
-        self.door = FakeDoor(sets, pods)
+        self.client = FakeClient(sets, pods)
         self.sets, self.pods = StatefulSetStore(), PodStore()
         self.calls = FakePods(self.clock)
         self.is_stopping = False
@@ -88,15 +88,15 @@ class World:
         name, downscales, locks = f"process-{self.starts}", Downscales(self.clock), Locks()
         deletes = OwnDeletes(self.pods.get, self.clock)
         observer = Observer(
-            namespace="test", reader=self.door, clock=self.clock, sets=self.sets, pods=self.pods,
+            namespace="test", reader=self.client, clock=self.clock, sets=self.sets, pods=self.pods,
             watches=(), pending=InFlight(self.pods.get, deletes, self.clock), now=self.clock.now,
             find_downscale=downscales.find_underway,
         )  # fmt: skip
         hook = PrepareDownscale(
             PrepareContext(
-                parents=Parents(self.sets, self.door, namespace="test", clock=self.clock),
+                parents=Parents(self.sets, self.client, namespace="test", clock=self.clock),
                 looker=observer, locks=locks, downscales=downscales,
-                notes=PodRecords(self.door, name), records=self._make_records(downscales),
+                notes=PodRecords(self.client, name), records=self._make_records(downscales),
                 pods=calls or self.calls, clock=self.clock, server_time=self.clock.now,
                 namespace="test", cluster_domain="cluster.local.", retell_after=RETELL,
                 is_stopping=lambda: self.is_stopping,
@@ -106,12 +106,12 @@ class World:
             DownscaleContext(
                 sets=self.sets, pods=self.pods, downscales=downscales, locks=locks,
                 records=self._make_records(downscales),
-                notes=PodRecords(self.door, name), calls=self.calls, door=self.door,
+                notes=PodRecords(self.client, name), calls=self.calls, client=self.client,
                 clock=self.clock, server_time=self.clock.now, cluster_domain="cluster.local.",
             )
         )  # fmt: skip
         executor = Executor(
-            self.door,
+            self.client,
             observer,
             deletes,
             clock=self.clock,
@@ -124,15 +124,15 @@ class World:
 
     def _make_records(self, downscales: Downscales) -> Records:
         if not self.tracker:
-            return AnnotationTimes(self.door, downscales)
+            return AnnotationTimes(self.client, downscales)
         return Tracker(
-            self.door, downscales, namespace="test", name=self.tracker, now=self.clock.now
+            self.client, downscales, namespace="test", name=self.tracker, now=self.clock.now
         )
 
     def sync(self) -> None:
         """Bring the caches up to date."""
         found: dict[str, list[Json]] = {"statefulsets": [], "pods": [], "configmaps": []}
-        for (plural, _), one in self.door.objects.items():
+        for (plural, _), one in self.client.objects.items():
             found[plural].append(one)
         self.sets.replace_all([decode_statefulset(raw(one)) for one in found["statefulsets"]])
         self.pods.replace_all([decode_pod(raw(one)) for one in found["pods"]])
@@ -148,7 +148,7 @@ class World:
             memory.queue.add(uid)
         backoff = Backoff(first=SECOND, most=15 * SECOND)
         workers = Workers(
-            memory.queue, memory.controller.reconcile, count=2, backoff=backoff, chance=lambda: 1
+            memory.queue, memory.controller.reconcile, count=2, backoff=backoff, rng=lambda: 1
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(workers.run())
@@ -177,7 +177,7 @@ class World:
     def review(self, zone: str, to: int, **how: object) -> Review:
         """Return a review of the Scale of a zone; `whole`: of the set itself."""
         whole, dry_run = bool(how.pop("whole", False)), bool(how.pop("dry_run", False))
-        held = decode_statefulset(raw(self.door.objects["statefulsets", zone]))
+        held = decode_statefulset(raw(self.client.objects["statefulsets", zone]))
         assert not how, f"unknown {how}"
         old = Scalable(
             kind="StatefulSet" if whole else "Scale", uid=held.uid,
@@ -194,7 +194,7 @@ class World:
 
     def commit(self, zone: str, to: int, *, stamp: str = "") -> None:
         """Write a number of replicas, as the API server does; `stamp` is the annotation's value."""
-        one = copy.deepcopy(self.door.objects["statefulsets", zone])
+        one = copy.deepcopy(self.client.objects["statefulsets", zone])
         part(one, "spec")["replicas"] = to
         for key in ("replicas", "readyReplicas", "updatedReplicas", "availableReplicas"):
             part(one, "status")[key] = to
@@ -202,7 +202,7 @@ class World:
             part(part(one, "metadata"), "annotations")[LAST_DOWNSCALE] = stamp
         meta = part(one, "metadata")
         meta["resourceVersion"] = str(int(str(meta["resourceVersion"])) + 1)
-        self.door.put("statefulsets", one)
+        self.client.put("statefulsets", one)
 
     def label(self, zone: str, key: str, value: str | None) -> None:
         """Write or remove a label, as a person does."""
@@ -213,28 +213,28 @@ class World:
         self._write_metadata("annotations", zone, key, value)
 
     def _write_metadata(self, field: str, zone: str, key: str, value: str | None) -> None:
-        one = copy.deepcopy(self.door.objects["statefulsets", zone])
+        one = copy.deepcopy(self.client.objects["statefulsets", zone])
         meta = part(one, "metadata")
         part(meta, field)[key] = value
         if value is None:
             del part(meta, field)[key]
         meta["resourceVersion"] = str(int(str(meta["resourceVersion"])) + 1)
-        self.door.put("statefulsets", one)
+        self.client.put("statefulsets", one)
 
     def remove_pod(self, name: str) -> None:
         """Take a pod away, as the StatefulSet controller does in the end."""
-        del self.door.objects["pods", name]
+        del self.client.objects["pods", name]
 
     def annotation(self, zone: str, key: str = LAST_DOWNSCALE) -> object:
         """Return what the API server holds."""
-        meta = part(self.door.objects["statefulsets", zone], "metadata")
+        meta = part(self.client.objects["statefulsets", zone], "metadata")
         return part(meta, "annotations").get(key)
 
     def noted(self) -> list[str]:
         """Return the pods that carry a note."""
         return [
             pod.name
-            for (plural, _), one in self.door.objects.items()
+            for (plural, _), one in self.client.objects.items()
             if plural == "pods"
             for pod in [decode_pod(raw(one))]
             if pod.downscale_note
@@ -246,9 +246,9 @@ async def come_to_rest(world: World) -> None:
     was asked of anyone in its second half.
     """
     await world.pass_time(HOUR / 2)
-    before = len(world.door.calls), len(world.calls.calls)
+    before = len(world.client.calls), len(world.calls.calls)
     await world.pass_time(HOUR / 2)
-    assert (len(world.door.calls), len(world.calls.calls)) == before
+    assert (len(world.client.calls), len(world.calls.calls)) == before
     assert world.memory.downscales.list_sets() == []
     assert world.noted() == []
 
@@ -307,9 +307,9 @@ def prepared_alone(one: Json, pods: Sequence[Json] = ()) -> World:
 
 def outdate(world: World, name: str) -> None:
     """Make the status of a zone say one replica, neither ready nor updated."""
-    one = copy.deepcopy(world.door.objects["statefulsets", name])
+    one = copy.deepcopy(world.client.objects["statefulsets", name])
     part(one, "status").update(replicas=1, readyReplicas=0, updatedReplicas=0)
-    world.door.put("statefulsets", one)
+    world.client.put("statefulsets", one)
 
 
 def part(one: Json, key: str) -> Json:

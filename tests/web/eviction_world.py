@@ -50,7 +50,7 @@ class Court:
     @property
     def calls(self) -> list[str]:
         """Return the verbs of all calls to the API server."""
-        return self.here.door.verbs()
+        return self.here.client.verbs()
 
     @property
     def counted(self) -> dict[tuple[str, str], float]:
@@ -73,7 +73,7 @@ def court(*rules: Budget, here: World | None = None, qps: float = 0) -> Court:
             gate=process.gate,
             pods=process.pods,
             sets=process.sets,
-            unknown=UnknownPods(here.door, "test", qps),
+            unknown=UnknownPods(here.client, "test", qps),
             metrics=process.metrics.disruptions,
             clock=process.clock,
             namespace="test",

@@ -24,7 +24,7 @@ async def world() -> AsyncIterator[World]:
 
 def show(world: World, text: str, group: str = "ingester", *, failed: bool = False) -> None:
     reason = Reason(code=Code.PAUSED, text=text)
-    world.board.post(Plan(group=GroupName(group), waits=(reason,), failed=failed))
+    world.group_states.post(Plan(group=GroupName(group), waits=(reason,), failed=failed))
 
 
 async def test_ready_follows_health(world: World) -> None:
@@ -193,7 +193,7 @@ async def test_a_port_in_use_is_a_configuration_error(world: World) -> None:
         world.metrics,
         world.health,
         ClusterRules(namespace="prod"),
-        world.board,
+        world.group_states,
     )
     with pytest.raises(ConfigError, match=f"^-server.port: port {world.server.port} is in use$"):
         await other.start()
@@ -202,7 +202,7 @@ async def test_a_port_in_use_is_a_configuration_error(world: World) -> None:
 
 async def test_an_impossible_port_is_a_configuration_error(world: World) -> None:
     other = AdminServer(
-        65536, world.metrics, world.health, ClusterRules(namespace="prod"), world.board
+        65536, world.metrics, world.health, ClusterRules(namespace="prod"), world.group_states
     )
     with pytest.raises(ConfigError, match=r"^-server.port: 65536 is not within 0 and 65535$"):
         await other.start()

@@ -50,7 +50,7 @@ class DisruptionContext:
     pods: PodStore
     pending: InFlight
     recorder: Recorder
-    door: LiveReader
+    client: LiveReader
     clock: Clock
     metrics: DisruptionMetrics
 
@@ -90,10 +90,10 @@ class DisruptionController:
         limits may make it wait for longer.
         """
         parts = self._parts
-        await parts.door.wait_turn(PODS, cached.namespace)
+        await parts.client.wait_turn(PODS, cached.namespace)
         try:
             async with asyncio.timeout(LOOK_LIMIT.total_seconds()):
-                body = await parts.door.fetch(PODS, cached.namespace, cached.name, has_turn=True)
+                body = await parts.client.fetch(PODS, cached.namespace, cached.name, has_turn=True)
             pod = decode_pod(body)
         except NotFound:
             return DONE

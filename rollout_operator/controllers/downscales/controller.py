@@ -61,7 +61,7 @@ class DownscaleContext:
     records: Records
     notes: PodRecords
     calls: CancelCalls
-    door: Reader
+    client: Reader
     clock: Clock
     server_time: Callable[[], datetime]
     cluster_domain: str
@@ -267,7 +267,7 @@ class DownscaleController:
         """The time is over. Ask the store itself before pods are told that they stay (SI-12)."""
         parts = self._parts
         try:
-            body = await parts.door.fetch(STATEFULSETS, sts.namespace, sts.name)
+            body = await parts.client.fetch(STATEFULSETS, sts.namespace, sts.name)
         except NotFound:
             return LAGGING
         live = decode_statefulset(body)

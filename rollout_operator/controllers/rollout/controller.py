@@ -19,7 +19,7 @@ from rollout_operator.model.outcome import Action, Code, Plan, Reason, Severity
 from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import Board
+from rollout_operator.telemetry.registry import GroupStates
 
 # Every group is looked at this often when nothing happens: under the five minutes after which
 # dashboards call a group unattended.
@@ -48,7 +48,7 @@ class RolloutContext:
     executor: Executor
     deletes: OwnDeletes
     attempts: Attempts
-    board: Board
+    group_states: GroupStates
     metrics: Metrics
     clock: Clock
     refresh: Callable[[str], None]
@@ -88,7 +88,7 @@ class RolloutController:
         finally:
             if has_failed:
                 parts.metrics.group_reconciles_failed.labels(name).inc()
-        owed = parts.board.post(plan)
+        owed = parts.group_states.post(plan)
         if not has_failed and not _BLIND.intersection(reason.code for reason in plan.waits):
             parts.metrics.group_last_success.labels(name).set(parts.clock.now().timestamp())
         return Result(again=min(again, plan.look_again or RESYNC, owed or RESYNC))
@@ -186,7 +186,7 @@ class RolloutController:
 
     def _forget(self, name: GroupName) -> None:
         self._rechecks.pop(name, None)
-        self._parts.board.forget(name)
+        self._parts.group_states.forget(name)
         self._parts.metrics.forget_group(name)
 
 

@@ -113,7 +113,7 @@ class Executor:
 
     def __init__(
         self,
-        door: RolloutClient,
+        client: RolloutClient,
         observer: RolloutObserver,
         deletes: OwnDeletes,
         *,
@@ -125,7 +125,7 @@ class Executor:
         recording: RolloutClient | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._door = door
+        self._client = client
         self._observer = observer
         self._deletes = deletes
         self._clock = clock
@@ -133,7 +133,7 @@ class Executor:
         self._gate = gate
         self._locks = locks or Locks()
         self._is_stopping = is_stopping
-        self._revisions = Revisions(recording or door, observer, clock)
+        self._revisions = Revisions(recording or client, observer, clock)
         self._looks = asyncio.Semaphore(most_looks)
         self._refused_at: dict[Uid, timedelta] = {}
 
@@ -162,7 +162,7 @@ class Executor:
         for own in self._deletes.list_unknown(owners):
             pod = own.pod
             try:
-                body = await self._door.fetch(PODS, pod.namespace, pod.name)
+                body = await self._client.fetch(PODS, pod.namespace, pod.name)
                 seen = msgspec.json.decode(body, type=_SeenPod).metadata
             except NotFound:
                 seen = _SeenMeta()
@@ -321,7 +321,7 @@ class Executor:
         precondition = Precondition(uid=pod.uid, resource_version=pod.resource_version)
         self._deletes.begin(pod)
         try:
-            await self._door.delete(
+            await self._client.delete(
                 PODS, pod.namespace, pod.name, precondition=precondition, sent_within=left
             )
         except UnknownOutcome:

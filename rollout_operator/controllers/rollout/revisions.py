@@ -43,8 +43,8 @@ class Recording:
 class Revisions:
     """Writes revisions of zones that are rolled out."""
 
-    def __init__(self, door: RevisionClient, observer: CacheObserver, clock: Clock) -> None:
-        self._door = door
+    def __init__(self, client: RevisionClient, observer: CacheObserver, clock: Clock) -> None:
+        self._client = client
         self._observer = observer
         self._clock = clock
 
@@ -54,11 +54,11 @@ class Revisions:
         Raises ApiError.
         """
         zone = action.zone
-        await self._door.wait_turn(STATEFULSETS, zone.namespace)
+        await self._client.wait_turn(STATEFULSETS, zone.namespace)
         if not _records(plan_group(self._observer.observe(group)), action):
             return _moved(action)  # while it waited for its turn
         sent_at = self._clock.elapsed()
-        body = await self._door.fetch(STATEFULSETS, zone.namespace, zone.name, has_turn=True)
+        body = await self._client.fetch(STATEFULSETS, zone.namespace, zone.name, has_turn=True)
         if self._clock.elapsed() - sent_at > LOOK_LASTS:
             # A pod may have been evicted since its pods were looked at, and the status not know it.
             return Recording(cut_short=describe_slow(zone.name))
@@ -84,7 +84,7 @@ class Revisions:
         whole = msgspec.json.decode(body, type=JsonObject)
         status = msgspec.convert(whole["status"], type=JsonObject)
         whole["status"] = {**status, "currentRevision": action.revision}
-        await self._door.replace_status(STATEFULSETS, zone.namespace, zone.name, whole)
+        await self._client.replace_status(STATEFULSETS, zone.namespace, zone.name, whole)
         return Recording()
 
 

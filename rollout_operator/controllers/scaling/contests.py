@@ -43,8 +43,8 @@ class _Named:
 class Contests:
     """The counts that were written last, by UID of the set, and who undoes them."""
 
-    def __init__(self, door: Fetcher, clock: Clock) -> None:
-        self._door = door
+    def __init__(self, client: Fetcher, clock: Clock) -> None:
+        self._client = client
         self._rewrites: Rewrites[Uid, int] = Rewrites(clock)
         self._named: dict[Uid, _Named] = {}
 
@@ -90,7 +90,7 @@ class Contests:
     async def _fetch_writers(self, zone: StatefulSet) -> tuple[str, ...]:
         try:
             async with asyncio.timeout(NAMED_WITHIN.total_seconds()):
-                body = await self._door.fetch(STATEFULSETS, zone.namespace, zone.name)
+                body = await self._client.fetch(STATEFULSETS, zone.namespace, zone.name)
         except (ApiError, TimeoutError):
             return ()
         return decode_replica_writers(body, but=FIELD_MANAGER)

@@ -36,7 +36,7 @@ from rollout_operator.model.scaling import (
 from rollout_operator.planning.scaling.plan import list_references, plan_scaling
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import Board, Subject
+from rollout_operator.telemetry.registry import GroupStates, Subject
 
 # Nothing is missed by events alone; this is for what events do not tell.
 RESYNC: Final = timedelta(minutes=4)
@@ -82,7 +82,7 @@ class ScalingContext:
     references: MirroredReferences
     attempts: Attempts
     contests: Contests
-    board: Board
+    group_states: GroupStates
     metrics: Metrics
     clock: Clock
     cluster_domain: str
@@ -335,7 +335,7 @@ class ScalingController:
         waits = (*look.reasons, *plan.waits, *failing)
         odd = tuple(one for one in plan.problems if one not in failing)
         told = Plan(group=plan.group, waits=waits, problems=odd)
-        return self._parts.board.post(told, Subject.SCALING)
+        return self._parts.group_states.post(told, Subject.SCALING)
 
     def _note_next(self, plan: ScalingPlan) -> None:
         """Show when a zone may be scaled down next: 0 where nothing waits for that."""
@@ -359,10 +359,10 @@ class ScalingController:
             parts.talks.forget(zone.sts.uid)
         parts.metrics.forget_scaling(name)
         if group.zones or group.unreadable:
-            parts.board.post(Plan(group=name), Subject.SCALING)
+            parts.group_states.post(Plan(group=name), Subject.SCALING)
             return
         # Again: the look before this one may have told of it when it was forgotten already.
-        parts.board.forget(name)
+        parts.group_states.forget(name)
         parts.metrics.forget_group(name)
 
 

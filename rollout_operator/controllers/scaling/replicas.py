@@ -70,7 +70,7 @@ class Counts:
 
     def __init__(
         self,
-        door: Writer,
+        client: Writer,
         observer: ScalingObserver,
         times: Times,
         *,
@@ -80,7 +80,7 @@ class Counts:
         metrics: Metrics,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._door = door
+        self._client = client
         self._observer = observer
         self._times = times
         self._locks = locks
@@ -231,7 +231,7 @@ class Counts:
             *self._render_time(action),
         ]
         try:
-            body = await self._door.patch(STATEFULSETS, zone.namespace, zone.name, steps)
+            body = await self._client.patch(STATEFULSETS, zone.namespace, zone.name, steps)
         except ApiError as error:
             self._count(group, action, _name_outcome(error))
             if isinstance(error, UnknownOutcome):

@@ -28,9 +28,9 @@ _PATH: Final = f"/metadata/annotations/{DISRUPTION_RECORD.replace('/', '~1')}"
 class Recorder:
     """Writes and withdraws the records of one process."""
 
-    def __init__(self, door: TimedPatcher, clock: Clock, by: str) -> None:
+    def __init__(self, client: TimedPatcher, clock: Clock, by: str) -> None:
         """Write in the name of a process: no two of one namespace may have the same."""
-        self._door = door
+        self._client = client
         self._clock = clock
         self._by = by
         self._forbidden_at: timedelta | None = None
@@ -51,7 +51,7 @@ class Recorder:
         if self.is_forbidden:
             return None
         pod = grant.pod
-        await self._door.wait_turn_to_patch(PODS, pod.namespace, pod.name)
+        await self._client.wait_turn_to_patch(PODS, pod.namespace, pod.name)
         grant.begun = self._clock.elapsed()
         record = Record(uid=pod.uid, by=self._by, at=now(), engine=grant.engine, lasts=grant.lasts)
         grant.record = msgspec.json.encode(record).decode()
@@ -89,7 +89,7 @@ class Recorder:
 
     async def wait_turn(self, pod: Pod) -> None:
         """Wait until a record may be taken back at once. Raises Throttled."""
-        await self._door.wait_turn_to_patch(PODS, pod.namespace, pod.name)
+        await self._client.wait_turn_to_patch(PODS, pod.namespace, pod.name)
 
     async def take_back(self, pod: Pod) -> None:
         """Remove whatever record a pod has, unless the pod has changed since it was seen.
@@ -106,7 +106,7 @@ class Recorder:
     async def _patch(
         self, pod: Pod, patch: JsonObject | Sequence[JsonObject], *, has_turn: bool = False
     ) -> None:
-        await self._door.patch(PODS, pod.namespace, pod.name, patch, has_turn=has_turn)
+        await self._client.patch(PODS, pod.namespace, pod.name, patch, has_turn=has_turn)
 
     def _tell_forbidden(self, error: ApiError) -> None:
         if self._forbidden_at is None:

@@ -37,9 +37,9 @@ _NOTE: Final = msgspec.json.Decoder(DownscaleRecord)
 class PodRecords:
     """Writes and removes notes."""
 
-    def __init__(self, door: Patcher, by: str = "") -> None:
+    def __init__(self, client: Patcher, by: str = "") -> None:
         """Write in the name of a process: no two of one namespace may have the same."""
-        self._door = door
+        self._client = client
         self._by = by
         self._is_forbidden = False
 
@@ -77,7 +77,7 @@ class PodRecords:
             "metadata": {"uid": pod.uid, "annotations": {DOWNSCALE_NOTE: text}},
         }
         try:
-            await self._door.patch(PODS, pod.namespace, pod.name, patch)
+            await self._client.patch(PODS, pod.namespace, pod.name, patch)
         except (NotFound, Conflict) as error:
             # Gone or replaced: it carries no note, and needs none to be removed.
             return None if text is None else error

@@ -118,8 +118,8 @@ class AnnotationTimes:
 
     source = TimesSource.ANNOTATIONS
 
-    def __init__(self, door: Patcher, downscales: Downscales) -> None:
-        self._door = door
+    def __init__(self, client: Patcher, downscales: Downscales) -> None:
+        self._client = client
         self._downscales = downscales
 
     def recall(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
@@ -156,7 +156,7 @@ class AnnotationTimes:
                 "annotations": {LAST_DOWNSCALE: text},
             }
         }
-        body = await self._door.patch(STATEFULSETS, sts.namespace, sts.name, patch)
+        body = await self._client.patch(STATEFULSETS, sts.namespace, sts.name, patch)
         log.info("Recorded downscale", zone=sts.name, at=text, reason=Code.DOWNSCALE_RECORDED)
         return decode_version("StatefulSet", body)
 

@@ -72,7 +72,7 @@ class Tracker:
 
     def __init__(
         self,
-        door: TrackerClient,
+        client: TrackerClient,
         downscales: Downscales,
         *,
         namespace: str,
@@ -80,7 +80,7 @@ class Tracker:
         now: Callable[[], datetime],
     ) -> None:
         """Keep times in the ConfigMap `name`; `now` is the API server's clock."""
-        self._door = door
+        self._client = client
         self._downscales = downscales
         self._namespace = namespace
         self._name = name
@@ -173,7 +173,7 @@ class Tracker:
 
     async def _fetch(self) -> ZoneMap | None:
         try:
-            body = await self._door.fetch(CONFIG_MAPS, self._namespace, self._name)
+            body = await self._client.fetch(CONFIG_MAPS, self._namespace, self._name)
         except NotFound:
             return None
         return self._take(body)
@@ -202,7 +202,7 @@ class Tracker:
             "data": dict.fromkeys(names, entry),
         }
         try:
-            created = await self._door.create(CONFIG_MAPS, self._namespace, body)
+            created = await self._client.create(CONFIG_MAPS, self._namespace, body)
         except Conflict as error:
             found = await self._fetch()
             if found is None:
@@ -265,11 +265,11 @@ class Tracker:
             "data": {key: text},
         }
         try:
-            body = await self._door.patch(*where, patch)
+            body = await self._client.patch(*where, patch)
         except Denied as denied:
             # The Role of other releases has `update` only.
             try:
-                body = await self._door.replace(*where, render_changed(zone_map, key, text))
+                body = await self._client.replace(*where, render_changed(zone_map, key, text))
             except Denied:
                 raise denied from None
             self._tell_denied(denied)

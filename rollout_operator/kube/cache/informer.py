@@ -65,13 +65,13 @@ class Informer(Generic[Viewed]):
         of: Collection[Viewed],
         metrics: Metrics,
         clock: Clock,
-        chance: Callable[[], float],
+        rng: Callable[[], float],
     ) -> None:
-        """Make an informer that is not running. `chance` returns numbers in 0..1."""
+        """Make an informer that is not running. `rng` returns numbers in 0..1."""
         self._api = api
         self._of: Collection[Viewed] = of
         self._clock = clock
-        self._chance = chance
+        self._rng = rng
         self._meters: WatchMeters[Viewed] = WatchMeters(metrics, of.label, self._age_seconds)
         self._states: StateStream[Viewed] = StateStream(api, of)
         self._rereads: Rereads[Viewed] = Rereads(of.store, self._reread, clock)
@@ -276,7 +276,7 @@ class Informer(Generic[Viewed]):
         self._judge_end(lasts)
 
     def _choose_span(self) -> timedelta:
-        jitter = 1 + WATCH_JITTER * (2 * self._chance() - 1)
+        jitter = 1 + WATCH_JITTER * (2 * self._rng() - 1)
         span = min(WATCH_LASTS * jitter, max(PROOF_DUE - self.age, SHORTEST_WATCH))
         if not self._is_refreshed:
             span = SHORTEST_WATCH  # the list that was asked for is tried again at its end
@@ -376,7 +376,7 @@ class Informer(Generic[Viewed]):
                 callback(old, new)
 
     async def _wait_after(self, error: ApiError) -> None:
-        retry = self._failures.next(error, self._chance(), has_list=not self._needs_list)
+        retry = self._failures.next(error, self._rng(), has_list=not self._needs_list)
         self._needs_list = retry.needs_list
         self._meters.restarts[retry.cause].inc()
         self._last_error = error

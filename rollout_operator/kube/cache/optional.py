@@ -25,10 +25,10 @@ class OptionalInformer(Generic[Viewed]):
     """Runs an informer for as long as there is something to follow."""
 
     def __init__(
-        self, informer: Informer[Viewed], door: Reader, resource: Resource, namespace: str
+        self, informer: Informer[Viewed], client: Reader, resource: Resource, namespace: str
     ) -> None:
         self._informer: Informer[Viewed] = informer
-        self._door = door
+        self._client = client
         self._resource = resource
         self._namespace = namespace
         self._answered = asyncio.Event()
@@ -78,7 +78,7 @@ class OptionalInformer(Generic[Viewed]):
 
     async def _is_there(self) -> bool:
         try:
-            await self._door.fetch_page(
+            await self._client.fetch_page(
                 self._resource, self._namespace, limit=1, resource_version="0"
             )
         except ApiError as error:

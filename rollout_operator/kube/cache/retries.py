@@ -89,8 +89,8 @@ class Failures:
         """Note that a list came in: the next resume is a first one."""
         self.resumes = 0
 
-    def next(self, error: ApiError, chance: float, *, has_list: bool) -> Retry:
-        """Count one more failure and return what follows; `chance` is in 0..1.
+    def next(self, error: ApiError, rng: float, *, has_list: bool) -> Retry:
+        """Count one more failure and return what follows; `rng` is in 0..1.
 
         `has_list` tells whether it was a watch that failed.
         """
@@ -99,14 +99,14 @@ class Failures:
         self.gone += isinstance(error, Gone)
         return Retry(
             cause=_cause(error),
-            delay=self._delay(error, chance),
+            delay=self._delay(error, rng),
             needs_list=not has_list or isinstance(error, Gone) or self.resumes >= FAILED_RESUMES,
             # The first failures tell the story; one in ten then shows that it goes on.
             is_news=self.in_row <= FAILED_RESUMES or self.in_row % 10 == 0,
         )
 
-    def _delay(self, error: ApiError, chance: float) -> timedelta:
-        delay = BACKOFF.delay(self.in_row, chance)
+    def _delay(self, error: ApiError, rng: float) -> timedelta:
+        delay = BACKOFF.delay(self.in_row, rng)
         match error:
             case Gone():
                 return delay if self.gone > 1 else timedelta(0)
@@ -117,7 +117,7 @@ class Failures:
             case Throttled() | Unreachable():
                 return delay
             case _:
-                return REFUSED_BACKOFF.delay(self.in_row, chance)
+                return REFUSED_BACKOFF.delay(self.in_row, rng)
 
 
 def _cause(error: ApiError) -> RetryCause:

@@ -79,13 +79,13 @@ class Touches:
         of: MetadataCollection,
         listener: ChangeListener,
         clock: Clock,
-        chance: Callable[[], float],
+        rng: Callable[[], float],
     ) -> None:
         self._api = api
         self._of = of
         self._listener = listener
         self._clock = clock
-        self._chance = chance
+        self._rng = rng
         self._version = ""
         self._listed_at = timedelta(0)
         self._failures = Failures()
@@ -139,7 +139,7 @@ class Touches:
             raise Unreachable(f"{self._of.text('list')}: {error}") from error
 
     async def _follow(self) -> None:
-        spread = 1 - WATCH_JITTER * self._chance()
+        spread = 1 - WATCH_JITTER * self._rng()
         lasts = timedelta(seconds=round((WATCH_LASTS * spread).total_seconds()))
         opened_at = self._clock.elapsed()
         limit = asyncio.timeout((lasts + STREAM_GRACE).total_seconds())
@@ -191,7 +191,7 @@ class Touches:
             self._asked.clear()
             await race(asked=self._asked.wait(), due=self._clock.sleep(REFUSED_PAUSE))
             return
-        retry = self._failures.next(error, self._chance(), has_list=bool(self._version))
+        retry = self._failures.next(error, self._rng(), has_list=bool(self._version))
         if retry.needs_list:
             self._version = ""
         # A stream that ended because its version is too old is opened again at once.

@@ -44,15 +44,15 @@ class Rhythm:
 
     interval: timedelta
     clock: Clock
-    chance: Callable[[], float]
+    rng: Callable[[], float]
 
     def vary(self, span: timedelta) -> timedelta:
         """Return about `span`, so that not all come at once."""
-        return span * (1 + JITTER * (2 * self.chance() - 1))
+        return span * (1 + JITTER * (2 * self.rng() - 1))
 
     def spread(self) -> timedelta:
         """Return any part of the interval: many that begin at once are spread over all of it."""
-        return self.interval * self.chance()
+        return self.interval * self.rng()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ class FollowedReference:
         self._show(reason)
 
     def _retry_delay(self, error: ApiError | InvalidInput) -> timedelta:
-        delay = BACKOFF.delay(self._failures, 0.5 + self._rhythm.chance() / 2)
+        delay = BACKOFF.delay(self._failures, 0.5 + self._rhythm.rng() / 2)
         if isinstance(error, TooManyRequests) and error.retry_after is not None:
             delay = max(delay, min(error.retry_after, RETRY_AFTER_LIMIT))
         return delay

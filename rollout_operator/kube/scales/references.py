@@ -73,29 +73,29 @@ class References:
 
     def __init__(
         self,
-        door: ApiClient,
+        client: ApiClient,
         namespace: str,
         *,
         looks: Reader,
         reconcile_interval: timedelta,
         clock: Clock,
-        chance: Callable[[], float],
+        rng: Callable[[], float],
     ) -> None:
-        """Follow objects of one namespace. `chance` returns numbers in 0..1.
+        """Follow objects of one namespace. `rng` returns numbers in 0..1.
 
         Where changes cannot be watched, scales are read about every `reconcile_interval`, as far as
-        the rate limit of `door` lets them. `looks` is for reads that a downscale waits for.
+        the rate limit of `client` lets them. `looks` is for reads that a downscale waits for.
         """
-        self._door = door
+        self._client = client
         self._looks = looks
         self._namespace = namespace
         self._clock = clock
         self._rhythm = Rhythm(
             interval=max(reconcile_interval, SHORTEST_INTERVAL),
             clock=clock,
-            chance=chance,
+            rng=rng,
         )
-        self._catalog = KindCatalog(door, clock)
+        self._catalog = KindCatalog(client, clock)
         self._publications = Publications(clock)
         self._readers = asyncio.Semaphore(READERS)
         self._callbacks: list[Callable[[GroupName], None]] = []
@@ -160,7 +160,7 @@ class References:
         self._publications.check(reference, replicas)
         status: JsonObject = {"status": {"replicas": replicas}}
         try:
-            await self._door.patch(
+            await self._client.patch(
                 entry.resource, self._namespace, reference.name, status, "status"
             )
         except ApiError:
@@ -203,7 +203,7 @@ class References:
         self._attach(reference, resource)
         try:
             async with self._readers:
-                raw = await self._door.fetch(resource, self._namespace, reference.name, SCALE)
+                raw = await self._client.fetch(resource, self._namespace, reference.name, SCALE)
         except ApiError as error:
             # The object is gone, or its kind: then the answer is that of no API server.
             if error.status == _NOT_FOUND:
@@ -245,7 +245,7 @@ class References:
     def _watch(self, resource: Resource) -> _Watch:
         audience = _Audience()
         collection = touches.MetadataCollection(resource, self._namespace)
-        follower = Touches(self._door, collection, audience, self._clock, self._rhythm.chance)
+        follower = Touches(self._client, collection, audience, self._clock, self._rhythm.rng)
         return _Watch(touches=follower, audience=audience)
 
     def _detach(self, reference: Reference, entry: _Followed) -> None:

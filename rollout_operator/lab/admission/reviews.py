@@ -47,9 +47,9 @@ class HookAnswer:
     warnings: tuple[str, ...] = ()
 
 
-def make_uid(chance: random.Random) -> str:
+def make_uid(rng: random.Random) -> str:
     """Return a random UUID (version 4) out of this source of chance."""
-    return str(uuid.UUID(int=chance.getrandbits(128), version=4))
+    return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
 
 def encode_review(attempt: Attempt, obj: JsonObject | None, uid: str) -> bytes:

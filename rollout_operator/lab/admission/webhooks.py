@@ -76,7 +76,7 @@ class AdmissionApi(Protocol):
     def elapsed(self) -> Callable[[], timedelta]: ...
 
     @property
-    def chance(self) -> random.Random: ...
+    def rng(self) -> random.Random: ...
 
     def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]: ...
 
@@ -174,7 +174,7 @@ class Admission:
         if attempt.dry_run and hook.has_side_effects:
             text = f'admission webhook "{hook.name}" does not support dry run'
             raise ApiRefusal(400, "BadRequest", text)
-        uid = make_uid(self._api.chance)
+        uid = make_uid(self._api.rng)
         call = self._call(hook, attempt, encode_review(attempt, obj, uid))
         entry = _Question(self._api, call, attempt)
         try:

@@ -71,7 +71,7 @@ class SimulatedApi:
         *,
         elapsed: Callable[[], timedelta],
         epoch: datetime,
-        chance: random.Random,
+        rng: random.Random,
     ) -> None:
         self.history = history
         self.hooks: HookCaller | None = None
@@ -85,16 +85,16 @@ class SimulatedApi:
         self.largest_page = LARGEST_PAGE
         """How many objects of a list a process is given at a time, however many it asks for."""
         self.elapsed = elapsed
-        self.chance = chance
+        self.rng = rng
         self._epoch = epoch
         self._calls = 0
         self._callbacks: list[Callable[[Commit], None]] = []
         self._store = ObjectStore(history, elapsed)
-        self._streams = Streams(self._store, chance)
+        self._streams = Streams(self._store, rng)
         self.admission = Admission(self)
         self._asker = WriteAdmission(self._store, self.admission)
-        self._writes = Writes(self._store, self._asker, now=self.now, chance=chance)
-        self.garbage = GarbageCollector(self._store, self.call_now, chance)
+        self._writes = Writes(self._store, self._asker, now=self.now, rng=rng)
+        self.garbage = GarbageCollector(self._store, self.call_now, rng)
         self._store.listeners.append(self._tell)
         self._plant_namespace("default")
 

@@ -32,11 +32,11 @@ class GarbageCollector:
     """Follows all writes, and acts in small steps by timers of the running loop."""
 
     def __init__(
-        self, store: ObjectStore, call: Callable[[ApiRequest], ApiAnswer], chance: random.Random
+        self, store: ObjectStore, call: Callable[[ApiRequest], ApiAnswer], rng: random.Random
     ) -> None:
         self._store = store
         self._call = call
-        self._chance = chance
+        self._rng = rng
         self._timers = Timers()
         self._waiting: set[ObjectKey] = set()
         self._owned: dict[str, dict[ObjectKey, None]] = defaultdict(dict)
@@ -92,7 +92,7 @@ class GarbageCollector:
     def _look_at(self, place: ObjectKey, after: Range = DELAY) -> None:
         if place not in self._waiting:
             self._waiting.add(place)
-            self._timers.after(draw(self._chance, after), lambda: self._step(place))
+            self._timers.after(draw(self._rng, after), lambda: self._step(place))
 
     def _step(self, place: ObjectKey) -> None:
         self._waiting.discard(place)

@@ -126,9 +126,9 @@ class _Start:
 class Streams:
     """All open watches of one API server."""
 
-    def __init__(self, store: ObjectStore, chance: random.Random) -> None:
+    def __init__(self, store: ObjectStore, rng: random.Random) -> None:
         self._store = store
-        self._chance = chance
+        self._rng = rng
         self._open: dict[Collection, list[tuple[str, Stream]]] = {}
         self._kinds: dict[Collection, Resource] = {}
         self._bodies: dict[tuple[int, bool], tuple[JsonObject, bytes]] = {}
@@ -241,7 +241,7 @@ class Streams:
             raise bad_request(why)
         if asked and int(asked):
             return timedelta(seconds=int(asked))
-        return UNASKED_LENGTH * (1 + self._chance.random())
+        return UNASKED_LENGTH * (1 + self._rng.random())
 
 
 def _read_start(store: ObjectStore, query: Mapping[str, str], has_bookmarks: bool) -> _Start:

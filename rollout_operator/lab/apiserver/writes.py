@@ -56,12 +56,12 @@ class Writes:
         asker: WriteAdmission,
         *,
         now: Callable[[], datetime],
-        chance: random.Random,
+        rng: random.Random,
     ) -> None:
         self.store = store
         self.asker = asker
         self.now = now
-        self._chance = chance
+        self._rng = rng
 
     async def create(self, turn: Turn) -> ApiAnswer:
         """Make a new object. Raises Refusal."""
@@ -146,7 +146,7 @@ class Writes:
             return await self._insert(turn, obj, name_of(obj))
         name = ""
         for _ in range(_NAME_TRIES):
-            suffix = "".join(self._chance.choice(_NAME_LETTERS) for _ in range(5))
+            suffix = "".join(self._rng.choice(_NAME_LETTERS) for _ in range(5))
             name = base[:_LONGEST_BASE] + suffix
             if self.store.get(ObjectKey(turn.kind.resource, turn.request.namespace, name)) is None:
                 return await self._insert(turn, obj, name)
@@ -162,7 +162,7 @@ class Writes:
             problems.require("metadata.name", "name or generateName is required")
             problems.raise_if_any(resource, "")
         metadata["name"] = name
-        metadata["uid"] = make_uid(self._chance)
+        metadata["uid"] = make_uid(self._rng)
         metadata["creationTimestamp"] = timestamp(self.now())
         turn.kind.prepare_create(new)
         await self.asker.validate(turn, "CREATE", None, new)

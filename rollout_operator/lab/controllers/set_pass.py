@@ -44,7 +44,7 @@ class Pass:
     status: CountedStatus
     writes: SetWrites
     now: datetime
-    chance: random.Random
+    rng: random.Random
     """Calls of one batch go out together: nobody knows which comes first."""
     _is_parallel: bool = field(init=False)
     _is_rolling: bool = field(init=False)
@@ -126,7 +126,7 @@ class Pass:
         done, size = 0, 1
         while done < len(pods):
             batch = list(pods[done : done + size])
-            self.chance.shuffle(batch)
+            self.rng.shuffle(batch)
             failures = [failure for pod in batch if (failure := self._try(step, pod))]
             if failures:
                 raise failures[0]

@@ -27,14 +27,14 @@ _Owned = dict[str, dict[Key, _T]]
 class ControllerCache:
     """The controller's cache. `on_change` is told of each commit when it has got there."""
 
-    def __init__(self, *, timers: Timers, chance: random.Random, lag: Range) -> None:
+    def __init__(self, *, timers: Timers, rng: random.Random, lag: Range) -> None:
         self.on_change: Callable[[Commit], None] = lambda _commit: None
         self.sets: dict[Key, JsonObject] = {}
         self._pods: _Owned[Member] = {}
         self._revisions: _Owned[JsonObject] = {}
         self._newest: dict[str, int] = {}
         self._timers = timers
-        self._chance = chance
+        self._rng = rng
         self._lag = lag
         self._late: dict[str, deque[Commit]] = {plural: deque() for plural in _WATCHED}
 
@@ -48,7 +48,7 @@ class ControllerCache:
             return
         late.append(commit)
         # Each step takes the oldest that waits: none overtakes another of its kind.
-        step = draw(self._chance, self._lag)
+        step = draw(self._rng, self._lag)
         self._timers.after(step, lambda: self.take(late.popleft()))
 
     def take(self, commit: Commit) -> None:

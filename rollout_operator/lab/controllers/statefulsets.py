@@ -65,15 +65,13 @@ class _SetPass:
 class StatefulSets:
     """Brings all sets of a world nearer to what they ask for. Told of commits by `see`."""
 
-    def __init__(
-        self, api: SetApi, *, timers: Timers, chance: random.Random, pace: StepTimes
-    ) -> None:
+    def __init__(self, api: SetApi, *, timers: Timers, rng: random.Random, pace: StepTimes) -> None:
         self._api = api
         self._timers = timers
-        self._chance = chance
+        self._rng = rng
         self._pace = pace
         self._lag = timedelta(0)
-        self._view = ControllerCache(timers=timers, chance=chance, lag=pace.controller_cache)
+        self._view = ControllerCache(timers=timers, rng=rng, lag=pace.controller_cache)
         self._view.on_change = self._notice
         self._queued: dict[Key, int] = {}
         self._working: dict[Key, bool] = {}
@@ -143,7 +141,7 @@ class StatefulSets:
         if key in self._working:
             self._working[key] = True
         elif key not in self._queued:
-            span = self._lag + draw(self._chance, self._pace.controller)
+            span = self._lag + draw(self._rng, self._pace.controller)
             self._queued[key] = self._timers.after(span, lambda: self._look(key))
 
     # One look
@@ -168,7 +166,7 @@ class StatefulSets:
         look.failure = look.looked.run()
         look.looked.status.complete_rolling_update(sts)
         if look.looked.status.differs(sts):
-            span = draw(self._chance, self._pace.status)
+            span = draw(self._rng, self._pace.status)
             self._timers.after(span, lambda: self._write_status(look))
         else:
             self._finish(look)
@@ -205,7 +203,7 @@ class StatefulSets:
             ),
             writes=writes,
             now=self._api.now(),
-            chance=self._chance,
+            rng=self._rng,
         )
         return _SetPass(
             key=key, sts=sts, writes=writes, looked=looked, revisions=revisions, failure=None

@@ -19,7 +19,7 @@ def make_admin(port: int, namespace: str, telemetry: Telemetry) -> AdminServer:
         metrics=telemetry.metrics,
         health=telemetry.health,
         cluster=ClusterRules(namespace=namespace),
-        board=telemetry.board,
+        group_states=telemetry.group_states,
     )
 
 

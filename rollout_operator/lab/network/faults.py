@@ -87,7 +87,7 @@ class SentCall:
     number: int
     """Of the calls of this life of the process, from 1."""
     actor: str
-    door: str
+    client: str
     verb: str
     plural: str
     subresource: str

@@ -37,12 +37,12 @@ class Link:
     """The network of one life of a process. Needs a running loop."""
 
     def __init__(
-        self, actor: str, *, faults: Faults, chance: random.Random, pace: Latency | None = None
+        self, actor: str, *, faults: Faults, rng: random.Random, pace: Latency | None = None
     ) -> None:
         """Connect `actor`, a process such as `operator-1`, under these faults."""
         self.actor = actor
         self.faults = faults
-        self.chance = chance
+        self.rng = rng
         self.on_crash: Callable[[], None] | None = None
         """Called where a fault ends the process: once the link is dead, to end all the rest."""
         self.on_heal: list[Callable[[], None]] = []
@@ -130,15 +130,15 @@ class Link:
 
     def latency(self) -> float:
         """Return the seconds that one way takes."""
-        return self._least + self._spread * self.chance.random()
+        return self._least + self._spread * self.rng.random()
 
     def may_arrive(self) -> bool:
         """Tell whether what was sent a moment ago arrives."""
         if self._is_cut:
             return False
-        return not self.is_dead or self.chance.random() < ARRIVES_AFTER_DEATH
+        return not self.is_dead or self.rng.random() < ARRIVES_AFTER_DEATH
 
-    def number_call(self, call: Call, door: str) -> SentCall:
+    def number_call(self, call: Call, client: str) -> SentCall:
         """Count a call that is about to be made, and return it as faults know it."""
         self._calls += 1
         key = (call.verb, call.resource.plural, call.subresource, call.name)
@@ -146,7 +146,7 @@ class Link:
         return SentCall(
             number=self._calls,
             actor=self.actor,
-            door=door,
+            client=client,
             verb=call.verb,
             plural=call.resource.plural,
             subresource=call.subresource,

@@ -20,7 +20,7 @@ class Endpoints(Protocol):
     async def serve(self, method: str, endpoint: Endpoint, actor: str) -> tuple[int, bytes]: ...
 
 
-class PodDoor:
+class SimulatedPodClient:
     """Sends requests to pods, for one process."""
 
     def __init__(self, link: Link, endpoints: Endpoints) -> None:

@@ -99,7 +99,7 @@ _CHANGES: Final = frozenset({"update", "patch", "delete"})
 
 
 class RandomFaults:
-    """Faults by the dice of `chance`, numbered from 1 on as they come.
+    """Faults by the dice of `rng`, numbered from 1 on as they come.
 
     With `only`, just those of these numbers happen, while all are counted: that is how a run is
     shrunk. `report` is told of each that happens.
@@ -107,12 +107,12 @@ class RandomFaults:
 
     def __init__(
         self,
-        chance: random.Random,
+        rng: random.Random,
         doses: Doses,
         report: Callable[[Fault], object] = lambda fault: None,
         only: frozenset[int] | None = None,
     ) -> None:
-        self._random = chance.random
+        self._random = rng.random
         self._doses = doses
         self._report = report
         self._only = only

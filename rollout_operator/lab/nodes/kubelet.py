@@ -71,7 +71,7 @@ class Means:
     """What a kubelet works with."""
 
     timers: Timers
-    chance: random.Random
+    rng: random.Random
     pace: StepTimes
     endpoints: PodEndpoints
 
@@ -316,7 +316,7 @@ class Kubelets:
         return timestamp(self._api.now())
 
     def _soon(self, span: Range) -> timedelta:
-        return draw(self._means.chance, span)
+        return draw(self._means.rng, span)
 
     def _later(self, seat: _PodSlot, span: timedelta, step: Callable[[_PodSlot], None]) -> None:
         self._means.timers.cancel(seat.timer)

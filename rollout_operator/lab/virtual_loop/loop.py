@@ -63,13 +63,13 @@ class NotSimulated(RuntimeError):
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """A loop that owns its time, in seconds from 0 on.
 
-    With `chance` whoever can run does so in an order of that seed, without in the order in which
+    With `rng` whoever can run does so in an order of that seed, without in the order in which
     they became ready. `run_forever` raises Deadlock, Livelock, and what a callback has raised.
     """
 
-    def __init__(self, chance: random.Random | None = None) -> None:
+    def __init__(self, rng: random.Random | None = None) -> None:
         super().__init__(_NoSelector())
-        self._pick = chance.random if chance is not None else None
+        self._pick = rng.random if rng is not None else None
         self._now = 0.0
         self._pool: list[asyncio.Handle] = []
         self._line: deque[asyncio.Handle] = deque()

@@ -32,9 +32,9 @@ class StepTimes:
     """From a change of a pod until its kubelet has noticed."""
 
 
-def draw(chance: random.Random, span: Range) -> timedelta:
+def draw(rng: random.Random, span: Range) -> timedelta:
     """Return a span between the two ends."""
-    return timedelta(seconds=chance.uniform(span[0].total_seconds(), span[1].total_seconds()))
+    return timedelta(seconds=rng.uniform(span[0].total_seconds(), span[1].total_seconds()))
 
 
 class Timers:

@@ -19,16 +19,16 @@ STEPS: Final = 10
 Act = Callable[[], Awaitable[None]]
 
 
-def _acts(scene: Scene, chance: random.Random) -> Mapping[str, tuple[int, Act]]:
+def _acts(scene: Scene, rng: random.Random) -> Mapping[str, tuple[int, Act]]:
     """Return what can happen next by its words, with its weight."""
     pods = sorted(scene.seen.pods.items())
     going = [name for name, pod in pods if is_going(pod)]
     staying = [name for name, pod in pods if not is_going(pod)]
     waiting = [name for name in staying if not is_ready(scene.seen.pods[name])]
     ready = [name for name in staying if name not in waiting]
-    replicas, start, version = chance.randrange(5), chance.randrange(3), chance.randrange(1, 4)
-    seconds, strategy = chance.choice((0, 3600)), chance.choice(("OnDelete", ROLLING))
-    rules = {"partition": chance.randrange(3)} if strategy == ROLLING else None
+    replicas, start, version = rng.randrange(5), rng.randrange(3), rng.randrange(1, 4)
+    seconds, strategy = rng.choice((0, 3600)), rng.choice(("OnDelete", ROLLING))
+    rules = {"partition": rng.randrange(3)} if strategy == ROLLING else None
     found: dict[str, tuple[int, Act]] = {
         f"version {version}": (3, partial(scene.version, str(version))),
         f"replicas {replicas}": (3, partial(scene.change, replicas=replicas)),
@@ -44,7 +44,7 @@ def _acts(scene: Scene, chance: random.Random) -> Mapping[str, tuple[int, Act]]:
         (staying, "failed", 1, partial(scene.write, phase="Failed")),
     ):
         if names:
-            name = chance.choice(names)
+            name = rng.choice(names)
             found[f"{name} {word}"] = (weight, partial(act, name))
     return found
 
@@ -55,15 +55,15 @@ async def _follow(scene: Scene, strategy: str, rules: object) -> None:
 
 def _walk(number: int) -> Play:
     async def play(scene: Scene) -> None:
-        chance = random.Random(number)
+        rng = random.Random(number)
         spec: dict[str, Any] = {
             "pods": (ORDERED, PARALLEL)[number % 2],
             "strategy": ("OnDelete", ROLLING)[number // 2 % 2],
         }
         await scene.whole(**spec)
         for _ in range(STEPS):
-            acts = _acts(scene, chance)
-            (words,) = chance.choices(list(acts), [weight for weight, _ in acts.values()])
+            acts = _acts(scene, rng)
+            (words,) = rng.choices(list(acts), [weight for weight, _ in acts.values()])
             await acts[words][1]()
             await scene.rest(words, has_steps=False)
 

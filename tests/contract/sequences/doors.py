@@ -23,7 +23,7 @@ OTHER = "11111111-2222-3333-4444-555555555555"
 async def fetches(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
     for name in ("a", "absent"):
-        call = world.doors.fetch(CONFIG_MAPS, world.namespace, name)
+        call = world.clients.fetch(CONFIG_MAPS, world.namespace, name)
         await world.attempt(f"fetch {name}", call)
 
 
@@ -31,8 +31,8 @@ async def fetches(world: World) -> None:
 async def pages(world: World) -> None:
     for name in "abc":
         await world.make(CONFIG_MAPS, config_map(name))
-    first = await world.doors.fetch_page(CONFIG_MAPS, world.namespace, limit=2)
-    rest = await world.doors.fetch_page(
+    first = await world.clients.fetch_page(CONFIG_MAPS, world.namespace, limit=2)
+    rest = await world.clients.fetch_page(
         CONFIG_MAPS, world.namespace, limit=2, token=first.next_token
     )
     world.note("pages", sizes=[len(first.items), len(rest.items)], is_last=not rest.next_token)
@@ -42,25 +42,25 @@ async def pages(world: World) -> None:
 async def an_expired_page(world: World) -> None:
     for name in "abc":
         await world.make(CONFIG_MAPS, config_map(name))
-    first = await world.doors.fetch_page(CONFIG_MAPS, world.namespace, limit=2)
+    first = await world.clients.fetch_page(CONFIG_MAPS, world.namespace, limit=2)
     await world.make(CONFIG_MAPS, config_map("d"))
     await world.side.forget_past()
-    call = world.doors.fetch_page(CONFIG_MAPS, world.namespace, token=first.next_token)
+    call = world.clients.fetch_page(CONFIG_MAPS, world.namespace, token=first.next_token)
     await world.attempt("the rest", call)
 
 
 @sequence()
 async def a_token_that_is_none(world: World) -> None:
-    call = world.doors.fetch_page(CONFIG_MAPS, world.namespace, token="nonsense")
+    call = world.clients.fetch_page(CONFIG_MAPS, world.namespace, token="nonsense")
     await world.attempt("the rest", call)
 
 
 @sequence()
 async def creates(world: World) -> None:
     for _ in range(2):
-        call = world.doors.create(CONFIG_MAPS, world.namespace, config_map("a"))
+        call = world.clients.create(CONFIG_MAPS, world.namespace, config_map("a"))
         await world.attempt("create", call)
-    bad = world.doors.create(CONFIG_MAPS, world.namespace, config_map("A_b"))
+    bad = world.clients.create(CONFIG_MAPS, world.namespace, config_map("A_b"))
     await world.attempt("create", bad)
 
 
@@ -69,10 +69,10 @@ async def replaces(world: World) -> None:
     body = tree(await world.make(CONFIG_MAPS, config_map("a")))
     body["data"] = {"key": "other"}
     for _ in range(2):
-        call = world.doors.replace(CONFIG_MAPS, world.namespace, "a", body)
+        call = world.clients.replace(CONFIG_MAPS, world.namespace, "a", body)
         await world.attempt("replace", call)
         body["data"] = {"key": "third"}
-    absent = world.doors.replace(CONFIG_MAPS, world.namespace, "b", config_map("b"))
+    absent = world.clients.replace(CONFIG_MAPS, world.namespace, "b", config_map("b"))
     await world.attempt("replace", absent)
 
 
@@ -86,7 +86,7 @@ async def merge_patches(world: World) -> None:
         {"metadata": {"resourceVersion": "1"}, "spec": {"replicas": 1}},
     )
     for patch in patches:
-        call = world.doors.patch(STATEFULSETS, world.namespace, "a", patch)
+        call = world.clients.patch(STATEFULSETS, world.namespace, "a", patch)
         await world.attempt("patch", call)
 
 
@@ -98,7 +98,7 @@ async def json_patches(world: World) -> None:
             {"op": "test", "path": path, "value": value},
             {"op": "add", "path": "/data/new", "value": "1"},
         ]
-        call = world.doors.patch(CONFIG_MAPS, world.namespace, "a", steps)
+        call = world.clients.patch(CONFIG_MAPS, world.namespace, "a", steps)
         await world.attempt("patch", call)
 
 
@@ -108,7 +108,7 @@ async def deletes(world: World) -> None:
     uid, version = uid_of(made), version_of(made)
     for wanted in ((OTHER, version), (uid, "1"), (uid, version), (uid, version)):
         precondition = Precondition(uid=_uid(wanted[0]), resource_version=wanted[1])
-        call = world.doors.delete(PODS, world.namespace, "a", precondition=precondition)
+        call = world.clients.delete(PODS, world.namespace, "a", precondition=precondition)
         await world.attempt("delete", call)
 
 
@@ -117,7 +117,7 @@ async def statuses(world: World) -> None:
     body = tree(await world.make(STATEFULSETS, statefulset("a")))
     body["status"] = {"replicas": 1, "observedGeneration": 1}
     for _ in range(2):
-        call = world.doors.replace_status(STATEFULSETS, world.namespace, "a", body)
+        call = world.clients.replace_status(STATEFULSETS, world.namespace, "a", body)
         await world.attempt("replace status", call)
         body["status"] = {"replicas": 2}
 
@@ -127,7 +127,7 @@ async def denials(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
     hook = Hook(name="one", decide=deny(message="not now", code=429))
     await world.register("Validating", hook)
-    call = world.doors.patch(CONFIG_MAPS, world.namespace, "a", {"data": {"key": "x"}})
+    call = world.clients.patch(CONFIG_MAPS, world.namespace, "a", {"data": {"key": "x"}})
     await world.attempt("patch", call)
 
 
@@ -136,7 +136,7 @@ async def hooks_that_do_not_answer(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
     hook = Hook(name="one", decide=silent(), fields={"timeoutSeconds": 1})
     await world.register("Validating", hook)
-    call = world.doors.patch(CONFIG_MAPS, world.namespace, "a", {"data": {"key": "x"}})
+    call = world.clients.patch(CONFIG_MAPS, world.namespace, "a", {"data": {"key": "x"}})
     await world.attempt("patch", call)
 
 
@@ -146,7 +146,7 @@ async def watches(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
     with world.quietly():
         await world.delete(CONFIG_MAPS, "a")
-    async with world.doors.watch(
+    async with world.clients.watch(
         CONFIG_MAPS, world.namespace, resource_version=version, lasts=timedelta(seconds=1)
     ) as events:
         types = [event.type async for event in events]
@@ -160,7 +160,7 @@ async def a_watch_that_is_too_old(world: World) -> None:
     await world.side.forget_past()
     error = ""
     try:
-        async with world.doors.watch(
+        async with world.clients.watch(
             CONFIG_MAPS, world.namespace, resource_version=version, lasts=timedelta(seconds=1)
         ) as events:
             async for _ in events:

@@ -172,25 +172,25 @@ async def kinds_that_nobody_knows(world: World) -> None:
     ):
         await world.get(unknown, "a/scale")
         await world.list(unknown)
-        call = world.doors.fetch(unknown, world.namespace, "a", "scale")
+        call = world.clients.fetch(unknown, world.namespace, "a", "scale")
         await world.attempt("through the door", call)
 
 
 @sequence()
 async def a_group_is_discovered(world: World) -> None:
     for group in (GROUP, "apps", "", "policy"):
-        versions = await world.doors.fetch_group(group)
+        versions = await world.clients.fetch_group(group)
         world.note(f"versions of {group!r}", preferred=versions[0])
 
 
 @sequence()
 async def groups_that_nobody_serves(world: World) -> None:
-    doors = world.doors
-    await world.attempt("a group", doors.fetch_group("nothings.example.org"))
-    await world.attempt("its kinds", doors.fetch_resources("nothings.example.org", "v1"))
-    await world.attempt("another version", doors.fetch_resources(GROUP, "v2"))
-    await world.attempt("another version", doors.fetch_resources("", "v2"))
-    await world.attempt("another version", doors.fetch_resources("apps", "v2"))
+    clients = world.clients
+    await world.attempt("a group", clients.fetch_group("nothings.example.org"))
+    await world.attempt("its kinds", clients.fetch_resources("nothings.example.org", "v1"))
+    await world.attempt("another version", clients.fetch_resources(GROUP, "v2"))
+    await world.attempt("another version", clients.fetch_resources("", "v2"))
+    await world.attempt("another version", clients.fetch_resources("apps", "v2"))
 
 
 @sequence()
@@ -201,7 +201,7 @@ async def kinds_are_discovered(world: World) -> None:
         ("apps", ("StatefulSet", "Deployment", "ReplicaSet", "ControllerRevision")),
         ("", ("Pod", "ConfigMap", "Secret", "Namespace", "Node")),
     ):
-        served = await world.doors.fetch_resources(group, "v1")
+        served = await world.clients.fetch_resources(group, "v1")
         for one in sorted(served, key=lambda one: one.resource.plural):
             if one.resource.kind in kinds:
                 below = one.subresources & {"scale", "status", "eviction"}
@@ -214,11 +214,11 @@ async def scales_through_the_door(world: World) -> None:
     await world.make(REPLICA_TEMPLATES, replica_template("a", replicas=3, labelSelector="x=y"))
     await world.make(STATEFULSETS, statefulset("b", 2))
     for resource, name in ((REPLICA_TEMPLATES, "a"), (STATEFULSETS, "b")):
-        raw = await world.doors.fetch(resource, world.namespace, name, "scale")
+        raw = await world.clients.fetch(resource, world.namespace, name, "scale")
         world.note("scale", scale=msgspec.json.decode(raw))
-    missing = world.doors.fetch(REPLICA_TEMPLATES, world.namespace, "b", "scale")
+    missing = world.clients.fetch(REPLICA_TEMPLATES, world.namespace, "b", "scale")
     await world.attempt("missing", missing)
-    await world.attempt("no scale", world.doors.fetch(PODS, world.namespace, "a", "scale"))
+    await world.attempt("no scale", world.clients.fetch(PODS, world.namespace, "a", "scale"))
 
 
 @sequence()
@@ -227,10 +227,12 @@ async def statuses_through_the_door(world: World) -> None:
     for replicas in (2, 2, -1, TOO_MANY):
         patch: JsonObject = {"status": {"replicas": replicas}}
         try:
-            raw = await world.doors.patch(REPLICA_TEMPLATES, world.namespace, "a", patch, "status")
+            raw = await world.clients.patch(
+                REPLICA_TEMPLATES, world.namespace, "a", patch, "status"
+            )
         except ApiError as error:
             world.note("patch", error=type(error).__name__, status=error.status)
         else:
             world.note("patch", written=msgspec.json.decode(raw))
-    absent = world.doors.patch(REPLICA_TEMPLATES, world.namespace, "b", {}, "status")
+    absent = world.clients.patch(REPLICA_TEMPLATES, world.namespace, "b", {}, "status")
     await world.attempt("absent", absent)

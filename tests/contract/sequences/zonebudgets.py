@@ -154,7 +154,7 @@ async def a_watch_of_budgets(world: World) -> None:
 
 @sequence()
 async def budgets_are_discovered(world: World) -> None:
-    served = await world.doors.fetch_resources(ZONE_BUDGETS.group, ZONE_BUDGETS.version)
+    served = await world.clients.fetch_resources(ZONE_BUDGETS.group, ZONE_BUDGETS.version)
     for one in served:
         if one.resource.kind == ZONE_BUDGETS.kind:
             world.note("budgets", same=one.resource == ZONE_BUDGETS, has=sorted(one.subresources))

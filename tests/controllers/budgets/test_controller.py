@@ -39,7 +39,7 @@ class Bench:
                 pods=process.pods,
                 pending=process.pending,
                 recorder=process.recorder,
-                door=here.door,
+                client=here.client,
                 clock=process.clock,
                 metrics=process.metrics.disruptions,
             )
@@ -71,7 +71,7 @@ async def granted(pod: str = "a-0") -> Bench:
     """Return a process that has just granted a pod."""
     made = start()
     assert await made.process.evict(pod) == "allowed"
-    made.here.door.calls.clear()
+    made.here.client.calls.clear()
     return made
 
 
@@ -97,10 +97,10 @@ async def test_li07_an_untouched_pod_is_free_again_after_eight_seconds() -> None
     assert await made.look() == UNTOUCHED_FOR
     await made.wait(UNTOUCHED_FOR - MOMENT)
     assert await made.look() == MOMENT
-    assert made.here.door.calls == []
+    assert made.here.client.calls == []
     await made.wait(MOMENT)
     assert await made.look() is None
-    assert made.here.door.verbs() == ["get", "patch"]
+    assert made.here.client.verbs() == ["get", "patch"]
     assert made.here.recorded() == []
     assert made.grants == 0
     made.process.sync()
@@ -120,9 +120,9 @@ async def test_li07_a_review_that_may_take_longer_is_given_longer() -> None:
 async def test_li07_a_doubtful_grant_is_settled_alike() -> None:
     """SI-18: its record was written and nobody knew."""
     made = start()
-    made.here.door.lost.add("patch pods/ingester-zone-a-0")
+    made.here.client.lost.add("patch pods/ingester-zone-a-0")
     await made.process.evict("a-0")
-    made.here.door.lost.clear()
+    made.here.client.lost.clear()
     assert await made.look() == UNTOUCHED_FOR
     await made.wait(UNTOUCHED_FOR)
     assert await made.look() is None
@@ -139,7 +139,7 @@ async def test_li07_a_doubtful_grant_whose_record_never_arrived() -> None:
     made.process.pending.doubt(grant)
     await made.wait(UNTOUCHED_FOR)
     assert await made.look() is None
-    assert made.here.door.verbs() == ["get"]
+    assert made.here.client.verbs() == ["get"]
     assert made.grants == 0
 
 
@@ -216,7 +216,7 @@ async def test_li07_what_the_cache_shows_to_go_is_forgotten_at_once(change: str)
     assert await made.look() is None
     made.process.pending.forget_seen()
     assert made.grants == 0
-    assert made.here.door.calls == []
+    assert made.here.client.calls == []
 
 
 @pytest.mark.parametrize("change", ["terminate", "replace", "remove"])
@@ -227,7 +227,7 @@ async def test_li07_what_only_the_live_look_shows_to_go_stays_counted(change: st
     await made.wait(UNTOUCHED_FOR)
     getattr(made.here, change)("a-0")
     assert await made.look(sync=False) is None
-    assert made.here.door.verbs() == ["get"]
+    assert made.here.client.verbs() == ["get"]
     assert made.grants == 1
 
 
@@ -235,7 +235,7 @@ async def test_li07_what_only_the_live_look_shows_to_go_stays_counted(change: st
 async def test_si17_a_pod_that_changes_while_it_is_looked_at_is_looked_at_again() -> None:
     made = await granted()
     await made.wait(UNTOUCHED_FOR)
-    made.here.door.before = lambda call: (
+    made.here.client.before = lambda call: (
         made.here.change("a-0", labels={}) if call.startswith("patch") else None
     )
     assert await made.look() == LOOK_AGAIN
@@ -251,10 +251,10 @@ async def test_si17_a_pod_that_changes_while_it_is_looked_at_is_looked_at_again(
 async def test_li07_what_fails_is_tried_again(call: str, error: ApiError) -> None:
     made = await granted()
     await made.wait(UNTOUCHED_FOR)
-    made.here.door.before = failing(call, error)
+    made.here.client.before = failing(call, error)
     assert await made.look() == RETRY
     assert made.grants == 1
-    made.here.door.before = lambda call: None
+    made.here.client.before = lambda call: None
     assert await made.look() is None
     assert made.grants == 0
 
@@ -265,7 +265,7 @@ async def test_li07_what_hangs_is_tried_again(call: str) -> None:
     """A connection that died without a word must not keep the budget for long."""
     made = await granted()
     await made.wait(UNTOUCHED_FOR)
-    made.here.door.pause = Hold(call)
+    made.here.client.pause = Hold(call)
     assert await made.look() == LOOK_AGAIN
     assert elapsed() == UNTOUCHED_FOR + LOOK_LIMIT
     assert made.grants == 1
@@ -313,11 +313,11 @@ async def test_fp40_where_it_may_not_be_removed_it_is_looked_at_later() -> None:
     """Memory is freed; the record itself ends by its time, and the role may be mended."""
     made = await granted()
     await made.wait(UNTOUCHED_FOR)
-    made.here.door.before = failing("patch", FORBIDDEN)
+    made.here.client.before = failing("patch", FORBIDDEN)
     assert await made.look() == RETRY_FORBIDDEN
     assert made.grants == 0
     assert made.here.recorded() == ["a-0"]
-    made.here.door.before = lambda call: None
+    made.here.client.before = lambda call: None
     await made.wait(RETRY_FORBIDDEN)
     assert await made.look() == UNTOUCHED_FOR
     await made.wait(UNTOUCHED_FOR)
@@ -328,14 +328,14 @@ async def test_fp40_where_it_may_not_be_removed_it_is_looked_at_later() -> None:
 @in_virtual_time
 async def test_fp40_a_grant_in_memory_only_ends_without_a_write() -> None:
     here = world()
-    here.door.before = failing("patch", FORBIDDEN)
+    here.client.before = failing("patch", FORBIDDEN)
     made = start(here)
     made.process.clock.ahead = QUARANTINE
     assert await made.process.evict("a-0") == "allowed"
-    here.door.calls.clear()
+    here.client.calls.clear()
     await made.wait(UNTOUCHED_FOR)
     assert await made.look() is None
-    assert here.door.verbs() == ["get"]
+    assert here.client.verbs() == ["get"]
     assert made.grants == 0
 
 
@@ -343,15 +343,15 @@ async def test_fp40_a_grant_in_memory_only_ends_without_a_write() -> None:
 async def test_a_pod_that_nobody_grants_costs_nothing() -> None:
     made = start()
     assert await made.look() is None
-    assert made.here.door.calls == []
+    assert made.here.client.calls == []
 
 
 @in_virtual_time
 async def test_a_pod_that_cannot_be_read_live_is_looked_at_again() -> None:
     made = await granted()
     await made.wait(UNTOUCHED_FOR)
-    held = made.here.door.objects["pods", name_of("a-0")]
-    made.here.door.put("pods", {**held, "status": {"phase": 7}})
+    held = made.here.client.objects["pods", name_of("a-0")]
+    made.here.client.put("pods", {**held, "status": {"phase": 7}})
     assert await made.look(sync=False) == RETRY
     grant = made.process.pending.get(made.process.cached("a-0").uid)
     assert grant is not None

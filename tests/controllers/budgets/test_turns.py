@@ -20,7 +20,7 @@ async def test_si17_a_grant_that_is_still_decided_on_is_left_alone() -> None:
     made.process.pending.reserve(made.process.cached("a-0"), DisruptionSource.EVICTION, "ingester")
     await made.wait(LONGEST)
     assert await made.look() == UNTOUCHED_FOR
-    assert made.here.door.calls == []
+    assert made.here.client.calls == []
     assert made.grants == 1
 
 
@@ -38,7 +38,7 @@ async def test_si17_a_grant_that_is_decided_on_anew_while_we_look_is_left_alone(
         if call.startswith("get"):
             pending.reserve(pod, DisruptionSource.EVICTION, "ingester")
 
-    here.door.before = ask
+    here.client.before = ask
     assert await made.look() == UNTOUCHED_FOR
     assert here.recorded() == ["a-0"]
     assert made.grants == 1
@@ -55,7 +55,7 @@ async def test_d65_the_time_limit_of_a_look_begins_when_it_is_sent(kind: str) ->
         if of == kind:
             await made.wait(LOOK_LIMIT * 2)
 
-    made.here.door.turn = wait
+    made.here.client.turn = wait
     assert await made.look() is None
     assert elapsed() == UNTOUCHED_FOR + LOOK_LIMIT * 2
     assert made.here.recorded() == []

@@ -73,7 +73,7 @@ async def test_li09_a_rollout_that_died_makes_no_eviction_wait() -> None:
 async def test_li09_a_grant_without_an_answer_is_not_unused() -> None:
     """LI-09, SI-18: the lists are too slow for an answer; no client failed to use one."""
     made = start()
-    made.here.door.pause = hold = Hold("list")
+    made.here.client.pause = hold = Hold("list")
     assert (await made.process.evict("a-0")).startswith("429 grant_")
     hold.open.set()
     assert made.here.recorded() == ["a-0"]

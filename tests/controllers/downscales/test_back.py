@@ -19,19 +19,19 @@ async def _scale_down(world: World) -> None:
     assert (await world.ask("zone-a", 3)).is_allowed
     world.commit("zone-a", 3)
     for name in GOING:
-        one = copy.deepcopy(world.door.objects["pods", name])
+        one = copy.deepcopy(world.client.objects["pods", name])
         part(one, "metadata")["deletionTimestamp"] = "2026-01-02T03:05:00Z"
-        world.door.put("pods", one)
+        world.client.put("pods", one)
     await world.watch()
 
 
 async def _come_back(world: World, *, runs: bool = True) -> None:
     for name in GOING:
-        world.door.objects.pop(("pods", name), None)
+        world.client.objects.pop(("pods", name), None)
         one = pod("zone-a", int(name[-1]), uid=f"uid-new-{name[-1]}")
         if not runs:
             part(one, "status")["podIP"] = ""
-        world.door.put("pods", one)
+        world.client.put("pods", one)
     await world.watch()
 
 

@@ -58,7 +58,7 @@ async def test_a_downscale_that_happens_through_scale_is_recorded_once() -> None
             world.remove_pod(name)
         await world.watch()
         await come_to_rest(world)
-    assert world.door.calls.count("patch statefulsets/zone-a") == 1
+    assert world.client.calls.count("patch statefulsets/zone-a") == 1
     assert world.calls.names("DELETE") == []
 
 
@@ -71,7 +71,7 @@ async def test_a_downscale_whose_answer_carried_the_time_is_not_written_again() 
         world.commit("zone-a", 3, stamp=verdict.annotations[LAST_DOWNSCALE])
         await world.watch()
         await world.pass_time(60)
-    assert "patch statefulsets/zone-a" not in world.door.calls
+    assert "patch statefulsets/zone-a" not in world.client.calls
 
 
 @in_virtual_time
@@ -84,7 +84,7 @@ async def test_a_record_that_is_long_on_its_way_does_not_put_back_a_later_one() 
             world.commit("zone-a", 4)
             world.commit("zone-a", 3, stamp="2026-01-02T03:09:00Z")
 
-    world.door.pause = overtake
+    world.client.pause = overtake
     async with world.controlling():
         assert (await world.ask("zone-a", 3)).is_allowed
         world.commit("zone-a", 3)
@@ -105,16 +105,16 @@ async def test_another_downscale_is_held_back_by_what_is_remembered() -> None:
         if call.startswith("patch statefulsets"):
             raise Denied("statefulsets is forbidden", status=403)
 
-    world.door.before = fail
+    world.client.before = fail
     async with world.controlling():
         assert (await world.ask("zone-a", 3)).is_allowed
         world.commit("zone-a", 3)
         await world.watch()
         await world.pass_time(600)
         assert not (await world.ask("zone-b", 3)).is_allowed
-        attempts = world.door.calls.count("patch statefulsets/zone-a")
+        attempts = world.client.calls.count("patch statefulsets/zone-a")
         assert 600 / 15 <= attempts <= 600 / 15 + 10
-        world.door.before = lambda call: None
+        world.client.before = lambda call: None
         await world.pass_time(20)
         assert world.annotation("zone-a") == "2026-01-02T03:04:07Z", "not the time of the patch"
 
@@ -167,7 +167,7 @@ async def test_scaled_up_again_after_one_pod_was_replaced() -> None:
         await world.watch()
         await world.pass_time(5)
         world.commit("zone-a", 5)
-        world.door.put("pods", pod("zone-a", 4, uid="uid-new"))
+        world.client.put("pods", pod("zone-a", 4, uid="uid-new"))
         await world.watch()
         await world.pass_time(60)
         assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
@@ -323,7 +323,7 @@ async def test_the_set_is_deleted() -> None:
     world = three_zones()
     async with world.controlling():
         assert (await world.ask("zone-a", 3)).is_allowed
-        del world.door.objects["statefulsets", "zone-a"]
+        del world.client.objects["statefulsets", "zone-a"]
         world.sync()
         world.memory.queue.add(A)
         await world.pass_time(60)
@@ -342,7 +342,7 @@ async def test_a_record_that_fails_does_not_delay_what_is_owed() -> None:
         if call.startswith("patch statefulsets"):
             raise Denied("statefulsets is forbidden", status=403)
 
-    world.door.before = fail
+    world.client.before = fail
     async with world.controlling():
         assert not (await world.ask("zone-a", 2)).is_allowed
         world.calls.answer = confirm

@@ -34,11 +34,11 @@ from tests.web.fake_pods import confirm, refuse
 async def test_a_cache_from_before_the_review_proves_nothing() -> None:
     """D-25: the cache shows three replicas of a while ago; the store had five when it was asked."""
     world = three_zones()
-    five = copy.deepcopy(world.door.objects["statefulsets", "zone-a"])
+    five = copy.deepcopy(world.client.objects["statefulsets", "zone-a"])
     world.commit("zone-a", 3)
     world.sync()
     part(five, "metadata")["resourceVersion"] = "3"
-    world.door.put("statefulsets", five)
+    world.client.put("statefulsets", five)
     async with world.controlling():
         assert (await world.ask("zone-a", 3)).is_allowed
         await world.clock.sleep(timedelta(seconds=3))
@@ -56,7 +56,7 @@ def test_a_cache_that_lags_does_not_forget_a_debt(lagging: str) -> None:
     @in_virtual_time
     async def run() -> None:
         world = three_zones()
-        store = world.door.objects
+        store = world.client.objects
         hidden = {key: store[key] for key in store if key[1] in {"zone-a-3", "zone-a-4"}}
         if lagging == "statefulsets":
             hidden = {}
@@ -64,7 +64,7 @@ def test_a_cache_that_lags_does_not_forget_a_debt(lagging: str) -> None:
             world.commit("zone-a", 3)
             world.sync()
             part(five, "metadata")["resourceVersion"] = "3"
-            world.door.put("statefulsets", five)
+            world.client.put("statefulsets", five)
         else:
             for key in hidden:
                 del store[key]
@@ -92,12 +92,12 @@ async def test_a_store_that_cannot_be_asked_is_asked_again() -> None:
         if call == "get statefulsets/zone-a":
             raise Unreachable("time-out")
 
-    world.door.before = fail
+    world.client.before = fail
     async with world.controlling():
         assert (await world.ask("zone-a", 3)).is_allowed
         await world.pass_time(300)
         assert world.calls.names("DELETE") == []
-        world.door.before = lambda call: None
+        world.client.before = lambda call: None
         await world.pass_time(16)
         assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
 
@@ -144,7 +144,7 @@ async def test_si11_what_happened_and_was_taken_back_before_a_restart_counts() -
     assert (await world.ask("zone-a", 3)).is_allowed
     for name in ("zone-a-3", "zone-a-4"):
         again = pod("zone-a", int(name[-1]), uid=f"{name}-new", created="2026-01-02T03:04:30Z")
-        world.door.put("pods", again)
+        world.client.put("pods", again)
     world.sync()
     world.restart()
     async with world.controlling():
@@ -160,7 +160,7 @@ async def test_a_note_that_was_left_over_is_no_proof_that_it_happened() -> None:
     world = three_zones(a=WAIT, b=WAIT)
     assert (await world.ask("zone-a", 3)).is_allowed
     for ordinal in (3, 4):
-        world.door.put("pods", pod("zone-a", ordinal))
+        world.client.put("pods", pod("zone-a", ordinal))
     world.sync()
     assert world.noted() == ["zone-a-0"]
     world.restart()
@@ -245,10 +245,10 @@ async def test_many_pods_are_told_a_few_at_a_time() -> None:
 
 
 def _put_note(world: World, name: str, text: str) -> None:
-    one = copy.deepcopy(world.door.objects["pods", name])
+    one = copy.deepcopy(world.client.objects["pods", name])
     meta: Json = part(one, "metadata")
     meta["annotations"] = {DOWNSCALE_NOTE: text}
-    world.door.put("pods", one)
+    world.client.put("pods", one)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_notes_that_others_wrote(note: str, deletes: int | None) -> None:
             if deletes is not None:
                 assert len(world.calls.names("DELETE")) == deletes
             assert world.memory.downscales.list_sets() == []
-            assert len(world.door.calls) < 10
+            assert len(world.client.calls) < 10
 
     run()
 
@@ -285,7 +285,7 @@ def test_notes_that_others_wrote(note: str, deletes: int | None) -> None:
 async def test_a_note_of_the_future_holds_nobody_back_for_ever() -> None:
     """SEC-25: it is found while the set wants fewer replicas already."""
     world = three_zones(4)
-    world.door.put("pods", pod("zone-a", 4))
+    world.client.put("pods", pod("zone-a", 4))
     _put_note(world, "zone-a-4", '{"replicasFrom":5,"replicasTo":4,"at":"9999-12-31T23:59:59.9Z"}')
     world.sync()
     world.restart()

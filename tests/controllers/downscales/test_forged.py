@@ -25,14 +25,14 @@ def lines() -> Iterator[list[str]]:
 
 
 def _service(world: World) -> object:
-    return part(world.door.objects["statefulsets", "zone-a"], "spec")["serviceName"]
+    return part(world.client.objects["statefulsets", "zone-a"], "spec")["serviceName"]
 
 
 def _put_note(world: World, name: str, **changes: object) -> None:
-    one = copy.deepcopy(world.door.objects["pods", name])
+    one = copy.deepcopy(world.client.objects["pods", name])
     text = msgspec.json.encode({**NOTE, **changes}).decode()
     part(one, "metadata")["annotations"] = {DOWNSCALE_NOTE: text}
-    world.door.put("pods", one)
+    world.client.put("pods", one)
     world.sync()
 
 
@@ -96,7 +96,7 @@ def test_li05_a_place_that_set_or_pod_confirm_is_called(port: int) -> None:
     @in_virtual_time
     async def run() -> None:
         world = three_zones()
-        one = world.door.objects["pods", "zone-a-4"]
+        one = world.client.objects["pods", "zone-a-4"]
         one["spec"] = {"initContainers": [{"name": "side", "ports": [{"containerPort": 9090}]}]}
         _put_note(world, "zone-a-4", target={**PLACE, "port": port, "service": _service(world)})
         world.restart()
@@ -114,7 +114,7 @@ def test_si11_the_time_in_a_note_is_no_time_of_a_downscale(at: str) -> None:
     @in_virtual_time
     async def run() -> None:
         world = three_zones(3, a=WAIT, b=WAIT)
-        world.door.put("pods", pod("zone-a", 3))
+        world.client.put("pods", pod("zone-a", 3))
         _put_note(world, "zone-a-3", at=at)
         await world.pass_time(600)
         world.restart()

@@ -61,9 +61,9 @@ async def test_a_downscale_that_happens_at_once_is_written_once() -> None:
             world.remove_pod(f"zone-a-{ordinal}")
         await come_to_rest(world)
     assert data_of(world) == {"zone-a": ANSWERED}
-    assert world.door.calls.count(PATCH) == 1
+    assert world.client.calls.count(PATCH) == 1
     assert world.annotation("zone-a") is None
-    assert "patch statefulsets/zone-a" not in world.door.calls
+    assert "patch statefulsets/zone-a" not in world.client.calls
 
 
 @in_virtual_time
@@ -77,7 +77,7 @@ async def test_si11_a_downscale_that_happens_late_is_recorded_as_of_then() -> No
         await world.watch()
         await world.pass_time(60)
     assert data_of(world) == {"zone-a": format_entry("2026-01-02T03:04:26Z")}
-    assert world.door.calls.count(PATCH) == 2
+    assert world.client.calls.count(PATCH) == 2
 
 
 @in_virtual_time
@@ -93,7 +93,7 @@ async def test_si11_what_cannot_be_recorded_yet_is_remembered() -> None:
         await world.pass_time(60)
         verdict = await world.ask("zone-b", 3)
         assert "2026-01-02 03:04:25" in verdict.reason.text
-        world.door.before = lambda call: None
+        world.client.before = lambda call: None
         await world.pass_time(20)
     assert data_of(world) == {"zone-a": format_entry("2026-01-02T03:04:26Z")}
 
@@ -112,11 +112,11 @@ def test_a_record_without_an_answer(arrives: bool) -> None:
                     data_of(world)["zone-a"] = ANSWERED
                 raise UnknownOutcome("no answer")
 
-        world.door.before = before
+        world.client.before = before
         async with world.controlling():
             assert (await world.ask("zone-a", 3)).reason.code is Code.NOT_RECORDED
             assert (data_of(world)["zone-a"] == ANSWERED) is arrives
-            world.door.before = lambda call: None
+            world.client.before = lambda call: None
             await world.pass_time(60)
             assert data_of(world) == {"zone-a": OLD}
             assert world.calls.prepared() == set()
@@ -135,7 +135,7 @@ async def test_a_record_that_cannot_be_given_back_delays_no_pod() -> None:
         await world.pass_time(60)
         assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
         assert data_of(world) == {"zone-a": ANSWERED}
-        world.door.before = lambda call: None
+        world.client.before = lambda call: None
         await world.pass_time(20)
         assert data_of(world) == {"zone-a": OLD}
         await come_to_rest(world)
@@ -150,12 +150,12 @@ async def test_one_that_somebody_writes_while_it_is_given_back() -> None:
     async def overtake(call: str) -> None:
         if call == PATCH and world.clock.elapsed().total_seconds() > 30:
             data_of(world)["zone-a"] = mine
-            meta = world.door.objects["configmaps", MAP]["metadata"]
+            meta = world.client.objects["configmaps", MAP]["metadata"]
             assert isinstance(meta, dict)
             meta["resourceVersion"] = "99"
-            world.door.pause = lambda call: asyncio.sleep(0)
+            world.client.pause = lambda call: asyncio.sleep(0)
 
-    world.door.pause = overtake
+    world.client.pause = overtake
     async with world.controlling():
         assert (await world.ask("zone-a", 3)).is_allowed
         await world.pass_time(60)
@@ -173,7 +173,7 @@ async def test_asked_again_before_the_former_entry_is_back() -> None:
         fail(world, PATCH, Unreachable("down"))
         await world.pass_time(10)
         assert world.memory.downscales.find_entry(A) is not None
-        world.door.before = lambda call: None
+        world.client.before = lambda call: None
         assert (await world.ask("zone-a", 2)).is_allowed
         assert world.memory.downscales.find_entry(A) is None, "it is the new one's"
         await world.pass_time(60)
@@ -216,12 +216,12 @@ async def _cancel_at(world: World, call: str) -> None:
             reached.set()
             await asyncio.sleep(1)
 
-    world.door.pause = pause
+    world.client.pause = pause
     async with asyncio.TaskGroup() as tasks:
         asking = tasks.create_task(world.ask("zone-a", 3))
         await reached.wait()
         asking.cancel()
-    world.door.pause = lambda call: asyncio.sleep(0)
+    world.client.pause = lambda call: asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("call", [f"get configmaps/{MAP}", PATCH])
@@ -249,7 +249,7 @@ async def test_a_set_that_is_deleted_leaves_nothing_to_do() -> None:
         fail(world, f"get configmaps/{MAP}", Unreachable("down"))
         await world.pass_time(50)
         assert world.memory.downscales.find_entry(A) is not None
-        del world.door.objects["statefulsets", "zone-a"]
+        del world.client.objects["statefulsets", "zone-a"]
         world.sync()
         world.memory.queue.add(A)
         await world.pass_time(60)

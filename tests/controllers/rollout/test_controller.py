@@ -38,13 +38,13 @@ async def test_t01_1_a_wrong_strategy_is_a_failed_look_and_no_call() -> None:
     spec = wrong["spec"]
     assert isinstance(spec, dict)
     spec["updateStrategy"] = {"type": "RollingUpdate"}
-    made.door.put("statefulsets", wrong)
+    made.client.put("statefulsets", wrong)
     made.show_store()
     await made.controller.reconcile(GROUP)
     assert made.value("group_reconciles_failed_total") == 1
     assert made.value("last_successful_group_reconcile_timestamp_seconds") == 0
     assert made.value("group_waiting", reason="wrong_strategy") == 1
-    assert made.door.calls == []
+    assert made.client.calls == []
 
 
 async def test_an_idle_group_costs_no_call_and_is_looked_at_every_four_minutes() -> None:
@@ -53,7 +53,7 @@ async def test_an_idle_group_costs_no_call_and_is_looked_at_every_four_minutes()
         [set_json("a", current="new")], [pod_json("a", n, revision="new") for n in range(3)]
     )
     result = await made.controller.reconcile(GROUP)
-    assert made.door.calls == []
+    assert made.client.calls == []
     assert result.again == RESYNC
     assert made.waits() == [Code.UP_TO_DATE]
 
@@ -62,12 +62,12 @@ async def test_a_group_without_members_is_forgotten() -> None:
     """ROLL-06, DEP-67."""
     made = rollable()
     await made.controller.reconcile(GROUP)
-    made.door.objects.clear()
+    made.client.objects.clear()
     made.show_store()
     result = await made.controller.reconcile(GROUP)
     assert result.again is None
     assert made.value("group_reconciles_total") is None
-    assert made.board.entries() == ()
+    assert made.group_states.entries() == ()
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ async def test_a_group_without_members_is_forgotten() -> None:
 )
 async def test_an_error_is_counted_named_and_backed_off(error: ApiError) -> None:
     made = rollable()
-    made.door.fail_delete["b-0"] = deque([error])
+    made.client.fail_delete["b-0"] = deque([error])
     result = await made.controller.reconcile(GROUP)
     assert made.value("group_reconciles_failed_total") == 1
     assert made.waits()[0] is Code.BACKING_OFF
-    (entry,) = made.board.entries()
+    (entry,) = made.group_states.entries()
     assert str(error) in entry.plan.waits[0].text
     expected = timedelta(seconds=7) if error.status == 429 else timedelta(seconds=0.1)
     assert result.again == expected
@@ -92,29 +92,29 @@ async def test_an_error_is_counted_named_and_backed_off(error: ApiError) -> None
 async def test_events_during_the_back_off_cost_no_call() -> None:
     """W-46, LI-11: a crash-looping pod may wake the group each second."""
     made = rollable()
-    made.door.fail_delete["b-0"] = deque([Denied("no", status=403)])
+    made.client.fail_delete["b-0"] = deque([Denied("no", status=403)])
     await made.controller.reconcile(GROUP)
-    calls = len(made.door.calls)
+    calls = len(made.client.calls)
     result = await made.controller.reconcile(GROUP)
-    assert len(made.door.calls) == calls
+    assert len(made.client.calls) == calls
     assert result.again == timedelta(seconds=0.1)
     assert made.value("group_reconciles_failed_total") == 1
     made.clock.jump(timedelta(seconds=0.1))
     await made.controller.reconcile(GROUP)
-    assert made.door.deleted == ["b-0"]
+    assert made.client.deleted == ["b-0"]
     assert made.waits() != [Code.BACKING_OFF]
 
 
 async def test_an_unknown_outcome_is_read_back_before_anything_else() -> None:
     """D-17, SI-18."""
     made = rollable()
-    made.door.fail_delete["b-0"] = deque([UnknownOutcome("no answer")])
+    made.client.fail_delete["b-0"] = deque([UnknownOutcome("no answer")])
     await made.controller.reconcile(GROUP)
-    made.door.calls.clear()
+    made.client.calls.clear()
     made.clock.jump(timedelta(seconds=1))
     await made.controller.reconcile(GROUP)
-    assert made.door.calls[0] == "get pods/b-0"
-    assert made.door.deleted == ["b-0"]
+    assert made.client.calls[0] == "get pods/b-0"
+    assert made.client.deleted == ["b-0"]
 
 
 async def test_d18_a_status_that_cannot_be_written_does_not_hold_the_next_zone() -> None:
@@ -128,44 +128,44 @@ async def test_d18_a_status_that_cannot_be_written_does_not_hold_the_next_zone()
         if call.endswith("/status"):
             raise Denied("role lacks update on statefulsets/status", status=403)
 
-    made.door.before = refuse_status
+    made.client.before = refuse_status
     for ordinal in range(3):
         await made.controller.reconcile(GROUP)
-        made.door.put("pods", pod_json("b", ordinal, revision="new"))
+        made.client.put("pods", pod_json("b", ordinal, revision="new"))
         made.show_store()
-    assert made.door.deleted == ["b-0", "b-1", "b-2"]
-    assert made.door.calls.count("put statefulsets/a/status") == 1
+    assert made.client.deleted == ["b-0", "b-1", "b-2"]
+    assert made.client.calls.count("put statefulsets/a/status") == 1
 
 
 async def test_refused_deletes_back_off_and_are_repeated() -> None:
     """LI-11: a webhook that is down for ten seconds delays by seconds, and is not stormed."""
     made = rollable()
     for ordinal in range(3):
-        made.door.fail_delete[f"b-{ordinal}"] = deque([Refused("webhook is down")] * 2)
+        made.client.fail_delete[f"b-{ordinal}"] = deque([Refused("webhook is down")] * 2)
     result = await made.controller.reconcile(GROUP)
     assert result.again == timedelta(seconds=0.1)
     for _ in range(20):
         await made.controller.reconcile(GROUP)
-    assert sum(call.startswith("delete") for call in made.door.calls) == 3
+    assert sum(call.startswith("delete") for call in made.client.calls) == 3
     assert made.value("group_waiting", reason="backing_off") == 1
 
 
 async def test_li11_a_flapping_pod_does_not_defeat_the_back_off() -> None:
     made = rollable()
-    made.door.fail_delete["b-0"] = deque([Denied("no", status=403)] * 20)
+    made.client.fail_delete["b-0"] = deque([Denied("no", status=403)] * 20)
     for flap in range(20):
-        made.door.put("pods", pod_json("b", 2, ready=bool(flap % 2)))
+        made.client.put("pods", pod_json("b", 2, ready=bool(flap % 2)))
         made.show_store()
         await made.controller.reconcile(GROUP)
-    assert sum(call.startswith("delete") for call in made.door.calls) == 1
+    assert sum(call.startswith("delete") for call in made.client.calls) == 1
 
 
 async def test_an_unanswered_delete_is_read_back_though_nothing_is_outdated_any_more() -> None:
     """SI-18, LI-01: after a rollback no event comes; the zone must not stay short for minutes."""
     made = rollable()
-    made.door.fail_delete["b-0"] = deque([UnknownOutcome("no answer")])
+    made.client.fail_delete["b-0"] = deque([UnknownOutcome("no answer")])
     await made.controller.reconcile(GROUP)
-    made.door.put("statefulsets", set_json("b", update="old"))
+    made.client.put("statefulsets", set_json("b", update="old"))
     made.show_store()
     result = await made.controller.reconcile(GROUP)
     assert result.again is not None
@@ -178,17 +178,17 @@ async def test_an_unanswered_delete_is_read_back_though_nothing_is_outdated_any_
 async def test_an_unanswered_delete_follows_its_set_into_another_group() -> None:
     """FP-28: relabelled after an unanswered delete, the pod still counts as down."""
     made = rollable()
-    made.door.fail_delete["b-0"] = deque([UnknownOutcome("no answer")])
+    made.client.fail_delete["b-0"] = deque([UnknownOutcome("no answer")])
     await made.controller.reconcile(GROUP)
     for zone in ("a", "b"):
         moved = set_json(zone, current="new" if zone == "a" else "old")
         moved["metadata"] = {**meta_of(moved), "labels": {"rollout-group": "store"}}
-        made.door.put("statefulsets", moved)
+        made.client.put("statefulsets", moved)
     made.show_store()
-    made.door.calls.clear()
+    made.client.calls.clear()
     await made.controller.reconcile(GroupName("store"))
-    assert made.door.calls[0] == "get pods/b-0"
-    assert made.door.deleted in ([], ["b-0"])
+    assert made.client.calls[0] == "get pods/b-0"
+    assert made.client.deleted in ([], ["b-0"])
 
 
 async def test_a_look_that_expires_is_repeated_at_once_and_blames_no_cache() -> None:
@@ -198,9 +198,9 @@ async def test_a_look_that_expires_is_repeated_at_once_and_blames_no_cache() -> 
         if call.startswith("delete"):
             made.clock.jump(timedelta(seconds=6))
 
-    made.door.before = be_slow
+    made.client.before = be_slow
     results = [await made.controller.reconcile(GROUP) for _ in range(3)]
-    assert made.door.deleted == ["b-0", "b-1", "b-2"]
+    assert made.client.deleted == ["b-0", "b-1", "b-2"]
     assert results[0].again == timedelta(seconds=0.05)
 
 
@@ -210,7 +210,7 @@ async def test_a_bug_is_counted_as_a_failed_look() -> None:
     def break_down(call: str) -> None:
         raise KeyError(call)
 
-    made.door.before = break_down
+    made.client.before = break_down
     with pytest.raises(KeyError):
         await made.controller.reconcile(GROUP)
     assert made.value("group_reconciles_failed_total") == 1
@@ -229,14 +229,14 @@ async def test_a_cache_that_does_not_show_an_own_delete_is_listed_again() -> Non
 async def test_a_cache_that_the_store_contradicts_is_listed_again() -> None:
     """FP-02, FP-09: a frozen watch; looks become rarer, then the cache is filled anew."""
     made = rollable()
-    made.door.put("pods", pod_json("a", 0, revision="new", ready=False))
+    made.client.put("pods", pod_json("a", 0, revision="new", ready=False))
     waits: list[timedelta] = []
     while not made.refreshed:
         result = await made.controller.reconcile(GROUP)
         assert result.again is not None
         waits.append(result.again)
         assert len(waits) < 20
-    assert made.door.deleted == []
+    assert made.client.deleted == []
     assert waits == sorted(waits)
     assert waits[0] == timedelta(seconds=0.05)
     assert sum(waits, timedelta(0)) < timedelta(seconds=15)
@@ -251,8 +251,10 @@ async def test_a_group_that_spells_its_label_long_is_rolled() -> None:
         [pod_json("a", n, revision="new") for n in range(3)] + [pod_json("b", n) for n in range(3)],
     )
     await made.controller.reconcile(GROUP)
-    assert made.door.deleted == ["b-0"]
-    assert "list statefulsets grafana.com/rollout-group=ingester,!rollout-group" in made.door.calls
+    assert made.client.deleted == ["b-0"]
+    assert (
+        "list statefulsets grafana.com/rollout-group=ingester,!rollout-group" in made.client.calls
+    )
 
 
 @pytest.mark.parametrize(
@@ -280,18 +282,18 @@ async def test_the_live_look_lists_pods_by_the_labels_of_all_selectors(
         [pod_json("a", n, revision="new") for n in range(3)] + [pod_json("b", n) for n in range(3)],
     )
     await made.controller.reconcile(GROUP)
-    assert made.door.deleted == ["b-0"]
-    assert [call for call in made.door.calls if call.startswith("list pods")] == lists
+    assert made.client.deleted == ["b-0"]
+    assert [call for call in made.client.calls if call.startswith("list pods")] == lists
 
 
 async def test_a_stray_pod_with_the_same_labels_is_never_touched() -> None:
     """FP-32, SI-06, SEED-113."""
     made = rollable(limit="3")
     stray = pod_json("b", 7, owner="uid-someone-else")
-    made.door.put("pods", stray)
+    made.client.put("pods", stray)
     made.show_store()
     await made.controller.reconcile(GROUP)
-    assert made.door.deleted == ["b-0", "b-1", "b-2"]
+    assert made.client.deleted == ["b-0", "b-1", "b-2"]
 
 
 async def test_a_whole_rollout_ends_with_both_revisions_recorded() -> None:
@@ -301,14 +303,14 @@ async def test_a_whole_rollout_ends_with_both_revisions_recorded() -> None:
         [pod_json(zone, n) for zone in ("a", "b", "c") for n in range(3)],
     )
     for _ in range(40):
-        before = len(made.door.deleted)
+        before = len(made.client.deleted)
         await made.controller.reconcile(GROUP)
-        for name in made.door.deleted[before:]:
+        for name in made.client.deleted[before:]:
             zone, _, ordinal = name.partition("-")
-            made.door.put("pods", pod_json(zone, int(ordinal), revision="new"))
+            made.client.put("pods", pod_json(zone, int(ordinal), revision="new"))
         made.show_store()
-    assert made.door.deleted == [f"{zone}-{n}" for zone in ("a", "b", "c") for n in range(3)]
-    names = [body["metadata"] for body in made.door.status_writes]
+    assert made.client.deleted == [f"{zone}-{n}" for zone in ("a", "b", "c") for n in range(3)]
+    names = [body["metadata"] for body in made.client.status_writes]
     assert [meta["name"] for meta in names if isinstance(meta, dict)] == ["a", "b", "c"]
     assert made.waits() == [Code.UP_TO_DATE]
 
@@ -319,7 +321,7 @@ async def test_li_11_a_look_that_is_always_too_old_backs_off_and_says_so() -> No
     It came back after 50 ms for ever, with a time of the last success that moved on.
     """
     made = rollable()
-    made.door.before = lambda call: made.clock.jump(timedelta(seconds=5.2))
+    made.client.before = lambda call: made.clock.jump(timedelta(seconds=5.2))
     waits: list[timedelta | None] = []
     for _ in range(7):
         result = await made.controller.reconcile(GROUP)
@@ -327,9 +329,9 @@ async def test_li_11_a_look_that_is_always_too_old_backs_off_and_says_so() -> No
         assert result.again is not None
         made.clock.jump(result.again)
     assert waits == [timedelta(seconds=wait) for wait in (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5)]
-    assert made.door.deleted == []
+    assert made.client.deleted == []
     assert made.waits()[0] is Code.LIVE_READ_EXPIRED
-    (entry,) = made.board.entries()
+    (entry,) = made.group_states.entries()
     assert entry.plan.waits[0].severity is Severity.WARN
     assert "counts for 5 s and took longer" in entry.plan.waits[0].text
     assert made.value("group_reconciles_failed_total") == 5, "from the third in a row on"
@@ -344,9 +346,9 @@ async def test_a_look_that_was_cut_short_after_a_delete_is_a_success() -> None:
         if call.startswith("delete"):
             made.clock.jump(timedelta(seconds=6))
 
-    made.door.before = be_slow
+    made.client.before = be_slow
     result = await made.controller.reconcile(GROUP)
-    assert made.door.deleted == ["b-0"]
+    assert made.client.deleted == ["b-0"]
     assert result.again == RECHECK_WAIT
     assert Code.LIVE_READ_EXPIRED not in made.waits()
     stamp = made.value("last_successful_group_reconcile_timestamp_seconds")

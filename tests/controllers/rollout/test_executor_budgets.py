@@ -32,7 +32,7 @@ from rollout_operator.model.group import Deletion
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.rollout.plan import plan_group
-from rollout_operator.telemetry.registry import Board
+from rollout_operator.telemetry.registry import GroupStates
 from tests.controllers.fake_door import set_json
 from tests.guards.gate_bench import Hold, Process, World, failing, name_of, part, rule, world
 from tests.planning.disruptions import PATTERN
@@ -53,7 +53,7 @@ class Shell:
     process: Process
     executor: Executor
     controller: RolloutController
-    board: Board
+    group_states: GroupStates
     refreshed: list[str]
     """Why the caches were made to list again."""
 
@@ -67,43 +67,43 @@ class Shell:
     @property
     def deleted(self) -> list[str]:
         """Return the pods that went, in order."""
-        return [name.removeprefix(name_of("")) for name in self.here.door.deleted]
+        return [name.removeprefix(name_of("")) for name in self.here.client.deleted]
 
 
 def rolling(*rules: Budget, limit: str = "2", pods: int = 3) -> Shell:
     """Return a process whose zone `a` is to be rolled out; the other zones are up to date."""
     here = world(*rules, pods=pods)
     one = set_json(name_of("a"), replicas=pods, max_unavailable=limit)
-    here.door.put("statefulsets", one)
+    here.client.put("statefulsets", one)
     process = here.start()
     executor = Executor(
-        here.door, process.observer, process.deletes,
+        here.client, process.observer, process.deletes,
         clock=process.clock, metrics=process.metrics, gate=process.gate,
     )  # fmt: skip
-    board = Board(process.metrics, process.clock)
+    group_states = GroupStates(process.metrics, process.clock)
     refreshed: list[str] = []
     parts = RolloutContext(
         observer=process.observer, executor=executor, deletes=process.deletes,
-        attempts=Attempts(process.clock, longest=timedelta(seconds=5)), board=board,
+        attempts=Attempts(process.clock, longest=timedelta(seconds=5)), group_states=group_states,
         metrics=process.metrics, clock=process.clock, refresh=refreshed.append,
     )  # fmt: skip
     return Shell(
         here=here, process=process, executor=executor,
-        controller=RolloutController(parts), board=board, refreshed=refreshed,
+        controller=RolloutController(parts), group_states=group_states, refreshed=refreshed,
     )  # fmt: skip
 
 
 def fail_delete(made: Shell, pod: str, error: ApiError) -> None:
     """Make the next delete of a pod fail."""
-    made.here.door.fail_delete[name_of(pod)] = deque([error])
+    made.here.client.fail_delete[name_of(pod)] = deque([error])
 
 
 def age_pod(here: World, pod: str, at: str) -> None:
     """Make a pod ready since a later time."""
-    held = here.door.objects["pods", name_of(pod)]
+    held = here.client.objects["pods", name_of(pod)]
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": at}
     status = {**part(held, "status"), "conditions": [ready]}
-    here.door.put("pods", {**held, "status": status})
+    here.client.put("pods", {**held, "status": status})
 
 
 @in_virtual_time
@@ -114,7 +114,7 @@ async def test_zpdb60_each_delete_is_asked_for_and_names_what_the_gate_saw() -> 
     made = rolling(rule(2))
     report = await made.step()
     assert made.deleted == ["a-0", "a-1"]
-    assert made.here.door.verbs() == [PATCH, PATCH, *LOOK, DELETE, DELETE]
+    assert made.here.client.verbs() == [PATCH, PATCH, *LOOK, DELETE, DELETE]
     assert report.held == []
     assert made.process.requests("allowed", 200) == 2
 
@@ -154,17 +154,17 @@ async def test_d51_a_rollout_whose_cache_lags_reserves_once_for_what_all_pods_wa
     made.process.sync()
     group = made.process.observer.observe(GROUP)
     (action,) = plan_group(group).actions
-    look = made.here.door.before
+    look = made.here.client.before
 
     def lag(call: str) -> None:
         if call.startswith("patch"):  # the cache does not show it yet
             made.here.break_pod("b-0")
         look(call)
 
-    made.here.door.before = lag
+    made.here.client.before = lag
     report = await made.executor.carry_out(group, action)
     assert made.deleted == []
-    assert made.here.door.verbs().count(PATCH) == 2  # one record, written and withdrawn
+    assert made.here.client.verbs().count(PATCH) == 2  # one record, written and withdrawn
     assert report.is_contradicted
     assert made.here.recorded() == []
 
@@ -187,7 +187,7 @@ async def test_d15_a_pod_that_is_held_does_not_hide_the_next() -> None:
 async def test_w34_no_live_look_where_the_caches_know_that_all_are_held() -> None:
     made = rolling(rule(1, pattern=PATTERN, delay=DELAY))
     report = await made.step()
-    assert made.here.door.calls == []
+    assert made.here.client.calls == []
     assert len(report.held) == 3
     assert {one.reason.code for one in report.held} == {Code.DISRUPTION_BUDGET_USED}
 
@@ -199,7 +199,7 @@ async def test_d40_the_group_waits_for_what_its_budget_says() -> None:
     await made.process.clock.sleep(DELAY - timedelta(seconds=2))
     made.process.sync()
     result = await made.controller.reconcile(GROUP)
-    (entry,) = made.board.entries()
+    (entry,) = made.group_states.entries()
     held = [one for one in entry.plan.waits if one.code is Code.DISRUPTION_BUDGET_USED]
     assert {one.zone for one in held} == {"ingester-zone-a"}
     assert len(held) == 3  # one for each partition
@@ -213,10 +213,10 @@ async def test_d40_what_no_time_is_known_for_is_looked_at_soon() -> None:
     """What is in the way may be of another group, whose events wake nobody here. No call is due."""
     made = rolling(rule(selector={"name": name_of("a")}))
     result = await made.controller.reconcile(GROUP)
-    (entry,) = made.board.entries()
+    (entry,) = made.group_states.entries()
     assert [one.code for one in entry.plan.waits].count(Code.TOO_FEW_ZONES) == 1
     assert result.again == HELD_RECHECK
-    assert made.here.door.calls == []
+    assert made.here.client.calls == []
 
 
 @in_virtual_time
@@ -225,7 +225,7 @@ async def test_w52_nothing_is_deleted_while_the_budgets_are_not_known() -> None:
     made.here.lacks[DisruptionSource.ROLLOUT] = "no answer yet"
     report = await made.step()
     assert {one.reason.code for one in report.held} == {Code.BUDGETS_NOT_READ}
-    assert made.here.door.calls == []
+    assert made.here.client.calls == []
 
 
 @in_virtual_time
@@ -247,7 +247,7 @@ async def test_a_pod_without_a_budget_is_deleted_as_ever() -> None:
     made = rolling(rule(selector={"app": "another"}))
     await made.step()
     assert made.deleted == ["a-0", "a-1"]
-    assert made.here.door.verbs() == [*LOOK, DELETE, DELETE]
+    assert made.here.client.verbs() == [*LOOK, DELETE, DELETE]
 
 
 @in_virtual_time
@@ -255,7 +255,7 @@ async def test_li10_pods_that_crash_are_replaced_under_any_budget() -> None:
     """W-03, D-14: their own fix must not wait for them, nor for one another."""
     made = rolling(rule(1))
     one = set_json(name_of("a"), max_unavailable="2", ready=0)
-    made.here.door.put("statefulsets", one)
+    made.here.client.put("statefulsets", one)
     for ordinal in range(3):
         made.here.break_pod(f"a-{ordinal}")
     report = await made.step()
@@ -312,7 +312,7 @@ async def test_si18_a_delete_without_an_answer_counts_and_cannot_come_late() -> 
 @in_virtual_time
 async def test_fp36_a_rollout_that_is_stopped_gives_back_what_it_holds() -> None:
     made = rolling(rule(2))
-    made.here.door.pause = hold = Hold(DELETE)
+    made.here.client.pause = hold = Hold(DELETE)
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(made.step())
         await hold.arrived.wait()
@@ -327,10 +327,10 @@ async def test_si09_a_gate_that_takes_long_leaves_no_time_for_a_delete() -> None
     made = rolling(rule(2))
 
     def freeze(call: str) -> None:
-        is_reading = made.here.door.verbs()[-1] == LIST
+        is_reading = made.here.client.verbs()[-1] == LIST
         made.process.clock.ahead = timedelta(seconds=7.5 if is_reading else 2)
 
-    made.here.door.before = freeze
+    made.here.client.before = freeze
     report = await made.step()
     assert made.deleted == []
     assert report.is_cut_short
@@ -347,7 +347,7 @@ async def test_si09_lists_of_three_seconds_let_pods_under_a_budget_go() -> None:
         if call.startswith(LIST):
             await asyncio.sleep(3)
 
-    made.here.door.pause = take_long
+    made.here.client.pause = take_long
     await made.step()
     assert made.deleted == ["a-0"]
 
@@ -356,7 +356,7 @@ async def test_si09_lists_of_three_seconds_let_pods_under_a_budget_go() -> None:
 async def test_zpdb60_a_live_read_that_fails_leaves_no_record() -> None:
     """LI-07: what was reserved for it is taken back at once."""
     made = rolling(rule(2))
-    made.here.door.before = failing(LIST, TooManyRequests("busy"))
+    made.here.client.before = failing(LIST, TooManyRequests("busy"))
     report = await made.step()
     assert isinstance(report.error, TooManyRequests)
     assert made.here.recorded() == []

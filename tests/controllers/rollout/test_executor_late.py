@@ -30,10 +30,10 @@ def hang_after_record(made: Shell) -> None:
     """Let the live read that follows a record take longer than it counts."""
 
     async def hang(call: str) -> None:
-        if made.here.door.verbs()[-2:] == [PATCH, LIST]:
+        if made.here.client.verbs()[-2:] == [PATCH, LIST]:
             await asyncio.sleep((LOOK_LASTS + timedelta(seconds=1)).total_seconds())
 
-    made.here.door.pause = hang
+    made.here.client.pause = hang
 
 
 def settle(made: Shell) -> None:
@@ -74,7 +74,7 @@ async def test_li_11_grants_that_are_always_too_late_back_off_and_say_so() -> No
     assert waits == [timedelta(seconds=wait) for wait in (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5)]
     assert made.deleted == []
     assert made.refreshed == []
-    reason = made.board.entries()[0].plan.waits[0]
+    reason = made.group_states.entries()[0].plan.waits[0]
     assert (reason.code, reason.severity) == (Code.LIVE_READ_EXPIRED, Severity.WARN)
     assert reason.text.endswith(LATE)
     metric = "rollout_operator_last_successful_group_reconcile_timestamp_seconds"
@@ -99,7 +99,7 @@ async def test_zpdb60_a_record_that_fails_comes_to_what_its_error_says(
 ) -> None:
     """Only a pod that is not what it was contradicts the cache."""
     made = rolling(rule(1))
-    made.here.door.before = failing(PATCH, error)
+    made.here.client.before = failing(PATCH, error)
     report = await made.step()
     assert made.deleted == []
     assert report.is_contradicted == (outcome == "contradicted")

@@ -16,9 +16,9 @@ from tests.web.downscale_world import GROUP, World, part, three_zones
 
 def _roll(world: World, name: str) -> None:
     """Give a zone a new template: all its pods are outdated."""
-    one = copy.deepcopy(world.door.objects["statefulsets", name])
+    one = copy.deepcopy(world.client.objects["statefulsets", name])
     part(one, "status").update(updateRevision="new", updatedReplicas=0)
-    world.door.put("statefulsets", one)
+    world.client.put("statefulsets", one)
     world.sync()
 
 
@@ -42,7 +42,7 @@ async def _meet(world: World, call: str, *, rolls_first: bool) -> tuple[Verdict,
             reached.set()
             await started.wait()
 
-    world.door.pause = stop_once
+    world.client.pause = stop_once
     async with asyncio.TaskGroup() as tasks:
         if rolls_first:
             _roll(world, "zone-b")
@@ -66,7 +66,7 @@ async def test_a_downscale_that_looks_first_wins() -> None:
     world = three_zones()
     verdict, report = await _meet(world, "list pods", rolls_first=False)
     assert verdict.is_allowed
-    assert world.door.deleted == []
+    assert world.client.deleted == []
     assert report.is_contradicted
     assert [note.code for note in report.notes] == [Code.VIEW_CHANGED]
 
@@ -77,7 +77,7 @@ async def test_a_downscale_that_has_claimed_holds_the_rollout_back() -> None:
     world = three_zones()
     verdict, report = await _meet(world, "patch pods", rolls_first=False)
     assert verdict.is_allowed
-    assert world.door.deleted == []
+    assert world.client.deleted == []
     assert report.deleted == 0
 
 
@@ -89,7 +89,7 @@ async def test_a_rollout_that_looks_first_wins() -> None:
     assert report.deleted == 1
     assert (verdict.is_allowed, verdict.reason.code) == (False, Code.OTHER_ZONE_NOT_READY)
     assert world.calls.calls == []
-    kinds = [call.split()[0] for call in world.door.calls]
+    kinds = [call.split()[0] for call in world.client.calls]
     assert kinds == ["list", "list", "delete", "list", "list"]
 
 
@@ -107,7 +107,7 @@ async def test_a_rollout_goes_on_when_the_downscale_has_happened() -> None:
         await world.watch()
         await world.pass_time(1)
         assert (await _roll_out(world)).deleted == 1
-        assert world.door.deleted[0].startswith("zone-b")
+        assert world.client.deleted[0].startswith("zone-b")
 
 
 @in_virtual_time

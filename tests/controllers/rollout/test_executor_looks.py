@@ -14,9 +14,9 @@ async def test_fp04_nothing_goes_when_the_caches_see_another_zone_short_during_t
         if call.startswith("list pods"):
             made.show(sets, [pods[0], pod_json("a", 1, revision="new", ready=False), *pods[2:]])
 
-    made.door.before = lose_one
+    made.client.before = lose_one
     report = await made.step()
-    assert made.door.deleted == []
+    assert made.client.deleted == []
     assert [note.code for note in report.notes] == [Code.VIEW_CHANGED]
     assert report.is_contradicted
 
@@ -29,11 +29,11 @@ async def test_d52_pods_that_come_back_while_a_look_waits_share_it() -> None:
 
     def make_room(call: str) -> None:
         if call.startswith("list statefulsets"):
-            made.door.put("statefulsets", wider[1])
+            made.client.put("statefulsets", wider[1])
             made.show(wider, pods)
 
-    made.door.before = make_room
+    made.client.before = make_room
     report = await made.step()
-    assert made.door.deleted == ["b-0", "b-1", "b-2"]
+    assert made.client.deleted == ["b-0", "b-1", "b-2"]
     assert report.deleted == 3
-    assert len([call for call in made.door.calls if call.startswith("list pods")]) == 1
+    assert len([call for call in made.client.calls if call.startswith("list pods")]) == 1

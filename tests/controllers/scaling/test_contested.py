@@ -19,11 +19,11 @@ BACK_AFTER = 0.2  # seconds
 def fight(bench: Bench, letter: str, manager: str = "keda") -> list[float]:
     """Put the count of a zone back soon after each write; return when the operator wrote."""
     name, writes = f"zone-{letter}", list[float]()
-    held = bench.door.count(name)
-    former = bench.door.after
+    held = bench.client.count(name)
+    former = bench.client.after
 
     def put_back() -> None:
-        bench.door.change(name, lambda one: _hold(one, held, manager))
+        bench.client.change(name, lambda one: _hold(one, held, manager))
         bench.follow()
 
     def answer(call: str) -> None:
@@ -32,7 +32,7 @@ def fight(bench: Bench, letter: str, manager: str = "keda") -> list[float]:
             writes.append(elapsed().total_seconds())
             asyncio.get_running_loop().call_later(BACK_AFTER, put_back)
 
-    bench.door.after = answer
+    bench.client.after = answer
     return writes
 
 
@@ -71,11 +71,11 @@ async def test_the_reason_names_who_else_writes_it() -> None:
             " keda writes it too; set 3 times, again in 10s"
         )
         assert bench.failures(Code.COUNT_CONTESTED)
-        reads = bench.door.calls.count("get statefulsets/zone-b")
+        reads = bench.client.calls.count("get statefulsets/zone-b")
         for _ in range(50):
             bench.follow()
             await pass_time(SECOND / 10)
-        assert bench.door.calls.count("get statefulsets/zone-b") == reads, "read once for a write"
+        assert bench.client.calls.count("get statefulsets/zone-b") == reads, "read once for a write"
 
 
 @in_virtual_time
@@ -87,7 +87,7 @@ async def test_a_name_that_cannot_be_read_is_something_else() -> None:
         if call == "get statefulsets/zone-b":
             raise Denied("get statefulsets is forbidden", status=403)
 
-    bench.door.before = deny
+    bench.client.before = deny
     async with bench.living():
         await pass_time(2 * SECOND)
         assert "something else writes it too" in bench.reasons()[0].text
@@ -99,10 +99,10 @@ async def test_a_new_count_is_followed_at_once() -> None:
     fight(bench, "b")
     async with bench.living():
         await pass_time(10 * MINUTE)
-        seen = len(bench.door.patched)
+        seen = len(bench.client.patched)
         bench.scale("a", 7)
         await pass_time(SECOND / 10)
-        assert bench.door.patched[seen:] == ["zone-b 7"]
+        assert bench.client.patched[seen:] == ["zone-b 7"]
 
 
 @in_virtual_time
@@ -114,7 +114,7 @@ async def test_a_leading_zone_that_changes_all_the_time_is_followed_all_the_time
             for replicas in (5, 3):
                 bench.scale("a", replicas)
                 await pass_time(SECOND)
-    assert bench.door.patched == ["zone-b 5", "zone-b 3"] * 20
+    assert bench.client.patched == ["zone-b 5", "zone-b 3"] * 20
 
 
 @pytest.mark.parametrize("replicas", [5, 2], ids=["up", "down"])
@@ -124,7 +124,7 @@ async def test_w42_a_contested_zone_stops_no_other(replicas: int) -> None:
     fight(bench, "b")
     async with bench.living():
         await pass_time(5 * SECOND)
-        assert f"zone-c {replicas}" in bench.door.patched
+        assert f"zone-c {replicas}" in bench.client.patched
         assert bench.waits() == [f"{Code.COUNT_CONTESTED} zone-b"]
 
 
@@ -135,7 +135,7 @@ async def test_a_set_that_is_made_anew_begins_anew() -> None:
     async with bench.living():
         await pass_time(MINUTE)
         bench.memory.contests.forget(bench.sets.list_all()[1].uid)
-        seen = len(bench.door.patched)
+        seen = len(bench.client.patched)
         bench.follow()
         await pass_time(SECOND)
-        assert len(bench.door.patched) == seen + 3
+        assert len(bench.client.patched) == seen + 3

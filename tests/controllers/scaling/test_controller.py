@@ -22,8 +22,8 @@ async def test_t03_20_the_time_between_zones_holds_the_count_and_not_the_rollout
     bench = Bench([a, b])
     result = await bench.look()
     await bench.roll()
-    assert bench.door.tries("zone-b") == 0
-    assert bench.door.deleted == ["zone-b-0", "zone-b-1"]
+    assert bench.client.tries("zone-b") == 0
+    assert bench.client.deleted == ["zone-b-0", "zone-b-1"]
     assert f"{Code.ZONE_DOWNSCALED_LATELY} zone-b" in bench.waits()
     assert bench.value("next_downscale_seconds") == 11 * 3600
     assert result.again is not None
@@ -39,20 +39,20 @@ async def test_t03_21_a_zone_that_is_scaled_down_is_not_rolled_out_meanwhile() -
         if call == "patch statefulsets/zone-b":
             await bench.roll()
 
-    bench.door.pause = roll_meanwhile
+    bench.client.pause = roll_meanwhile
     await bench.look()
-    assert bench.door.patched == ["zone-b 2"]
-    assert bench.door.deleted == []
+    assert bench.client.patched == ["zone-b 2"]
+    assert bench.client.deleted == []
 
 
 @in_virtual_time
 async def test_t03_22_a_patch_that_fails_holds_no_rollout() -> None:
     """T-03 row 22: b-0 and b-1 are replaced all the same."""
     bench = Bench([zone("a", 2), old("b", 3, follows="a")])
-    bench.door.refuse("zone-b")
+    bench.client.refuse("zone-b")
     await bench.look()
     await bench.roll()
-    assert bench.door.deleted == ["zone-b-0", "zone-b-1"]
+    assert bench.client.deleted == ["zone-b-0", "zone-b-1"]
     assert bench.failures(Code.SCALE_REFUSED) == 1
     assert bench.scalings("down", "refused") == 1
 
@@ -61,22 +61,22 @@ async def test_t03_22_a_patch_that_fails_holds_no_rollout() -> None:
 async def test_t03_23_a_pod_that_may_not_go_hides_no_other() -> None:
     """T-03 row 23: the patch fails, and of both pods the API server lets one go."""
     bench = Bench([zone("a", 1), old("b", 3, follows="a")])
-    bench.door.refuse("zone-b")
-    bench.door.fail_delete["zone-b-1"] = _refusals()
-    bench.door.fail_delete["zone-b-2"] = _refusals()
+    bench.client.refuse("zone-b")
+    bench.client.fail_delete["zone-b-1"] = _refusals()
+    bench.client.fail_delete["zone-b-2"] = _refusals()
     await bench.look()
     await bench.roll()
-    assert bench.door.deleted == ["zone-b-0"]
+    assert bench.client.deleted == ["zone-b-0"]
 
 
 @in_virtual_time
 async def test_t03_24_an_upscale_that_fails_holds_no_rollout() -> None:
     bench = Bench([zone("a", 3), old("b", 2, follows="a")])
-    bench.door.refuse("zone-b")
+    bench.client.refuse("zone-b")
     await bench.look()
     await bench.roll()
-    assert bench.door.patched == []
-    assert bench.door.deleted == ["zone-b-0", "zone-b-1"]
+    assert bench.client.patched == []
+    assert bench.client.deleted == ["zone-b-0", "zone-b-1"]
     assert bench.scalings("up", "refused") == 1
 
 
@@ -84,12 +84,12 @@ async def test_t03_24_an_upscale_that_fails_holds_no_rollout() -> None:
 async def test_t03_25_the_failure_of_one_zone_holds_no_rollout_of_another() -> None:
     """T-03 row 25: b cannot be scaled, a is rolled out; of its pods one may go."""
     bench = Bench([old("a", 3), zone("b", 1, follows="a")])
-    bench.door.refuse("zone-b")
-    bench.door.fail_delete["zone-a-1"] = _refusals()
-    bench.door.fail_delete["zone-a-2"] = _refusals()
+    bench.client.refuse("zone-b")
+    bench.client.fail_delete["zone-a-1"] = _refusals()
+    bench.client.fail_delete["zone-a-2"] = _refusals()
     await bench.look()
     await bench.roll()
-    assert bench.door.deleted == ["zone-a-0"]
+    assert bench.client.deleted == ["zone-a-0"]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ async def test_a_forced_count_goes_at_once(zones: list[Json]) -> None:
     """SCALE-06."""
     bench = Bench(zones)
     await bench.look()
-    assert bench.door.patched == ["zone-b 0"]
+    assert bench.client.patched == ["zone-b 0"]
 
 
 @in_virtual_time
@@ -120,12 +120,12 @@ async def test_a_chain_goes_up_in_one_look() -> None:
     chain = [zone(letter, 3, follows=before) for letter, before in ("ba", "cb", "dc")]
     bench = Bench([zone("a", 7), *chain])
     await bench.look()
-    assert bench.door.patched == ["zone-b 7", "zone-c 7", "zone-d 7"]
+    assert bench.client.patched == ["zone-b 7", "zone-c 7", "zone-d 7"]
     await bench.look()
-    assert len(bench.door.patched) == 3, "nothing is written twice while the cache lags"
+    assert len(bench.client.patched) == 3, "nothing is written twice while the cache lags"
     bench.follow()
     await bench.look()
-    assert len(bench.door.patched) == 3
+    assert len(bench.client.patched) == 3
     assert bench.waits() == []
 
 
@@ -143,18 +143,18 @@ async def test_a_chain_goes_down_zone_by_zone() -> None:
     def record(call: str) -> None:
         bench.annotate(call[-1], last=format_downscale_time(bench.clock.now()))
 
-    bench.door.after = record  # as the answer to a review does
+    bench.client.after = record  # as the answer to a review does
     async with bench.living():
         bench.annotate("a", last=ago(0 * HOUR))
         bench.scale("a", 2)
         await pass_time(299 * SECOND)
-        assert bench.door.patched == []
+        assert bench.client.patched == []
         await pass_time(2 * SECOND)
-        assert bench.door.patched == ["zone-b 2"]
+        assert bench.client.patched == ["zone-b 2"]
         await pass_time(298 * SECOND)
-        assert bench.door.patched == ["zone-b 2"]
+        assert bench.client.patched == ["zone-b 2"]
         await pass_time(2 * SECOND)
-        assert bench.door.patched == ["zone-b 2", "zone-c 2"]
+        assert bench.client.patched == ["zone-b 2", "zone-c 2"]
         assert bench.value("next_downscale_seconds") == 0
 
 
@@ -162,16 +162,16 @@ async def test_a_chain_goes_down_zone_by_zone() -> None:
 async def test_the_leading_zone_must_be_whole_first_where_that_is_wanted() -> None:
     """SCALE-08, T-03 row 3: with numbers while it waits, and at once when it is."""
     bench = Bench([zone("a", 4), zone("b", 2, follows="a", gate="true")], has_settled=False)
-    bench.door.change("zone-a", lambda one: _count_ready(one, 3))
+    bench.client.change("zone-a", lambda one: _count_ready(one, 3))
     async with bench.living():
         await pass_time(SECOND)
-        assert bench.door.patched == []
+        assert bench.client.patched == []
         (reason,) = bench.reasons()
         assert reason.text == "zone-b follows zone-a: 2 → 4 waits: zone-a has 3 of 4 pods ready"
-        bench.door.change("zone-a", lambda one: _count_ready(one, 4))
+        bench.client.change("zone-a", lambda one: _count_ready(one, 4))
         bench.follow()
         await pass_time(0.01 * SECOND)
-        assert bench.door.patched == ["zone-b 4"]
+        assert bench.client.patched == ["zone-b 4"]
 
 
 @in_virtual_time
@@ -180,7 +180,7 @@ async def test_two_zones_go_down_one_after_the_other() -> None:
     bench = Bench([zone("a", 2), zone("b", 5, follows="a"), zone("c", 5, follows="a")])
     async with bench.living():
         await pass_time(5 * SECOND)
-        assert bench.door.patched == ["zone-b 2", "zone-c 2"]
+        assert bench.client.patched == ["zone-b 2", "zone-c 2"]
         assert bench.waits() == []
 
 

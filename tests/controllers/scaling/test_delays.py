@@ -69,7 +69,7 @@ async def test_t05(
     async with bench.living():
         await pass_time(SECOND)
     assert sorted(set(bench.stores.calls)) == called
-    assert bench.door.patched == patched
+    assert bench.client.patched == patched
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ async def test_t05_a_pod_without_a_usable_word_holds_back_all(broken: Store) -> 
         await pass_time(600 * SECOND)
         assert bench.waits() == [f"{Code.POD_GAVE_NO_TIME} zone-b"]
         assert "zone-b-3" in bench.reasons()[0].text
-    assert bench.door.patched == []
+    assert bench.client.patched == []
     asked = bench.stores.calls.count("POST zone-b-3")
     assert 11 <= asked <= 13, "soon at first, then once a minute (LI-11)"
 
@@ -112,7 +112,7 @@ async def test_t05_8_a_zone_that_is_not_due_holds_back_no_other() -> None:
         await pass_time(SECOND)
     asked = {call for call in bench.stores.calls if call.startswith("POST")}
     assert sorted(asked) == [*calls("a", ask="34"), *calls("b", ask="34")]
-    assert bench.door.patched == ["zone-b 3"]
+    assert bench.client.patched == ["zone-b 3"]
 
 
 @in_virtual_time
@@ -127,11 +127,11 @@ async def test_t05_14_nobody_is_told_that_it_stays_while_another_zone_goes() -> 
         if call == "patch statefulsets/zone-a":
             seen.append(sorted(set(bench.stores.calls)))
 
-    bench.door.before = note
+    bench.client.before = note
     async with bench.living():
         await pass_time(SECOND)
         assert seen == [calls("a", ask="01234")]
-        assert bench.door.patched == ["zone-a 0"]
+        assert bench.client.patched == ["zone-a 0"]
         stay = [*calls("b", stay="01234"), *calls("c", stay="01234")]
         assert [call for call in bench.stores.take() if call.startswith("DELETE")] == stay
 
@@ -144,7 +144,7 @@ async def test_w20_pods_that_do_not_confirm_hold_back_no_upscale() -> None:
     bench.stores.behave = {"zone-b-0": Store(status=500), "zone-b-1": Store(takes=HOUR)}
     async with bench.living():
         await pass_time(0.01 * SECOND)
-        assert bench.door.patched == ["zone-b 5"]
+        assert bench.client.patched == ["zone-b 5"]
         await pass_time(600 * SECOND)
         for pod in ("zone-b-0", "zone-b-1"):
             soon = bench.stores.calls.count(f"DELETE {pod}")
@@ -174,9 +174,9 @@ async def test_the_whole_hour_is_waited_for() -> None:
     bench.references.show(3, 5)
     async with bench.living():
         await pass_time(HOUR - SECOND)
-        assert bench.door.patched == []
+        assert bench.client.patched == []
         await pass_time(3 * SECOND)
-        assert bench.door.patched == ["zone-b 3"]
+        assert bench.client.patched == ["zone-b 3"]
     asked = [at for call, at in _pairs(bench) if call == "POST zone-b-4"]
     assert HOUR <= asked[-1] <= HOUR + 2 * SECOND
     assert len(asked) <= 63, "once a minute, and for the decision"
@@ -189,13 +189,13 @@ async def test_a_pod_that_is_replaced_begins_anew() -> None:
     bench.references.show(4, 5)
     async with bench.living():
         await pass_time(HOUR / 2)
-        pod = bench.door.objects["pods", "zone-b-4"]
+        pod = bench.client.objects["pods", "zone-b-4"]
         part(pod, "metadata")["uid"] = "uid-another"
         bench.follow()
         await pass_time(HOUR - SECOND)
-        assert bench.door.patched == []
+        assert bench.client.patched == []
         await pass_time(4 * SECOND)
-        assert bench.door.patched == ["zone-b 4"]
+        assert bench.client.patched == ["zone-b 4"]
 
 
 @in_virtual_time
@@ -213,9 +213,9 @@ async def test_a_wish_that_is_taken_back_is_told_to_the_pods_at_once() -> None:
         bench.references.show(3, 5)
         bench.queue.add(GROUP)
         await pass_time(HOUR - SECOND)
-        assert bench.door.patched == []
+        assert bench.client.patched == []
         await pass_time(4 * SECOND)
-        assert bench.door.patched == ["zone-b 3"]
+        assert bench.client.patched == ["zone-b 3"]
 
 
 @in_virtual_time
@@ -227,9 +227,9 @@ async def test_w06_pods_that_hang_delay_no_other_group_and_no_rollout() -> None:
     bench.stores.behave = {f"zone-b-{ordinal}": Store(takes=HOUR) for ordinal in range(5)}
     async with bench.living():
         await pass_time(0.2 * SECOND)
-        assert bench.door.patched == ["zone-d 3"]
+        assert bench.client.patched == ["zone-d 3"]
         await bench.roll()
-        assert bench.door.deleted == ["zone-a-0", "zone-a-1"]
+        assert bench.client.deleted == ["zone-a-0", "zone-a-1"]
 
 
 def _pairs(bench: Bench) -> list[tuple[str, timedelta]]:
@@ -243,12 +243,12 @@ async def test_a_pod_that_comes_back_is_asked_at_once(how: str) -> None:
     bench = Bench([delayed("b", 5)], has_settled=False)
     bench.references.show(4, 1)
     bench.stores.prepare("b", {4: DUE}, status=500)
-    pod = bench.door.objects["pods", "zone-b-4"]
+    pod = bench.client.objects["pods", "zone-b-4"]
     async with bench.living():
         _set_ready(pod, "False")
         bench.follow()
         await pass_time(200 * SECOND)
-        assert bench.door.patched == []
+        assert bench.client.patched == []
         asked = [
             at
             for call, at in zip(bench.stores.calls, bench.stores.at, strict=True)
@@ -263,7 +263,7 @@ async def test_a_pod_that_comes_back_is_asked_at_once(how: str) -> None:
         _set_ready(pod, "True")
         bench.follow()
         await pass_time(SECOND)
-        assert bench.door.patched == ["zone-b 4"]
+        assert bench.client.patched == ["zone-b 4"]
 
 
 def _set_ready(pod: Json, status: str) -> None:

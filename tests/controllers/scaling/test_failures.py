@@ -32,7 +32,7 @@ async def test_w42_one_zone_that_cannot_be_decided_stops_no_other() -> None:
         ]
     )
     await bench.look()
-    assert bench.door.patched == ["zone-c 5"]
+    assert bench.client.patched == ["zone-c 5"]
     assert bench.waits() == [
         f"{Code.NO_LEADING_ZONE} zone-b",
         f"{Code.LEADING_ZONES_CIRCLE} zone-d",
@@ -47,10 +47,10 @@ async def test_w42_one_zone_that_cannot_be_decided_stops_no_other() -> None:
 @in_virtual_time
 async def test_w42_one_zone_that_cannot_be_scaled_up_stops_no_other(error: ApiError) -> None:
     bench = Bench([zone("a", 5), zone("b", 3, follows="a"), zone("c", 3, follows="a")])
-    bench.door.refuse("zone-b", error)
+    bench.client.refuse("zone-b", error)
     async with bench.living():
         await pass_time(SECOND)
-    assert bench.door.patched == ["zone-c 5"]
+    assert bench.client.patched == ["zone-c 5"]
     assert bench.waits() == [f"{Code.SCALE_REFUSED} zone-b"]
     assert str(error) in bench.reasons()[0].text
     assert (bench.failures(Code.SCALE_REFUSED) or 0) >= 1
@@ -63,15 +63,15 @@ async def test_w42_one_zone_that_cannot_be_scaled_up_stops_no_other(error: ApiEr
 async def test_w42_one_zone_that_cannot_be_scaled_down_stops_no_other(error: ApiError) -> None:
     """W-42, D-18: somebody holds zone-b for ever; c follows a all the same, and soon."""
     bench = Bench([zone("a", 2), zone("b", 5, follows="a"), zone("c", 5, follows="a")])
-    bench.door.refuse("zone-b", error)
+    bench.client.refuse("zone-b", error)
     async with bench.living():
         await pass_time(2 * SECOND)
-        assert bench.door.patched == ["zone-c 2"]
+        assert bench.client.patched == ["zone-c 2"]
         await pass_time(600 * SECOND)
         assert bench.waits() == [f"{Code.SCALE_REFUSED} zone-b"]
-        bench.door.before = lambda call: None
+        bench.client.before = lambda call: None
         await pass_time(31 * SECOND)
-        assert bench.door.patched == ["zone-c 2", "zone-b 2"]
+        assert bench.client.patched == ["zone-c 2", "zone-b 2"]
 
 
 @pytest.mark.parametrize("replicas", [2, 5], ids=["down", "up"])
@@ -83,18 +83,18 @@ async def test_li11_what_fails_for_ever_is_tried_twice_a_minute(
     """LI-11: after five minutes, and more rarely where the group is held back meanwhile (D-25)."""
     is_held = replicas < 3 and error is NO_ANSWER
     bench = Bench([zone("a", replicas), zone("b", 3, follows="a")])
-    bench.door.refuse("zone-b", error)
+    bench.client.refuse("zone-b", error)
     async with bench.living():
         await pass_time(5 * SECOND)
-        assert bench.door.tries("zone-b") >= 4, "at first it is tried soon again"
+        assert bench.client.tries("zone-b") >= 4, "at first it is tried soon again"
         await pass_time(330 * SECOND)
-        bench.door.calls.clear()
+        bench.client.calls.clear()
         await pass_time(600 * SECOND)
-        assert bench.door.tries("zone-b") in (range(4, 6) if is_held else range(18, 21))
-        assert len(bench.door.calls) <= 3 * 20, "looks before a downscale are bounded with it"
-        bench.door.before = lambda call: None
+        assert bench.client.tries("zone-b") in (range(4, 6) if is_held else range(18, 21))
+        assert len(bench.client.calls) <= 3 * 20, "looks before a downscale are bounded with it"
+        bench.client.before = lambda call: None
         await pass_time(121 * SECOND if is_held else 31 * SECOND)
-    assert bench.door.patched == [f"zone-b {replicas}"]
+    assert bench.client.patched == [f"zone-b {replicas}"]
     assert bench.waits() == []
 
 
@@ -102,13 +102,13 @@ async def test_li11_what_fails_for_ever_is_tried_twice_a_minute(
 async def test_an_api_server_that_asks_to_come_back_later_is_obeyed() -> None:
     """The wait is that of the answer, and at most a minute."""
     bench = Bench([zone("a", 5), zone("b", 3, follows="a")])
-    bench.door.refuse("zone-b", TooManyRequests("slow down", retry_after=20 * SECOND))
+    bench.client.refuse("zone-b", TooManyRequests("slow down", retry_after=20 * SECOND))
     async with bench.living():
         await pass_time(19 * SECOND)
-        assert bench.door.tries("zone-b") == 1
-        bench.door.before = lambda call: None
+        assert bench.client.tries("zone-b") == 1
+        bench.client.before = lambda call: None
         await pass_time(1.1 * SECOND)
-    assert bench.door.patched == ["zone-b 5"]
+    assert bench.client.patched == ["zone-b 5"]
 
 
 @pytest.mark.parametrize("replicas", [2, 5], ids=["down", "up"])
@@ -118,16 +118,16 @@ async def test_si18_a_write_without_an_answer_is_not_repeated_as_if_it_had_faile
 ) -> None:
     """SI-18, FP-14: it was stored, and somebody set another count since: that one stays."""
     bench = Bench([zone("a", replicas), zone("b", 3, follows="a")])
-    bench.door.lose_answer("zone-b")
+    bench.client.lose_answer("zone-b")
     await bench.look()
-    assert bench.door.patched == [f"zone-b {replicas}"]
+    assert bench.client.patched == [f"zone-b {replicas}"]
     assert bench.waits() == [f"{Code.SCALE_REFUSED} zone-b"]
-    bench.door.change("zone-b", set_count(4))
+    bench.client.change("zone-b", set_count(4))
     for _ in range(5):
         await pass_time(SECOND)
         await bench.look()  # the cache has not moved
-    assert bench.door.count("zone-b") == 4
-    assert bench.door.patched == [f"zone-b {replicas}"]
+    assert bench.client.count("zone-b") == 4
+    assert bench.client.patched == [f"zone-b {replicas}"]
 
 
 @pytest.mark.parametrize("replicas", [2, 5], ids=["down", "up"])
@@ -136,10 +136,10 @@ async def test_si18_a_write_without_an_answer_is_done_when_the_cache_shows_it(
     replicas: int,
 ) -> None:
     bench = Bench([zone("a", replicas), zone("b", 3, follows="a")])
-    bench.door.lose_answer("zone-b")
+    bench.client.lose_answer("zone-b")
     async with bench.living():
         await pass_time(10 * SECOND)
-    assert bench.door.patched == [f"zone-b {replicas}"]
+    assert bench.client.patched == [f"zone-b {replicas}"]
     assert bench.waits() == []
     direction = "up" if replicas > 3 else "down"
     assert bench.scalings(direction, "unknown") == 1
@@ -152,7 +152,7 @@ async def test_d25_a_downscale_that_is_never_answered_holds_its_group_for_a_thir
 ):
     """SI-18, D-25: the others of the group have their turns between its attempts."""
     bench = Bench([zone("a", 2), zone("b", 3, follows="a")])
-    bench.door.refuse("zone-b", NO_ANSWER)
+    bench.client.refuse("zone-b", NO_ANSWER)
     held = 0
     async with bench.living():
         await pass_time(120 * SECOND)
@@ -167,14 +167,14 @@ async def test_d25_a_downscale_that_is_never_answered_holds_its_group_for_a_thir
 async def test_a_stale_cache_is_no_failure(replicas: int) -> None:
     """Somebody has set b already, and the cache does not show it: nobody is warned of that."""
     bench = Bench([zone("a", replicas), zone("b", 3, follows="a")])
-    bench.door.change("zone-b", set_count(replicas))
+    bench.client.change("zone-b", set_count(replicas))
     with bench.listening() as lines:
         for _ in range(20):
             await bench.look()
             await pass_time(0.02 * SECOND)
         bench.follow()
         await bench.look()
-    assert bench.door.patched == []
+    assert bench.client.patched == []
     assert bench.waits() == []
     assert [line for line in lines if "level=warn" in line] == []
     assert bench.failures(Code.SCALE_REFUSED) == 0
@@ -184,13 +184,13 @@ async def test_a_stale_cache_is_no_failure(replicas: int) -> None:
 async def test_a_downscale_is_decided_anew_on_what_the_api_server_holds() -> None:
     """The leading zone is back at 5, and the cache still shows 2: no pod goes."""
     bench = Bench([zone("a", 2), zone("b", 5, follows="a")])
-    bench.door.change("zone-a", set_count(5))
+    bench.client.change("zone-a", set_count(5))
     await bench.look()
-    assert bench.door.tries("zone-b") == 0
+    assert bench.client.tries("zone-b") == 0
     assert bench.waits() == [f"{Code.VIEW_CHANGED} zone-b"]
     bench.follow()
     await bench.look()
-    assert bench.door.tries("zone-b") == 0
+    assert bench.client.tries("zone-b") == 0
     assert bench.waits() == []
 
 
@@ -198,9 +198,9 @@ async def test_a_downscale_is_decided_anew_on_what_the_api_server_holds() -> Non
 async def test_a_downscale_of_another_operator_is_seen_in_the_live_look() -> None:
     """SI-11: the time that another one wrote since counts, though the cache does not show it."""
     bench = Bench([zone("a", 2), zone("b", 5, follows="a", span="1h"), zone("c", 2)])
-    bench.door.change("zone-c", note_time(ago(0 * SECOND)))
+    bench.client.change("zone-c", note_time(ago(0 * SECOND)))
     await bench.look()
-    assert bench.door.tries("zone-b") == 0
+    assert bench.client.tries("zone-b") == 0
     bench.follow()
     await bench.look()
     assert bench.waits() == [f"{Code.ZONE_DOWNSCALED_LATELY} zone-b"]
@@ -211,14 +211,14 @@ async def test_the_writes_of_another_operator_are_seen_late() -> None:
     """Two operators with caches that lag by a second: each count is written once."""
     bench = Bench([zone("a", 5), zone("b", 3, follows="a"), zone("c", 3, follows="a")])
     other = Bench([zone("x", 1)])
-    other.door, other.sets, other.pods = bench.door, bench.sets, bench.pods
+    other.client, other.sets, other.pods = bench.client, bench.sets, bench.pods
     other.memory = other.build()
     both = asyncio.gather(bench.look(), other.look())
     await both
     for _ in range(10):
         await pass_time(0.1 * SECOND)
         await asyncio.gather(bench.look(), other.look())
-    assert sorted(bench.door.patched) == ["zone-b 5", "zone-c 5"]
+    assert sorted(bench.client.patched) == ["zone-b 5", "zone-c 5"]
     bench.follow()
     await asyncio.gather(bench.look(), other.look())
     assert (bench.waits(), other.waits()) == ([], [])

@@ -22,10 +22,10 @@ async def test_a_group_that_nobody_scales_costs_nothing() -> None:
     """No metric, no line on the page, no look without an event."""
     bench = Bench([zone("a", 2), zone("b", 5)])
     assert (await bench.look()).again is None
-    assert bench.memory.board.entries() == ()
+    assert bench.memory.group_states.entries() == ()
     assert bench.value("next_downscale_seconds") is None
     assert bench.scalings("up", "accepted") is None
-    assert bench.door.calls == []
+    assert bench.client.calls == []
 
 
 @in_virtual_time
@@ -73,7 +73,7 @@ async def test_a_reason_is_told_once_though_its_time_runs() -> None:
 async def test_a_failure_is_told_once_though_it_is_repeated() -> None:
     """LI-11: hundreds of attempts, one warning."""
     bench = Bench([zone("a", 5), zone("b", 3, follows="a")])
-    bench.door.refuse("zone-b")
+    bench.client.refuse("zone-b")
     with bench.listening() as lines:
         async with bench.living():
             await pass_time(HOUR)
@@ -103,7 +103,7 @@ async def test_what_rollouts_show_stays_when_nobody_scales_any_more() -> None:
     await bench.look()
     bench.annotate("b", follows=None)
     await bench.look()
-    (entry,) = bench.memory.board.entries()
+    (entry,) = bench.memory.group_states.entries()
     assert [reason.code for reason in entry.plan.waits] == [Code.UP_TO_DATE]
 
 
@@ -115,7 +115,7 @@ async def test_a_group_that_vanishes_is_forgotten() -> None:
     bench.remove("b")
     await bench.look()
     await bench.roll()
-    assert bench.memory.board.entries() == ()
+    assert bench.memory.group_states.entries() == ()
     assert bench.value("next_downscale_seconds") is None
 
 
@@ -134,12 +134,12 @@ async def test_a_group_that_vanishes_while_it_is_scaled_leaves_no_ghost(
             if rollouts_first:
                 await bench.roll()
 
-    bench.door.pause = vanish
+    bench.client.pause = vanish
     await bench.look()
     await bench.look()  # the event of its deletion
     if not rollouts_first:
         await bench.roll()
-    assert bench.memory.board.entries() == ()
+    assert bench.memory.group_states.entries() == ()
     for name in ("next_downscale_seconds", "group_waiting"):
         assert bench.value(name) is None
     assert bench.scalings("up", "conflict") is None
@@ -152,12 +152,12 @@ async def test_a_zone_that_goes_and_comes_back_has_forgotten_its_pods_words() ->
     bench.references.show(4, 5)
     async with bench.living():
         await pass_time(HOUR / 2)
-        held = bench.door.objects["statefulsets", "zone-b"]
-        pods = {key: one for key, one in bench.door.objects.items() if "zone-b-" in key[1]}
+        held = bench.client.objects["statefulsets", "zone-b"]
+        pods = {key: one for key, one in bench.client.objects.items() if "zone-b-" in key[1]}
         bench.remove("b")
         await pass_time(SECOND)
         assert bench.memory.talks.known([Uid("uid-zone-b")]) == {}
-        bench.door.objects.update({("statefulsets", "zone-b"): held, **pods})
+        bench.client.objects.update({("statefulsets", "zone-b"): held, **pods})
         bench.stores.behave.clear()
         bench.follow()
         await pass_time(SECOND)
@@ -175,14 +175,14 @@ async def test_w06_a_write_that_hangs_delays_no_other_group_and_no_rollout() -> 
         if call == "patch statefulsets/zone-b":
             await is_over.wait()
 
-    bench.door.pause = hang
+    bench.client.pause = hang
     async with bench.living():
         await pass_time(0.01 * SECOND)
-        assert bench.door.patched == ["zone-d 3"]
+        assert bench.client.patched == ["zone-d 3"]
         await bench.roll()
         is_over.set()
         await pass_time(0.01 * SECOND)
-        assert bench.door.patched == ["zone-d 3", "zone-b 5"]
+        assert bench.client.patched == ["zone-d 3", "zone-b 5"]
 
 
 @in_virtual_time
@@ -194,9 +194,9 @@ async def test_w06_a_reference_that_hangs_delays_no_other_group_and_no_rollout()
     bench.references.takes = 30 * SECOND
     async with bench.living():
         await pass_time(SECOND)
-        assert bench.door.patched == ["zone-d 3"]
+        assert bench.client.patched == ["zone-d 3"]
         async with asyncio.timeout(1):
             await bench.roll()
         await pass_time(30 * SECOND)
-        assert bench.door.patched == ["zone-d 3", "zone-b 2"]
+        assert bench.client.patched == ["zone-d 3", "zone-b 2"]
     assert bench.references.wanted[GROUP] == (DEMO,)

@@ -45,11 +45,11 @@ async def test_t04(
     bench.references.show(*scale)
     await bench.look()
     assert bench.references.wanted == {GROUP: (DEMO,)}
-    assert bench.door.patched == patched
+    assert bench.client.patched == patched
     assert bench.references.published == published
     bench.follow()
     await bench.look()
-    assert (bench.door.patched, bench.references.published) == (patched, published)
+    assert (bench.client.patched, bench.references.published) == (patched, published)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ async def test_t04_a_reference_that_shows_no_count_stops_nobody_else(
     if reading is not None:
         bench.references.readings[DEMO] = reading
     await bench.look()
-    assert bench.door.patched == ["zone-c 4"]
+    assert bench.client.patched == ["zone-c 4"]
     assert bench.references.published == []
     assert bench.waits() == [f"{code} zone-b"]
     assert (bench.failures(Code.BAD_REFERENCE) or 0) == failures
@@ -85,15 +85,15 @@ async def test_w40_a_leading_zone_mirrors_and_others_follow() -> None:
     bench = Bench([mirroring("a", 3, span="5m"), zone("b", 3, follows="a", span="5m")])
     bench.references.show(5, 3)
     await bench.look()
-    assert bench.door.patched == ["zone-a 5", "zone-b 5"]
+    assert bench.client.patched == ["zone-a 5", "zone-b 5"]
     bench.follow()
     bench.references.show(2, 5)
     await bench.look()
-    assert bench.door.patched[2:] == ["zone-a 2"]
+    assert bench.client.patched[2:] == ["zone-a 2"]
     bench.follow()
     bench.annotate("a", last=ago(-1 * SECOND))
     await bench.look()
-    assert bench.door.patched[2:] == ["zone-a 2"]
+    assert bench.client.patched[2:] == ["zone-a 2"]
     assert bench.waits() == [f"{Code.ZONE_DOWNSCALED_LATELY} zone-b"]
 
 
@@ -103,11 +103,11 @@ async def test_w19_the_status_is_what_the_last_zone_has() -> None:
     bench = Bench([mirroring("a", 5), mirroring("b", 5)])
     bench.references.show(3, 5)
     await bench.look()
-    assert bench.door.patched == ["zone-a 3"]
+    assert bench.client.patched == ["zone-a 3"]
     assert bench.references.published == [], "b still has 5, and that is what it shows"
     async with bench.living():
         await pass_time(SECOND)
-        assert bench.door.patched == ["zone-a 3", "zone-b 3"]
+        assert bench.client.patched == ["zone-a 3", "zone-b 3"]
         assert bench.references.published == [3]
 
 
@@ -122,7 +122,7 @@ async def test_a_status_that_cannot_be_written_is_tried_again_ever_more_rarely()
         before = bench.references.tries
         await pass_time(600 * SECOND)
         assert 18 <= bench.references.tries - before <= 20
-        assert bench.door.patched == ["zone-b 5"]
+        assert bench.client.patched == ["zone-b 5"]
         assert bench.waits() == [f"{Code.SCALE_REFUSED}"]
         bench.references.error = None
         await pass_time(31 * SECOND)

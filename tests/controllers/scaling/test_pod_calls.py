@@ -85,9 +85,7 @@ class Bench:
     async def talking(self, count: int = 2) -> AsyncIterator[None]:
         """Run workers."""
         queue = self.talks.queue
-        workers = Workers(
-            queue, self.talks.reconcile, count=count, backoff=BACKOFF, chance=lambda: 1
-        )
+        workers = Workers(queue, self.talks.reconcile, count=count, backoff=BACKOFF, rng=lambda: 1)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(workers.run())
             yield

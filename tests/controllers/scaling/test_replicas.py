@@ -41,9 +41,9 @@ async def test_fp24_the_lock_is_not_held_across_the_write() -> None:
             async with asyncio.timeout(1), bench.memory.locks.hold(group_lock(GROUP)):
                 seen.append(underway(bench))
 
-    bench.door.pause = review
+    bench.client.pause = review
     await bench.look()
-    assert bench.door.patched == ["zone-b 2"]
+    assert bench.client.patched == ["zone-b 2"]
     assert seen == [Underway(zone="zone-b", replicas_from=5, replicas_to=2)]
 
 
@@ -65,7 +65,7 @@ async def test_the_lock_is_held_from_the_live_look_to_the_announcement() -> None
             if call == PATCH:
                 await pass_time(SECOND)
 
-        bench.door.pause = begin
+        bench.client.pause = begin
         await bench.look()
     assert [one and one.zone for one in seen] == ["zone-b"]
 
@@ -80,13 +80,13 @@ async def test_d25_a_downscale_that_looks_first_holds_the_rollout_back() -> None
             await bench.roll()
             assert bench.waits() == [f"{Code.DOWNSCALE_UNDERWAY} zone-b"]
 
-    bench.door.pause = roll
+    bench.client.pause = roll
     await bench.look()
-    assert (bench.door.patched, bench.door.deleted) == (["zone-b 2"], [])
-    bench.door.pause = _at_once
+    assert (bench.client.patched, bench.client.deleted) == (["zone-b 2"], [])
+    bench.client.pause = _at_once
     bench.follow()
     await bench.roll()
-    assert bench.door.deleted == ["zone-c-0", "zone-c-1"]
+    assert bench.client.deleted == ["zone-c-0", "zone-c-1"]
 
 
 @in_virtual_time
@@ -101,14 +101,14 @@ async def test_d25_a_rollout_that_looks_first_holds_the_downscale_back() -> None
                 looking.append(tasks.create_task(bench.look()))
                 await pass_time(SECOND)
 
-        bench.door.pause = scale_meanwhile
+        bench.client.pause = scale_meanwhile
         await bench.roll()
     assert looking
-    assert bench.door.deleted == ["zone-c-0", "zone-c-1"]
-    assert bench.door.tries("zone-b") == 0
+    assert bench.client.deleted == ["zone-c-0", "zone-c-1"]
+    assert bench.client.tries("zone-b") == 0
     bench.show_store()
     await bench.look()
-    assert bench.door.tries("zone-b") == 0
+    assert bench.client.tries("zone-b") == 0
     assert f"{Code.ROLLOUT_UNDERWAY} zone-b" in bench.waits()
 
 
@@ -122,7 +122,7 @@ async def test_an_announcement_ends_with_the_answer(error: ApiError | None) -> N
     """D-25: whatever the answer is, and somebody is told of it who can go on."""
     bench, told = follower(), list[object]()
     if error is not None:
-        bench.door.refuse("zone-b", error)
+        bench.client.refuse("zone-b", error)
     bench.memory.downscales.on_change(lambda uid, group: told.append(group))
     await bench.look()
     assert underway(bench) is None
@@ -133,17 +133,17 @@ async def test_an_announcement_ends_with_the_answer(error: ApiError | None) -> N
 async def test_an_announcement_ends_36_s_after_a_write_without_an_answer() -> None:
     """SI-18, D-25: nobody wants it any more and the cache never shows it, and it ends in time."""
     bench = follower()
-    bench.door.refuse("zone-b", NO_ANSWER)
+    bench.client.refuse("zone-b", NO_ANSWER)
     async with bench.living():
         await pass_time(0.05 * SECOND)
         assert underway(bench) is not None
-        bench.door.before = lambda call: None
+        bench.client.before = lambda call: None
         bench.scale("a", 5)
         await pass_time(PERSIST_LIMIT - SECOND)
         assert underway(bench) is not None, "it may still be stored"
         await pass_time(1.1 * SECOND)
         assert underway(bench) is None
-        assert bench.door.tries("zone-b") == 1
+        assert bench.client.tries("zone-b") == 1
 
 
 @pytest.mark.parametrize("how", ["annotation removed", "set deleted", "group deleted"])
@@ -151,7 +151,7 @@ async def test_an_announcement_ends_36_s_after_a_write_without_an_answer() -> No
 async def test_an_announcement_of_what_is_gone_ends_as_well(how: str) -> None:
     """D-25: never for ever."""
     bench = follower()
-    bench.door.refuse("zone-b", NO_ANSWER)
+    bench.client.refuse("zone-b", NO_ANSWER)
     async with bench.living():
         await pass_time(0.05 * SECOND)
         if how == "annotation removed":
@@ -166,22 +166,22 @@ async def test_an_announcement_of_what_is_gone_ends_as_well(how: str) -> None:
 async def test_an_announcement_ends_as_soon_as_the_cache_shows_the_count() -> None:
     """SI-18: the answer was lost, the write was not."""
     bench = follower()
-    bench.door.lose_answer("zone-b")
+    bench.client.lose_answer("zone-b")
     await bench.look()
     assert underway(bench) is not None
     bench.show_store()
     await bench.look()
     assert underway(bench) is None
-    assert bench.door.patched == ["zone-b 2"]
+    assert bench.client.patched == ["zone-b 2"]
 
 
 @in_virtual_time
 async def test_another_set_of_that_name_is_not_scaled() -> None:
     """FP-16: zone-b was deleted and made anew since; the UID tells."""
     bench = follower(leading=7)
-    bench.door.change("zone-b", _make_anew)
+    bench.client.change("zone-b", _make_anew)
     await bench.look()
-    assert bench.door.patched == []
+    assert bench.client.patched == []
     assert bench.scalings("up", "conflict") == 1
 
 
@@ -190,9 +190,9 @@ async def test_a_change_of_the_status_is_no_conflict() -> None:
     """A zone that moves has many versions; only the count and the UID matter."""
     bench = follower(leading=7)
     for _ in range(3):
-        bench.door.change("zone-b", lambda one: None)
+        bench.client.change("zone-b", lambda one: None)
     await bench.look()
-    assert bench.door.patched == ["zone-b 7"]
+    assert bench.client.patched == ["zone-b 7"]
 
 
 @in_virtual_time
@@ -203,12 +203,12 @@ async def test_an_own_write_that_nobody_shows_is_believed_for_a_minute() -> None
     for _ in range(59):
         await pass_time(SECOND)
         await bench.look()
-    assert bench.door.tries("zone-b") == 1
+    assert bench.client.tries("zone-b") == 1
     assert bench.waits() == []
     await pass_time(2 * SECOND)
     await bench.look()
-    assert bench.door.tries("zone-b") == 2
-    assert bench.door.patched == ["zone-b 7"]
+    assert bench.client.tries("zone-b") == 2
+    assert bench.client.patched == ["zone-b 7"]
 
 
 @in_virtual_time
@@ -219,17 +219,17 @@ async def test_what_somebody_wrote_after_us_counts() -> None:
     bench.scale("a", 9)
     bench.scale("b", 8)
     await bench.look()
-    assert bench.door.patched == ["zone-b 7", "zone-b 9"]
+    assert bench.client.patched == ["zone-b 7", "zone-b 9"]
 
 
 @in_virtual_time
 async def test_fp24_a_webhook_that_knows_better_makes_no_storm() -> None:
     """LI-11: the count is stored as 6 each time; tried ever more rarely, and it is told why."""
     bench = follower(leading=7)
-    bench.door.meddle = lambda one: part(one, "spec").update(replicas=6)
+    bench.client.meddle = lambda one: part(one, "spec").update(replicas=6)
     async with bench.living():
         await pass_time(60 * SECOND)
-        assert 5 <= bench.door.tries("zone-b") <= 20
+        assert 5 <= bench.client.tries("zone-b") <= 20
         assert bench.waits() == [f"{Code.SCALE_REFUSED} zone-b"]
         assert "stored as 6 instead of 7" in bench.reasons()[0].text
 
@@ -249,7 +249,7 @@ async def test_a_mirrored_count_is_read_live_before_pods_go(live: Scale | NoScal
     bench.references.show(2, 5)
     bench.references.live[DEMO] = live
     await bench.look()
-    assert bench.door.tries("zone-b") == 0
+    assert bench.client.tries("zone-b") == 0
     assert bench.waits() == [f"{Code.VIEW_CHANGED} zone-b"]
 
 
@@ -259,9 +259,9 @@ async def test_nothing_is_begun_while_stopping() -> None:
     bench = follower()
     bench.is_stopping = True
     await bench.look()
-    assert bench.door.tries("zone-b") == 0
+    assert bench.client.tries("zone-b") == 0
     assert underway(bench) is None
-    assert bench.door.calls.count("list statefulsets rollout-group=ingester") == 1
+    assert bench.client.calls.count("list statefulsets rollout-group=ingester") == 1
 
 
 @in_virtual_time
@@ -272,9 +272,9 @@ async def test_stopping_takes_no_answer_from_a_write_that_has_begun() -> None:
     async def stop(call: str) -> None:
         bench.is_stopping = call == PATCH
 
-    bench.door.pause = stop
+    bench.client.pause = stop
     await bench.look()
-    assert bench.door.patched == ["zone-b 2"]
+    assert bench.client.patched == ["zone-b 2"]
     assert bench.scalings("down", "accepted") == 1
 
 
@@ -295,10 +295,10 @@ async def test_si11_what_we_have_seen_counts_in_the_live_look_too() -> None:
         if call.startswith("list statefulsets"):
             bench.memory.counts.note_downscale(Uid("uid-zone-a"))
 
-    bench.door.pause = scale_other
+    bench.client.pause = scale_other
     await bench.look()
-    assert bench.door.patched == []
-    bench.door.pause = _at_once
+    assert bench.client.patched == []
+    bench.client.pause = _at_once
     await bench.look()
     assert bench.waits() == [f"{Code.ZONE_DOWNSCALED_LATELY} zone-b"]
 
@@ -313,11 +313,11 @@ async def test_delay08_a_write_that_comes_late_does_not_find_the_same_count_agai
 
     async def come_late(call: str) -> None:
         if call == PATCH:
-            bench.door.change("zone-b", scale_twice)
+            bench.client.change("zone-b", scale_twice)
 
-    bench.door.pause = come_late
+    bench.client.pause = come_late
     await bench.look()
-    assert bench.door.patched == []
+    assert bench.client.patched == []
 
 
 @in_virtual_time
@@ -330,8 +330,8 @@ async def test_si09_what_goes_because_it_was_not_up_goes_for_that_version_of_the
 
     async def come_late(call: str) -> None:
         if call == PATCH:
-            bench.door.change("zone-b", count_one_more)
+            bench.client.change("zone-b", count_one_more)
 
-    bench.door.pause = come_late
+    bench.client.pause = come_late
     await bench.look()
-    assert bench.door.patched == []
+    assert bench.client.patched == []

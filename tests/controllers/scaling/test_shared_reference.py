@@ -33,7 +33,7 @@ async def test_w19_a_group_that_mirrors_no_more_is_left_out() -> None:
     bench = Bench([mirroring("b", 3), behind])
     bench.references.show(3, 5)
     await bench.memory.scaling.reconcile(STORE)
-    bench.door.objects["statefulsets", "zone-x"] = in_group(zone("x", 5), STORE)
+    bench.client.objects["statefulsets", "zone-x"] = in_group(zone("x", 5), STORE)
     bench.follow()
     await bench.memory.scaling.reconcile(STORE)
 

@@ -24,7 +24,7 @@ async def test_t11_11_a_grant_is_recorded_and_confirmed_in_two_calls() -> None:
     here = world()
     x = here.start()
     assert await x.evict("a-0") == "allowed"
-    assert here.door.verbs() == ["patch", "list"]
+    assert here.client.verbs() == ["patch", "list"]
     record = msgspec.json.decode(here.record("a-0"), type=Record)
     uid, engine = here.live("a-0").uid, DisruptionSource.EVICTION
     assert record == Record(uid=uid, by="x", at=EPOCH, engine=engine, lasts=REPEAT_LIMIT)
@@ -39,9 +39,9 @@ async def test_t11_16_what_was_granted_counts_although_no_cache_shows_it(other: 
     here = world()
     x = here.start()
     assert await x.evict("a-0") == "allowed"
-    here.door.calls.clear()
+    here.client.calls.clear()
     assert await x.evict(other) == USED
-    assert here.door.calls == []
+    assert here.client.calls == []
     assert x.requests("denied", 429) == 1
 
 
@@ -60,7 +60,7 @@ async def test_zpdb56_a_pod_without_a_budget_costs_nothing() -> None:
     here = world(rule(selector={"app": "another"}))
     x = here.start()
     assert await x.evict("a-0") == "not in scope"
-    assert here.door.calls == []
+    assert here.client.calls == []
     assert len(x.pending) == 0
     assert x.requests("pod-not-in-scope", 200) == 1
 
@@ -73,14 +73,14 @@ async def test_si01_two_asks_at_once_one_is_granted() -> None:
     answers = await asyncio.gather(x.evict("a-0"), x.evict("b-0"), x.evict("a-1"))
     assert list(answers) == ["allowed", USED, USED]
     assert here.recorded() == ["a-0"]
-    assert here.door.verbs() == ["patch", "list"]
+    assert here.client.verbs() == ["patch", "list"]
 
 
 @in_virtual_time
 async def test_metr32_what_is_being_decided_on_is_counted() -> None:
     here = world()
     x = here.start()
-    here.door.pause = hold = Hold("patch")
+    here.client.pause = hold = Hold("patch")
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(x.evict("a-0"))
         tasks.create_task(x.evict("b-0"))
@@ -96,7 +96,7 @@ async def test_w55_who_waits_for_a_grant_in_flight_goes_on_in_order_when_it_fail
     here = world()
     x = here.start()
     gone = Conflict("changed", status=409)
-    here.door.pause = hold = Hold("patch pods/ingester-zone-a-0", error=gone)
+    here.client.pause = hold = Hold("patch pods/ingester-zone-a-0", error=gone)
     async with asyncio.TaskGroup() as tasks:
         first = tasks.create_task(x.evict("a-0"))
         await hold.arrived.wait()
@@ -115,7 +115,7 @@ async def test_w55_who_waits_for_a_grant_in_flight_goes_on_in_order_when_it_fail
 async def test_w55_waiting_ends_in_time() -> None:
     here = world()
     x = here.start()
-    here.door.pause = hold = Hold("patch")
+    here.client.pause = hold = Hold("patch")
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(x.evict("a-0"))
         await hold.arrived.wait()
@@ -129,7 +129,7 @@ async def test_w55_nobody_waits_for_what_would_not_help() -> None:
     """A downscale has begun meanwhile: whatever becomes of the grant in flight."""
     here = world()
     x = here.start()
-    here.door.pause = hold = Hold("patch")
+    here.client.pause = hold = Hold("patch")
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(x.evict("a-0"))
         await hold.arrived.wait()
@@ -143,7 +143,7 @@ async def test_w55_nobody_waits_for_what_would_not_help() -> None:
 async def test_w55_too_many_do_not_wait() -> None:
     here = world()
     x = here.start()
-    here.door.pause = hold = Hold("patch")
+    here.client.pause = hold = Hold("patch")
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(x.evict("a-0"))
         await hold.arrived.wait()
@@ -162,7 +162,7 @@ async def test_w55_budgets_do_not_wait_for_one_another() -> None:
     for letter in "xy":
         here.add_zone(letter, {"rollout-group": "store"})
     x = here.start()
-    here.door.pause = hold = Hold("patch pods/ingester-zone-a-0")
+    here.client.pause = hold = Hold("patch pods/ingester-zone-a-0")
     async with asyncio.TaskGroup() as tasks:
         stuck = tasks.create_task(x.evict("a-0"))
         await hold.arrived.wait()
@@ -182,7 +182,7 @@ async def test_si16_the_same_asked_again_has_the_same_answer_and_one_record() ->
     assert set(both) == {"allowed"}
     await asyncio.sleep(1.9)
     assert await x.evict("a-0") == "allowed"
-    assert here.door.verbs() == ["patch", "list"]
+    assert here.client.verbs() == ["patch", "list"]
 
 
 @in_virtual_time
@@ -202,7 +202,7 @@ async def test_si16_later_it_is_not_granted_anew_and_still_counts() -> None:
     assert told.startswith("429 grant_contested: ingester-zone-a-0 may have been allowed to go")
     assert here.record("a-0") == record
     assert await x.evict("b-0") == USED
-    assert here.door.verbs() == ["patch", "list"]
+    assert here.client.verbs() == ["patch", "list"]
 
 
 @pytest.mark.parametrize("seconds", [0, 5, 30])

@@ -36,7 +36,7 @@ async def _take_a_moment(call: str) -> None:
 
 async def _ask_all(here: World, asked: dict[str, str]) -> dict[str, str]:
     """Ask all at the same moment, one process each; every call takes a hundredth of a second."""
-    here.door.pause = _take_a_moment
+    here.client.pause = _take_a_moment
     processes = {name: here.start(name) for name in asked}
     async with asyncio.TaskGroup() as tasks:
         running = {
@@ -50,7 +50,7 @@ async def test_fp20_the_earlier_record_wins_also_where_it_arrives_later() -> Non
     """The first one to decide had a slow way: its record is the older one all the same."""
     here = world()
     y, x = here.start("y"), here.start("x")
-    here.door.pause = slow = Hold("patch pods/ingester-zone-a-0", "list")
+    here.client.pause = slow = Hold("patch pods/ingester-zone-a-0", "list")
     async with asyncio.TaskGroup() as tasks:
         early = tasks.create_task(y.evict("a-0"))
         await slow.arrived.wait()
@@ -69,17 +69,17 @@ async def test_fp20_the_winner_gives_up_where_the_other_does_not_withdraw() -> N
     """It died, or it was given before our record arrived: then both would go."""
     here = world()
     y, x = here.start("y"), here.start("x")
-    here.door.pause = slow = Hold("patch pods/ingester-zone-a-0")
+    here.client.pause = slow = Hold("patch pods/ingester-zone-a-0")
     async with asyncio.TaskGroup() as tasks:
         early = tasks.create_task(y.evict("a-0"))
         await slow.arrived.wait()
         await asyncio.sleep(0.5)
         assert await x.evict("b-0") == "allowed"
-        here.door.calls.clear()
+        here.client.calls.clear()
         slow.open.set()
     assert early.result() == USED_B
     assert here.recorded() == ["b-0"]
-    assert here.door.verbs().count("list") == CONTEST_LOOKS
+    assert here.client.verbs().count("list") == CONTEST_LOOKS
     assert elapsed() < 2 * CONTEST_LOOKS * CONTEST_PAUSE
 
 
@@ -87,7 +87,7 @@ async def test_fp20_the_winner_gives_up_where_the_other_does_not_withdraw() -> N
 async def test_fp20_the_loser_does_not_wait() -> None:
     here = world()
     x = here.start("x")
-    here.door.pause = slow = Hold("patch pods/ingester-zone-b-0")
+    here.client.pause = slow = Hold("patch pods/ingester-zone-b-0")
     y = here.start("y")
     async with asyncio.TaskGroup() as tasks:
         late = tasks.create_task(y.evict("b-0"))
@@ -127,7 +127,7 @@ async def test_si02_a_winner_with_another_trouble_does_not_wait() -> None:
         if call.startswith("list"):
             here.break_pod("c-1")
 
-    here.door.before = crash
+    here.client.before = crash
     answers = await _ask_all(here, {"x": "a-0", "y": "b-0"})
     assert {text.split(":")[0] for text in answers.values()} == {"429 disruption_budget_used"}
     assert here.recorded() == []

@@ -41,7 +41,7 @@ async def test_fp11_a_pod_that_changed_since_it_was_decided_on_is_not_granted() 
     x = here.start()
     here.change("a-0")
     assert (await x.evict("a-0")) == CHANGED
-    assert here.door.verbs() == ["patch"]
+    assert here.client.verbs() == ["patch"]
     assert len(x.pending) == 0
     assert here.recorded() == []
     assert await x.evict("b-0") == "allowed"
@@ -70,7 +70,7 @@ async def test_fp11_a_pod_that_was_replaced_is_not_granted() -> None:
 async def test_what_was_certainly_not_written_is_forgotten(error: ApiError, text: str) -> None:
     here = world()
     x = here.start()
-    here.door.before = failing("patch", error)
+    here.client.before = failing("patch", error)
     assert await x.evict("a-0") == text
     assert len(x.pending) == 0
 
@@ -80,9 +80,9 @@ async def test_si18_a_record_without_an_answer_counts_and_is_not_confirmed() -> 
     """It was written: nobody may go as long as that has not been read back."""
     here = world()
     x = here.start()
-    here.door.lost.add("patch pods/ingester-zone-a-0")
+    here.client.lost.add("patch pods/ingester-zone-a-0")
     assert (await x.evict("a-0")).startswith(LOST)
-    assert here.door.verbs() == ["patch"]
+    assert here.client.verbs() == ["patch"]
     assert stage(x, "a-0") is GrantState.DOUBTFUL
     assert await x.evict("b-0") == USED
     assert await x.evict("a-1") == USED
@@ -93,7 +93,7 @@ async def test_si18_a_record_without_an_answer_counts_and_is_not_confirmed() -> 
 async def test_si18_a_record_that_hangs_is_given_up_after_four_seconds_and_counts() -> None:
     here = world()
     x = here.start()
-    here.door.pause = Hold("patch")
+    here.client.pause = Hold("patch")
     assert await x.evict("a-0") == LATE
     assert elapsed() == ANSWER_LIMIT
     assert stage(x, "a-0") is GrantState.DOUBTFUL
@@ -104,7 +104,7 @@ async def test_si18_a_record_that_hangs_is_given_up_after_four_seconds_and_count
 async def test_si18_whoever_asks_has_less_time_than_that() -> None:
     here = world()
     x = here.start()
-    here.door.pause = Hold("patch")
+    here.client.pause = Hold("patch")
     assert await x.evict("a-0", within=SECOND) == LATE
     assert elapsed() == SECOND
     assert stage(x, "a-0") is GrantState.DOUBTFUL
@@ -114,7 +114,7 @@ async def test_si18_whoever_asks_has_less_time_than_that() -> None:
 async def test_si18_a_look_that_hangs_leaves_the_record_for_somebody_to_take_back() -> None:
     here = world()
     x = here.start()
-    here.door.pause = Hold("list")
+    here.client.pause = Hold("list")
     assert await x.evict("a-0") == LATE
     assert elapsed() == ANSWER_LIMIT
     assert here.recorded() == ["a-0"]
@@ -128,7 +128,7 @@ async def test_fp36_who_asked_has_gone_meanwhile(call: str) -> None:
     """Cancelled at an await, and others are in the queue: none of them is let through."""
     here = world()
     x = here.start()
-    here.door.pause = hold = Hold(call)
+    here.client.pause = hold = Hold(call)
     async with asyncio.TaskGroup() as tasks:
         first = tasks.create_task(x.evict("a-0"))
         await hold.arrived.wait()
@@ -144,9 +144,9 @@ async def test_fp36_who_asked_has_gone_meanwhile(call: str) -> None:
 async def test_a_look_that_fails_takes_the_record_back_at_once() -> None:
     here = world()
     x = here.start()
-    here.door.before = failing("list", DOWN)
+    here.client.before = failing("list", DOWN)
     assert await x.evict("a-0") == f"{LOST}list pods: connection refused"
-    assert here.door.verbs() == ["patch", "list", "patch"]
+    assert here.client.verbs() == ["patch", "list", "patch"]
     assert here.recorded() == []
     assert len(x.pending) == 0
 
@@ -157,10 +157,10 @@ async def test_si18_a_record_that_cannot_be_taken_back_counts() -> None:
     x = here.start()
 
     def cut(call: str) -> None:
-        if here.door.verbs() != ["patch"]:
+        if here.client.verbs() != ["patch"]:
             raise DOWN
 
-    here.door.before = cut
+    here.client.before = cut
     assert (await x.evict("a-0")).startswith(LOST)
     assert here.recorded() == ["a-0"]
     assert stage(x, "a-0") is GrantState.DOUBTFUL
@@ -189,7 +189,7 @@ async def test_si17_no_answer_without_the_own_record(text: str | None) -> None:
         if call.startswith("list"):
             here.annotate("a-0", text)
 
-    here.door.before = meddle
+    here.client.before = meddle
     assert await x.evict("a-0") == CHANGED
     assert here.record("a-0") == (text or "")
     assert len(x.pending) == 0
@@ -199,7 +199,7 @@ async def test_si17_no_answer_without_the_own_record(text: str | None) -> None:
 async def test_si17_no_answer_for_a_pod_that_goes_by_itself() -> None:
     here = world()
     x = here.start()
-    here.door.before = lambda call: here.terminate("a-0") if call[:4] == "list" else None
+    here.client.before = lambda call: here.terminate("a-0") if call[:4] == "list" else None
     assert await x.evict("a-0") == CHANGED
 
 
@@ -213,7 +213,7 @@ async def test_si17_a_process_that_was_frozen_does_not_answer() -> None:
         if call.startswith("list"):
             x.clock.ahead = timedelta(seconds=5)
 
-    here.door.before = freeze
+    here.client.before = freeze
     assert await x.evict("a-0") == LATE
     assert here.recorded() == []
     assert len(x.pending) == 0
@@ -225,7 +225,7 @@ async def test_an_ask_whose_time_is_over_sends_and_reserves_nothing() -> None:
     here = world()
     x = here.start()
     assert await x.evict("a-0", within=timedelta(0)) == LATE
-    assert here.door.calls == []
+    assert here.client.calls == []
     assert len(x.pending) == 0
 
 
@@ -249,7 +249,7 @@ async def test_si18_what_cannot_be_given_back_counts() -> None:
     x = here.start()
     permit = await x.roll("a-0")
     assert isinstance(permit, Permit)
-    here.door.before = failing("patch", DOWN)
+    here.client.before = failing("patch", DOWN)
     await x.gate.give_back(permit.pod)
     assert stage(x, "a-0") is GrantState.DOUBTFUL
     assert await x.evict("b-0") == USED
@@ -260,7 +260,7 @@ async def test_nothing_is_given_back_that_nobody_was_permitted() -> None:
     here = world()
     x = here.start()
     await x.gate.give_back(x.cached("a-0"))
-    assert here.door.calls == []
+    assert here.client.calls == []
 
 
 @in_virtual_time
@@ -269,7 +269,7 @@ async def test_d65_a_record_that_never_had_its_turn_leaves_no_doubt() -> None:
     here = world()
     x = here.start()
     hold = Hold("patch pods")
-    here.door.turn = hold
+    here.client.turn = hold
     assert (await x.evict("a-0")).startswith("429 grant_not_recorded")
     assert len(x.pending) == 0
     hold.open.set()
@@ -282,7 +282,7 @@ async def test_li09_a_grant_in_doubt_is_not_said_to_have_been_given() -> None:
     """LI-09: the answer may never have left; what is known is the record."""
     here = world()
     x = here.start()
-    here.door.pause = hold = Hold("list")
+    here.client.pause = hold = Hold("list")
     assert (await x.evict("a-0")).startswith("429 grant_")
     hold.open.set()
     told = await x.evict("a-0")

@@ -42,11 +42,11 @@ async def test_si15_a_dry_run_leaves_no_trace() -> None:
     here = world()
     x = here.start()
     assert await x.evict("a-0", dry_run=True) == "allowed"
-    assert here.door.calls == []
+    assert here.client.calls == []
     assert len(x.pending) == 0
     assert await x.evict("b-0") == "allowed"
     assert await x.evict("a-0", dry_run=True) == USED.replace("zone-a", "zone-b")
-    assert here.door.verbs() == ["patch", "list"]
+    assert here.client.verbs() == ["patch", "list"]
 
 
 # Without the verb `patch` on pods
@@ -56,7 +56,7 @@ async def test_si15_a_dry_run_leaves_no_trace() -> None:
 async def test_fp40_without_the_verb_nothing_goes_in_the_first_seconds() -> None:
     """Nobody knows what an earlier process has granted a moment ago."""
     here = world()
-    here.door.before = failing("patch", FORBIDDEN)
+    here.client.before = failing("patch", FORBIDDEN)
     x = here.start()
     assert (await x.evict("a-0")).startswith("429 start_quarantine: the operator has just started")
     assert len(x.pending) == 0
@@ -78,28 +78,28 @@ def test_fp40_that_records_are_forbidden_is_told_once_and_tried_again(told: list
 @in_virtual_time
 async def _check_forbidden() -> None:
     here = world(rule(2))
-    here.door.before = failing("patch", FORBIDDEN)
+    here.client.before = failing("patch", FORBIDDEN)
     x = here.start()
     x.clock.ahead = QUARANTINE
     assert await x.evict("a-0") == "allowed"
     assert await x.evict("a-1") == "allowed"
     # Looked at live all the same.
-    assert here.door.verbs() == ["patch", "list", "list"]
+    assert here.client.verbs() == ["patch", "list", "list"]
     x.clock.ahead += ASK_AGAIN
     here.replace("a-0")
     here.replace("a-1")
     x.sync()
     assert await x.evict("a-2") == "allowed"
-    assert here.door.verbs()[3:] == ["patch", "list"]
+    assert here.client.verbs()[3:] == ["patch", "list"]
 
 
 @in_virtual_time
 async def test_fp40_a_role_that_may_patch_again_is_used() -> None:
     here = world()
-    here.door.before = failing("patch", FORBIDDEN)
+    here.client.before = failing("patch", FORBIDDEN)
     x = here.start()
     assert (await x.evict("a-0")).startswith("429 start_quarantine")
-    here.door.before = lambda call: None
+    here.client.before = lambda call: None
     x.clock.ahead = ASK_AGAIN
     assert await x.evict("a-0") == "allowed"
     assert here.recorded() == ["a-0"]
@@ -125,7 +125,7 @@ async def test_w52_nothing_goes_while_the_budgets_are_not_known(engine: Disrupti
         tell(await x.roll("a-0")) if engine is DisruptionSource.EVICTION else await x.evict("a-0")
     )
     assert other == "not in scope"
-    assert here.door.calls == []
+    assert here.client.calls == []
 
 
 @pytest.mark.parametrize("selector", [LABELS, {"app": "another"}], ids=["covered", "not covered"])
@@ -135,7 +135,7 @@ async def test_li13_nothing_goes_by_a_view_that_may_be_old(selector: dict[str, s
     here.age = VIEW_LIMIT + SECOND
     x = here.start()
     assert (await x.evict("a-0")).startswith("429 view_stale")
-    assert here.door.calls == []
+    assert here.client.calls == []
     here.age = VIEW_LIMIT
     assert await x.evict("a-0") in ("allowed", "not in scope")
 
@@ -153,8 +153,8 @@ async def test_zpdb55_a_pod_under_two_budgets_does_not_go() -> None:
 @in_virtual_time
 async def test_zpdb64_a_zone_that_cannot_be_read_refuses() -> None:
     here = world()
-    held = here.door.objects["statefulsets", "ingester-zone-c"]
-    here.door.put("statefulsets", {**held, "spec": {**part(held, "spec"), "replicas": "three"}})
+    held = here.client.objects["statefulsets", "ingester-zone-c"]
+    here.client.put("statefulsets", {**held, "spec": {**part(held, "spec"), "replicas": "three"}})
     x = here.start()
     assert (await x.evict("a-0")).startswith("500 object_unreadable: unable to determine pod stat")
 
@@ -166,7 +166,7 @@ async def test_d25_nothing_goes_while_a_zone_is_scaled_down() -> None:
     here.downscale = Underway(zone="ingester-zone-b", replicas_from=3, replicas_to=2)
     assert (await x.evict("a-0")).startswith("429 downscale_underway")
     assert tell(await x.roll("a-0")).startswith("429 downscale_underway")
-    assert here.door.calls == []
+    assert here.client.calls == []
 
 
 # ROLL-36
@@ -213,10 +213,10 @@ async def test_zpdb90_by_partition_the_own_set_need_not_be_selected() -> None:
     """Its pod is looked at all the same."""
     here = world(rule(pattern=PATTERN, selector={"part": "ingester"}))
     for letter in "abc":
-        held = here.door.objects["statefulsets", f"ingester-zone-{letter}"]
+        held = here.client.objects["statefulsets", f"ingester-zone-{letter}"]
         labels = {**LABELS, **({} if letter == "a" else {"part": "ingester"})}
         meta = {**part(held, "metadata"), "labels": labels}
-        here.door.put("statefulsets", {**held, "metadata": meta})
+        here.client.put("statefulsets", {**held, "metadata": meta})
     here.change("a-0", labels={**part(_pod(here), "labels"), "part": "ingester"})
     x = here.start()
     assert await x.evict("a-0") == "allowed"
@@ -224,7 +224,7 @@ async def test_zpdb90_by_partition_the_own_set_need_not_be_selected() -> None:
 
 
 def _pod(here: World) -> dict[str, object]:
-    return part(here.door.objects["pods", "ingester-zone-a-0"], "metadata")
+    return part(here.client.objects["pods", "ingester-zone-a-0"], "metadata")
 
 
 # LI-10
@@ -246,10 +246,10 @@ async def test_w34_what_is_refused_by_the_caches_costs_no_call_and_no_reservatio
     here = world()
     here.break_pod("c-2")
     x = here.start()
-    here.door.pause = Hold("")
+    here.client.pause = Hold("")
     refused = await x.evict("a-0", within=timedelta(0))
     assert refused == "429 disruption_budget_used: 1 pod not ready in ingester-zone-c"
-    assert here.door.calls == []
+    assert here.client.calls == []
     assert len(x.pending) == 0
 
 
@@ -258,7 +258,7 @@ async def test_fp31_a_budget_that_changes_while_a_grant_is_recorded_is_obeyed() 
     """FP-31, SI-03: the second decision is made with the newest version."""
     here = world(rule(3, generation=1))
     x = here.start()
-    here.door.pause = hold = Hold("patch")
+    here.client.pause = hold = Hold("patch")
     async with asyncio.TaskGroup() as tasks:
         asked = tasks.create_task(x.evict("a-0"))
         await hold.arrived.wait()
@@ -273,7 +273,7 @@ async def test_w52_budgets_that_overlap_while_a_grant_is_recorded_let_nothing_go
     """W-52, FP-31: the former budget is not obeyed in place of those that rule now."""
     here = world(rule(3))
     x = here.start()
-    here.door.pause = hold = Hold("patch")
+    here.client.pause = hold = Hold("patch")
     async with asyncio.TaskGroup() as tasks:
         asked = tasks.create_task(x.evict("a-0"))
         await hold.arrived.wait()
@@ -288,7 +288,7 @@ async def test_w52_budgets_that_are_not_known_any_more_let_nothing_go() -> None:
     """W-52: the same where what is known of them was lost while the grant was recorded."""
     here = world(rule(3))
     x = here.start()
-    here.door.pause = hold = Hold("patch")
+    here.client.pause = hold = Hold("patch")
     async with asyncio.TaskGroup() as tasks:
         asked = tasks.create_task(x.evict("a-0"))
         await hold.arrived.wait()

@@ -32,7 +32,7 @@ async def hang_up(of: Process, hold: Hold, then: Hold | None = None) -> None:
     async with asyncio.TaskGroup() as tasks:
         client = tasks.create_task(of.evict("a-0"))
         await hold.arrived.wait()
-        of.world.door.pause = then or hold
+        of.world.client.pause = then or hold
         client.cancel()
 
 
@@ -47,7 +47,7 @@ async def test_li09_a_client_that_hangs_up_before_its_answer_holds_nobody_up() -
     """LI-09, LI-07: its record was answered, no answer has left: others need not wait for 8 s."""
     here = world()
     x = here.start()
-    here.door.pause = hold = Hold("list")
+    here.client.pause = hold = Hold("list")
     async with withdrawing(x):
         await hang_up(x, hold)
         hold.open.set()
@@ -62,7 +62,7 @@ async def test_li09_an_answer_that_comes_too_late_holds_nobody_up() -> None:
     """LI-09: a look that hangs ends in a refusal: no answer has let the pod go."""
     here = world()
     x = here.start()
-    here.door.pause = hold = Hold("list")
+    here.client.pause = hold = Hold("list")
     async with withdrawing(x):
         await x.evict("a-0")
         assert elapsed() == ANSWER_LIMIT
@@ -77,13 +77,13 @@ async def test_si18_a_record_in_flight_stays_in_doubt() -> None:
     """SI-18: the patch may be carried out after whatever would withdraw it."""
     here = world()
     x = here.start()
-    here.door.pause = hold = Hold("patch")
+    here.client.pause = hold = Hold("patch")
     async with withdrawing(x):
         await hang_up(x, hold)
         assert stage(x) is GrantState.DOUBTFUL
         await asyncio.sleep(LIMIT.total_seconds())
     assert stage(x) is GrantState.DOUBTFUL
-    assert here.door.verbs() == ["patch"]
+    assert here.client.verbs() == ["patch"]
 
 
 @in_virtual_time
@@ -91,7 +91,7 @@ async def test_si17_a_grant_whose_answer_may_have_left_stays() -> None:
     """SI-17: the client goes the moment after the decision."""
     here = world()
     x = here.start()
-    here.door.pause = hold = Hold("list")
+    here.client.pause = hold = Hold("list")
     given = asyncio.Event()
     x.pending.on_change(lambda pod: given.set())
 
@@ -108,14 +108,14 @@ async def test_si17_a_grant_whose_answer_may_have_left_stays() -> None:
         await asyncio.sleep(LIMIT.total_seconds())
         assert stage(x) is GrantState.GIVEN
         assert here.recorded() == ["a-0"]
-    assert here.door.verbs() == ["patch", "list"]
+    assert here.client.verbs() == ["patch", "list"]
 
 
 @in_virtual_time
 async def test_si18_what_cannot_be_withdrawn_is_in_doubt_and_counts() -> None:
     here = world()
     x = here.start()
-    here.door.pause = hold = Hold("list")
+    here.client.pause = hold = Hold("list")
     async with withdrawing(x):
         fails = Hold("patch", error=DOWN)
         fails.open.set()
@@ -129,7 +129,7 @@ async def test_si18_a_withdrawal_that_hangs_is_in_doubt_after_four_seconds() -> 
     """LI-07: from then on the controller of disruptions looks after it."""
     here = world()
     x = here.start()
-    here.door.pause = hold = Hold("list")
+    here.client.pause = hold = Hold("list")
     async with withdrawing(x):
         await hang_up(x, hold, Hold("patch"))
         await asyncio.sleep(LIMIT.total_seconds() - 1)
@@ -143,7 +143,7 @@ async def test_fp36_a_process_that_ends_leaves_it_in_doubt() -> None:
     """FP-36: what it withdraws is cut off; the record on the pod tells the next one."""
     here = world()
     x = here.start()
-    here.door.pause = hold = Hold("list")
+    here.client.pause = hold = Hold("list")
     async with withdrawing(x):
         await hang_up(x, hold, Hold("patch"))
         assert stage(x) is GrantState.ASKED

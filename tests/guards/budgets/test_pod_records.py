@@ -54,19 +54,19 @@ class Patched:
 
 def make() -> tuple[Patched, FakeClock, Recorder, Grant]:
     """Return a recorder of process `x`, and a grant that it is to write."""
-    door, clock = Patched(), FakeClock()
+    client, clock = Patched(), FakeClock()
     grant = Grant(
         pod=POD, engine=DisruptionSource.ROLLOUT, budget="ingester", begun=clock.elapsed()
     )
-    return door, clock, Recorder(door, clock, "x"), grant
+    return client, clock, Recorder(client, clock, "x"), grant
 
 
 async def test_si17_a_record_names_the_pod_and_the_version_it_was_decided_on() -> None:
     """A merge patch with identity in it is a compare-and-swap."""
-    door, _, recorder, grant = make()
+    client, _, recorder, grant = make()
     record = await recorder.write(grant, lambda: NOW)
     assert record == Record(uid=POD.uid, by="x", at=NOW, engine=DisruptionSource.ROLLOUT)
-    (patch,) = door.patches
+    (patch,) = client.patches
     assert patch == {
         "metadata": {
             "uid": "uid-a-0",
@@ -81,53 +81,53 @@ async def test_si17_a_record_names_the_pod_and_the_version_it_was_decided_on() -
 
 @pytest.mark.parametrize("error", [Conflict("no"), NotFound("no"), Unreachable("no")])
 async def test_what_was_not_written_is_raised(error: ApiError) -> None:
-    door, _, recorder, grant = make()
-    door.error = error
+    client, _, recorder, grant = make()
+    client.error = error
     with pytest.raises(type(error)):
         await recorder.write(grant, lambda: NOW)
     assert not recorder.is_forbidden
 
 
 async def test_si18_without_an_answer_it_is_known_what_may_stand_there() -> None:
-    door, _, recorder, grant = make()
-    door.error = UnknownOutcome("no answer")
+    client, _, recorder, grant = make()
+    client.error = UnknownOutcome("no answer")
     with pytest.raises(UnknownOutcome):
         await recorder.write(grant, lambda: NOW)
     assert grant.record
 
 
 async def test_fp40_a_role_without_the_verb_is_asked_once_a_minute() -> None:
-    door, clock, recorder, grant = make()
-    door.error = FORBIDDEN
+    client, clock, recorder, grant = make()
+    client.error = FORBIDDEN
     assert await recorder.write(grant, lambda: NOW) is None
     assert grant.record == ""
     assert recorder.is_forbidden
     clock.jump(ASK_AGAIN / 2)
     assert await recorder.write(grant, lambda: NOW) is None
-    assert len(door.patches) == 1
+    assert len(client.patches) == 1
     clock.jump(ASK_AGAIN / 2)
     assert await recorder.write(grant, lambda: NOW) is None
-    assert len(door.patches) == 2
+    assert len(client.patches) == 2
 
 
 async def test_fp40_a_role_that_was_mended_is_used() -> None:
-    door, clock, recorder, grant = make()
-    door.error = FORBIDDEN
+    client, clock, recorder, grant = make()
+    client.error = FORBIDDEN
     await recorder.write(grant, lambda: NOW)
-    door.error = None
+    client.error = None
     clock.jump(ASK_AGAIN)
     assert await recorder.write(grant, lambda: NOW) is not None
     assert await recorder.write(grant, lambda: NOW) is not None
-    assert len(door.patches) == 3
+    assert len(client.patches) == 3
 
 
 async def test_si17_only_the_own_record_is_withdrawn() -> None:
     """By its very text, whatever else has changed on the pod."""
-    door, _, recorder, grant = make()
+    client, _, recorder, grant = make()
     await recorder.write(grant, lambda: NOW)
-    door.patches.clear()
+    client.patches.clear()
     assert await recorder.withdraw(grant)
-    assert door.patches == [
+    assert client.patches == [
         [
             {"op": "test", "path": "/metadata/uid", "value": "uid-a-0"},
             {"op": "test", "path": PATH, "value": grant.record},
@@ -137,9 +137,9 @@ async def test_si17_only_the_own_record_is_withdrawn() -> None:
 
 
 async def test_nothing_is_withdrawn_that_was_not_written() -> None:
-    door, _, recorder, grant = make()
+    client, _, recorder, grant = make()
     assert await recorder.withdraw(grant)
-    assert door.patches == []
+    assert client.patches == []
 
 
 @pytest.mark.parametrize(
@@ -153,22 +153,22 @@ async def test_nothing_is_withdrawn_that_was_not_written() -> None:
     ],
 )
 async def test_si18_whether_a_record_is_gone(error: ApiError, is_gone: bool) -> None:
-    door, _, recorder, grant = make()
+    client, _, recorder, grant = make()
     await recorder.write(grant, lambda: NOW)
-    door.error = error
+    client.error = error
     assert await recorder.withdraw(grant) is is_gone
 
 
 async def test_li07_any_record_is_taken_back_from_the_pod_as_it_was_seen() -> None:
-    door, _, recorder, _ = make()
+    client, _, recorder, _ = make()
     await recorder.take_back(POD)
     identity = {"uid": "uid-a-0", "resourceVersion": "7"}
-    assert door.patches == [{"metadata": {**identity, "annotations": {KEY: None}}}]
+    assert client.patches == [{"metadata": {**identity, "annotations": {KEY: None}}}]
 
 
 @pytest.mark.parametrize("error", [Conflict("changed"), FORBIDDEN, Unreachable("refused")])
 async def test_li07_what_could_not_be_taken_back_is_raised(error: ApiError) -> None:
-    door, _, recorder, _ = make()
-    door.error = error
+    client, _, recorder, _ = make()
+    client.error = error
     with pytest.raises(type(error)):
         await recorder.take_back(POD)

@@ -71,7 +71,7 @@ class Door:
 
 
 @pytest.fixture
-def door() -> Door:
+def client() -> Door:
     return Door()
 
 
@@ -92,27 +92,27 @@ def patch_of(ordinal: int, text: str | None) -> JsonObject:
     return {"metadata": {"uid": Uid(f"uid-a-{ordinal}"), "annotations": annotations}}
 
 
-async def test_a_note_tells_the_whole_story(door: Door) -> None:
+async def test_a_note_tells_the_whole_story(client: Door) -> None:
     """D-23: with the UID, so that no other pod of the name is marked."""
-    await PodRecords(door).write(NOTE, pods(4, 3))
+    await PodRecords(client).write(NOTE, pods(4, 3))
 
-    assert door.patches == {"zone-a-4": patch_of(4, TEXT), "zone-a-3": patch_of(3, TEXT)}
+    assert client.patches == {"zone-a-4": patch_of(4, TEXT), "zone-a-3": patch_of(3, TEXT)}
     (carrier,) = pods(4, note=TEXT)
     assert read_note(carrier) == NOTE
 
 
 async def test_si11_one_that_stays_remembers_those_that_go() -> None:
     """They may be gone before the time of their downscale is recorded."""
-    door = Door()
-    await PodRecords(door).write(NOTE, pods(4), witness=pods(0)[0])
-    assert door.patches == {"zone-a-4": patch_of(4, TEXT), "zone-a-0": patch_of(0, TEXT)}
+    client = Door()
+    await PodRecords(client).write(NOTE, pods(4), witness=pods(0)[0])
+    assert client.patches == {"zone-a-4": patch_of(4, TEXT), "zone-a-0": patch_of(0, TEXT)}
 
 
-async def test_of_many_pods_few_carry_it(door: Door) -> None:
+async def test_of_many_pods_few_carry_it(client: Door) -> None:
     """D-53: the default limits let ten requests through at once."""
-    await PodRecords(door).write(NOTE, pods(*range(64)))
+    await PodRecords(client).write(NOTE, pods(*range(64)))
 
-    assert sorted(door.tried) == ["zone-a-0", "zone-a-21", "zone-a-42", "zone-a-63"]
+    assert sorted(client.tried) == ["zone-a-0", "zone-a-21", "zone-a-42", "zone-a-63"]
 
 
 @pytest.mark.parametrize("number", range(1, 40))
@@ -126,10 +126,10 @@ def test_first_and_last_always_carry_it_and_nobody_twice(number: int) -> None:
     assert [one for one in all_of_them if one in chosen] == chosen
 
 
-async def test_without_pods_there_is_nothing_to_write(door: Door) -> None:
-    await PodRecords(door).write(NOTE, [])
-    assert await PodRecords(door).remove([]) is None
-    assert door.tried == []
+async def test_without_pods_there_is_nothing_to_write(client: Door) -> None:
+    await PodRecords(client).write(NOTE, [])
+    assert await PodRecords(client).remove([]) is None
+    assert client.tried == []
 
 
 @pytest.mark.parametrize(
@@ -137,37 +137,37 @@ async def test_without_pods_there_is_nothing_to_write(door: Door) -> None:
     [Unreachable("x"), NotFound("x"), Conflict("x"), Denied("x")],
     ids=lambda one: type(one).__name__,
 )
-async def test_one_copy_is_enough(door: Door, lines: list[str], error: ApiError) -> None:
-    door.errors = dict.fromkeys(("zone-a-4", "zone-a-3", "zone-a-2"), error)
-    await PodRecords(door).write(NOTE, pods(4, 3, 2, 1))
+async def test_one_copy_is_enough(client: Door, lines: list[str], error: ApiError) -> None:
+    client.errors = dict.fromkeys(("zone-a-4", "zone-a-3", "zone-a-2"), error)
+    await PodRecords(client).write(NOTE, pods(4, 3, 2, 1))
 
-    assert list(door.patches) == ["zone-a-1"]
+    assert list(client.patches) == ["zone-a-1"]
     assert lines == []
 
 
 @pytest.mark.parametrize(
     "error", [Unreachable("x"), NotFound("x"), Conflict("x")], ids=lambda one: type(one).__name__
 )
-async def test_without_any_copy_nobody_may_be_told(door: Door, error: ApiError) -> None:
+async def test_without_any_copy_nobody_may_be_told(client: Door, error: ApiError) -> None:
     """FP-06: what nobody would know after a crash must not begin."""
-    door.errors = {"zone-a-4": error, "zone-a-3": error}
+    client.errors = {"zone-a-4": error, "zone-a-3": error}
     with pytest.raises(type(error)):
-        await PodRecords(door).write(NOTE, pods(4, 3))
+        await PodRecords(client).write(NOTE, pods(4, 3))
 
 
-async def test_a_mixture_of_errors_is_no_missing_right(door: Door, lines: list[str]) -> None:
-    door.errors = {"zone-a-4": Denied("no"), "zone-a-3": Unreachable("gone")}
+async def test_a_mixture_of_errors_is_no_missing_right(client: Door, lines: list[str]) -> None:
+    client.errors = {"zone-a-4": Denied("no"), "zone-a-3": Unreachable("gone")}
     with pytest.raises(ApiError):
-        await PodRecords(door).write(NOTE, pods(4, 3))
+        await PodRecords(client).write(NOTE, pods(4, 3))
     assert lines == []
 
 
 async def test_w38_without_the_right_it_goes_on_and_says_so_once(
-    door: Door, lines: list[str]
+    client: Door, lines: list[str]
 ) -> None:
     """The drop-in role of a later release has no `patch` on pods."""
-    door.errors = {"zone-a-4": Denied("cannot patch pods"), "zone-a-3": Denied("cannot")}
-    notes = PodRecords(door)
+    client.errors = {"zone-a-4": Denied("cannot patch pods"), "zone-a-3": Denied("cannot")}
+    notes = PodRecords(client)
     for _ in range(3):
         await notes.write(NOTE, pods(4, 3))
 
@@ -177,36 +177,36 @@ async def test_w38_without_the_right_it_goes_on_and_says_so_once(
     assert "cannot patch pods" in line
 
 
-async def test_the_right_may_come_later(door: Door) -> None:
-    notes = PodRecords(door)
-    door.errors = {"zone-a-4": Denied("no")}
+async def test_the_right_may_come_later(client: Door) -> None:
+    notes = PodRecords(client)
+    client.errors = {"zone-a-4": Denied("no")}
     await notes.write(NOTE, pods(4))
-    door.errors = {}
+    client.errors = {}
     await notes.write(NOTE, pods(4))
 
-    assert door.patches == {"zone-a-4": patch_of(4, TEXT)}
+    assert client.patches == {"zone-a-4": patch_of(4, TEXT)}
 
 
-async def test_notes_are_removed_where_there_are_any(door: Door) -> None:
+async def test_notes_are_removed_where_there_are_any(client: Door) -> None:
     noted = [*pods(4, note=TEXT), *pods(3), *pods(2, note="x")]
 
-    assert await PodRecords(door).remove(noted) is None
-    assert door.patches == {"zone-a-4": patch_of(4, None), "zone-a-2": patch_of(2, None)}
+    assert await PodRecords(client).remove(noted) is None
+    assert client.patches == {"zone-a-4": patch_of(4, None), "zone-a-2": patch_of(2, None)}
 
 
-async def test_a_pod_that_is_gone_needs_nothing_removed(door: Door) -> None:
-    door.errors = {"zone-a-4": NotFound("gone"), "zone-a-3": Conflict("another pod")}
+async def test_a_pod_that_is_gone_needs_nothing_removed(client: Door) -> None:
+    client.errors = {"zone-a-4": NotFound("gone"), "zone-a-3": Conflict("another pod")}
 
-    assert await PodRecords(door).remove(pods(4, 3, 2, note=TEXT)) is None
-    assert door.patches == {"zone-a-2": patch_of(2, None)}
+    assert await PodRecords(client).remove(pods(4, 3, 2, note=TEXT)) is None
+    assert client.patches == {"zone-a-2": patch_of(2, None)}
 
 
-async def test_the_first_error_of_removing_is_returned_and_all_are_tried(door: Door) -> None:
-    door.errors = {"zone-a-4": NotFound("gone"), "zone-a-3": Unreachable("away")}
-    error = await PodRecords(door).remove(pods(4, 3, 2, note=TEXT))
+async def test_the_first_error_of_removing_is_returned_and_all_are_tried(client: Door) -> None:
+    client.errors = {"zone-a-4": NotFound("gone"), "zone-a-3": Unreachable("away")}
+    error = await PodRecords(client).remove(pods(4, 3, 2, note=TEXT))
 
-    assert error is door.errors["zone-a-3"]
-    assert sorted(door.tried) == ["zone-a-2", "zone-a-3", "zone-a-4"]
+    assert error is client.errors["zone-a-3"]
+    assert sorted(client.tried) == ["zone-a-2", "zone-a-3", "zone-a-4"]
 
 
 def test_a_pod_without_a_note_has_none() -> None:

@@ -164,7 +164,7 @@ async def test_a_map_that_is_none_is_told() -> None:
 async def test_who_creates_it_first_wins() -> None:
     """ZONE-03: two groups at once, or two processes."""
     bench = TrackerBench()
-    bench.door.before = lambda call: (
+    bench.client.before = lambda call: (
         bench.put({"zone-b": entry()}) if call.startswith("post") else None
     )
     assert await bench.tracker.read([A, B]) == {B.uid: EPOCH - HOUR}
@@ -218,14 +218,14 @@ async def test_who_writes_another_entry_meanwhile_stands_not_in_the_way(alone: b
 
     def overtake(call: str) -> None:
         if call == PATCH and next(times, None) is not None:
-            bench.set("other", f"{len(bench.door.calls)}")
+            bench.set("other", f"{len(bench.client.calls)}")
 
-    bench.door.before = overtake
+    bench.client.before = overtake
     others = () if alone else (B,)
     assert await bench.grant(member("a", group=None) if alone else A, *others) is None
     assert bench.data["zone-a"] == NOW
     assert "other" in bench.data
-    assert bench.door.calls.count(PATCH) == ATTEMPTS
+    assert bench.client.calls.count(PATCH) == ATTEMPTS
 
 
 async def test_somebody_who_writes_all_the_time_ends_it() -> None:
@@ -234,7 +234,7 @@ async def test_somebody_who_writes_all_the_time_ends_it() -> None:
     bench.fail(PATCH, Conflict("changed"))
     with pytest.raises(Conflict, match="changed"):
         await bench.grant(A, B)
-    assert bench.door.calls.count(PATCH) == ATTEMPTS
+    assert bench.client.calls.count(PATCH) == ATTEMPTS
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ async def test_w15_two_processes_do_not_let_two_zones_go(wait: str, code: Code, 
     """W-15, SI-11, D-25: both look, both find that they may; the second one is judged again."""
     one, other = member("a", wait="1h" if wait else ""), member("b", wait=wait)
     bench, second = TrackerBench({"zone-b": entry(10 * HOUR)}), TrackerBench()
-    second.door, second.tracker = bench.door, bench.another()
+    second.client, second.tracker = bench.client, bench.another()
     seen = await bench.tracker.look([one, other], but=one.uid)
     assert await second.grant(other, one) is None
 
@@ -279,7 +279,7 @@ async def test_a_map_that_is_deleted_meanwhile_is_made_anew() -> None:
     bench = TrackerBench({})
     one, other = member("a", wait="1h"), member("b")
     seen = await bench.tracker.look([one, other], but=one.uid)
-    del bench.door.objects["configmaps", NAME]
+    del bench.client.objects["configmaps", NAME]
     refusal = await bench.tracker.record(bench.granting(one, (other,), seen))
     assert refusal is not None
     assert refusal[0] is Code.ZONE_DOWNSCALED_LATELY
@@ -314,7 +314,7 @@ async def test_the_whole_map_is_not_put_back_over_what_came_meanwhile() -> None:
                 bench.set(*change)
             raise Denied("no", status=403)
 
-    bench.door.before = before
+    bench.client.before = before
     assert await bench.grant(A, B) is None
     assert bench.data == {"zone-a": NOW, "zone-b": entry(), "other": "1"}
 
@@ -327,7 +327,7 @@ async def test_dep34_a_role_without_any_write_is_told_with_the_rule_that_is_miss
         if verb in {"patch", "put"}:
             raise Denied(f"grant verb {verb}", status=403)
 
-    bench.door.before = before
+    bench.client.before = before
     with pytest.raises(Denied, match="grant verb patch"):
         await bench.grant(A, B)
 

@@ -32,14 +32,14 @@ async def test_si11_only_what_is_ours_is_given_back(held: str | None) -> None:
     bench = TrackerBench({} if held is None else {"zone-a": held})
     await bench.tracker.give_back(A, TrackerEntry(NOW, entry()))
     assert bench.data == ({} if held is None else {"zone-a": held})
-    del bench.door.objects["configmaps", NAME]
+    del bench.client.objects["configmaps", NAME]
     await bench.tracker.give_back(A, TrackerEntry(NOW, entry()))
-    assert not [call for call in bench.door.calls if not call.startswith("get")]
+    assert not [call for call in bench.client.calls if not call.startswith("get")]
 
 
 async def test_giving_back_is_not_put_over_what_came_meanwhile() -> None:
     bench = TrackerBench({"zone-a": NOW})
-    bench.door.before = lambda call: (
+    bench.client.before = lambda call: (
         bench.set("zone-a", LATER) if call.startswith("patch") else None
     )
     with pytest.raises(Conflict):
@@ -62,14 +62,14 @@ async def test_si11_what_has_happened_is_kept(held: str | None, after: str) -> N
     bench = TrackerBench({} if held is None else {"zone-a": held})
     await bench.tracker.keep(A, EPOCH + 30 * SECOND)
     assert bench.data == {"zone-a": after}
-    assert (PATCH in bench.door.calls) is (held != after)
+    assert (PATCH in bench.client.calls) is (held != after)
 
 
 async def test_zone03_no_map_is_made_for_one_zone_of_a_group() -> None:
     """The next look finds none, and lets all zones wait from then on."""
     bench = TrackerBench()
     await bench.tracker.keep(A, EPOCH)
-    assert bench.door.objects == {}
+    assert bench.client.objects == {}
 
 
 async def test_a_downscale_that_is_granted_again_gives_back_what_was_there_at_first() -> None:

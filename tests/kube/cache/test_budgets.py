@@ -18,7 +18,7 @@ from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.contract.bodies import zone_budget
-from tests.lab.door_world import NAMESPACE, DoorWorld
+from tests.lab.door_world import NAMESPACE, ClientWorld
 from tests.virtual_time import in_virtual_time
 
 POD = {"app": "x"}
@@ -28,7 +28,7 @@ class Followed:
     """An informer of budgets on a sandbox, and the catalog that it feeds."""
 
     def __init__(self) -> None:
-        self.world = DoorWorld()
+        self.world = ClientWorld()
         self.store = BudgetStore()
         self.metrics = Metrics()
         self.catalog = BudgetCatalog(self.metrics)
@@ -36,7 +36,7 @@ class Followed:
             resource=ZONE_BUDGETS, namespace=NAMESPACE, decode=decode_budget, store=self.store
         )
         self.informer: Informer[AnyBudget] = Informer(
-            self.world.door, of, self.metrics, LoopClock(), lambda: 0.5
+            self.world.client, of, self.metrics, LoopClock(), lambda: 0.5
         )
         self.informer.on_change(self.catalog.on_change)
         self._changed = asyncio.Event()

@@ -119,7 +119,7 @@ async def test_the_selector_goes_with_each_call_and_groups_are_found() -> None:
 
 @virtual
 async def test_si09_a_list_is_as_old_as_its_request() -> None:
-    rig = make([[DOWN, page(1)]], chance=1.0)
+    rig = make([[DOWN, page(1)]], rng=1.0)
     async with running(rig):
         await rig.informer.wait_synced()
         assert rig.informer.age <= timedelta(seconds=0.001)
@@ -184,10 +184,10 @@ async def test_li03_an_idle_stream_proves_itself_by_bookmarks_and_resumes_withou
 
 
 @pytest.mark.parametrize(("chance", "seconds"), [(0.0, 36), (0.5, 40), (1.0, 44)])
-def test_li11_streams_of_many_processes_do_not_end_in_step(chance: float, seconds: int) -> None:
+def test_li11_streams_of_many_processes_do_not_end_in_step(rng: float, seconds: int) -> None:
     @virtual
     async def main() -> None:
-        rig = make([[page(10)]], chance=chance)
+        rig = make([[page(10)]], rng=rng)
         async with running(rig):
             await after(1)
         assert rig.api.watches[0].lasts == timedelta(seconds=seconds)
@@ -275,7 +275,7 @@ async def test_li14_a_bug_in_a_callback_ends_run_with_it() -> None:
 def test_fp36_cancelling_ends_run_wherever_it_is(seconds: float) -> None:
     @virtual
     async def main() -> None:
-        rig = make([[DOWN], [page(10)]], chance=1.0)
+        rig = make([[DOWN], [page(10)]], rng=1.0)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(rig.informer.run())
             await asyncio.sleep(seconds)

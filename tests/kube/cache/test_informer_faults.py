@@ -62,7 +62,7 @@ def test_gone_in_any_form_lists_again_at_once(
 ) -> None:
     @virtual
     async def main() -> None:
-        rig = make(lists, watches, chance=1.0)
+        rig = make(lists, watches, rng=1.0)
         async with running(rig):
             await after(6)
             assert rig.has_synced()
@@ -98,7 +98,7 @@ async def test_fp10_gone_in_every_pagination_is_no_hot_loop() -> None:
 @virtual
 async def test_gone_after_a_healthy_stream_counts_as_the_first_again() -> None:
     healthy: list[Step] = [Wait(5), bookmark(70), Wait(1), GONE]
-    rig = make([[page(10)], [page(60)], [page(110)]], [[GONE], healthy], chance=1.0)
+    rig = make([[page(10)], [page(60)], [page(110)]], [[GONE], healthy], rng=1.0)
     async with running(rig):
         await after(8)
     assert [round(call.at, 2) for call in rig.api.lists] == [0, 0, 6]
@@ -106,7 +106,7 @@ async def test_gone_after_a_healthy_stream_counts_as_the_first_again() -> None:
 
 @virtual
 async def test_a_cut_after_an_orderly_end_is_a_first_failure_again() -> None:
-    rig = make([[page(10)]], [[CUT], [CUT], [Wait(15)], [Wait(1), CUT]], chance=1.0)
+    rig = make([[page(10)]], [[CUT], [CUT], [Wait(15)], [Wait(1), CUT]], rng=1.0)
     async with running(rig):
         await after(20)
     # 0.1 s and 0.2 s after the first two, and 0.1 s again after the last.
@@ -141,7 +141,7 @@ async def test_a_list_that_breaks_off_loses_nothing() -> None:
     items = [pod("a-0", 1), pod("a-1", 2)]
     half = page(50, items[0], next_token="t")
     rig = make(
-        [[page(10, *items)], [half, DOWN], [page(60, *items)]], [[Wait(0.01), GONE]], chance=1.0
+        [[page(10, *items)], [half, DOWN], [page(60, *items)]], [[Wait(0.01), GONE]], rng=1.0
     )
     async with running(rig):
         await after(0.05)
@@ -161,7 +161,7 @@ async def test_li03_a_silent_stream_is_resumed_and_proven_within_a_minute() -> N
     rig = make(
         [[page(10)]],
         [[Wait(1), bookmark(11), Wait(44), silent], [Wait(8), bookmark(12), Wait(2)]],
-        chance=1.0,
+        rng=1.0,
     )
     ages = []
     async with running(rig):
@@ -248,7 +248,7 @@ async def test_w22_an_api_server_that_is_down_at_first_is_asked_with_bounded_bac
 
 @virtual
 async def test_w22_denied_is_asked_rarely_and_told_loudly(lines: list[str]) -> None:
-    rig = make([[DENIED]] * 100 + [[page(10)]], chance=1.0)
+    rig = make([[DENIED]] * 100 + [[page(10)]], rng=1.0)
     async with running(rig):
         await after(600)
         assert rig.last_error() is DENIED
@@ -285,7 +285,7 @@ async def test_w22_denied_is_asked_rarely_and_told_loudly(lines: list[str]) -> N
 def test_how_long_each_failure_waits(error: ApiError, cause: RetryCause, seconds: float) -> None:
     @virtual
     async def main() -> None:
-        rig = make([[error], [page(10)]], chance=1.0)
+        rig = make([[error], [page(10)]], rng=1.0)
         async with running(rig):
             await rig.informer.wait_synced()
         assert rig.api.lists[1].at == pytest.approx(seconds, abs=0.01)
@@ -296,7 +296,7 @@ def test_how_long_each_failure_waits(error: ApiError, cause: RetryCause, seconds
 
 @virtual
 async def test_fp13_a_cut_stream_resumes_where_it_was() -> None:
-    rig = make([[page(10)]], [[Wait(3), added(pod("a-0", 12)), Wait(2), CUT]], chance=1.0)
+    rig = make([[page(10)]], [[Wait(3), added(pod("a-0", 12)), Wait(2), CUT]], rng=1.0)
     async with running(rig):
         await after(6)
         assert rig.last_error() is None, "the next one works"

@@ -74,7 +74,7 @@ def look(api: Api, zone: ZoneSpec, pods: list[JsonObject], **spec: object) -> tu
         ),
         writes=SetWrites(api, sts, {}),
         now=NOW,
-        chance=random.Random(1),
+        rng=random.Random(1),
     )
     return looked, looked.run()
 
@@ -223,7 +223,7 @@ def test_a_lagging_cache_keeps_the_order_of_a_kind(seed: int) -> None:
     @in_virtual_time
     async def scenario() -> None:
         timers = Timers()
-        view = ControllerCache(timers=timers, chance=random.Random(seed), lag=LAG)
+        view = ControllerCache(timers=timers, rng=random.Random(seed), lag=LAG)
         seen: list[int] = []
         done = Waiter(seen, 20)
         view.on_change = done.take
@@ -260,7 +260,7 @@ class Waiter:
 @in_virtual_time
 async def test_a_cache_without_lag_knows_at_once() -> None:
     nothing: Range = (timedelta(0), timedelta(0))
-    view = ControllerCache(timers=Timers(), chance=random.Random(1), lag=nothing)
+    view = ControllerCache(timers=Timers(), rng=random.Random(1), lag=nothing)
     view.bring(commit_of(3, PODS))
     assert [one.name for one in view.pods("", "default")] == ["web"]
     assert view.pods("", "other") == view.pods("u", "default") == []
@@ -269,8 +269,8 @@ async def test_a_cache_without_lag_knows_at_once() -> None:
 
 
 def test_spans_are_drawn_between_their_ends() -> None:
-    chance = random.Random(1)
-    drawn = [draw(chance, LAG) for _ in range(200)]
+    rng = random.Random(1)
+    drawn = [draw(rng, LAG) for _ in range(200)]
     assert LAG[0] <= min(drawn) < max(drawn) <= LAG[1]
     assert max(drawn) - min(drawn) > timedelta(seconds=7)
 

@@ -17,7 +17,7 @@ from rollout_operator.model.names import Uid
 from tests.lab.door_world import (
     ACTOR,
     NAMESPACE,
-    DoorWorld,
+    ClientWorld,
     loop_time,
     never_returns,
     secret,
@@ -27,26 +27,26 @@ from tests.virtual_time import EPOCH, in_virtual_time
 
 @in_virtual_time
 async def test_an_object_is_created_read_changed_and_deleted() -> None:
-    world = DoorWorld()
-    created = json.loads(await world.door.create(SECRETS, NAMESPACE, secret("a", key="MQ==")))
-    read = json.loads(await world.door.fetch(SECRETS, NAMESPACE, "a"))
+    world = ClientWorld()
+    created = json.loads(await world.client.create(SECRETS, NAMESPACE, secret("a", key="MQ==")))
+    read = json.loads(await world.client.fetch(SECRETS, NAMESPACE, "a"))
     assert read == created
 
     read["data"]["key"] = "Mg=="
-    replaced = json.loads(await world.door.replace(SECRETS, NAMESPACE, "a", read))
+    replaced = json.loads(await world.client.replace(SECRETS, NAMESPACE, "a", read))
     assert replaced["data"] == {"key": "Mg=="}
     patched = json.loads(
-        await world.door.patch(SECRETS, NAMESPACE, "a", {"metadata": {"labels": {"b": "c"}}})
+        await world.client.patch(SECRETS, NAMESPACE, "a", {"metadata": {"labels": {"b": "c"}}})
     )
     assert patched["metadata"]["labels"] == {"b": "c"}
     stepped = json.loads(
-        await world.door.patch(
+        await world.client.patch(
             SECRETS, NAMESPACE, "a", [{"op": "remove", "path": "/metadata/labels/b"}]
         )
     )
     assert not stepped["metadata"].get("labels")
 
-    await world.door.delete(SECRETS, NAMESPACE, "a", precondition=world.precondition("a"))
+    await world.client.delete(SECRETS, NAMESPACE, "a", precondition=world.precondition("a"))
     assert not world.exists("a")
     assert [call.status for call in world.calls()] == [201, 200, 200, 200, 200, 200]
     assert {commit.actor for commit in world.commits()} == {ACTOR}
@@ -54,20 +54,20 @@ async def test_an_object_is_created_read_changed_and_deleted() -> None:
 
 @in_virtual_time
 async def test_refusals_are_the_errors_of_the_real_client() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     version = world.put("a", key="MQ==")
     with pytest.raises(NotFound, match="cannot get secrets/b in namespace default: 404 NotFound"):
-        await world.door.fetch(SECRETS, NAMESPACE, "b")
+        await world.client.fetch(SECRETS, NAMESPACE, "b")
     with pytest.raises(Conflict, match="cannot create secrets in namespace default: 409 Already"):
-        await world.door.create(SECRETS, NAMESPACE, secret("a"))
+        await world.client.create(SECRETS, NAMESPACE, secret("a"))
     stale = secret("a") | {"metadata": {"name": "a", "resourceVersion": f"{version - 1}"}}
     with pytest.raises(Conflict):
-        await world.door.replace(SECRETS, NAMESPACE, "a", stale)
+        await world.client.replace(SECRETS, NAMESPACE, "a", stale)
     with pytest.raises(Refused):
-        await world.door.create(SECRETS, NAMESPACE, secret("Not a name"))
+        await world.client.create(SECRETS, NAMESPACE, secret("Not a name"))
     wrong = Precondition(uid=Uid("other"), resource_version=f"{version}")
     with pytest.raises(Conflict) as caught:
-        await world.door.delete(SECRETS, NAMESPACE, "a", precondition=wrong)
+        await world.client.delete(SECRETS, NAMESPACE, "a", precondition=wrong)
 
     assert caught.value.status == 409
     assert caught.value.call == "delete secrets/a in namespace default"
@@ -76,33 +76,33 @@ async def test_refusals_are_the_errors_of_the_real_client() -> None:
 
 @in_virtual_time
 async def test_a_call_that_names_nothing_is_not_sent() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     with pytest.raises(InvalidInput):
-        await world.door.fetch(SECRETS, NAMESPACE, "..")
+        await world.client.fetch(SECRETS, NAMESPACE, "..")
     assert world.calls() == []
 
 
 @in_virtual_time
 async def test_a_status_is_replaced_on_its_own_path() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     body: JsonObject = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": {"name": "a", "namespace": NAMESPACE, "resourceVersion": "1"},
     }
     with pytest.raises(NotFound):
-        await world.door.replace_status(STATEFULSETS, NAMESPACE, "a", body)
+        await world.client.replace_status(STATEFULSETS, NAMESPACE, "a", body)
     assert [call.request.subresource for call in world.calls()] == ["status"]
 
 
 @in_virtual_time
 async def test_lists_come_in_pages() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     for name in "abc":
         world.put(name)
-    first = await world.door.fetch_page(SECRETS, NAMESPACE, limit=2)
+    first = await world.client.fetch_page(SECRETS, NAMESPACE, limit=2)
     world.put("d")
-    rest = await world.door.fetch_page(SECRETS, NAMESPACE, limit=2, token=first.next_token)
+    rest = await world.client.fetch_page(SECRETS, NAMESPACE, limit=2, token=first.next_token)
 
     names = [
         [msgspec.json.decode(item)["metadata"]["name"] for item in page.items]
@@ -115,12 +115,12 @@ async def test_lists_come_in_pages() -> None:
 
 @in_virtual_time
 async def test_a_server_may_give_smaller_pages_than_it_is_asked_for() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     for name in "abc":
         world.put(name)
     world.api.largest_page = 2
 
-    page = await world.door.fetch_page(SECRETS, NAMESPACE, limit=500)
+    page = await world.client.fetch_page(SECRETS, NAMESPACE, limit=500)
 
     assert len(page.items) == 2
     assert page.next_token
@@ -129,12 +129,12 @@ async def test_a_server_may_give_smaller_pages_than_it_is_asked_for() -> None:
 @in_virtual_time
 async def test_a_list_shows_each_object_as_it_is_now() -> None:
     """What has not changed since the last list is not encoded again, but all else is."""
-    world = DoorWorld()
+    world = ClientWorld()
     world.put("a", key="MQ==")
     world.put("b", key="MQ==")
-    first = await world.door.fetch_page(SECRETS, NAMESPACE)
+    first = await world.client.fetch_page(SECRETS, NAMESPACE)
     world.put("b", key="Mg==")
-    second = await world.door.fetch_page(SECRETS, NAMESPACE)
+    second = await world.client.fetch_page(SECRETS, NAMESPACE)
 
     assert second.items[0] is first.items[0]
     assert [json.loads(bytes(one))["data"]["key"] for one in second.items] == ["MQ==", "Mg=="]
@@ -142,12 +142,12 @@ async def test_a_list_shows_each_object_as_it_is_now() -> None:
 
 @in_virtual_time
 async def test_each_way_takes_its_time() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     world.put("a")
     spans = []
     for _ in range(50):
         start = loop_time()
-        await world.door.fetch(SECRETS, NAMESPACE, "a")
+        await world.client.fetch(SECRETS, NAMESPACE, "a")
         spans.append(loop_time() - start)
 
     assert 0.002 <= min(spans) < 0.008
@@ -157,37 +157,37 @@ async def test_each_way_takes_its_time() -> None:
 @in_virtual_time
 async def test_the_server_time_is_that_of_its_answers() -> None:
     """D-22: up to a second early; in whole seconds, as the header has it."""
-    world = DoorWorld()
+    world = ClientWorld()
     world.put("a")
-    assert world.door.server_time() is None
+    assert world.client.server_time() is None
     await asyncio.sleep(0.7)
-    await world.door.fetch(SECRETS, NAMESPACE, "a")
-    first = world.door.server_time()
+    await world.client.fetch(SECRETS, NAMESPACE, "a")
+    first = world.client.server_time()
     assert first is not None
     assert timedelta(seconds=0.7) < world.api.now() - first < timedelta(seconds=0.72)
     for _ in range(20):
         await asyncio.sleep(0.37)
-        await world.door.fetch(SECRETS, NAMESPACE, "a")
+        await world.client.fetch(SECRETS, NAMESPACE, "a")
         told = world.following.server_time()
         assert told is not None
         assert timedelta(0) <= world.api.now() - told <= timedelta(seconds=1.02)
     # Many answers tell the second more exactly, and time goes on without any.
     await asyncio.sleep(100)
-    told = world.door.server_time()
+    told = world.client.server_time()
     assert told is not None
     assert world.api.now() - told < timedelta(seconds=0.2)
 
 
 @in_virtual_time
 async def test_the_server_clock_may_jump() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     world.put("a")
     for jump in (timedelta(hours=2), timedelta(hours=-2)):
         world.api.clock_offset += jump
         for _ in range(12):
-            await world.door.fetch(SECRETS, NAMESPACE, "a")
+            await world.client.fetch(SECRETS, NAMESPACE, "a")
             await asyncio.sleep(60)
-        told = world.door.server_time()
+        told = world.client.server_time()
         assert told is not None
         assert abs(world.api.now() - told) < timedelta(seconds=1.1)
     assert world.api.now() > EPOCH
@@ -195,19 +195,19 @@ async def test_the_server_clock_may_jump() -> None:
 
 @in_virtual_time
 async def test_a_refusal_tells_the_time_as_well() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     with pytest.raises(NotFound):
-        await world.door.fetch(PODS, NAMESPACE, "a")
-    assert world.door.server_time() is not None
+        await world.client.fetch(PODS, NAMESPACE, "a")
+    assert world.client.server_time() is not None
 
 
 @in_virtual_time
 async def test_a_cut_link_gives_no_answer_within_the_limits() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     world.put("a")
     world.link.is_cut = True
     with pytest.raises(Unreachable, match="no answer: timed out after 30s"):
-        await world.door.fetch(SECRETS, NAMESPACE, "a")
+        await world.client.fetch(SECRETS, NAMESPACE, "a")
     assert loop_time() == 30
     with pytest.raises(Unreachable, match="timed out after 60s"):
         await world.list()
@@ -220,23 +220,23 @@ async def test_a_cut_link_gives_no_answer_within_the_limits() -> None:
 
 @in_virtual_time
 async def test_an_answer_is_lost_where_the_link_is_cut_meanwhile() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     world.put("a")
     world.api.on_commit(lambda _: setattr(world.link, "is_cut", True))
     with pytest.raises(Exception, match="cannot tell whether patch secrets/a"):
-        await world.door.patch(SECRETS, NAMESPACE, "a", {"data": {"key": "MQ=="}})
+        await world.client.patch(SECRETS, NAMESPACE, "a", {"data": {"key": "MQ=="}})
     assert [commit.name for commit in world.commits()] == ["a"]
 
 
 @in_virtual_time
 async def test_the_dead_do_not_call() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     version = world.precondition("a") if world.put("a") else None
     assert version is not None
     world.link.kill()
 
-    assert await never_returns(world.door.fetch(SECRETS, NAMESPACE, "a"))
-    assert await never_returns(world.door.delete(SECRETS, NAMESPACE, "a", precondition=version))
+    assert await never_returns(world.client.fetch(SECRETS, NAMESPACE, "a"))
+    assert await never_returns(world.client.delete(SECRETS, NAMESPACE, "a", precondition=version))
     assert world.calls() == []
     assert world.exists("a")
 
@@ -255,10 +255,10 @@ def _die_on_the_way(seed: int) -> bool:
 
     @in_virtual_time
     async def run() -> None:
-        world = DoorWorld(seed=seed)
+        world = ClientWorld(seed=seed)
         loop = asyncio.get_running_loop()
         loop.call_later(0.0005, world.link.kill)
-        assert await never_returns(world.door.create(SECRETS, NAMESPACE, secret("a")))
+        assert await never_returns(world.client.create(SECRETS, NAMESPACE, secret("a")))
         found.append(world.exists("a"))
 
     run()
@@ -267,18 +267,18 @@ def _die_on_the_way(seed: int) -> bool:
 
 @in_virtual_time
 async def test_what_has_arrived_at_death_is_carried_out() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     world.api.on_commit(lambda _: world.link.kill())
-    assert await never_returns(world.door.create(SECRETS, NAMESPACE, secret("a")))
+    assert await never_returns(world.client.create(SECRETS, NAMESPACE, secret("a")))
     assert world.exists("a")
 
 
 @in_virtual_time
 async def test_a_caller_who_leaves_does_not_take_the_request_along() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.0005):
-            await world.door.create(SECRETS, NAMESPACE, secret("a"))
+            await world.client.create(SECRETS, NAMESPACE, secret("a"))
     assert not world.exists("a")
     await asyncio.sleep(1)
     assert world.exists("a")
@@ -286,10 +286,10 @@ async def test_a_caller_who_leaves_does_not_take_the_request_along() -> None:
 
 @in_virtual_time
 async def test_nothing_flies_on_after_the_end_of_a_world() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.0005):
-            await world.door.create(SECRETS, NAMESPACE, secret("a"))
+            await world.client.create(SECRETS, NAMESPACE, secret("a"))
     await world.link.ground()
     assert asyncio.all_tasks() == {asyncio.current_task()}
     await asyncio.sleep(1)
@@ -299,7 +299,7 @@ async def test_nothing_flies_on_after_the_end_of_a_world() -> None:
 def test_a_dead_process_alone_is_a_deadlock() -> None:
     @in_virtual_time
     async def run() -> None:
-        world = DoorWorld()
+        world = ClientWorld()
         world.link.kill()
         await world.list()
 

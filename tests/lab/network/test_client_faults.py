@@ -26,7 +26,7 @@ from rollout_operator.model.errors import (
 from tests.lab.door_world import (
     ACTOR,
     NAMESPACE,
-    DoorWorld,
+    ClientWorld,
     fails,
     loop_time,
     never_returns,
@@ -34,16 +34,16 @@ from tests.lab.door_world import (
 )
 from tests.virtual_time import in_virtual_time
 
-Write = Callable[[DoorWorld], Awaitable[object]]
+Write = Callable[[ClientWorld], Awaitable[object]]
 LATER = 3600.0
 
 
-def create(world: DoorWorld) -> Awaitable[object]:
-    return world.door.create(SECRETS, NAMESPACE, secret("new"))
+def create(world: ClientWorld) -> Awaitable[object]:
+    return world.client.create(SECRETS, NAMESPACE, secret("new"))
 
 
-def delete(world: DoorWorld) -> Awaitable[object]:
-    return world.door.delete(SECRETS, NAMESPACE, "old", precondition=world.precondition("old"))
+def delete(world: ClientWorld) -> Awaitable[object]:
+    return world.client.delete(SECRETS, NAMESPACE, "old", precondition=world.precondition("old"))
 
 
 def names(page: Page) -> list[str]:
@@ -69,7 +69,7 @@ def names(page: Page) -> list[str]:
 )
 @in_virtual_time
 async def test_a_read_fails(how: Failure, error: type[ApiError], text: str, seconds: int) -> None:
-    world = DoorWorld(fails(how))
+    world = ClientWorld(fails(how))
     with pytest.raises(error) as caught:
         await world.list()
 
@@ -105,7 +105,7 @@ async def test_a_write_fails(
     how: Failure, error: type[ApiError], happens: bool, write: Write
 ) -> None:
     """SI-18: whether it was carried out cannot be told from how it failed."""
-    world = DoorWorld(fails(how))
+    world = ClientWorld(fails(how))
     world.put("old")
     with pytest.raises(ApiError) as caught:
         await write(world)
@@ -119,7 +119,7 @@ async def test_a_write_fails(
 @in_virtual_time
 async def test_a_late_write_is_carried_out_when_its_caller_has_given_up() -> None:
     fate = FaultDecision(fails=Failure.LATE, before=timedelta(seconds=20))
-    world = DoorWorld(CallPlan(actor=ACTOR, number=1, fate=fate))
+    world = ClientWorld(CallPlan(actor=ACTOR, number=1, fate=fate))
     with pytest.raises(UnknownOutcome):
         await create(world)
     assert loop_time() == 30
@@ -133,7 +133,7 @@ async def test_a_late_write_is_carried_out_when_its_caller_has_given_up() -> Non
 @in_virtual_time
 async def test_of_a_write_whose_answer_is_cut_only_some_say_enough() -> None:
     """The status of a delete tells all; of what was written there is only half."""
-    world = DoorWorld(fails(Failure.CUT_BODY, 1), fails(Failure.CUT_BODY, 2))
+    world = ClientWorld(fails(Failure.CUT_BODY, 1), fails(Failure.CUT_BODY, 2))
     world.put("old")
     await delete(world)
     with pytest.raises(UnknownOutcome, match="cannot tell what create secrets in namespace"):
@@ -143,7 +143,7 @@ async def test_of_a_write_whose_answer_is_cut_only_some_say_enough() -> None:
 
 @in_virtual_time
 async def test_the_server_asks_to_wait() -> None:
-    world = DoorWorld(fails(Failure.TOO_MANY), fails(Failure.TOO_MANY_RETRY, 2))
+    world = ClientWorld(fails(Failure.TOO_MANY), fails(Failure.TOO_MANY_RETRY, 2))
     waits = []
     for _ in range(2):
         with pytest.raises(TooManyRequests) as caught:
@@ -158,9 +158,9 @@ async def test_the_server_asks_to_wait() -> None:
 async def test_a_delete_is_sent_in_time_or_not_at_all(waits: int) -> None:
     """What it rests on may be too old by then: nothing is sent, and nobody waits for that."""
     fate = FaultDecision(waits=timedelta(seconds=waits))
-    world = DoorWorld(CallPlan(actor=ACTOR, number=1, fate=fate))
+    world = ClientWorld(CallPlan(actor=ACTOR, number=1, fate=fate))
     world.put("old")
-    work = world.door.delete(
+    work = world.client.delete(
         SECRETS,
         NAMESPACE,
         "old",
@@ -180,7 +180,7 @@ async def test_a_delete_is_sent_in_time_or_not_at_all(waits: int) -> None:
 @in_virtual_time
 async def test_a_slow_call_takes_longer_there_and_back() -> None:
     fate = FaultDecision(before=timedelta(seconds=3), after=timedelta(seconds=5))
-    world = DoorWorld(CallPlan(actor=ACTOR, number=1, fate=fate))
+    world = ClientWorld(CallPlan(actor=ACTOR, number=1, fate=fate))
     await create(world)
 
     assert loop_time() == pytest.approx(8, abs=0.02)
@@ -189,14 +189,14 @@ async def test_a_slow_call_takes_longer_there_and_back() -> None:
 
 @in_virtual_time
 async def test_too_slow_is_no_answer() -> None:
-    world = DoorWorld(
+    world = ClientWorld(
         CallPlan(actor=ACTOR, number=1, fate=FaultDecision(after=timedelta(seconds=31))),
         CallPlan(actor=ACTOR, number=2, fate=FaultDecision(before=timedelta(seconds=31))),
     )
     with pytest.raises(UnknownOutcome, match="timed out after 30s"):
         await create(world)
     with pytest.raises(Unreachable, match="timed out after 30s"):
-        await world.door.fetch(SECRETS, NAMESPACE, "new")
+        await world.client.fetch(SECRETS, NAMESPACE, "new")
     await asyncio.sleep(LATER)  # until the one that was slow to arrive has arrived
 
 
@@ -211,7 +211,7 @@ async def test_too_slow_is_no_answer() -> None:
 @in_virtual_time
 async def test_a_crash_within_a_write(point: CrashPoint, happens: bool) -> None:
     """Section 3.2: before the call, after the commit, after the reply."""
-    world = DoorWorld(CallPlan(actor=ACTOR, number=1, fate=FaultDecision(crash=point)))
+    world = ClientWorld(CallPlan(actor=ACTOR, number=1, fate=FaultDecision(crash=point)))
     crashed: list[bool] = []
     world.link.on_crash = lambda: crashed.append(world.link.is_dead)
     # After the reply, it gets as far as its next wait.
@@ -234,7 +234,7 @@ async def test_a_crash_within_a_write(point: CrashPoint, happens: bool) -> None:
 @in_virtual_time
 async def test_a_list_of_the_past_is_shown_to_informers_only() -> None:
     """Section 3.2, stale view: what an informer lists may be old; a live look never is."""
-    world = DoorWorld(
+    world = ClientWorld(
         ListPlan(actor=ACTOR, plural="secrets", number=1, age=timedelta(seconds=5)),
         ListPlan(actor=ACTOR, plural="secrets", number=2, age=timedelta(hours=1)),
     )
@@ -254,7 +254,7 @@ async def test_a_list_of_the_past_is_shown_to_informers_only() -> None:
 
 @in_virtual_time
 async def test_what_the_server_has_forgotten_nobody_shows() -> None:
-    world = DoorWorld(ListPlan(actor=ACTOR, plural="secrets", number=1, age=timedelta(seconds=5)))
+    world = ClientWorld(ListPlan(actor=ACTOR, plural="secrets", number=1, age=timedelta(seconds=5)))
     for name in "abc":
         await asyncio.sleep(4)
         world.put(name)
@@ -264,10 +264,10 @@ async def test_what_the_server_has_forgotten_nobody_shows() -> None:
 
 @in_virtual_time
 async def test_calls_are_numbered_and_known_again() -> None:
-    world = DoorWorld(fails(Failure.INTERNAL, 3))
+    world = ClientWorld(fails(Failure.INTERNAL, 3))
     world.put("a")
     for _ in range(2):
-        await world.door.fetch(SECRETS, NAMESPACE, "a")
+        await world.client.fetch(SECRETS, NAMESPACE, "a")
     with pytest.raises(Unreachable):
         await world.following.fetch(SECRETS, NAMESPACE, "a")
     assert world.told[0].text == "call 3: get secrets/a: internal"
@@ -277,13 +277,13 @@ async def test_calls_are_numbered_and_known_again() -> None:
 @in_virtual_time
 async def test_d_69_a_door_waits_for_a_token_as_the_real_client_does() -> None:
     """FLAG-16: two at once, then one a second; a delete that must go sooner is Throttled."""
-    world = DoorWorld(limits=RateLimiter(1, 2))
+    world = ClientWorld(limits=RateLimiter(1, 2))
     world.put("a")
     for _ in range(4):
-        await world.door.fetch(SECRETS, NAMESPACE, "a")
+        await world.client.fetch(SECRETS, NAMESPACE, "a")
     assert 2 <= loop_time() < 2.1
     with pytest.raises(Throttled, match='rate limiter for Kubernetes API group "core"') as caught:
-        await world.door.delete(
+        await world.client.delete(
             SECRETS,
             NAMESPACE,
             "a",

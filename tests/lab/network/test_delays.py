@@ -11,7 +11,7 @@ import pytest
 from rollout_operator.lab.model.history import History, PodCalled
 from rollout_operator.lab.network.faults import CrashPoint, PodFailure, PodFate
 from rollout_operator.lab.network.planned_faults import PodPlan
-from rollout_operator.lab.network.pod_client import PodDoor
+from rollout_operator.lab.network.pod_client import SimulatedPodClient
 from rollout_operator.lab.nodes.behaviour import (
     ACTS_THEN_RESETS,
     BROKEN,
@@ -27,7 +27,7 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.scaling import Word
 from rollout_operator.pods.client import PodClient, Sender
 from rollout_operator.telemetry.metrics import Metrics
-from tests.lab.door_world import ACTOR, DoorWorld, never_returns
+from tests.lab.door_world import ACTOR, ClientWorld, never_returns
 from tests.virtual_time import EPOCH, VirtualClock, elapsed, in_virtual_time
 
 IP = "10.0.0.1"
@@ -147,8 +147,10 @@ async def test_a_pod_may_say_anything(body: bytes) -> None:
 async def talk(served: PodEndpoints, fate: PodFate | None = None) -> Word:
     """Ask as the operator does."""
     faults = [] if fate is None else [PodPlan(actor=ACTOR, number=1, fate=fate)]
-    door: Sender = PodDoor(DoorWorld(*faults).link, served)
-    client = PodClient(door, timeout=timedelta(seconds=5), metrics=Metrics(), clock=VirtualClock())
+    sender: Sender = SimulatedPodClient(ClientWorld(*faults).link, served)
+    client = PodClient(
+        sender, timeout=timedelta(seconds=5), metrics=Metrics(), clock=VirtualClock()
+    )
     words = await client.ask_all([endpoint()])
     return words[Uid("u")]
 
@@ -194,8 +196,8 @@ async def test_a_pod_that_refuses_connections_has_no_word() -> None:
 async def test_a_crash_while_asking(point: CrashPoint) -> None:
     """SEED-078: only the pod knows then."""
     with pods() as served:
-        world = DoorWorld(PodPlan(actor=ACTOR, number=1, fate=PodFate(crash=point)))
-        asking = PodDoor(world.link, served).ask(endpoint())
+        world = ClientWorld(PodPlan(actor=ACTOR, number=1, fate=PodFate(crash=point)))
+        asking = SimulatedPodClient(world.link, served).ask(endpoint())
         if point is CrashPoint.AFTER_REPLY:
             assert (await asking)[0] == 200
             await asyncio.sleep(1)
@@ -208,8 +210,8 @@ async def test_a_crash_while_asking(point: CrashPoint) -> None:
 @in_virtual_time
 async def test_a_closed_door_asks_nobody() -> None:
     with pods() as served:
-        door = PodDoor(DoorWorld().link, served)
-        await door.close()
+        client = SimulatedPodClient(ClientWorld().link, served)
+        await client.close()
         with pytest.raises(OSError, match="closed"):
-            await door.ask(endpoint())
+            await client.ask(endpoint())
         assert not served.prepared("u")

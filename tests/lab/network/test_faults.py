@@ -43,7 +43,7 @@ def ask(verb: str = "get", number: int = 1) -> SentCall:
     return SentCall(
         number=number,
         actor=ACTOR,
-        door="acting",
+        client="acting",
         verb=verb,
         plural="pods",
         subresource="",

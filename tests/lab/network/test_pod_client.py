@@ -10,10 +10,10 @@ import pytest
 
 from rollout_operator.lab.network.faults import CrashPoint, PodFailure, PodFate, ReviewFate
 from rollout_operator.lab.network.planned_faults import PodPlan, ReviewPlan
-from rollout_operator.lab.network.pod_client import PodDoor
+from rollout_operator.lab.network.pod_client import SimulatedPodClient
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import Uid
-from tests.lab.door_world import ACTOR, DoorWorld, loop_time, never_returns
+from tests.lab.door_world import ACTOR, ClientWorld, loop_time, never_returns
 from tests.virtual_time import in_virtual_time
 
 ENDPOINT = Endpoint(
@@ -38,8 +38,8 @@ def plan(fate: PodFate) -> PodPlan:
 
 @in_virtual_time
 async def test_a_pod_acts_and_answers() -> None:
-    world, pods = DoorWorld(), Pods()
-    assert await PodDoor(world.link, pods).send("POST", ENDPOINT) == 200
+    world, pods = ClientWorld(), Pods()
+    assert await SimulatedPodClient(world.link, pods).send("POST", ENDPOINT) == 200
     assert pods.acted == ["operator-1 POST a-0"]
     assert 0.002 <= loop_time() <= 0.02
 
@@ -54,13 +54,13 @@ async def test_a_pod_acts_and_answers() -> None:
 )
 @in_virtual_time
 async def test_a_broken_connection(how: PodFailure, error: type[OSError], acts: bool) -> None:
-    world, pods = DoorWorld(plan(PodFate(fails=how))), Pods()
-    door = PodDoor(world.link, pods)
+    world, pods = ClientWorld(plan(PodFate(fails=how))), Pods()
+    client = SimulatedPodClient(world.link, pods)
     with pytest.raises(error):
-        await door.send("POST", ENDPOINT)
+        await client.send("POST", ENDPOINT)
     assert len(pods.acted) == acts
     assert world.told[0].kind == f"pod_{how}"
-    assert await door.send("POST", ENDPOINT) == 200
+    assert await client.send("POST", ENDPOINT) == 200
 
 
 @pytest.mark.parametrize(
@@ -73,24 +73,24 @@ async def test_a_broken_connection(how: PodFailure, error: type[OSError], acts: 
 )
 @in_virtual_time
 async def test_something_else_answers(how: PodFailure, status: int, acts: bool) -> None:
-    world, pods = DoorWorld(plan(PodFate(fails=how))), Pods()
-    assert await PodDoor(world.link, pods).send("DELETE", ENDPOINT) == status
+    world, pods = ClientWorld(plan(PodFate(fails=how))), Pods()
+    assert await SimulatedPodClient(world.link, pods).send("DELETE", ENDPOINT) == status
     assert len(pods.acted) == acts
 
 
 @pytest.mark.parametrize(("how", "acts"), [(PodFailure.SILENT, True), (PodFailure.LOST, False)])
 @in_virtual_time
 async def test_nobody_answers(how: PodFailure, acts: bool) -> None:
-    world, pods = DoorWorld(plan(PodFate(fails=how))), Pods()
-    assert await never_returns(PodDoor(world.link, pods).send("POST", ENDPOINT))
+    world, pods = ClientWorld(plan(PodFate(fails=how))), Pods()
+    assert await never_returns(SimulatedPodClient(world.link, pods).send("POST", ENDPOINT))
     assert len(pods.acted) == acts
 
 
 @in_virtual_time
 async def test_a_slow_answer_is_one() -> None:
     fate = PodFate(before=timedelta(seconds=2), after=timedelta(seconds=3))
-    world, pods = DoorWorld(plan(fate)), Pods()
-    assert await PodDoor(world.link, pods).send("POST", ENDPOINT) == 200
+    world, pods = ClientWorld(plan(fate)), Pods()
+    assert await SimulatedPodClient(world.link, pods).send("POST", ENDPOINT) == 200
     assert 5 <= loop_time() <= 5.02
 
 
@@ -98,26 +98,26 @@ async def test_a_slow_answer_is_one() -> None:
 @in_virtual_time
 async def test_pods_out_of_reach(cut: str) -> None:
     """A partition to the pods leaves the API server in reach."""
-    world, pods = DoorWorld(), Pods()
+    world, pods = ClientWorld(), Pods()
     setattr(world.link, cut, True)
-    assert await never_returns(PodDoor(world.link, pods).send("POST", ENDPOINT))
+    assert await never_returns(SimulatedPodClient(world.link, pods).send("POST", ENDPOINT))
     assert pods.acted == []
     assert world.link.is_cut is (cut == "is_cut")
 
     world.link.heal()
-    assert await PodDoor(world.link, pods).send("POST", ENDPOINT) == 200
+    assert await SimulatedPodClient(world.link, pods).send("POST", ENDPOINT) == 200
 
 
 @pytest.mark.parametrize("point", CrashPoint)
 @in_virtual_time
 async def test_a_crash_within_a_request(point: CrashPoint) -> None:
-    world, pods = DoorWorld(plan(PodFate(crash=point))), Pods()
-    door = PodDoor(world.link, pods)
+    world, pods = ClientWorld(plan(PodFate(crash=point))), Pods()
+    client = SimulatedPodClient(world.link, pods)
     answers: list[int] = []
 
     async def work() -> None:
-        answers.append(await door.send("POST", ENDPOINT))
-        answers.append(await door.send("POST", ENDPOINT))
+        answers.append(await client.send("POST", ENDPOINT))
+        answers.append(await client.send("POST", ENDPOINT))
 
     assert await never_returns(work())
     assert world.link.is_dead
@@ -127,11 +127,11 @@ async def test_a_crash_within_a_request(point: CrashPoint) -> None:
 
 @in_virtual_time
 async def test_a_closed_door_sends_nothing() -> None:
-    world, pods = DoorWorld(), Pods()
-    door = PodDoor(world.link, pods)
-    await door.close()
+    world, pods = ClientWorld(), Pods()
+    client = SimulatedPodClient(world.link, pods)
+    await client.close()
     with pytest.raises(OSError, match="closed"):
-        await door.send("POST", ENDPOINT)
+        await client.send("POST", ENDPOINT)
     assert pods.acted == []
 
 
@@ -142,7 +142,7 @@ def review(way: str, fate: ReviewFate) -> ReviewPlan:
     )
 
 
-async def ask(world: DoorWorld) -> None:
+async def ask(world: ClientWorld) -> None:
     """Ask the process as the API server asks a webhook."""
     await world.link.let_in()
     await world.link.let_out()
@@ -150,7 +150,7 @@ async def ask(world: DoorWorld) -> None:
 
 @in_virtual_time
 async def test_a_review_goes_there_and_back() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     await ask(world)
     assert 0.002 <= loop_time() <= 0.02
 
@@ -159,12 +159,12 @@ async def test_a_review_goes_there_and_back() -> None:
 @in_virtual_time
 async def test_a_review_breaks_or_is_lost(way: str) -> None:
     """FP-23: the API server sees a failed webhook, whatever the process has done by then."""
-    broken = DoorWorld(review(way, ReviewFate(reset=True)))
+    broken = ClientWorld(review(way, ReviewFate(reset=True)))
     with pytest.raises(ConnectionResetError):
         await ask(broken)
-    lost = DoorWorld(review(way, ReviewFate(lost=True)))
+    lost = ClientWorld(review(way, ReviewFate(lost=True)))
     assert await never_returns(ask(lost))
-    slow = DoorWorld(review(way, ReviewFate(delay=timedelta(seconds=12))))
+    slow = ClientWorld(review(way, ReviewFate(delay=timedelta(seconds=12))))
     start = loop_time()
     await ask(slow)
     assert 12 <= loop_time() - start <= 12.02
@@ -173,7 +173,7 @@ async def test_a_review_breaks_or_is_lost(way: str) -> None:
 @pytest.mark.parametrize("way", ["question", "answer"])
 @in_virtual_time
 async def test_a_process_dies_over_a_review(way: str) -> None:
-    world = DoorWorld(review(way, ReviewFate(crash=True)))
+    world = ClientWorld(review(way, ReviewFate(crash=True)))
     with pytest.raises(ConnectionRefusedError):
         await ask(world)
     assert world.link.is_dead
@@ -182,6 +182,6 @@ async def test_a_process_dies_over_a_review(way: str) -> None:
 
 @in_virtual_time
 async def test_a_review_does_not_get_over_a_cut_link() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     world.link.is_cut = True
     assert await never_returns(ask(world))

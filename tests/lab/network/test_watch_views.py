@@ -15,7 +15,7 @@ from rollout_operator.kube.api import SECRETS
 from rollout_operator.lab.network.faults import EventFate, Failure
 from rollout_operator.lab.network.planned_faults import EventPlan
 from rollout_operator.model.errors import ApiError, Unreachable
-from tests.lab.door_world import ACTOR, NAMESPACE, DoorWorld, fails, loop_time
+from tests.lab.door_world import ACTOR, NAMESPACE, ClientWorld, fails, loop_time
 from tests.virtual_time import in_virtual_time
 
 LASTS = timedelta(seconds=40)
@@ -29,7 +29,7 @@ def plan(number: int, fate: EventFate) -> EventPlan:
 class Follower:
     """Watches like an informer that never lists: it goes on from the newest version it saw."""
 
-    world: DoorWorld
+    world: ClientWorld
     version: int
     seen: list[str] = field(default_factory=list)
     """Type and name of each event, with the second in which it came."""
@@ -55,11 +55,11 @@ class Follower:
                 self.seen.append(f"{event.type} {name} at {loop_time():.0f}".replace("  ", " "))
 
 
-def follow(world: DoorWorld) -> Follower:
+def follow(world: ClientWorld) -> Follower:
     return Follower(world, world.api.revision)
 
 
-async def put_each_second(world: DoorWorld, *names: str) -> None:
+async def put_each_second(world: ClientWorld, *names: str) -> None:
     """Put the first at once, the next one a second later, and so on."""
     for number, name in enumerate(names):
         await asyncio.sleep(1)
@@ -67,7 +67,7 @@ async def put_each_second(world: DoorWorld, *names: str) -> None:
 
 
 async def follow_while(
-    world: DoorWorld, *names: str, streams: int = 1, lasts: timedelta = LASTS
+    world: ClientWorld, *names: str, streams: int = 1, lasts: timedelta = LASTS
 ) -> Follower:
     follower = follow(world)
     async with asyncio.TaskGroup() as tasks:
@@ -78,7 +78,7 @@ async def follow_while(
 
 @in_virtual_time
 async def test_events_come_as_they_happen_until_the_end() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     world.put("a")
     follower = await follow_while(world, "b", "a")
 
@@ -88,7 +88,7 @@ async def test_events_come_as_they_happen_until_the_end() -> None:
 
 @in_virtual_time
 async def test_bookmarks_come_as_well() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     follower = follow(world)
     asyncio.get_running_loop().call_later(2, world.api.send_bookmarks)
     await follower.run()
@@ -98,7 +98,7 @@ async def test_bookmarks_come_as_well() -> None:
 @in_virtual_time
 async def test_a_late_event_holds_up_those_behind_it() -> None:
     """Never out of order within one stream."""
-    world = DoorWorld(plan(1, EventFate(delay=timedelta(seconds=10))))
+    world = ClientWorld(plan(1, EventFate(delay=timedelta(seconds=10))))
     follower = await follow_while(world, "a", "b")
     assert follower.seen == ["ADDED a at 11", "ADDED b at 11"]
 
@@ -106,7 +106,7 @@ async def test_a_late_event_holds_up_those_behind_it() -> None:
 @in_virtual_time
 async def test_what_lags_beyond_the_end_comes_on_a_later_stream_at_its_time() -> None:
     """A lagging API server ends the stream when it was asked to, and knows no more afterwards."""
-    world = DoorWorld(plan(1, EventFate(delay=timedelta(seconds=100))))
+    world = ClientWorld(plan(1, EventFate(delay=timedelta(seconds=100))))
     follower = await follow_while(world, "a", "b", streams=3)
 
     assert follower.ends[:2] == ["end at 40", "end at 80"]
@@ -116,7 +116,7 @@ async def test_what_lags_beyond_the_end_comes_on_a_later_stream_at_its_time() ->
 @in_virtual_time
 async def test_a_lost_event_stays_lost_until_a_list() -> None:
     """Also where it was the last one, so that the next stream begins before it."""
-    world = DoorWorld(plan(2, EventFate(drop=True)))
+    world = ClientWorld(plan(2, EventFate(drop=True)))
     follower = await follow_while(world, "a", "b", streams=2)
     assert follower.seen == ["ADDED a at 1"]
 
@@ -127,14 +127,14 @@ async def test_a_lost_event_stays_lost_until_a_list() -> None:
 
 @in_virtual_time
 async def test_an_event_may_come_twice() -> None:
-    world = DoorWorld(plan(1, EventFate(duplicate=True)))
+    world = ClientWorld(plan(1, EventFate(duplicate=True)))
     follower = await follow_while(world, "a", "b")
     assert follower.seen == ["ADDED a at 1", "ADDED a at 1", "ADDED b at 2"]
 
 
 @in_virtual_time
 async def test_a_frozen_view_tells_nothing_until_it_thaws() -> None:
-    world = DoorWorld(plan(2, EventFate(freeze=timedelta(seconds=20))))
+    world = ClientWorld(plan(2, EventFate(freeze=timedelta(seconds=20))))
     follower = await follow_while(world, "a", "b", "c")
     assert follower.seen == ["ADDED a at 1", "ADDED b at 22", "ADDED c at 22"]
     assert follower.ends == ["end at 40"]
@@ -143,7 +143,7 @@ async def test_a_frozen_view_tells_nothing_until_it_thaws() -> None:
 @in_virtual_time
 async def test_not_even_the_end_comes_from_a_frozen_view() -> None:
     """The client gives up after its silence; what is opened anew is as frozen."""
-    world = DoorWorld(plan(2, EventFate(freeze=timedelta(seconds=120))))
+    world = ClientWorld(plan(2, EventFate(freeze=timedelta(seconds=120))))
     follower = await follow_while(world, "a", "b", streams=3)
 
     assert follower.ends[0].startswith("Unreachable at 46: cannot watch secrets in namespace")
@@ -161,7 +161,7 @@ async def test_not_even_the_end_comes_from_a_frozen_view() -> None:
 )
 @in_virtual_time
 async def test_a_stream_that_breaks_loses_nothing(fate: EventFate, error: str) -> None:
-    world = DoorWorld(plan(2, fate))
+    world = ClientWorld(plan(2, fate))
     follower = await follow_while(world, "a", "b", streams=2)
 
     assert follower.ends[0].startswith(error)
@@ -172,7 +172,7 @@ async def test_a_stream_that_breaks_loses_nothing(fate: EventFate, error: str) -
 @in_virtual_time
 async def test_a_process_dies_before_an_event() -> None:
     """Section 3.2, Sieve plans: freeze and restart."""
-    world = DoorWorld(plan(2, EventFate(crash=True)))
+    world = ClientWorld(plan(2, EventFate(crash=True)))
     crashed: list[float] = []
     world.link.on_crash = lambda: crashed.append(loop_time())
     follower = follow(world)
@@ -188,7 +188,7 @@ async def test_a_process_dies_before_an_event() -> None:
 
 @in_virtual_time
 async def test_no_word_comes_over_a_cut_link_and_all_of_them_when_it_heals() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     loop = asyncio.get_running_loop()
     loop.call_later(1.5, setattr, world.link, "is_cut", True)
     loop.call_later(20, world.link.heal)
@@ -199,7 +199,7 @@ async def test_no_word_comes_over_a_cut_link_and_all_of_them_when_it_heals() -> 
 
 @in_virtual_time
 async def test_healing_brings_what_was_held_back() -> None:
-    world = DoorWorld(
+    world = ClientWorld(
         plan(1, EventFate(delay=timedelta(seconds=30))),
         plan(2, EventFate(freeze=timedelta(seconds=300))),
     )
@@ -211,7 +211,7 @@ async def test_healing_brings_what_was_held_back() -> None:
 
 @in_virtual_time
 async def test_a_forgotten_version_is_gone() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     follower = follow(world)
     world.put("a")
     world.api.compact()
@@ -225,7 +225,7 @@ async def test_a_forgotten_version_is_gone() -> None:
 )
 @in_virtual_time
 async def test_a_watch_that_nobody_got_is_not_left_open(how: Failure) -> None:
-    world = DoorWorld(fails(how))
+    world = ClientWorld(fails(how))
     follower = follow(world)
     await follower.run(lasts=timedelta(minutes=5))
     assert follower.ends[0].startswith("Unreachable at ")
@@ -236,13 +236,13 @@ async def test_a_watch_that_nobody_got_is_not_left_open(how: Failure) -> None:
 
 @in_virtual_time
 async def test_leaving_closes_the_stream() -> None:
-    world = DoorWorld()
-    async with world.door.watch(SECRETS, NAMESPACE, resource_version="1", lasts=LASTS):
+    world = ClientWorld()
+    async with world.client.watch(SECRETS, NAMESPACE, resource_version="1", lasts=LASTS):
         assert count_open(world) == 1
     assert count_open(world) == 0
 
 
-def count_open(world: DoorWorld) -> int:
+def count_open(world: ClientWorld) -> int:
     """Return how many watches the API server believes to be open."""
     return sum(
         not stream.is_closed
@@ -254,7 +254,7 @@ def count_open(world: DoorWorld) -> int:
 @pytest.mark.parametrize("number", [1, 2, 3])
 @in_virtual_time
 async def test_events_are_numbered_over_all_streams_of_a_life(number: int) -> None:
-    world = DoorWorld(plan(number, EventFate(duplicate=True)))
+    world = ClientWorld(plan(number, EventFate(duplicate=True)))
     await follow_while(world, "a", "b", "c", streams=4, lasts=timedelta(seconds=2))
     assert [fault.text for fault in world.told] == [
         f"event {number} of secrets: ADDED {'abc'[number - 1]}: duplicate_event"
@@ -263,7 +263,7 @@ async def test_events_are_numbered_over_all_streams_of_a_life(number: int) -> No
 
 @in_virtual_time
 async def test_a_silent_watch_is_unreachable() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     follower = follow(world)
     asyncio.get_running_loop().call_later(1, setattr, world.link, "is_cut", True)
     with pytest.raises(Unreachable, match="silent for 45s"):

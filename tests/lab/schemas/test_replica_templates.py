@@ -14,7 +14,7 @@ from rollout_operator.lab.model.fields import children, number, text
 from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest, NotModelled
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.model.errors import InvalidInput, NotFound, Refused
-from tests.lab.door_world import NAMESPACE, DoorWorld
+from tests.lab.door_world import NAMESPACE, ClientWorld
 from tests.lab.server import Asked, Server
 from tests.virtual_time import in_virtual_time
 
@@ -136,13 +136,13 @@ def test_an_unknown_custom_resource_is_answered_by_nobody() -> None:
 
 @in_virtual_time
 async def test_mirr_03_a_door_discovers_what_the_sandbox_knows() -> None:
-    door = DoorWorld().door
-    assert await door.fetch_group(REPLICA_TEMPLATES.group) == ("v1",)
-    assert await door.fetch_group("") == ("v1",)
-    ours, budgets = await door.fetch_resources(REPLICA_TEMPLATES.group, "v1")
+    client = ClientWorld().client
+    assert await client.fetch_group(REPLICA_TEMPLATES.group) == ("v1",)
+    assert await client.fetch_group("") == ("v1",)
+    ours, budgets = await client.fetch_resources(REPLICA_TEMPLATES.group, "v1")
     assert budgets == Served(resource=ZONE_BUDGETS, subresources=frozenset({"status"}))
     assert ours == Served(resource=REPLICA_TEMPLATES, subresources=frozenset({"scale", "status"}))
-    found = {one.resource.kind: one for one in await door.fetch_resources("", "v1")}
+    found = {one.resource.kind: one for one in await client.fetch_resources("", "v1")}
     assert found["ConfigMap"].resource == CONFIG_MAPS
     assert not found["Namespace"].resource.is_namespaced
     assert found["Pod"].subresources == {"eviction", "status"}
@@ -150,21 +150,21 @@ async def test_mirr_03_a_door_discovers_what_the_sandbox_knows() -> None:
 
 @in_virtual_time
 async def test_a_door_finds_no_group_that_nobody_serves() -> None:
-    door = DoorWorld().door
+    client = ClientWorld().client
     for group, version, told in (
         ("x.example.org", "", "apis/x.example.org: 404: 404 page not found$"),
         ("apps", "v2", "apis/apps/v2: 404 NotFound: the server could not find"),
         (REPLICA_TEMPLATES.group, "v2", "v2: 404: 404 page not found$"),
     ):
         with pytest.raises(NotFound, match=told):
-            await (door.fetch_resources(group, version) if version else door.fetch_group(group))
+            await (client.fetch_resources(group, version) if version else client.fetch_group(group))
     with pytest.raises(InvalidInput):
-        await door.fetch_group("../secrets")
+        await client.fetch_group("../secrets")
 
 
 @in_virtual_time
 async def test_a_door_reads_scales_and_writes_statuses() -> None:
-    world = DoorWorld()
+    world = ClientWorld()
     made = world.api.call_now(
         ApiRequest(
             verb="create",
@@ -174,16 +174,16 @@ async def test_a_door_reads_scales_and_writes_statuses() -> None:
         )
     )
     assert made.is_ok
-    raw = await world.door.fetch(REPLICA_TEMPLATES, NAMESPACE, "a", "scale")
+    raw = await world.client.fetch(REPLICA_TEMPLATES, NAMESPACE, "a", "scale")
     assert b'"kind":"Scale"' in raw
     patch: JsonObject = {"status": {"replicas": 2}}
-    await world.door.patch(REPLICA_TEMPLATES, NAMESPACE, "a", patch, "status")
+    await world.client.patch(REPLICA_TEMPLATES, NAMESPACE, "a", patch, "status")
     now = world.api.get(REPLICA_TEMPLATES, NAMESPACE, "a")
     assert now is not None
     assert now["status"] == {"replicas": 2}
     with pytest.raises(Refused):
-        await world.door.patch(
+        await world.client.patch(
             REPLICA_TEMPLATES, NAMESPACE, "a", {"status": {"replicas": -2}}, "status"
         )
     with pytest.raises(NotFound):
-        await world.door.fetch(STATEFULSETS, NAMESPACE, "a", "scale")
+        await world.client.fetch(STATEFULSETS, NAMESPACE, "a", "scale")

@@ -20,8 +20,8 @@ HOUR = 3600.0
 
 def run(main: Callable[[], Coroutine[Any, Any, T]], seed: int | None = None) -> T:
     """Run `main` on a loop of its own, shuffled where there is a seed."""
-    chance = random.Random(seed) if seed is not None else None
-    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(chance)) as runner:
+    rng = random.Random(seed) if seed is not None else None
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(rng)) as runner:
         return runner.run(main())
 
 

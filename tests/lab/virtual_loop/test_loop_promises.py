@@ -34,12 +34,12 @@ def under_all_seeds(test: Test) -> Callable[[], None]:
     return run
 
 
-async def _pause(chance: random.Random) -> None:
-    await asyncio.sleep(chance.choice((0, 0, 0.1, 0.2)))
+async def _pause(rng: random.Random) -> None:
+    await asyncio.sleep(rng.choice((0, 0, 0.1, 0.2)))
 
 
 @under_all_seeds
-async def test_callbacks_of_one_future_keep_their_order(chance: random.Random) -> None:
+async def test_callbacks_of_one_future_keep_their_order(rng: random.Random) -> None:
     order: list[int] = []
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     for number in range(5):
@@ -54,11 +54,11 @@ async def test_callbacks_of_one_future_keep_their_order(chance: random.Random) -
 
 
 @under_all_seeds
-async def test_a_task_group_tells_of_an_error_once(chance: random.Random) -> None:
+async def test_a_task_group_tells_of_an_error_once(rng: random.Random) -> None:
     """Who waits for a child in the group's body must not be woken before the group itself."""
 
     async def fail() -> None:
-        await _pause(chance)
+        await _pause(rng)
         raise ValueError
 
     with pytest.raises(ExceptionGroup) as caught:
@@ -69,17 +69,17 @@ async def test_a_task_group_tells_of_an_error_once(chance: random.Random) -> Non
 
 
 @under_all_seeds
-async def test_a_task_group_waits_for_all_and_cancels_the_rest(chance: random.Random) -> None:
+async def test_a_task_group_waits_for_all_and_cancels_the_rest(rng: random.Random) -> None:
     ended: list[str] = []
 
     async def work(name: str, *, fails: bool) -> None:
         try:
-            await _pause(chance)
+            await _pause(rng)
             if fails:
                 raise ValueError(name)
             await asyncio.sleep(10)
         finally:
-            await _pause(chance)
+            await _pause(rng)
             ended.append(name)
 
     async def work_all() -> None:
@@ -96,7 +96,7 @@ async def test_a_task_group_waits_for_all_and_cancels_the_rest(chance: random.Ra
 
 
 @under_all_seeds
-async def test_a_ready_callback_that_is_cancelled_never_runs(chance: random.Random) -> None:
+async def test_a_ready_callback_that_is_cancelled_never_runs(rng: random.Random) -> None:
     loop = asyncio.get_running_loop()
     ran: list[str] = []
     for _ in range(20):
@@ -119,7 +119,7 @@ async def test_a_ready_callback_that_is_cancelled_never_runs(chance: random.Rand
 
 
 @under_all_seeds
-async def test_a_timeout_ends_in_time_and_takes_nothing_else(chance: random.Random) -> None:
+async def test_a_timeout_ends_in_time_and_takes_nothing_else(rng: random.Random) -> None:
     loop = asyncio.get_running_loop()
     for span in (0.05, 0.1, 0.2):
         start = loop.time()
@@ -138,7 +138,7 @@ async def test_a_timeout_ends_in_time_and_takes_nothing_else(chance: random.Rand
 
 
 @under_all_seeds
-async def test_nested_timeouts_are_told_apart(chance: random.Random) -> None:
+async def test_nested_timeouts_are_told_apart(rng: random.Random) -> None:
     outer = asyncio.timeout(0.1)
 
     async def wait() -> None:
@@ -155,7 +155,7 @@ async def test_nested_timeouts_are_told_apart(chance: random.Random) -> None:
 
 
 @under_all_seeds
-async def test_wait_for_loses_no_result(chance: random.Random) -> None:
+async def test_wait_for_loses_no_result(rng: random.Random) -> None:
     async def work() -> int:
         await asyncio.sleep(0.1)
         return 7
@@ -168,46 +168,46 @@ async def test_wait_for_loses_no_result(chance: random.Random) -> None:
 
 
 @under_all_seeds
-async def test_an_event_wakes_all(chance: random.Random) -> None:
+async def test_an_event_wakes_all(rng: random.Random) -> None:
     event = asyncio.Event()
 
     async def wait() -> bool:
-        await _pause(chance)
+        await _pause(rng)
         return await event.wait()
 
     async with asyncio.TaskGroup() as tasks:
         waiting = [tasks.create_task(wait()) for _ in range(5)]
-        await _pause(chance)
+        await _pause(rng)
         event.set()
 
     assert all(task.result() for task in waiting)
 
 
 @under_all_seeds
-async def test_a_lock_lets_one_in(chance: random.Random) -> None:
+async def test_a_lock_lets_one_in(rng: random.Random) -> None:
     lock = asyncio.Lock()
     inside: list[int] = []
 
     async def enter(number: int) -> None:
-        await _pause(chance)
+        await _pause(rng)
         async with lock:
             inside.append(number)
             try:
-                await _pause(chance)
+                await _pause(rng)
                 assert inside == [number]
             finally:
                 inside.clear()
 
     async with asyncio.TaskGroup() as tasks:
         entering = [tasks.create_task(enter(number)) for number in range(6)]
-        await _pause(chance)
-        chance.choice(entering).cancel()
+        await _pause(rng)
+        rng.choice(entering).cancel()
 
     assert not lock.locked()
 
 
 @under_all_seeds
-async def test_a_lock_is_given_in_the_order_of_asking(chance: random.Random) -> None:
+async def test_a_lock_is_given_in_the_order_of_asking(rng: random.Random) -> None:
     lock, order = asyncio.Lock(), list[int]()
 
     async def enter(number: int) -> None:
@@ -224,25 +224,25 @@ async def test_a_lock_is_given_in_the_order_of_asking(chance: random.Random) -> 
 
 
 @under_all_seeds
-async def test_a_semaphore_counts(chance: random.Random) -> None:
+async def test_a_semaphore_counts(rng: random.Random) -> None:
     turns, most = asyncio.Semaphore(2), 0
     inside = 0
 
     async def enter() -> None:
         nonlocal inside, most
-        await _pause(chance)
+        await _pause(rng)
         async with turns:
             inside += 1
             most = max(most, inside)
             try:
-                await _pause(chance)
+                await _pause(rng)
             finally:
                 inside -= 1
 
     async with asyncio.TaskGroup() as tasks:
         entering = [tasks.create_task(enter()) for _ in range(8)]
-        await _pause(chance)
-        chance.choice(entering).cancel()
+        await _pause(rng)
+        rng.choice(entering).cancel()
 
     assert most <= 2
     assert inside == 0
@@ -251,7 +251,7 @@ async def test_a_semaphore_counts(chance: random.Random) -> None:
 
 
 @under_all_seeds
-async def test_a_condition_wakes_as_many_as_told(chance: random.Random) -> None:
+async def test_a_condition_wakes_as_many_as_told(rng: random.Random) -> None:
     condition, given, taken = asyncio.Condition(), 0, 0
 
     async def take() -> None:
@@ -265,7 +265,7 @@ async def test_a_condition_wakes_as_many_as_told(chance: random.Random) -> None:
         for _ in range(4):
             tasks.create_task(take())
         for _ in range(4):
-            await _pause(chance)
+            await _pause(rng)
             async with condition:
                 given += 1
                 condition.notify()
@@ -274,14 +274,14 @@ async def test_a_condition_wakes_as_many_as_told(chance: random.Random) -> None:
 
 
 @under_all_seeds
-async def test_a_queue_keeps_its_order_and_loses_nothing(chance: random.Random) -> None:
+async def test_a_queue_keeps_its_order_and_loses_nothing(rng: random.Random) -> None:
     queue: asyncio.Queue[int] = asyncio.Queue(maxsize=2)
     got: list[int] = []
 
     async def take() -> None:
         while len(got) < 10:
             got.append(await queue.get())
-            await _pause(chance)
+            await _pause(rng)
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(take())
@@ -292,9 +292,9 @@ async def test_a_queue_keeps_its_order_and_loses_nothing(chance: random.Random) 
 
 
 @under_all_seeds
-async def test_gather_keeps_the_order_of_results(chance: random.Random) -> None:
+async def test_gather_keeps_the_order_of_results(rng: random.Random) -> None:
     async def work(number: int) -> int:
-        await _pause(chance)
+        await _pause(rng)
         if number == 3:
             raise ValueError
         return number
@@ -309,7 +309,7 @@ async def test_gather_keeps_the_order_of_results(chance: random.Random) -> None:
 
 
 @under_all_seeds
-async def test_a_shielded_task_goes_on(chance: random.Random) -> None:
+async def test_a_shielded_task_goes_on(rng: random.Random) -> None:
     done: list[str] = []
 
     async def work() -> None:
@@ -321,7 +321,7 @@ async def test_a_shielded_task_goes_on(chance: random.Random) -> None:
 
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(wait())
-        await asyncio.sleep(chance.choice((0.1, 0.2)))
+        await asyncio.sleep(rng.choice((0.1, 0.2)))
         waiting.cancel()
         await asyncio.sleep(1)
 
@@ -329,7 +329,7 @@ async def test_a_shielded_task_goes_on(chance: random.Random) -> None:
 
 
 @under_all_seeds
-async def test_wait_returns_with_the_first(chance: random.Random) -> None:
+async def test_wait_returns_with_the_first(rng: random.Random) -> None:
     async with asyncio.TaskGroup() as tasks:
         works = [tasks.create_task(asyncio.sleep(number / 10, number)) for number in range(4)]
         done, pending = await asyncio.wait(works[1:], return_when=asyncio.FIRST_COMPLETED)
@@ -339,16 +339,16 @@ async def test_wait_returns_with_the_first(chance: random.Random) -> None:
 
 
 @under_all_seeds
-async def test_an_asynchronous_generator_is_closed(chance: random.Random) -> None:
+async def test_an_asynchronous_generator_is_closed(rng: random.Random) -> None:
     closed: list[str] = []
 
     async def count() -> AsyncGenerator[int, None]:
         try:
             for number in range(10):
-                await _pause(chance)
+                await _pause(rng)
                 yield number
         finally:
-            await _pause(chance)
+            await _pause(rng)
             closed.append("closed")
 
     async def read() -> None:
@@ -360,7 +360,7 @@ async def test_an_asynchronous_generator_is_closed(chance: random.Random) -> Non
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(read())
         cancelled = tasks.create_task(read())
-        await asyncio.sleep(chance.choice((0.05, 0.15)))
+        await asyncio.sleep(rng.choice((0.05, 0.15)))
         cancelled.cancel()
 
     assert len(closed) in (1, 2)  # one that was cancelled before its first step has nothing to end
@@ -368,7 +368,7 @@ async def test_an_asynchronous_generator_is_closed(chance: random.Random) -> Non
 
 
 @under_all_seeds
-async def test_a_cancelled_task_is_cancelled_once(chance: random.Random) -> None:
+async def test_a_cancelled_task_is_cancelled_once(rng: random.Random) -> None:
     seen: list[str] = []
 
     async def work() -> None:

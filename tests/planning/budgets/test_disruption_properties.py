@@ -33,7 +33,7 @@ from tests.planning.disruption_scenes import (
 )
 from tests.planning.disruptions import answer
 
-chances = st.integers(0, 2**32).map(random.Random)
+rngs = st.integers(0, 2**32).map(random.Random)
 
 
 @REPEATABLE
@@ -44,13 +44,13 @@ def test_it_decides_as_the_naive_count_does(case: Scene) -> None:
 
 
 @REPEATABLE
-@given(any_scene, chances)
+@given(any_scene, rngs)
 def test_d51_many_pods_get_the_answers_that_each_gets_alone(
-    case: Scene, chance: random.Random
+    case: Scene, rng: random.Random
 ) -> None:
     """D-51: what one snapshot says of all pods of a zone is what it says of each."""
     pods = [pod for pod in _pods(case) if pod.owner_uid == case.owner]
-    chance.shuffle(pods)
+    rng.shuffle(pods)
     decisions = Decisions(case)
 
     for pod in pods:
@@ -64,17 +64,17 @@ def test_d51_many_pods_get_the_answers_that_each_gets_alone(
 
 
 @REPEATABLE
-@given(any_scene, chances)
-def test_the_order_of_zones_and_pods_does_not_matter(case: Scene, chance: random.Random) -> None:
+@given(any_scene, rngs)
+def test_the_order_of_zones_and_pods_does_not_matter(case: Scene, rng: random.Random) -> None:
     zones = [
         dataclasses.replace(
             zone,
-            pods=tuple(_shuffled(zone.pods, chance)),
-            unreadable_pods=tuple(chance.sample(zone.unreadable_pods, len(zone.unreadable_pods))),
+            pods=tuple(_shuffled(zone.pods, rng)),
+            unreadable_pods=tuple(rng.sample(zone.unreadable_pods, len(zone.unreadable_pods))),
         )
         for zone in case.zones
     ]
-    chance.shuffle(zones)
+    rng.shuffle(zones)
 
     assert assess_disruption(dataclasses.replace(case, zones=tuple(zones))) == (
         assess_disruption(case)
@@ -82,15 +82,15 @@ def test_the_order_of_zones_and_pods_does_not_matter(case: Scene, chance: random
 
 
 @REPEATABLE
-@given(any_scene, st.sampled_from(["unready", "terminating", "gone", *Deletion]), chances)
+@given(any_scene, st.sampled_from(["unready", "terminating", "gone", *Deletion]), rngs)
 def test_a_refusal_stays_when_one_more_pod_goes_down(
-    case: Scene, how: str, chance: random.Random
+    case: Scene, how: str, rng: random.Random
 ) -> None:
     before = assess_disruption(case)
     others = [pod for pod in _pods(case) if pod.uid != case.pod.uid and _is_desired(case, pod)]
     if before is None or not others:
         return
-    after = assess_disruption(_take_down(case, chance.choice(others), how))
+    after = assess_disruption(_take_down(case, rng.choice(others), how))
 
     assert after is not None
     assert (after.status, after.reason.code) == (before.status, before.reason.code)
@@ -126,10 +126,10 @@ def test_a_refusal_can_be_read(case: Scene) -> None:
 
 
 @REPEATABLE
-@given(whole_worlds(rules_of_zones), chances)
-def test_grants_stay_in_one_zone_and_within_its_budget(case: Scene, chance: random.Random) -> None:
+@given(whole_worlds(rules_of_zones), rngs)
+def test_grants_stay_in_one_zone_and_within_its_budget(case: Scene, rng: random.Random) -> None:
     """SI-01, SI-03, SI-04: however often and in whatever order it is asked."""
-    going = _grant_all(case, chance)
+    going = _grant_all(case, rng)
 
     zones = Counter(pod.owner_uid for pod in going)
     assert len(zones) == 1
@@ -138,10 +138,10 @@ def test_grants_stay_in_one_zone_and_within_its_budget(case: Scene, chance: rand
 
 
 @REPEATABLE
-@given(whole_worlds(rules_of_partitions()), chances)
-def test_grants_leave_each_partition_its_budget(case: Scene, chance: random.Random) -> None:
+@given(whole_worlds(rules_of_partitions()), rngs)
+def test_grants_leave_each_partition_its_budget(case: Scene, rng: random.Random) -> None:
     """SI-05, ZPDB-93: all partitions reach their budget, and none of them crosses it."""
-    partitions = Counter(_partition(pod) for pod in _grant_all(case, chance))
+    partitions = Counter(_partition(pod) for pod in _grant_all(case, rng))
 
     most = min(case.budget.max_unavailable, len(case.zones))
     assert set(partitions) == {_partition(pod) for pod in _pods(case)}
@@ -149,13 +149,13 @@ def test_grants_leave_each_partition_its_budget(case: Scene, chance: random.Rand
 
 
 @REPEATABLE
-@given(scenes(rules_of_partitions()), chances)
-def test_partitions_do_not_block_each_other(case: Scene, chance: random.Random) -> None:
+@given(scenes(rules_of_partitions()), rngs)
+def test_partitions_do_not_block_each_other(case: Scene, rng: random.Random) -> None:
     """ZPDB-93: pods of other partitions may be in whatever state, as long as they are there."""
     others = [pod for pod in _pods(case) if _partition(pod) != _partition(case.pod)]
     changed = case
     for pod in others:
-        how = chance.choice(["unready", "terminating", *Deletion])
+        how = rng.choice(["unready", "terminating", *Deletion])
         changed = _take_down(changed, pod, how)
 
     assert answer(changed) == answer(case)
@@ -174,10 +174,10 @@ def test_a_rollout_may_do_what_an_eviction_may(case: Scene) -> None:
         assert not case.pod.is_ready
 
 
-def _grant_all(case: Scene, chance: random.Random) -> list[Pod]:
+def _grant_all(case: Scene, rng: random.Random) -> list[Pod]:
     """Ask for all pods, again and again, and return those that may go."""
     going: dict[Uid, Pod] = {}
-    for pod in [*_shuffled(_pods(case), chance), *_shuffled(_pods(case), chance)]:
+    for pod in [*_shuffled(_pods(case), rng), *_shuffled(_pods(case), rng)]:
         asked = dataclasses.replace(
             case,
             pod=pod,
@@ -189,8 +189,8 @@ def _grant_all(case: Scene, chance: random.Random) -> list[Pod]:
     return list(going.values())
 
 
-def _shuffled(pods: Sequence[Pod], chance: random.Random) -> list[Pod]:
-    return chance.sample(pods, len(pods))
+def _shuffled(pods: Sequence[Pod], rng: random.Random) -> list[Pod]:
+    return rng.sample(pods, len(pods))
 
 
 def _pods(case: Scene) -> list[Pod]:

@@ -271,12 +271,12 @@ def test_prep19_the_state_of_the_scaled_zone_never_matters(case: Group, other: Z
 
 @REPEATABLE
 @given(groups, st.randoms(use_true_random=False))
-def test_the_order_of_zones_and_pods_does_not_matter(case: Group, chance: Random) -> None:
+def test_the_order_of_zones_and_pods_does_not_matter(case: Group, rng: Random) -> None:
     members = [
-        dataclasses.replace(one, pods=tuple(chance.sample(one.pods, len(one.pods))))
+        dataclasses.replace(one, pods=tuple(rng.sample(one.pods, len(one.pods))))
         for one in case.zones
     ]
-    chance.shuffle(members)
+    rng.shuffle(members)
     shuffled = dataclasses.replace(case, zones=tuple(members))
 
     assert ask(shuffled, scaled=case.zones[0].sts) == ask(case, scaled=case.zones[0].sts)

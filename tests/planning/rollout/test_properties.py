@@ -271,13 +271,13 @@ def test_every_plan_says_why(case: Group) -> None:
 
 @REPEATABLE
 @given(groups(), st.randoms(use_true_random=False))
-def test_the_order_of_zones_and_pods_does_not_matter(case: Group, chance: Random) -> None:
+def test_the_order_of_zones_and_pods_does_not_matter(case: Group, rng: Random) -> None:
     members = list(case.zones)
-    chance.shuffle(members)
+    rng.shuffle(members)
     mixed = []
     for member in members:
         pods = list(member.pods)
-        chance.shuffle(pods)
+        rng.shuffle(pods)
         mixed.append(dataclasses.replace(member, pods=tuple(pods)))
     assert plan_group(dataclasses.replace(case, zones=tuple(mixed))) == plan_group(case)
 

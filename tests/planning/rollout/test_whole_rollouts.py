@@ -55,7 +55,7 @@ class World:
     story: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.chance = random.Random(self.seed)
+        self.rng = random.Random(self.seed)
 
     def look(self) -> Group:
         return group(*(self._zone(letter) for letter in self.zones))
@@ -77,7 +77,7 @@ class World:
         """Let one thing happen in the cluster, if there is anything to happen."""
         moves = [*self._moves(may_crash=may_crash)]
         if moves:
-            seat, revision, is_ready = self.chance.choice(moves)
+            seat, revision, is_ready = self.rng.choice(moves)
             seat.version += seat.revision is None
             seat.was_ready = is_ready or (seat.was_ready and seat.revision is not None)
             seat.revision, seat.is_ready = revision, is_ready
@@ -173,7 +173,7 @@ def run_to_rest(world: World) -> None:
 def run_for(world: World, steps: int, *, may_crash: bool = False) -> None:
     for _ in range(steps):
         world.reconcile()
-        world.step(may_crash=may_crash and world.chance.random() < 0.2)
+        world.step(may_crash=may_crash and world.rng.random() < 0.2)
 
 
 seeds = pytest.mark.parametrize("seed", range(12), ids="seed {}".format)
@@ -212,7 +212,7 @@ def test_a_rollout_ends_though_pods_crash_on_the_way(
 def test_the_fix_of_a_broken_revision_goes_out(seed: int, limit: int, is_ordered: bool) -> None:
     """LI-10, W-03, FP-28: a revision that never becomes ready is replaced by the next one."""
     world = World(seed, limit, is_ordered=is_ordered, update=BAD)
-    run_for(world, world.chance.randrange(1, 40))
+    run_for(world, world.rng.randrange(1, 40))
     world.update = "fix"
     run_to_rest(world)
 
@@ -225,7 +225,7 @@ def test_a_fix_goes_out_though_pods_crash_on_the_way(
 ) -> None:
     """LI-10, SI-04: also where untouched pods crash by themselves meanwhile."""
     world = World(seed, limit, is_ordered=is_ordered, update=BAD)
-    run_for(world, world.chance.randrange(1, 40), may_crash=True)
+    run_for(world, world.rng.randrange(1, 40), may_crash=True)
     world.update = "fix"
     run_for(world, 40, may_crash=True)
     run_to_rest(world)
@@ -237,7 +237,7 @@ def test_a_fix_goes_out_though_pods_crash_on_the_way(
 def test_a_rollback_in_mid_rollout_ends(seed: int, limit: int, is_ordered: bool) -> None:
     """ROLL-33, FP-28: back to the revision from which the rollout started, good or bad."""
     world = World(seed, limit, is_ordered=is_ordered, update=BAD if seed % 2 else "next")
-    run_for(world, world.chance.randrange(1, 60))
+    run_for(world, world.rng.randrange(1, 60))
     world.update = "prev"
     run_to_rest(world)
 
@@ -273,9 +273,9 @@ def test_untouched_pods_that_crash_for_good_are_healed(
 ) -> None:
     """LI-10, FP-30, SI-04: pods of one zone at the former revision crash in mid-rollout."""
     world = World(seed, limit, is_ordered=is_ordered, is_grim=True)
-    run_for(world, world.chance.randrange(40))
-    zone = world.zones[world.chance.choice("abc")]
-    for seat in world.chance.sample(zone, world.chance.randrange(1, REPLICAS)):
+    run_for(world, world.rng.randrange(40))
+    zone = world.zones[world.rng.choice("abc")]
+    for seat in world.rng.sample(zone, world.rng.randrange(1, REPLICAS)):
         seat.is_ready = False
     run_to_rest(world)
 
@@ -288,10 +288,10 @@ def test_the_fix_of_a_revision_that_worked_for_a_while_goes_out(
 ) -> None:
     """LI-10, FP-28, SI-04: pods come up, others follow, then some of the first crash for good."""
     world = World(seed, limit, is_ordered=is_ordered, is_grim=True)
-    run_for(world, world.chance.randrange(40))
+    run_for(world, world.rng.randrange(40))
     short = [zone for zone in world.zones.values() if not all(seat.is_ready for seat in zone)]
     new = [seat for seat in [*short, world.zones["a"]][0] if seat.revision == "next"]
-    for seat in world.chance.sample(new, world.chance.randrange(len(new) + 1)):
+    for seat in world.rng.sample(new, world.rng.randrange(len(new) + 1)):
         seat.is_ready = False
     world.update = "fix"
     run_to_rest(world)

@@ -140,16 +140,16 @@ def find_wanted(case: ScalingSnapshot, zone: Zone) -> int | None:
 @REPEATABLE
 @given(scalings(), st.integers(0, 2**32))
 def test_the_order_of_zones_and_pods_changes_nothing(case: ScalingSnapshot, seed: int) -> None:
-    chance = Random(seed)
+    rng = Random(seed)
 
     def shuffle(items: tuple[object, ...]) -> list[object]:
-        return chance.sample(items, len(items))
+        return rng.sample(items, len(items))
 
     members = tuple(
-        dataclasses.replace(zone, pods=tuple(chance.sample(zone.pods, len(zone.pods))))
-        for zone in chance.sample(case.group.zones, len(case.group.zones))
+        dataclasses.replace(zone, pods=tuple(rng.sample(zone.pods, len(zone.pods))))
+        for zone in rng.sample(case.group.zones, len(case.group.zones))
     )
-    talks_ = {uid: case.talks[uid] for uid in chance.sample(list(case.talks), len(case.talks))}
+    talks_ = {uid: case.talks[uid] for uid in rng.sample(list(case.talks), len(case.talks))}
     other = dataclasses.replace(
         case, group=dataclasses.replace(case.group, zones=members), talks=talks_
     )

@@ -303,7 +303,7 @@ async def test_w54_what_cannot_be_looked_at_is_asked_again(error: ApiError, text
     """Never allowed (FP-31), and never a code that ends a drain."""
     made = court()
     made.process.pods.replace_all([])
-    made.here.door.before = failing("get", error)
+    made.here.client.before = failing("get", error)
     assert await made.ask() == f"429 it cannot be told whether {name_of('a-0')} may go: {text}"
     assert made.verdicts[-1].reason.code is Code.CANNOT_CHECK
 
@@ -311,9 +311,9 @@ async def test_w54_what_cannot_be_looked_at_is_asked_again(error: ApiError, text
 @in_virtual_time
 async def test_w54_a_pod_that_cannot_be_read_is_not_let_go() -> None:
     made = court()
-    held = made.here.door.objects["pods", name_of("a-0")]
+    held = made.here.client.objects["pods", name_of("a-0")]
     made.process.pods.replace_all([])
-    made.here.door.put("pods", {**held, "status": {"phase": 7}})
+    made.here.client.put("pods", {**held, "status": {"phase": 7}})
     assert (await made.ask()).startswith("429 it cannot be told whether ingester-zone-a-0 may go")
 
 
@@ -321,7 +321,7 @@ async def test_w54_a_pod_that_cannot_be_read_is_not_let_go() -> None:
 async def test_w55_the_verdict_is_out_before_the_review_is_over() -> None:
     """A look that hangs, and a grant that does: 429 either way."""
     made = court()
-    made.here.door.pause = Hold("get", "patch")
+    made.here.client.pause = Hold("get", "patch")
     assert (await made.ask(within=2 * SECOND)).startswith("429 no answer of the API server about")
     assert elapsed() < 2 * SECOND
     begin = elapsed()
@@ -384,6 +384,6 @@ async def test_si16_a_review_that_is_repeated_has_one_record() -> None:
 
 
 def _set_phase(here: World, pod: str, phase: str) -> None:
-    held = here.door.objects["pods", name_of(pod)]
-    here.door.put("pods", {**held, "status": {**part(held, "status"), "phase": phase}})
+    held = here.client.objects["pods", name_of(pod)]
+    here.client.put("pods", {**held, "status": {**part(held, "status"), "phase": phase}})
     here.change(pod)

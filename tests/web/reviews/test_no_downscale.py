@@ -23,7 +23,7 @@ from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review, Scalable, Unusable, Version
 from rollout_operator.web.reviews.no_downscale import NoDownscale
 from rollout_operator.web.reviews.scale_parent import Parents
-from tests.controllers.fake_door import FakeDoor
+from tests.controllers.fake_door import FakeClient
 from tests.virtual_time import VirtualClock, in_virtual_time
 from tests.web.downscale_world import part, raw, zone
 
@@ -64,24 +64,24 @@ def ask(
     stored = zone("mock", 2, labels=labels)
     if fault is None:
         part(stored, "metadata")["resourceVersion"] = "1"
-    door, store, clock = FakeDoor([stored], []), StatefulSetStore(), VirtualClock()
+    client, store, clock = FakeClient([stored], []), StatefulSetStore(), VirtualClock()
 
     def fail(call: str) -> None:
         if fault is not None:
             raise fault
 
-    door.before = fail
+    client.before = fail
     if fault is None:
         store.upsert(decode_statefulset(raw(stored)))
 
     @in_virtual_time
     async def run() -> None:
-        parents = Parents(store, door, namespace="test", clock=clock)
+        parents = Parents(store, client, namespace="test", clock=clock)
         hook = NoDownscale(parents, fails_closed=fails_closed)
         verdicts.append(await hook.review(asked, clock.elapsed() + timedelta(seconds=9)))
 
     run()
-    return verdicts[0], door.calls
+    return verdicts[0], client.calls
 
 
 def seen(verdict: Verdict) -> Seen:
@@ -208,15 +208,15 @@ def test_d20_overload_lets_nothing_pass(fault: ApiError, fails_closed: bool) -> 
 async def test_d20_a_crowd_of_reviews_is_refused_and_never_let_through() -> None:
     """D-20, SI-13, SI-14: 300 at once and five reads a second: all are judged by the label."""
     clock, turn = VirtualClock(), asyncio.Lock()
-    door = FakeDoor([], [])
-    door.put("deployments", zone("mock", 2, labels=TRUE))
+    client = FakeClient([], [])
+    client.put("deployments", zone("mock", 2, labels=TRUE))
 
     async def wait_for_turn(call: str) -> None:
         async with turn:
             await clock.sleep(timedelta(milliseconds=200))
 
-    door.pause = wait_for_turn
-    parents = Parents(StatefulSetStore(), door, namespace="test", clock=clock)
+    client.pause = wait_for_turn
+    parents = Parents(StatefulSetStore(), client, namespace="test", clock=clock)
     hook = NoDownscale(parents, fails_closed=False)
     asked = review(scale(2), scale(1), kind="deployments")
     until = clock.elapsed() + timedelta(seconds=9)
@@ -226,7 +226,7 @@ async def test_d20_a_crowd_of_reviews_is_refused_and_never_let_through() -> None
     assert {seen(verdict) for verdict in verdicts} == {
         (False, DENIED.replace("statefulsets", "deployments"), ())
     }
-    assert door.calls == ["get deployments/mock"]
+    assert client.calls == ["get deployments/mock"]
 
 
 @pytest.mark.parametrize("fails_closed", [False, True])

@@ -35,7 +35,7 @@ async def test_t07_1_what_is_no_decrease_is_allowed(to: int) -> None:
     verdict = await world.ask("zone-a", to)
     assert verdict.is_allowed
     assert world.calls.calls == []
-    assert world.door.calls == []
+    assert world.client.calls == []
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["of the set", "of its Scale"])
@@ -55,7 +55,7 @@ async def test_t07_2_all_pods_confirm(whole: bool) -> None:
     stamp = "2026-01-02T03:04:07Z"  # answered at 05.1, by a clock that may be a second behind
     assert verdict.annotations == ({LAST_DOWNSCALE: stamp} if whole else {})
     assert world.annotation("zone-a") is None
-    assert not [call for call in world.door.calls if call.startswith("patch statefulsets")]
+    assert not [call for call in world.client.calls if call.startswith("patch statefulsets")]
 
 
 @in_virtual_time
@@ -96,7 +96,7 @@ async def test_t07_5_what_cannot_be_noted_is_refused() -> None:
         if call.startswith("patch pods"):
             raise Unreachable("etcd is down")
 
-    world.door.before = fail
+    world.client.before = fail
     verdict = await world.ask("zone-a", 3)
     assert verdict.reason.code is Code.NOT_RECORDED
     assert verdict.reason.text == f"{DENIED}adding an annotation to the pods failed. etcd is down"
@@ -114,7 +114,7 @@ async def test_t07_5_a_role_that_may_not_annotate_pods_does_not_block() -> None:
         if call.startswith("patch pods"):
             raise Denied("pods is forbidden", status=403)
 
-    world.door.before = fail
+    world.client.before = fail
     assert (await world.ask("zone-a", 3)).is_allowed
     assert world.noted() == []
 
@@ -125,7 +125,7 @@ async def test_t07_6_a_dry_run_leaves_no_trace() -> None:
     world = three_zones()
     for whole in (True, False):
         assert (await world.ask("zone-a", 3, whole=whole, dry_run=True)).is_allowed
-    assert world.door.calls == []
+    assert world.client.calls == []
     assert world.calls.calls == []
     assert world.memory.downscales.list_sets() == []
     assert (await world.ask("zone-b", 4)).is_allowed

@@ -47,7 +47,7 @@ PATH: Final = WHERE[PREPARE_PATH]
 
 def _genuine(world: World, *, subresource: str = "") -> Json:
     """Return the review of a downscale from 5 to 3 as the API server writes it."""
-    held = world.door.objects["statefulsets", "zone-a"]
+    held = world.client.objects["statefulsets", "zone-a"]
     old = {"apiVersion": "apps/v1", "kind": "StatefulSet", **held}
     if subresource:
         meta = {key: part(held, "metadata")[key] for key in ("name", "uid", "resourceVersion")}
@@ -175,14 +175,14 @@ def test_sec09_whatever_a_review_says_pods_are_called_where_their_set_says(seed:
 
     @in_virtual_time
     async def run() -> None:
-        chance = random.Random(seed)
-        labels = chance.choice((PREPARED, PREPARED, {}))
+        rng = random.Random(seed)
+        labels = rng.choice((PREPARED, PREPARED, {}))
         world = prepared_alone(zone("zone-a", labels=labels), pods_of("zone-a"))
-        review = msgspec.json.encode(_genuine(world, subresource=chance.choice(("", "scale"))))
+        review = msgspec.json.encode(_genuine(world, subresource=rng.choice(("", "scale"))))
         async with world.controlling():
             for _ in range(4):
-                await _ask(world, forge(review, chance))
-                await world.pass_time(chance.choice((0, 1, 20)))
+                await _ask(world, forge(review, rng))
+                await world.pass_time(rng.choice((0, 1, 20)))
             called = [call for call in world.calls.calls if call.method == "POST"]
             assert world.calls.paths("POST") <= {PATH}
             assert labels == PREPARED or not [one for one in called if "zone-a" in one.pod]
@@ -197,11 +197,11 @@ def test_sec09_every_field_of_a_review_is_lied_about() -> None:
     """No field is taken for true only because nobody ever forged it."""
     review = _genuine(three_zones())
     body, leaves = msgspec.json.encode(review), set(list_leaves(part(review, "request")))
-    untouched, chance = set(leaves), random.Random(1)
+    untouched, rng = set(leaves), random.Random(1)
     for _ in range(20_000):
         if not untouched:
             break
-        forged = part(msgspec.json.decode(forge(body, chance)), "request")
+        forged = part(msgspec.json.decode(forge(body, rng)), "request")
         untouched -= {one for one in untouched if _read(forged, one) != _read(review, one, 1)}
     assert untouched == set()
 

@@ -120,7 +120,7 @@ def test_a_set_that_may_not_lose_pods_is_not_prepared(whole: bool) -> None:
         verdict = await world.ask("zone-a", 3, whole=whole)
         assert (verdict.is_allowed, verdict.reason.code) == (False, Code.NO_DOWNSCALE)
         assert verdict.reason.text == (f"{DENIED}it has the label 'grafana.com/no-downscale=true'")
-        assert (world.door.calls, world.calls.calls) == ([], [])
+        assert (world.client.calls, world.calls.calls) == ([], [])
         assert world.memory.downscales.list_sets() == []
 
     run()
@@ -139,7 +139,7 @@ async def test_the_first_ordinal_must_not_change_in_the_same_request() -> None:
         f"{DENIED}it changes spec.ordinals.start, and pods are prepared only where the first"
         " ordinal stays"
     )
-    assert (world.door.calls, world.calls.calls) == ([], [])
+    assert (world.client.calls, world.calls.calls) == ([], [])
 
 
 @pytest.mark.parametrize(("replicas", "first"), [(5, 2), (9, 2), (5, -2)])
@@ -165,7 +165,7 @@ def test_si10_ordinals_that_move_alone_are_refused(replicas: int, first: int) ->
             f" {start} to {start + first}, which removes pods, is not allowed because it changes"
             " spec.ordinals.start, and pods are prepared only where the first ordinal stays"
         )
-        assert (world.door.calls, world.calls.calls) == ([], [])
+        assert (world.client.calls, world.calls.calls) == ([], [])
 
     run()
 
@@ -174,7 +174,7 @@ def test_si10_ordinals_that_move_alone_are_refused(replicas: int, first: int) ->
 async def test_what_is_found_during_the_look_counts() -> None:
     """D-25, SI-12: the notes of an earlier process are taken up while the group is read."""
     world = three_zones()
-    a = decode_statefulset(raw(world.door.objects["statefulsets", "zone-a"]))
+    a = decode_statefulset(raw(world.client.objects["statefulsets", "zone-a"]))
     found = Key(set_uid=a.uid, replicas_from=5, replicas_to=4)
 
     async def adopt(call: str) -> None:
@@ -182,7 +182,7 @@ async def test_what_is_found_during_the_look_counts() -> None:
             told = [(Uid("uid-zone-a-4-old"), "zone-a-4")]
             world.memory.downscales.adopt(a, found, EPOCH, told)
 
-    world.door.pause = adopt
+    world.client.pause = adopt
     verdict = await world.ask("zone-a", 3)
     assert (verdict.reason.code, verdict.code) == (Code.OTHER_DOWNSCALE_UNDERWAY, 429)
     claim = world.memory.downscales.get(a.uid)
@@ -205,7 +205,7 @@ def test_w12_a_set_that_cannot_be_read_is_refused(fault: ApiError) -> None:
         def fail(call: str) -> None:
             raise fault
 
-        world.door.before = fail
+        world.client.before = fail
         verdict = await world.ask("zone-a", 3)
         assert verdict.reason.code is Code.CANNOT_CHECK
         assert verdict.reason.text == (
@@ -226,7 +226,7 @@ def test_prep_10_18_a_group_that_cannot_be_read_is_refused(kind: str) -> None:
             if call.startswith(kind):
                 raise Unreachable("time-out")
 
-        world.door.before = fail
+        world.client.before = fail
         verdict = await world.ask("zone-a", 3)
         assert verdict.reason.code is Code.GROUP_NOT_READ
         assert verdict.reason.text == f"{DENIED}finding other statefulsets failed. time-out"
@@ -326,7 +326,7 @@ async def test_an_api_server_that_hangs() -> None:
     async def never(call: str) -> None:
         await world.clock.sleep(timedelta(days=1))
 
-    world.door.pause = never
+    world.client.pause = never
     verdict = await world.ask("zone-a", 3)
     assert (verdict.reason.code, verdict.code) == (Code.GROUP_NOT_READ, 429)
     assert "no answer within 8 s" in verdict.reason.text

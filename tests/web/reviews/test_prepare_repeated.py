@@ -36,7 +36,7 @@ def test_si16_repeated(times: int, at_once: bool, whole: bool) -> None:
         assert verdicts[0].annotations == stamp
         assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"]
         assert world.calls.names("DELETE") == []
-        notes = [call for call in world.door.calls if call.startswith("patch")]
+        notes = [call for call in world.client.calls if call.startswith("patch")]
         assert notes == [f"patch pods/zone-a-{ordinal}" for ordinal in (4, 3, 0)], "one that stays"
 
     run()
@@ -58,7 +58,7 @@ async def test_only_a_new_pod_is_called_when_asked_again() -> None:
     """D-24, FP-25: a pod was replaced between prepare and removal."""
     world = three_zones()
     assert (await world.ask("zone-a", 3)).is_allowed
-    world.door.put("pods", pod("zone-a", 4, uid="uid-new"))
+    world.client.put("pods", pod("zone-a", 4, uid="uid-new"))
     world.sync()
     assert (await world.ask("zone-a", 3)).is_allowed
     assert world.calls.names("POST") == ["zone-a-4", "zone-a-3", "zone-a-4"]
@@ -74,7 +74,7 @@ async def test_a_new_pod_that_refuses_does_not_undo_what_may_still_happen() -> N
     world = three_zones()
     async with world.controlling():
         assert (await world.ask("zone-a", 3)).is_allowed
-        world.door.put("pods", pod("zone-a", 4, uid="uid-new"))
+        world.client.put("pods", pod("zone-a", 4, uid="uid-new"))
         await world.watch()
         await world.pass_time(20)
         world.calls.answer = refuse("zone-a-4")
@@ -95,7 +95,7 @@ async def test_what_is_refused_again_and_again_holds_nobody_back_for_longer() ->
     world = three_zones()
     async with world.controlling():
         assert (await world.ask("zone-a", 3)).is_allowed
-        world.door.put("pods", pod("zone-a", 4, uid="uid-new"))
+        world.client.put("pods", pod("zone-a", 4, uid="uid-new"))
         await world.watch()
         world.calls.answer = refuse("zone-a-4")
         for _ in range(5):
@@ -191,7 +191,7 @@ async def test_si12_the_next_range_does_not_take_back_the_last_one() -> None:
 async def test_d25_two_zones_at_once(delay: int) -> None:
     """PREP-27, D-25, W-15, SEED-111, FP-19: exactly one passes, whatever the order."""
     world = three_zones(a=WAIT, b=WAIT)
-    world.door.pause = lambda call: asyncio.sleep(0)
+    world.client.pause = lambda call: asyncio.sleep(0)
 
     async def ask_later() -> Verdict:
         for _ in range(delay):
@@ -216,7 +216,7 @@ async def test_d25_the_other_zone_may_go_when_the_first_was_refused() -> None:
 @in_virtual_time
 async def test_d25_other_groups_do_not_wait() -> None:
     world = three_zones()
-    for (kind, name), one in list(world.door.objects.items()):
+    for (kind, name), one in list(world.client.objects.items()):
         if kind == "statefulsets" and name == "zone-c":
             one["metadata"]["labels"]["rollout-group"] = "store"  # type: ignore[index]  # a tree
     world.sync()
@@ -240,7 +240,7 @@ async def _cancel_at(world: World, step: int) -> bool:
     async def answer(method: str, endpoint: Endpoint) -> None:
         await count()
 
-    world.door.pause, world.calls.answer = count, answer
+    world.client.pause, world.calls.answer = count, answer
     async with asyncio.TaskGroup() as tasks:
         asking = tasks.create_task(world.ask("zone-a", 2))
         waiting = tasks.create_task(reached.wait())

@@ -202,12 +202,12 @@ async def test_asked_again_after_an_upgrade_pods_are_called_again() -> None:
 def _strip_targets(world: World) -> None:
     """Make all notes those of a release that did not note where pods are called."""
     for name in world.noted():
-        one = world.door.objects["pods", name]
+        one = world.client.objects["pods", name]
         notes = part(part(one, "metadata"), "annotations")
         story = msgspec.json.decode(str(notes[DOWNSCALE_NOTE]))
         assert story.pop("target")["path"] == RIGHT
         notes[DOWNSCALE_NOTE] = msgspec.json.encode(story).decode()
-        world.door.put("pods", one)
+        world.client.put("pods", one)
 
 
 @pytest.mark.parametrize("crashes", [False, True], ids=["lives on", "crashes"])

@@ -48,16 +48,16 @@ def tracked(data: Mapping[str, str] | None = None, **changes: Mapping[str, str])
 
 def fill(world: World, data: Mapping[str, str]) -> World:
     meta: Json = {"name": MAP, "uid": "u", "resourceVersion": "1", "labels": {"mine": "kept"}}
-    world.door.objects["configmaps", MAP] = {"metadata": meta, "data": dict(data)}
+    world.client.objects["configmaps", MAP] = {"metadata": meta, "data": dict(data)}
     return world
 
 
 def data_of(world: World) -> Json:
-    return part(world.door.objects["configmaps", MAP], "data")
+    return part(world.client.objects["configmaps", MAP], "data")
 
 
 def map_calls(world: World) -> list[str]:
-    return [call for call in world.door.calls if "configmaps" in call]
+    return [call for call in world.client.calls if "configmaps" in call]
 
 
 def fail(world: World, call: str, error: ApiError) -> None:
@@ -65,7 +65,7 @@ def fail(world: World, call: str, error: ApiError) -> None:
         if made == call:
             raise error
 
-    world.door.before = before
+    world.client.before = before
 
 
 @pytest.mark.parametrize("to", [5, 8])
@@ -74,7 +74,7 @@ async def test_t07_1_what_is_no_decrease_is_allowed(to: int) -> None:
     """T-07 #1: the ConfigMap is not even read."""
     world = three_zones(tracker=MAP)
     assert (await world.ask("zone-a", to)).is_allowed
-    assert world.door.calls == []
+    assert world.client.calls == []
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["of the set", "of its Scale"])
@@ -86,9 +86,9 @@ async def test_t07_2_the_time_is_recorded_before_the_answer(whole: bool) -> None
     assert verdict.is_allowed
     assert verdict.annotations == {}
     assert data_of(world) == {"zone-a": ANSWERED, "zone-b": OLD, "other": "garbage"}
-    assert part(world.door.objects["configmaps", MAP], "metadata")["labels"] == {"mine": "kept"}
+    assert part(world.client.objects["configmaps", MAP], "metadata")["labels"] == {"mine": "kept"}
     assert map_calls(world) == [f"get configmaps/{MAP}", f"patch configmaps/{MAP}"]
-    assert not [call for call in world.door.calls if call.startswith("patch statefulsets")]
+    assert not [call for call in world.client.calls if call.startswith("patch statefulsets")]
 
 
 @in_virtual_time
@@ -136,7 +136,7 @@ def test_t07_5_what_cannot_be_recorded_is_refused(error: ApiError) -> None:
             if call.startswith(("patch configmaps", "put configmaps")):
                 raise error
 
-        world.door.before = before
+        world.client.before = before
         verdict = await world.ask("zone-a", 3)
         assert verdict.reason.code is Code.NOT_RECORDED
         assert verdict.reason.text == f"{NOT_RECORDED}{error}"
@@ -159,7 +159,7 @@ async def test_t07_5_a_record_that_hangs_is_given_up_in_time() -> None:
         if call.startswith("patch configmaps"):
             await asyncio.sleep(1000)
 
-    world.door.pause = pause
+    world.client.pause = pause
     verdict = await world.ask("zone-a", 3)
     assert verdict.reason.code is Code.REVIEW_TIMED_OUT
     assert verdict.reason.text.startswith(f"{NOT_RECORDED}no answer within 7.")
@@ -173,7 +173,7 @@ async def test_t07_6_a_dry_run_leaves_no_trace() -> None:
     world = three_zones(tracker=MAP)
     for whole in (True, False):
         assert (await world.ask("zone-a", 3, whole=whole, dry_run=True)).is_allowed
-    assert world.door.calls == []
+    assert world.client.calls == []
     assert world.calls.calls == []
 
 
@@ -306,11 +306,11 @@ async def test_zone05_a_map_that_cannot_be_read_or_made(verb: str) -> None:
 async def test_w15_two_zones_at_once(delay: int) -> None:
     """T-08, ZONE-08, W-15, D-25: exactly one passes, whatever the order; another group passes."""
     world = tracked({}, a=WAIT, b=WAIT)
-    part(world.door.objects["statefulsets", "zone-c"], "metadata")["labels"] = {
+    part(world.client.objects["statefulsets", "zone-c"], "metadata")["labels"] = {
         "rollout-group": "store", "grafana.com/prepare-downscale": "true"
     }  # fmt: skip
     world.sync()
-    world.door.pause = lambda call: asyncio.sleep(0)
+    world.client.pause = lambda call: asyncio.sleep(0)
 
     async def ask_later(name: str) -> Verdict:
         for _ in range(delay):

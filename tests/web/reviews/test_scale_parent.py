@@ -24,7 +24,7 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import StatefulSet, Unreadable
 from rollout_operator.model.review import Review, Scalable, Unusable, Version
 from rollout_operator.web.reviews.scale_parent import CATCH_UP, Parent, Parents
-from tests.controllers.fake_door import FakeDoor, Json
+from tests.controllers.fake_door import FakeClient, Json
 from tests.virtual_time import VirtualClock, in_virtual_time
 from tests.web.downscale_world import part, raw, zone
 
@@ -41,11 +41,11 @@ class Rig:
     clock: VirtualClock = field(default_factory=VirtualClock)
 
     def __post_init__(self) -> None:
-        self.door = FakeDoor([self.stored], [])
+        self.client = FakeClient([self.stored], [])
         self.store = StatefulSetStore()
         if self.cached is not None:
             self.store.upsert(self.cached)
-        self.parents = Parents(self.store, self.door, namespace="test", clock=self.clock)
+        self.parents = Parents(self.store, self.client, namespace="test", clock=self.clock)
 
     async def find(self, review: Review, limit: timedelta = LIMIT) -> Parent:
         return await self.parents.find(review, self.clock.elapsed() + limit)
@@ -116,7 +116,7 @@ def test_the_cache_answers_only_where_it_is_fresh(
         rig = Rig(stored(), in_cache)
         found = await rig.find(scale(version=asked))
         assert found.labels["grafana.com/no-downscale"] == source
-        assert rig.door.calls == ["get statefulsets/zone-a"] * reads
+        assert rig.client.calls == ["get statefulsets/zone-a"] * reads
 
     find()
 
@@ -140,10 +140,10 @@ async def test_a_cache_that_follows_in_a_moment_is_waited_for() -> None:
 
     store = Following()
     store.upsert(cached("6"))
-    parents = Parents(store, rig.door, namespace="test", clock=rig.clock)
+    parents = Parents(store, rig.client, namespace="test", clock=rig.clock)
     found = await parents.find(scale(), begin + LIMIT)
     assert found.labels["grafana.com/no-downscale"] == "cached"
-    assert rig.door.calls == []
+    assert rig.client.calls == []
     assert rig.clock.elapsed() - begin == sum(CATCH_UP[:2], timedelta(0))
 
 
@@ -152,7 +152,7 @@ async def test_the_wait_for_the_cache_ends_before_the_time_is_over() -> None:
     rig = Rig(stored(), cached("6"))
     await rig.find(scale(), timedelta(milliseconds=12))
     assert rig.clock.elapsed() == timedelta(milliseconds=5)
-    assert rig.door.calls == ["get statefulsets/zone-a"]
+    assert rig.client.calls == ["get statefulsets/zone-a"]
 
 
 @in_virtual_time
@@ -163,7 +163,7 @@ async def test_a_read_that_hangs_ends_in_time() -> None:
     async def never(call: str) -> None:
         await rig.clock.sleep(timedelta(days=1))
 
-    rig.door.pause = never
+    rig.client.pause = never
     with pytest.raises(DeadlinePassed, match=r"no answer within 9\.0s"):
         await rig.find(scale())
     assert rig.clock.elapsed() == LIMIT
@@ -184,7 +184,7 @@ def test_what_is_not_ours_is_not_read(asked: Review, error: type[ApiError], text
         rig = Rig(stored(), cached())
         with pytest.raises(error, match=text):
             await rig.find(asked)
-        assert rig.door.calls == []
+        assert rig.client.calls == []
 
     find()
 
@@ -196,13 +196,13 @@ def test_other_workloads_are_read(resource: str) -> None:
     @in_virtual_time
     async def find() -> None:
         rig = Rig(stored(), cached())
-        rig.door.put(resource, stored(annotations={"a": "b"}))
+        rig.client.put(resource, stored(annotations={"a": "b"}))
         found = await rig.find(scale(resource))
         assert found == Parent(
             labels={"rollout-group": "ingester", **LABELS}, annotations={"a": "b"}
         )
 
-        rig.door.put(resource, {"metadata": {"name": "zone-a"}})
+        rig.client.put(resource, {"metadata": {"name": "zone-a"}})
         assert await rig.find(scale(resource)) == Parent()
 
         with pytest.raises(NotFound):
@@ -218,8 +218,8 @@ def test_what_does_not_decode_is_told(metadata: Json) -> None:
     @in_virtual_time
     async def find() -> None:
         rig = Rig(stored())
-        rig.door.objects["deployments", "zone-a"] = {"metadata": metadata}
-        rig.door.objects["statefulsets", "zone-a"] = {"metadata": metadata}
+        rig.client.objects["deployments", "zone-a"] = {"metadata": metadata}
+        rig.client.objects["statefulsets", "zone-a"] = {"metadata": metadata}
         for resource in bad_kinds(metadata):
             with pytest.raises(DecodeError):
                 await rig.find(scale(resource))
@@ -249,7 +249,7 @@ async def test_a_review_without_an_old_object_is_read_for() -> None:
     assert found.labels["grafana.com/no-downscale"] == "true"
 
 
-class SlowDoor(FakeDoor):
+class SlowClient(FakeClient):
     """Answers with what was stored when it was asked, once the test lets it."""
 
     def __init__(self) -> None:
@@ -272,11 +272,11 @@ class SlowDoor(FakeDoor):
 
 
 async def find_while_reading(
-    door: SlowDoor, first: Review, change: Callable[[], None], second: Review
+    client: SlowClient, first: Review, change: Callable[[], None], second: Review
 ) -> list[Parent | ApiError]:
     """Ask, change the world while the read is underway, ask again; return both answers."""
     clock = VirtualClock()
-    parents = Parents(StatefulSetStore(), door, namespace="test", clock=clock)
+    parents = Parents(StatefulSetStore(), client, namespace="test", clock=clock)
     answers: list[Parent | ApiError] = []
 
     async def ask(review: Review) -> None:
@@ -291,7 +291,7 @@ async def find_while_reading(
         change()
         tasks.create_task(ask(second))
         await clock.sleep(timedelta(seconds=1))
-        door.may_answer.set()
+        client.may_answer.set()
     return answers
 
 
@@ -320,12 +320,15 @@ def test_si14_a_read_is_shared_only_where_it_is_new_enough(
 
     @in_virtual_time
     async def find() -> None:
-        door = SlowDoor()
-        door.put(resource, labelled("before"))
+        client = SlowClient()
+        client.put(resource, labelled("before"))
         relabelled = labelled("after", version="8")
 
         first, second = await find_while_reading(
-            door, scale(resource), lambda: door.put(resource, relabelled), scale(resource, **later)
+            client,
+            scale(resource),
+            lambda: client.put(resource, relabelled),
+            scale(resource, **later),
         )
 
         assert isinstance(first, Parent)
@@ -333,7 +336,7 @@ def test_si14_a_read_is_shared_only_where_it_is_new_enough(
         assert first.labels["grafana.com/no-downscale"] == "before"
         expected = "before" if reads == 1 else "after"
         assert second.labels["grafana.com/no-downscale"] == expected
-        assert door.calls == [f"get {resource}/zone-a"] * reads
+        assert client.calls == [f"get {resource}/zone-a"] * reads
 
     find()
 
@@ -341,11 +344,11 @@ def test_si14_a_read_is_shared_only_where_it_is_new_enough(
 @in_virtual_time
 async def test_si14_that_there_was_no_object_is_not_believed_for_one_that_came_since() -> None:
     """SI-13: an error from before the review is no answer to it, and 404 would let it pass."""
-    door, asked = SlowDoor(), scale("deployments")
+    client, asked = SlowClient(), scale("deployments")
     created = labelled("after")
 
     first, second = await find_while_reading(
-        door, asked, lambda: door.put("deployments", created), asked
+        client, asked, lambda: client.put("deployments", created), asked
     )
 
     assert isinstance(first, NotFound)
@@ -367,9 +370,9 @@ async def test_an_error_is_one_for_all_who_came_before_the_read() -> None:
             await rig.find(scale("deployments"))
         return str(caught.value)
 
-    rig.door.pause = fail
+    rig.client.pause = fail
     assert await gather_all(ask() for _ in range(60)) == ["own limiter"] * 60
-    assert rig.door.calls == ["get deployments/zone-a"] * 2
+    assert rig.client.calls == ["get deployments/zone-a"] * 2
 
 
 def replace_name(review: Review, name: str) -> Review:

@@ -33,9 +33,9 @@ async def test_li09_reviews_of_one_pod_share_a_read() -> None:
 async def test_li09_a_dry_run_of_a_pod_that_does_not_run_reads_nothing() -> None:
     """LI-09: it lets nothing go."""
     made = court(rule())
-    held = made.here.door.objects["pods", name_of("a-0")]
+    held = made.here.client.objects["pods", name_of("a-0")]
     status = {**part(held, "status"), "phase": "Pending"}
-    made.here.door.put("pods", {**held, "status": status})
+    made.here.client.put("pods", {**held, "status": status})
     made.process.sync()
     assert (await made.ask("a-0", dryRun=True)).startswith("allow")
     assert made.calls == []
