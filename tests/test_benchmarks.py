@@ -78,7 +78,7 @@ def test_a_benchmark_prints_one_line_of_json(name: str, targets: Mapping[str, fl
 
 @pytest.mark.controlplane
 def test_a_rollout_is_measured_from_the_audit_log() -> None:
-    """D-52, RED-50: every replaced pod is found, with what allowed the next."""
+    """D-52: every replaced pod is found, with what allowed the next."""
     lines: list[str] = []
 
     assert main(["rollout", "--small"], lines.append) == 0

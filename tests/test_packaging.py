@@ -71,7 +71,7 @@ def test_what_is_tested_is_what_runs() -> None:
 
 
 def test_few_packages_at_run_time() -> None:
-    """D-62, reliability 3.10."""
+    """D-62: at most eight."""
     assert len(PROJECT["project"]["dependencies"]) <= 8
 
 

@@ -305,7 +305,7 @@ def down_after_it(told: Chronicle) -> None:
 
 
 def down_while_short(told: Chronicle) -> None:
-    """T-03, 6: nobody rolls anything out."""
+    """T-03 row 6: nobody rolls anything out."""
     told.pod(5, "zone-c-0", ready=False)
     lead(told)
     write(told, 20, "zone-b", 2)

@@ -89,7 +89,7 @@ async def _assert_taken_back(guarded: Guarded) -> None:
 
 
 async def test_seed106_pods_that_were_never_ready_need_not_confirm(world: World) -> None:
-    """SEED-106, D-26, LI-08: a downscale right after an upscale, whatever becomes of its pods."""
+    """SEED-106, D-26: a downscale right after an upscale, whatever becomes of its pods."""
     pods = await world.serve_pods()
     names = ("fine", "never", "pending", "missing")
     guarded = await guard(world, *(_one_pod(pods, name) for name in names), pods=pods)

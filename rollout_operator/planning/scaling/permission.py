@@ -205,7 +205,7 @@ def _find_refusal(case: _Downscale) -> Hold | None:
 def _find_rollout(case: _Downscale) -> Hold | None:
     """Return the rollout of another zone that has pods down (D-25, SEED-110).
 
-    A zone that is short for other reasons is no obstacle (T-03, 6), and none is one to pods that
+    A zone that is short for other reasons is no obstacle (T-03 row 6), and none is one to pods that
     hold nothing (D-67), or by a person's word to pods that do not run.
     """
     group = case.group

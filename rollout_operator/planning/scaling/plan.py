@@ -235,7 +235,7 @@ def _choose_talks(draft: _Draft) -> tuple[TalkToPods, ...]:
     """Return whom to talk to now.
 
     Where a zone moves, or is about to, nobody else is told that it stays as a matter of routine
-    (T-05, 14): that is for the next look.
+    (T-05 row 14): that is for the next look.
     """
     scaled = {one.zone.uid for one in draft.scale}
     is_busy = bool(scaled) or any(message.has_new for message in draft.messages)

@@ -84,7 +84,7 @@ def test_words_of_yaml_become_words_of_json() -> None:
     ],
 )
 def test_what_cannot_be_read_is_refused_and_never_repeated(content: str, complaint: str) -> None:
-    """SEC, SI-23: a dump may hold Secrets, and an error goes into terminals and logs."""
+    """SI-23: a dump may hold Secrets, and an error goes into terminals and logs."""
     with pytest.raises(BadDump, match=complaint) as refused:
         read_objects(content.encode())
 

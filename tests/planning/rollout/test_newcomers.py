@@ -304,7 +304,7 @@ def test_delay07_successors_have() -> None:
 
 
 def test_a_person_forces_what_waits_for_pods_that_do_not_run() -> None:
-    """Those that run keep their time: T-05, 11 and 12."""
+    """Those that run keep their time: T-05 rows 11 and 12."""
     plan = plan_scaling(view(pending(delayed("b", 5, force="3"), new=False), scale="5/5"))
 
     assert (counts(plan), codes(plan)) == ({"zone-b": 3}, [])
