@@ -1,0 +1,178 @@
+"""Each id of a promise that the repository refers to is explained in docs/promises.md."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.code_rules import ROOT
+
+FAMILIES: Final = ("SI", "LI", "FP", "SEC", "D", "W")
+
+PAGE: Final = Path("docs/promises.md")
+# A promise that only documents speak of is one that nothing proves.
+PROVING: Final = ("rollout_operator", "tests", "benchmarks")
+TELLING: Final = (
+    "manifests", "docs", "README.md", "CHANGELOG.md", "Makefile", "pyproject.toml"
+)  # fmt: skip
+SUFFIXES: Final = {".py", ".md", ".yaml", ".txt", ".go"}
+# The page itself, and this file, which makes ids up.
+SKIPPED: Final = {PAGE, Path(__file__).relative_to(ROOT)}
+
+_RANGE: Final = {" to ", ".."}
+# `SI-10`, `SI-10, 11 and 13`, `SI-01 to 08`, `SI-01 to SI-08`, `LI-02..04`, `SI-09/18/21`.
+_IDS: Final = re.compile(
+    rf"\b(?P<family>{'|'.join(FAMILIES)})-(?P<first>\d{{2,3}})\b"
+    r"(?P<more>(?:(?:/|, | and | or | to |\.\.)(?:(?P=family)-)?\d{2,3}\b(?![.%]\d))*)"
+)
+_MORE: Final = re.compile(r"(?P<how>/|, | and | or | to |\.\.)(?:[A-Z]+-)?(?P<number>\d+)")
+_ROW: Final = re.compile(r"\| (?P<id>[A-Z]+-\d+) \|")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mention:
+    """One id at one place; the numbers inside of a range, such as `SI-01 to 08`, are implied."""
+
+    id: str
+    path: Path
+    line: int
+    is_implied: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path.as_posix()}:{self.line}: {self.id}"
+
+
+def find_ids(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the ids of a line, and for each whether a range implies it."""
+    for match in _IDS.finditer(text):
+        family, before = match["family"], match["first"]
+        yield f"{family}-{before}", False
+        for more in _MORE.finditer(match["more"]):
+            number = more["number"]
+            if len(number) != len(before):  # "D-52, 100 ms" is an id and a span
+                break
+            if more["how"] in _RANGE:
+                for between in range(int(before) + 1, int(number)):
+                    yield f"{family}-{between:0{len(number)}}", True
+            yield f"{family}-{number}", False
+            before = number
+
+
+def list_mentions(root: Path, tops: Iterable[str]) -> Iterator[Mention]:
+    """Yield the ids in the files and folders `tops`, in the order of their paths."""
+    for top in tops:
+        for path in sorted((root / top).rglob("*")) or [root / top]:
+            where = path.relative_to(root)
+            if path.is_dir() or where in SKIPPED or (top != str(where) and _is_data(path)):
+                continue
+            for number, line in enumerate(path.read_text().splitlines(), start=1):
+                for name, is_implied in find_ids(line):
+                    yield Mention(id=name, path=where, line=number, is_implied=is_implied)
+
+
+def _is_data(path: Path) -> bool:
+    return path.suffix not in SUFFIXES
+
+
+def list_rows(root: Path) -> Iterator[Mention]:
+    """Yield the ids that the page explains."""
+    for number, line in enumerate((root / PAGE).read_text().splitlines(), start=1):
+        if row := _ROW.match(line):
+            yield Mention(id=row["id"], path=PAGE, line=number)
+
+
+def check(root: Path) -> list[str]:
+    """Return what the page lacks, and what it has too much."""
+    rows = list(list_rows(root))
+    explained, proven = {row.id for row in rows}, list(list_mentions(root, PROVING))
+    used = {mention.id for mention in proven}
+    return [
+        *(
+            f"{mention} has no row in {PAGE.as_posix()}"
+            for mention in (*proven, *list_mentions(root, TELLING))
+            if mention.id not in explained and not mention.is_implied
+        ),
+        *(f"{row} is used by neither package nor test" for row in rows if row.id not in used),
+        *(
+            f"{row} has a row before"
+            for place, row in enumerate(rows)
+            if row.id in {other.id for other in rows[:place]}
+        ),
+    ]
+
+
+def test_every_id_is_explained_and_every_explained_id_is_used() -> None:
+    assert check(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "finding"),
+    [
+        ("tests/test_x.py", '"""A.\n\nSI-99: b."""', "tests/test_x.py:3: SI-99 has no row"),
+        ("tests/golden/x.txt", "SI-01, 98", "tests/golden/x.txt:1: SI-98 has no row"),
+        ("rollout_operator/x.py", "# W-99", "rollout_operator/x.py:1: W-99 has no row"),
+        ("benchmarks/x.py", "# SI-01 to 03", "benchmarks/x.py:1: SI-03 has no row"),
+        ("manifests/base/x.yaml", "# D-99", "manifests/base/x.yaml:1: D-99 has no row"),
+        ("docs/x.md", "\n(LI-99)", "docs/x.md:2: LI-99 has no row"),
+        ("README.md", "FP-99", "README.md:1: FP-99 has no row"),
+        ("Makefile", "# SEC-99", "Makefile:1: SEC-99 has no row"),
+    ],
+)
+def test_an_id_without_a_row_is_found(tmp_path: Path, file: str, text: str, finding: str) -> None:
+    root = _make_repository(tmp_path, {file: text})
+
+    assert check(root) == [f"{finding} in docs/promises.md"]
+
+
+@pytest.mark.parametrize(
+    ("row", "finding"),
+    [
+        ("SI-99", "SI-99 is used by neither package nor test"),
+        ("XY-01", "XY-01 is used by neither package nor test"),
+        ("SI-01", "SI-01 has a row before"),
+    ],
+)
+def test_a_row_too_many_is_found(tmp_path: Path, row: str, finding: str) -> None:
+    """Also where another document speaks of the id, and where its family is none of ours."""
+    root = _make_repository(tmp_path, {"docs/x.md": "SI-01" if row == "SI-01" else ""})
+    with (root / PAGE).open("a") as page:
+        page.write(f"| {row} | more |\n")
+
+    assert check(root) == [f"docs/promises.md:4: {finding}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("UTF-16, SHA-256, P-256, OPSI-01, SI-1, SI-1000, SI-01x", ""),
+        ("SI-01, W-02 (D-03)", "SI-01 W-02 D-03"),
+        ("SI-09/18/21", "SI-09 SI-18 SI-21"),
+        ("SI-04, 07 and 08 or 10, LI-02", "SI-04 SI-07 SI-08 SI-10 LI-02"),
+        ("SI-01 to 04", "SI-01 (SI-02) (SI-03) SI-04"),
+        ("SI-01 to SI-03, SI-17", "SI-01 (SI-02) SI-03 SI-17"),
+        ("LI-02..04, LI-11", "LI-02 (LI-03) LI-04 LI-11"),
+        ("D-52, 100 ms", "D-52"),
+    ],
+)
+def test_short_forms_are_read(text: str, ids: str) -> None:
+    found = [f"({name})" if is_implied else name for name, is_implied in find_ids(text)]
+
+    assert " ".join(found) == ids
+
+
+def _make_repository(root: Path, files: dict[str, str]) -> Path:
+    """Write a repository with one promise and the test that names it, and these files."""
+    page = "| id | promise |\n| --- | --- |\n| SI-01 | it holds |\n"
+    empty = dict.fromkeys((one for one in TELLING if "." in one or one == "Makefile"), "")
+    everything = {PAGE.as_posix(): page, "tests/test_it.py": "# SI-01", **empty, **files}
+    for name, text in everything.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for folder in (*PROVING, *TELLING):
+        if folder not in everything:
+            (root / folder).mkdir(exist_ok=True)
+    return root
