@@ -40,6 +40,7 @@ def version() -> dict[str, Any]:
 
 
 def test_deploy_40_the_kind() -> None:
+    """DEPLOY-40."""
     spec = crd()["spec"]
     assert (crd()["kind"], crd()["metadata"]["name"]) == ("CustomResourceDefinition", NAME)
     assert (spec["group"], spec["scope"]) == (GROUP, "Namespaced")

@@ -104,6 +104,7 @@ def test_dep78_what_is_scraped_is_there(monitored: dict[tuple[str, str], Object]
 def test_dep74_dep75_the_job_is_what_dashboards_select_by(
     monitored: dict[tuple[str, str], Object],
 ) -> None:
+    """DEP-74, DEP-75."""
     (endpoint,) = monitored["ServiceMonitor", "rollout-operator"]["spec"]["endpoints"]
 
     assert endpoint["relabelings"] == [

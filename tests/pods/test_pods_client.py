@@ -335,7 +335,7 @@ async def test_no_name_is_looked_up(client: PodClient) -> None:
 async def test_proxies_and_netrc_of_the_environment_are_not_for_pods(
     monkeypatch: pytest.MonkeyPatch, metrics: Metrics, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """W-29, D-27: no proxy and no credential, other than upstream (POD-01)."""
+    """W-29, D-27, POD-01: no proxy and no credential, unlike earlier releases."""
     netrc = tmp_path_factory.mktemp("netrc") / "netrc"
     netrc.write_text("default login a password b\n")
     netrc.chmod(0o600)

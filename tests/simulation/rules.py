@@ -1,6 +1,6 @@
 """Which budget was in force for a pod at any time, as a judge reads it from the history.
 
-Written for itself, from the words of the specification: nothing here is the operator's own reading.
+Written for itself: nothing here is the operator's own reading.
 """
 
 import re

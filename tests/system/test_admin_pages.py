@@ -44,7 +44,7 @@ class Shape:
 
 _GROUP: Final = ("rollout_group",)
 _ROUTE: Final = ("method", "route")
-# METR-01 to METR-22, as the specification writes them; none of them may change.
+# METR-01 to METR-22, name, type and labels: dashboards select by them, so none may change.
 SPECIFIED: Final[Mapping[str, Shape]] = {
     "group_reconciles_total": Shape("counter", _GROUP),
     "group_reconciles_failed_total": Shape("counter", _GROUP),
@@ -201,7 +201,7 @@ async def test_metr_values_after_a_rollout(world: World) -> None:
 
 
 async def test_dep20_each_request_names_its_cluster(world: World) -> None:
-    """DEP-20, CLUS: `X-Cluster: <namespace>` on reads, watches and writes alike."""
+    """DEP-20, RATE-07: `X-Cluster: <namespace>` on reads, watches and writes alike."""
     await install_kinds(world.api)
     names = await world.create(*three_zones(replicas=1))
     async with Between(world.plane) as between:

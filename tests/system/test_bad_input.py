@@ -120,7 +120,7 @@ async def test_seed060_a_max_unavailable_that_is_none(world: World, value: str) 
 
 
 async def test_seed012_another_strategy_than_on_delete(world: World) -> None:
-    """SEED-012, ROLL: an error with name and value, a metric; mended, it goes on by itself."""
+    """SEED-012, ROLL-13: an error with name and value, a metric; mended, it goes on by itself."""
     zones = [*three_zones()[:2], Zone(name="ingester-zone-c", strategy="RollingUpdate")]
     names = await world.create(*zones)
     operator = await world.operator()

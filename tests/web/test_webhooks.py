@@ -137,7 +137,7 @@ async def test_one_connection_takes_many_reviews(world: WebhookWorld) -> None:
             post(b"{}").replace(b"POST", b"GET"),
             405,
             "method not allowed",
-            id="SEC-08 over ADM-02 GET",
+            id="ADM-02 SEC-08 GET",
         ),
         pytest.param(
             post(b"{}").replace(b"POST", b"PUT"), 405, "method not allowed", id="SEC-08 PUT"

@@ -142,7 +142,7 @@ def _plan_downscale(
 def _plan_delayed(
     zone: Zone, wanted: int, aim: Aim, scaling: ScalingSnapshot, draft: _Draft
 ) -> None:
-    """Add what becomes of a zone whose pods have a say (7.2)."""
+    """Add what becomes of a zone whose pods have a say."""
     assert aim.delay is not None, "checked by the caller"
     sts, now = zone.sts, count_replicas(zone.sts, scaling)
     change = aim.word(now, wanted)

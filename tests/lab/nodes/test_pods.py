@@ -1,4 +1,4 @@
-"""Pods over HTTP: who answers, what is done, what the history says of it (PREP, FP-25, FP-26)."""
+"""Pods over HTTP: who answers, what is done, what history says of it (PREP-20, FP-25, FP-26)."""
 
 import asyncio
 from collections.abc import Iterator

@@ -18,6 +18,7 @@ from tests.model.wire_trees import SINCE_READ, as_json, pod_tree, with_metadata
 def test_w38_zpdb47_the_annotation_of_earlier_releases_is_read_where_the_condition_has_no_time(
     written: str, since: datetime | None
 ) -> None:
+    """ZPDB-47."""
     without = {"type": "Ready", "status": "True", "lastTransitionTime": None}
     notes = {"grafana.com/ready-time": written}
     tree = with_metadata(pod_tree(conditions=[without]), annotations=notes)

@@ -72,7 +72,7 @@ def assert_is_plain(endpoint: Endpoint) -> None:
 
 
 def test_a_pod_is_called_at_its_address_under_its_name() -> None:
-    """T-07, FQDN-01, FQDN-02, SEED-016, SEED-116: the example of the spec."""
+    """T-07, FQDN-01, FQDN-02, SEED-016, SEED-116: one example with every part."""
     assert plan() == ENDPOINT
     assert render_url(ENDPOINT) == "http://10.1.2.3:8080/prepare-downscale"
 

@@ -1,4 +1,4 @@
-"""The specification's own tables of the rollout controller: T-01 and T-02, row by row.
+"""The tables of the rollout controller: T-01 and T-02, row by row.
 
 Rows 7 to 10 of T-01 are about refusals: what is tried instead is up to the executor, so here all
 candidates are listed. Row 12 needs disruption budgets.

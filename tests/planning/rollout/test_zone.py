@@ -1,4 +1,4 @@
-"""Which pods of a zone count, which go and which wait: cases beyond the specification's tables."""
+"""Which pods of a zone count, which go and which wait: cases beyond the table T-01."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

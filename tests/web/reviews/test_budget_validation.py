@@ -1,4 +1,4 @@
-"""A budget that cannot be obeyed is not stored (T-12 ZPDB, ZVAL-01 to ZVAL-03, W-28, SEC-09)."""
+"""A budget that cannot be obeyed is not stored (T-12, ZVAL-01 to ZVAL-03, W-28, SEC-09)."""
 
 import json
 from datetime import timedelta

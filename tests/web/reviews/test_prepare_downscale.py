@@ -107,7 +107,7 @@ async def test_t07_5_what_cannot_be_noted_is_refused() -> None:
 
 @in_virtual_time
 async def test_t07_5_a_role_that_may_not_annotate_pods_does_not_block() -> None:
-    """DEP, D-23: the note is lost, the downscale is not."""
+    """RBAC-10, D-23: the note is lost, the downscale is not."""
     world = three_zones()
 
     def fail(call: str) -> None:

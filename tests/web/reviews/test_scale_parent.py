@@ -177,7 +177,7 @@ async def test_a_read_that_hangs_ends_in_time() -> None:
     ],
 )
 def test_what_is_not_ours_is_not_read(asked: Review, error: type[ApiError], text: str) -> None:
-    """NODOWN-05, SEC: no read in a namespace that the operator does not look after."""
+    """NODOWN-05: no read in a namespace that the operator does not look after."""
 
     @in_virtual_time
     async def find() -> None:
