@@ -41,7 +41,7 @@ def rounded(steps: Sequence[Step]) -> list[tuple[float, ...]]:
 
 
 def test_each_step_of_the_leading_zone_is_followed() -> None:
-    """SCALE-04: the delays are those of the followers as they were asked for."""
+    """SCALE-12: the delays are those of the followers as they were asked for."""
     entries = [
         patch(0, "zone-a"),
         patch(0.03, "zone-c", by=OPERATOR),

@@ -212,7 +212,7 @@ REVIEWS: Final = (
         file="planning/downscales/rule.py",
         old=("            return _refuse_unsettled(decrease, scaled, group, other, why)\n"),
         new="            continue\n",
-        breaks="SI-02: a zone loses pods while another is short (PREP-19)",
+        breaks="SI-02: a zone loses pods while another is short (PREP-17)",
         scenarios=DOWNSCALES,
         units="tests/planning/downscales/test_rule.py",
     ),

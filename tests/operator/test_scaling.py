@@ -31,7 +31,7 @@ TRACKED = ("-use-zone-tracker=true",)
 @pytest.mark.parametrize("args", [(), TRACKED], ids=["annotations", "tracker"])
 @pytest.mark.parametrize("route", [Route.SCALE_MERGE, Route.MERGE, Route.PUT_FRESH])
 def test_a_chain_goes_up_at_once_and_down_zone_by_zone(args: tuple[str, ...], route: Route) -> None:
-    """SCALE-04, SEED-066, SI-11, FP-24: with both webhooks, and without one refusal of our own."""
+    """SCALE-12, SEED-066, SI-11, FP-24: with both webhooks, and without one refusal of our own."""
 
     @in_virtual_time
     async def run() -> None:

@@ -165,7 +165,7 @@ async def test_d25_a_downscale_holds_a_rollout(world: World) -> None:
 
 
 async def test_prep17_a_zone_without_labels_counts_too(world: World) -> None:
-    """PREP-17, PREP-19, SEED-090: a zone that asks for no preparation must be whole as well."""
+    """PREP-17, PREP-19: a zone that asks for no preparation must be whole as well."""
     pods = await world.serve_pods()
     zones = [prepared_zone(pods, Zone(name="a")), Zone(name="b")]
     guarded = await guard(world, *zones, pods=pods)

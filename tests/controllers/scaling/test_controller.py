@@ -116,7 +116,7 @@ async def test_a_forced_count_goes_at_once(zones: list[Json]) -> None:
 
 @in_virtual_time
 async def test_a_chain_goes_up_in_one_look() -> None:
-    """SCALE-04: d follows c follows b follows a; the cache need not show what was written."""
+    """SCALE-12: d follows c follows b follows a; the cache need not show what was written."""
     chain = [zone(letter, 3, follows=before) for letter, before in ("ba", "cb", "dc")]
     bench = Bench([zone("a", 7), *chain])
     await bench.look()

@@ -30,7 +30,7 @@ async def test_a_group_that_nobody_scales_costs_nothing() -> None:
 
 @in_virtual_time
 async def test_all_series_exist_from_the_first_look_on() -> None:
-    """LOG-04: an alert sees a zero and no absence."""
+    """An alert sees a zero and no absence."""
     bench = Bench([zone("a", 2), zone("b", 2, follows="a")])
     await bench.look()
     for direction in ("up", "down"):

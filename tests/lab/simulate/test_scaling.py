@@ -162,7 +162,7 @@ def test_a_delayed_downscale_takes_its_time() -> None:
 
 
 def test_what_mirrors_an_object_that_is_not_there_says_so() -> None:
-    """MIRR-05: the input may be without it."""
+    """MIRR-04: the input may be without it."""
     told = _tell(grow(ZoneSpec(name="zone-a", annotations=MIRRORS)))
 
     assert _list_counts(told, "zone-a") == []

@@ -116,6 +116,7 @@ def test_w40_a_guarded_mirroring_zone_keeps_the_time_that_its_review_would_ask_f
 def test_mirr05_a_forced_count_takes_the_place_of_the_one_that_is_mirrored(
     force: str, expected: list[str]
 ) -> None:
+    """MIRR-05."""
     assert show(mirroring("b", 5, force=force), scale="3/3") == expected
 
 
