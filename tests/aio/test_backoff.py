@@ -27,7 +27,7 @@ def test_the_bound_doubles_up_to_most(failures: int, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("chance", "seconds"),
+    ("rng", "seconds"),
     [
         pytest.param(0.0, 0, id="least"),
         pytest.param(0.25, 0.1, id="in between"),

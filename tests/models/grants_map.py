@@ -6,8 +6,8 @@ A step that is done by no function of ours says by whom it is done.
 from collections.abc import Mapping
 from typing import Final
 
-GATE: Final = "rollout_operator.guards.budgets.arbiter:Gate"
-PENDING: Final = "rollout_operator.guards.budgets.in_flight:Pending"
+GATE: Final = "rollout_operator.guards.budgets.arbiter:Arbiter"
+PENDING: Final = "rollout_operator.guards.budgets.in_flight:InFlight"
 WITHDRAWALS: Final = "rollout_operator.guards.budgets.releases:Withdrawals"
 RECORDER: Final = "rollout_operator.guards.budgets.pod_records:Recorder"
 SCENES: Final = "rollout_operator.guards.budgets.snapshots:Scenes"

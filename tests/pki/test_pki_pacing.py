@@ -45,7 +45,7 @@ def test_fp_34_writes_that_are_undone_at_once_are_bounded() -> None:
     assert attempts(11 * MINUTE) - attempts(MINUTE) == 20, "one each 30 s"
 
 
-@pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("rng", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("error", [Unreachable("x"), Conflict("x"), Denied("x")], ids=repr)
 def test_li_11_failing_attempts_are_bounded(error: OperatorError, rng: float) -> None:
     after_five = attempts(15 * MINUTE, error, rng) - attempts(5 * MINUTE, error, rng)

@@ -27,12 +27,12 @@ OUTSIDE: Final = {"KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": ""}
 _WITH_LIMITS: Final = """
 import sys
 from datetime import timedelta
-from rollout_operator.operator.main import Limits, run
+from rollout_operator.operator.main import LifeLimits, run
 from rollout_operator.config.flags import Config
 from rollout_operator.model.errors import OperatorError
 
 try:
-    limits = Limits(sync=timedelta(seconds=float(sys.argv[1])))
+    limits = LifeLimits(sync=timedelta(seconds=float(sys.argv[1])))
     sys.exit(run(Config.from_args(sys.argv[2:]), limits))
 except OperatorError as error:
     sys.exit(f"could not start: {error}")

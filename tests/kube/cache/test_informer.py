@@ -183,7 +183,7 @@ async def test_li03_an_idle_stream_proves_itself_by_bookmarks_and_resumes_withou
     assert rig.sample("watch_events_total", type="BOOKMARK") == 3
 
 
-@pytest.mark.parametrize(("chance", "seconds"), [(0.0, 36), (0.5, 40), (1.0, 44)])
+@pytest.mark.parametrize(("rng", "seconds"), [(0.0, 36), (0.5, 40), (1.0, 44)])
 def test_li11_streams_of_many_processes_do_not_end_in_step(rng: float, seconds: int) -> None:
     @virtual
     async def main() -> None:
