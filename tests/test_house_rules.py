@@ -4,7 +4,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,8 @@ MOST_LINES = 400
 EMPTY_WORDS = re.compile(r"^_*(handle|process|do|manage)_|Manager|Helper")
 # Named by the library whose method it overrides.
 OVERRIDES = {"handle_error"}
+# Words for which the field has others: client, random source, states of groups, context, outcome.
+HOME_MADE = re.compile(r"^_*(doors?|chance|board|Doors?|Board|Parts|Fate)$")
 EMPTY_MODULES = {"utils", "common", "helpers", "misc"}
 # The two places where anything may arrive and the show must go on: the worker of a queue, and the
 # answer to a review.
@@ -85,6 +87,23 @@ def find_empty_words(module: Module) -> Iterator[str]:
             yield module.at(node, name)
 
 
+def find_home_made_words(module: Module) -> Iterator[str]:
+    """Yield names for which the field has another word."""
+    for node, name in list_definitions(module):
+        if HOME_MADE.search(name):
+            yield module.at(node, name)
+
+
+def find_shared_names(modules: Iterable[Module]) -> dict[str, list[str]]:
+    """Return the public classes whose name stands for two things, and where."""
+    places: dict[str, list[str]] = {}
+    for module in modules:
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(module.name)
+    return {name: found for name, found in places.items() if len(found) > 1}
+
+
 def find_oversize(module: Module) -> Iterator[str]:
     """Yield a module that is too long to be one subject."""
     if module.lines > MOST_LINES:
@@ -110,6 +129,7 @@ Rule = Callable[[Module], Iterator[str]]
         find_broad_catches,
         find_orphan_tasks,
         find_empty_words,
+        find_home_made_words,
         find_oversize,
         find_missing_subject,
     ],
@@ -118,7 +138,21 @@ def test_the_package_keeps_the_rule(rule: Rule) -> None:
     assert [finding for module in load_modules(PACKAGE) for finding in rule(module)] == []
 
 
-@pytest.mark.parametrize("rule", [find_oversize, find_missing_subject])
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    assert find_shared_names(load_modules(PACKAGE)) == {}
+
+
+def test_a_name_of_two_classes_is_found(tmp_path: Path) -> None:
+    for name, source in (
+        ("a.py", "class B: ...\nclass _C: ..."),
+        ("d.py", "class B: ...\nclass _C: ..."),
+    ):
+        (tmp_path / name).write_text(source)
+
+    assert find_shared_names(load_modules(tmp_path)) == {"B": ["a", "d"]}
+
+
+@pytest.mark.parametrize("rule", [find_oversize, find_missing_subject, find_home_made_words])
 def test_the_tests_keep_the_rule(rule: Rule) -> None:
     modules = load_modules(ROOT / "tests")
 
@@ -148,6 +182,7 @@ def test_the_tests_keep_the_rule(rule: Rule) -> None:
         (find_empty_words, "a.py", "class PodManager: ...", "p/a.py:1: PodManager"),
         (find_empty_words, "a.py", "self._do_it = 1", "p/a.py:1: _do_it"),
         (find_empty_words, "utils.py", "", "p/utils.py: module name"),
+        (find_home_made_words, "a.py", "def b(door): ...", "p/a.py:1: door"),
         (find_oversize, "a.py", "a = 1\n" * 401, "p/a.py: 401 lines"),
         (find_missing_subject, "a.py", "a = 1", "p/a.py: no docstring"),
     ],

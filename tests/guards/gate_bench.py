@@ -69,7 +69,7 @@ class CountingPods(PodStore):
         return super().list_by_owner(uid)
 
 
-class Door(FakeClient):
+class RecordingClient(FakeClient):
     """A FakeDoor that takes JSON patches of annotations, too, and may lose answers."""
 
     def __init__(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
@@ -190,7 +190,7 @@ class Process:
 class World:
     """The API server, what all processes know alike, and the processes."""
 
-    client: Door
+    client: RecordingClient
     rules: Sequence[Budget]
     processes: list[Process] = field(default_factory=list)
     age: timedelta = timedelta(0)
@@ -293,7 +293,7 @@ def world(
     names = [f"ingester-zone-{letter}" for letter in zones]
     sets = [set_json(name, replicas=pods, labels=dict(labels), update="old") for name in names]
     stand = [pod_json(name, ordinal) for name in names for ordinal in range(pods)]
-    return World(client=Door(sets, stand), rules=rules or (rule(),))
+    return World(client=RecordingClient(sets, stand), rules=rules or (rule(),))
 
 
 def rule(max_unavailable: int = 1, **changes: object) -> Budget:

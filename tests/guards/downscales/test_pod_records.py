@@ -44,7 +44,7 @@ def story(
     return json.dumps({"replicasFrom": start, "replicasTo": end, "at": at, **more})
 
 
-class Door:
+class RecordingClient:
     """Takes patches; fails for the pods that a test names."""
 
     def __init__(self) -> None:
@@ -71,8 +71,8 @@ class Door:
 
 
 @pytest.fixture
-def client() -> Door:
-    return Door()
+def client() -> RecordingClient:
+    return RecordingClient()
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def patch_of(ordinal: int, text: str | None) -> JsonObject:
     return {"metadata": {"uid": Uid(f"uid-a-{ordinal}"), "annotations": annotations}}
 
 
-async def test_a_note_tells_the_whole_story(client: Door) -> None:
+async def test_a_note_tells_the_whole_story(client: RecordingClient) -> None:
     """D-23: with the UID, so that no other pod of the name is marked."""
     await PodRecords(client).write(NOTE, pods(4, 3))
 
@@ -103,12 +103,12 @@ async def test_a_note_tells_the_whole_story(client: Door) -> None:
 
 async def test_si11_one_that_stays_remembers_those_that_go() -> None:
     """They may be gone before the time of their downscale is recorded."""
-    client = Door()
+    client = RecordingClient()
     await PodRecords(client).write(NOTE, pods(4), witness=pods(0)[0])
     assert client.patches == {"zone-a-4": patch_of(4, TEXT), "zone-a-0": patch_of(0, TEXT)}
 
 
-async def test_of_many_pods_few_carry_it(client: Door) -> None:
+async def test_of_many_pods_few_carry_it(client: RecordingClient) -> None:
     """D-53: the default limits let ten requests through at once."""
     await PodRecords(client).write(NOTE, pods(*range(64)))
 
@@ -126,7 +126,7 @@ def test_first_and_last_always_carry_it_and_nobody_twice(number: int) -> None:
     assert [one for one in all_of_them if one in chosen] == chosen
 
 
-async def test_without_pods_there_is_nothing_to_write(client: Door) -> None:
+async def test_without_pods_there_is_nothing_to_write(client: RecordingClient) -> None:
     await PodRecords(client).write(NOTE, [])
     assert await PodRecords(client).remove([]) is None
     assert client.tried == []
@@ -137,7 +137,9 @@ async def test_without_pods_there_is_nothing_to_write(client: Door) -> None:
     [Unreachable("x"), NotFound("x"), Conflict("x"), Denied("x")],
     ids=lambda one: type(one).__name__,
 )
-async def test_one_copy_is_enough(client: Door, lines: list[str], error: ApiError) -> None:
+async def test_one_copy_is_enough(
+    client: RecordingClient, lines: list[str], error: ApiError
+) -> None:
     client.errors = dict.fromkeys(("zone-a-4", "zone-a-3", "zone-a-2"), error)
     await PodRecords(client).write(NOTE, pods(4, 3, 2, 1))
 
@@ -148,14 +150,18 @@ async def test_one_copy_is_enough(client: Door, lines: list[str], error: ApiErro
 @pytest.mark.parametrize(
     "error", [Unreachable("x"), NotFound("x"), Conflict("x")], ids=lambda one: type(one).__name__
 )
-async def test_without_any_copy_nobody_may_be_told(client: Door, error: ApiError) -> None:
+async def test_without_any_copy_nobody_may_be_told(
+    client: RecordingClient, error: ApiError
+) -> None:
     """FP-06: what nobody would know after a crash must not begin."""
     client.errors = {"zone-a-4": error, "zone-a-3": error}
     with pytest.raises(type(error)):
         await PodRecords(client).write(NOTE, pods(4, 3))
 
 
-async def test_a_mixture_of_errors_is_no_missing_right(client: Door, lines: list[str]) -> None:
+async def test_a_mixture_of_errors_is_no_missing_right(
+    client: RecordingClient, lines: list[str]
+) -> None:
     client.errors = {"zone-a-4": Denied("no"), "zone-a-3": Unreachable("gone")}
     with pytest.raises(ApiError):
         await PodRecords(client).write(NOTE, pods(4, 3))
@@ -163,7 +169,7 @@ async def test_a_mixture_of_errors_is_no_missing_right(client: Door, lines: list
 
 
 async def test_w38_without_the_right_it_goes_on_and_says_so_once(
-    client: Door, lines: list[str]
+    client: RecordingClient, lines: list[str]
 ) -> None:
     """The drop-in role of a later release has no `patch` on pods."""
     client.errors = {"zone-a-4": Denied("cannot patch pods"), "zone-a-3": Denied("cannot")}
@@ -177,7 +183,7 @@ async def test_w38_without_the_right_it_goes_on_and_says_so_once(
     assert "cannot patch pods" in line
 
 
-async def test_the_right_may_come_later(client: Door) -> None:
+async def test_the_right_may_come_later(client: RecordingClient) -> None:
     notes = PodRecords(client)
     client.errors = {"zone-a-4": Denied("no")}
     await notes.write(NOTE, pods(4))
@@ -187,21 +193,23 @@ async def test_the_right_may_come_later(client: Door) -> None:
     assert client.patches == {"zone-a-4": patch_of(4, TEXT)}
 
 
-async def test_notes_are_removed_where_there_are_any(client: Door) -> None:
+async def test_notes_are_removed_where_there_are_any(client: RecordingClient) -> None:
     noted = [*pods(4, note=TEXT), *pods(3), *pods(2, note="x")]
 
     assert await PodRecords(client).remove(noted) is None
     assert client.patches == {"zone-a-4": patch_of(4, None), "zone-a-2": patch_of(2, None)}
 
 
-async def test_a_pod_that_is_gone_needs_nothing_removed(client: Door) -> None:
+async def test_a_pod_that_is_gone_needs_nothing_removed(client: RecordingClient) -> None:
     client.errors = {"zone-a-4": NotFound("gone"), "zone-a-3": Conflict("another pod")}
 
     assert await PodRecords(client).remove(pods(4, 3, 2, note=TEXT)) is None
     assert client.patches == {"zone-a-2": patch_of(2, None)}
 
 
-async def test_the_first_error_of_removing_is_returned_and_all_are_tried(client: Door) -> None:
+async def test_the_first_error_of_removing_is_returned_and_all_are_tried(
+    client: RecordingClient,
+) -> None:
     client.errors = {"zone-a-4": NotFound("gone"), "zone-a-3": Unreachable("away")}
     error = await PodRecords(client).remove(pods(4, 3, 2, note=TEXT))
 
