@@ -42,6 +42,7 @@ from rollout_operator.web.reviews.eviction import EvictionContext, PodEviction
 from rollout_operator.web.reviews.no_downscale import NoDownscale
 from rollout_operator.web.reviews.prepare_downscale import PrepareDownscale
 from rollout_operator.web.reviews.prepare_reservation import PrepareContext
+from rollout_operator.web.reviews.read_shares import RepeatedLooks, UnconfirmedReads
 from rollout_operator.web.reviews.scale_parent import Parents
 from rollout_operator.web.reviews.unknown_pods import UnknownPods
 
@@ -76,6 +77,7 @@ class Reviews:
         )
         self._settling = shared.clients.open("settling", Priority.LOOK)
         self._name = f"{shared.clients.rng():.16f}"[2:]
+        self._reads = UnconfirmedReads(shared.settings.client_qps)
         self._queue: WorkQueue[Uid] = WorkQueue()
         self._workers: Workers[Uid] | None = None
         self._calls = PodClient(
@@ -166,6 +168,7 @@ class Reviews:
         parts = PrepareContext(
             parents=self._make_parents(self._reviewing),
             looker=shared.make_observer(self._reviewing),
+            looks=RepeatedLooks(shared.settings.client_qps, clock),
             locks=shared.locks,
             downscales=shared.downscales,
             records=shared.make_records(self._reviewing),
@@ -202,9 +205,7 @@ class Reviews:
                 pods=shared.pods,
                 sets=shared.sets,
                 unknown=UnknownPods(
-                    shared.clients.open("evicting", Priority.ANSWER),
-                    shared.namespace,
-                    shared.settings.client_qps,
+                    shared.clients.open("evicting", Priority.ANSWER), shared.namespace, self._reads
                 ),
                 metrics=shared.metrics.disruptions,
                 clock=shared.clients.clock,
@@ -214,7 +215,13 @@ class Reviews:
 
     def _make_parents(self, client: ApiClient) -> Parents:
         shared = self._shared
-        return Parents(shared.sets, client, namespace=shared.namespace, clock=shared.clients.clock)
+        return Parents(
+            shared.sets,
+            client,
+            self._reads,
+            namespace=shared.namespace,
+            clock=shared.clients.clock,
+        )
 
     def _tell_server_time(self) -> datetime:
         return self._shared.clients.tell_time(self._reviewing)

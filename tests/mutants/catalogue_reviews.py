@@ -83,6 +83,16 @@ REVIEWS: Final = (
         units="tests/web",
     ),
     Mutant(
+        name="review-believed-before-the-lock",
+        file="web/reviews/prepare_downscale.py",
+        old="            refusal = await self._confirm(ask, review, carrier)\n",
+        new="            refusal = None\n",
+        breaks="LI-06, LI-09: sets that never were take the lock of a group, and all of its reads",
+        scenarios=DOWNSCALES,
+        unseen="nobody floods the operator there",
+        units="tests/web/reviews/test_read_shares.py",
+    ),
+    Mutant(
         name="older-read-shared",
         file="web/reviews/scale_parent.py",
         old=" and _covers(answer.resource_version, old.resource_version)\n",
@@ -200,7 +210,7 @@ REVIEWS: Final = (
     Mutant(
         name="review-not-compared-with-the-store",
         file="web/reviews/prepare_reservation.py",
-        old="if zone is None or not self._is_as_asked(ask, zone.sts):",
+        old="if zone is None or not ask.describes(zone.sts):",
         new="if zone is None:",
         breaks="SI-10: what a review says is taken for what the store holds",
         scenarios=DOWNSCALES,

@@ -1,7 +1,6 @@
 """Evictions before the whole operator on a simulated cluster: no client starves another."""
 
 import asyncio
-import itertools
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
@@ -161,32 +160,3 @@ def test_a_drain_has_its_turn_while_a_rollout_goes_on() -> None:
     # The restart of a pod takes 4 to 7 seconds, a client asks every five.
     assert went[0] < timedelta(seconds=15)
     assert went[1] < timedelta(seconds=45)
-
-
-def _roll(forgers: int) -> timedelta:
-    """Return how long a rollout takes while clients ask for pods that never were."""
-    spans: list[timedelta] = []
-
-    async def ask(teller: Teller, number: int) -> None:
-        for at in itertools.count():
-            await teller.process.answer(forged(teller, f"none-{number}-{at}", dry_run=True))
-            await asyncio.sleep(0.05)
-
-    async def act(teller: Teller) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            flood = [tasks.create_task(ask(teller, number)) for number in range(forgers)]
-            begin = asyncio.get_running_loop().time()
-            await teller.roll("v2")
-            async with asyncio.timeout(10 * LONG):
-                await teller.until_rolled()
-            spans.append(timedelta(seconds=asyncio.get_running_loop().time() - begin))
-            for task in flood:
-                task.cancel()
-
-    play(act, zones("ab", 6))
-    return spans[0]
-
-
-def test_li09_evictions_of_pods_that_never_were_do_not_slow_a_rollout() -> None:
-    """LI-09: forty clients dry-run evictions of made-up pods, twenty times a second each."""
-    assert _roll(40) <= 1.2 * _roll(0)

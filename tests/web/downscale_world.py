@@ -35,6 +35,7 @@ from rollout_operator.model.review import Review, Scalable, Version
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.reviews.prepare_downscale import PrepareDownscale
 from rollout_operator.web.reviews.prepare_reservation import PrepareCalls, PrepareContext
+from rollout_operator.web.reviews.read_shares import RepeatedLooks, UnconfirmedReads
 from rollout_operator.web.reviews.scale_parent import Parents
 from tests.controllers.fake_door import FakeClient, Json, pod_json, set_json
 from tests.gates import OpenGate
@@ -64,14 +65,21 @@ class Memory:
     hook: PrepareDownscale
     executor: Executor
     observer: Observer
+    locks: Locks
     queue: WorkQueue[Uid] = field(default_factory=WorkQueue)
 
 
 class World:
     """All parts; `memory` is that of the running process."""
 
-    def __init__(self, sets: Sequence[Json], pods: Sequence[Json], *, tracker: str = "") -> None:
-        """Keep the times of downscales in the ConfigMap `tracker`, if that is given."""
+    def __init__(
+        self, sets: Sequence[Json], pods: Sequence[Json], *, tracker: str = "", qps: float = 0
+    ) -> None:
+        """Keep the times of downscales in the ConfigMap `tracker`, if that is given.
+
+        Reviews have their shares of `qps` reads a second; zero: of any number.
+        """
+        self.qps = qps
         self.tracker = tracker
         self.clock = VirtualClock()
         self.client = FakeClient(sets, pods)
@@ -94,8 +102,12 @@ class World:
         )  # fmt: skip
         hook = PrepareDownscale(
             PrepareContext(
-                parents=Parents(self.sets, self.client, namespace="test", clock=self.clock),
-                looker=observer, locks=locks, downscales=downscales,
+                parents=Parents(
+                    self.sets, self.client, UnconfirmedReads(self.qps), namespace="test",
+                    clock=self.clock,
+                ),
+                looker=observer, looks=RepeatedLooks(self.qps, self.clock), locks=locks,
+                downscales=downscales,
                 notes=PodRecords(self.client, name), records=self._make_records(downscales),
                 pods=calls or self.calls, clock=self.clock, server_time=self.clock.now,
                 namespace="test", cluster_domain="cluster.local.", retell_after=RETELL,
@@ -119,7 +131,7 @@ class World:
             locks=locks,
             gate=OpenGate(),
         )
-        self.memory = Memory(downscales, controller, hook, executor, observer)
+        self.memory = Memory(downscales, controller, hook, executor, observer, locks)
         return self.memory
 
     def _make_records(self, downscales: Downscales) -> Records:

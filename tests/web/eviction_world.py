@@ -10,6 +10,7 @@ from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.outcome import Verdict
 from rollout_operator.web.reviews.answer import render_answer
 from rollout_operator.web.reviews.eviction import EvictionContext, PodEviction
+from rollout_operator.web.reviews.read_shares import UnconfirmedReads
 from rollout_operator.web.reviews.unknown_pods import UnknownPods
 from tests.guards.gate_bench import Process, World, name_of, world
 
@@ -73,7 +74,7 @@ def court(*rules: Budget, here: World | None = None, qps: float = 0) -> Court:
             gate=process.gate,
             pods=process.pods,
             sets=process.sets,
-            unknown=UnknownPods(here.client, "test", qps),
+            unknown=UnknownPods(here.client, "test", UnconfirmedReads(qps)),
             metrics=process.metrics.disruptions,
             clock=process.clock,
             namespace="test",

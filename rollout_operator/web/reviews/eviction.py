@@ -2,7 +2,7 @@
 
 Decides which pods the gate is asked about, and looks live where the cache cannot know: a pod that
 it does not show, one that it shows as not running, and an owner that is no StatefulSet. How often
-the API server is asked for that is left to `unknown_pods`.
+the API server is asked for that is left to `unknown_pods` and `read_shares`.
 """
 
 import asyncio
@@ -32,6 +32,7 @@ from rollout_operator.planning.budgets.rule import Refusal
 from rollout_operator.planning.downscales.request import RETRY, allow, refuse
 from rollout_operator.telemetry.disruptions import DisruptionMetrics
 from rollout_operator.web.reviews.dispatch import SHARE
+from rollout_operator.web.reviews.read_shares import Standing
 from rollout_operator.web.reviews.unknown_pods import UnknownPods
 
 # The verdict is decided here, and not by the server, which refuses whatever is late.
@@ -126,7 +127,8 @@ class PodEviction:
         if isinstance(cached, Pod) and wants_dry_run(review) and not is_running(cached):
             return allow_not_running()  # it lets nothing go: what the cache shows will do
         try:
-            body = await self._parts.unknown.fetch(review.name, left)
+            standing = Standing.UNKNOWN if cached is None else Standing.SHOWN
+            body = await self._parts.unknown.fetch(review.name, standing, left)
         except NotFound:
             return allow_not_found(review.name)
         pod = decode_pod(body)

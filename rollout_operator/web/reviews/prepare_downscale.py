@@ -16,9 +16,9 @@ from rollout_operator.guards.downscales.times import DownscaleGrant
 from rollout_operator.guards.locks import calls_lock
 from rollout_operator.kube.connection.server_clock import CLOCK_ERROR
 from rollout_operator.model.downscale import DownscaleRecord
-from rollout_operator.model.errors import ApiError, InvalidInput
+from rollout_operator.model.errors import ApiError, InvalidInput, NotFound
 from rollout_operator.model.names import LAST_DOWNSCALE, PREPARE_DOWNSCALE
-from rollout_operator.model.objects import find_group
+from rollout_operator.model.objects import StatefulSet, find_group
 from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.review import Review, Scalable
 from rollout_operator.model.tracker import TimesSource
@@ -63,9 +63,10 @@ class PrepareDownscale:
             return change
         old = review.old
         assert isinstance(old, Scalable), "nothing else is a decrease"
+        is_scale = old.kind == "Scale"
         try:
             # Of a whole object its old state decides, so that no request can take the label off.
-            carrier = old if old.kind != "Scale" else await self._parents.find_set(review, until)
+            carrier = await self._parents.find_set(review, until) if is_scale else old
         except (ApiError, InvalidInput) as error:
             why = f"the label {PREPARE_DOWNSCALE} cannot be ruled out: {error}"
             return refuse_decrease(change, Code.CANNOT_CHECK, why, status=RETRY)
@@ -79,7 +80,6 @@ class PrepareDownscale:
                 " stays"
             )
             return refuse_decrease(change, Code.PREPARE_MISCONFIGURED, why)
-        is_scale = old.kind == "Scale"
         ask = DecreaseRequest(
             decrease=change,
             set_uid=old.uid,
@@ -88,19 +88,47 @@ class PrepareDownscale:
             until=until,
             takes_patch=not is_scale,
         )
-        return await self._prepare(ask)
+        refusal = self._assess_place(ask)
+        if refusal is None:
+            refusal = await self._confirm(ask, review, carrier)
+        return await self._prepare(ask) if refusal is None else refusal
 
     @property
     def _parents(self) -> Parents:
         return self._parts.parents
 
-    async def _prepare(self, ask: DecreaseRequest) -> Verdict:
+    def _assess_place(self, ask: DecreaseRequest) -> Verdict | None:
         parts = self._parts
         if ask.decrease.namespace != parts.namespace:
             why = f"namespace {ask.decrease.namespace} is not looked after by this operator"
             return ask.refuse(Code.OTHER_NAMESPACE, why)
         if parts.is_stopping():
             return ask.refuse(Code.STOPPING, "the operator is stopping", status=RETRY)
+        return None
+
+    async def _confirm(
+        self, ask: DecreaseRequest, review: Review, carrier: Scalable | StatefulSet
+    ) -> Verdict | None:
+        """Return the refusal where there is no such set, or it is not as the review says.
+
+        Before the lock of a group is asked for and the group is looked at live: else made-up names
+        would hold up those whose sets there are. The cache tells where it is fresh enough.
+        """
+        try:
+            if isinstance(carrier, StatefulSet):
+                held = carrier
+            else:
+                held = await self._parents.find_set(review, ask.until)
+        except NotFound:
+            return ask.refuse_changed(None)
+        except (ApiError, InvalidInput) as error:
+            why = f"it cannot be told whether it is as the request says: {error}"
+            return ask.refuse(Code.CANNOT_CHECK, why, status=RETRY)
+        if held.uid != ask.set_uid or held.group != ask.group:
+            return ask.refuse_changed(None)
+        return None if ask.describes(held) else ask.refuse_changed(held)
+
+    async def _prepare(self, ask: DecreaseRequest) -> Verdict:
         try:
             async with asyncio.timeout(self._left(ask.until)):
                 step = await self._claims.claim(ask)

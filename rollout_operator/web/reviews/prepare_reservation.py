@@ -36,6 +36,7 @@ from rollout_operator.planning.downscales.rule import (
 )
 from rollout_operator.pods.client import PodError
 from rollout_operator.telemetry.logs import log
+from rollout_operator.web.reviews.read_shares import RepeatedLooks
 from rollout_operator.web.reviews.scale_parent import Parents
 
 
@@ -63,6 +64,7 @@ class PrepareContext:
 
     parents: Parents
     looker: Looker
+    looks: RepeatedLooks
     locks: Locks
     downscales: Downscales
     records: Records
@@ -99,6 +101,17 @@ class DecreaseRequest:
     def lock(self) -> str:
         """Return the key of the lock under which it is decided."""
         return calls_lock(self.set_uid) if self.group is None else group_lock(self.group)
+
+    def describes(self, sts: StatefulSet) -> bool:
+        """Tell whether a set is what the review says: nothing is done on its word."""
+        is_same = sts.uid == self.set_uid and sts.name == self.decrease.name
+        is_first = self.first_ordinal is None or sts.first_ordinal == self.first_ordinal
+        is_counted = sts.replicas == self.decrease.replicas_from
+        return is_same and is_first and is_counted and sts.group == self.group
+
+    def refuse_changed(self, sts: StatefulSet | None) -> Verdict:
+        """Return the refusal where the store shows something else than the review."""
+        return self.refuse(Code.CHANGED_MEANWHILE, _word_change(sts), status=RETRY)
 
     def refuse(self, code: Code, why: str, *, status: int = 0) -> Verdict:
         """Return the refusal; `why` goes on after `is not allowed because`."""
@@ -152,11 +165,13 @@ class Claims:
         future of the answer where the same is being asked already. Raises ApiError.
         """
         parts = self._parts
+        # Not under the lock: others of the group go on meanwhile.
+        await parts.looks.wait_turn(ask.set_uid, ask.until - parts.clock.elapsed())
         async with parts.locks.hold(ask.lock):
             group = await self._look(ask)
             zone = next((one for one in group.zones if one.sts.uid == ask.set_uid), None)
-            if zone is None or not self._is_as_asked(ask, zone.sts):
-                return ask.refuse(Code.CHANGED_MEANWHILE, _word_change(zone), status=RETRY)
+            if zone is None or not ask.describes(zone.sts):
+                return ask.refuse_changed(None if zone is None else zone.sts)
             sts = zone.sts
             target = assess_prepared(ask.decrease, sts.labels, sts.annotations, sts.service_name)
             if isinstance(target, Verdict):
@@ -281,12 +296,6 @@ class Claims:
             raise Conflict("the cache does not yet show the same members of the group")
         return live
 
-    def _is_as_asked(self, ask: DecreaseRequest, sts: StatefulSet) -> bool:
-        """Tell whether the store confirms what the review says: nothing is done on its word."""
-        is_named = sts.name == ask.decrease.name and sts.group == ask.group
-        is_first = ask.first_ordinal is None or sts.first_ordinal == ask.first_ordinal
-        return is_named and is_first and sts.replicas == ask.decrease.replicas_from
-
 
 def _make_key(ask: DecreaseRequest, target: Target) -> Key:
     return Key(
@@ -308,7 +317,7 @@ def _may_persist(claim: Claim, look: _LiveState) -> bool:
     return claim.stage is ReservationState.PREPARING or claim.key.target in (None, look.target)
 
 
-def _word_change(zone: Zone | None) -> str:
-    if zone is None:
+def _word_change(sts: StatefulSet | None) -> str:
+    if sts is None:
         return "the API server does not confirm that it exists in its group; try again"
-    return f"the API server shows it with {zone.sts.replicas} replicas; try again"
+    return f"the API server shows it with {sts.replicas} replicas; try again"

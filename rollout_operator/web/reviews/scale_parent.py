@@ -30,6 +30,7 @@ from rollout_operator.model.errors import (
 )
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.review import Review, Scalable
+from rollout_operator.web.reviews.read_shares import Standing, UnconfirmedReads
 
 RESOURCES: Final[Mapping[str, Resource]] = {
     one.plural: one for one in (STATEFULSETS, DEPLOYMENTS, REPLICASETS)
@@ -67,10 +68,17 @@ class Parents:
     """Finds the object that a review of a Scale is about."""
 
     def __init__(
-        self, sets: StatefulSetStore, reader: Reader, *, namespace: str, clock: Clock
+        self,
+        sets: StatefulSetStore,
+        reader: Reader,
+        reads: UnconfirmedReads,
+        *,
+        namespace: str,
+        clock: Clock,
     ) -> None:
         self._sets = sets
         self._reader = reader
+        self._limited = reads
         self._namespace = namespace
         self._clock = clock
         self._reads: SingleFlight[tuple[str, str, str], _Answer] = SingleFlight()
@@ -100,6 +108,14 @@ class Parents:
         assert isinstance(found, StatefulSet), "decoded by kind"
         return found
 
+    def _find_standing(self, resource: Resource, review: Review) -> Standing:
+        """Return what the cache says of what is to be read: names are easily guessed, UIDs not."""
+        if resource is not STATEFULSETS or not isinstance(review.old, Scalable):
+            return Standing.UNKNOWN
+        cached = self._sets.get(review.namespace, review.name)
+        is_shown = cached is not None and cached.uid == review.old.uid
+        return Standing.SHOWN if is_shown else Standing.UNKNOWN
+
     async def _find_cached(self, review: Review, until: timedelta) -> StatefulSet | None:
         if not isinstance(review.old, Scalable) or not review.old.resource_version:
             return None
@@ -125,7 +141,9 @@ class Parents:
         try:
             async with asyncio.timeout(max(left.total_seconds(), 0)):
                 answer = await self._reads.share(
-                    key, lambda: self._fetch(resource, review), lambda one: _is_fresh(one, review)
+                    key,
+                    lambda: self._fetch(resource, review, left),
+                    lambda one: _is_fresh(one, review),
                 )
         except TimeoutError as error:
             text = f"no answer within {left.total_seconds():.1f}s"
@@ -134,9 +152,16 @@ class Parents:
             raise answer.with_traceback(None)  # others raise it too
         return answer
 
-    async def _fetch(self, resource: Resource, review: Review) -> _Answer:
+    async def _fetch(self, resource: Resource, review: Review, within: timedelta) -> _Answer:
         try:
-            body = await self._reader.fetch(resource, review.namespace, review.name)
+            body = await self._limited.fetch(
+                self._reader,
+                resource,
+                review.namespace,
+                review.name,
+                standing=self._find_standing(resource, review),
+                within=within,
+            )
             if resource is STATEFULSETS:
                 return decode_statefulset(body)
             return _OBJECT.decode(body).metadata

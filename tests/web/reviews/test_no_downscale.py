@@ -22,6 +22,7 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review, Scalable, Unusable, Version
 from rollout_operator.web.reviews.no_downscale import NoDownscale
+from rollout_operator.web.reviews.read_shares import UnconfirmedReads
 from rollout_operator.web.reviews.scale_parent import Parents
 from tests.controllers.fake_door import FakeClient
 from tests.virtual_time import VirtualClock, in_virtual_time
@@ -76,7 +77,7 @@ def ask(
 
     @in_virtual_time
     async def run() -> None:
-        parents = Parents(store, client, namespace="test", clock=clock)
+        parents = Parents(store, client, UnconfirmedReads(0), namespace="test", clock=clock)
         hook = NoDownscale(parents, fails_closed=fails_closed)
         verdicts.append(await hook.review(asked, clock.elapsed() + timedelta(seconds=9)))
 
@@ -216,7 +217,9 @@ async def test_d20_a_crowd_of_reviews_is_refused_and_never_let_through() -> None
             await clock.sleep(timedelta(milliseconds=200))
 
     client.pause = wait_for_turn
-    parents = Parents(StatefulSetStore(), client, namespace="test", clock=clock)
+    parents = Parents(
+        StatefulSetStore(), client, UnconfirmedReads(0), namespace="test", clock=clock
+    )
     hook = NoDownscale(parents, fails_closed=False)
     asked = review(scale(2), scale(1), kind="deployments")
     until = clock.elapsed() + timedelta(seconds=9)

@@ -23,6 +23,7 @@ from rollout_operator.model.errors import (
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import StatefulSet, Unreadable
 from rollout_operator.model.review import Review, Scalable, Unusable, Version
+from rollout_operator.web.reviews.read_shares import UnconfirmedReads
 from rollout_operator.web.reviews.scale_parent import CATCH_UP, Parent, Parents
 from tests.controllers.fake_door import FakeClient, Json
 from tests.virtual_time import VirtualClock, in_virtual_time
@@ -45,7 +46,9 @@ class Rig:
         self.store = StatefulSetStore()
         if self.cached is not None:
             self.store.upsert(self.cached)
-        self.parents = Parents(self.store, self.client, namespace="test", clock=self.clock)
+        self.parents = Parents(
+            self.store, self.client, UnconfirmedReads(0), namespace="test", clock=self.clock
+        )
 
     async def find(self, review: Review, limit: timedelta = LIMIT) -> Parent:
         return await self.parents.find(review, self.clock.elapsed() + limit)
@@ -140,7 +143,7 @@ async def test_a_cache_that_follows_in_a_moment_is_waited_for() -> None:
 
     store = Following()
     store.upsert(cached("6"))
-    parents = Parents(store, rig.client, namespace="test", clock=rig.clock)
+    parents = Parents(store, rig.client, UnconfirmedReads(0), namespace="test", clock=rig.clock)
     found = await parents.find(scale(), begin + LIMIT)
     assert found.labels["grafana.com/no-downscale"] == "cached"
     assert rig.client.calls == []
@@ -276,7 +279,9 @@ async def find_while_reading(
 ) -> list[Parent | ApiError]:
     """Ask, change the world while the read is underway, ask again; return both answers."""
     clock = VirtualClock()
-    parents = Parents(StatefulSetStore(), client, namespace="test", clock=clock)
+    parents = Parents(
+        StatefulSetStore(), client, UnconfirmedReads(0), namespace="test", clock=clock
+    )
     answers: list[Parent | ApiError] = []
 
     async def ask(review: Review) -> None:

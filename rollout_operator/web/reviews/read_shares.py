@@ -1,0 +1,101 @@
+"""What reviews may have the API server asked: a share of the rate limit for each cause.
+
+Decides how much of it whoever reaches the port can use up. A review goes before rollouts, and
+anyone can send one: of objects that never were, of real ones with false counts, and of real ones
+again and again. What the cache confirms is read as ever. All else waits for a small bucket of its
+own, so that rollouts and honest reviews keep the rest; where its turn comes too late it is refused
+at once, to be tried again.
+"""
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.kube.api import Reader, Resource
+from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
+from rollout_operator.model.names import Uid
+
+# Of the requests that the process may send to an API group, for each bucket of a kind.
+_SHARE: Final = 0.1
+# A drain asks for all pods of a node at once: a few of them may have ended, or be new.
+_BURST: Final = 5
+# Looks at groups whose set was asked about a moment ago: clients try again, and the API server asks
+# anew where somebody else has written.
+_AGAIN_SHARE: Final = 0.2
+_AGAIN_BURST: Final = 10
+_AGAIN: Final = "downscales that are asked for again"
+# The first look at the group of a set in so long a time takes from no bucket of repetitions.
+LATELY: Final = timedelta(minutes=1)
+
+
+class Standing(StrEnum):
+    """What the cache says of an object that it cannot confirm."""
+
+    SHOWN = "that the cache shows otherwise"
+    """Under the name, and the UID, of the review: there are only so many of them."""
+    UNKNOWN = "that the cache does not show"
+    """Perhaps made up: there is no end of them."""
+
+
+class UnconfirmedReads:
+    """Reads objects that the cache does not confirm, for all hooks of a process.
+
+    Each kind has a bucket for what the cache shows and one for all else, so that made-up names keep
+    nobody from real ones, and those of one kind nobody from another.
+    """
+
+    def __init__(self, qps: float) -> None:
+        """Read at shares of `qps` requests a second; zero or less: as often as reviews ask."""
+        self._limits = RateLimiter(qps * _SHARE, _BURST)
+
+    async def fetch(
+        self,
+        reader: Reader,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        standing: Standing,
+        within: timedelta,
+    ) -> bytes:
+        """Return an object as the store has it.
+
+        Raises as `Reader.fetch`, and Throttled where its turn comes only after `within`.
+        """
+        bucket = f"{resource.plural} {standing}"
+        await self._limits.take(bucket, Priority.LOOK, within)
+        return await reader.fetch(resource, namespace, name)
+
+
+class RepeatedLooks:
+    """Paces the live looks that reviews of confirmed sets lead to.
+
+    Who knows a name, a UID and a count can ask about that set for ever. The first look in a minute
+    is free, so that nobody else's repetitions keep a set from its first answer.
+    """
+
+    def __init__(self, qps: float, clock: Clock) -> None:
+        """Pace looks by `qps` requests a second; zero or less: not at all."""
+        self._limits = RateLimiter(qps * _AGAIN_SHARE, _AGAIN_BURST)
+        self._clock = clock
+        self._free: dict[Uid, timedelta] = {}
+        """When each set had a free look, the oldest first."""
+
+    async def wait_turn(self, set_uid: Uid, within: timedelta) -> None:
+        """Wait until the group of a set may be looked at.
+
+        Raises Throttled where that is only after `within`.
+        """
+        now = self._clock.elapsed()
+        self._forget_before(now - LATELY)
+        if set_uid not in self._free:
+            self._free[set_uid] = now
+            return
+        await self._limits.take(_AGAIN, Priority.LOOK, within)
+
+    def _forget_before(self, then: timedelta) -> None:
+        for uid, at in list(self._free.items()):
+            if at > then:
+                return
+            del self._free[uid]

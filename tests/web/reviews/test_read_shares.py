@@ -1,0 +1,178 @@
+"""What reviews that the cache does not confirm may cost, and that honest ones are answered."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from rollout_operator.guards.locks import group_lock
+from rollout_operator.model.errors import Throttled
+from rollout_operator.model.names import Uid
+from rollout_operator.model.outcome import Code, Verdict
+from rollout_operator.model.review import Review, Scalable
+from rollout_operator.web.reviews.read_shares import LATELY, RepeatedLooks
+from tests.controllers.fake_door import Json
+from tests.guards.gate_bench import name_of, part, rule
+from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
+from tests.web.downscale_world import GROUP, LIMIT, World, pods_of, three_zones, zone
+from tests.web.eviction_world import court
+
+QPS = 5.0
+SECOND = timedelta(seconds=1)
+
+
+def limited(*extra: Json) -> World:
+    """Return three zones at rest before reviews that are limited as by default."""
+    names = [f"zone-{letter}" for letter in "abc"]
+    pods = [one for name in names for one in pods_of(name)]
+    return World([zone(name) for name in names], [*pods, *extra], qps=QPS)
+
+
+def made_up(world: World, number: int, *, whole: bool, group: str | None) -> Review:
+    """Return a review of a set that never was."""
+    true = world.review("zone-a", 3, whole=whole)
+    assert isinstance(true.old, Scalable)
+    labels = {key: value for key, value in true.old.labels.items() if key != "rollout-group"}
+    labels |= {} if group is None or not whole else {"rollout-group": group}
+    old = msgspec.structs.replace(true.old, uid=Uid(f"made-up-{number}"), labels=labels)
+    new = msgspec.structs.replace(old, replicas=3)
+    return msgspec.structs.replace(true, name=f"made-up-{number}", old=old, new=new)
+
+
+async def ask_all(world: World, reviews: Sequence[Review]) -> list[Verdict]:
+    until = world.clock.elapsed() + LIMIT
+    hook = world.memory.hook
+    return await asyncio.gather(*(hook.review(one, until) for one in reviews))
+
+
+@pytest.mark.parametrize(
+    ("whole", "group"),
+    [
+        pytest.param(True, None, id="without a group"),
+        pytest.param(True, "other", id="of a made-up group"),
+        pytest.param(True, GROUP, id="of a real group"),
+        pytest.param(False, None, id="their Scales"),
+    ],
+)
+def test_li06_sets_that_never_were_cost_a_share_of_the_rate_limit(
+    whole: bool, group: str | None
+) -> None:
+    """LI-06, SEC-09: they are refused, to be tried again; a real downscale is none of them."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = limited()
+        asked = [made_up(world, number, whole=whole, group=group) for number in range(200)]
+        begin = elapsed()
+        async with asyncio.TaskGroup() as tasks:
+            flood = tasks.create_task(ask_all(world, asked))
+            await world.clock.sleep(SECOND / 1000)
+            assert (await world.ask("zone-a", 3, whole=whole)).is_allowed
+            assert elapsed() - begin < SECOND
+        span = (elapsed() - begin).total_seconds()
+        reads = [call for call in world.client.calls if "made-up" in call]
+        assert len(reads) <= 5 + 0.5 * span + 1
+        assert {(one.is_allowed, one.code) for one in flood.result()} == {(False, 429)}
+
+    run()
+
+
+@in_virtual_time
+async def test_sec09_no_set_that_never_was_waits_for_the_lock_of_a_group() -> None:
+    """SEC-09, LI-06: it is refused while a rollout holds the group."""
+    world = limited()
+    review = made_up(world, 1, whole=True, group=GROUP)
+    async with world.memory.locks.hold(group_lock(GROUP)):
+        (verdict,) = await ask_all(world, [review])
+    assert verdict.reason.code is Code.CHANGED_MEANWHILE
+    assert world.client.calls == ["get statefulsets/made-up-1"]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_li06_a_set_that_the_cache_does_not_show_yet_is_answered(whole: bool) -> None:
+    """LI-06: created a moment ago, it is read once more."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = limited()
+        world.client.put("statefulsets", zone("zone-n", group=None))
+        for one in pods_of("zone-n"):
+            world.client.put("pods", one)
+        assert (await world.ask("zone-n", 3, whole=whole)).is_allowed
+
+    run()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_li06_a_cache_behind_the_last_downscale_does_not_refuse_the_next(whole: bool) -> None:
+    """LI-06, SI-13: what a review says is newer than the cache, so that the store is asked."""
+
+    @in_virtual_time
+    async def run() -> None:
+        world = limited()
+        world.client.objects["statefulsets", "zone-a"]["spec"]["replicas"] = 4  # type: ignore[index]  # a tree
+        world.client.objects["statefulsets", "zone-a"]["metadata"]["resourceVersion"] = "2"  # type: ignore[index]  # a tree
+        verdict = await world.ask("zone-a", 3, whole=whole)
+        assert verdict.is_allowed, verdict.reason.text
+        assert "get statefulsets/zone-a" in world.client.calls
+
+    run()
+
+
+@in_virtual_time
+async def test_si13_a_count_that_a_fresh_cache_denies_costs_no_read() -> None:
+    """SI-13, SEC-09: the version is as old as the cache, so that no such write can follow."""
+    world = three_zones()
+    true = world.review("zone-a", 3, whole=True)
+    assert isinstance(true.old, Scalable)
+    old = msgspec.structs.replace(true.old, replicas=7)
+    (verdict,) = await ask_all(world, [msgspec.structs.replace(true, old=old)])
+    assert verdict.reason.code is Code.CHANGED_MEANWHILE
+    assert world.client.calls == []
+
+
+@in_virtual_time
+async def test_li06_one_set_asked_for_again_and_again_holds_up_no_other() -> None:
+    """LI-06: who knows a name, a UID and a count has a share of the reads, and no more."""
+    world = limited()
+    until = world.clock.elapsed() + LIMIT
+    true = world.review("zone-a", 3)
+    begin = elapsed()
+    flood = await asyncio.gather(*(world.memory.hook.review(true, until) for _ in range(300)))
+    looks = [call for call in world.client.calls if call.startswith("list statefulsets")]
+    span = (elapsed() - begin).total_seconds()
+    assert len(looks) <= 1 + 10 + span + 1
+    assert {one.code for one in flood if not one.is_allowed} <= {429}
+    assert any(one.is_allowed for one in flood)
+
+
+@in_virtual_time
+async def test_li06_the_first_look_of_a_set_waits_for_no_repetition_of_another() -> None:
+    """LI-06: with as many sets as there may be, each is asked about freely once in a minute."""
+    looks = RepeatedLooks(QPS, VirtualClock())
+    for _ in range(11):
+        await looks.wait_turn(Uid("often"), LIMIT)
+    assert elapsed() == timedelta(0)
+    with pytest.raises(Throttled):
+        await looks.wait_turn(Uid("often"), timedelta(0))
+    await looks.wait_turn(Uid("first"), timedelta(0))
+    await asyncio.sleep(LATELY.total_seconds())
+    await looks.wait_turn(Uid("first"), timedelta(0))
+
+
+@in_virtual_time
+async def test_li09_a_pod_that_the_cache_shows_waits_behind_no_name_that_never_was() -> None:
+    """LI-09, LI-07: a drain gets rid of a pod that is pending, however many are made up."""
+    made = court(rule(), qps=QPS)
+    held = made.here.client.objects["pods", name_of("a-0")]
+    made.here.client.put("pods", {**held, "status": {**part(held, "status"), "phase": "Pending"}})
+    made.process.sync()
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(200):
+            tasks.create_task(made.ask("a-1", name=f"none-{number}"))
+        await asyncio.sleep(0.001)
+        begin = elapsed()
+        assert (await made.ask("a-0")).startswith("allow")
+        assert elapsed() - begin < SECOND
