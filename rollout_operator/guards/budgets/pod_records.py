@@ -4,6 +4,7 @@ Decides what is written and what an answer to a write means. Whether a pod may g
 gate, when a record that nobody withdrew is taken back, by the controller of disruptions.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,13 +15,16 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.in_flight import Grant
 from rollout_operator.kube.api import PODS, JsonObject, TimedPatcher
 from rollout_operator.model.disruption import Record
-from rollout_operator.model.errors import ApiError, Conflict, Denied, NotFound
+from rollout_operator.model.errors import ApiError, Conflict, Denied, NotFound, UnknownOutcome
 from rollout_operator.model.names import DISRUPTION_RECORD
 from rollout_operator.model.objects import Pod
 from rollout_operator.telemetry.logs import log
 
 # A role may be given the verb at any time.
 ASK_AGAIN: Final = timedelta(minutes=1)
+# A record that is not answered for so long is of unknown outcome: its pod counts as going, and its
+# budget and the lock of its group are held meanwhile. Live reads are waited for as long.
+WRITE_LASTS: Final = timedelta(seconds=8)
 
 _PATH: Final = f"/metadata/annotations/{DISRUPTION_RECORD.replace('/', '~1')}"
 
@@ -45,8 +49,9 @@ class Recorder:
         """Record a grant on the pod as it was decided on; None where the role forbids it.
 
         It counts from when it is sent: until then nothing of the grant is left where it is given
-        up. `now` tells the API server's time. Raises Conflict where the pod has changed since, and
-        what `TimedPatcher` raises.
+        up. `now` tells the API server's time. Raises Conflict where the pod has changed since,
+        UnknownOutcome where there is no answer within `WRITE_LASTS`, and what `TimedPatcher`
+        raises.
         """
         if self.is_forbidden:
             return None
@@ -61,7 +66,11 @@ class Recorder:
             "annotations": {DISRUPTION_RECORD: grant.record},
         }
         try:
-            await self._patch(pod, {"metadata": metadata}, has_turn=True)
+            async with asyncio.timeout(WRITE_LASTS.total_seconds()):
+                await self._patch(pod, {"metadata": metadata}, has_turn=True)
+        except TimeoutError as error:
+            lasts = f"{WRITE_LASTS.total_seconds():g} s"
+            raise UnknownOutcome(f"no answer within {lasts}", call="patch pods") from error
         except Denied as error:
             grant.record = ""
             self._tell_forbidden(error)

@@ -9,7 +9,9 @@ import pytest
 
 from rollout_operator.guards.budgets.arbiter import ANSWER_LIMIT
 from rollout_operator.guards.budgets.in_flight import GrantState
-from rollout_operator.guards.budgets.request import Permit
+from rollout_operator.guards.budgets.pod_records import WRITE_LASTS
+from rollout_operator.guards.budgets.request import DisruptionRequest, Permit
+from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.errors import (
     ApiError,
     NotFound,
@@ -18,7 +20,9 @@ from rollout_operator.model.errors import (
     TooManyRequests,
     Unreachable,
 )
-from tests.guards.gate_bench import SECOND, Hold, Process, failing, rule, tell, world
+from rollout_operator.model.outcome import Code
+from rollout_operator.planning.budgets.rule import Refusal
+from tests.guards.gate_bench import LONG, SECOND, Hold, Process, failing, rule, tell, world
 from tests.virtual_time import elapsed, in_virtual_time
 
 USED = "429 disruption_budget_used: 1 pod not ready in ingester-zone-a"
@@ -227,6 +231,25 @@ async def test_an_ask_whose_time_is_over_sends_and_reserves_nothing() -> None:
     assert await x.evict("a-0", within=timedelta(0)) == LATE
     assert here.client.calls == []
     assert len(x.pending) == 0
+
+
+@in_virtual_time
+async def test_li07_a_record_of_a_rollout_without_an_answer_is_given_up_in_time() -> None:
+    """LI-07, SI-17: the group is held meanwhile, and the pod counts until its record is known."""
+    here = world()
+    x = here.start()
+
+    async def hang(call: str) -> None:
+        await asyncio.sleep(LONG.total_seconds() if call.startswith("patch") else 0)
+
+    here.client.pause = hang
+    ask = DisruptionRequest(pod=x.cached("a-0"), engine=DisruptionSource.ROLLOUT, limit=1)
+    begin = elapsed()
+    answer = await x.gate.reserve(ask, begin + LONG)
+    assert elapsed() - begin == WRITE_LASTS
+    assert isinstance(answer, Refusal)
+    assert answer.reason.code is Code.GRANT_NOT_RECORDED
+    assert stage(x, "a-0") is not None
 
 
 @in_virtual_time
