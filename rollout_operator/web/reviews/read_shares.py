@@ -20,6 +20,9 @@ from rollout_operator.model.names import Uid
 _SHARE: Final = 0.1
 # A drain asks for all pods of a node at once: a few of them may have ended, or be new.
 _BURST: Final = 5
+# Of kinds without a cache every honest review needs a read: `kubectl scale deployment --all`.
+_UNCACHED_SHARE: Final = 0.3
+_UNCACHED_BURST: Final = 10
 # Looks at groups whose set was asked about a moment ago: clients try again, and the API server asks
 # anew where somebody else has written.
 _AGAIN_SHARE: Final = 0.2
@@ -36,18 +39,22 @@ class Standing(StrEnum):
     """Under the name, and the UID, of the review: there are only so many of them."""
     UNKNOWN = "that the cache does not show"
     """Perhaps made up: there is no end of them."""
+    UNCACHED = "of kinds without a cache"
+    """Perhaps made up as well, but honest reviews have no other way."""
 
 
 class UnconfirmedReads:
     """Reads objects that the cache does not confirm, for all hooks of a process.
 
     Each kind has a bucket for what the cache shows and one for all else, so that made-up names keep
-    nobody from real ones, and those of one kind nobody from another.
+    nobody from real ones, and those of one kind nobody from another. Kinds without a cache share
+    one.
     """
 
     def __init__(self, qps: float) -> None:
         """Read at shares of `qps` requests a second; zero or less: as often as reviews ask."""
         self._limits = RateLimiter(qps * _SHARE, _BURST)
+        self._uncached = RateLimiter(qps * _UNCACHED_SHARE, _UNCACHED_BURST)
 
     async def fetch(
         self,
@@ -63,8 +70,10 @@ class UnconfirmedReads:
 
         Raises as `Reader.fetch`, and Throttled where its turn comes only after `within`.
         """
-        bucket = f"{resource.plural} {standing}"
-        await self._limits.take(bucket, Priority.LOOK, within)
+        if standing is Standing.UNCACHED:
+            await self._uncached.take(standing, Priority.LOOK, within)
+        else:
+            await self._limits.take(f"{resource.plural} {standing}", Priority.LOOK, within)
         return await reader.fetch(resource, namespace, name)
 
 

@@ -110,7 +110,9 @@ class Parents:
 
     def _find_standing(self, resource: Resource, review: Review) -> Standing:
         """Return what the cache says of what is to be read: names are easily guessed, UIDs not."""
-        if resource is not STATEFULSETS or not isinstance(review.old, Scalable):
+        if resource is not STATEFULSETS:
+            return Standing.UNCACHED
+        if not isinstance(review.old, Scalable):
             return Standing.UNKNOWN
         cached = self._sets.get(review.namespace, review.name)
         is_shown = cached is not None and cached.uid == review.old.uid

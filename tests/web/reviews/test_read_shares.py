@@ -8,11 +8,17 @@ import msgspec
 import pytest
 
 from rollout_operator.guards.locks import group_lock
+from rollout_operator.kube.api import DEPLOYMENTS, REPLICASETS, STATEFULSETS, Page, Resource
 from rollout_operator.model.errors import Throttled
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review, Scalable
-from rollout_operator.web.reviews.read_shares import LATELY, RepeatedLooks
+from rollout_operator.web.reviews.read_shares import (
+    LATELY,
+    RepeatedLooks,
+    Standing,
+    UnconfirmedReads,
+)
 from tests.controllers.fake_door import Json
 from tests.guards.gate_bench import name_of, part, rule
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
@@ -176,3 +182,54 @@ async def test_li09_a_pod_that_the_cache_shows_waits_behind_no_name_that_never_w
         begin = elapsed()
         assert (await made.ask("a-0")).startswith("allow")
         assert elapsed() - begin < SECOND
+
+
+class FetchNames:
+    """Answers every read with the name that was asked for."""
+
+    async def fetch(
+        self, resource: Resource, namespace: str, name: str, subresource: str = ""
+    ) -> bytes:
+        return name.encode()
+
+    async def fetch_page(self, *_: object, **__: object) -> Page:
+        raise AssertionError("nothing is listed")
+
+
+@in_virtual_time
+async def test_twenty_deployments_that_are_scaled_at_once_are_all_read() -> None:
+    """SEED-086: kinds without a cache have nothing else to be judged by."""
+    reads = UnconfirmedReads(QPS)
+    asked = [
+        reads.fetch(
+            FetchNames(),
+            DEPLOYMENTS if number % 2 else REPLICASETS,
+            "test",
+            f"app-{number}",
+            standing=Standing.UNCACHED,
+            within=LIMIT,
+        )
+        for number in range(20)
+    ]
+
+    assert len(await asyncio.gather(*asked)) == 20
+    assert elapsed() < LIMIT
+
+
+@in_virtual_time
+async def test_kinds_without_a_cache_take_nothing_from_sets() -> None:
+    """LI-06: a flood of made-up Deployments holds up no StatefulSet."""
+    reads = UnconfirmedReads(QPS)
+
+    async def fetch(resource: Resource, standing: Standing) -> bytes:
+        return await reads.fetch(
+            FetchNames(), resource, "test", "x", standing=standing, within=LIMIT
+        )
+
+    flood = [fetch(DEPLOYMENTS, Standing.UNCACHED) for _ in range(200)]
+    refused = await asyncio.gather(*flood, return_exceptions=True)
+    begin = elapsed()
+    await fetch(STATEFULSETS, Standing.UNKNOWN)
+
+    assert any(isinstance(one, Throttled) for one in refused)
+    assert elapsed() == begin
