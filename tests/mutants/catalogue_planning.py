@@ -104,8 +104,8 @@ PLANNING: Final = (
     Mutant(
         name="gaps-are-not-seen",
         file="guards/downscales/newcomers.py",
-        old="gap > LONGEST_GAP or",
-        new="gap < timedelta(0) or",
+        old="gap > LONGEST_GAP\n",
+        new="gap < timedelta(0)\n",
         breaks="SI-02, SI-03: what came in a gap is taken for what follows an upscale",
         scenarios=("s12", "s12-small"),
         units="tests/guards/downscales/test_newcomers.py",
@@ -114,8 +114,8 @@ PLANNING: Final = (
     Mutant(
         name="fights-make-newcomers",
         file="guards/downscales/newcomers.py",
-        old="if now - seen.lost_at < SETTLING:",
-        new="if now < seen.lost_at:",
+        old="if now - seen.lost_at < SETTLING or",
+        new="if now < seen.lost_at or",
         breaks="SI-02, SI-10: pods that come back a moment later are taken for new",
         scenarios=("s5-contested", "s12"),
         units="tests/guards/downscales/test_newcomers.py",

@@ -1,30 +1,30 @@
 """Which ordinals this process saw an upscale add, and no pod become ready in ever since (D-67).
 
 Fed by the watches, event by event, and kept in memory only: what was there at first sight, or after
-a gap in a watch, may have held data, and so may whatever else is in doubt. Which of these ordinals
-hold nothing is decided in `planning.rollout.newcomers`.
+a gap in a watch, may have held data, and so may whatever else is in doubt. What a name had stays in
+memory for an hour whatever becomes of its object: its volumes outlive a StatefulSet that a person
+deletes and creates again (`past_names`). No label or status of a set tells what it had before this
+process saw it. Which of these ordinals hold nothing is decided in `planning.rollout.newcomers`.
 """
 
-import sys
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.guards.downscales.past_names import FORGOTTEN, UNKNOWN, PastNames
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.group import Newcomers
-from rollout_operator.model.names import PREPARE_DOWNSCALE, Uid
+from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, parse_ordinal
-from rollout_operator.planning.downscales.request import is_labelled
 
 # So long nothing may come or go at these ordinals before they count as never used: longer than a
 # watch lags, than writers need that fight over a count, and than a pod needs to be replaced.
 SETTLING: Final = timedelta(seconds=30)
-# What was in use before a downscale may hold data for as long: its volumes are still there. After
-# that, nobody has relied on it for longer than a person works on a zone.
-FORGOTTEN: Final = timedelta(hours=1)
 # In a shorter gap no pod is created, becomes ready and is gone again; one that was there may.
 LONGEST_GAP: Final = timedelta(seconds=5)
+# Each ordinal that an upscale adds is looked up. Of more than these, nothing is known to be new.
+MOST_ADDED: Final = 1000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,7 +37,8 @@ class _SetHistory:
     used: int
     """No pod of the places above was ready since an upscale added them.
 
-    A downscale that is not long ago leaves it higher than `replicas`.
+    What was there not long ago, a downscale or an earlier set of that name, leaves it higher than
+    `replicas`.
     """
     changed_at: timedelta
     """When something came or went there last."""
@@ -47,10 +48,36 @@ class _SetHistory:
     """Pods above that came while this process watched, and were never ready: their places."""
 
     def use(self, place: int) -> None:
-        """Count a desired place as used, and all below it."""
-        if self.used <= place < self.replicas:
+        """Count a place as used, and all below it."""
+        if place >= self.used:
             self.used = place + 1
             self.pods = {uid: one for uid, one in self.pods.items() if one > place}
+
+    def forget(self, now: timedelta) -> None:
+        """Let go of the places above `replicas` where nothing was there for long."""
+        if now - self.lost_at >= FORGOTTEN:
+            self.used = min(self.used, self.replicas)
+
+    def is_next(self, sts: StatefulSet) -> bool:
+        """Tell whether no spec was missed between the last one and that of `sts`.
+
+        Each change of a spec is one generation.
+        """
+        return 0 <= sts.generation - self.generation <= 1
+
+    def doubt(self, sts: StatefulSet, now: timedelta) -> None:
+        """Count as used all that is wanted, or was: something of the set was not seen.
+
+        Where a spec was missed, it may have wanted anything.
+        """
+        end = self.first_ordinal + max(self.used, self.replicas)
+        if not self.is_next(sts):
+            end = UNKNOWN
+        self.first_ordinal, self.replicas = sts.first_ordinal, sts.replicas
+        self.generation = sts.generation
+        self.used = max(end - sts.first_ordinal, sts.replicas)
+        self.pods.clear()
+        self.changed_at = self.lost_at = now
 
 
 class Arrivals:
@@ -61,10 +88,11 @@ class Arrivals:
         self._pods = pods
         self._clock = clock
         self._seen: dict[Uid, _SetHistory] = {}
+        self._past = PastNames(clock.elapsed())
 
     def get(self, set_uid: Uid) -> Newcomers | None:
         """Return what was seen of a set, None where nothing was."""
-        seen = self._seen.get(set_uid)
+        seen = self._recall(set_uid)
         if seen is None:
             return None
         left = seen.changed_at + SETTLING - self._clock.elapsed()
@@ -80,31 +108,30 @@ class Arrivals:
 
         Where anything came or went meanwhile, it did so unseen: all of that set counts as used.
         """
+        now, is_gap = self._clock.elapsed(), gap > LONGEST_GAP
+        if is_gap:
+            self._past.lose_track(now)
         for sts in self._sets.list_all():
             if not isinstance(sts, StatefulSet):
                 continue
-            seen = self._seen.get(sts.uid)
-            if seen is None or gap > LONGEST_GAP or self._differs(seen, sts):
+            seen = self._recall(sts.uid)
+            if seen is None:
                 self._seen[sts.uid] = self._begin(sts, is_created=False)
+            elif is_gap or self._differs(seen, sts):
+                seen.doubt(sts, now)
 
     def on_set(
         self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
     ) -> None:
         """Take over a StatefulSet that came, changed or went."""
-        if not isinstance(new, StatefulSet):
-            gone = new or old
-            if gone is not None:
-                self._seen.pop(gone.uid, None)
-            return
-        seen = self._seen.get(new.uid)
-        if seen is None or seen.first_ordinal != new.first_ordinal:
-            self._seen[new.uid] = self._begin(new, is_created=seen is None)
-            return
-        seen.generation = new.generation
-        if new.replicas < seen.replicas:
-            self._scale_down(seen, new)
-        elif new.replicas > seen.replicas:
-            self._scale_up(seen, new)
+        if new is None:
+            if old is not None:
+                self._end(old)
+        elif isinstance(new, StatefulSet):
+            self._take_set(old, new)
+        elif not new.name:
+            # It may be any set, which came, changed or went.
+            self._past.lose_track(self._clock.elapsed())
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
         """Take over a pod that came, changed or went."""
@@ -113,20 +140,53 @@ class Arrivals:
         if new is not None:
             self._take_pod(new, is_first=old is None)
 
-    def _take_gone(self, pod: Pod | Unreadable) -> None:
-        seen = self._find(pod)
+    def _end(self, sts: StatefulSet | Unreadable) -> None:
+        """Keep what a set had: one of that name may come back to its volumes, or to its pods."""
+        seen, end = self._recall(sts.uid), UNKNOWN
+        if seen is not None and isinstance(sts, StatefulSet):
+            end = seen.first_ordinal + seen.used
+        self._seen.pop(sts.uid, None)
+        self._past.add(sts.namespace, sts.name, end, self._clock.elapsed())
+
+    def _take_set(self, old: StatefulSet | Unreadable | None, new: StatefulSet) -> None:
+        seen, now = self._recall(new.uid), self._clock.elapsed()
         if seen is None:
+            self._seen[new.uid] = self._begin(new, is_created=old is None)
+            return
+        is_renamed = new.first_ordinal != seen.first_ordinal
+        if is_renamed or isinstance(old, Unreadable) or not seen.is_next(new):
+            seen.doubt(new, now)
+            return
+        seen.generation = new.generation
+        if new.replicas < seen.replicas:
+            seen.replicas = new.replicas
+            seen.changed_at = seen.lost_at = now
+        elif new.replicas > seen.replicas:
+            self._scale_up(seen, new)
+
+    def _take_gone(self, pod: Pod | Unreadable) -> None:
+        name, ordinal = _split(pod.name)
+        if ordinal is None:
+            return
+        now, seen = self._clock.elapsed(), self._find(pod, name)
+        if seen is None:
+            self._past.add(pod.namespace, name, ordinal + 1, now)
+            return
+        place = ordinal - seen.first_ordinal
+        if place < min(seen.used, seen.replicas):
             return
         is_tracked = seen.pods.pop(pod.uid, None) is not None
-        seen.changed_at = seen.lost_at = self._clock.elapsed()
+        seen.changed_at = seen.lost_at = now
         if not is_tracked or _may_have_been_ready(pod) or self._has_successor(pod):
-            seen.use(_find_place(seen.first_ordinal, pod))
+            seen.use(place)
 
     def _take_pod(self, pod: Pod | Unreadable, *, is_first: bool) -> None:
-        seen = self._find(pod)
+        seen = self._recall(pod.owner_uid)
         if seen is None:
             return
         place, is_tracked = _find_place(seen.first_ordinal, pod), pod.uid in seen.pods
+        if place < seen.used:
+            return
         if _may_have_been_ready(pod) or not (is_first or is_tracked):
             seen.pods.pop(pod.uid, None)
             seen.changed_at = self._clock.elapsed()
@@ -135,37 +195,42 @@ class Arrivals:
             seen.pods[pod.uid] = place
             seen.changed_at = self._clock.elapsed()
 
-    def _find(self, pod: Pod | Unreadable) -> _SetHistory | None:
-        """Return what was seen of the set of a pod, None where its place is used anyway."""
-        seen = None if pod.owner_uid is None else self._seen.get(pod.owner_uid)
-        if seen is None or _find_place(seen.first_ordinal, pod) < seen.used:
-            return None
+    def _find(self, pod: Pod | Unreadable, name: str) -> _SetHistory | None:
+        """Return what was seen of the set of a pod, or of the one that has its name.
+
+        Not each pod of that name is the set's: one that another set left has the same volumes.
+        """
+        seen = self._recall(pod.owner_uid)
+        if seen is not None:
+            return seen
+        sts = self._sets.get(pod.namespace, name)
+        return None if sts is None else self._recall(sts.uid)
+
+    def _recall(self, set_uid: Uid | None) -> _SetHistory | None:
+        """Return what was seen of a set, without what is too long ago to matter."""
+        seen = None if set_uid is None else self._seen.get(set_uid)
+        if seen is not None:
+            seen.forget(self._clock.elapsed())
         return seen
 
     def _has_successor(self, pod: Pod | Unreadable) -> bool:
         """Tell whether another pod of that name is there already: the watch missed an end."""
-        owner = pod.owner_uid
-        assert owner is not None, "else nothing was seen of its set"
-        return any(one.name == pod.name for one in self._pods.list_by_owner(owner))
-
-    def _scale_down(self, seen: _SetHistory, sts: StatefulSet) -> None:
-        seen.replicas = sts.replicas
-        seen.changed_at = seen.lost_at = self._clock.elapsed()
+        there = self._pods.get(pod.namespace, pod.name)
+        return there is not None and there.uid != pod.uid
 
     def _scale_up(self, seen: _SetHistory, sts: StatefulSet) -> None:
         """Add places: used where pods were there, or may have been, until a moment ago."""
-        now, before, seen.replicas = self._clock.elapsed(), seen.replicas, sts.replicas
-        seen.changed_at = now
-        if now - seen.lost_at < SETTLING:
+        now, before = self._clock.elapsed(), seen.replicas
+        seen.replicas, seen.changed_at = sts.replicas, now
+        if now - seen.lost_at < SETTLING or sts.replicas - before > MOST_ADDED:
             seen.use(sts.replicas - 1)
             return
-        if now - seen.lost_at >= FORGOTTEN:
-            seen.used = min(seen.used, before)
-        for pod in self._pods.list_by_owner(sts.uid):
+        for place in range(before, sts.replicas):
+            pod = self._pods.get(sts.namespace, f"{sts.name}-{sts.first_ordinal + place}")
             # The watch of pods may have been faster, and shows the first of the new ones already.
             is_leaving = isinstance(pod, Pod) and pod.is_terminating
-            if pod.uid not in seen.pods or is_leaving:
-                seen.use(_find_place(seen.first_ordinal, pod))
+            if pod is not None and (pod.uid not in seen.pods or is_leaving):
+                seen.use(place)
 
     def _differs(self, seen: _SetHistory, sts: StatefulSet) -> bool:
         pods = self._pods.list_by_owner(sts.uid)
@@ -175,15 +240,17 @@ class Arrivals:
     def _begin(self, sts: StatefulSet, *, is_created: bool) -> _SetHistory:
         """Return what is known of a set at first sight: all that is wanted may hold data.
 
-        And all that was wanted a while ago, unless the pods of a downscale are prepared for it.
+        And all that its name had lately, which is known only of a set that was seen to be created,
+        and only where no set of that name can have been there unseen.
         """
         now = self._clock.elapsed()
-        is_known = is_created or is_labelled(sts.labels, PREPARE_DOWNSCALE)
+        is_known = is_created and self._past.is_complete(now)
+        end = self._past.take(sts.namespace, sts.name, now)
         return _SetHistory(
             first_ordinal=sts.first_ordinal,
             replicas=sts.replicas,
             generation=sts.generation,
-            used=sts.replicas if is_known else sys.maxsize,
+            used=max(sts.replicas, (end if is_known else UNKNOWN) - sts.first_ordinal),
             changed_at=now,
             lost_at=now,
         )
@@ -195,5 +262,11 @@ def _may_have_been_ready(pod: Pod | Unreadable) -> bool:
 
 def _find_place(first_ordinal: int, pod: Pod | Unreadable) -> int:
     """Return the place of a pod from the first ordinal on; below zero for any other name."""
-    ordinal = parse_ordinal(pod.name.rpartition("-")[2])
+    _, ordinal = _split(pod.name)
     return -1 if ordinal is None else ordinal - first_ordinal
+
+
+def _split(pod: str) -> tuple[str, int | None]:
+    """Return the name of the set in the name of its pod, and the ordinal, None for other names."""
+    name, _, digits = pod.rpartition("-")
+    return name, parse_ordinal(digits)

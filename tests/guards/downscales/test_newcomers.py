@@ -2,91 +2,15 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Final
 
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.guards.downscales.newcomers import FORGOTTEN, LONGEST_GAP, SETTLING, Arrivals
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
-from rollout_operator.model.group import Newcomers
+from rollout_operator.guards.downscales.newcomers import LONGEST_GAP, MOST_ADDED, SETTLING, Arrivals
+from rollout_operator.guards.downscales.past_names import FORGOTTEN
 from rollout_operator.model.names import PREPARE_DOWNSCALE
-from rollout_operator.model.objects import Pod, StatefulSet
-from tests.builders import pod, sts, sts_uid, unreadable
-from tests.fakes_clock import FakeClock
-
-UID: Final = sts_uid("a")
-NO_GAP: Final = timedelta(0)
-GAP: Final = LONGEST_GAP + timedelta(seconds=1)
-MOMENT: Final = timedelta(seconds=1)
-
-
-def prepared(replicas: int, **changes: object) -> StatefulSet:
-    """Return a set whose downscales are prepared."""
-    return sts("a", replicas, labels={PREPARE_DOWNSCALE: "true"}, **changes)
-
-
-class World:
-    """Stores as informers fill them, and what is told of each change."""
-
-    def __init__(self, replicas: int, pods: str = "", *, is_prepared: bool = True) -> None:
-        self.sets, self.pods, self.clock = StatefulSetStore(), PodStore(), FakeClock()
-        self.arrivals = Arrivals(self.sets, self.pods, self.clock)
-        self._version = 1
-        first = prepared(replicas, generation=1)
-        self.list_sets(first if is_prepared else replace(first, labels={}))
-        self.list_pods(*(pod("a", ordinal, state) for ordinal, state in enumerate(pods)))
-        self.clock.jump(SETTLING)
-
-    def scale(self, replicas: int) -> None:
-        version = self._next()
-        changed = prepared(replicas, resource_version=version, generation=int(version))
-        for old, new in self.sets.upsert(changed):
-            self.arrivals.on_set(old, new)
-
-    def put(self, one: Pod) -> None:
-        for old, new in self.pods.upsert(replace(one, resource_version=self._next())):
-            self.arrivals.on_pod(old, new)
-
-    def remove(self, ordinal: int) -> None:
-        found = self.pods.get("test", f"zone-a-{ordinal}")
-        assert isinstance(found, Pod)
-        for old, new in self.pods.remove(replace(found, resource_version=self._next())):
-            self.arrivals.on_pod(old, new)
-
-    def list_sets(self, *found: StatefulSet, gap: timedelta = timedelta.max) -> None:
-        changes = self.sets.replace_all(found)
-        self.arrivals.on_list(gap)
-        for old, new in changes:
-            self.arrivals.on_set(old, new)
-
-    def list_pods(self, *found: Pod, gap: timedelta = timedelta.max) -> None:
-        changes = self.pods.replace_all(found)
-        self.arrivals.on_list(gap)
-        for old, new in changes:
-            self.arrivals.on_pod(old, new)
-
-    @property
-    def known(self) -> Newcomers:
-        found = self.arrivals.get(UID)
-        assert found is not None
-        return found
-
-    @property
-    def seen(self) -> tuple[int, set[str]]:
-        return self.known.used, set(self.known.pods)
-
-    @property
-    def listed(self) -> list[Pod]:
-        return [one for one in self.pods.list_all() if isinstance(one, Pod)]
-
-    def _next(self) -> str:
-        self._version += 1
-        return f"{self._version}"
-
-
-def new(ordinal: int, **changes: object) -> Pod:
-    return pod("a", ordinal, "L", phase="Pending", **changes)
+from tests.builders import pod, unreadable
+from tests.guards.downscales.watched_set import GAP, MOMENT, NO_GAP, World, new, prepared
 
 
 def upscaled() -> World:
@@ -242,17 +166,20 @@ def test_si10_a_zone_that_was_away_for_maintenance_comes_back_with_its_data(repl
     assert world.known.used == 5
 
 
-@pytest.mark.parametrize(
-    ("wait", "used"), [(FORGOTTEN - SETTLING - MOMENT, 5), (FORGOTTEN - SETTLING, 3)]
-)
-def test_si10_nothing_tells_what_an_unprepared_set_had_before_the_start(
-    wait: timedelta, used: int
+@pytest.mark.parametrize("labels", [{}, {PREPARE_DOWNSCALE: "true"}], ids=["no label", "labelled"])
+@pytest.mark.parametrize(("wait", "used"), [(FORGOTTEN - MOMENT, 5), (FORGOTTEN, 3)])
+def test_si02_nothing_tells_what_a_set_had_before_the_start(
+    labels: dict[str, str], wait: timedelta, used: int
 ) -> None:
-    world = World(3, "lll", is_prepared=False)
+    """The label may have been off for the downscale before."""
+    world = World(3, "lll")
+    world.sts = replace(world.sts, labels=labels)
+    world.arrivals = Arrivals(world.sets, world.pods, world.clock)
+    world.list_sets(world.sts)
     world.clock.jump(wait)
     world.scale(5)
 
-    assert min(world.known.used, 5) == used
+    assert world.used == used
 
 
 def test_si10_a_pod_that_went_just_before_its_upscale_was_told_is_not_new() -> None:
@@ -319,7 +246,7 @@ def test_si10_fp09_what_came_in_a_short_gap_is_not_new() -> None:
 
 def test_si10_fp09_an_upscale_in_a_short_gap_is_not_known() -> None:
     world = World(3, "lll")
-    world.list_sets(prepared(5, generation=2, resource_version="9"), gap=NO_GAP)
+    world.list_changed(replicas=5, generation=2, gap=NO_GAP)
 
     assert world.seen == (5, set())
 
@@ -331,17 +258,22 @@ def test_a_list_right_after_a_stream_leaves_nothing_out() -> None:
     assert world.seen == (3, {"uid-a-3", "uid-a-4"})
 
 
-def test_another_first_ordinal_begins_anew() -> None:
+def test_another_first_ordinal_makes_all_used() -> None:
     world = upscaled()
-    moved = prepared(5, first_ordinal=1, resource_version="99", generation=99)
-    for old, now in world.sets.upsert(moved):
-        world.arrivals.on_set(old, now)
+    world.change(first_ordinal=1, generation=3)
 
     assert world.seen == (5, set())
 
 
-def test_a_set_that_is_gone_is_forgotten() -> None:
+def test_a_set_that_is_gone_has_no_newcomers() -> None:
     world = upscaled()
     world.list_sets(gap=NO_GAP)
 
-    assert world.arrivals.get(UID) is None
+    assert world.arrivals.get(world.sts.uid) is None
+
+
+def test_an_upscale_by_very_many_is_not_looked_at_one_by_one() -> None:
+    world = World(3, "lll")
+    world.scale(3 + MOST_ADDED + 1)
+
+    assert world.used == 3 + MOST_ADDED + 1
