@@ -61,6 +61,10 @@ class Scenario:
     """Processes of the operator that live at a time."""
     templates: Mapping[str, int] = field(default_factory=dict)
     """ReplicaTemplates by name, and how many replicas they want."""
+    watched_for: timedelta = timedelta(0)
+    """How long the operator watches in peace before anything happens."""
+    spoils: float | None = None
+    """The chance of an event that cannot be decoded, where it is another one than usual."""
     args: Sequence[str] = ()
     """Flags of the operator, beside those that every sandbox gives."""
 

@@ -16,6 +16,7 @@ from tests.simulation.scenarios_drains import (
     drained_in_turns,
 )
 from tests.simulation.scenarios_people import People
+from tests.simulation.scenarios_returned import WATCHED, returned
 from tests.simulation.scenarios_rollouts import budgeted, crashing, plain, recreated, rolled_back
 from tests.simulation.scenarios_room import unplaced
 from tests.simulation.scenarios_scaling import (
@@ -58,6 +59,16 @@ def stream(make: Maker) -> Maker:
     return make_streamed
 
 
+def watch(make: Maker) -> Maker:
+    """Return the same scenario with an operator that knows all that was there in the last hour."""
+
+    def make_watched(size: Size) -> Scenario:
+        scenario = make(size)
+        return replace(scenario, name=f"{scenario.name}-watched", watched_for=WATCHED)
+
+    return make_watched
+
+
 def _offer_streams(prepare: Script | None) -> Script:
     async def offer(people: People) -> None:
         people.sandbox.api.largest_page = PAGE
@@ -92,6 +103,8 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s11": (crowded, SMALL),
     "s12": (unplaced, Size(3, 2)),
     "s13": (crowded_under_budgets, SMALL),
+    "s14": (returned, FULL),
+    "s14-watched": (watch(returned), FULL),
     "walk": (walked, FULL),
     "both": (rolled_and_downscaled, Size(3, 2)),
     "s1-small": (plain, SMALL),
@@ -103,6 +116,7 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s9-small": (drained_by_partition, SMALL),
     "both-small": (rolled_and_downscaled, SMALL),
     "s12-small": (unplaced, SMALL),
+    "s14-small": (returned, SMALL),
 }
 NAMES: Final = tuple(MAKERS)
 

@@ -128,13 +128,13 @@ class People:
                 ApiRequest(verb="create", resource=resource, body=body, user=self.name)
             )
 
-    async def delete(self, name: str) -> None:
-        """Delete a set with all its pods. Raises Refusal."""
-        self.say(f"deletes {name}")
+    async def delete(self, name: str, *, orphans: bool = False) -> None:
+        """Delete a set with all its pods, or leave these as orphans. Raises Refusal."""
+        self.say(f"deletes {name}{', and not its pods' if orphans else ''}")
         options: JsonObject = {
             "kind": "DeleteOptions",
             "apiVersion": "v1",
-            "propagationPolicy": "Background",
+            "propagationPolicy": "Orphan" if orphans else "Background",
         }
         await self._send(ApiRequest(verb="delete", resource=STATEFULSETS, name=name, body=options))
 

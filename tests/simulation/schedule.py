@@ -45,6 +45,8 @@ def run(
     """
     if dose is None:
         dose = choose_dose(find_storm(seed, has_webhooks=scenario.has_webhooks))
+        if scenario.spoils is not None:
+            dose = replace(dose, calls=replace(dose.calls, spoil_event=scenario.spoils))
     course = RandomCourse(scenario, seed, dose, only)
     outcome = play(scenario, seed, course, listens=listens)
     # Blows that find nothing to strike take their turns too: a run without them is another one.
@@ -77,6 +79,7 @@ class RandomCourse:
         self._faults = RandomFaults(
             split(self._seed, "faults"), self._dose.calls, note, only=self._only
         )
+        self._faults.is_held = bool(self._scenario.watched_for)
         return self._faults
 
     async def begin(self, sandbox: Sandbox) -> None:
@@ -99,6 +102,9 @@ class RandomCourse:
 
     async def strike(self, sandbox: Sandbox, keeper: Keeper) -> bool:
         """Strike for the active time, then heal everything if this is a schedule that heals."""
+        if self._faults.is_held:
+            await asyncio.sleep(self._scenario.watched_for.total_seconds())
+            self._faults.is_held = False
         chaos = Chaos(sandbox, keeper, self._blows)
         with suppress(TimeoutError):
             async with (

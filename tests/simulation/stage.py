@@ -200,7 +200,7 @@ class _Stage:
         """
         sandbox, healed_at, missing = people.sandbox, None, ""
         async with asyncio.TaskGroup() as tasks:
-            script = tasks.create_task(self._scenario.script(people), name="people")
+            script = tasks.create_task(self._act(people), name="people")
             keeping = [
                 tasks.create_task(one.run(), name=f"keeper of {one.process.name}")
                 for one in keepers
@@ -222,6 +222,11 @@ class _Stage:
             quiet=self._quiet,
             missing=missing,
         )
+
+    async def _act(self, people: People) -> None:
+        if self._scenario.watched_for:
+            await asyncio.sleep(self._scenario.watched_for.total_seconds())
+        await self._scenario.script(people)
 
     def _note(self, fault: Fault) -> None:
         self._worlds[0].history.add(fault)

@@ -6,9 +6,14 @@ Moves on by one write at a time; what it means is judged elsewhere.
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Final
 
 from tests.simulation.views import Write
 from tests.world.history import Pod, Set
+
+# What a name had is promised to count as used for an hour (D-67), by a clock that may run twice as
+# fast as it should.
+REMEMBERED: Final = timedelta(minutes=30)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,7 +65,12 @@ class World:
     """By UID, of pods that have been ready: since when first."""
     open: list[Disruption] = field(default_factory=list)
     unused: dict[str, timedelta] = field(default_factory=dict)
-    """When an upscale added it, by name: no pod of that name has been ready since (D-67)."""
+    """When an upscale added it, by name: no pod of that name has been ready since (D-67).
+
+    One that had a ready pod lately is none: it comes back with its data.
+    """
+    last_ready: dict[str, timedelta] = field(default_factory=dict)
+    """By name: until when at least a pod of that name, of whatever set, was ready."""
 
     def take(self, write: Write) -> None:
         """Move on by one write."""
@@ -69,6 +79,8 @@ class World:
             case Set(uid=uid):
                 self._take_set(uid, write)
             case Pod(name=name):
+                if isinstance(write.before, Pod) and write.before.is_ready:
+                    self.last_ready[name] = at
                 if isinstance(write.now, Pod):
                     self.pods[name] = write.now
                     if write.now.is_ready:
@@ -128,13 +140,18 @@ class World:
         old = before.pod_names if before else ()
         new = now.pod_names if now else ()
         added = set(new).difference(old) if before and now else set()
-        self.unused.update((name, write.at) for name in added if name not in self.pods)
+        self.unused.update((name, write.at) for name in added if self._is_new(name, write.at))
         for name in set(old).difference(new):
             self.unused.pop(name, None)
         self.wanted.difference_update(old)
         self.wanted.update(new)
         for name in (*old, *new):
             self._note(name, write.at)
+
+    def _is_new(self, name: str, at: timedelta) -> bool:
+        """Tell whether an ordinal that is added now holds nothing, whatever set had it before."""
+        last = self.last_ready.get(name)
+        return name not in self.pods and (last is None or at - last >= REMEMBERED)
 
     def _note(self, name: str, at: timedelta) -> None:
         if self.is_available(name):

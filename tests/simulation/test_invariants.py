@@ -7,6 +7,7 @@ import pytest
 from rollout_operator.kube.api import PODS, SECRETS, VALIDATING_WEBHOOKS, Resource
 from tests.simulation.chronicle import Chronicle, preconditions, s
 from tests.simulation.chronicle_deletes import Story, judge
+from tests.simulation.state import REMEMBERED
 from tests.simulation.verdict import COVERAGE, find_violations
 
 
@@ -61,6 +62,17 @@ def other_zone_leaves(told: Chronicle) -> None:
     told.delete(10, "zone-a-0")
     told.zone(11, "zone-a", group="other")
     told.delete(20, "zone-b-0")
+
+
+def other_zone_returns(told: Chronicle, *, at: float = 4) -> None:
+    told.zone(1, "zone-b", replicas=2)
+    told.write(2, PODS, "zone-b-2", None)
+    told.zone(at, "zone-b", replicas=3)
+    told.delete(at + 6, "zone-a-0")
+
+
+def other_zone_returns_late(told: Chronicle) -> None:
+    other_zone_returns(told, at=2 + REMEMBERED.total_seconds())
 
 
 def broken_pod_goes(told: Chronicle) -> None:
@@ -126,6 +138,8 @@ def stray_pod(told: Chronicle) -> None:
         pytest.param(other_zone_short, ["SI-02"], id="SI-02 another zone has been short for 6 s"),
         pytest.param(other_zone_just_short, [], id="SI-02 another zone has been short for 4 s"),
         pytest.param(other_zone_wants_more, [], id="D-67 a pod that was never there"),
+        pytest.param(other_zone_returns, ["SI-02"], id="SI-02 D-67 one that was there lately"),
+        pytest.param(other_zone_returns_late, [], id="D-67 one that was there long ago"),
         pytest.param(zone_already_short, ["SI-03"], id="SI-03 one was missing before"),
         pytest.param(broken_pod_goes, [], id="SI-03 what is broken costs nothing"),
         pytest.param(fallen_beside_one, ["SI-04"], id="SI-04 one that fell by itself is one more"),

@@ -117,6 +117,8 @@ class RandomFaults:
         self._report = report
         self._only = only
         self._is_healed = False
+        self.is_held = False
+        """Whether nothing goes wrong yet; the dice are thrown all the same."""
         self.fired: Counter[str] = Counter()
         """How many of each kind have happened."""
         self.number = 0
@@ -219,7 +221,7 @@ class RandomFaults:
 
     def _fire(self, kind: str, actor: str, text: str) -> bool:
         """Count a fault; tell whether it is to happen."""
-        if self._is_healed:
+        if self._is_healed or self.is_held:
             return False
         self.number += 1
         if self._only is not None and self.number not in self._only:
