@@ -23,7 +23,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.downscales = Downscales(self.clock)
+        self.downscales = Downscales(self.clock, late_calls=10 * SECOND)
         self.told: list[tuple[Uid, GroupName | None]] = []
         self.downscales.on_change(lambda uid, group: self.told.append((uid, group)))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Final, Protocol
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import TaskStack
@@ -25,6 +25,9 @@ from rollout_operator.pods.client import Sender
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates
+
+# So many time-outs after a call was given up, the pod has handled it or never will.
+LATE_TIMEOUTS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,11 @@ class EngineSettings:
     pods_timeout: timedelta = timedelta(seconds=5)
     """Of one call to a pod."""
     cluster_domain: str = "cluster.local."
+
+    @property
+    def late_calls(self) -> timedelta:
+        """Return after what time no call reaches a pod any more whose caller has given up."""
+        return self.pods_timeout * LATE_TIMEOUTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

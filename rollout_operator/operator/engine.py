@@ -85,7 +85,7 @@ class Engine:
         self._sets = StatefulSetStore()
         self._pods = PodStore()
         self._locks = Locks()
-        self._downscales = Downscales(clients.clock)
+        self._downscales = Downscales(clients.clock, late_calls=settings.late_calls)
         self._deletes = OwnDeletes(self._pods.get, clients.clock)
         self._pending = InFlight(self._pods.get, self._deletes, clients.clock)
         self._reviewing: ReviewServing | None = None

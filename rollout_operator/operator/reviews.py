@@ -54,8 +54,6 @@ BUDGETS_PATH: Final = "/admission/zpdb-validation"
 # Sets whose downscales are looked after at a time; each mostly waits for pods.
 WORKERS: Final = 8
 BUG_BACKOFF: Final = Backoff(first=timedelta(milliseconds=500), most=timedelta(seconds=15))
-# A pod is told a second time after this many time-outs: nothing sent before arrives any more.
-RETELL_TIMEOUTS: Final = 2
 # After its last review a request is written within moments, where nothing else holds it up.
 WRITE_LIMIT: Final = timedelta(seconds=1)
 
@@ -178,7 +176,6 @@ class Reviews:
             server_time=self._tell_server_time,
             namespace=shared.namespace,
             cluster_domain=shared.settings.cluster_domain,
-            retell_after=shared.settings.pods_timeout * RETELL_TIMEOUTS,
             is_stopping=lambda: self._is_stopping,
         )
         parents = self._make_parents(self._checking)

@@ -35,13 +35,22 @@ MOST_PATHS: Final = 20
 OTHER_PATH: Final = "other"
 
 _LOST: Final = (aiohttp.ClientError, TimeoutError, OSError)
+# Without a connection the pod has never got the call.
+_NEVER_SENT: Final = (aiohttp.ClientConnectorError, ConnectionRefusedError)
+# Of a proxy before the pod that has given up: the pod may still be at it.
+_NOT_OF_THE_POD: Final = frozenset({502, 504})
 
 
 class PodError(OperatorError):
     """A pod did not confirm a call. The text names the call, the pod and what came instead.
 
-    The pod may have acted on the call all the same, or still will.
+    The pod may have acted on the call all the same.
     """
+
+    def __init__(self, text: str, *, may_arrive: bool = False) -> None:
+        """`may_arrive`: it may do so later than now, since it has not answered."""
+        super().__init__(text)
+        self.may_arrive = may_arrive
 
 
 class Sender(Protocol):
@@ -77,8 +86,9 @@ class _CallUnderway:
     reads_body: bool = False
     body: bytes = b""
 
-    def failed(self, problem: str) -> PodError:
-        return PodError(f"{self.method} {self.endpoint.pod}: {problem}")
+    def failed(self, problem: str, *, may_arrive: bool) -> PodError:
+        text = f"{self.method} {self.endpoint.pod}: {problem}"
+        return PodError(text, may_arrive=may_arrive)
 
 
 class PodClient:
@@ -157,7 +167,8 @@ class PodClient:
         async with self._turns:
             await self._attempt(call)
         if not is_success(call.status):
-            raise call.failed(f"HTTP status {call.status}")
+            may_arrive = call.status in _NOT_OF_THE_POD
+            raise call.failed(f"HTTP status {call.status}", may_arrive=may_arrive)
 
     async def _ask(self, endpoint: Endpoint) -> Word:
         call = _CallUnderway("POST", endpoint, reads_body=True)
@@ -181,7 +192,8 @@ class PodClient:
                     if limit.expired()
                     else describe(error)
                 )
-                raise call.failed(problem) from error
+                may_arrive = not isinstance(error, _NEVER_SENT)
+                raise call.failed(problem, may_arrive=may_arrive) from error
 
     async def _send(self, call: _CallUnderway) -> None:
         if call.reads_body:

@@ -101,7 +101,8 @@ class Bench:
 
     def build(self) -> Memory:
         """Return the memory of a new process."""
-        locks, downscales, metrics = Locks(), Downscales(self.clock), Metrics()
+        locks, metrics = Locks(), Metrics()
+        downscales = Downscales(self.clock, late_calls=10 * SECOND)
         deletes = OwnDeletes(self.pods.get, self.clock)
         observer = Observer(
             namespace="test", reader=self.client, clock=self.clock, sets=self.sets, pods=self.pods,

@@ -44,14 +44,14 @@ class TrackerBench:
     def __init__(self, data: Mapping[str, str] | None = None) -> None:
         self.clock = FakeClock()
         self.client = FakeClient([], [])
-        self.downscales = Downscales(self.clock)
+        self.downscales = Downscales(self.clock, late_calls=10 * SECOND)
         self.tracker = self._make(self.downscales)
         if data is not None:
             self.put(data)
 
     def another(self) -> Tracker:
         """Return the tracker of another process, of which this one knows nothing."""
-        return self._make(Downscales(self.clock))
+        return self._make(Downscales(self.clock, late_calls=10 * SECOND))
 
     def _make(self, downscales: Downscales) -> Tracker:
         return Tracker(self.client, downscales, namespace="test", name=NAME, now=self.clock.now)

@@ -33,6 +33,16 @@ DOWNSCALE_CONTROL: Final = (
         units="tests/controllers/downscales/test_doubt.py",
     ),
     Mutant(
+        name="late-cancels-do-not-count",
+        file="planning/downscales/rule.py",
+        old="    pods = [one.pod for one in endpoints if one.uid in waits]\n",
+        new="    pods = [one.pod for one in endpoints[:0] if one.uid in waits]\n",
+        breaks="SI-10: a call that a pod stays takes effect after it has confirmed that it goes",
+        scenarios=DOWNSCALES,
+        storm="late pods",
+        units="tests/web/reviews/test_prepare_late_calls.py",
+    ),
+    Mutant(
         name="settled-on-an-old-view",
         file="controllers/downscales/controller.py",
         old="        if is_older(sts.resource_version, than=claim.seen_version):\n",

@@ -148,7 +148,7 @@ REVIEWS: Final = (
     Mutant(
         name="repeated-review-prepares-again",
         file="web/reviews/prepare_reservation.py",
-        old="for one in plan.endpoints if one.uid not in claim.prepared)",
+        old="for one in plan.endpoints if one.uid not in prepared)",
         new="for one in plan.endpoints)",
         breaks="SI-16: each round of one request calls the pods",
         scenarios=DOWNSCALES,

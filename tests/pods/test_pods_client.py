@@ -352,3 +352,23 @@ async def test_proxies_and_netrc_of_the_environment_are_not_for_pods(
 
     assert proxy.connections == 0
     assert b"authorization" not in pods.seen[0].head.lower()
+
+
+@pytest.mark.parametrize(
+    ("answer", "may_arrive"),
+    [(status(500), False), (status(404), False), (status(504), True), (hang, True), (reset, True)],
+    ids=["500", "404", "504 of a proxy", "no answer", "broken connection"],
+)
+async def test_si10_whether_a_pod_may_still_act(
+    hasty: PodClient, client: PodClient, answer: Answer, may_arrive: bool
+) -> None:
+    """SI-10: what was answered is over, whatever the answer; a proxy speaks for itself only."""
+    async with PodServers(answer) as pods:
+        caller = hasty if answer is hang else client
+        assert (await fail(caller, pods.endpoint(), "DELETE")).may_arrive is may_arrive
+
+
+async def test_si10_without_a_connection_nothing_was_sent(client: PodClient) -> None:
+    async with PodServers(status(200)) as pods:
+        endpoint = pods.endpoint()
+    assert not (await fail(client, endpoint, "DELETE")).may_arrive

@@ -99,6 +99,7 @@ STORMS: Final[Mapping[str, Dose]] = {
 REVIEW_STORMS: Final[Mapping[str, Dose]] = {
     **STORMS,
     "lost pods": replace(NORMAL, calls=replace(NORMAL.calls, pod_failure=0.3, pod_slow=0.3)),
+    "late pods": replace(NORMAL, calls=replace(NORMAL.calls, pod_late=0.3)),
     "slow reviews": replace(NORMAL, calls=replace(NORMAL.calls, review_slow=0.3)),
     "forged reviews": replace(NORMAL, hooks=replace(NORMAL.hooks, forged=0.6)),
 }

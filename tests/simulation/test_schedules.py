@@ -25,6 +25,7 @@ KINDS: Final = frozenset(
         *("controller_lags", "drop_bookmark"),
         *("too_many", "server_error", "delay_event", "drop_event", "freeze"),
         *("duplicate_event", "cut_stream", "gone_event", "stale_list", "pod_failure", "pod_slow"),
+        "pod_late",
         *("hook_repeated", "hook_timed_out", "hook_unreachable", "hook_refused_later"),
     }
 )

@@ -93,7 +93,8 @@ class World:
     def restart(self, calls: PrepareCalls | None = None) -> Memory:
         """Forget everything but what the API server holds: a new process."""
         self.starts += 1
-        name, downscales, locks = f"process-{self.starts}", Downscales(self.clock), Locks()
+        name, locks = f"process-{self.starts}", Locks()
+        downscales = Downscales(self.clock, late_calls=RETELL)
         deletes = OwnDeletes(self.pods.get, self.clock)
         observer = Observer(
             namespace="test", reader=self.client, clock=self.clock, sets=self.sets, pods=self.pods,
@@ -110,7 +111,7 @@ class World:
                 downscales=downscales,
                 notes=PodRecords(self.client, name), records=self._make_records(downscales),
                 pods=calls or self.calls, clock=self.clock, server_time=self.clock.now,
-                namespace="test", cluster_domain="cluster.local.", retell_after=RETELL,
+                namespace="test", cluster_domain="cluster.local.",
                 is_stopping=lambda: self.is_stopping,
             )
         )  # fmt: skip

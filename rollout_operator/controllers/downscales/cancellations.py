@@ -8,12 +8,13 @@ so that none overtakes what a review tells the same pods.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.downscales.backlog import Debt, Owed
 from rollout_operator.guards.downscales.reservations import Downscales
+from rollout_operator.guards.downscales.unanswered import CancelCalls
 from rollout_operator.guards.locks import Locks, calls_lock
 from rollout_operator.kube.cache.store import is_older
 from rollout_operator.model.downscale import Endpoint, Target
@@ -21,7 +22,7 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.planning.downscales.endpoint import plan_endpoint, plan_target
 from rollout_operator.planning.downscales.outcome import choose_staying, is_wanted, spares
-from rollout_operator.pods.client import AT_MOST_PER_REVIEW, PodError
+from rollout_operator.pods.client import AT_MOST_PER_REVIEW
 from rollout_operator.telemetry.logs import log
 
 # Nothing is missed by events alone; this is for what events do not tell.
@@ -38,12 +39,6 @@ GONE_AFTER: Final = timedelta(seconds=60)
 
 # So many causes of one pod are warned of: more are variations of the same.
 MOST_CAUSES: Final = 8
-
-
-class CancelCalls(Protocol):
-    """The part of `pods.client.PodClient` that is needed."""
-
-    async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +117,8 @@ class Cancellations:
         """Tell these pods at one place, and remember which could not be told."""
         pods = list({pod.uid: pod for pod in here.values()}.values())
         endpoints, failed = _plan_endpoints(sts, target, pods, self.cluster_domain)
-        errors = await self.calls.cancel_all(endpoints) if endpoints else {}
+        unanswered = self.downscales.unanswered
+        errors = await unanswered.cancel_all(self.calls, sts.uid, endpoints) if endpoints else {}
         failed |= {uid: str(error) for uid, error in errors.items()}
         told = [one for one, pod in here.items() if pod.uid not in failed]
         self.downscales.debts.note_told(sts.uid, told)

@@ -15,7 +15,6 @@ from rollout_operator.controllers.downscales.cancellations import (
     CATCH_UP,
     LAGGING,
     RESYNC,
-    CancelCalls,
     Cancellations,
 )
 from rollout_operator.controllers.worker import Result
@@ -28,6 +27,7 @@ from rollout_operator.guards.downscales.reservations import (
     ReservationState,
 )
 from rollout_operator.guards.downscales.times import Records, is_annotated
+from rollout_operator.guards.downscales.unanswered import CancelCalls
 from rollout_operator.guards.locks import Locks, calls_lock
 from rollout_operator.kube.api import STATEFULSETS, Reader
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, is_older

@@ -16,6 +16,7 @@ from typing import Final
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.downscales.backlog import Debts, PreparedPod
 from rollout_operator.guards.downscales.last_downscales import LastDownscales
+from rollout_operator.guards.downscales.unanswered import UnansweredCancels
 from rollout_operator.model.downscale import Key, Target, Underway
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import StatefulSet
@@ -87,9 +88,12 @@ class _Announced:
 class Downscales:
     """All claims, and the pods that are owed a cancellation."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, late_calls: timedelta) -> None:
+        """`late_calls`: so long after its caller has given up a call may still reach a pod."""
         self._clock = clock
+        self.late_calls = late_calls
         self.debts = Debts(clock)
+        self.unanswered = UnansweredCancels(clock, late_calls)
         self._claims: dict[Uid, Claim] = {}
         self.last = LastDownscales()
         self._unrecorded: dict[Uid, datetime] = {}
@@ -115,7 +119,9 @@ class Downscales:
 
     @property
     def _unsettled(self) -> tuple[Mapping[Uid, object], ...]:
-        return self._claims, self.debts.by_set, self._unrecorded, self._entries
+        # What was not answered keeps the notes on pods: a restarted process must know, too.
+        unanswered = self.unanswered.by_set
+        return self._claims, self.debts.by_set, self._unrecorded, self._entries, unanswered
 
     def count(self, stage: ReservationState) -> int:
         """Return how many claims are at a stage."""
@@ -207,9 +213,11 @@ class Downscales:
         """
         told = list(pods)
         claim = self.begin(sts, key, begun, told)
+        self.unanswered.suspect(key.set_uid, claim.pods, key.target)
         for target in earlier:
             there = {uid: PreparedPod(pod, target) for uid, pod in told}
             self.debts.owe(key.set_uid, claim.seen_version, there)
+            self.unanswered.suspect(key.set_uid, there, target)
         claim.stage = ReservationState.OPEN
         claim.is_adopted = True
         claim.latest = latest
@@ -315,6 +323,7 @@ class Downscales:
         """The set is gone, and with it all that its pods were told."""
         claim = self._claims.pop(set_uid, None)
         self.debts.forget(set_uid)
+        self.unanswered.forget(set_uid)
         self.last.forget(set_uid)
         self._unrecorded.pop(set_uid, None)
         self._entries.pop(set_uid, None)

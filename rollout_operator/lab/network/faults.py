@@ -147,6 +147,8 @@ class PodFate:
     """What becomes of a request to a pod. The delays come on top of the usual ones."""
 
     before: timedelta = NO_TIME
+    takes: timedelta = NO_TIME
+    """How long the pod has the request before it acts, whether or not its caller still waits."""
     after: timedelta = NO_TIME
     fails: PodFailure | None = None
     crash: CrashPoint | None = None

@@ -5,6 +5,7 @@ the pod, how long to wait and what counts as a success to the caller.
 """
 
 import asyncio
+from datetime import timedelta
 from typing import Final, Protocol
 
 from rollout_operator.lab.network.faults import CrashPoint, PodFailure, PodFate
@@ -17,7 +18,9 @@ _INSTEAD: Final = {PodFailure.REDIRECT: 307, PodFailure.ERROR: 500}
 class Endpoints(Protocol):
     """The pods that listen; see `lab.nodes.pods.PodEndpoints`."""
 
-    async def serve(self, method: str, endpoint: Endpoint, actor: str) -> tuple[int, bytes]: ...
+    async def serve(
+        self, method: str, endpoint: Endpoint, actor: str, takes: timedelta
+    ) -> tuple[int, bytes]: ...
 
 
 class SimulatedPodClient:
@@ -79,7 +82,7 @@ class SimulatedPodClient:
             await wait_for_ever()
         if fails in _INSTEAD:
             return _INSTEAD[fails], b""
-        answer = await self._endpoints.serve(method, endpoint, self._link.actor)
+        answer = await self._endpoints.serve(method, endpoint, self._link.actor, fate.takes)
         if fails is PodFailure.RESET_AFTER:
             raise ConnectionResetError("Connection reset by peer")
         if fails is PodFailure.SILENT:

@@ -38,6 +38,9 @@ LONGEST_LATE: Final = 60.0
 LONGEST_LAG: Final = 300.0
 LONGEST_FREEZE: Final = 120.0
 SLOWEST_POD: Final = 10.0
+# Evenly spread between these: most callers have given up by then, and none for longer than the
+# operator reckons with (`LATE_TIMEOUTS` of its 5 s).
+LATE_POD: Final = (3.0, 9.8)
 SLOWEST_REVIEW: Final = 15.0
 _SHORTEST: Final = 0.05
 
@@ -71,6 +74,8 @@ class Doses:
     stale_list: float = 0.05
     pod_failure: float = 0.03
     pod_slow: float = 0.03
+    pod_late: float = 0.02
+    """Per request that the pod acts on though its caller may have given up."""
     review_lost: float = 0.02
     """Per question and per answer: without a word, or as a broken connection."""
     review_slow: float = 0.02
@@ -175,12 +180,14 @@ class RandomFaults:
                 ("pod_failure", doses.pod_failure),
                 ("pod_slow", doses.pod_slow),
                 ("crash", doses.crash),
+                ("pod_late", doses.pod_late),
             ),
         )
         if kind is None:
             return POD_FATE
         fate = _pod_fate_of(kind, size, choice)
-        what = fate.crash.name.lower() if fate.crash else fate.fails or f"{fate.after}"
+        span = fate.takes or fate.after
+        what = fate.crash.name.lower() if fate.crash else fate.fails or f"{span}"
         return fate if self._fire(kind, actor, f"{method} {pod}: {what}") else POD_FATE
 
     def on_review(self, actor: str, way: Way) -> ReviewFate:
@@ -290,6 +297,9 @@ def _pod_fate_of(kind: str, size: float, choice: float) -> PodFate:
             return PodFate(fails=_one_of(tuple(PodFailure), choice))
         case "pod_slow":
             return PodFate(after=_span(size, SLOWEST_POD))
+        case "pod_late":
+            least, most = LATE_POD
+            return PodFate(takes=timedelta(seconds=round(least + (most - least) * size, 3)))
         case _:
             return PodFate(crash=_one_of(tuple(CrashPoint), choice))
 

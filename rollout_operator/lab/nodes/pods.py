@@ -62,10 +62,13 @@ class PodEndpoints:
         self._prepared: dict[str, set[str]] = {}
         self._overrides: dict[tuple[str, str], Response] = {}
 
-    async def serve(self, method: str, endpoint: Endpoint, actor: str) -> tuple[int, bytes]:
+    async def serve(
+        self, method: str, endpoint: Endpoint, actor: str, takes: timedelta = timedelta(0)
+    ) -> tuple[int, bytes]:
         """Return the HTTP status and the body that the pod at `endpoint.ip` answers.
 
-        Waits for ever where it hangs. Raises ConnectionRefusedError where nothing listens, and
+        The pod `takes` that much longer than its behaviour says, and acts then all the same. Waits
+        for ever where it hangs. Raises ConnectionRefusedError where nothing listens, and
         ConnectionResetError where the pod breaks the connection or ends.
         """
         listener = self._listeners.get(endpoint.ip)
@@ -83,7 +86,8 @@ class PodEndpoints:
             done=asyncio.get_running_loop().create_future(),
         )
         listener.calls.append(call)
-        call.timer = self._timers.after(response.after, lambda: self._act(listener, call))
+        after = response.after + takes
+        call.timer = self._timers.after(after, lambda: self._act(listener, call))
         return await call.done
 
     def prepared(self, uid: str) -> bool:

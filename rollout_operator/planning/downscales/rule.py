@@ -6,7 +6,7 @@ are called in `endpoint`; what a review asks for at all, in `request`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from rollout_operator.model.downscale import Decrease, Endpoint, Target
@@ -17,12 +17,12 @@ from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.tracker import TimesSource
 from rollout_operator.planning.downscales.endpoint import plan_endpoint
 from rollout_operator.planning.downscales.request import RETRY, refuse_decrease
-from rollout_operator.planning.downscales.spacing import find_recent_downscale
+from rollout_operator.planning.downscales.spacing import find_recent_downscale, format_left
 from rollout_operator.planning.rollout.newcomers import count_used, render_settling
 from rollout_operator.planning.rollout.pods import count_outdated_used, is_starting
 from rollout_operator.planning.rollout.readiness import assess_readiness
 from rollout_operator.planning.rollout.zones import is_paused, order_zones
-from rollout_operator.planning.wording import count, join_some
+from rollout_operator.planning.wording import count, join_names, join_some, verb
 
 # So many pods are named in one message; the rest is counted.
 NAMES_SHOWN: Final = 3
@@ -116,6 +116,24 @@ def choose_pods_to_prepare(
         witness=_choose_witness(zone, range(first, wanted.start)),
         skipped=join_some(skipped[:NAMES_SHOWN], total=len(skipped)),
     )
+
+
+def assess_unanswered(
+    decrease: Decrease, endpoints: Sequence[Endpoint], waits: Mapping[Uid, timedelta]
+) -> Verdict | None:
+    """Return the refusal where a pod may yet act on a call that it stays, None where none may.
+
+    SI-10: such a call would undo what the pod confirms now, and the pod would go unprepared.
+    `waits` tells for how long, by pod; only those to be called count.
+    """
+    pods = [one.pod for one in endpoints if one.uid in waits]
+    if not pods:
+        return None
+    left = max(waits[one.uid] for one in endpoints if one.uid in waits)
+    be, have = verb(len(pods), "was", "were"), verb(len(pods), "has", "have")
+    stay = verb(len(pods), "it stays", "they stay")
+    why = f"{join_names(pods)} {be} told that {stay}, and {have} not answered"
+    return _refuse_pod(decrease, f"{why}; try again in {format_left(left)}", status=RETRY)
 
 
 def _refuse_unsettled(

@@ -36,6 +36,7 @@ from rollout_operator.web.reviews.prepare_reservation import (
     DecreaseRequest,
     PrepareContext,
     ReservedDownscale,
+    find_unanswered,
 )
 from rollout_operator.web.reviews.scale_parent import Parents
 
@@ -145,33 +146,43 @@ class PrepareDownscale:
         return await self._carry_out(ask, step)
 
     async def _carry_out(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict:
-        parts, claim = self._parts, step.claim
+        parts = self._parts
         # For others that ask the same, where this task is cancelled.
         why = "the same was asked already, and that review was given up"
         verdict = ask.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
         is_told = False
         try:
             async with parts.locks.hold(calls_lock(ask.set_uid)):
-                problem = await self._tell(ask, step)
-                # The nearer to the write the better: others wait from then on (SI-11).
-                now = None if step.is_repeated else parts.server_time() + CLOCK_ERROR
-                if problem is None and now is not None:
-                    problem = await self._record(ask, step, now)
-                if problem is None:
-                    parts.downscales.allow(claim, now)
-                    verdict = self._allow(ask, step)
+                # Again: while we waited for the lock, pods may have been told that they stay.
+                refusal = find_unanswered(parts, ask, step.missing)
+                if refusal is None:
+                    verdict = await self._ask_pods(ask, step)
+                    may_undo = not verdict.is_allowed and step.granted_at is None
+                    is_told = may_undo and await self._take_back(ask, step)
                 else:
-                    verdict = problem
-                    is_told = step.granted_at is None and await self._take_back(ask, step)
+                    verdict = refusal
         finally:
             # Also where this task is cancelled: then the answer never comes, and pods are owed.
             self._end(step, verdict, is_told=is_told)
         return verdict
 
+    async def _ask_pods(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict:
+        """Call the pods and record the time; return the verdict."""
+        parts = self._parts
+        problem = await self._tell(ask, step)
+        # The nearer to the write the better: others wait from then on (SI-11).
+        now = None if step.is_repeated else parts.server_time() + CLOCK_ERROR
+        if problem is None and now is not None:
+            problem = await self._record(ask, step, now)
+        if problem is None:
+            parts.downscales.allow(step.claim, now)
+            return self._allow(ask, step)
+        return problem
+
     def _end(self, step: ReservedDownscale, verdict: Verdict, *, is_told: bool) -> None:
         """Settle the claim of a review that is over, however it ended."""
         downscales, claim = self._parts.downscales, step.claim
-        later = self._parts.retell_after
+        later = downscales.late_calls
         if claim.stage is ReservationState.PREPARING and step.granted_at is not None:
             # What is refused is not written: it does not hold the group back for longer.
             claim.asked_at = step.granted_at
@@ -242,9 +253,10 @@ class PrepareDownscale:
 
         They stay owed a second telling: a slow call may arrive after this one.
         """
+        parts, unanswered = self._parts, self._parts.downscales.unanswered
         try:
             async with asyncio.timeout(self._left(ask.until - ANSWER_TIME)):
-                failed = await self._parts.pods.cancel_all(step.plan.endpoints)
+                failed = await unanswered.cancel_all(parts.pods, ask.set_uid, step.plan.endpoints)
         except TimeoutError:
             log.warn("Pods are not told yet that they stay", zone=step.claim.name)
             return False

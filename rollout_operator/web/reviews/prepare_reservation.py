@@ -6,7 +6,7 @@ calls to pods, the record and the answer, is in `prepare_downscale`.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -20,6 +20,7 @@ from rollout_operator.guards.downscales.reservations import (
     ReservationState,
 )
 from rollout_operator.guards.downscales.times import Member, RecordedTimes, Records
+from rollout_operator.guards.downscales.unanswered import CancelCalls
 from rollout_operator.guards.locks import Locks, calls_lock, group_lock
 from rollout_operator.kube.connection.server_clock import CLOCK_ERROR
 from rollout_operator.model.downscale import Decrease, Endpoint, Key, Target
@@ -32,6 +33,7 @@ from rollout_operator.planning.downscales.request import RETRY, assess_prepared,
 from rollout_operator.planning.downscales.rule import (
     PreparePods,
     assess_neighbours,
+    assess_unanswered,
     choose_pods_to_prepare,
 )
 from rollout_operator.pods.client import PodError
@@ -50,12 +52,10 @@ class Looker(Protocol):
     async def observe_alone(self, name: str) -> Group: ...
 
 
-class PrepareCalls(Protocol):
+class PrepareCalls(CancelCalls, Protocol):
     """The part of `pods.client.PodClient` that is needed."""
 
     async def prepare_all(self, endpoints: Sequence[Endpoint]) -> list[PodError]: ...
-
-    async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +75,6 @@ class PrepareContext:
     """The API server's clock, at most a second behind the truth."""
     namespace: str
     cluster_domain: str
-    retell_after: timedelta
-    """When no call that was sent can still arrive: then pods are told again that they stay."""
     is_stopping: Callable[[], bool] = lambda: False
 
 
@@ -207,6 +205,11 @@ class Claims:
         plan = choose_pods_to_prepare(ask.decrease, zone, look.target, parts.cluster_domain)
         if isinstance(plan, Verdict):
             return plan
+        prepared = same.prepared if same is not None and is_repeated else frozenset[Uid]()
+        missing = tuple(one for one in plan.endpoints if one.uid not in prepared)
+        refusal = find_unanswered(parts, ask, missing)
+        if refusal is not None:
+            return refusal
         granted_at = None if same is None else parts.downscales.granted_at(same)
         told = [(one.uid, one.pod) for one in plan.endpoints]
         if same is not None and is_repeated:
@@ -219,7 +222,7 @@ class Claims:
         return ReservedDownscale(
             claim=claim,
             plan=plan,
-            missing=tuple(one for one in plan.endpoints if one.uid not in claim.prepared),
+            missing=missing,
             granted_at=granted_at,
             is_repeated=is_repeated,
             sts=zone.sts,
@@ -295,6 +298,14 @@ class Claims:
         if cached.owners != live.owners:
             raise Conflict("the cache does not yet show the same members of the group")
         return live
+
+
+def find_unanswered(
+    parts: PrepareContext, ask: DecreaseRequest, endpoints: Sequence[Endpoint]
+) -> Verdict | None:
+    """Return the refusal where pods may hear that they stay after what they would be told now."""
+    waits = parts.downscales.unanswered.list_waits(ask.set_uid, endpoints)
+    return assess_unanswered(ask.decrease, endpoints, waits)
 
 
 def _make_key(ask: DecreaseRequest, target: Target) -> Key:

@@ -185,6 +185,27 @@ async def test_an_answer_that_does_not_arrive_is_no_word(
         assert served.prepared("u") is acts
 
 
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+@in_virtual_time
+async def test_a_late_pod_goes_on_without_its_caller(method: str) -> None:
+    """SI-10: a server does not notice that its client has given up after 5 s."""
+    with pods() as served:
+        if method == "DELETE":
+            await call(served)
+        late = PodPlan(actor=ACTOR, number=1, fate=PodFate(takes=timedelta(seconds=7)))
+        sender: Sender = SimulatedPodClient(ClientWorld(late).link, served)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await (
+                    sender.ask(endpoint())
+                    if method == "POST"
+                    else sender.send("DELETE", endpoint())
+                )
+        assert served.prepared("u") is (method == "DELETE"), "not yet"
+        await asyncio.sleep(2.1)
+        assert served.prepared("u") is (method == "POST")
+
+
 @in_virtual_time
 async def test_a_pod_that_refuses_connections_has_no_word() -> None:
     with pods(Behaviour(prepare=REFUSES)) as served:

@@ -27,7 +27,9 @@ class Pods:
     def __init__(self) -> None:
         self.acted: list[str] = []
 
-    async def serve(self, method: str, endpoint: Endpoint, actor: str) -> tuple[int, bytes]:
+    async def serve(
+        self, method: str, endpoint: Endpoint, actor: str, takes: timedelta
+    ) -> tuple[int, bytes]:
         self.acted.append(f"{actor} {method} {endpoint.pod}")
         return 200, b"said"
 

@@ -22,7 +22,7 @@ from rollout_operator.model.names import (
 from rollout_operator.model.outcome import Code
 from rollout_operator.pods.client import PodError
 from tests.virtual_time import in_virtual_time
-from tests.web.downscale_world import World, come_to_rest, part, three_zones
+from tests.web.downscale_world import RETELL, World, come_to_rest, part, three_zones
 from tests.web.fake_pods import confirm
 
 A = Uid("uid-zone-a")
@@ -195,6 +195,8 @@ async def test_asked_again_after_an_upgrade_pods_are_called_again() -> None:
     async with world.controlling():
         await world.watch()
         await world.pass_time(1)
+        assert (await world.ask("zone-a", 3)).code == 429, "the other process may have told them"
+        await world.pass_time(RETELL.total_seconds())
         assert (await world.ask("zone-a", 3)).is_allowed
         assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"] * 2
 
