@@ -59,6 +59,8 @@ class Word:
     """Since when it is prepared, by its own word; None where it gave none that can be used."""
     problem: str = ""
     """Why `since` is None, with the pod's name."""
+    is_lost: bool = False
+    """Whether it has not answered: the pod may act on the call later."""
     lasts: timedelta | None = None
     """After how long the pod is asked again, where that is sooner than as a matter of routine."""
 
@@ -68,7 +70,10 @@ class Talk:
     """What passed between us and one pod about delayed downscales, the newest of each."""
 
     word: Word | None = None
-    """Of its last POST, None where there was none since the last DELETE that it confirmed."""
+    """Of its last POST, None where there was none since the last DELETE that it confirmed.
+
+    One that may have arrived after that DELETE stays until the pod has confirmed another.
+    """
     cancelled_at: datetime | None = None
     """When it last confirmed a DELETE; None for not since the last POST."""
     tried_at: datetime | None = None
@@ -77,6 +82,8 @@ class Talk:
     """How many POSTs in a row have given no time."""
     tries: int = 0
     """How many DELETEs it has not confirmed since it confirmed one, or was asked."""
+    unanswered_at: datetime | None = None
+    """When a DELETE was given up last that got no answer: the pod may act on it later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +118,8 @@ class ScalingSnapshot:
     elsewhere: tuple[StatefulSet, ...] = ()
     """Zones of other groups that mirror the same objects: what is published is of them, too."""
     cluster_domain: str = "cluster.local."
+    late_calls: timedelta = timedelta(0)
+    """So long after its caller has given up a call may still reach a pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

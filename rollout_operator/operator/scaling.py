@@ -54,7 +54,12 @@ class ScalingParts:
             metrics=shared.metrics,
             clock=clients.clock,
         )
-        self._talks = Talks(self._calls, now=self._now, on_heard=self._wake_set)
+        self._talks = Talks(
+            self._calls,
+            now=self._now,
+            on_heard=self._wake_set,
+            late_calls=settings.late_calls,
+        )
         self._references = References(
             # Many that cannot be watched may take all there is: whatever else is read goes first.
             clients.open("mirroring", Priority.LIST),
@@ -172,5 +177,6 @@ class ScalingParts:
             metrics=shared.metrics,
             clock=clock,
             cluster_domain=shared.settings.cluster_domain,
+            late_calls=shared.settings.late_calls,
         )
         return ScalingController(parts)

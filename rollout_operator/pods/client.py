@@ -177,7 +177,9 @@ class PodClient:
             try:
                 await self._attempt(call)
             except PodError as error:
-                return Word(asked_at=asked_at, since=None, problem=str(error))
+                return Word(
+                    asked_at=asked_at, since=None, problem=str(error), is_lost=error.may_arrive
+                )
         return decode_word(endpoint.pod, call.status, call.body, asked_at)
 
     async def _attempt(self, call: _CallUnderway) -> None:

@@ -115,13 +115,13 @@ class Bench:
             is_stopping=lambda: self.is_stopping,
         )  # fmt: skip
         calls = PodClient(self.stores, timeout=5 * SECOND, metrics=metrics, clock=self.clock)
-        talks = Talks(calls, now=self.now, on_heard=self._wake)
+        talks = Talks(calls, now=self.now, on_heard=self._wake, late_calls=10 * SECOND)
         group_states, contests = GroupStates(metrics, self.clock), Contests(self.client, self.clock)
         parts = ScalingContext(
             observer=observer, counts=counts, talks=talks, references=self.references,
             attempts=Attempts(self.clock, longest=LONGEST),
             contests=contests, group_states=group_states, metrics=metrics,
-            clock=self.clock, cluster_domain="cluster.local.",
+            clock=self.clock, cluster_domain="cluster.local.", late_calls=10 * SECOND,
         )  # fmt: skip
         executor = Executor(
             self.client,

@@ -96,9 +96,14 @@ def _judge_words(book: Book, scaling: Scaling, words: "_Words") -> Iterator[Viol
             yield Violation(invariant="DELAY-08", at=scaling.at, text=text)
         horizon = find_horizon(book, scaling.write, pod)
         for call in words.calls.get(pod.uid, ()):
-            if call.method == "DELETE" and call.acted and scaling.at < call.begun < horizon:
+            if call.method != "DELETE" or not call.acted:
+                continue
+            if scaling.at < call.begun < horizon:
                 text = f"{pod.name} was told that it stays, after {scaling.text}"
                 yield Violation(invariant="SI-12", at=call.begun, text=text)
+            elif call.begun <= scaling.at < call.at < horizon:
+                text = f"{scaling.text}: {pod.name} acts after it on a call that it stays"
+                yield Violation(invariant="DELAY-08", at=call.at, text=text)
 
 
 class _Words:

@@ -86,6 +86,8 @@ class ScalingContext:
     metrics: Metrics
     clock: Clock
     cluster_domain: str
+    late_calls: timedelta
+    """So long after its caller has given up a call may still reach a pod."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -223,6 +225,7 @@ class ScalingController:
             talks=parts.talks.known(group.owners),
             elsewhere=tuple(self._list_elsewhere(group.name)),
             cluster_domain=parts.cluster_domain,
+            late_calls=parts.late_calls,
         )
 
     def _want(self, name: GroupName, references: Collection[Reference]) -> None:

@@ -41,8 +41,13 @@ class Talks:
         *,
         now: Callable[[], datetime],
         on_heard: Callable[[Uid], None],
+        late_calls: timedelta,
     ) -> None:
-        """`now` tells the API server's time; `on_heard` is told the set that has answered."""
+        """`now` tells the API server's time; `on_heard` is told the set that has answered.
+
+        So long after its caller has given up a call may still reach a pod: `late_calls`.
+        """
+        self._late_calls = late_calls
         self._calls = calls
         self._now = now
         self._on_heard = on_heard
@@ -104,25 +109,38 @@ class Talks:
         failed = await self._calls.cancel_all(talk.cancel) if talk.cancel else {}
         now, talks = self._now(), self._talks.setdefault(talk.zone.uid, {})
         for pod in talk.cancel:
-            error = failed.get(pod.uid)
+            error, known = failed.get(pod.uid), talks.get(pod.uid, Talk())
             if error is None:
-                talks[pod.uid] = Talk(cancelled_at=now)
+                talks[pod.uid] = Talk(
+                    word=self._find_late(known, now),
+                    cancelled_at=now,
+                    unanswered_at=known.unanswered_at,
+                )
                 continue
             log.debug("Pod did not confirm that it stays", zone=talk.zone.name, err=error)
-            known = talks.get(pod.uid, Talk())
-            talks[pod.uid] = replace(known, tried_at=now, tries=known.tries + 1)
+            unanswered_at = now if error.may_arrive else known.unanswered_at
+            talks[pod.uid] = replace(
+                known, tried_at=now, tries=known.tries + 1, unanswered_at=unanswered_at
+            )
+
+    def _find_late(self, known: Talk, now: datetime) -> Word | None:
+        """Return the word of a POST that may arrive after the DELETE that follows it (LI-05)."""
+        word = known.word
+        if word is None or not word.is_lost or abs(now - word.asked_at) > self._late_calls:
+            return None
+        return word
 
     async def _ask(self, talk: TalkToPods) -> None:
         words = await self._calls.ask_all(talk.ask) if talk.ask else {}
         # All of one conversation are as old as its end: the plan that follows takes them together.
         now, talks = self._now(), self._talks.setdefault(talk.zone.uid, {})
         for pod in talk.ask:
-            failures, wait = 0, None
+            failures, wait, known = 0, None, talks.get(pod.uid, Talk())
             if words[pod.uid].since is None:
-                failures = talks.get(pod.uid, Talk()).failures + 1
+                failures = known.failures + 1
                 wait = FAILED.bound(failures)
             word = replace(words[pod.uid], asked_at=now, lasts=wait)
-            talks[pod.uid] = Talk(word=word, failures=failures)
+            talks[pod.uid] = Talk(word=word, failures=failures, unanswered_at=known.unanswered_at)
             if word.problem:
                 log.debug("Pod gave no time", zone=talk.zone.name, pod=pod.pod, why=word.problem)
 

@@ -140,6 +140,13 @@ def list_seats(zone: Zone, ordinals: range, scaling: ScalingSnapshot) -> list[De
     return sorted(found, key=lambda seat: (seat.ordinal, seat.pod.uid), reverse=True)
 
 
+def find_late(talk: Talk, scaling: ScalingSnapshot) -> timedelta:
+    """Return for how long a pod may still act on a call that it stays; zero or less: no longer."""
+    if talk.unanswered_at is None:
+        return timedelta(0)
+    return scaling.late_calls - abs(scaling.group.now - talk.unanswered_at)
+
+
 def find_absence(pod: Pod) -> str:
     """Return why a pod cannot be talked to, empty where it can."""
     if pod.is_terminating:

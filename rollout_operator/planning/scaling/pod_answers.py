@@ -26,6 +26,7 @@ from rollout_operator.planning.scaling.delays import (
     Delay,
     DelayedPod,
     find_absence,
+    find_late,
     list_seats,
 )
 from rollout_operator.planning.wording import join_names, verb
@@ -85,6 +86,8 @@ class _Findings:
     """Each names the pod that gave no time."""
     silent: list[str] = field(default_factory=list)
     """Names of pods that were not asked before."""
+    unanswered: list[str] = field(default_factory=list)
+    """Names of pods that may still act on a call that they stay."""
     early: list[tuple[int, Reason]] = field(default_factory=list)
     """Ordinals of pods that are prepared, but not for long enough."""
     ask: list[Endpoint] = field(default_factory=list)
@@ -129,6 +132,12 @@ def _hear_one(
         return
     if absence:
         notes.problems.append(f"{name} {absence}")
+        return
+    # SI-10: what it says now may be undone by a call that it has not answered.
+    late = find_late(seat.talk, scaling)
+    if late > timedelta(0):
+        notes.times.append(late)
+        notes.unanswered.append(name)
         return
     if word is None or _must_ask(word, delay.span, now):
         endpoint = plan_delay_endpoint(seat.pod, delay.target, scaling.cluster_domain)
@@ -186,6 +195,11 @@ def _find_wait(going: Going, notes: _Findings) -> Reason | None:
         tail = f", and {more} more {verb(more, 'pod', 'pods')} gave no time" if more else ""
         text = f"{going.change} waits: {notes.problems[0]}{tail}"
         return Reason(code=Code.POD_GAVE_NO_TIME, text=text, severity=Severity.WARN, zone=name)
+    if notes.unanswered:
+        names = join_names(notes.unanswered)
+        stay = verb(len(notes.unanswered), "it stays", "they stay")
+        text = f"{going.change} waits: {names} may still act on an earlier call that {stay}"
+        return Reason(code=Code.DELAYED_BY_PODS, text=text, severity=Severity.DEBUG, zone=name)
     if notes.silent:
         names = join_names(notes.silent)
         are = verb(len(notes.silent), "is", "are")

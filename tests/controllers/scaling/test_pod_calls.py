@@ -30,15 +30,18 @@ class FakeCalls:
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.refusing: set[Uid] = set()
+        self.silent: set[Uid] = set()
         self.bugs = 0
         self.takes = SECOND
 
     async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]:
         await self._take("DELETE", endpoints)
         return {
-            one.uid: PodError(f"DELETE {one.pod}: HTTP status 500")
+            one.uid: PodError(
+                f"DELETE {one.pod}: HTTP status 500", may_arrive=one.uid in self.silent
+            )
             for one in endpoints
-            if one.uid in self.refusing
+            if one.uid in self.refusing | self.silent
         }
 
     async def ask_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, Word]:
@@ -47,6 +50,8 @@ class FakeCalls:
         return {
             one.uid: Word(asked_at=begun, since=None, problem=f"POST {one.pod}: HTTP status 500")
             if one.uid in self.refusing
+            else Word(asked_at=begun, since=None, problem="no answer", is_lost=True)
+            if one.uid in self.silent
             else Word(asked_at=begun, since=EPOCH)
             for one in endpoints
         }
@@ -65,7 +70,12 @@ class Bench:
     def __init__(self) -> None:
         self.calls = FakeCalls()
         self.heard: list[Uid] = []
-        self.talks = Talks(self.calls, now=VirtualClock().now, on_heard=self.heard.append)
+        self.talks = Talks(
+            self.calls,
+            now=VirtualClock().now,
+            on_heard=self.heard.append,
+            late_calls=10 * SECOND,
+        )
 
     def talk(self, letter: str = "b", *, cancel: str = "", ask: str = "") -> None:
         """Begin a conversation with pods of a zone, by ordinals."""
@@ -291,3 +301,43 @@ async def test_a_pod_that_has_become_ready_is_asked_at_once() -> None:
         await VirtualClock().sleep(2 * SECOND)
         bench.talks.keep(uid, {Uid("b4"): True, Uid("b3"): True})
         assert _lasts(bench) == 5 * SECOND, "once"
+
+
+@in_virtual_time
+async def test_a_delete_without_an_answer_counts_until_it_can_arrive_no_more() -> None:
+    """DELAY-08, SI-10: neither an answer to a later one nor a new word takes that back."""
+    bench = Bench()
+    async with bench.talking():
+        bench.calls.silent = {Uid("b4")}
+        bench.talk(cancel="43")
+        await VirtualClock().sleep(2 * SECOND)
+        bench.calls.silent = set()
+        bench.talk(cancel="4")
+        await VirtualClock().sleep(2 * SECOND)
+        bench.talk(ask="43")
+        await VirtualClock().sleep(2 * SECOND)
+    known = bench.known()
+    assert known[Uid("b4")].word is not None
+    assert known[Uid("b4")].unanswered_at == EPOCH + SECOND
+    assert known[Uid("b3")].unanswered_at is None
+
+
+@pytest.mark.parametrize(("after", "is_owed"), [(1, True), (30, False)])
+def test_a_pod_that_may_yet_hear_that_it_goes_is_told_once_more(after: int, is_owed: bool) -> None:
+    """LI-05: its POST was given up, and may arrive after the DELETE that it has confirmed."""
+
+    @in_virtual_time
+    async def run() -> None:
+        bench = Bench()
+        async with bench.talking():
+            bench.calls.silent = {Uid("b4")}
+            bench.talk(ask="4")
+            await VirtualClock().sleep((1 + after) * SECOND)
+            bench.calls.silent = set()
+            bench.talk(cancel="4")
+            await VirtualClock().sleep(2 * SECOND)
+        talk = bench.known()[Uid("b4")]
+        assert talk.cancelled_at is not None
+        assert (talk.word is not None) is is_owed
+
+    run()

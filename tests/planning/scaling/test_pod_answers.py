@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rollout_operator.model.group import Zone
 from rollout_operator.model.names import Uid
-from rollout_operator.model.scaling import Word
+from rollout_operator.model.scaling import Talk, Word
 from rollout_operator.planning.scaling.delays import ASK_AGAIN, CANCEL_AGAIN
 from rollout_operator.planning.scaling.plan import plan_scaling
 from rollout_operator.planning.scaling.pod_answers import FRESH
@@ -193,6 +193,25 @@ def test_a_pod_that_was_replaced_begins_anew() -> None:
 
     assert counts(plan) == {}
     assert [pod.pod for talk in plan.talks for pod in talk.ask] == ["zone-b-4"]
+
+
+@pytest.mark.parametrize(("ago", "goes"), [(2, False), (9, False), (10, True)])
+def test_delay08_nobody_goes_who_may_still_act_on_a_call_that_it_stays(
+    ago: int, goes: bool
+) -> None:
+    """SI-10, DELAY-08: its DELETE was given up without an answer, and its POST came after that."""
+    talk = Talk(word=DUE, unanswered_at=NOW - ago * SECOND)
+    scaling = view(delayed("b", 5), scale="3/5", words=due("b-3"), stay={"b-4": talk})
+    plan = plan_scaling(dataclasses.replace(scaling, late_calls=10 * SECOND))
+
+    assert counts(plan) == ({"zone-b": 3} if goes else {})
+    if not goes:
+        assert codes(plan) == ["delayed_by_pods zone-b"]
+        assert (
+            plan.waits[0].text == f"{CHANGE}zone-b-4 may still act on an earlier call that it stays"
+        )
+        assert plan.look_again == (10 - ago) * SECOND
+        assert not [pod for talk in plan.talks for pod in talk.ask], "it would say what is no more"
 
 
 def test_seed076_a_pod_that_restarts_its_preparation_waits_anew() -> None:
