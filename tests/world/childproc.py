@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,6 +18,10 @@ LIBC: Final = ctypes.CDLL(None, use_errno=True)
 # How often an exit is looked for; an exit has no event that works from every event loop.
 EXIT_POLL: Final = timedelta(milliseconds=20)
 TAIL_LINES: Final = 30
+# Below those that Linux gives to outgoing connections: one of these would take a port between the
+# look at it and the start of a server, or while a server is down that shall come back to it.
+PORTS: Final = range(15_000, 32_000)
+_given: Final[set[int]] = set()
 
 
 class Child:
@@ -80,13 +85,22 @@ class Child:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback interface that nothing listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    """Return ports that nothing listens on, none of them twice."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.choice(PORTS)
+        if port not in _given and _is_free(port):
+            found.append(port)
+            _given.add(port)
+    return found
+
+
+def _is_free(port: int) -> bool:
     try:
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+        socket.create_server(("", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 def _die_with_parent() -> None:

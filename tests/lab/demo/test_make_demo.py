@@ -19,7 +19,7 @@ from tests.world.plane import ControlPlane
 from tests.world.stories import begin
 from tests.world.timings import Restart
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 
 
 # Measuring
