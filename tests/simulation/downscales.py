@@ -153,7 +153,7 @@ def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Se
             name: world.short_since[name]
             for one in members
             # What never was up is missed by nobody.
-            if one.uid != before.uid and not world.unused.keys() >= {*gone}
+            if one.uid != before.uid and not world.idle >= {*gone}
             for name in world.list_short(one, write.at)
         },
         guards=guards.find(begun, subresource),

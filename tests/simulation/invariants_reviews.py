@@ -22,6 +22,8 @@ from tests.world.history import Set
 NO_ANSWER: Final = -1
 # The time in the answer is at most so far ahead: whoever names a later one saw the write late.
 SEEN_LATE: Final = timedelta(seconds=2)
+# So long plans hold an event back; few random ones take longer.
+HELD_BACK: Final = timedelta(seconds=10)
 NEVER: Final = datetime.min.replace(year=1970, tzinfo=UTC)
 
 
@@ -178,8 +180,12 @@ def _corrects(old: datetime, new: datetime, written_at: datetime, *, is_troubled
 
 
 def _is_troubled(book: Book, record: Write, since: timedelta) -> bool:
-    """Tell whether its process may have seen a downscale late, or found it again."""
-    return bool(book.list_faults(record.commit.actor, since - book.promises.known, record.at))
+    """Tell whether its process may have seen a downscale late, or found it again.
+
+    An event that is held back keeps back those after it.
+    """
+    begin = since - max(book.promises.known, HELD_BACK)
+    return bool(book.list_faults(record.commit.actor, begin, record.at))
 
 
 def _find_epoch(book: Book) -> datetime:

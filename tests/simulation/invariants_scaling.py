@@ -148,7 +148,7 @@ class _Words:
             if write is scaling.write or write.at > begin:
                 break
             world.take(write)
-        return {*world.unused}
+        return {*world.idle}
 
     def find_idle(self, scaling: Scaling) -> set[str]:
         """Return the names of which no pod ran all the time since the operator last looked.
@@ -210,7 +210,7 @@ def _judge_alone(book: Book, scalings: list[Scaling]) -> Iterator[Violation]:
     for write in book.writes:
         scaling = judged.get(id(write))
         removed = scaling.before.pod_names[scaling.now.replicas :] if scaling else ()
-        if scaling is not None and not world.unused.keys() >= {*removed}:
+        if scaling is not None and not world.idle >= {*removed}:
             yield from _find_neighbours(book, world, rolled, scaling)
             yield from _find_between(world, deletes, scaling)
         world.take(write)

@@ -69,6 +69,8 @@ class World:
 
     One that had a ready pod lately is none: it comes back with its data.
     """
+    idle: set[str] = field(default_factory=set)
+    """Ordinals that an upscale added, whatever they hold: no pod of them was ready since."""
     last_ready: dict[str, timedelta] = field(default_factory=dict)
     """By name: until when at least a pod of that name, of whatever set, was ready."""
 
@@ -141,8 +143,10 @@ class World:
         new = now.pod_names if now else ()
         added = set(new).difference(old) if before and now else set()
         self.unused.update((name, write.at) for name in added if self._is_new(name, write.at))
+        self.idle.update(added.difference(self.pods))
         for name in set(old).difference(new):
             self.unused.pop(name, None)
+            self.idle.discard(name)
         self.wanted.difference_update(old)
         self.wanted.update(new)
         for name in (*old, *new):
@@ -156,6 +160,7 @@ class World:
     def _note(self, name: str, at: timedelta) -> None:
         if self.is_available(name):
             self.unused.pop(name, None)
+            self.idle.discard(name)
         if name not in self.wanted or name in self.unused or self.is_available(name):
             self.short_since.pop(name, None)
         else:

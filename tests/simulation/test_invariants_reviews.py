@@ -158,6 +158,19 @@ def test_a_record_that_was_seen_late_may_be_corrected_by_a_second() -> None:
     assert judge(story) == []
 
 
+def test_an_event_of_before_that_is_held_back_has_the_next_one_seen_late() -> None:
+    """SI-16: an event of ten seconds ago may be what the downscale waits behind."""
+
+    def story(told: Chronicle, faulted_at: float) -> None:
+        told.fault(faulted_at, "delay_event", "event 2 of statefulsets: MODIFIED zone-a")
+        scale(told, 20, annotations={LAST_DOWNSCALE: "2026-01-02T03:04:26Z"})
+        stamp = {LAST_DOWNSCALE: "2026-01-02T03:04:27Z"}
+        told.zone(21.5, "zone-a", annotations=stamp, actor="operator-1")
+
+    assert judge(lambda told: story(told, 11)) == []
+    assert judge(lambda told: story(told, 2)) == ["SI-16"]
+
+
 def stamped_twice(told: Chronicle) -> None:
     scale(told, 20, annotations={LAST_DOWNSCALE: "2026-01-02T03:04:25Z"})
     stamp = {LAST_DOWNSCALE: "2026-01-02T03:04:26Z"}
