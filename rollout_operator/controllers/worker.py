@@ -83,7 +83,7 @@ class Workers(Generic[K]):
                 raise
             # Nobody asked us to end: it leaked out of a library, and would end the worker silently.
             self._back_off(key, error)
-        except Exception as error:  # the door: one broken group never delays another
+        except Exception as error:  # one broken group never delays another
             self._back_off(key, error)
         else:
             self._bugs.pop(key, None)

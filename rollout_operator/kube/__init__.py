@@ -1,1 +1,1 @@
-"""The only door to the API server: calls, watches, caches."""
+"""The only way to the API server: calls, watches, caches."""

@@ -1,6 +1,6 @@
 """What is asked of the API server, in the words of its authoriser, and how long it may take.
 
-The real client and the sandbox's door ask alike, since both have their queries and bodies from
+The real client and the lab's client ask alike, since both have their queries and bodies from
 here.
 """
 

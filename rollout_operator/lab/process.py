@@ -1,4 +1,4 @@
-"""One process of the operator in a simulated world: its own code, between doors to that world.
+"""One process of the operator in a simulated world: its own code, between clients to that world.
 
 Decides how such a process begins, dies and begins again. What the world does is decided in
 `lab`, how both come together in `lab.world`.

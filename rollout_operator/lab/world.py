@@ -1,4 +1,4 @@
-"""Composition root of the sandbox: a simulated world, and the operator's own code on its doors.
+"""Composition root of the sandbox: a simulated world, and the operator's own code on its clients.
 
 Runs on whatever loop is running: a `VirtualTimeLoop`, where an hour takes a moment and one seed
 always gives one story, or an ordinary one, in real time. What is not here is what a simulated world

@@ -35,7 +35,7 @@ class Clients:
     """Where an operator gets everything from that is not its own: the world, time and chance."""
 
     open: Callable[[str, Priority], ApiClient]
-    """Opens a door to the API server for one component; all share the rate limits of the process.
+    """Opens a client of the API server for one component; all share the rate limits of the process.
 
     The name says for what: `following`, `looking`, `acting`, `checking`, ... The priority is that
     of its reads.
@@ -44,10 +44,10 @@ class Clients:
     rng: Callable[[], float]
     """Returns numbers in 0..1."""
     open_pods: Callable[[], Sender]
-    """Opens a door to pods, with connections of its own."""
+    """Opens a client of pods, with connections of its own."""
 
     def tell_time(self, client: ApiClient) -> datetime:
-        """Return the API server's time, which each door knows by the answers to all of them.
+        """Return the API server's time, which each client knows by the answers to all of them.
 
         Ours before the first answer: it may be wrong, and may jump.
         """
@@ -101,7 +101,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What an operator tells of itself; it is there before any door is open."""
+    """What an operator tells of itself; it is there before any client is open."""
 
     metrics: Metrics
     health: Health

@@ -1,6 +1,6 @@
-"""Composition of the operator between its doors: caches, decisions, workers, and their life.
+"""Composition of the operator between its clients: caches, decisions, workers, and their life.
 
-Where the doors lead is decided by who opens them: `operator.main` to a cluster, `lab.world` to a
+Where the clients lead is decided by who opens them: `operator.main` to a cluster, `lab.world` to a
 simulated one. Start: caches filled, reviews served, workers, ready. Stop: not ready, reviews get
 their answer, workers finish the group they are at and begin nothing new. Each step waits for a
 bounded time.

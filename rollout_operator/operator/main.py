@@ -1,4 +1,4 @@
-"""Composition root: opens the doors to a cluster, serves, and ends with a signal.
+"""Composition root: opens the clients to a cluster, serves, and ends with a signal.
 
 Start: admin server, then what `operator.engine` does, and the webhooks of `operator.webhooks` in
 it. Stop: in reverse.
@@ -93,7 +93,7 @@ async def _serve(config: Config, limits: LifeLimits) -> None:
 def _build_engine(
     config: Config, transport: Transport, clock: Clock, telemetry: Telemetry
 ) -> Engine:
-    """Return the engine on the doors of a real cluster."""
+    """Return the engine on the clients of a real cluster."""
     timeouts = Timeouts().at_most(config.client_timeout)
 
     limits = RateLimits(config.client_qps, config.client_burst)

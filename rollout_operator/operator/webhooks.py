@@ -73,7 +73,7 @@ class Webhooks:
     async def drain(self, limit: timedelta) -> None:
         """Answer the reviews in flight, at most for `limit`, and accept no connection after that.
 
-        The door stays open while pods are being called: see `Reviews.settle`.
+        The port stays open while pods are being called: see `Reviews.settle`.
         """
         left = await self._reviews.settle(limit)
         if self._server is not None:

@@ -25,7 +25,7 @@ _PLAIN: Final = "Opaque"
 
 
 class SecretApi(Protocol):
-    """The part of the door to the API server that the Secret needs; errors as in `kube.api`."""
+    """The part of the API client that the Secret needs; errors as in `kube.api`."""
 
     async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes: ...
 

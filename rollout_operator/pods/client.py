@@ -54,7 +54,7 @@ class PodError(OperatorError):
 
 
 class Sender(Protocol):
-    """The door to pods: sends one request, once."""
+    """The way to pods: sends one request, once."""
 
     async def send(self, method: Method, endpoint: Endpoint) -> int:
         """Return the HTTP status. Raises aiohttp.ClientError, OSError and TimeoutError.

@@ -1,4 +1,4 @@
-"""The real door to pods: one HTTP request over a connection of its own.
+"""The real way to pods: one HTTP request over a connection of its own.
 
 What a connection may do is decided in `session`; how long a request may take, and what its status
 means, in `client`.

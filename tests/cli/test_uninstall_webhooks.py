@@ -22,7 +22,7 @@ from rollout_operator.kube.api import (
 from rollout_operator.model.errors import ApiError, Conflict, Denied, NotFound, UnknownOutcome
 from rollout_operator.model.names import Uid
 from rollout_operator.telemetry import logs
-from tests.controllers.fake_door import FakeClient
+from tests.controllers.fake_client import FakeClient
 from tests.kube.fake_api import FakeApi, refuse, reply
 
 Captured = pytest.CaptureFixture[str]

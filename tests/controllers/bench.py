@@ -23,7 +23,7 @@ from rollout_operator.model.outcome import Code
 from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates
-from tests.controllers.fake_door import FakeClient, Json, pod_json, set_json
+from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
 from tests.fakes_clock import FakeClock
 from tests.gates import OpenGate
 

@@ -40,8 +40,8 @@ from rollout_operator.pods.client import PodClient
 from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates
-from tests.controllers.fake_door import Json
-from tests.controllers.scaling_doors import FakeReferences, FakeStores, ScalingClient
+from tests.controllers.fake_client import Json
+from tests.controllers.scaling_clients import FakeReferences, FakeStores, ScalingClient
 from tests.controllers.scaling_objects import KEYS, make_pod, pods_of
 from tests.gates import OpenGate
 from tests.virtual_time import VirtualClock

@@ -24,7 +24,7 @@ from rollout_operator.model.names import (
     UPSCALE_WHEN_READY,
 )
 from rollout_operator.planning.downscales.spacing import format_downscale_time
-from tests.controllers.fake_door import Json, pod_json, set_json
+from tests.controllers.fake_client import Json, pod_json, set_json
 from tests.virtual_time import EPOCH
 from tests.web.downscale_world import part
 

@@ -11,7 +11,7 @@ from rollout_operator.model.errors import Throttled, Unreachable
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName
 from tests.controllers.bench import Bench, bench
-from tests.controllers.fake_door import Json, pod_json, set_json
+from tests.controllers.fake_client import Json, pod_json, set_json
 from tests.web.downscale_world import part
 
 SECOND = timedelta(seconds=1)

@@ -7,7 +7,7 @@ import pytest
 from rollout_operator.model.errors import DecodeError, NotFound
 from rollout_operator.model.objects import Unreadable
 from tests.controllers.bench import GROUP, bench
-from tests.controllers.fake_door import Json, pod_json, set_json
+from tests.controllers.fake_client import Json, pod_json, set_json
 from tests.web.downscale_world import part
 
 EXPRESSIONS: Json = {"matchExpressions": [{"key": "name", "operator": "In", "values": ["a"]}]}

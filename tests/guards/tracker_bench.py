@@ -14,7 +14,7 @@ from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.tracker import format_entry
 from rollout_operator.planning.downscales.spacing import Refusal, format_downscale_time
 from tests.builders import sts
-from tests.controllers.fake_door import FakeClient, Json
+from tests.controllers.fake_client import FakeClient, Json
 from tests.fakes_clock import EPOCH, FakeClock
 from tests.ledger import key
 

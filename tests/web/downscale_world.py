@@ -37,7 +37,7 @@ from rollout_operator.web.reviews.prepare_downscale import PrepareDownscale
 from rollout_operator.web.reviews.prepare_reservation import PrepareCalls, PrepareContext
 from rollout_operator.web.reviews.read_shares import RepeatedLooks, UnconfirmedReads
 from rollout_operator.web.reviews.scale_parent import Parents
-from tests.controllers.fake_door import FakeClient, Json, pod_json, set_json
+from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
 from tests.gates import OpenGate
 from tests.virtual_time import VirtualClock
 from tests.web.fake_pods import FakePods

@@ -12,7 +12,7 @@ from rollout_operator.web.reviews.answer import render_answer
 from rollout_operator.web.reviews.eviction import EvictionContext, PodEviction
 from rollout_operator.web.reviews.read_shares import UnconfirmedReads
 from rollout_operator.web.reviews.unknown_pods import UnknownPods
-from tests.guards.gate_bench import Process, World, name_of, world
+from tests.guards.arbiter_bench import Process, World, name_of, world
 
 LIMIT: Final = timedelta(seconds=9)
 

@@ -1,4 +1,4 @@
-"""What the simulated API server tells of the kinds that it knows, and how a door reads it.
+"""What the simulated API server tells of the kinds that it knows, and how a client reads it.
 
 Only what the sandbox models is told of: a real server has more kinds in most groups.
 """

@@ -1,4 +1,4 @@
-"""The door of one process to the simulated API server: the Protocols of `kube.api`.
+"""The client of one process to the simulated API server: the Protocols of `kube.api`.
 
 Decides what each call looks like to the API server, and how its answer looks to the operator, as
 `kube.client.client` does for a real one. How a call gets there is `requests`' part, which events of
@@ -53,13 +53,13 @@ from rollout_operator.lab.network.watch_views import WatchView
 from rollout_operator.model.errors import Refused, UnknownOutcome, Unreachable
 
 FOLLOWING: Final = "following"
-"""Name of the door through which informers look: only their lists may be of the past."""
+"""Name of the client through which informers look: only their lists may be of the past."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
 class Api(Protocol):
-    """What a door needs of the simulated API server; see `lab.apiserver.api`."""
+    """What a client needs of the simulated API server; see `lab.apiserver.api`."""
 
     @property
     def history(self) -> History: ...
@@ -129,7 +129,7 @@ class SimulatedClient:
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         reads: Priority = Priority.LOOK,
     ) -> None:
-        """Open a door; `name` says what for: following, looking, acting, reviewing."""
+        """Open a client; `name` says what for: following, looking, acting, reviewing."""
         self._api = api
         self._link = link
         self._name = name

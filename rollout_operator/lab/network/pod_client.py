@@ -1,4 +1,4 @@
-"""The door of one process to its pods: HTTP requests without a network.
+"""The client of one process to its pods: HTTP requests without a network.
 
 Decides whether a request gets to a pod and its answer back. What the pod does with it is left to
 the pod, how long to wait and what counts as a success to the caller.
@@ -50,7 +50,7 @@ class SimulatedPodClient:
 
     async def _send(self, method: str, endpoint: Endpoint) -> tuple[int, bytes]:
         if self._is_closed:
-            raise ConnectionAbortedError("this door is closed")
+            raise ConnectionAbortedError("this client is closed")
         link = self._link
         fate = link.faults.on_pod_call(link.actor, method, endpoint.pod)
         if fate.crash is CrashPoint.BEFORE_SEND:

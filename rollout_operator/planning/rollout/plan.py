@@ -1,4 +1,4 @@
-"""Decide for a whole group: the one door to planning, and the order of concerns.
+"""Decide for a whole group: the one way into planning, and the order of concerns.
 
 First what stops the group, then which zone may move, then which of its pods. At most one zone has
 pods down at any time: a zone that is short is the only one looked at, two short zones stop all.

@@ -1,4 +1,4 @@
-"""Decide the replica counts of a whole group: the one door to scaling, and the order of concerns.
+"""Decide the replica counts of a whole group: the one way into scaling, and the order of concerns.
 
 First what each zone should count (`following`, `mirroring`), then what holds it back. An upscale is
 held by nothing but the zone that it follows. A downscale needs the word of its pods (`pod_answers`)

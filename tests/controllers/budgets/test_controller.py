@@ -22,7 +22,7 @@ from rollout_operator.model.disruption import DisruptionSource, Record
 from rollout_operator.model.errors import ApiError, Denied, UnknownOutcome, Unreachable
 from rollout_operator.model.names import Uid
 from rollout_operator.telemetry import logs
-from tests.guards.gate_bench import Hold, Process, World, failing, name_of, world
+from tests.guards.arbiter_bench import Hold, Process, World, failing, name_of, world
 from tests.virtual_time import elapsed, in_virtual_time
 
 MOMENT = timedelta(milliseconds=1)

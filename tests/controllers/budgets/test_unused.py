@@ -8,7 +8,7 @@ from rollout_operator.guards.budgets.unused import PAUSES
 from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.planning.budgets.rule import Refusal
 from tests.controllers.budgets.test_controller import MOMENT, Bench, granted, start
-from tests.guards.gate_bench import Hold
+from tests.guards.arbiter_bench import Hold
 from tests.virtual_time import in_virtual_time
 
 LIMIT = timedelta(minutes=1)

@@ -14,7 +14,7 @@ from rollout_operator.model.names import DOWNSCALE_NOTE
 from rollout_operator.model.outcome import Code
 from rollout_operator.pods.client import PodError
 from rollout_operator.telemetry import logs
-from tests.controllers.fake_door import Json
+from tests.controllers.fake_client import Json
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import (
     HOUR,

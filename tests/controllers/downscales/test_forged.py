@@ -8,7 +8,7 @@ import pytest
 
 from rollout_operator.model.names import DOWNSCALE_NOTE, PREPARE_DOWNSCALE
 from rollout_operator.telemetry import logs
-from tests.controllers.fake_door import Json
+from tests.controllers.fake_client import Json
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import WAIT, World, come_to_rest, part, pod, three_zones
 

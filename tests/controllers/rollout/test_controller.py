@@ -16,7 +16,7 @@ from rollout_operator.model.errors import (
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Severity
 from tests.controllers.bench import GROUP, bench, meta_of, rollable
-from tests.controllers.fake_door import pod_json, set_json
+from tests.controllers.fake_client import pod_json, set_json
 
 
 async def test_a_look_counts_and_succeeds() -> None:

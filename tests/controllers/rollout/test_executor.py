@@ -18,7 +18,7 @@ from rollout_operator.model.errors import (
 from rollout_operator.model.group import Deletion
 from rollout_operator.model.outcome import Code
 from tests.controllers.bench import bench, meta_of, two_zones
-from tests.controllers.fake_door import Json, pod_json, set_json
+from tests.controllers.fake_client import Json, pod_json, set_json
 
 
 async def test_t01_6_deletes_as_many_as_the_limit_allows() -> None:

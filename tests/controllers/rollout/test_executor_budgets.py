@@ -33,8 +33,8 @@ from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.telemetry.registry import GroupStates
-from tests.controllers.fake_door import set_json
-from tests.guards.gate_bench import Hold, Process, World, failing, name_of, part, rule, world
+from tests.controllers.fake_client import set_json
+from tests.guards.arbiter_bench import Hold, Process, World, failing, name_of, part, rule, world
 from tests.planning.disruptions import PATTERN
 from tests.virtual_time import in_virtual_time
 

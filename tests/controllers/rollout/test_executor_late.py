@@ -20,7 +20,7 @@ from rollout_operator.model.errors import (
 )
 from rollout_operator.model.outcome import Code, Severity
 from tests.controllers.rollout.test_executor_budgets import GROUP, LIST, PATCH, Shell, rolling
-from tests.guards.gate_bench import failing, rule
+from tests.guards.arbiter_bench import failing, rule
 from tests.virtual_time import in_virtual_time
 
 LATE: Final = "no answer of the API server about ingester-zone-a-0 in time"

@@ -2,7 +2,7 @@
 
 from rollout_operator.model.outcome import Code
 from tests.controllers.bench import bench, two_zones
-from tests.controllers.fake_door import pod_json, set_json
+from tests.controllers.fake_client import pod_json, set_json
 
 
 async def test_fp04_nothing_goes_when_the_caches_see_another_zone_short_during_the_look() -> None:

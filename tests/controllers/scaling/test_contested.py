@@ -6,7 +6,7 @@ import pytest
 
 from rollout_operator.model.errors import Denied
 from rollout_operator.model.outcome import Code
-from tests.controllers.fake_door import Json
+from tests.controllers.fake_client import Json
 from tests.controllers.scaling_bench import SECOND, Bench, pass_time
 from tests.controllers.scaling_objects import zone
 from tests.virtual_time import elapsed, in_virtual_time

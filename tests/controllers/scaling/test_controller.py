@@ -7,9 +7,9 @@ import pytest
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.downscales.spacing import format_downscale_time
-from tests.controllers.fake_door import Json
+from tests.controllers.fake_client import Json
 from tests.controllers.scaling_bench import HOUR, SECOND, Bench, pass_time
-from tests.controllers.scaling_doors import REFUSAL
+from tests.controllers.scaling_clients import REFUSAL
 from tests.controllers.scaling_objects import ago, old, zone
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import part

@@ -8,9 +8,9 @@ import pytest
 
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.scaling.delays import SOON_TRIES
-from tests.controllers.fake_door import Json
+from tests.controllers.fake_client import Json
 from tests.controllers.scaling_bench import GROUP, HOUR, SECOND, Bench, pass_time
-from tests.controllers.scaling_doors import Store
+from tests.controllers.scaling_clients import Store
 from tests.controllers.scaling_objects import delayed, in_group, old, zone
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import part

@@ -7,7 +7,7 @@ import pytest
 from rollout_operator.model.errors import ApiError, Denied, Refused, TooManyRequests, Unreachable
 from rollout_operator.model.outcome import Code
 from tests.controllers.scaling_bench import GROUP, SECOND, Bench, pass_time
-from tests.controllers.scaling_doors import NO_ANSWER, REFUSAL
+from tests.controllers.scaling_clients import NO_ANSWER, REFUSAL
 from tests.controllers.scaling_objects import ago, note_time, set_count, zone
 from tests.virtual_time import in_virtual_time
 

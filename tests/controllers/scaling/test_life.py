@@ -7,7 +7,7 @@ import pytest
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code
 from tests.controllers.scaling_bench import GROUP, HOUR, SECOND, Bench, pass_time
-from tests.controllers.scaling_doors import DEMO, REFUSAL
+from tests.controllers.scaling_clients import DEMO, REFUSAL
 from tests.controllers.scaling_objects import ago, delayed, in_group, mirroring, zone
 from tests.virtual_time import in_virtual_time
 

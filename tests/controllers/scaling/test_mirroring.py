@@ -7,9 +7,9 @@ import pytest
 from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.scaling import NoScale
-from tests.controllers.fake_door import Json
+from tests.controllers.fake_client import Json
 from tests.controllers.scaling_bench import GROUP, SECOND, Bench, pass_time
-from tests.controllers.scaling_doors import DEMO
+from tests.controllers.scaling_clients import DEMO
 from tests.controllers.scaling_objects import ago, mirroring, zone
 from tests.virtual_time import in_virtual_time
 

@@ -11,9 +11,9 @@ from rollout_operator.model.errors import ApiError, Conflict, Denied
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.scaling import NoScale, Scale
-from tests.controllers.fake_door import Json
+from tests.controllers.fake_client import Json
 from tests.controllers.scaling_bench import GROUP, SECOND, Bench, pass_time
-from tests.controllers.scaling_doors import DEMO, NO_ANSWER, REFUSAL
+from tests.controllers.scaling_clients import DEMO, NO_ANSWER, REFUSAL
 from tests.controllers.scaling_objects import mirroring, old, zone
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import part

@@ -11,7 +11,7 @@ from rollout_operator.guards.budgets.request import DisruptionRequest, Permit
 from rollout_operator.model.disruption import DisruptionSource, Record
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import Conflict
-from tests.guards.gate_bench import LONG, SECOND, Hold, rule, tell, world
+from tests.guards.arbiter_bench import LONG, SECOND, Hold, rule, tell, world
 from tests.planning.disruptions import PATTERN
 from tests.virtual_time import EPOCH, elapsed, in_virtual_time
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rollout_operator.guards.budgets.arbiter import CONTEST_LOOKS, CONTEST_PAUSE
-from tests.guards.gate_bench import Hold, World, rule, world
+from tests.guards.arbiter_bench import Hold, World, rule, world
 from tests.planning.disruptions import PATTERN
 from tests.virtual_time import elapsed, in_virtual_time
 

@@ -22,7 +22,7 @@ from rollout_operator.model.errors import (
 )
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.budgets.rule import Refusal
-from tests.guards.gate_bench import LONG, SECOND, Hold, Process, failing, rule, tell, world
+from tests.guards.arbiter_bench import LONG, SECOND, Hold, Process, failing, rule, tell, world
 from tests.virtual_time import elapsed, in_virtual_time
 
 USED = "429 disruption_budget_used: 1 pod not ready in ingester-zone-a"

@@ -16,7 +16,7 @@ from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import Denied
 from rollout_operator.planning.rollout.zones import VIEW_LIMIT
 from rollout_operator.telemetry import logs
-from tests.guards.gate_bench import LABELS, SECOND, Hold, World, failing, part, rule, tell, world
+from tests.guards.arbiter_bench import LABELS, SECOND, Hold, World, failing, part, rule, tell, world
 from tests.planning.disruptions import PATTERN
 from tests.virtual_time import in_virtual_time
 

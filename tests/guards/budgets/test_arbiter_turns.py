@@ -9,7 +9,7 @@ from rollout_operator.guards.budgets.waiting import USUAL_PAUSE
 from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.budgets.rule import Refusal
-from tests.guards.gate_bench import Process, World, rule, tell, world
+from tests.guards.arbiter_bench import Process, World, rule, tell, world
 from tests.planning.disruptions import PATTERN
 from tests.virtual_time import in_virtual_time
 

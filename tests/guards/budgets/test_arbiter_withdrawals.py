@@ -8,7 +8,7 @@ from rollout_operator.guards.budgets.arbiter import ANSWER_LIMIT
 from rollout_operator.guards.budgets.in_flight import GrantState
 from rollout_operator.guards.budgets.releases import LIMIT
 from rollout_operator.model.errors import Unreachable
-from tests.guards.gate_bench import Hold, Process, world
+from tests.guards.arbiter_bench import Hold, Process, world
 from tests.virtual_time import elapsed, in_virtual_time
 
 DOWN = Unreachable("patch pods: connection refused")

@@ -18,7 +18,7 @@ from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.contract.bodies import zone_budget
-from tests.lab.door_world import NAMESPACE, ClientWorld
+from tests.lab.client_world import NAMESPACE, ClientWorld
 from tests.virtual_time import in_virtual_time
 
 POD = {"app": "x"}

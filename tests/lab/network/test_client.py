@@ -14,7 +14,7 @@ from rollout_operator.kube.api import PODS, SECRETS, STATEFULSETS, JsonObject, P
 from rollout_operator.lab.virtual_loop.loop import Deadlock
 from rollout_operator.model.errors import Conflict, InvalidInput, NotFound, Refused, Unreachable
 from rollout_operator.model.names import Uid
-from tests.lab.door_world import (
+from tests.lab.client_world import (
     ACTOR,
     NAMESPACE,
     ClientWorld,

@@ -23,7 +23,7 @@ from rollout_operator.model.errors import (
     UnknownOutcome,
     Unreachable,
 )
-from tests.lab.door_world import (
+from tests.lab.client_world import (
     ACTOR,
     NAMESPACE,
     ClientWorld,

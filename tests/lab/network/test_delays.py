@@ -27,7 +27,7 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.scaling import Word
 from rollout_operator.pods.client import PodClient, Sender
 from rollout_operator.telemetry.metrics import Metrics
-from tests.lab.door_world import ACTOR, ClientWorld, never_returns
+from tests.lab.client_world import ACTOR, ClientWorld, never_returns
 from tests.virtual_time import EPOCH, VirtualClock, elapsed, in_virtual_time
 
 IP = "10.0.0.1"

@@ -31,7 +31,7 @@ from rollout_operator.lab.network.planned_faults import (
     ScriptedFaults,
 )
 from rollout_operator.lab.network.random_faults import Doses, RandomFaults
-from tests.lab.door_world import ACTOR
+from tests.lab.client_world import ACTOR
 from tests.virtual_time import in_virtual_time
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")

@@ -15,7 +15,7 @@ from rollout_operator.kube.api import SECRETS
 from rollout_operator.lab.network.faults import EventFate, Failure
 from rollout_operator.lab.network.planned_faults import EventPlan
 from rollout_operator.model.errors import ApiError, Unreachable
-from tests.lab.door_world import ACTOR, NAMESPACE, ClientWorld, fails, loop_time
+from tests.lab.client_world import ACTOR, NAMESPACE, ClientWorld, fails, loop_time
 from tests.virtual_time import in_virtual_time
 
 LASTS = timedelta(seconds=40)

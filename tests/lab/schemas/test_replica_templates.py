@@ -14,7 +14,7 @@ from rollout_operator.lab.model.fields import children, number, text
 from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest, NotModelled
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.model.errors import InvalidInput, NotFound, Refused
-from tests.lab.door_world import NAMESPACE, ClientWorld
+from tests.lab.client_world import NAMESPACE, ClientWorld
 from tests.lab.server import Asked, Server
 from tests.virtual_time import in_virtual_time
 

@@ -7,7 +7,7 @@ import pytest
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.lab.virtual_loop.clock import SimulatedClock
-from tests.lab.door_world import loop_time
+from tests.lab.client_world import loop_time
 from tests.virtual_time import EPOCH, in_virtual_time
 
 HOUR = timedelta(hours=1)

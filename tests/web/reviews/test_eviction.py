@@ -13,8 +13,8 @@ from rollout_operator.model.errors import ApiError, Denied, Unreachable
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.rollout.zones import VIEW_LIMIT
 from rollout_operator.web.reviews.dispatch import SHARE
-from tests.controllers.fake_door import Json
-from tests.guards.gate_bench import SECOND, Hold, World, failing, name_of, part, rule, world
+from tests.controllers.fake_client import Json
+from tests.guards.arbiter_bench import SECOND, Hold, World, failing, name_of, part, rule, world
 from tests.planning.disruptions import PATTERN
 from tests.virtual_time import elapsed, in_virtual_time
 from tests.web.eviction_world import court

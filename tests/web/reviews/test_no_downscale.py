@@ -24,7 +24,7 @@ from rollout_operator.model.review import Review, Scalable, Unusable, Version
 from rollout_operator.web.reviews.no_downscale import NoDownscale
 from rollout_operator.web.reviews.read_shares import UnconfirmedReads
 from rollout_operator.web.reviews.scale_parent import Parents
-from tests.controllers.fake_door import FakeClient
+from tests.controllers.fake_client import FakeClient
 from tests.virtual_time import VirtualClock, in_virtual_time
 from tests.web.downscale_world import part, raw, zone
 

@@ -15,7 +15,7 @@ from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE, PREPARE_PATH, Uid
 from rollout_operator.model.outcome import Code
-from tests.controllers.fake_door import Json
+from tests.controllers.fake_client import Json
 from tests.forgeries import (
     Lie,
     change_group,

@@ -12,7 +12,7 @@ from rollout_operator.model.errors import ApiError, NotFound, Throttled, Unreach
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.review import Scalable, Unusable
-from tests.controllers.fake_door import Json
+from tests.controllers.fake_client import Json
 from tests.virtual_time import EPOCH, in_virtual_time
 from tests.web.downscale_world import (
     PREPARED,

@@ -10,7 +10,7 @@ from rollout_operator.model.errors import ApiError, Denied, UnknownOutcome, Unre
 from rollout_operator.model.names import LAST_DOWNSCALE, Uid
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.tracker import format_entry
-from tests.controllers.fake_door import Json
+from tests.controllers.fake_client import Json
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import (
     RETELL,

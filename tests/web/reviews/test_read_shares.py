@@ -19,8 +19,8 @@ from rollout_operator.web.reviews.read_shares import (
     Standing,
     UnconfirmedReads,
 )
-from tests.controllers.fake_door import Json
-from tests.guards.gate_bench import name_of, part, rule
+from tests.controllers.fake_client import Json
+from tests.guards.arbiter_bench import name_of, part, rule
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
 from tests.web.downscale_world import GROUP, LIMIT, World, pods_of, three_zones, zone
 from tests.web.eviction_world import court

@@ -25,7 +25,7 @@ from rollout_operator.model.objects import StatefulSet, Unreadable
 from rollout_operator.model.review import Review, Scalable, Unusable, Version
 from rollout_operator.web.reviews.read_shares import UnconfirmedReads
 from rollout_operator.web.reviews.scale_parent import CATCH_UP, Parent, Parents
-from tests.controllers.fake_door import FakeClient, Json
+from tests.controllers.fake_client import FakeClient, Json
 from tests.virtual_time import VirtualClock, in_virtual_time
 from tests.web.downscale_world import part, raw, zone
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.guards.gate_bench import name_of, part, rule
+from tests.guards.arbiter_bench import name_of, part, rule
 from tests.virtual_time import elapsed, in_virtual_time
 from tests.web.eviction_world import court
 

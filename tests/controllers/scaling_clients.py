@@ -17,7 +17,7 @@ from rollout_operator.model.errors import ApiError, Conflict, Refused, UnknownOu
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.scaling import Reading, Reference, Scale
 from rollout_operator.pods.client import Method
-from tests.controllers.fake_door import FakeClient, Json
+from tests.controllers.fake_client import FakeClient, Json
 from tests.virtual_time import EPOCH, elapsed
 
 DEMO: Final = Reference("rollout-operator.grafana.com", "ReplicaTemplate", "demo")

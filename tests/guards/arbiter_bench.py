@@ -36,7 +36,7 @@ from rollout_operator.model.names import DISRUPTION_RECORD, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.controllers.bench import meta_of
-from tests.controllers.fake_door import FakeClient, Json, pod_json, set_json
+from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
 from tests.planning.disruptions import budget
 from tests.virtual_time import EPOCH, VirtualClock, elapsed
 
