@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.code_rules import PACKAGE, ROOT
+from tests.judge.promises import Verdict, Violation
 from tests.mutants.__main__ import is_enough, main, render_total
 from tests.mutants.catalogue import ALL, CATALOGUE
 from tests.mutants.entry import Mutant, OutOfDate
@@ -21,7 +22,6 @@ from tests.mutants.trial import Question
 from tests.simulation.campaign import Job
 from tests.simulation.doses import REVIEW_STORMS, find_storm
 from tests.simulation.ears import DEFECT
-from tests.simulation.promises import Verdict, Violation
 from tests.simulation.scenarios_book import NAMES
 
 QUICK = Budget(schedules=12, has_plans=False, asks_units=False)

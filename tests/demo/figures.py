@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from rollout_operator.lab.demo.totals import Restart, measure_floor
-from tests.world.history import Change, Delete, Pod, Set
+from tests.judge.objects import Change, Delete, Pod, Set
 from tests.world.timings import Restart as Seen
 from tests.world.verdicts import Violation
 

@@ -135,7 +135,7 @@ def copied() -> Iterator[Path]:
             shutil.copytree(ROOT / part, base / part, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", base)
         # Copies keep the time of their sources, so that only the mutant's file is compiled anew.
-        parts = ("rollout_operator", "tests/simulation", "tests/world")
+        parts = ("rollout_operator", "tests/judge", "tests/simulation", "tests/world")
         _run([sys.executable, "-m", "compileall", "-q", *parts], base)
         yield base
 

@@ -16,11 +16,11 @@ from typing import Final
 
 import msgspec
 
+from tests.judge.promises import Verdict
 from tests.simulation.campaign import Job, list_plan_jobs, list_schedules
 from tests.simulation.doses import find_storm
 from tests.simulation.planned import Kind
 from tests.simulation.plans import run_plan
-from tests.simulation.promises import Verdict
 from tests.simulation.scenarios_book import find_scenario
 from tests.simulation.schedule import run
 

@@ -20,8 +20,8 @@ from rollout_operator.lab.admission.webhooks import HookCall, HookCaller
 from rollout_operator.lab.model.history import Fault, History
 from rollout_operator.lab.model.request import ApiRequest
 from tests.forgeries import forge
+from tests.judge.downscales import FORGED, tell_asked
 from tests.simulation.doses import HookFaults
-from tests.simulation.forged import FORGED, tell_asked
 from tests.simulation.virtual import now
 
 # Behind those of calls and events, and behind the blows.

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from tests.judge.promises import Promises
+from tests.judge.verdict import find_violations
 from tests.simulation.chronicle import Chronicle
-from tests.simulation.promises import Promises
-from tests.simulation.verdict import find_violations
 
 Story = Callable[[Chronicle], None]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rollout_operator.kube.api import STATEFULSETS
+from tests.judge.verdict import find_violations
 from tests.simulation.chronicle import PATHS, PERSON, PREPARED, Chronicle
-from tests.simulation.verdict import find_violations
 
 Story = Callable[[Chronicle], object]
 SCALE_DOWN = {"spec": {"replicas": 2}}

@@ -9,10 +9,10 @@ from rollout_operator.kube.api import PODS, ZONE_BUDGETS, JsonObject
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.model.names import DISRUPTION_RECORD
+from tests.judge.budgets import EVICTION_PATH
+from tests.judge.promises import Promises
+from tests.judge.verdict import find_violations
 from tests.simulation.chronicle import NAMESPACE, OPERATOR, PERSON, Chronicle, s
-from tests.simulation.departures import EVICTION_PATH
-from tests.simulation.promises import Promises
-from tests.simulation.verdict import find_violations
 
 Story = Callable[[Chronicle], object]
 BUDGET: Final = "ingester"

@@ -13,9 +13,9 @@ from rollout_operator.model.names import (
     MIRROR_KIND,
     MIRROR_NAME,
 )
+from tests.judge.promises import Promises
+from tests.judge.verdict import find_violations
 from tests.simulation.chronicle import OPERATOR, Chronicle
-from tests.simulation.promises import Promises
-from tests.simulation.verdict import find_violations
 
 Story = Callable[[Chronicle], object]
 TEMPLATE: Final = "ingesters"

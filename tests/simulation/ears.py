@@ -10,7 +10,7 @@ from typing import Final
 
 from rollout_operator.lab.model.history import History, Said
 from rollout_operator.telemetry import logs
-from tests.simulation.promises import Violation
+from tests.judge.promises import Violation
 from tests.simulation.virtual import now
 
 DEFECT: Final = "BUG"

@@ -31,11 +31,11 @@ from rollout_operator.model.names import (
     UPSCALE_WHEN_READY,
 )
 from rollout_operator.model.units import format_rfc3339
+from tests.judge.desired import TEMPLATE_KIND, list_miscounted
 from tests.simulation.scenarios import Missing, Scenario, Size, find_unrolled
 from tests.simulation.scenarios_downscales import prepare_zone
 from tests.simulation.scenarios_people import LIVELY_ROUTES, People, Route
 from tests.simulation.scenarios_rollouts import list_zones
-from tests.simulation.wishes import TEMPLATE_KIND, list_miscounted
 
 # Between downscales of two zones: so little that an autoscaler meets it now and then.
 WAIT: Final = "40s"

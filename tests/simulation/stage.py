@@ -16,12 +16,12 @@ from rollout_operator.lab.network.faults import Faults
 from rollout_operator.lab.trace.trace import trace_hash
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.lab.world import Sandbox
+from tests.judge.promises import QUIET, Promises, Verdict, Violation
+from tests.judge.verdict import find_violations
 from tests.simulation.ears import Ears
 from tests.simulation.keeper import Keeper
-from tests.simulation.promises import QUIET, Promises, Verdict, Violation
 from tests.simulation.scenarios import Scenario, find_unready
 from tests.simulation.scenarios_people import People
-from tests.simulation.verdict import find_violations
 from tests.simulation.virtual import now, split
 
 OPERATORS: Final = "operator"

@@ -28,7 +28,7 @@ from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import DISRUPTION_RECORD
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.wording import count
-from tests.simulation.promises import Verdict
+from tests.judge.promises import Verdict
 from tests.simulation.scenarios import find_unready, find_unrolled
 from tests.simulation.scenarios_people import People
 from tests.simulation.stage import End, judge

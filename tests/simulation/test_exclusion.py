@@ -5,12 +5,12 @@ from functools import partial
 import pytest
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
+from tests.judge.book import read_book
+from tests.judge.invariants_budgets import find_overlaps, list_grants
+from tests.judge.promises import Promises
 from tests.simulation.chronicle import OPERATOR, PATHS, PREPARED, Chronicle, s
 from tests.simulation.chronicle_downscales import Story, ask
 from tests.simulation.chronicle_drains import evict
-from tests.simulation.exclusion import find_broken, list_grants
-from tests.simulation.promises import Promises
-from tests.simulation.views import read_book
 
 
 def grant(told: Chronicle) -> None:
@@ -33,7 +33,7 @@ def judge(story: Story) -> list[str]:
     told.hooks(0, "prepare-downscale", "no-downscale")
     told.zones(labels=PREPARED, annotations=PATHS)
     story(told)
-    return [one.invariant for one in find_broken(read_book(told.history, Promises()))]
+    return [one.invariant for one in find_overlaps(read_book(told.history, Promises()))]
 
 
 def between(told: Chronicle) -> None:

@@ -14,6 +14,7 @@ from rollout_operator.lab.model.history import Called, Fault, Lived, PodCalled
 from rollout_operator.lab.network.faults import Failure, FaultDecision
 from rollout_operator.lab.trace.trace import WIDTH, trace_hash
 from tests.goldens import Golden
+from tests.judge.book import list_deletes
 from tests.simulation import (
     stories_downscales,
     stories_drains,
@@ -22,7 +23,6 @@ from tests.simulation import (
     stories_scaling,
 )
 from tests.simulation.stories import Mishap, Story, Teller, Told, tell
-from tests.simulation.views import list_deletes
 
 FOLDER: Final = Path(__file__).parents[1] / "golden"
 STORIES: Final = (

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from rollout_operator.kube.api import PODS, SECRETS, VALIDATING_WEBHOOKS, Resource
+from tests.judge.state import REMEMBERED
+from tests.judge.verdict import COVERAGE, find_violations
 from tests.simulation.chronicle import Chronicle, preconditions, s
 from tests.simulation.chronicle_deletes import Story, judge
-from tests.simulation.state import REMEMBERED
-from tests.simulation.verdict import COVERAGE, find_violations
 
 
 def after_zone(at: float, name: str, **parts: Any) -> Story:

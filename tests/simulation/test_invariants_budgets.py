@@ -7,6 +7,8 @@ import pytest
 
 from rollout_operator.kube.api import PODS
 from rollout_operator.lab.model.history import Called
+from tests.judge.book import read_book
+from tests.judge.promises import Promises
 from tests.simulation.chronicle import Chronicle, s
 from tests.simulation.chronicle_drains import (
     BY_PARTITION,
@@ -18,8 +20,6 @@ from tests.simulation.chronicle_drains import (
     mark,
     unbudget,
 )
-from tests.simulation.promises import Promises
-from tests.simulation.views import read_book
 
 
 def two_zones(told: Chronicle) -> None:

@@ -4,9 +4,9 @@ from typing import Final
 
 import pytest
 
+from tests.judge.promises import Promises
 from tests.simulation.chronicle import Chronicle, s
 from tests.simulation.chronicle_scaling import DELAYED, FOLLOWS, Story, ask, judge, template, write
-from tests.simulation.promises import Promises
 
 # Faults end at 10 s, and the run more than an hour after that.
 HEALED: Final = Promises(healed_at=s(10), ended_at=s(5000))

@@ -6,9 +6,9 @@ import pytest
 
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.model.names import NO_DOWNSCALE
+from tests.judge.verdict import find_violations
 from tests.simulation.chronicle import PATHS, PREPARED, WAIT, Chronicle, s
 from tests.simulation.chronicle_downscales import Story, ask, judge, scale
-from tests.simulation.verdict import find_violations
 
 
 def unprepared(told: Chronicle) -> None:

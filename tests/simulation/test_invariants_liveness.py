@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, PODS, SECRETS, STATEFULSETS, Resource
+from tests.judge.promises import Promises, Verdict
+from tests.judge.verdict import find_violations
 from tests.simulation.chronicle import PATHS, PREPARED, Chronicle, s
-from tests.simulation.promises import Promises, Verdict
-from tests.simulation.verdict import find_violations
 
 Story = Callable[[Chronicle], object]
 # Faults end at 10 s, and the run more than an hour after that.

@@ -3,10 +3,10 @@
 import pytest
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
+from tests.judge.promises import Promises
+from tests.judge.verdict import find_violations
 from tests.simulation.chronicle import Chronicle, preconditions
 from tests.simulation.chronicle_deletes import Story, judge
-from tests.simulation.promises import Promises
-from tests.simulation.verdict import find_violations
 
 
 def blind(told: Chronicle) -> None:

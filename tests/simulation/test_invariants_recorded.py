@@ -11,13 +11,13 @@ from rollout_operator.lab.model.fields import child
 from rollout_operator.lab.world import EPOCH
 from rollout_operator.model.names import LAST_DOWNSCALE, LEADING_ZONE, MIN_TIME_BETWEEN_DOWNSCALES
 from rollout_operator.model.units import format_rfc3339
+from tests.judge.book import read_book
+from tests.judge.promises import Promises
+from tests.judge.rest import find_still
 from tests.simulation.chronicle import OPERATOR, PATHS, PREPARED, Chronicle, s
 from tests.simulation.chronicle_downscales import scale
 from tests.simulation.chronicle_scaling import judge, write
-from tests.simulation.promises import Promises
 from tests.simulation.scenarios_people import ZONE_TRACKER
-from tests.simulation.standstill import find_still
-from tests.simulation.views import read_book
 
 FOLLOWER: Final = {LEADING_ZONE: "zone-a", MIN_TIME_BETWEEN_DOWNSCALES: "10m"}
 WAITING: Final = {"zone-b": FOLLOWER}

@@ -6,6 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.judge.book import read_book
+from tests.judge.budgets import EVICTION_PATH
+from tests.judge.downscales import FORGED, tell_asked
+from tests.judge.invariants_reviews import list_spans
+from tests.judge.promises import Promises, Verdict
+from tests.judge.verdict import find_violations
 from tests.simulation.chronicle import NAMESPACE, PERSON, Chronicle, s
 from tests.simulation.chronicle_drains import (
     Story,
@@ -16,12 +22,6 @@ from tests.simulation.chronicle_drains import (
     mark,
     unmark,
 )
-from tests.simulation.departures import EVICTION_PATH
-from tests.simulation.forged import FORGED, tell_asked
-from tests.simulation.invariants_records import list_spans
-from tests.simulation.promises import Promises, Verdict
-from tests.simulation.verdict import find_violations
-from tests.simulation.views import read_book
 
 
 def in_a_dry_run(told: Chronicle, dry: str, *, marked: bool, at: float = 10) -> None:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.judge.budgets import EVICTION_PATH
+from tests.judge.promises import Promises
+from tests.judge.verdict import find_violations
 from tests.simulation.chronicle import Chronicle, s
 from tests.simulation.chronicle_drains import ask, budget, delete, evict
-from tests.simulation.departures import EVICTION_PATH
-from tests.simulation.promises import Promises
-from tests.simulation.verdict import find_violations
 
 USED = "1 pod not ready in zone-a; budget ingester: max unavailable 1"
 HELD = "the next place under budget ingester is for the rollout; zone-c-0 waits"

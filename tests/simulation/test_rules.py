@@ -8,12 +8,12 @@ import pytest
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
 from rollout_operator.model.decode.budget import parse_budget
 from rollout_operator.model.errors import InvalidInput
+from tests.judge.book import read_book
+from tests.judge.budgets import Rule, Timeline, read_rule, read_timeline
+from tests.judge.objects import Set
+from tests.judge.promises import Promises
 from tests.simulation.chronicle import Chronicle, s
 from tests.simulation.chronicle_drains import budget, unbudget
-from tests.simulation.promises import Promises
-from tests.simulation.rules import Rule, Timeline, read_rule, read_timeline
-from tests.simulation.views import read_book
-from tests.world.history import Set
 
 
 def rule_of(labels: dict[str, str] | None = None, **spec: Any) -> Rule | None:

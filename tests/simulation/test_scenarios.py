@@ -7,14 +7,14 @@ import pytest
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.history import Called, Commit, History, PodCalled, Reviewed, Said
-from tests.simulation.departures import EVICTION_PATH
-from tests.simulation.exclusion import list_grants
-from tests.simulation.promises import Promises
+from tests.judge.book import list_deletes, read_book
+from tests.judge.budgets import EVICTION_PATH
+from tests.judge.invariants_budgets import list_grants
+from tests.judge.promises import Promises
 from tests.simulation.scenarios import FULL, SMALL, Scenario, Size
 from tests.simulation.scenarios_book import NAMES, find_scenario
 from tests.simulation.schedule import run
 from tests.simulation.stage import Outcome
-from tests.simulation.views import list_deletes, read_book
 
 NO_FAULTS: frozenset[int] = frozenset()
 

@@ -10,12 +10,12 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Final
 
+from tests.judge.objects import Set
 from tests.system.guarded import PATH, Guarded, prepared_zone
 from tests.system.webhook_grants import grant_tracker
 from tests.world.api import CONFIG_MAPS, Json
 from tests.world.clients import Route
 from tests.world.downscales import judge_downscales
-from tests.world.history import Set
 from tests.world.outreach import judge_outreach
 from tests.world.scene import World
 from tests.world.sets import Missing, Snapshot, Zone, missing_ready, wait_until

@@ -7,11 +7,11 @@ from typing import Final
 
 import pytest
 
+from tests.judge.objects import Set
 from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, Guarded, guard, prepared_zone
 from tests.system.looks import wait_reason
 from tests.world.api import STATEFULSETS, Answer
 from tests.world.clients import Route
-from tests.world.history import Set
 from tests.world.kubelet import Behaviour, by_image
 from tests.world.scene import World
 from tests.world.sets import Zone, annotate, set_image, wait_adopted, wait_pod, wait_ready

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from tests.judge.objects import Pod
 from tests.system.guarded import MIN_TIME, Guarded, guard, prepared_zone
 from tests.system.looks import read_metric, wait_reason
 from tests.system.scaled import (
@@ -26,7 +27,6 @@ from tests.system.scaled import (
     wait_counts,
     wait_wanted,
 )
-from tests.world.history import Pod
 from tests.world.kubelet import Behaviour, Choose
 from tests.world.scene import World
 from tests.world.sets import Zone, annotate

@@ -7,12 +7,12 @@ from typing import Final
 
 import pytest
 
+from tests.judge.objects import Change, Pod, Set
 from tests.system.guarded import Guarded, guard, prepared_zone
 from tests.system.looks import wait_reason
 from tests.system.scaled import TRACKED, follow, gaps, scale, stored_at, track, wait_counts
 from tests.world.api import Answer
 from tests.world.clients import Route
-from tests.world.history import Change, Pod, Set
 from tests.world.kubelet import Behaviour, by_image
 from tests.world.scene import World
 from tests.world.sets import Zone, set_image, wait_adopted, wait_pod

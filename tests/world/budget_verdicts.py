@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from tests.world.history import Pod, Set
+from tests.judge.objects import Pod, Set
 from tests.world.situation import Rule, Situation
 
 # `lastTransitionTime` has whole seconds, rounded down: by it a pod is ready that much earlier.

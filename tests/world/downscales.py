@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from itertools import combinations
 from typing import Final
 
-from tests.world.history import Change, Json, Pod, Set
+from tests.judge.objects import Change, Json, Pod, Set
 from tests.world.judge import Judge
 from tests.world.verdicts import Violation
 from tests.world.webpods import PodCall

@@ -17,16 +17,7 @@ from typing import Final, Self
 import aiohttp
 import msgspec
 
-from tests.world.api import (
-    CONFIG_MAPS,
-    MUTATING_HOOKS,
-    REOPEN_PAUSE,
-    VALIDATING_HOOKS,
-    Api,
-    ApiError,
-    Json,
-)
-from tests.world.history import (
+from tests.judge.objects import (
     Budget,
     Change,
     Delete,
@@ -38,6 +29,15 @@ from tests.world.history import (
     read_eviction,
     read_pod,
     read_set,
+)
+from tests.world.api import (
+    CONFIG_MAPS,
+    MUTATING_HOOKS,
+    REOPEN_PAUSE,
+    VALIDATING_HOOKS,
+    Api,
+    ApiError,
+    Json,
 )
 from tests.world.plane import ControlPlane
 from tests.world.timings import Restart, find_restarts

@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Final
 
-from tests.world.history import Change, Json, Pod
+from tests.judge.objects import Change, Json, Pod
 from tests.world.hooks import INJECT_LABEL, NAMESPACE_LABEL
 from tests.world.judge import HOOKS, Call, Judge
 from tests.world.verdicts import Violation

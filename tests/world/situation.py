@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tests.world.history import Budget, Change, Pod, Set
+from tests.judge.objects import Budget, Change, Pod, Set
 
 State = TypeVar("State")
 

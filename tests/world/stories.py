@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.world.history import Budget, Change, Delete, Pod, Set
+from tests.judge.objects import Budget, Change, Delete, Pod, Set
 from tests.world.verdicts import Violation, find_violations
 
 NAMESPACE = "world"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.world.history import Budget, Change, Eviction, Pod, Set
+from tests.judge.objects import Budget, Change, Eviction, Pod, Set
 from tests.world.stories import NAMESPACE, Story, begin
 from tests.world.verdicts import Allowances, Violation, find_violations, list_evicted
 

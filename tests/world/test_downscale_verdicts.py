@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import aiohttp
 import pytest
 
+from tests.judge.objects import MIN_TIME, PREPARE, read_set, read_time
 from tests.world.api import STATEFULSETS
 from tests.world.downscales import (
     Request,
@@ -16,7 +17,6 @@ from tests.world.downscales import (
     list_downscales,
     read_requests,
 )
-from tests.world.history import MIN_TIME, PREPARE, read_set, read_time
 from tests.world.scene import World
 from tests.world.sets import Zone, label, set_replicas, statefulset, wait_ready
 from tests.world.stories import Story, begin

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.world.history import Delete, Pod, read_delete, read_limit, read_pod
+from tests.judge.objects import Delete, Pod, read_delete, read_limit, read_pod
 from tests.world.stories import begin
 from tests.world.timings import Restart, find_restarts
 

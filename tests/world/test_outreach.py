@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.judge.objects import Change, Pod
 from tests.world.api import SECRETS, VALIDATING_HOOKS, ApiError, Json
-from tests.world.history import Change, Pod
 from tests.world.hooks import INJECT_LABEL, NAMESPACE_LABEL, NO_DOWNSCALE, Registration
 from tests.world.judge import Call
 from tests.world.outreach import (

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
+from tests.judge.objects import Pod
 from tests.world.api import PODS, STATEFULSETS, ApiError, Json
-from tests.world.history import Pod
 from tests.world.kubelet import Behaviour, Kind, by_image, slow_to_end
 from tests.world.scene import World
 from tests.world.sets import (

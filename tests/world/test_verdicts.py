@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.world.history import Delete, Pod
+from tests.judge.objects import Delete, Pod
 from tests.world.stories import NAMESPACE, Story, begin
 from tests.world.verdicts import Violation
 

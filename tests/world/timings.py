@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tests.world.history import Change, Delete, Pod, Set
+from tests.judge.objects import Change, Delete, Pod, Set
 from tests.world.verdicts import committed_pod, list_commits
 
 

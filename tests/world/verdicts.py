@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from tests.judge.objects import Change, Delete, Eviction, Pod, Set
 from tests.world.budget_verdicts import Terms, judge_by_budget
-from tests.world.history import Change, Delete, Eviction, Pod, Set
 from tests.world.situation import Disruption, Situation
 
 KNOWN: Final = timedelta(seconds=5)

@@ -13,9 +13,8 @@ from typing import Final
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
 from rollout_operator.lab.model.history import Called, Fault
-from tests.simulation.lives import Life
-from tests.simulation.views import Book, labels
-from tests.world.history import Set
+from tests.judge.book import Book, Life, labels
+from tests.judge.objects import Set
 
 # Nothing is committed so long after it was sent: an API server ends every request after 60 s.
 IN_FLIGHT: Final = timedelta(seconds=120)

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from tests.simulation.deletes import Delete, list_deletes
-from tests.simulation.departures import Eviction
-from tests.simulation.invariants_budgets import Judge
-from tests.simulation.promises import LOOK_LASTS, Promises, Violation
-from tests.simulation.state import Disruption, World
-from tests.simulation.views import Book, Write
-from tests.world.history import Pod, Set
+from tests.judge.book import Book, Write
+from tests.judge.budgets import Eviction
+from tests.judge.deletes import Delete, list_deletes
+from tests.judge.invariants_budgets import Judge
+from tests.judge.objects import Pod, Set
+from tests.judge.promises import LOOK_LASTS, Promises, Violation
+from tests.judge.state import Disruption, World
 
 
 class Finding(NamedTuple):

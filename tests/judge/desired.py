@@ -20,7 +20,7 @@ from rollout_operator.model.names import (
     MIRROR_NAME,
     MIRROR_WRITE_BACK,
 )
-from tests.world.history import read_time
+from tests.judge.objects import read_time
 
 TEMPLATE_KIND: Final = "ReplicaTemplate"
 NO_TIME: Final = timedelta(0)

@@ -12,10 +12,12 @@ from typing import Final
 
 from rollout_operator.lab.model.fields import child, children
 from rollout_operator.lab.model.history import PodCalled
-from tests.simulation.deletes import Delete, list_deletes
-from tests.simulation.invariants_downscale import find_horizon
-from tests.simulation.promises import Violation
-from tests.simulation.scalings import (
+from tests.judge.book import Book
+from tests.judge.deletes import Delete, list_deletes
+from tests.judge.invariants_downscales import find_horizon
+from tests.judge.objects import Pod, Set
+from tests.judge.promises import Violation
+from tests.judge.scaling import (
     OLDEST_VIEW,
     Scaling,
     list_counts,
@@ -23,9 +25,7 @@ from tests.simulation.scalings import (
     list_scalings,
     list_template_counts,
 )
-from tests.simulation.state import World
-from tests.simulation.views import Book
-from tests.world.history import Pod, Set
+from tests.judge.state import World
 
 # Words have whole seconds, and the API server's time is known to about one.
 CLOCK_ERROR: Final = timedelta(seconds=2)

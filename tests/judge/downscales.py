@@ -8,15 +8,20 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlsplit
 
+import msgspec
+
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.history import Called, Reviewed
+from rollout_operator.lab.model.fields import child, text
+from rollout_operator.lab.model.history import Called, Fault, PodCalled, Reviewed
 from rollout_operator.model.names import NO_DOWNSCALE
-from tests.simulation.state import World
-from tests.simulation.views import Book, Write, asked_replicas, labels
-from tests.world.history import Pod, Set
+from rollout_operator.model.names import PREPARE_PATH as PREPARE_PATH_KEY
+from tests.judge.book import Book, Write, annotations, asked_replicas, labels
+from tests.judge.desired import read_delay_path
+from tests.judge.objects import Pod, Set
+from tests.judge.state import World
 
 NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
 PREPARE_PATH: Final = "/admission/prepare-downscale"
@@ -210,3 +215,88 @@ def _covers(hook: JsonObject, subresource: str) -> bool:
 def _words(rule: JsonObject, key: str) -> Iterator[str]:
     found = rule.get(key)
     return (str(one) for one in (found if isinstance(found, list) else ()))
+
+
+# For so long after a change of the annotation the former path may still be called.
+STALE: Final = timedelta(seconds=120)
+
+_Paths = tuple[timedelta, tuple[str, ...]]
+
+
+@dataclass(slots=True)
+class Targets:
+    """All pods and sets that there have been."""
+
+    owners: dict[str, str] = field(default_factory=dict)
+    """UID of the set, by UID of the pod."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Of pods, by UID."""
+    paths: dict[str, list[_Paths]] = field(default_factory=dict)
+    """By UID of the set: those of preparations and of delayed downscales, and since when."""
+
+    def find_fault(self, call: PodCalled) -> str:
+        """Return what is wrong with a call, empty where nothing is."""
+        if call.method not in ("POST", "DELETE"):
+            return "no such call is ever made"
+        if self.names.get(call.uid) != call.pod:
+            return f"no pod of the namespace has the uid {call.uid}"
+        paths = self.paths.get(self.owners.get(call.uid, ""))
+        if paths is None:
+            return "no statefulset owns it"
+        known = self._list_paths(paths, call.begun)
+        if call.method == "DELETE":
+            # Where a pod was told to go it is told that it stays, however late (D-24).
+            known = [path for since, each in paths if since <= call.begun for path in each]
+        path = call.path.strip("/")
+        return "" if path in known else f"its set asks for {' or '.join(known) or 'none'}"
+
+    def _list_paths(self, paths: list[_Paths], at: timedelta) -> list[str]:
+        begun = [place for place, (since, _) in enumerate(paths) if since <= at - STALE]
+        recent = paths[begun[-1] if begun else 0 :]
+        return [path for since, known in recent if since <= at for path in known]
+
+
+def read_targets(book: Book) -> Targets:
+    """Return whom the operator may call."""
+    targets = Targets()
+    for write in book.writes:
+        match write.now:
+            case Pod() as pod:
+                targets.owners[pod.uid] = pod.owner
+                targets.names[pod.uid] = pod.name
+            case Set() as zone:
+                after = write.commit.after
+                path = str(annotations(after).get(PREPARE_PATH_KEY, "")).strip("/")
+                paths = tuple(one for one in (path, read_delay_path(after)) if one)
+                targets.paths.setdefault(zone.uid, []).append((write.at, paths))
+    return targets
+
+
+FORGED: Final = "hook_forged"
+
+
+def tell_asked(body: bytes) -> str:
+    """Return in words what a review is about, for the text of a fault."""
+    review = cast(JsonObject, msgspec.json.decode(body))
+    request = child(review, "request")
+    about = child(request, "object")
+    name = text(request, "name") or text(about, "metadata", "name")
+    is_dry = bool(request.get("dryRun")) or bool(child(about, "deleteOptions").get("dryRun"))
+    return _word(text(request, "namespace"), name, is_dry=is_dry)
+
+
+def list_earnest(book: Book, path: str, name: str) -> Iterator[timedelta]:
+    """Yield when forged reviews on a path asked about an object, and not for a dry run."""
+    asked = _word(book.promises.namespace, name, is_dry=False)
+    for fault in book.faults:
+        if fault.kind == FORGED and _reads(fault, path, asked):
+            yield fault.at
+
+
+def _word(namespace: str, name: str, *, is_dry: bool) -> str:
+    return f"{'a dry run' if is_dry else 'in earnest'} about {namespace}/{name}"
+
+
+def _reads(fault: Fault, path: str, asked: str) -> bool:
+    place, _, what = fault.text.partition(": ")
+    return place.removeprefix("at ").partition("?")[0] == path and what == asked

@@ -13,11 +13,11 @@ from typing import Final
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import child
 from rollout_operator.lab.model.history import Commit
-from tests.simulation.contests import WRITTEN_WITHIN, list_contests
-from tests.simulation.promises import Violation
-from tests.simulation.views import Book
-from tests.simulation.wishes import list_miscounted, read_wish
-from tests.world.history import Set, read_set
+from tests.judge.book import Book
+from tests.judge.desired import list_miscounted, read_wish
+from tests.judge.invariants_requests import WRITTEN_WITHIN, list_contests
+from tests.judge.objects import Set, read_set
+from tests.judge.promises import Violation
 
 # For each zone: until a downscale that was allowed cannot persist any more, and pods were told.
 PER_ZONE: Final = timedelta(seconds=36 + 60)

@@ -12,23 +12,24 @@ from typing import Final
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.lab.model.history import PodCalled
 from rollout_operator.model.names import PREPARE_PATH as PREPARE_PATH_KEY
-from tests.simulation.deletes import IN_FLIGHT, find_sent, is_delaying
-from tests.simulation.downscales import (
+from tests.judge.book import Book, Write, annotations, asked_replicas
+from tests.judge.deletes import IN_FLIGHT, find_sent, is_delaying
+from tests.judge.desired import read_wish
+from tests.judge.downscales import (
+    FORGED,
     NO_DOWNSCALE_PATH,
     PREPARE_PATH,
     Downscale,
+    Targets,
     list_downscales,
     list_reviews,
     names_removed,
+    read_targets,
 )
-from tests.simulation.forged import FORGED
-from tests.simulation.promises import Violation
-from tests.simulation.recorded import Recorded, read_recorded
-from tests.simulation.state import World
-from tests.simulation.targets import Targets, read_targets
-from tests.simulation.views import Book, Write, annotations, asked_replicas
-from tests.simulation.wishes import read_wish
-from tests.world.history import Pod, Set
+from tests.judge.objects import Pod, Set
+from tests.judge.promises import Violation
+from tests.judge.scaling import Recorded, read_recorded
+from tests.judge.state import World
 
 # A review is answered within this, and others that ask the same share its look.
 REVIEW_LASTS: Final = timedelta(seconds=15)

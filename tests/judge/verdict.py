@@ -4,22 +4,19 @@ from collections.abc import Mapping
 from typing import Final
 
 from rollout_operator.lab.model.history import History
-from tests.simulation import (
-    contests,
-    exclusion,
-    invariants,
-    invariants_downscale,
-    invariants_records,
+from tests.judge import (
+    invariants_budgets,
+    invariants_downscales,
     invariants_requests,
     invariants_reviews,
-    invariants_revision,
+    invariants_rollouts,
     invariants_scaling,
 )
-from tests.simulation.liveness import judge_liveness
-from tests.simulation.promises import Promises as Promises
-from tests.simulation.promises import Verdict as Verdict
-from tests.simulation.promises import Violation as Violation
-from tests.simulation.views import read_book
+from tests.judge.book import read_book
+from tests.judge.liveness import judge_liveness
+from tests.judge.promises import Promises as Promises
+from tests.judge.promises import Verdict as Verdict
+from tests.judge.promises import Violation as Violation
 
 DEFAULT: Final = Promises()
 
@@ -88,16 +85,16 @@ def find_violations(history: History, promises: Promises = DEFAULT) -> Verdict:
     """Return what is to be said of a run, in the order of time."""
     book = read_book(history, promises)
     found = [
-        *invariants.find_broken(book),
-        *invariants.find_foreign(book),
-        *invariants_downscale.find_broken(book),
-        *exclusion.find_broken(book),
+        *invariants_rollouts.find_broken(book),
+        *invariants_rollouts.find_foreign(book),
+        *invariants_downscales.find_broken(book),
+        *invariants_budgets.find_overlaps(book),
         *invariants_reviews.find_broken(book),
-        *invariants_records.find_broken(book),
-        *invariants_requests.find_broken(book),
-        *invariants_revision.find_broken(book),
+        *invariants_reviews.find_unasked_records(book),
+        *invariants_requests.find_excess(book),
+        *invariants_requests.find_misrecorded(book),
         *invariants_scaling.find_broken(book),
-        *contests.find_broken(book),
+        *invariants_requests.find_contested(book),
     ]
     liveness = judge_liveness(book)
     found += liveness.violations

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from tests.simulation.views import Write
-from tests.world.history import Pod, Set
+from tests.judge.book import Write
+from tests.judge.objects import Pod, Set
 
 # What a name had is promised to count as used for an hour (D-67), by a clock that may run twice as
 # fast as it should.

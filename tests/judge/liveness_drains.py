@@ -1,7 +1,6 @@
-"""Whether a drain has its turn while a rollout runs: facts of places for `liveness`.
+"""Whether drains come to an end once all is well: facts of evictions for `liveness`.
 
-While an eviction is asked for again and again, for want of room, a rollout takes as many places in
-a row as its budget and its zone allow at a time, and then none until an eviction was carried out.
+Who asks for a pod again and again is refused only as long as others have to go before it.
 """
 
 from collections.abc import Collection, Iterator
@@ -9,14 +8,66 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.kube.api import PODS
 from rollout_operator.lab.model.history import Called
-from tests.simulation.departures import EVICTION_PATH
-from tests.simulation.downscales import list_reviews
-from tests.simulation.liveness_drains import TOO_MANY, list_evictions
-from tests.simulation.promises import Violation
-from tests.simulation.rules import Rule, read_rule
-from tests.simulation.views import Book, Write
-from tests.world.history import Set
+from tests.judge.book import Book, Write
+from tests.judge.budgets import EVICTION_PATH, Rule, read_rule
+from tests.judge.downscales import list_reviews
+from tests.judge.objects import Set
+from tests.judge.promises import Violation
+from tests.judge.state import World
+
+TOO_MANY: Final = 429
+# Between a pod's end and the moment in which somebody asks for the next one.
+ASKS_EVERY: Final = timedelta(seconds=20)
+SLACK: Final = timedelta(seconds=60)
+
+
+def find_last_asked(book: Book) -> timedelta:
+    """Return when somebody asked last for an eviction, or changed a budget."""
+    asked = [one.at for one in list_evictions(book)]
+    return max([*asked, *(one.at for one in book.budgets)], default=timedelta(0))
+
+
+def find_starved(book: Book, well_at: timedelta, pod_time: timedelta) -> Iterator[Violation]:
+    """Yield pods that were asked for in vain for longer than all pods together need (LI-01).
+
+    `well_at` is when the last fault was over, `pod_time` what a pod takes to go and be ready.
+    """
+    patience = _find_patience(book, pod_time)
+    since: dict[tuple[str, str], timedelta] = {}
+    well_at = max([well_at, *(one.at for one in book.budgets)])
+    for called in list_evictions(book):
+        key = (called.actor, called.request.name)
+        if called.status != TOO_MANY:
+            since.pop(key, None)
+            continue
+        begun = max(since.setdefault(key, called.begun), well_at)
+        if called.at > begun + patience:
+            text = f"{called.request.name} is refused to {called.actor} since"
+            text += f" {begun.total_seconds():.0f} s: {called.message}"
+            yield Violation(invariant="LI-01", at=called.at, text=text)
+            since[key] = called.at
+
+
+def _find_patience(book: Book, pod_time: timedelta) -> timedelta:
+    world = World()
+    for write in book.writes:
+        world.take(write)
+    rules = [read_rule(one.after) for one in book.budgets if one.after is not None]
+    delay = max([rule.delay for rule in rules if rule is not None], default=timedelta(0))
+    return len(world.wanted) * (3 * pod_time + delay + ASKS_EVERY) + SLACK
+
+
+def list_evictions(book: Book) -> list[Called]:
+    """Return the evictions that people asked for in earnest, in order."""
+    return [
+        one
+        for one in book.calls.values()
+        if one.request.subresource == "eviction" and one.request.resource == PODS
+        if not one.request.is_dry_run
+    ]
+
 
 # Twice the pause of a client, less than what an answer takes.
 AWAITED: Final = timedelta(seconds=9)

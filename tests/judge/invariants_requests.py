@@ -1,0 +1,224 @@
+"""What is promised of how much a process asks for, at rest and under contention: LI-11, D-65.
+
+Judged with the default rate limits, on what arrives at the API server. Reads are allowed to lead to
+nothing for some minutes, as often as the limits let them pass; then only at the pace at which what
+fails for long is tried again.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
+from typing import Final
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.model.history import Called
+from tests.judge.book import Book, Write
+from tests.judge.deletes import find_sent
+from tests.judge.objects import Pod, Set
+from tests.judge.promises import Violation
+from tests.judge.state import World
+
+MINUTE: Final = timedelta(minutes=1)
+# Five a second and ten at once; some more for what was on its way, and for a process begun anew.
+MOST_A_MINUTE: Final = 360
+# What fails for so long is tried twice a minute, with two lists each.
+FAILING: Final = timedelta(minutes=5)
+READS_OF_A_GROUP: Final = 4
+# Informers, references that cannot be watched, deletes that are read back.
+OTHER_READS: Final = 30
+WRITES: Final = frozenset({"create", "update", "patch", "delete"})
+
+
+def find_excess(book: Book) -> Iterator[Violation]:
+    """Yield the minutes in which a process asked for too much; the first one of each kind."""
+    calls: dict[str, list[Called]] = defaultdict(list)
+    for called in sorted(book.own_calls, key=lambda one: one.begun):
+        if called.request.verb != "watch":
+            calls[called.actor].append(called)
+    groups = {write.now.group for write in book.writes if isinstance(write.now, Set)}
+    most = READS_OF_A_GROUP * len(groups - {None}) + OTHER_READS
+    for actor, own in calls.items():
+        yield from _find_too_many(actor, own)
+        if not book.reviews:  # else people decide how much is read
+            yield from _find_fruitless(actor, own, most)
+
+
+def _find_too_many(actor: str, calls: Iterable[Called]) -> Iterator[Violation]:
+    """The flags bound the process for each API group."""
+    lately: dict[str, deque[timedelta]] = defaultdict(deque)
+    for called in calls:
+        group = called.request.resource.group
+        times = lately[group]
+        times.append(called.begun)
+        while times[0] < called.begun - MINUTE:
+            times.popleft()
+        if len(times) > MOST_A_MINUTE:
+            text = f'{len(times)} requests for API group "{group}" by {actor} in a minute'
+            yield Violation(invariant="LI-11", at=called.begun, text=text)
+            return
+
+
+def _find_fruitless(actor: str, calls: Iterable[Called], most: int) -> Iterator[Violation]:
+    """Reads lead to a write, or become rare."""
+    wrote_at, lately = timedelta(0), deque[timedelta]()
+    for called in calls:
+        if called.request.verb in WRITES:
+            wrote_at = called.begun
+            lately.clear()
+        elif called.begun - wrote_at > FAILING:
+            lately.append(called.begun)
+            while lately[0] < called.begun - MINUTE:
+                lately.popleft()
+            if len(lately) > most:
+                text = f"{len(lately)} reads by {actor} in a minute, and no write for"
+                text += f" {(called.begun - wrote_at).total_seconds():.0f} s"
+                yield Violation(invariant="LI-11", at=called.begun, text=text)
+                return
+
+
+# What other releases write at most.
+PER_MINUTE: Final = 12
+LONG: Final = timedelta(minutes=5)
+# Between two writes of a contest that lasts for longer than that.
+LONG_GAP: Final = timedelta(seconds=30)
+# A count that stayed for so long was accepted: what comes after is another contest.
+ACCEPTED: Final = timedelta(minutes=15)
+# By clocks that run wrongly, twice as fast at worst.
+SLACK: Final = 2
+# So long after the other writer has given up the operator writes its count.
+WRITTEN_WITHIN: Final = timedelta(minutes=5)
+# Fewer writes of one count are no contest: a set is made anew, a person tries something.
+LEAST: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """One count of one zone, written again and again."""
+
+    zone: str
+    replicas: int
+    times: tuple[timedelta, ...]
+
+
+def find_contested(book: Book) -> Iterator[Violation]:
+    """Yield contests in which the operator writes too often."""
+    for contest in list_contests(book):
+        what = f"{contest.zone} was set to {contest.replicas}"
+        for last in contest.times:
+            count = sum(last - MINUTE / SLACK < one <= last for one in contest.times)
+            if count > PER_MINUTE:
+                text = f"{what} {count} times in half a minute, and something else put it back"
+                yield Violation(invariant="LI-11", at=last, text=text)
+                break
+        for sooner, later in pairwise(contest.times):
+            if later - contest.times[0] >= LONG * SLACK and later - sooner < LONG_GAP / SLACK:
+                text = f"{what} again after {(later - sooner).total_seconds():.1f} s, though"
+                text += " something else had put it back for minutes"
+                yield Violation(invariant="LI-11", at=later, text=text)
+                break
+
+
+def list_contests(book: Book) -> list[Contest]:
+    """Return the counts that a process of the operator has written at least three times in a row.
+
+    Writes whose answer was lost are tried again in their own time, and are left out.
+    """
+    found: list[Contest] = []
+    running: dict[str, list[Write]] = {}
+    for write in book.writes:
+        before, now = write.before, write.now
+        if not isinstance(before, Set) or not isinstance(now, Set):
+            continue
+        if before.replicas == now.replicas or not book.is_operator(write.commit.actor):
+            continue
+        if _is_disturbed(book, write):
+            continue
+        last = running.get(now.uid, [])
+        if last and not _goes_on(book, last[-1], write):
+            found += _end(last)
+            last = []
+        running[now.uid] = [*last, write]
+    for writes in running.values():
+        found += _end(writes)
+    return found
+
+
+def _goes_on(book: Book, last: Write, write: Write) -> bool:
+    assert isinstance(last.now, Set), "only writes of sets are kept"
+    assert isinstance(write.now, Set), "only writes of sets are kept"
+    is_same = last.now.replicas == write.now.replicas
+    lives = [book.lives.find(one.commit.actor, one.at) for one in (last, write)]
+    return is_same and lives[0] == lives[1] and write.at - last.at < ACCEPTED
+
+
+def _is_disturbed(book: Book, write: Write) -> bool:
+    called = book.calls.get(write.commit.call)
+    begun = write.at if called is None else called.begun
+    return bool(book.list_faults(write.commit.actor, begun - MINUTE / 60, write.at + MINUTE / 60))
+
+
+def _end(writes: list[Write]) -> Iterator[Contest]:
+    last = writes[-1].now
+    if len(writes) >= LEAST and isinstance(last, Set):
+        times = tuple(one.at for one in writes)
+        yield Contest(zone=last.name, replicas=last.replicas, times=times)
+
+
+def find_misrecorded(book: Book) -> Iterator[Violation]:
+    """Yield the records of a revision that not all wanted pods were ready at."""
+    world = World()
+    created: dict[str, timedelta] = {}
+    for write in book.writes:
+        if isinstance(write.now, Pod) and write.before is None:
+            created[write.now.uid] = write.at
+        if isinstance(write.now, Set) and _records(book, write):
+            yield from _judge_revision(book, world, write, created)
+        world.take(write)
+
+
+def _records(book: Book, write: Write) -> bool:
+    is_own = write.before is not None and book.is_operator(write.commit.actor)
+    return is_own and current_revision(write.commit.before) != current_revision(write.commit.after)
+
+
+def _judge_revision(
+    book: Book, world: World, write: Write, created: dict[str, timedelta]
+) -> Iterator[Violation]:
+    zone = write.now
+    assert isinstance(zone, Set), "only sets have a current revision"
+    called = book.calls.get(write.commit.call)
+    known = (write.at if called is None else find_sent(book, called)) - book.promises.known
+    recorded = current_revision(write.commit.after)
+    lacks = [] if recorded == zone.update_revision else [f"{zone.update_revision} is to be"]
+    for name in zone.pod_names:
+        pod = world.pods.get(name)
+        short_since = world.short_since.get(name, world.unused.get(name, write.at))
+        if short_since <= known:
+            if not _was_hidden(book, write, name, short_since):
+                lacks.append(f"{name} is not ready")
+        elif pod is not None and pod.revision != recorded and created.get(pod.uid, known) <= known:
+            lacks.append(f"{name} is at {pod.revision}")
+    if lacks:
+        text = f"{recorded} is recorded as current in {zone.name}: {', '.join(lacks)}"
+        yield Violation(invariant="ROLL-39", at=write.at, text=text)
+
+
+def _was_hidden(book: Book, write: Write, pod: str, since: timedelta) -> bool:
+    """Tell whether an event of the pod never came, and the set's own status said that all is well.
+
+    Then nothing showed that it was down but a list of the pods, which is due every four minutes.
+    """
+    status = (write.commit.before or {}).get("status")
+    wanted = write.now.replicas if isinstance(write.now, Set) else 0
+    is_told = not isinstance(status, dict) or status.get("readyReplicas", 0) < wanted
+    faults = book.list_faults(write.commit.actor, since, write.at)
+    is_dropped = any(one.kind == "drop_event" and one.text.endswith(f" {pod}") for one in faults)
+    return is_dropped and not is_told
+
+
+def current_revision(found: JsonObject | None) -> str:
+    """Return the current revision that a set names, empty for none."""
+    status = (found or {}).get("status")
+    return str(status.get("currentRevision", "")) if isinstance(status, dict) else ""
