@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rollout_operator.config.flags import render_flag_table
+from rollout_operator.config.usage import render_flag_table
 from rollout_operator.model.outcome import Code
 from rollout_operator.telemetry.metrics import Metrics
 from tests.world.manifests import read_manifests

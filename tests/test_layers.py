@@ -108,7 +108,7 @@ CLUSTER_SEES = {
     "kube.client.responses",
 }
 # These run in the lab as well: whatever opens the clients also serves, signs and reads flags.
-INNER = {"operator.context", "operator.scaling", "operator.budgets", "operator.engine"}
+INNER = {f"operator.{name}" for name in ("context", "rollout", "scaling", "budgets", "engine")}
 NOT_INNER = {"web", "pki", "config"}
 ONLY_IN = {
     "kubernetes_asyncio": {"kube"},

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 import yaml
 
-from rollout_operator.config.flags import Config
+from rollout_operator.config.checks import read_config
 from tests.kustomize import KustomizeError, render
 from tests.rendered import (
     BASE,
@@ -59,7 +59,7 @@ def test_the_operator_understands_its_arguments(everything: Rendered) -> None:
     ]
 
     assert words[:2] == [f"-kubernetes.namespace={NAMESPACE}", "-server-tls.enabled=true"]
-    assert Config.from_args(words).namespace == NAMESPACE
+    assert read_config(words).namespace == NAMESPACE
 
 
 def test_the_pod_is_as_restricted_as_before(everything: Rendered) -> None:
@@ -147,9 +147,9 @@ def test_the_zone_tracker_is_an_option(tmp_path: Path, components: tuple[str, ..
         ("configmaps", "patch", name),
     }
     words = [word.replace("$(POD_NAMESPACE)", NAMESPACE) for word in container_of(objects)["args"]]
-    config = Config.from_args(words)
+    config = read_config(words)
     assert config.zone_tracker == name
-    assert (config.webhooks is not None) == (WEBHOOKS in components)
+    assert (config.webhooks_enabled) == (WEBHOOKS in components)
 
 
 @pytest.mark.parametrize("components", [(SCALING,), (WEBHOOKS, SCALING), (SCALING, TRACKER)])

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from rollout_operator import __version__
+from rollout_operator.config.checks import read_config
 from rollout_operator.config.flags import FLAGS, Config
 from rollout_operator.config.grammar import USAGE_EXIT_CODE, HelpRequested, UnknownFlag
 from rollout_operator.config.usage import render_usage
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(words: Sequence[str]) -> int:
     try:
-        config = Config.from_args(words)
+        config = read_config(words)
     except HelpRequested:
         return _show(render_usage())
     except ConfigError as error:

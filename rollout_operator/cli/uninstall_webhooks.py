@@ -15,7 +15,8 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.config.flags import API_URL, CONFIG_FILE, NAMESPACE, Config
+from rollout_operator.config.checks import read_config
+from rollout_operator.config.flags import Config, find_flag
 from rollout_operator.config.grammar import BOOL, Flag, UsageError, Words, parse_words
 from rollout_operator.kube.api import (
     MUTATING_WEBHOOKS,
@@ -56,10 +57,11 @@ DRY_RUN: Final = Flag(
     name="dry-run",
     kind=BOOL,
     default=False,
-    group="",
     help="Only list what would be deleted.",
 )
-_FLAGS: Final[tuple[Flag[Any], ...]] = (NAMESPACE, API_URL, CONFIG_FILE, DRY_RUN)
+_SHARED: Final[tuple[Flag[Any], ...]] = tuple(
+    find_flag(f"kubernetes.{name}") for name in ("namespace", "api-url", "config-file")
+)
 
 Decode = Callable[[bytes | msgspec.Raw], WebhookConfiguration]
 _KINDS: Final[tuple[tuple[Resource, Decode], ...]] = (
@@ -102,7 +104,7 @@ def run(words: Sequence[str]) -> int:
 
     Raises HelpRequested, ConfigError with its exit code, and LeftOver.
     """
-    parsed = parse_words(_FLAGS, words)
+    parsed = parse_words((*_SHARED, DRY_RUN), words)
     if parsed.leftovers:
         # Not ignored as by the operator: this deletes, and the word may have meant something.
         raise UsageError(f"unexpected word: {parsed.leftovers[0]}")
@@ -114,8 +116,8 @@ def run(words: Sequence[str]) -> int:
 
 def _check(words: Words) -> Config:
     """Return what the operator itself would make of the same flags."""
-    given = (flag for flag in (NAMESPACE, API_URL, CONFIG_FILE) if words.has(flag))
-    return Config.from_args([f"-{flag.name}={words.value(flag)}" for flag in given])
+    given = (flag for flag in _SHARED if words.has(flag))
+    return read_config([f"-{flag.name}={words.value(flag)}" for flag in given])
 
 
 async def _run(config: Config, *, is_dry_run: bool) -> None:

@@ -1,8 +1,8 @@
 """The grammar of Go's `flag` package, so that arguments written for a Go program mean the same.
 
 Decides how words become values: `-name=value`, `--name=value`, `-name value`; a boolean takes a
-value only through `=`; the last of several wins; `--` or the first word that is no flag ends it.
-Which flags exist and whether their values make sense together is decided in `flags`.
+value only through `=`; the last of several wins; `--` or the first word that is no flag ends it;
+numbers are decimal. Which flags exist is decided in `flags`, what they mean together in `checks`.
 """
 
 import math
@@ -29,19 +29,12 @@ USAGE_EXIT_CODE: Final = 2
 _PARSE_ERROR: Final = "parse error"
 _RANGE_ERROR: Final = "value out of range"
 
-# Hexadecimal, binary, octal, decimal: the four groups of Go's integer literals.
-_INTEGER: Final = re.compile(
-    r"([+-]?)(?:0[xX]((?:_?[0-9a-fA-F])+)|0[bB]((?:_?[01])+)|0[oO]?((?:_?[0-7])+)"
-    r"|([1-9](?:_?[0-9])*|0))"
-)
-_BASES: Final = (16, 2, 8, 10)
-# A 64-bit number written in binary is not longer than this.
-_LONGEST_INTEGER: Final = 200
+# Of Go's integer literals only the decimal ones: what Go takes for octal, `017`, is refused.
+_INTEGER: Final = re.compile(r"[+-]?(0|[1-9][0-9]*)")
+# A 64-bit number is not longer than this.
+_LONGEST_INTEGER: Final = 20
 
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_HEXADECIMAL: Final = re.compile(
-    r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]{1,9}"
-)
 _NOT_FINITE: Final = re.compile(r"(?i:[+-]?inf(?:inity)?|nan)", re.ASCII)
 
 
@@ -84,7 +77,8 @@ class Flag(Generic[T]):
     kind: FlagKind[T]
     default: T
     help: str
-    group: str
+    group: str = ""
+    """Under which heading the help shows it."""
     alias: str = ""
     """Another spelling of the name; not shown in lists."""
 
@@ -150,29 +144,22 @@ def _parse_value(kind: FlagKind[Any], name: str, text: str) -> object:
         raise UsageError(f"invalid {what} {quote(text)} for {of}: {error}") from error
 
 
-def _parse_bool(text: str) -> bool:
-    try:
-        return parse_go_bool(text)
-    except InvalidInput as error:
-        raise InvalidInput(_PARSE_ERROR) from error
+def _brief(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a parser that gives no reason of its own, as Go's has none."""
 
+    def parse_briefly(text: str) -> T:
+        try:
+            return parse(text)
+        except InvalidInput as error:
+            raise InvalidInput(_PARSE_ERROR) from error
 
-def _parse_duration(text: str) -> timedelta:
-    try:
-        return parse_duration(text)
-    except InvalidInput as error:
-        raise InvalidInput(_PARSE_ERROR) from error
+    return parse_briefly
 
 
 def _parse_int(text: str) -> int:
-    found = _INTEGER.fullmatch(text)
-    if not found:
+    if not _INTEGER.fullmatch(text):
         raise InvalidInput(_PARSE_ERROR)
-    sign, *digits = found.groups()
-    written, base = next((run, base) for run, base in zip(digits, _BASES, strict=True) if run)
-    if len(written) > _LONGEST_INTEGER:
-        raise InvalidInput(_RANGE_ERROR)
-    value = int(f"{sign}{written.lstrip('_')}", base)
+    value = int(text) if len(text) <= _LONGEST_INTEGER else 2**63
     if not -(2**63) <= value < 2**63:
         raise InvalidInput(_RANGE_ERROR)
     return value
@@ -181,8 +168,6 @@ def _parse_int(text: str) -> int:
 def _parse_float(text: str) -> float:
     if _NOT_FINITE.fullmatch(text):
         return float(text)
-    if _HEXADECIMAL.fullmatch(text):
-        return _parse_hexadecimal(text)
     if not _DECIMAL.fullmatch(text):
         raise InvalidInput(_PARSE_ERROR)
     value = float(text)
@@ -191,32 +176,19 @@ def _parse_float(text: str) -> float:
     return value
 
 
-def _parse_hexadecimal(text: str) -> float:
-    try:
-        return float.fromhex(text)
-    except OverflowError as error:
-        raise InvalidInput(_RANGE_ERROR) from error
-
-
 def _parse_list(text: str) -> tuple[str, ...]:
     """Return the parts between commas. An empty part would match everything, so it is dropped."""
     return tuple(part for part in map(str.strip, text.split(",")) if part)
 
 
-def _show_float(number: float) -> str:
-    return f"{number:g}"
-
-
-def _show_bool(value: bool) -> str:
-    return "true" if value else "false"
-
-
 TEXT: Final[FlagKind[str]] = FlagKind("string", str, str)
 LIST: Final[FlagKind[tuple[str, ...]]] = FlagKind("list", _parse_list, ",".join)
 INT: Final[FlagKind[int]] = FlagKind("int", _parse_int, str)
-FLOAT: Final[FlagKind[float]] = FlagKind("float", _parse_float, _show_float)
-BOOL: Final[FlagKind[bool]] = FlagKind("bool", _parse_bool, _show_bool, stands_alone=True)
-DURATION: Final[FlagKind[timedelta]] = FlagKind("duration", _parse_duration, format_duration)
+FLOAT: Final[FlagKind[float]] = FlagKind("float", _parse_float, "{:g}".format)
+BOOL: Final[FlagKind[bool]] = FlagKind(
+    "bool", _brief(parse_go_bool), lambda value: str(value).lower(), stands_alone=True
+)
+DURATION: Final[FlagKind[timedelta]] = FlagKind("duration", _brief(parse_duration), format_duration)
 # Go prints the word of a type that it does not know as this one.
 LONG_SPAN: Final[FlagKind[timedelta]] = FlagKind(
     "value", parse_prometheus_duration, format_prometheus_duration

@@ -1,7 +1,4 @@
-"""The help text: every flag by its group, with type and default.
-
-The texts of the flags themselves stand in `config`.
-"""
+"""The flags as help text, by their groups with type and default, and as a table for the README."""
 
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -62,3 +59,13 @@ def render_entries(flags: Iterable[Flag[Any]]) -> Iterator[str]:
             break_long_words=False,
         )
         yield f"  -{flag.name}{word}\n{body}\n"
+
+
+def render_flag_table() -> str:
+    """Return all flags as a Markdown table, one line each, for the README."""
+    lines = ["| Flag | Default | Meaning |", "| --- | --- | --- |"]
+    for flag in FLAGS:
+        default = flag.kind.show(flag.default)
+        shown = f"`{default}`" if default else "empty"
+        lines.append(f"| `-{flag.name}` {flag.kind.word} | {shown} | {flag.help} |")
+    return "\n".join(lines) + "\n"

@@ -29,8 +29,8 @@ from rollout_operator.lab.nodes.pods import PodEndpoints
 from rollout_operator.lab.virtual_loop.clock import SimulatedClock
 from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.errors import DecodeError, OperatorError
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
-from rollout_operator.operator.context import Clients, EngineSettings, Shared, Telemetry
+from rollout_operator.operator.budgets import Budgets
+from rollout_operator.operator.context import Clients, Context, Telemetry
 from rollout_operator.operator.engine import Engine
 from rollout_operator.operator.reviews import Reviews
 from rollout_operator.telemetry.registry import GroupState
@@ -177,16 +177,8 @@ class _Life:
             clock=process.clock,
             rng=rng.random,
         )
-        settings = EngineSettings(
-            namespace=config.namespace,
-            reconcile_interval=config.reconcile_interval,
-            client_qps=config.client_qps,
-            zone_tracker=config.zone_tracker,
-            pods_timeout=config.pods_timeout,
-            cluster_domain=config.cluster_domain,
-        )
-        self.engine = Engine(settings, clients, self.telemetry)
-        if config.webhooks is not None:
+        self.engine = Engine(config, clients, self.telemetry)
+        if config.webhooks_enabled:
             self.engine.add_reviews(self._build_reviews)
 
     @property
@@ -261,10 +253,8 @@ class _Life:
             reads=reads,
         )
 
-    def _build_reviews(self, shared: Shared) -> "_SimulatedReviews":
-        assert self._config.webhooks is not None, "asked for only then"
-        reviews = Reviews(self._config.webhooks, shared)
-        return _SimulatedReviews(reviews, self._begin_serving)
+    def _build_reviews(self, context: Context, budgets: Budgets) -> "_SimulatedReviews":
+        return _SimulatedReviews(Reviews(self._config, context, budgets), self._begin_serving)
 
     def _begin_serving(self, reviewer: Reviewer) -> None:
         self.reviewer = reviewer
@@ -274,7 +264,7 @@ class _Life:
 
 
 class _SimulatedReviews:
-    """Serves reviews without a server. Implements `operator.engine.Reviewing`."""
+    """Serves reviews without a server. Implements `operator.engine.ReviewServer`."""
 
     def __init__(self, reviews: Reviews, begin_serving: Callable[[Reviewer], None]) -> None:
         self._reviews = reviews
@@ -283,17 +273,6 @@ class _SimulatedReviews:
     async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:
         await self._reviews.start(stack, tasks, _ignore_configuration)
         self._begin_serving(self._reviews.reviewer)
-
-    def on_set(
-        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
-    ) -> None:
-        self._reviews.on_set(old, new)
-
-    def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
-        self._reviews.on_pod(old, new)
-
-    def stopping(self) -> None:
-        self._reviews.stopping()
 
     async def drain(self, limit: timedelta) -> None:
         await self._reviews.settle(limit)

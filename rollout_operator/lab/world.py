@@ -13,6 +13,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Final, Self
 
+from rollout_operator.config.checks import read_config
 from rollout_operator.config.flags import Config
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.admission.webhooks import HookCall
@@ -159,7 +160,7 @@ class Sandbox:
 
 @lru_cache(maxsize=32)
 def _read_flags(args: tuple[str, ...]) -> Config:
-    return Config.from_args(args)
+    return read_config(args)
 
 
 def _create_namespace(name: str) -> ApiRequest:

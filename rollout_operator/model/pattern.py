@@ -7,7 +7,7 @@ which groups there must be to `model.decode.budget`.
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from rollout_operator.model.errors import InvalidInput
 
@@ -46,18 +46,10 @@ class Pattern:
 @lru_cache(maxsize=_KEPT)
 def compile_pattern(text: str) -> Pattern:
     """Return the compiled pattern. Raises InvalidInput with the engine's reason."""
-    import re2  # a library of several MiB that only budgets with partitions need
-
     size = len(text.encode("utf-8", "replace"))
     if size > LONGEST_PATTERN:
         raise InvalidInput(f"pattern of {size} bytes is longer than {LONGEST_PATTERN}")
-    options = re2.Options()
-    options.log_errors = False  # it would write to stderr by itself
-    options.max_mem = _MEMORY
-    try:
-        regexp = re2.compile(text, options)
-    except re2.error as error:
-        raise InvalidInput(_reason(error)) from error
+    regexp = _compile(text, memory=_MEMORY)
 
     def capture(subject: str, group: int) -> str | None:
         # The whole pattern is anchored, alternations at its top included, as `^(?:...)$`.
@@ -65,6 +57,15 @@ def compile_pattern(text: str) -> Pattern:
         return None if found is None else found.group(group)
 
     return Pattern(regexp.groups, capture)
+
+
+def compile_search(text: str) -> Callable[[str], bool]:
+    """Return what finds a pattern of the operator's own user anywhere in a text.
+
+    Raises InvalidInput with the engine's reason.
+    """
+    regexp = _compile(text)
+    return lambda subject: regexp.search(subject) is not None
 
 
 def has_open_alternation(text: str) -> bool:
@@ -78,6 +79,19 @@ def has_open_alternation(text: str) -> bool:
             return True
         depth += {"(": 1, ")": -1}.get(token, 0)
     return False
+
+
+def _compile(text: str, *, memory: int | None = None) -> Any:
+    import re2  # a library of several MiB that hardly anyone needs
+
+    options = re2.Options()
+    options.log_errors = False  # it would write to stderr by itself
+    if memory is not None:
+        options.max_mem = memory
+    try:
+        return re2.compile(text, options)
+    except re2.error as error:
+        raise InvalidInput(_reason(error)) from error
 
 
 def _reason(error: Exception) -> str:

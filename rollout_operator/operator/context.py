@@ -1,33 +1,65 @@
-"""What the parts of one running operator share, and where it comes from.
+"""What all features of one running operator work with: its clients, caches, locks and records.
 
-Words only: the parts are composed in `operator.engine`, `operator.scaling` and `operator.reviews`.
+Each feature (`rollout`, `scaling`, `budgets`, `reviews`) takes it whole and adds its own callbacks;
+the order of start and stop is decided in `engine`.
 """
 
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, Protocol
 
+import msgspec
+
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.guards.budgets.arbiter import Arbiter
-from rollout_operator.guards.budgets.catalog import BudgetCatalog
+from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
+from rollout_operator.guards.budgets.in_flight import InFlight
+from rollout_operator.guards.downscales.newcomers import Arrivals
 from rollout_operator.guards.downscales.reservations import Downscales
-from rollout_operator.guards.downscales.times import Records
+from rollout_operator.guards.downscales.times import AnnotationTimes, Records
+from rollout_operator.guards.downscales.zone_tracker import Tracker
 from rollout_operator.guards.locks import Locks
-from rollout_operator.kube.api import ApiClient
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
+from rollout_operator.kube.api import PODS, STATEFULSETS, ApiClient, Resource
+from rollout_operator.kube.cache.collection import Collection
+from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, Store
 from rollout_operator.kube.client.rate_limit import Priority
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
-from rollout_operator.pods.client import Sender
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
+from rollout_operator.model.errors import Throttled, TooManyRequests, Unreachable
+from rollout_operator.model.objects import Viewed
+from rollout_operator.pods.client import PodClient, Sender
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates
 
 # So many time-outs after a call was given up, the pod has handled it or never will.
 LATE_TIMEOUTS: Final = 2
+# A watch that fails for this long, other than by the API server's own trouble, wants a restart.
+BROKEN_LIMIT: Final = timedelta(minutes=3)
+
+
+class EngineSettings(Protocol):
+    """What the engine reads of the configuration, `config.flags.Config`."""
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def reconcile_interval(self) -> timedelta: ...
+
+    @property
+    def client_qps(self) -> float: ...
+
+    @property
+    def zone_tracker(self) -> str: ...
+
+    @property
+    def pods_timeout(self) -> timedelta: ...
+
+    @property
+    def cluster_domain(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,62 +78,10 @@ class Clients:
     open_pods: Callable[[], Sender]
     """Opens a client of pods, with connections of its own."""
 
-    def tell_time(self, client: ApiClient) -> datetime:
-        """Return the API server's time, which each client knows by the answers to all of them.
-
-        Ours before the first answer: it may be wrong, and may jump.
-        """
-        return client.server_time() or self.clock.now()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSettings:
-    """What the engine reads of the configuration."""
-
-    namespace: str
-    reconcile_interval: timedelta
-    """The longest wait after a failure."""
-    client_qps: float = 0.0
-    """Requests a second that the API clients may send to one API group; 0 or less: any number."""
-    zone_tracker: str = ""
-    """Name of the ConfigMap with the times of downscales; empty where annotations hold them."""
-    pods_timeout: timedelta = timedelta(seconds=5)
-    """Of one call to a pod."""
-    cluster_domain: str = "cluster.local."
-
-    @property
-    def late_calls(self) -> timedelta:
-        """Return after what time no call reaches a pod any more whose caller has given up."""
-        return self.pods_timeout * LATE_TIMEOUTS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
-    """What rollouts, counts and reviews all work with."""
-
-    settings: EngineSettings
-    clients: Clients
-    sets: StatefulSetStore
-    pods: PodStore
-    locks: Locks
-    downscales: Downscales
-    catalog: BudgetCatalog
-    gate: Arbiter
-    metrics: Metrics
-    health: Health
-    group_states: GroupStates
-    make_observer: Callable[[ApiClient], Observer]
-    make_records: Callable[[ApiClient], Records]
-
-    @property
-    def namespace(self) -> str:
-        """Return the only namespace that is looked after."""
-        return self.settings.namespace
-
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What an operator tells of itself; it is there before any client is open."""
+    """What an operator reports of itself; it is there before any client is open."""
 
     metrics: Metrics
     health: Health
@@ -114,27 +94,134 @@ class Telemetry:
         return cls(metrics, Health(clock), GroupStates(metrics, clock))
 
 
-class ReviewServing(Protocol):
-    """What serves reviews, where that is asked for."""
+class Context:
+    """The clients, caches, locks and records of one operator."""
 
-    async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:
-        """Serve reviews; the caches must be filled. Raises ConfigError and ApiError."""
-        ...
+    def __init__(self, settings: EngineSettings, clients: Clients, telemetry: Telemetry) -> None:
+        self.settings = settings
+        self.namespace = settings.namespace
+        self.open = clients.open
+        self.clock = clients.clock
+        self.rng = clients.rng
+        self._open_pods = clients.open_pods
+        self.metrics = telemetry.metrics
+        self.health = telemetry.health
+        self.group_states = telemetry.group_states
+        self.late_calls = settings.pods_timeout * LATE_TIMEOUTS
+        """After what time no call reaches a pod any more whose caller has given up."""
+        self.is_stopping = False
+        """Whether nothing new is begun any more."""
+        self.sets = StatefulSetStore()
+        self.pods = PodStore()
+        self.locks = Locks()
+        self.downscales = Downscales(self.clock, late_calls=self.late_calls)
+        self.deletes = OwnDeletes(self.pods.get, self.clock)
+        self.pending = InFlight(self.pods.get, self.deletes, self.clock)
+        # A list of ten thousand pods delays no delete, and no live read.
+        client = self.open("following", Priority.LIST)
+        self.set_informer = self._follow(client, STATEFULSETS, decode_statefulset, self.sets)
+        self.pod_informer = self._follow(client, PODS, decode_pod, self.pods)
+        self.arrivals = self._watch_arrivals()
 
-    def on_set(
-        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
-    ) -> None:
-        """Take note of a changed set."""
-        ...
+    @property
+    def age(self) -> timedelta:
+        """Return how old the caches of sets and pods may be."""
+        return max(self.set_informer.age, self.pod_informer.age)
 
-    def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
-        """Take note of a changed pod."""
-        ...
+    def refresh(self, cause: str) -> None:
+        """List sets and pods anew."""
+        self.set_informer.refresh(cause)
+        self.pod_informer.refresh(cause)
 
-    def stopping(self) -> None:
-        """Begin no new downscale from now on."""
-        ...
+    def tell_time(self, client: ApiClient) -> datetime:
+        """Return the API server's time, which each client knows by the answers to all of them.
 
-    async def drain(self, limit: timedelta) -> None:
-        """Answer the reviews in flight, at most for `limit`, and end."""
-        ...
+        Ours before the first answer: it may be wrong, and may jump.
+        """
+        return client.server_time() or self.clock.now()
+
+    def make_observer(self, client: ApiClient) -> Observer:
+        """Return what takes snapshots of groups, with live reads by this client."""
+        return Observer(
+            namespace=self.namespace,
+            reader=client,
+            clock=self.clock,
+            sets=self.sets,
+            pods=self.pods,
+            watches=(self.set_informer, self.pod_informer),
+            pending=self.pending,
+            now=partial(self.tell_time, client),
+            find_downscale=self.downscales.find_underway,
+            find_newcomers=self.arrivals.get,
+        )
+
+    def make_records(self, client: ApiClient) -> Records:
+        """Return what reads and writes the times of downscales by this client."""
+        if not self.settings.zone_tracker:
+            return AnnotationTimes(client, self.downscales)
+        return Tracker(
+            client,
+            self.downscales,
+            namespace=self.namespace,
+            name=self.settings.zone_tracker,
+            now=partial(self.tell_time, client),
+        )
+
+    def make_pod_client(self) -> PodClient:
+        """Return a client of pods with connections of its own."""
+        return PodClient(
+            self._open_pods(),
+            timeout=self.settings.pods_timeout,
+            metrics=self.metrics,
+            clock=self.clock,
+        )
+
+    def make_informer(self, client: ApiClient, collection: Collection[Viewed]) -> Informer[Viewed]:
+        """Return what follows a collection by this client."""
+        return Informer(client, collection, self.metrics, self.clock, self.rng)
+
+    def make_name(self) -> str:
+        """Return a name for who writes records: no two processes of a namespace have the same."""
+        return f"{self.rng():.16f}"[2:]
+
+    def _follow(
+        self,
+        client: ApiClient,
+        resource: Resource,
+        decode: Callable[[bytes | msgspec.Raw], Viewed],
+        store: Store[Viewed],
+    ) -> Informer[Viewed]:
+        collection = Collection(
+            resource=resource, namespace=self.namespace, decode=decode, store=store
+        )
+        informer = self.make_informer(client, collection)
+        self.health.part(
+            f"{resource.plural} watch",
+            is_ready=partial(_describe_unsynced, informer),
+            is_alive=partial(_describe_broken, informer),
+        )
+        return informer
+
+    def _watch_arrivals(self) -> Arrivals:
+        arrivals = Arrivals(self.sets, self.pods, self.clock)
+        self.set_informer.on_change(arrivals.on_set)
+        self.pod_informer.on_change(arrivals.on_pod)
+        self.sets.on_replaced(lambda: arrivals.on_list(self.set_informer.age))
+        self.pods.on_replaced(lambda: arrivals.on_list(self.pod_informer.age))
+        return arrivals
+
+
+def _describe_unsynced(informer: Informer[Viewed]) -> str | None:
+    if informer.has_synced:
+        return None
+    return f"not followed yet: {informer.last_error or 'no answer yet'}"
+
+
+def _describe_broken(informer: Informer[Viewed]) -> str | None:
+    """Say what is wrong with a watch that a restart may mend; trouble of the server is not that."""
+    broken_for = informer.broken_for
+    if broken_for is None or broken_for < BROKEN_LIMIT:
+        return None
+    if isinstance(informer.last_error, Unreachable | TooManyRequests | Throttled):
+        return None
+    return f"not re-established for {broken_for.total_seconds():.0f} s: {informer.last_error}"

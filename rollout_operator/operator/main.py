@@ -22,7 +22,7 @@ from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.client.rate_limit import RateLimiter as RateLimits
 from rollout_operator.kube.connection.connect import Access, connect
 from rollout_operator.kube.connection.transport import Transport
-from rollout_operator.operator.context import Clients, EngineSettings, Telemetry
+from rollout_operator.operator.context import Clients, Telemetry
 from rollout_operator.operator.engine import Engine
 from rollout_operator.pods.sender import HttpSender
 from rollout_operator.telemetry import logs
@@ -95,34 +95,24 @@ def _build_engine(
 ) -> Engine:
     """Return the engine on the clients of a real cluster."""
     timeouts = Timeouts().at_most(config.client_timeout)
-
     limits = RateLimits(config.client_qps, config.client_burst)
 
     def open_client(name: str, reads: Priority) -> Client:
         return Client(transport, limits, telemetry.metrics, timeouts, reads)
 
-    settings = EngineSettings(
-        namespace=config.namespace,
-        reconcile_interval=config.reconcile_interval,
-        client_qps=config.client_qps,
-        zone_tracker=config.zone_tracker,
-        pods_timeout=config.pods_timeout,
-        cluster_domain=config.cluster_domain,
-    )
     clients = Clients(
         open=open_client,
         open_pods=lambda: HttpSender(config.namespace),
         clock=clock,
         rng=random.random,
     )
-    engine = Engine(settings, clients, telemetry)
-    webhooks = config.webhooks
-    if webhooks is not None:
+    engine = Engine(config, clients, telemetry)
+    if config.webhooks_enabled:
         # 12 MiB and a quarter of a second, for certificates and all, where they are wanted.
         from rollout_operator.operator.webhooks import Webhooks
 
         cluster = _cluster_rules(config)
-        engine.add_reviews(lambda shared: Webhooks(webhooks, shared, cluster))
+        engine.add_reviews(lambda context, budgets: Webhooks(config, context, budgets, cluster))
     return engine
 
 

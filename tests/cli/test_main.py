@@ -10,9 +10,9 @@ import pytest
 from rollout_operator import __version__
 from rollout_operator.aio.tasks import TaskDied
 from rollout_operator.cli.main import main, operate
-from rollout_operator.config.flags import FLAGS, Config, render_flag_table
+from rollout_operator.config.flags import FLAGS, Config
 from rollout_operator.config.grammar import BOOL
-from rollout_operator.config.usage import render_usage
+from rollout_operator.config.usage import render_flag_table, render_usage
 from rollout_operator.model.errors import ConfigError, Unreachable
 
 Captured = pytest.CaptureFixture[str]

@@ -156,30 +156,28 @@ def test_help_among_leftovers_is_a_word() -> None:
         ("8001", 8001),
         ("-5", -5),
         ("+5", 5),
-        ("0x1F41", 8001),
-        ("0X_1f", 31),
-        ("-0b101", -5),
-        ("0o17", 15),
-        ("017", 15),
-        ("0_7", 7),
-        ("1_000", 1000),
         ("9223372036854775807", 2**63 - 1),
         ("-9223372036854775808", -(2**63)),
     ],
 )
-def test_integers_are_literals_of_go(text: str, expected: int) -> None:
+def test_integers_are_decimal(text: str, expected: int) -> None:
     assert parse(f"-count={text}").value(COUNT) == expected
 
 
 @pytest.mark.parametrize(
-    "text", ["08", "0x", "1__0", "_1", "1_", "0b2", "0o8", "--1", "1e3", "\u0661", "1 "]
+    "text",
+    [
+        *("0x1F41", "0b101", "0o17", "017", "1_000", "08", "0x", "_1", "1_"),
+        *("--1", "1e3", "\u0661", "1 "),
+    ],
 )
 def test_other_integers_are_refused(text: str) -> None:
+    """What Go reads as of another base is not read as decimal either."""
     with pytest.raises(UsageError, match="parse error"):
         parse(f"-count={text}")
 
 
-@pytest.mark.parametrize("text", ["9" * 10_000, "0b" + "1" * 64, "-9223372036854775809"])
+@pytest.mark.parametrize("text", ["9" * 10_000, "-9223372036854775809"])
 def test_integers_beyond_64_bits_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="value out of range"):
         parse(f"-count={text}")
@@ -195,7 +193,6 @@ def test_integers_beyond_64_bits_are_refused(text: str) -> None:
         ("-1", -1.0),
         ("1e2", 100.0),
         ("1E-2", 0.01),
-        ("0x1p-2", 0.25),
         ("1e-400", 0.0),
         ("inf", float("inf")),
         ("-Infinity", float("-inf")),
@@ -205,15 +202,12 @@ def test_floats_are_read(text: str, expected: float) -> None:
     assert parse(f"-rate={text}").value(RATE) == expected
 
 
-@pytest.mark.parametrize("text", ["", ".", "1_0", " 1", "0x1", "1e", "\u0661", "infin", "1,5"])
+@pytest.mark.parametrize(
+    "text", ["", ".", "1_0", " 1", "0x1", "0x1p-2", "1e", "\u0661", "infin", "1,5"]
+)
 def test_other_floats_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="parse error"):
         parse(f"-rate={text}")
-
-
-def test_a_float_of_hexadecimal_digits_may_be_too_large() -> None:
-    with pytest.raises(UsageError, match="value out of range"):
-        parse("-rate=0x1p99999")
 
 
 @pytest.mark.parametrize(

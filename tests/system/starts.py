@@ -28,12 +28,12 @@ _WITH_LIMITS: Final = """
 import sys
 from datetime import timedelta
 from rollout_operator.operator.main import LifeLimits, run
-from rollout_operator.config.flags import Config
+from rollout_operator.config.checks import read_config
 from rollout_operator.model.errors import OperatorError
 
 try:
     limits = LifeLimits(sync=timedelta(seconds=float(sys.argv[1])))
-    sys.exit(run(Config.from_args(sys.argv[2:]), limits))
+    sys.exit(run(read_config(sys.argv[2:]), limits))
 except OperatorError as error:
     sys.exit(f"could not start: {error}")
 """

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import re2
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from rollout_operator.model.errors import ConfigError
+from rollout_operator.model.errors import ConfigError, InvalidInput
 from rollout_operator.model.names import CLUSTER_HEADER
+from rollout_operator.model.pattern import compile_search
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.http.routes import clean_header, get_route
@@ -126,16 +126,8 @@ def _reject(error: str, route: str) -> web.Response:
 
 
 def _compile(pattern: str) -> Callable[[str], bool]:
-    options = re2.Options()
-    options.log_errors = False  # it writes to stderr by itself
     try:
-        regexp = re2.compile(pattern, options)
-    except re2.error as error:
+        return compile_search(pattern)
+    except InvalidInput as error:
         flag = "-server.cluster-validation.http.excluded-user-agents"
-        raise ConfigError(f"{flag}: {pattern}: {_text(error)}") from error
-    return lambda text: regexp.search(text) is not None
-
-
-def _text(error: Exception) -> str:
-    cause = error.args[0] if error.args else ""
-    return cause.decode(errors="replace") if isinstance(cause, bytes) else str(cause)
+        raise ConfigError(f"{flag}: {pattern}: {error}") from error

@@ -1,0 +1,155 @@
+"""The checks across all flags, in the order of the contract: the first problem is the one told."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.config.flags import Config, read_words
+from rollout_operator.model.errors import ConfigError, InvalidInput
+from rollout_operator.model.outcome import Severity
+from rollout_operator.model.pattern import compile_search
+from rollout_operator.model.units import format_duration, format_prometheus_duration, quote
+
+LOG_FORMATS: Final = ("logfmt", "json")
+_HIGHEST_PORT: Final = 65535
+_NAMESPACE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_DNS_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\.?")
+# The longest name of an object, and of a host.
+_LONGEST_NAME: Final = 253
+# The expiry of a certificate is written with a year of four digits.
+_LONGEST_EXPIRATION: Final = timedelta(days=365 * 100)
+
+
+def read_config(argv: Sequence[str]) -> Config:
+    """Return the configuration that the words after the program's name make.
+
+    Raises ConfigError with the exit code, or HelpRequested.
+    """
+    config = read_words(argv)
+    problem = next(_find_problems(config), None)
+    if problem is not None:
+        raise ConfigError(problem)
+    return config
+
+
+def _find_problems(config: Config) -> Iterator[str]:
+    if not config.cluster_domain:
+        yield "-kubernetes.cluster-domain cannot be an empty string"
+    if not _is_dns_name(config.cluster_domain):
+        yield f"-kubernetes.cluster-domain: {quote(config.cluster_domain)} is not a DNS name"
+    yield from _check_api_server(config)
+    yield from _check_spans(config)
+    yield from _check_validation(config)
+    yield from _check_port("server.port", config.server_port)
+    if config.log_format not in LOG_FORMATS:
+        yield f"unknown log format: {config.log_format}"
+    if config.log_level not in tuple(Severity):
+        yield f"unknown log level: {config.log_level}"
+    yield from _check_webhooks(config)
+
+
+def _check_api_server(config: Config) -> Iterator[str]:
+    if not config.namespace:
+        yield "-kubernetes.namespace has not been specified"
+    # Also met as `$(POD_NAMESPACE)`, where the variable is not defined.
+    if not _NAMESPACE_NAME.fullmatch(config.namespace):
+        yield f"-kubernetes.namespace: {quote(config.namespace)} is not a name of a namespace"
+    if bool(config.api_url) != bool(config.config_file):
+        empty = "config-file" if config.api_url else "api-url"
+        yield (
+            "-kubernetes.api-url and -kubernetes.config-file must be given together or not at all:"
+            f" -kubernetes.{empty} is empty"
+        )
+    if config.use_zone_tracker:
+        name = config.zone_tracker_name
+        if not name:
+            yield "-use-zone-tracker needs -zone-tracker.config-map-name, which is empty"
+        yield from _check_object_name("zone-tracker.config-map-name", name, "a ConfigMap")
+    qps, burst = config.client_qps, config.client_burst
+    if qps > 0 and burst < 1:
+        yield (
+            "-kubernetes.client-burst must be at least 1 when -kubernetes.client-qps is above 0:"
+            f" {burst}"
+        )
+    if not math.isfinite(qps):
+        yield f"-kubernetes.client-qps must be a finite number: {qps}"
+
+
+def _check_spans(config: Config) -> Iterator[str]:
+    yield from _check_positive("server-tls.request-timeout", config.request_timeout)
+    yield from _check_positive("pods.client-timeout", config.pods_timeout)
+    yield from _check_positive("reconcile.interval", config.reconcile_interval)
+    if config.client_timeout < timedelta(0):
+        span = format_duration(config.client_timeout)
+        yield f"-kubernetes.client-timeout must not be negative: {span}"
+    yield from _check_positive("zpdb.pod-ready-annotation-patch-timeout", config.patch_timeout)
+
+
+def _check_validation(config: Config) -> Iterator[str]:
+    if config.cluster_validation_soft and not config.cluster_validation_enabled:
+        yield (
+            "http: soft validation can be enabled only if cluster validation is enabled:"
+            " -server.cluster-validation.http.soft-validation needs"
+            " -server.cluster-validation.http.enabled"
+        )
+    for pattern in config.cluster_validation_excluded_user_agents:
+        try:
+            compile_search(pattern)
+        except InvalidInput as error:
+            flag = "-server.cluster-validation.http.excluded-user-agents"
+            yield f"{flag}: pattern {quote(pattern)}: {error}"
+
+
+def _check_webhooks(config: Config) -> Iterator[str]:
+    yield from _check_port("server-tls.port", config.webhooks_port)
+    if config.client_name and not config.client_ca_file:
+        yield "-server-tls.client-name needs -server-tls.client-ca-file"
+    for name in config.bundle_names:
+        yield from _check_object_name("webhooks.ca-bundle-names", name, "a webhook configuration")
+    if not config.webhooks_enabled:
+        return
+    if config.self_signed:
+        yield from _check_own_certificate(config)
+        return
+    for name, path in (("cert", config.cert_file), ("key", config.key_file)):
+        if not path:
+            yield (
+                f"-server-tls.{name}-file is needed where -server-tls.self-signed-cert.enabled is"
+                " false"
+            )
+    if config.updates_bundle:
+        yield (
+            "-webhooks.update-ca-bundle needs -server-tls.self-signed-cert.enabled:"
+            " with certificates from files give -webhooks.update-ca-bundle=false"
+        )
+
+
+def _check_own_certificate(config: Config) -> Iterator[str]:
+    flag = "server-tls.self-signed-cert"
+    yield from _check_object_name(f"{flag}.secret-name", config.secret_name, "a Secret")
+    if not _is_dns_name(config.service_name):
+        yield f"-{flag}.dns-name: {quote(config.dns_name)} is not a DNS name"
+    if not timedelta(0) < config.expiration <= _LONGEST_EXPIRATION:
+        span = format_prometheus_duration(config.expiration)
+        yield f"-{flag}.expiration must be positive and at most 100y: {span}"
+
+
+def _check_positive(flag: str, span: timedelta) -> Iterator[str]:
+    if span <= timedelta(0):
+        yield f"-{flag} must be positive: {format_duration(span)}"
+
+
+def _check_port(flag: str, port: int) -> Iterator[str]:
+    if not 0 <= port <= _HIGHEST_PORT:
+        yield f"-{flag} must be from 0 to {_HIGHEST_PORT}: {port}"
+
+
+def _check_object_name(flag: str, name: str, kind: str) -> Iterator[str]:
+    if not _is_dns_name(name) or name.endswith("."):
+        yield f"-{flag}: {quote(name)} is not a name of {kind}"
+
+
+def _is_dns_name(name: str) -> bool:
+    return len(name) <= _LONGEST_NAME and _DNS_NAME.fullmatch(name) is not None

@@ -1,0 +1,113 @@
+"""Composition of rollouts: what wakes a group, the controller, and what carries its plans out."""
+
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.events_to_keys import Waker
+from rollout_operator.controllers.live_reads import choose_most_looks
+from rollout_operator.controllers.retries import Attempts
+from rollout_operator.controllers.rollout.controller import RolloutContext, RolloutController
+from rollout_operator.controllers.rollout.executor import Executor
+from rollout_operator.controllers.worker import Workers
+from rollout_operator.guards.budgets.arbiter import Arbiter
+from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Pod
+from rollout_operator.operator.context import Context
+
+# Groups that are reconciled at a time. A worker mostly waits for the API server or for a token of
+# our rate limits, so that many cost nothing: one that records a revision keeps no delete waiting.
+WORKERS: Final = 128
+# First wait after a bug in a reconcile.
+BUG_BACKOFF: Final = timedelta(milliseconds=500)
+
+
+class Rollouts:
+    """The controller of rollouts, with what wakes it."""
+
+    def __init__(self, context: Context, arbiter: Arbiter) -> None:
+        self._context = context
+        self._queue: WorkQueue[GroupName] = WorkQueue(
+            on_taken=lambda waited: context.metrics.queue_wait_seconds.observe(
+                waited.total_seconds()
+            )
+        )
+        waker = Waker(context.sets, self._queue.add)
+        context.set_informer.on_change(waker.on_set)
+        context.pod_informer.on_change(waker.on_pod)
+        context.downscales.on_change(self._wake_group)
+        context.pending.on_change(self._wake_owner)
+        longest = context.settings.reconcile_interval
+        self._workers: Workers[GroupName] = Workers(
+            self._queue,
+            self._build_controller(arbiter, longest).reconcile,
+            count=WORKERS,
+            backoff=Backoff(first=BUG_BACKOFF, most=max(BUG_BACKOFF, longest)),
+            rng=context.rng,
+        )
+        context.metrics.queue_depth.set_function(lambda: self._queue.depth)
+        context.metrics.workers_busy.set_function(lambda: self._workers.busy)
+
+    @property
+    def busy(self) -> int:
+        """Return how many groups are reconciled now."""
+        return self._workers.busy
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to reconcile groups."""
+        tasks.start("workers", self._workers.run())
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        self._queue.close()
+
+    async def finish(self) -> None:
+        """Wait until no group is reconciled."""
+        await self._workers.wait_idle()
+
+    def wake_all(self) -> None:
+        """Look at all groups again."""
+        for group in dict.fromkeys(sts.group for sts in self._context.sets.list_all()):
+            if group is not None:
+                self._queue.add(group)
+
+    def _build_controller(self, arbiter: Arbiter, longest: timedelta) -> RolloutController:
+        context = self._context
+        observer = context.make_observer(context.open("looking", Priority.LOOK))
+        return RolloutController(
+            RolloutContext(
+                observer=observer,
+                executor=Executor(
+                    context.open("acting", Priority.LOOK),
+                    observer,
+                    context.deletes,
+                    clock=context.clock,
+                    metrics=context.metrics,
+                    gate=arbiter,
+                    locks=context.locks,
+                    # No delete rests on it: it waits for all live reads.
+                    recording=context.open("recording", Priority.RECORD),
+                    most_looks=choose_most_looks(context.settings.client_qps),
+                    is_stopping=lambda: context.is_stopping,
+                ),
+                deletes=context.deletes,
+                attempts=Attempts(context.clock, longest=longest, rng=context.rng),
+                group_states=context.group_states,
+                metrics=context.metrics,
+                clock=context.clock,
+                refresh=context.refresh,
+            )
+        )
+
+    def _wake_group(self, set_uid: Uid, group: GroupName | None) -> None:
+        if group is not None and self._context.sets.list_group(group):
+            self._queue.add(group)
+
+    def _wake_owner(self, pod: Pod) -> None:
+        owner = pod.owner_uid
+        sts = None if owner is None else self._context.sets.get_by_uid(owner)
+        if sts is not None and sts.group is not None:
+            self._queue.add(sts.group)

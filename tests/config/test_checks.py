@@ -1,0 +1,350 @@
+"""Which values and combinations of flags are refused, and how (FLAG-10..42, DEP-04..06, T-12)."""
+
+import re
+from typing import Final
+
+import pytest
+
+from rollout_operator.config.checks import read_config
+from rollout_operator.model.errors import ConfigError
+
+IN_NAMESPACE: Final = "-kubernetes.namespace=prod"
+SOFT: Final = "-server.cluster-validation.http.soft-validation"
+ENABLED: Final = "-server.cluster-validation.http.enabled"
+ON: Final = "-server-tls.enabled"
+FILES: Final = (
+    "-server-tls.self-signed-cert.enabled=false",
+    "-server-tls.cert-file=/tls/tls.crt",
+    "-server-tls.key-file=/tls/tls.key",
+)
+NO_BUNDLE: Final = "-webhooks.update-ca-bundle=false"
+
+
+def refuse(*words: str) -> str:
+    """Return why these words are refused as a configuration, not as a command line."""
+    with pytest.raises(ConfigError) as caught:
+        read_config(words)
+    assert caught.value.exit_code == 1, "DEP-04"
+    assert "\n" not in str(caught.value), "PROC-03: one line"
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param([], "-kubernetes.namespace has not been specified", id="FLAG-20"),
+        pytest.param(
+            ["-kubernetes.namespace="],
+            "-kubernetes.namespace has not been specified",
+            id="FLAG-20 empty",
+        ),
+        pytest.param(
+            ["-kubernetes.namespace=$(POD_NAMESPACE)"],
+            '-kubernetes.namespace: "$(POD_NAMESPACE)" is not a name of a namespace',
+            id="variable without value",
+        ),
+        pytest.param(
+            ["-kubernetes.namespace=a/../b"],
+            '-kubernetes.namespace: "a/../b" is not a name of a namespace',
+            id="path",
+        ),
+    ],
+)
+def test_a_namespace_is_required(words: list[str], message: str) -> None:
+    assert refuse(*words) == message
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param(
+            ["-kubernetes.api-url=https://a"],
+            "-kubernetes.api-url and -kubernetes.config-file must be given together or not at all:"
+            " -kubernetes.config-file is empty",
+            id="FLAG-13 alone",
+        ),
+        pytest.param(
+            ["-kubernetes.config-file=a"],
+            "-kubernetes.api-url and -kubernetes.config-file must be given together or not at all:"
+            " -kubernetes.api-url is empty",
+            id="FLAG-14 alone",
+        ),
+        pytest.param(
+            ["-kubernetes.client-burst=0"],
+            "-kubernetes.client-burst must be at least 1 when -kubernetes.client-qps is above 0: 0",
+            id="FLAG-17 T-12 qps 5 burst 0",
+        ),
+        pytest.param(
+            ["-kubernetes.client-qps=inf"],
+            "-kubernetes.client-qps must be a finite number: inf",
+            id="FLAG-16 endless",
+        ),
+        pytest.param(
+            ["-kubernetes.client-qps=nan"],
+            "-kubernetes.client-qps must be a finite number: nan",
+            id="FLAG-16 not a number",
+        ),
+        pytest.param(
+            ["-zpdb.pod-ready-annotation-patch-timeout=0"],
+            "-zpdb.pod-ready-annotation-patch-timeout must be positive: 0s",
+            id="FLAG-39 no time",
+        ),
+        pytest.param(
+            ["-use-zone-tracker", "-zone-tracker.config-map-name="],
+            "-use-zone-tracker needs -zone-tracker.config-map-name, which is empty",
+            id="FLAG-38 FLAG-40 no name",
+        ),
+        pytest.param(
+            ["-use-zone-tracker", "-zone-tracker.config-map-name=../x"],
+            '-zone-tracker.config-map-name: "../x" is not a name of a ConfigMap',
+            id="FLAG-38 a path",
+        ),
+        pytest.param(
+            [
+                "-use-zone-tracker",
+                "-zone-tracker.config-map-name=",
+                "-kubernetes.client-burst=0",
+            ],
+            "-use-zone-tracker needs -zone-tracker.config-map-name, which is empty",
+            id="FLAG-40 the tracker comes before the burst",
+        ),
+        pytest.param(
+            [
+                "-use-zone-tracker",
+                "-zone-tracker.config-map-name=",
+                "-kubernetes.config-file=a",
+            ],
+            "-kubernetes.api-url and -kubernetes.config-file must be given together or not at all:"
+            " -kubernetes.api-url is empty",
+            id="FLAG-40 the API server comes before the tracker",
+        ),
+        pytest.param(
+            ["-reconcile.interval=0"],
+            "-reconcile.interval must be positive: 0s",
+            id="FLAG-21 zero",
+        ),
+        pytest.param(
+            ["-reconcile.interval=-1m"],
+            "-reconcile.interval must be positive: -1m0s",
+            id="FLAG-21 negative",
+        ),
+        pytest.param(
+            ["-kubernetes.client-timeout=-1s"],
+            "-kubernetes.client-timeout must not be negative: -1s",
+            id="FLAG-15 negative",
+        ),
+        pytest.param(
+            [SOFT],
+            "http: soft validation can be enabled only if cluster validation is enabled:"
+            f" {SOFT} needs {ENABLED}",
+            id="FLAG-23 alone",
+        ),
+        pytest.param(
+            ["-server.cluster-validation.http.excluded-user-agents=ok,("],
+            '-server.cluster-validation.http.excluded-user-agents: pattern "(": missing ): (',
+            id="FLAG-25 bad pattern",
+        ),
+        pytest.param(
+            ["-server.cluster-validation.http.excluded-user-agents=(?<=a)b"],
+            '-server.cluster-validation.http.excluded-user-agents: pattern "(?<=a)b": ',
+            id="FLAG-25 RE2 and not Python",
+        ),
+        pytest.param(
+            ["-server.port=65536"],
+            "-server.port must be from 0 to 65535: 65536",
+            id="FLAG-12 too high",
+        ),
+        pytest.param(
+            ["-server.port=-1"],
+            "-server.port must be from 0 to 65535: -1",
+            id="FLAG-12 too low",
+        ),
+        pytest.param(["-log.format=xml"], "unknown log format: xml", id="FLAG-10 DEP-06"),
+        pytest.param(["-log.format=JSON"], "unknown log format: JSON", id="FLAG-10 upper case"),
+        pytest.param(["-log.level=trace"], "unknown log level: trace", id="FLAG-11 DEP-06"),
+        pytest.param(
+            ["-kubernetes.cluster-domain="],
+            "-kubernetes.cluster-domain cannot be an empty string",
+            id="FLAG-19 FLAG-40",
+        ),
+        pytest.param(
+            ["-kubernetes.cluster-domain=a b"],
+            '-kubernetes.cluster-domain: "a b" is not a DNS name',
+            id="FLAG-19 SEC-10 no name",
+        ),
+        pytest.param(
+            ["-kubernetes.cluster-domain=."],
+            '-kubernetes.cluster-domain: "." is not a DNS name',
+            id="FLAG-19 a dot alone",
+        ),
+        pytest.param(
+            ["-server-tls.request-timeout=0"],
+            "-server-tls.request-timeout must be positive: 0s",
+            id="T-12 FLAG-30 FLAG-40 zero",
+        ),
+        pytest.param(
+            ["-server-tls.request-timeout=-1s"],
+            "-server-tls.request-timeout must be positive: -1s",
+            id="T-12 FLAG-30 negative",
+        ),
+        pytest.param(
+            ["-pods.client-timeout=0"],
+            "-pods.client-timeout must be positive: 0s",
+            id="FLAG-18 zero",
+        ),
+        pytest.param(
+            ["-server-tls.port=65536"],
+            "-server-tls.port must be from 0 to 65535: 65536",
+            id="FLAG-27 too high",
+        ),
+        pytest.param(
+            ["-server-tls.port=-1"],
+            "-server-tls.port must be from 0 to 65535: -1",
+            id="FLAG-27 too low",
+        ),
+        pytest.param(
+            ["-server-tls.client-name=x"],
+            "-server-tls.client-name needs -server-tls.client-ca-file",
+            id="a name that nobody checks",
+        ),
+        pytest.param(
+            ["-webhooks.ca-bundle-names=ok,No"],
+            '-webhooks.ca-bundle-names: "No" is not a name of a webhook configuration',
+            id="D-31 no name",
+        ),
+        pytest.param(
+            [ON, "-server-tls.self-signed-cert.secret-name="],
+            '-server-tls.self-signed-cert.secret-name: "" is not a name of a Secret',
+            id="FLAG-32 empty",
+        ),
+        pytest.param(
+            [ON, "-server-tls.self-signed-cert.secret-name=../x"],
+            '-server-tls.self-signed-cert.secret-name: "../x" is not a name of a Secret',
+            id="FLAG-32 a path",
+        ),
+        pytest.param(
+            [ON, "-server-tls.self-signed-cert.dns-name=*.svc"],
+            '-server-tls.self-signed-cert.dns-name: "*.svc" is not a DNS name',
+            id="FLAG-33 no name",
+        ),
+        pytest.param(
+            [ON, "-server-tls.self-signed-cert.expiration=0"],
+            "-server-tls.self-signed-cert.expiration must be positive and at most 100y: 0s",
+            id="FLAG-35 zero",
+        ),
+        pytest.param(
+            [ON, "-server-tls.self-signed-cert.expiration=101y"],
+            "-server-tls.self-signed-cert.expiration must be positive and at most 100y: 101y",
+            id="FLAG-35 longer than a certificate can say",
+        ),
+        pytest.param(
+            [ON, FILES[0]],
+            "-server-tls.cert-file is needed where -server-tls.self-signed-cert.enabled is false",
+            id="FLAG-41 neither file",
+        ),
+        pytest.param(
+            [ON, FILES[0], FILES[1], NO_BUNDLE],
+            "-server-tls.key-file is needed where -server-tls.self-signed-cert.enabled is false",
+            id="FLAG-41 no key",
+        ),
+        pytest.param(
+            [ON, *FILES],
+            "-webhooks.update-ca-bundle needs -server-tls.self-signed-cert.enabled: with"
+            " certificates from files give -webhooks.update-ca-bundle=false",
+            id="FLAG-36 whose CA would it be",
+        ),
+    ],
+)
+def test_what_makes_no_configuration_is_refused(words: list[str], message: str) -> None:
+    """FLAG-40."""
+    found = refuse(IN_NAMESPACE, *words)
+
+    assert found == message or (message.endswith(": ") and found.startswith(message))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["-kubernetes.client-qps=50", "-kubernetes.client-burst=1"], id="T-12 50/1"),
+        pytest.param(["-kubernetes.client-qps=0", "-kubernetes.client-burst=0"], id="T-12 0/0"),
+        pytest.param(["-kubernetes.client-qps=-1", "-kubernetes.client-burst=-1"], id="T-12 -1/-1"),
+        pytest.param(["-server.port=0"], id="any free port"),
+        pytest.param(["-server.port=65535"], id="the highest port"),
+        pytest.param([ENABLED], id="FLAG-22 alone"),
+        pytest.param(["-reconcile.interval=1ns"], id="barely positive"),
+        pytest.param(["-server-tls.request-timeout=1m"], id="T-12 FLAG-30 a minute"),
+        pytest.param(["-server-tls.port=0"], id="FLAG-27 any free port"),
+        pytest.param(["-kubernetes.cluster-domain=cluster.example"], id="FLAG-19 no dot"),
+        pytest.param([FILES[0]], id="FLAG-41 only where webhooks are served"),
+        pytest.param([*FILES], id="FLAG-36 only where webhooks are served"),
+        pytest.param(["-server-tls.self-signed-cert.secret-name="], id="FLAG-32 likewise"),
+        pytest.param([ON, "-server-tls.self-signed-cert.expiration=100y"], id="FLAG-35 longest"),
+        pytest.param([ON, *FILES, NO_BUNDLE, "-server-tls.self-signed-cert.org="], id="unused"),
+        pytest.param([ON, "-server-tls.client-ca-file=ca.pem"], id="any name of that CA"),
+    ],
+)
+def test_these_are_accepted(words: list[str]) -> None:
+    assert read_config([IN_NAMESPACE, *words]).namespace == "prod"
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "-server-tls.port=x",
+        "-server-tls.enabled=yes",
+        "-pods.client-timeout=1d",
+        "-server-tls.request-timeout=5",
+        "-server-tls.self-signed-cert.expiration=1.5h",
+        "-server-tls.self-signed-cert.expiration=",
+        "-no-downscale.fail-closed=on",
+        "-zpdb.pod-ready-annotation-patch-timeout=1d",
+    ],
+)
+def test_values_of_another_grammar_are_no_values(word: str) -> None:
+    """FLAG-35, FLAG-42, DEP-02; also of a flag without effect."""
+    with pytest.raises(ConfigError) as caught:
+        read_config([IN_NAMESPACE, word])
+    assert caught.value.exit_code == 2
+
+
+def test_a_bad_pattern_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
+    """PROC-03: the library of patterns would write a line of its own to stderr."""
+    refuse(IN_NAMESPACE, "-server.cluster-validation.http.excluded-user-agents=(")
+
+    assert capfd.readouterr().err == ""
+
+
+def test_checks_come_in_the_order_of_the_contract() -> None:
+    """FLAG-40: with everything wrong, each correction shows the next message."""
+    wrong = [
+        "-log.format=xml",
+        "-reconcile.interval=0",
+        SOFT,
+        "-server-tls.request-timeout=0",
+        "-kubernetes.client-burst=0",
+        "-kubernetes.api-url=https://a",
+        "-kubernetes.namespace=",
+        "-kubernetes.cluster-domain=",
+    ]
+    seen: list[str] = []
+    given = [IN_NAMESPACE]
+    while wrong:
+        seen.append(refuse(*given, *wrong))
+        named = re.findall(r"-[a-z][-a-z.]+[a-z]", seen[-1]) or ["-log.format"]
+        wrong = [word for word in wrong if word.partition("=")[0] not in named]
+
+    assert [message.partition(" ")[0] for message in seen] == [
+        "-kubernetes.cluster-domain",
+        "-kubernetes.namespace",
+        "-kubernetes.api-url",
+        "-kubernetes.client-burst",
+        "-server-tls.request-timeout",
+        "-reconcile.interval",
+        "http:",
+        "unknown",
+    ]
+
+
+def test_the_namespace_comes_before_the_time_out() -> None:
+    """FLAG-40."""
+    assert refuse("-server-tls.request-timeout=0") == "-kubernetes.namespace has not been specified"
