@@ -117,7 +117,7 @@ def test_only_the_namespace_is_needed() -> None:
 
 
 def test_every_flag_reaches_its_field() -> None:
-    """FLAG-10 to 19, 27 to 39."""
+    """FLAG-10 to 19, FLAG-27, FLAG-28, and up to 39."""
     config = configure(*(f"-{word}" for word in GIVEN), "left", "over")
 
     given: dict[str, Any] = dict(GIVEN.values())
