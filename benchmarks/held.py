@@ -24,8 +24,7 @@ from rollout_operator.guards.budgets.pod_records import Recorder
 from rollout_operator.guards.budgets.request import ArbiterContext, DisruptionRequest
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
-from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.names import Uid

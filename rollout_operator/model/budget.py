@@ -1,12 +1,16 @@
-"""A ZoneAwarePodDisruptionBudget as far as it decides.
+"""A ZoneAwarePodDisruptionBudget as far as it decides, and the record of a pod that may go by it.
 
-How it is read from the API's object, and what is refused, is written in `model.decode.budget`.
+How a budget is read from the API's object, and what is refused, is written in
+`model.decode.budget`.
 """
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
+from enum import StrEnum, unique
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from rollout_operator.model.names import Uid
 
@@ -54,6 +58,32 @@ class FlawedBudget(msgspec.Struct, frozen=True, kw_only=True):
     selector: Mapping[str, str] | None = None
     """None where even the selector cannot be read."""
     problem: str
+
+
+@unique
+class DisruptionSource(StrEnum):
+    """Who wants a pod to go."""
+
+    EVICTION = "eviction"
+    ROLLOUT = "rollout"
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """That a pod may go, as it is written on the pod.
+
+    So every process that counts pods sees a grant, also one that starts after the crash of the one
+    that gave it. It is bound to the pod's UID: a copy on another pod says nothing.
+    """
+
+    uid: Uid
+    """Of the pod."""
+    by: str
+    """The process that wrote it: no two of one namespace have the same name."""
+    at: Annotated[datetime, Meta(tz=True)]
+    """In the API server's time."""
+    engine: DisruptionSource = DisruptionSource.EVICTION
+    lasts: timedelta = timedelta(0)
+    """How long after `at` the answer may still be acted upon."""
 
 
 def selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:

@@ -142,3 +142,9 @@ class Underway:
     """Name of the StatefulSet."""
     replicas_from: int
     replicas_to: int
+
+    @property
+    def text(self) -> str:
+        """Return `zone-a is being scaled down from 3 to 2 replicas`."""
+        counts = f"from {self.replicas_from} to {self.replicas_to} replicas"
+        return f"{self.zone} is being scaled down {counts}"

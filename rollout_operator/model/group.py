@@ -1,13 +1,14 @@
-"""The frozen picture of one rollout group that one decision works on."""
+"""The frozen snapshot of one rollout group that one decision works on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum, unique
+from typing import TypeVar
 
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import GroupName, Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, parse_ordinal
 
 
 @unique
@@ -19,7 +20,7 @@ class Deletion(StrEnum):
     UNKNOWN = "unknown"
     """No answer came: it may be committed now, later or never."""
     GRANTED = "granted"
-    """Somebody may disrupt it and has not visibly done so yet, e.g. an eviction was allowed."""
+    """A client may disrupt it and has not visibly done so yet, e.g. an eviction was allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,53 @@ class Zone:
     unreadable_pods: tuple[Unreadable, ...] = ()
     newcomers: Newcomers | None = None
     """None where nothing is known of them."""
+
+    @property
+    def own_pods(self) -> list[Pod]:
+        """Return the pods that name the set as their controlling owner."""
+        return [pod for pod in self.pods if pod.owner_uid == self.sts.uid]
+
+    @property
+    def own_unreadable(self) -> list[Unreadable]:
+        """Return the pods that are the set's, or may be, and of which nothing more is known."""
+        owners = (self.sts.uid, None)
+        return [pod for pod in self.unreadable_pods if pod.owner_uid in owners]
+
+    def list_pods(self, ordinals: range) -> list[tuple[int, Pod]]:
+        """Return the own pods in a range, which may be of any length, by ordinal and UID.
+
+        A cache that missed an event may hold two pods of one name: both are here.
+        """
+        pods = _with_ordinals(self.sts, self.own_pods, ordinals)
+        return sorted(pods, key=lambda place: (place[0], place[1].uid))
+
+    def by_ordinal(self, ordinals: range) -> dict[int, Pod | Unreadable]:
+        """Return what holds the ordinals of a range; of two pods of one name the worse one."""
+        held: dict[int, Pod | Unreadable] = {}
+        own: tuple[Pod | Unreadable, ...] = (*self.own_pods, *self.own_unreadable)
+        for ordinal, pod in _with_ordinals(self.sts, own, ordinals):
+            other = held.get(ordinal)
+            held[ordinal] = pod if other is None else min(pod, other, key=_order_by_proof)
+        return held
+
+
+_Held = TypeVar("_Held", Pod, Pod | Unreadable)
+
+
+def _with_ordinals(
+    sts: StatefulSet, pods: Iterable[_Held], ordinals: range
+) -> Iterator[tuple[int, _Held]]:
+    prefix = f"{sts.name}-"
+    cut = len(prefix)
+    for pod in pods:
+        if pod.name.startswith(prefix):
+            ordinal = parse_ordinal(pod.name[cut:])
+            if ordinal is not None and ordinal in ordinals:
+                yield ordinal, pod
+
+
+def _order_by_proof(pod: Pod | Unreadable) -> tuple[int, str]:
+    return (0, pod.uid) if isinstance(pod, Unreadable) else (1 + pod.is_ready, pod.uid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

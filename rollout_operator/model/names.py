@@ -57,7 +57,7 @@ SCALING_ANNOTATIONS: Final = frozenset(
 # On pods: which downscale is underway. See `model.downscale.Note`.
 DOWNSCALE_NOTE: Final = "grafana.com/rollout-operator-downscale"
 
-# On pods: that they may go, and who said so when. See `model.disruption.Record`.
+# On pods: that they may go, and who said so when. See `model.budget.Record`.
 DISRUPTION_RECORD: Final = "grafana.com/rollout-operator-disruption"
 # On pods, written by earlier releases: since when they are ready. Only read.
 READY_TIME: Final = "grafana.com/ready-time"

@@ -3,7 +3,7 @@
 Views are frozen. Two views that differ only in `resource_version` decide alike: see `decides`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -11,7 +11,14 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, FlawedBudget
-from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName, Revision, Uid
+from rollout_operator.model.names import (
+    GROUP_LABEL,
+    GROUP_LABEL_LONG,
+    NAMESPACE_LABEL,
+    GroupName,
+    Revision,
+    Uid,
+)
 
 # `start` and `replicas` are 32-bit numbers: no ordinal is longer.
 _ORDINAL_DIGITS: Final = 10
@@ -180,3 +187,18 @@ def decides(old: Viewed, new: Viewed) -> bool:
     if type(old) is not type(new):
         return True
     return bool(replace(old, resource_version=new.resource_version) != new)
+
+
+def list_failure_policies(
+    configurations: Iterable[WebhookConfiguration | Unreadable], namespace: str
+) -> Iterator[tuple[str, str, str]]:
+    """Yield type, name and failure policy of each hook that is labelled for our namespace.
+
+    The type is `ValidatingWebhook` or `MutatingWebhook`. Two configurations may hold hooks of one
+    name, which then comes twice.
+    """
+    for config in configurations:
+        if isinstance(config, Unreadable) or config.labels.get(NAMESPACE_LABEL) != namespace:
+            continue
+        for hook in config.webhooks:
+            yield config.kind.removesuffix("Configuration"), hook.name, hook.failure_policy

@@ -155,7 +155,7 @@ REVIEW_CODES: Final = frozenset(
 
 @unique
 class Severity(StrEnum):
-    """How loudly a reason is told; the names are those of the log levels."""
+    """How loudly a reason is logged; the names are those of the log levels."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -163,7 +163,7 @@ class Severity(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Reason:
     """Why something is done or left undone.
 
@@ -176,7 +176,8 @@ class Reason:
     zone: str = ""
     """Name of the StatefulSet that it is about; empty where it is about the group."""
     gist: str = ""
-    """What of the text is news where it changes, empty for all of it: time that runs is none."""
+    """The part of the text that is compared with what was logged before, without countdowns; empty
+    for all of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,12 +254,12 @@ Action = ReplacePods | RecordRevision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All that one look at a group leads to.
+    """All that one snapshot of a group leads to.
 
     `waits` holds why nothing (more) is done, in the order in which it was found; `problems` hold
-    what is odd with the input but changes no decision beyond what they say. `failed` counts the
-    look as a failed reconcile: a person must act. `look_again` is the time after which a deadline
-    falls due that no event announces.
+    warnings that change no decision beyond what they say. `failed` makes it a failed reconcile: a
+    person must act. `look_again` is the time after which a deadline falls due that no event
+    announces.
     """
 
     group: GroupName

@@ -1,6 +1,6 @@
 """Patterns that tenants write: RE2 only, of bounded size, always matched against a whole text.
 
-Decides what may be compiled at all. What a match means is left to `planning.budgets.partition`,
+Decides what may be compiled at all. What a match means is left to `planning.budgets.counting`,
 which groups there must be to `model.decode.budget`.
 """
 

@@ -26,8 +26,8 @@ from rollout_operator.kube.cache.budgets import BudgetStore
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.optional import OptionalInformer
 from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.decode.budget import decode_budget
-from rollout_operator.model.disruption import DisruptionSource
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.operator.context import Context
 

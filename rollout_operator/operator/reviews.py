@@ -24,9 +24,14 @@ from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.configurations import Configuration, ConfigurationStore
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.decode.webhooks import webhook_decoder
-from rollout_operator.model.failure_policies import list_failure_policies
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, WebhookConfiguration
+from rollout_operator.model.objects import (
+    Pod,
+    StatefulSet,
+    Unreadable,
+    WebhookConfiguration,
+    list_failure_policies,
+)
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review
 from rollout_operator.operator.budgets import Budgets

@@ -1,10 +1,20 @@
-"""How the texts of reasons list and count things, so that all of them read alike."""
+"""How the texts of reasons list and count things, and how a plan becomes sentences."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, assert_never
+
+from rollout_operator.model.outcome import Action, Plan, RecordRevision, ReplacePods
 
 # A line of a log or a page holds three names with their troubles; the rest is a number.
 NAMES_SHOWN: Final = 3
+# Of a thousand pods that go at once a person reads no more than the first few.
+_SENTENCES_PER_ACTION: Final = 10
+
+
+def explain(plan: Plan) -> tuple[str, ...]:
+    """Return what is done, then why the rest waits, then what is odd; one sentence each."""
+    done = [sentence for action in plan.actions for sentence in _explain_action(action)]
+    return (*done, *(reason.text for reason in (*plan.waits, *plan.problems)))
 
 
 def join_names(names: Sequence[str], *, shown: int = NAMES_SHOWN) -> str:
@@ -27,3 +37,16 @@ def count(number: int, noun: str) -> str:
 def verb(number: int, singular: str, plural: str) -> str:
     """Return the form of a verb that fits to so many subjects."""
     return singular if number == 1 else plural
+
+
+def _explain_action(action: Action) -> tuple[str, ...]:
+    match action:
+        case ReplacePods(going=going):
+            texts = [pod.reason.text for pod in going]
+            hidden = len(texts) - _SENTENCES_PER_ACTION
+            more = (f"and {hidden} more",) if hidden > 0 else ()
+            return (*texts[:_SENTENCES_PER_ACTION], *more)
+        case RecordRevision(reason=reason):
+            return (reason.text,)
+        case _:
+            assert_never(action)

@@ -1,6 +1,6 @@
 """The status page: what holds each group, as text.
 
-The sentences are those of `planning.rollout.explain`. Text, not HTML: nothing in it can be mark-up,
+The sentences are those of `planning.wording`. Text, not HTML: nothing in it can be mark-up,
 and what could steer a terminal is escaped.
 """
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from rollout_operator import __version__
-from rollout_operator.planning.rollout.explain import explain
+from rollout_operator.planning.wording import explain
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.registry import GroupState, GroupStates
 

@@ -74,8 +74,8 @@ PLANNING: Final = (
     Mutant(
         name="unseen-pods-taken-for-newcomers",
         file="planning/rollout/newcomers.py",
-        old="is_new = seen is not None and pod.uid in seen.pods",
-        new="is_new = seen is not None",
+        old="is_new = pod.uid in seen.pods",
+        new="is_new = True",
         breaks="SI-02, SI-03: a pod that nothing is known of is taken for one that holds nothing",
         scenarios=("s12", "s12-small"),
         unseen="no pod comes between the cached and the live picture that is not seen soon",
@@ -159,7 +159,7 @@ PLANNING: Final = (
     Mutant(
         name="missing-pods-ignored",
         file="planning/rollout/readiness.py",
-        old="missing=used - len(seats),",
+        old="missing=used - len(held),",
         new="missing=0,",
         breaks="SI-02, SI-04: an ordinal without a pod is not missed",
         scenarios=("s2", "s1"),
@@ -198,8 +198,8 @@ PLANNING: Final = (
     Mutant(
         name="generation-check-off",
         file="planning/rollout/zones.py",
-        old="        if sts.observed_generation < sts.generation:\n            text = (",
-        new="        if sts.observed_generation < 0:\n            text = (",
+        old="        if is_behind(sts):\n            yield",
+        new="        if sts.observed_generation < 0:\n            yield",
         breaks="SI-08: the update revision is that of the template before",
         scenarios=("s2", "walk"),
         storm="late controller",
@@ -225,8 +225,8 @@ PLANNING: Final = (
     Mutant(
         name="strategy-of-the-first-set-only",
         file="planning/rollout/zones.py",
-        old="        for sts in sets\n        if sts.strategy != ON_DELETE",
-        new="        for sts in tuple(sets)[:1]\n        if sts.strategy != ON_DELETE",
+        old="    for sts in sets:\n        if sts.strategy != ON_DELETE",
+        new="    for sts in tuple(sets)[:1]:\n        if sts.strategy != ON_DELETE",
         breaks="SI-08: another set replaces its pods by itself at the same time",
         scenarios=("walk",),
     ),
@@ -268,9 +268,9 @@ PLANNING: Final = (
     Mutant(
         name="revision-recorded-too-early",
         file="planning/rollout/plan.py",
-        old="    if not look.is_whole:\n        wait",
-        new="    if not look.is_whole and sts.current_revision == sts.update_revision:\n"
-        "        wait",
+        old="    if not look.is_whole or look.used < sts.replicas:\n",
+        new="    is_settled = sts.current_revision == sts.update_revision\n"
+        "    if (not look.is_whole and is_settled) or look.used < sts.replicas:\n",
         breaks="ROLL-39: the revision is recorded while pods are still starting",
         units="tests/planning/rollout/test_properties.py",
     ),
@@ -293,8 +293,8 @@ PLANNING: Final = (
     Mutant(
         name="downscale-does-not-hold-the-rollout-back",
         file="planning/rollout/zones.py",
-        old="    if group.downscale is None:\n",
-        new="    if group.downscale is None or group.zones:\n",
+        old="    if group.downscale is not None:\n",
+        new="    if group.downscale is not None and not group.zones:\n",
         breaks="SI-02: pods are replaced while a zone is about to lose others (D-25)",
         scenarios=("both", "both-small"),
         units="tests/planning/rollout/test_plan.py",

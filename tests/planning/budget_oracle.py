@@ -6,7 +6,7 @@ the last number of a name.
 
 from datetime import timedelta
 
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.group import Zone
 from rollout_operator.model.objects import Pod
 from rollout_operator.planning.budgets.rule import Scene

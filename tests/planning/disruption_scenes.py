@@ -8,8 +8,7 @@ import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.planning.budgets.rule import Scene

@@ -4,9 +4,13 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from rollout_operator.model.failure_policies import list_failure_policies
 from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL, Uid
-from rollout_operator.model.objects import Unreadable, Webhook, WebhookConfiguration
+from rollout_operator.model.objects import (
+    Unreadable,
+    Webhook,
+    WebhookConfiguration,
+    list_failure_policies,
+)
 from rollout_operator.telemetry.metrics import Metrics
 
 NAME = "kube_validating_webhook_failure_policy"

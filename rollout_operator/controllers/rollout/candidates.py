@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from rollout_operator.guards.budgets.request import DisruptionRequest
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Replacement
 from rollout_operator.planning.budgets.rule import Refusal
-from rollout_operator.planning.rollout.limits import choose_limit
+from rollout_operator.planning.rollout.zones import choose_limit
 
 
 class Assessor(Protocol):
@@ -65,5 +65,5 @@ class Candidates:
 def ask_for(one: Replacement, zone: StatefulSet) -> DisruptionRequest:
     """Return what is asked of the gate for the delete of a pod."""
     return DisruptionRequest(
-        pod=one.pod, engine=DisruptionSource.ROLLOUT, limit=choose_limit(zone).pods
+        pod=one.pod, engine=DisruptionSource.ROLLOUT, limit=choose_limit(zone)[0]
     )

@@ -45,8 +45,7 @@ from rollout_operator.guards.budgets.request import (
 )
 from rollout_operator.guards.budgets.snapshots import Scenes
 from rollout_operator.guards.budgets.waiting import Waiting
-from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.errors import ApiError, UnknownOutcome
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import Uid

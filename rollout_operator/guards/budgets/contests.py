@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from rollout_operator.guards.budgets.in_flight import read_record
-from rollout_operator.model.disruption import Record
+from rollout_operator.model.budget import Record
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.objects import Pod
 from rollout_operator.planning.budgets.rule import Scene, assess_disruption

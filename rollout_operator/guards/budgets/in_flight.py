@@ -15,7 +15,7 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.unused import FindPod, UnusedGrants
-from rollout_operator.model.disruption import DisruptionSource, Record
+from rollout_operator.model.budget import DisruptionSource, Record
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.group import Deletion
 from rollout_operator.model.names import DISRUPTION_RECORD, Uid

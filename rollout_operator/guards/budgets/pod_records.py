@@ -14,7 +14,7 @@ import msgspec
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.in_flight import Grant
 from rollout_operator.kube.api import PODS, JsonObject, TimedPatcher
-from rollout_operator.model.disruption import Record
+from rollout_operator.model.budget import Record
 from rollout_operator.model.errors import ApiError, Conflict, Denied, NotFound, UnknownOutcome
 from rollout_operator.model.names import DISRUPTION_RECORD
 from rollout_operator.model.objects import Pod

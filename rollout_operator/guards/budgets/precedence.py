@@ -19,8 +19,7 @@ from rollout_operator.guards.budgets.refusals import (
 from rollout_operator.guards.budgets.request import DisruptionRequest
 from rollout_operator.guards.budgets.unused import UnusedGrants
 from rollout_operator.guards.budgets.waiting import Waiter, Waiting
-from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.group import Deletion
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code

@@ -9,8 +9,7 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.in_flight import Grant, InFlight
 from rollout_operator.guards.budgets.pod_records import Recorder
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
-from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import DisruptionSource, Record
+from rollout_operator.model.budget import Budget, DisruptionSource, Record
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Newcomers
 from rollout_operator.model.names import GroupName, Uid

@@ -13,11 +13,10 @@ from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.unused import FindPod, UnusedGrants
-from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
-from rollout_operator.planning.budgets.partition import find_partition
+from rollout_operator.planning.budgets.counting import find_partition
 from rollout_operator.planning.budgets.turns import Turns
 
 # As `kubectl drain` pauses, and as long as clients are given the benefit of the doubt.

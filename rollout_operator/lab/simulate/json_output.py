@@ -11,7 +11,7 @@ from rollout_operator.lab.model.history import History
 from rollout_operator.lab.simulate.flags import show_time
 from rollout_operator.lab.simulate.report import FIRST_STEP, SimulationRun
 from rollout_operator.lab.trace.lines import Storyteller
-from rollout_operator.planning.rollout.explain import explain
+from rollout_operator.planning.wording import explain
 
 _INDENT: Final = 2
 

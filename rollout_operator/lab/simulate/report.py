@@ -17,8 +17,7 @@ from rollout_operator.lab.simulate.world import Play
 from rollout_operator.lab.trace.trace import WIDTH, render_story
 from rollout_operator.model.names import DOWNSCALE_DELAY, MAX_UNAVAILABLE, PAUSED
 from rollout_operator.model.units import format_duration
-from rollout_operator.planning.rollout.explain import explain
-from rollout_operator.planning.wording import count, join_names
+from rollout_operator.planning.wording import count, explain, join_names
 
 INDENT: Final = "  "
 # The objects of the input are put into the world in its first instant.

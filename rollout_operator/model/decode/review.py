@@ -21,7 +21,7 @@ from rollout_operator.model.decode.excerpt import (
 )
 from rollout_operator.model.decode.not_ready import clip, one_line
 from rollout_operator.model.decode.objects import only
-from rollout_operator.model.decode.wire import Int32, Ordinals, Required, Strings, Wire
+from rollout_operator.model.decode.wire import Int32, Ordinals, Owner, Required, Strings, Wire
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.names import Uid
 from rollout_operator.model.review import MAX_USER, Review, Scalable, Unusable, Version
@@ -71,6 +71,27 @@ class _Head(Wire):
     kind: str = ""
 
 
+class _Options(Wire):
+    dry_run: list[str] | None = None
+
+
+class _Eviction(Wire):
+    delete_options: _Options | None = None
+
+
+class _NamedOwner(Owner):
+    kind: str = ""
+    name: str = ""
+
+
+class _OwnedHead(Wire):
+    owner_references: list[_NamedOwner] | None = None
+
+
+class _Owned(Wire):
+    metadata: _OwnedHead
+
+
 class _ObjectHead(Wire):
     name: str | None = None
     uid: str | None = None
@@ -95,6 +116,8 @@ class _Object(Wire):
 _REVIEW: Final = msgspec.json.Decoder(_Review)
 _HEAD: Final = msgspec.json.Decoder(_Head)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
+_DELETION: Final = msgspec.json.Decoder(_Eviction)
+_OWNED: Final = msgspec.json.Decoder(_Owned)
 _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BROKEN: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -110,6 +133,31 @@ def decode_review(body: Buffer) -> Review:
     except _BROKEN as error:
         raise _undecodable(_describe(b"", str(error))) from error
     return _decode(small)
+
+
+def is_dry_run(eviction: bytes) -> bool:
+    """Tell whether an Eviction changes nothing by its own `deleteOptions`.
+
+    The review does not say so: its `dryRun` is that of the request only.
+    """
+    try:
+        options = _DELETION.decode(eviction).delete_options
+    except _BROKEN:
+        return False
+    return options is not None and bool(options.dry_run)
+
+
+def decode_owner(pod: bytes) -> tuple[str, str] | None:
+    """Return kind and name of the controlling owner of a pod, None where it has none.
+
+    The pod is read live only where no StatefulSet controls it: the cache cannot know.
+    """
+    try:
+        owners = _OWNED.decode(pod).metadata.owner_references or ()
+    except _BROKEN:
+        return None
+    owner = next((owner for owner in owners if owner.controller), None)
+    return None if owner is None else (one_line(owner.kind), one_line(owner.name))
 
 
 def _decode(body: bytes) -> Review:

@@ -11,8 +11,7 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Final, Protocol
 
-from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.group import Deletion, Zone
@@ -24,13 +23,20 @@ from rollout_operator.planning.budgets.counting import (
     Survey,
     Yardstick,
     ZoneCount,
+    find_partition,
     list_troubles,
     next_up,
 )
-from rollout_operator.planning.budgets.partition import find_partition
 from rollout_operator.planning.rollout.newcomers import count_used
 from rollout_operator.planning.rollout.readiness import DownCause, find_why
-from rollout_operator.planning.rollout.zones import STALE_RECHECK, VIEW_LIMIT, order_zones
+from rollout_operator.planning.rollout.zones import (
+    STALE_RECHECK,
+    STALE_VIEW,
+    VIEW_LIMIT,
+    is_behind,
+    order_zones,
+    render_behind,
+)
 from rollout_operator.planning.wording import NAMES_SHOWN, count, join_names, join_some, verb
 
 # Clients such as `kubectl drain` try again at 429 and give up at everything else (W-54).
@@ -129,8 +135,7 @@ def assess_disruption(scene: Scene) -> Refusal | None:
 class Decisions:
     """Decides on any number of pods of the StatefulSet that a scene is about.
 
-    Each gets the answer that it would get alone. What does not depend on the pod is found out once,
-    so that all of them cost hardly more than one.
+    Each gets the answer that it would get alone; what does not depend on the pod is decided once.
     """
 
     def __init__(self, scene: Scene) -> None:
@@ -270,19 +275,12 @@ def _find_misfit(scene: Scene, partition: str | None) -> Refusal | None:
 def _find_movement(scene: Scene) -> Refusal | None:
     """Return what changes a zone at this moment, so that counting its pods says too little."""
     if scene.downscale is not None:
-        one = scene.downscale
-        text = (
-            f"{one.zone} is being scaled down from {one.replicas_from} to {one.replicas_to} "
-            f"replicas; no pod may go until that has happened or failed{_budget(scene)}"
-        )
-        return _refuse(Code.DOWNSCALE_UNDERWAY, _TRY_AGAIN, text, zone=one.zone)
-    for zone in order_zones(scene.zones):
-        sts = zone.sts
-        if sts.observed_generation < sts.generation:
-            text = (
-                f"the status of {sts.name} is of generation {sts.observed_generation}, "
-                f"its spec of generation {sts.generation}{_budget(scene)}"
-            )
+        text = f"{scene.downscale.text}; no pod may go until that has happened or failed"
+        zone = scene.downscale.zone
+        return _refuse(Code.DOWNSCALE_UNDERWAY, _TRY_AGAIN, f"{text}{_budget(scene)}", zone=zone)
+    for sts in [zone.sts for zone in order_zones(scene.zones)]:
+        if is_behind(sts):
+            text = f"{render_behind(sts)}{_budget(scene)}"
             return _refuse(Code.STATUS_BEHIND, _TRY_AGAIN, text, zone=sts.name)
     return None
 
@@ -313,17 +311,14 @@ def _share(refusal: Refusal | None) -> Refusal | None:
 
 def refuse_stale_view() -> Refusal:
     """Return the refusal of whatever rests on caches that are too old."""
-    # Without the age itself: a text that changes with each look would be logged with each look.
-    limit = VIEW_LIMIT.total_seconds()
-    text = f"the newest proof that the view is live is more than {limit:.0f}s old"
-    refusal = _refuse(Code.VIEW_STALE, _TRY_AGAIN, text, Severity.WARN)
+    refusal = _refuse(Code.VIEW_STALE, _TRY_AGAIN, STALE_VIEW, Severity.WARN)
     return replace(refusal, look_again=STALE_RECHECK)
 
 
 def _refuse(
     code: Code, status: int, text: str, severity: Severity = Severity.INFO, *, zone: str = ""
 ) -> Refusal:
-    return Refusal(reason=Reason(code=code, text=text, severity=severity, zone=zone), status=status)
+    return Refusal(reason=Reason(code, text, severity, zone), status=status)
 
 
 def _budget(scene: Scene) -> str:

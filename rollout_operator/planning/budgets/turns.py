@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import DisruptionSource
 
 # A place may become free only when several pods have started again, which takes minutes. A turn
 # that ends without one was too short, or in vain: the next one may take twice as long, and the

@@ -272,7 +272,7 @@ def _find_unsettled(zone: Zone, group: Group) -> str:
     )
     outdated = max(count_outdated_used(look), counted - updated)
     # The status counts pods as ready that are on their way out.
-    up = min(sts.ready_replicas, look.desired - look.seen_down)
+    up = min(sts.ready_replicas, look.used - look.seen_down)
     down = max(look.unavailable, counted - up)
     if outdated <= 0 and down <= 0:
         return ""

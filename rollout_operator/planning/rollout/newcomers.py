@@ -10,7 +10,7 @@ ready itself, also from its own status.
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.model.group import Zone
+from rollout_operator.model.group import Newcomers, Zone
 from rollout_operator.model.objects import Pod
 from rollout_operator.planning.wording import join_names
 
@@ -26,7 +26,9 @@ def count_used(zone: Zone) -> int:
     sts, seen = zone.sts, zone.newcomers
     if seen is None or seen.used >= sts.replicas or seen.settles_in or _is_doubtful(zone):
         return sts.replicas
-    used = max([seen.used, *(_find_place(zone, pod) + 1 for pod in zone.pods)])
+    first = sts.first_ordinal
+    held = [ordinal for ordinal, pod in zone.list_pods(sts.ordinals) if not _is_new(seen, pod)]
+    used = max([seen.used, *(ordinal - first + 1 for ordinal in held)])
     # A second witness: a pod that the cache does not show as ready.
     return sts.replicas if sts.ready_replicas > used else used
 
@@ -49,25 +51,17 @@ def render_settling(*zones: Zone) -> str:
 
 
 def _is_doubtful(zone: Zone) -> bool:
-    sts, seen = zone.sts, zone.newcomers
+    seen = zone.newcomers
     assert seen is not None, "checked by the caller"
     return (
-        seen.generation != sts.generation
-        or any(one.owner_uid in (sts.uid, None) for one in zone.unreadable_pods)
+        seen.generation != zone.sts.generation
+        or bool(zone.own_unreadable)
         # One is gone whose end was not seen yet: it may have been ready.
         or not seen.pods <= {pod.uid for pod in zone.pods}
     )
 
 
-def _find_place(zone: Zone, pod: Pod) -> int:
-    """Return the place of a pod that holds its ordinal, or may; below zero for all others."""
-    sts, seen = zone.sts, zone.newcomers
-    if pod.owner_uid != sts.uid:
-        return -1
-    ordinal = sts.find_ordinal(pod.name, sts.ordinals)
-    if ordinal is None:
-        return -1
-    is_new = seen is not None and pod.uid in seen.pods
-    if is_new and not (pod.is_ready or pod.was_ready or pod.is_terminating):
-        return -1
-    return ordinal - sts.first_ordinal
+def _is_new(seen: Newcomers, pod: Pod) -> bool:
+    """Tell whether a pod surely holds nothing."""
+    is_new = pod.uid in seen.pods
+    return is_new and not (pod.is_ready or pod.was_ready or pod.is_terminating)

@@ -6,20 +6,11 @@ pods down at any time: a zone that is short is the only one looked at, two short
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 import msgspec.structs
 
 from rollout_operator.model.group import Group
-from rollout_operator.model.outcome import (
-    Action,
-    Code,
-    Plan,
-    Reason,
-    RecordRevision,
-    Severity,
-)
-from rollout_operator.planning.rollout.limits import choose_limit
+from rollout_operator.model.outcome import Action, Code, Plan, Reason, RecordRevision, Severity
 from rollout_operator.planning.rollout.pods import choose_pods, count_outdated
 from rollout_operator.planning.rollout.readiness import (
     Readiness,
@@ -27,10 +18,11 @@ from rollout_operator.planning.rollout.readiness import (
     render_readiness,
 )
 from rollout_operator.planning.rollout.zones import (
+    choose_limit,
     find_obstacle,
-    find_oddities,
-    find_podless,
     is_paused,
+    list_podless,
+    list_warnings,
     order_zones,
 )
 from rollout_operator.planning.wording import count, join_names, verb
@@ -46,43 +38,39 @@ class _Steps:
 
 
 def plan_group(group: Group) -> Plan:
-    """Return all that one look at a group leads to.
+    """Return all that one snapshot of a group leads to.
 
     The same group gives an equal plan, in whatever order its zones and pods come. A plan without an
     action has at least one wait.
     """
     zones = order_zones(group.zones)
-    oddities = find_oddities(zones)
+    warnings = list_warnings(zones)
     obstacle = find_obstacle(group)
     if obstacle is not None:
         return Plan(
             group=group.name,
             waits=obstacle.reasons,
-            problems=oddities,
+            problems=warnings,
             failed=obstacle.is_failure,
             look_again=obstacle.look_again,
         )
     looks = tuple(assess_readiness(zone, group.deletions, group.now) for zone in zones)
     steps = _plan_zones(looks)
-    idle = not steps.actions and not steps.waits
+    times = (wait for look in looks for wait in (look.available_in, look.settles_in) if wait)
     return Plan(
         group=group.name,
         actions=steps.actions,
-        waits=(_up_to_date(looks),) if idle else steps.waits,
-        problems=(*oddities, *find_podless(looks)),
-        look_again=_next_look(looks),
+        waits=steps.waits if steps.actions or steps.waits else (_up_to_date(looks),),
+        problems=(*warnings, *list_podless(looks)),
+        look_again=min(times, default=None),
     )
-
-
-def _next_look(looks: Sequence[Readiness]) -> timedelta | None:
-    waits = (wait for look in looks for wait in (look.available_in, look.settles_in) if wait)
-    return min(waits, default=None)
 
 
 def _plan_zones(looks: Sequence[Readiness]) -> _Steps:
     short = [look for look in looks if not look.is_whole]
     if len(short) > 1:
-        return _Steps(waits=(_several_short(short),))
+        text = "; ".join(render_readiness(look) for look in short)
+        return _Steps(waits=(Reason(Code.SEVERAL_ZONES_NOT_READY, text, Severity.WARN),))
     if short:
         return _plan_short_zone(short[0], [look for look in looks if look is not short[0]])
     return _walk(looks)
@@ -119,21 +107,15 @@ def _plan_zone(look: Readiness) -> _Steps:
         return _Steps(waits=_find_paused([look]))
     if count_outdated(look):
         # In percent of what there is: newcomers give nothing, and lend no room either.
-        choice = choose_pods(
-            look, choose_limit(msgspec.structs.replace(sts, replicas=look.desired)).pods
-        )
+        limit, _ = choose_limit(msgspec.structs.replace(sts, replicas=look.used))
+        action, wait = choose_pods(look, limit)
         return _Steps(
-            actions=(choice.action,) if choice.action else (),
-            waits=(choice.wait,) if choice.wait else (),
-            stays=True,
+            actions=(action,) if action else (), waits=(wait,) if wait else (), stays=True
         )
-    if not look.is_whole:
-        wait = Reason(code=Code.ZONE_NOT_READY, text=render_readiness(look), zone=sts.name)
-        return _Steps(waits=(wait,), stays=True)
-    if look.used < sts.replicas:
-        # They may never become ready: others go on meanwhile (D-67).
-        wait = Reason(code=Code.ZONE_NOT_READY, text=render_readiness(look), zone=sts.name)
-        return _Steps(waits=(wait,))
+    if not look.is_whole or look.used < sts.replicas:
+        # Newcomers may never become ready: others go on meanwhile (D-67).
+        wait = Reason(Code.ZONE_NOT_READY, render_readiness(look), zone=sts.name)
+        return _Steps(waits=(wait,), stays=not look.is_whole)
     if sts.current_revision != sts.update_revision:
         return _Steps(actions=(_record(look),))
     return _Steps()
@@ -141,39 +123,27 @@ def _plan_zone(look: Readiness) -> _Steps:
 
 def _plan_paused_short(look: Readiness) -> _Steps:
     """Return why nothing moves: a paused zone that is short blocks the others (W-32)."""
-    wait = Reason(
-        code=Code.PAUSED_ZONE_NOT_READY,
-        text=f"paused {render_readiness(look)}",
-        severity=Severity.WARN,
-        zone=look.sts.name,
-    )
+    text = f"paused {render_readiness(look)}"
+    wait = Reason(Code.PAUSED_ZONE_NOT_READY, text, Severity.WARN, look.sts.name)
     return _Steps(waits=(wait,), stays=True)
 
 
 def _record(look: Readiness) -> RecordRevision:
     sts = look.sts
     text = (
-        f"{sts.name} has {look.desired} of {look.desired} pods ready at revision "
+        f"{sts.name} has {look.used} of {look.used} pods ready at revision "
         f"{sts.update_revision}, its status still names {sts.current_revision} as current"
     )
-    reason = Reason(code=Code.ROLLED_OUT, text=text, zone=sts.name)
+    reason = Reason(Code.ROLLED_OUT, text, zone=sts.name)
     return RecordRevision(zone=sts, revision=sts.update_revision, reason=reason)
-
-
-def _several_short(short: Sequence[Readiness]) -> Reason:
-    return Reason(
-        code=Code.SEVERAL_ZONES_NOT_READY,
-        text="; ".join(render_readiness(look) for look in short),
-        severity=Severity.WARN,
-    )
 
 
 def _find_paused(looks: Iterable[Readiness]) -> tuple[Reason, ...]:
     """Return a reason for each paused zone that has something to do."""
     return tuple(
         Reason(
-            code=Code.PAUSED,
-            text=f"{look.sts.name} is paused: {count(outdated, 'outdated pod')} "
+            Code.PAUSED,
+            f"{look.sts.name} is paused: {count(outdated, 'outdated pod')} "
             f"{verb(outdated, 'waits', 'wait')}",
             zone=look.sts.name,
         )
@@ -198,12 +168,11 @@ def _wait_behind(look: Readiness, others: Sequence[Readiness]) -> tuple[Reason, 
     if not names:
         return paused
     text = f"{join_names(names)} {verb(len(names), 'waits', 'wait')} for {look.sts.name}"
-    wait = Reason(code=Code.ANOTHER_ZONE_FIRST, text=text, severity=Severity.DEBUG)
-    return (*paused, wait)
+    return (*paused, Reason(Code.ANOTHER_ZONE_FIRST, text, Severity.DEBUG))
 
 
 def _up_to_date(looks: Sequence[Readiness]) -> Reason:
-    pods = sum(look.desired for look in looks)
+    pods = sum(look.used for look in looks)
     zones = count(len(looks), "zone")
     text = f"{count(pods, 'pod')} of {zones}: all ready at the update revision"
-    return Reason(code=Code.UP_TO_DATE, text=text, severity=Severity.DEBUG)
+    return Reason(Code.UP_TO_DATE, text, Severity.DEBUG)

@@ -4,10 +4,9 @@ Asked only of a zone whose turn it is: that every other zone is whole is settled
 of the candidates are refused, and what is tried instead, is up to whoever carries the plan out.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
-from rollout_operator.model.names import Revision
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import (
     Code,
@@ -42,14 +41,6 @@ _STARTING: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """What goes now, and why the other outdated pods do not."""
-
-    action: ReplacePods | None
-    wait: Reason | None
-
-
 def count_outdated(look: Readiness) -> int:
     """Return how many pods are not on the update revision and not yet on their way out."""
     return count_outdated_used(look) + len(_find_outdated_newcomers(look))
@@ -62,8 +53,8 @@ def count_outdated_used(look: Readiness) -> int:
     return standing + len(_find_broken(look))
 
 
-def choose_pods(look: Readiness, limit: int) -> Choice:
-    """Return the outdated pods that may go while at most `limit` pods of the zone are down.
+def choose_pods(look: Readiness, limit: int) -> tuple[ReplacePods | None, Reason | None]:
+    """Return the outdated pods that may go while at most `limit` are down, and why others do not.
 
     Broken ones go first and take nothing from the healthy ones: they count as down already.
     Newcomers hold nothing: they go whatever else is down.
@@ -78,17 +69,18 @@ def choose_pods(look: Readiness, limit: int) -> Choice:
         _choose_unborn(look, limit),
         _choose_fallen(look, limit),
         # Whatever is in flight or broken counts as unavailable: this bounds disruptions as well.
-        EqualPods(pods=_replace_healthy(look.sts, healthy), room=min(room, len(healthy))),
+        EqualPods(
+            pods=tuple(_replace_healthy(look.sts, pod) for pod in healthy),
+            room=min(room, len(healthy)),
+        ),
     )
     action = ReplacePods(
         zone=look.sts, shares=tuple(one for one in shares if one.pods and one.room > 0)
     )
     going = len(action.going)
     held = len(newcomers) + len(broken) + len(healthy) - going
-    return Choice(
-        action=action if going else None,
-        wait=_explain_held(look, held=held, going=going, limit=limit) if held else None,
-    )
+    wait = _explain_held(look, held=held, going=going, limit=limit) if held else None
+    return action if going else None, wait
 
 
 def _find_broken(look: Readiness) -> list[Down]:
@@ -204,32 +196,25 @@ def _is_new(pod: Pod) -> bool:
     return pod.never_ready or (pod.phase == "Pending" and not pod.ip)
 
 
-def _share(look: Readiness, pods: list[Down], room: int) -> EqualPods:
+def _share(look: Readiness, pods: Sequence[Down], room: int) -> EqualPods:
     replacements = tuple(_replace_broken(look, one) for one in pods)
     return EqualPods(pods=replacements, room=min(room, len(pods)))
 
 
 def _replace_broken(look: Readiness, one: Down) -> Replacement:
-    sts = look.sts
-    text = f"{_at(one.pod.name, one.pod.revision, sts)} and it is down ({render_why(look, one)})"
-    reason = Reason(code=Code.POD_BROKEN_AND_OUTDATED, text=text, zone=sts.name)
+    text = f"{_render_outdated(one.pod, look.sts)} and it is down ({render_why(look, one)})"
+    reason = Reason(Code.POD_BROKEN_AND_OUTDATED, text, zone=look.sts.name)
     return Replacement(pod=one.pod, reason=reason)
 
 
-def _replace_healthy(sts: StatefulSet, pods: list[Pod]) -> tuple[Replacement, ...]:
-    return tuple(
-        Replacement(
-            pod=pod,
-            reason=Reason(
-                code=Code.POD_OUTDATED, text=_at(pod.name, pod.revision, sts), zone=sts.name
-            ),
-        )
-        for pod in pods
-    )
+def _replace_healthy(sts: StatefulSet, pod: Pod) -> Replacement:
+    reason = Reason(Code.POD_OUTDATED, _render_outdated(pod, sts), zone=sts.name)
+    return Replacement(pod=pod, reason=reason)
 
 
-def _at(pod: str, revision: Revision | None, sts: StatefulSet) -> str:
-    return f"{pod} is at revision {revision or 'none'}, {sts.name} wants {sts.update_revision}"
+def _render_outdated(pod: Pod, sts: StatefulSet) -> str:
+    at = pod.revision or "none"
+    return f"{pod.name} is at revision {at}, {sts.name} wants {sts.update_revision}"
 
 
 def _explain_held(look: Readiness, *, held: int, going: int, limit: int) -> Reason:
@@ -237,12 +222,13 @@ def _explain_held(look: Readiness, *, held: int, going: int, limit: int) -> Reas
         f"{look.sts.name}: {count(held, 'outdated pod')} {verb(held, 'waits', 'wait')}: "
         f"{look.unavailable} unavailable of {limit} allowed"
     )
+    zone = look.sts.name
     if going:
-        return _wait(look, Code.BUDGET_USED, f"{text}, {going} going now", Severity.DEBUG)
+        return Reason(Code.BUDGET_USED, f"{text}, {going} going now", Severity.DEBUG, zone)
     text = f"{text}{render_trouble(look)}"
     if not look.unreadable and all(_is_starting(look, one) for one in look.down):
-        return _wait(look, Code.PODS_STARTING, text, Severity.DEBUG)
-    return _wait(look, Code.BUDGET_USED, text, Severity.INFO)
+        return Reason(Code.PODS_STARTING, text, Severity.DEBUG, zone)
+    return Reason(Code.BUDGET_USED, text, zone=zone)
 
 
 def is_starting(trouble: str) -> bool:
@@ -252,7 +238,3 @@ def is_starting(trouble: str) -> bool:
 
 def _is_starting(look: Readiness, one: Down) -> bool:
     return one.why is not DownCause.UNREADY or is_starting(render_why(look, one))
-
-
-def _wait(look: Readiness, code: Code, text: str, severity: Severity) -> Reason:
-    return Reason(code=code, text=text, severity=severity, zone=look.sts.name)

@@ -15,7 +15,7 @@ from typing import Final
 
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, parse_ordinal
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.planning.rollout.newcomers import count_used, find_settling
 from rollout_operator.planning.wording import NAMES_SHOWN, join_some
 
@@ -55,11 +55,11 @@ class Readiness:
 
     sts: StatefulSet
     used: int
-    """How many of the lowest desired ordinals hold something; only they are asked for anything."""
+    """How many of the lowest desired ordinals hold something: so many pods must be up."""
     newcomers: tuple[Pod, ...]
-    """Pods of the other ones: none was ever ready, and they hold nobody up (D-67)."""
+    """Pods of the other ordinals: none was ever ready, and nothing waits for them (D-67)."""
     standing: tuple[Pod, ...]
-    """Ready pods that nobody has deleted, by ordinal; those settling are in `down`, too."""
+    """Ready pods without a delete, by ordinal; those settling are in `down`, too."""
     down: tuple[Down, ...]
     """Pods that exist and do not count, by ordinal."""
     unreadable: tuple[str, ...]
@@ -73,17 +73,12 @@ class Readiness:
     available_in: timedelta | None = None
     """Time until the next settling pod becomes available by time alone."""
     settles_in: timedelta | None = None
-    """Time until what an upscale has added holds nobody up any more, unless it changes again."""
-
-    @property
-    def desired(self) -> int:
-        """Return the number of pods that must be up: what `spec` asks for, but for newcomers."""
-        return self.used
+    """Time until nothing waits any more for what an upscale has added, unless it changes again."""
 
     @property
     def status_short(self) -> int:
         """Return how many pods the StatefulSet's own status counts as not up."""
-        return max(self.desired - _counted_up(self.sts), 0)
+        return max(self.used - _counted_up(self.sts), 0)
 
     @property
     def unavailable(self) -> int:
@@ -109,12 +104,11 @@ def assess_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: datetim
     sts = zone.sts
     patience = timedelta(seconds=sts.min_ready_seconds)
     used = count_used(zone)
-    seats, has_pods = _seat_pods(zone, sts.ordinals[:used])
+    held = zone.by_ordinal(sts.ordinals[:used])
     standing: list[Pod] = []
     down: list[Down] = []
     unreadable: list[str] = []
-    for place, ordinal in enumerate(sorted(seats)):
-        pod = seats[ordinal]
+    for place, (ordinal, pod) in enumerate(sorted(held.items())):
         if isinstance(pod, Unreadable):
             unreadable.append(pod.name)
             continue
@@ -127,13 +121,13 @@ def assess_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: datetim
     return Readiness(
         sts=sts,
         used=used,
-        newcomers=_list_newcomers(zone, sts.ordinals[used:]),
+        newcomers=tuple(pod for _, pod in zone.list_pods(sts.ordinals[used:])),
         standing=tuple(standing),
         down=tuple(down),
         unreadable=tuple(unreadable),
-        missing=used - len(seats),
-        first_missing=_first_missing(sts, used, seats),
-        has_pods=has_pods,
+        missing=used - len(held),
+        first_missing=_first_missing(sts, used, held),
+        has_pods=bool(zone.own_pods or zone.own_unreadable),
         available_in=_next_available(down, patience, now),
         settles_in=find_settling(zone),
     )
@@ -157,7 +151,7 @@ def find_why(
 
 def render_readiness(look: Readiness) -> str:
     """Return a text such as `zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff)`."""
-    up, word = look.desired - look.unavailable, _word(look.sts)
+    up, word = look.used - look.unavailable, _word(look.sts)
     return f"{look.sts.name} has {up} of {look.sts.replicas} pods {word}{render_trouble(look)}"
 
 
@@ -176,47 +170,6 @@ def render_why(look: Readiness, one: Down) -> str:
     if one.why is DownCause.SETTLING:
         return f"ready for less than {look.sts.min_ready_seconds}s"
     return (one.pod.trouble or one.why) if one.why is DownCause.UNREADY else one.why
-
-
-def _seat_pods(zone: Zone, desired: range) -> tuple[dict[int, Pod | Unreadable], bool]:
-    """Return the owned pods by desired ordinal, and whether there is any owned pod.
-
-    Work goes with the pods that exist, not with `spec.replicas`, which may be two thousand million.
-    """
-    owner, prefix = zone.sts.uid, f"{zone.sts.name}-"
-    cut = len(prefix)
-    seats: dict[int, Pod | Unreadable] = {}
-    has_pods = False
-    handed_in: tuple[Pod | Unreadable, ...] = (*zone.pods, *zone.unreadable_pods)
-    for pod in handed_in:
-        if pod.owner_uid != owner and not (isinstance(pod, Unreadable) and pod.owner_uid is None):
-            continue
-        has_pods = True
-        if not pod.name.startswith(prefix):
-            continue
-        ordinal = parse_ordinal(pod.name[cut:])
-        if ordinal is not None and ordinal in desired:
-            known = seats.get(ordinal)
-            seats[ordinal] = pod if known is None else min(pod, known, key=_proof)
-    return seats, has_pods
-
-
-def _list_newcomers(zone: Zone, ordinals: range) -> tuple[Pod, ...]:
-    if not ordinals:
-        return ()
-    sts = zone.sts
-    found = [
-        (ordinal, pod.uid, pod)
-        for pod in zone.pods
-        if pod.owner_uid == sts.uid
-        and (ordinal := sts.find_ordinal(pod.name, ordinals)) is not None
-    ]
-    return tuple(pod for *_, pod in sorted(found, key=lambda one: one[:2]))
-
-
-def _proof(pod: Pod | Unreadable) -> tuple[int, str]:
-    """Order two pods of one name, as a cache that missed an event may hold: the worse counts."""
-    return (0, pod.uid) if isinstance(pod, Unreadable) else (1 + pod.is_ready, pod.uid)
 
 
 def _find_settling(pod: Pod, patience: timedelta, now: datetime) -> DownCause | None:
@@ -251,8 +204,8 @@ def _troubles(look: Readiness) -> Iterator[str]:
 
 
 def _first_missing(
-    sts: StatefulSet, used: int, seats: Mapping[int, Pod | Unreadable]
+    sts: StatefulSet, used: int, held: Mapping[int, Pod | Unreadable]
 ) -> tuple[str, ...]:
-    gaps = (ordinal for ordinal in sts.ordinals[:used] if ordinal not in seats)
-    shown = min(used - len(seats), NAMES_SHOWN)
+    gaps = (ordinal for ordinal in sts.ordinals[:used] if ordinal not in held)
+    shown = min(used - len(held), NAMES_SHOWN)
     return tuple(f"{sts.name}-{ordinal}" for ordinal in islice(gaps, shown))

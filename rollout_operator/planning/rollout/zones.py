@@ -1,7 +1,7 @@
 """The zones of a group in order, and what is wrong with the group as a whole.
 
-An obstacle stops every zone, because deciding for one needs to know all others. An oddity changes
-no decision and is only told. What single pods are like is settled in `readiness`.
+A blocker stops every zone, because deciding for one needs to know all others. A warning changes no
+decision. What single pods are like is settled in `readiness`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,18 +9,32 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.group import Group, Zone
-from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, ON_DELETE, PAUSED
+from rollout_operator.model.names import (
+    GROUP_LABEL,
+    GROUP_LABEL_LONG,
+    MAX_UNAVAILABLE,
+    ON_DELETE,
+    PAUSED,
+)
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
-from rollout_operator.planning.rollout.limits import choose_limit
+from rollout_operator.model.units import parse_max_unavailable
 from rollout_operator.planning.rollout.readiness import Readiness
 from rollout_operator.planning.wording import join_names
 
 # A live watch proves itself every 45 s at the latest; a view older than this one is frozen.
 VIEW_LIMIT: Final = timedelta(seconds=60)
+# Without the age itself: a text that changes with each reconcile would be logged with each.
+STALE_VIEW: Final = (
+    f"the newest proof that the view is live is more than {VIEW_LIMIT.total_seconds():.0f}s old"
+)
 # That a frozen view has come alive again is announced by no event of the group.
 STALE_RECHECK: Final = timedelta(seconds=5)
+
+# The smallest limit that still moves.
+_DEFAULT_LIMIT: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,135 +58,121 @@ def is_paused(sts: StatefulSet) -> bool:
     return sts.annotations.get(PAUSED) == "true"
 
 
+def is_behind(sts: StatefulSet) -> bool:
+    """Tell whether the status says nothing of what the spec wants now."""
+    return sts.observed_generation < sts.generation
+
+
+def render_behind(sts: StatefulSet, kind: str = "") -> str:
+    """Return how far the status is behind; `kind`, with its blank, is put before the name."""
+    return (
+        f"the status of {kind}{sts.name} is of generation {sts.observed_generation}, "
+        f"its spec of generation {sts.generation}"
+    )
+
+
+def choose_limit(sts: StatefulSet) -> tuple[int, Reason | None]:
+    """Return how many pods may be unavailable, and what is wrong with the annotation.
+
+    At least 1; it may exceed the replicas (ROLL-50..53).
+    """
+    text = sts.annotations.get(MAX_UNAVAILABLE)
+    if text is None:
+        return _DEFAULT_LIMIT, None
+    try:
+        return parse_max_unavailable(text).of(sts.replicas), None
+    except InvalidInput as error:
+        why = f"StatefulSet {sts.name}: annotation {MAX_UNAVAILABLE}: {error}"
+        why = f"{why}; {_DEFAULT_LIMIT} is used"
+        return _DEFAULT_LIMIT, Reason(Code.BAD_MAX_UNAVAILABLE, why, Severity.WARN, sts.name)
+
+
 def find_obstacle(group: Group) -> Obstacle | None:
     """Return the first thing that stops the whole group, None where nothing does (SI-08)."""
     sets = tuple(zone.sts for zone in order_zones(group.zones))
-    return (
-        _find_stale_view(group)
-        or _find_unreadable(group)
-        or _find_downscale(group)
-        or _find_wrong_strategy(sets)
-        or _find_unsettled(sets)
-        or _find_empty_revision(sets)
-    )
+    if group.view_age > VIEW_LIMIT:
+        stale = Reason(Code.VIEW_STALE, STALE_VIEW, Severity.WARN)
+        return Obstacle(reasons=(stale,), look_again=STALE_RECHECK)
+    if group.unreadable:
+        return Obstacle(reasons=_list_unreadable(group), is_failure=True)
+    if group.downscale is not None:
+        # A rollout and a downscale that may still persist exclude each other (D-25).
+        text = f"{group.downscale.text}; no pod is replaced until that has happened or failed"
+        return Obstacle(reasons=(Reason(Code.DOWNSCALE_UNDERWAY, text, zone=group.downscale.zone),))
+    if wrong := tuple(_list_wrong_strategies(sets)):
+        return Obstacle(reasons=wrong, is_failure=True)
+    if unsettled := tuple(_list_unsettled(sets)):
+        return Obstacle(reasons=unsettled)
+    if empty := tuple(_list_empty_revisions(sets)):
+        return Obstacle(reasons=empty, is_failure=True)
+    return None
 
 
-def find_oddities(zones: Sequence[Zone]) -> tuple[Reason, ...]:
+def list_warnings(zones: Sequence[Zone]) -> tuple[Reason, ...]:
     """Return what is odd with the zones, in their order."""
-    sets = [zone.sts for zone in zones]
-    found = [odd for zone in zones for odd in _find_oddities_of(zone)]
-    return (*found, *_find_shared_labels(sets))
+    warnings = [warning for zone in zones for warning in _list_warnings_of(zone)]
+    return (*warnings, *_list_shared_labels([zone.sts for zone in zones]))
 
 
-def find_podless(looks: Iterable[Readiness]) -> tuple[Reason, ...]:
-    """Return the zones that want pods and own none (SEED-104, SEED-112)."""
+def list_podless(zones: Iterable[Readiness]) -> Iterator[Reason]:
+    """Yield the zones that want pods and own none (SEED-104, SEED-112)."""
+    for sts in [zone.sts for zone in zones if zone.used and not zone.has_pods]:
+        text = (
+            f"{sts.name} has 0 of {sts.replicas} pods: no pod names it (uid {sts.uid}) as "
+            f"controlling owner, while its status counts {sts.status_replicas}"
+        )
+        # The controller counts pods that do not name the set: they are not found, ever.
+        severity = Severity.WARN if sts.status_replicas else Severity.INFO
+        yield Reason(Code.PODS_MISSING, text, severity, sts.name)
+
+
+def _list_unreadable(group: Group) -> tuple[Reason, ...]:
     return tuple(
         Reason(
-            code=Code.PODS_MISSING,
-            text=_podless_text(look.sts),
-            # The controller counts pods that do not name the set: they are not found, ever.
-            severity=Severity.WARN if look.sts.status_replicas else Severity.INFO,
-            zone=look.sts.name,
+            Code.OBJECT_UNREADABLE,
+            f"{lost.kind} {lost.name} cannot be read: {lost.error}",
+            Severity.ERROR,
+            lost.name,
         )
-        for look in looks
-        if look.desired and not look.has_pods
+        for lost in sorted(group.unreadable, key=lambda lost: (lost.kind, lost.name, lost.uid))
     )
 
 
-def _podless_text(sts: StatefulSet) -> str:
-    return (
-        f"{sts.name} has 0 of {sts.replicas} pods: no pod names it (uid {sts.uid}) as controlling "
-        f"owner, while its status counts {sts.status_replicas}"
-    )
+def _list_wrong_strategies(sets: Iterable[StatefulSet]) -> Iterator[Reason]:
+    for sts in sets:
+        if sts.strategy != ON_DELETE:
+            text = (
+                f"StatefulSet {sts.name} has {sts.strategy} update strategy while OnDelete is "
+                "expected, skipping reconcile"
+            )
+            yield Reason(Code.WRONG_STRATEGY, text, Severity.ERROR, sts.name)
 
 
-def _find_stale_view(group: Group) -> Obstacle | None:
-    if group.view_age <= VIEW_LIMIT:
-        return None
-    # Without the age itself: a text that changes with each look would be logged with each look.
-    limit = VIEW_LIMIT.total_seconds()
-    text = f"the newest proof that the view is live is more than {limit:.0f}s old"
-    reason = Reason(code=Code.VIEW_STALE, text=text, severity=Severity.WARN)
-    return Obstacle(reasons=(reason,), look_again=STALE_RECHECK)
-
-
-def _find_unreadable(group: Group) -> Obstacle | None:
-    reasons = tuple(
-        Reason(
-            code=Code.OBJECT_UNREADABLE,
-            text=f"{one.kind} {one.name} cannot be read: {one.error}",
-            severity=Severity.ERROR,
-            zone=one.name,
-        )
-        for one in sorted(group.unreadable, key=lambda one: (one.kind, one.name, one.uid))
-    )
-    return Obstacle(reasons=reasons, is_failure=True) if reasons else None
-
-
-def _find_downscale(group: Group) -> Obstacle | None:
-    """Return the downscale that may still persist: a rollout and it exclude each other (D-25)."""
-    if group.downscale is None:
-        return None
-    one = group.downscale
-    text = (
-        f"{one.zone} is being scaled down from {one.replicas_from} to {one.replicas_to} replicas; "
-        "no pod is replaced until that has happened or failed"
-    )
-    reason = Reason(code=Code.DOWNSCALE_UNDERWAY, text=text, zone=one.zone)
-    return Obstacle(reasons=(reason,))
-
-
-def _find_wrong_strategy(sets: Iterable[StatefulSet]) -> Obstacle | None:
-    reasons = tuple(
-        Reason(
-            code=Code.WRONG_STRATEGY,
-            text=f"StatefulSet {sts.name} has {sts.strategy} update strategy while OnDelete is "
-            "expected, skipping reconcile",
-            severity=Severity.ERROR,
-            zone=sts.name,
-        )
-        for sts in sets
-        if sts.strategy != ON_DELETE
-    )
-    return Obstacle(reasons=reasons, is_failure=True) if reasons else None
-
-
-def _find_unsettled(sets: Iterable[StatefulSet]) -> Obstacle | None:
-    """Return the sets whose status says nothing of what their spec wants now, and those that go."""
-    reasons: list[Reason] = []
+def _list_unsettled(sets: Iterable[StatefulSet]) -> Iterator[Reason]:
     for sts in sets:
         if sts.is_terminating:
             # Its controller creates no pods any more: a deleted one would not come back.
             text = f"{sts.name} is being deleted"
-            reasons.append(_wait(sts, Code.SET_TERMINATING, text, Severity.WARN))
-        if sts.observed_generation < sts.generation:
-            text = (
-                f"the status of {sts.name} is of generation {sts.observed_generation}, "
-                f"its spec of generation {sts.generation}"
-            )
-            reasons.append(_wait(sts, Code.STATUS_BEHIND, text, Severity.DEBUG))
-    return Obstacle(reasons=tuple(reasons)) if reasons else None
+            yield Reason(Code.SET_TERMINATING, text, Severity.WARN, sts.name)
+        if is_behind(sts):
+            yield Reason(Code.STATUS_BEHIND, render_behind(sts), Severity.DEBUG, sts.name)
 
 
-def _find_empty_revision(sets: Iterable[StatefulSet]) -> Obstacle | None:
-    reasons: list[Reason] = []
+def _list_empty_revisions(sets: Iterable[StatefulSet]) -> Iterator[Reason]:
     for sts in sets:
         # Nothing is recorded for a paused set; its update revision decides what is outdated.
-        if not sts.current_revision and not is_paused(sts):
-            reasons.append(_empty_revision(sts, "currentRevision"))
-        if not sts.update_revision:
-            reasons.append(_empty_revision(sts, "updateRevision"))
-    return Obstacle(reasons=tuple(reasons), is_failure=True) if reasons else None
+        fields = {"currentRevision": sts.current_revision or is_paused(sts)}
+        fields["updateRevision"] = sts.update_revision
+        for field, has_value in fields.items():
+            if not has_value:
+                text = f"StatefulSet {sts.name}: status.{field} is empty"
+                yield Reason(Code.REVISION_EMPTY, text, Severity.ERROR, sts.name)
 
 
-def _empty_revision(sts: StatefulSet, field: str) -> Reason:
-    text = f"StatefulSet {sts.name}: status.{field} is empty"
-    return _wait(sts, Code.REVISION_EMPTY, text, Severity.ERROR)
-
-
-def _find_oddities_of(zone: Zone) -> Iterator[Reason]:
+def _list_warnings_of(zone: Zone) -> Iterator[Reason]:
     sts = zone.sts
-    if problem := choose_limit(sts).problem:
+    _, problem = choose_limit(sts)
+    if problem is not None:
         yield problem
     paused = sts.annotations.get(PAUSED, "false")
     if paused not in {"true", "false"}:
@@ -180,20 +180,20 @@ def _find_oddities_of(zone: Zone) -> Iterator[Reason]:
             f'StatefulSet {sts.name}: annotation {PAUSED}: "{paused}" is neither "true" nor '
             '"false"; the zone is not paused'
         )
-        yield _wait(sts, Code.BAD_PAUSED, text, Severity.WARN)
+        yield Reason(Code.BAD_PAUSED, text, Severity.WARN, sts.name)
     short, long = sts.labels.get(GROUP_LABEL), sts.labels.get(GROUP_LABEL_LONG)
     if short is not None and long is not None and short != long:
         text = (
             f'StatefulSet {sts.name}: labels {GROUP_LABEL}: "{short}" and {GROUP_LABEL_LONG}: '
             f'"{long}" differ; the first is used'
         )
-        yield _wait(sts, Code.GROUP_LABELS_DIFFER, text, Severity.WARN)
-    for one in sorted(zone.unreadable_pods, key=lambda one: (one.name, one.uid)):
-        text = f"Pod {one.name} cannot be read and counts as down: {one.error}"
-        yield _wait(sts, Code.OBJECT_UNREADABLE, text, Severity.WARN)
+        yield Reason(Code.GROUP_LABELS_DIFFER, text, Severity.WARN, sts.name)
+    for lost in sorted(zone.unreadable_pods, key=lambda lost: (lost.name, lost.uid)):
+        text = f"Pod {lost.name} cannot be read and counts as down: {lost.error}"
+        yield Reason(Code.OBJECT_UNREADABLE, text, Severity.WARN, sts.name)
 
 
-def _find_shared_labels(sets: Iterable[StatefulSet]) -> Iterator[Reason]:
+def _list_shared_labels(sets: Iterable[StatefulSet]) -> Iterator[Reason]:
     by_selector: dict[frozenset[tuple[str, str]], list[StatefulSet]] = {}
     for sts in sets:
         if sts.selector:
@@ -203,8 +203,4 @@ def _find_shared_labels(sets: Iterable[StatefulSet]) -> Iterator[Reason]:
             labels = ",".join(f"{key}={value}" for key, value in sorted(selector))
             names = join_names([sts.name for sts in sharing], shown=len(sharing))
             text = f"{names} all select pods with {labels}; pods are told apart by owner only"
-            yield _wait(sharing[0], Code.PODS_SHARE_LABELS, text, Severity.WARN)
-
-
-def _wait(sts: StatefulSet, code: Code, text: str, severity: Severity) -> Reason:
-    return Reason(code=code, text=text, severity=severity, zone=sts.name)
+            yield Reason(Code.PODS_SHARE_LABELS, text, Severity.WARN, sharing[0].name)

@@ -1,7 +1,7 @@
 """The hook zpdb-validation: a budget that cannot be obeyed is not stored.
 
 Decides which reviews are about a budget of ours. What a budget must be like is decided in
-`model.decode.budget` and `planning.budgets.validation`. Nothing that it does can be seen from
+`model.decode.budget` and `planning.budgets.reviews`. Nothing that it does can be seen from
 outside, and it calls nobody: what it knows of pods and other budgets is what the caches hold.
 """
 
@@ -21,7 +21,7 @@ from rollout_operator.model.names import ABSENT_PEERS
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review
-from rollout_operator.planning.budgets.validation import (
+from rollout_operator.planning.budgets.reviews import (
     INVALID,
     BudgetUnderReview,
     Overlap,

@@ -13,15 +13,14 @@ from typing import Final, Protocol
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.request import Answer, DisruptionRequest
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
-from rollout_operator.model.budget import Budget
-from rollout_operator.model.decode.eviction import decode_owner
+from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.decode.objects import decode_pod
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.decode.review import decode_owner
 from rollout_operator.model.errors import ApiError, InvalidInput, NotFound, OperatorError
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review
-from rollout_operator.planning.budgets.request import (
+from rollout_operator.planning.budgets.reviews import (
     allow_not_found,
     allow_not_running,
     assess_request,

@@ -18,7 +18,7 @@ from rollout_operator.controllers.budgets.controller import (
 )
 from rollout_operator.guards.budgets.in_flight import RECORD_COUNTS, GrantState
 from rollout_operator.guards.budgets.refusals import QUARANTINE
-from rollout_operator.model.disruption import DisruptionSource, Record
+from rollout_operator.model.budget import DisruptionSource, Record
 from rollout_operator.model.errors import ApiError, Denied, UnknownOutcome, Unreachable
 from rollout_operator.model.names import Uid
 from rollout_operator.telemetry import logs

@@ -5,7 +5,7 @@
 import pytest
 
 from rollout_operator.controllers.budgets.controller import LONGEST, LOOK_LIMIT, UNTOUCHED_FOR
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import DisruptionSource
 from tests.controllers.budgets.test_controller import granted, record, start
 from tests.guards.arbiter_bench import world
 from tests.virtual_time import elapsed, in_virtual_time

@@ -17,8 +17,7 @@ from rollout_operator.controllers.rollout.controller import (
 )
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.reports import Report
-from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,

@@ -8,7 +8,7 @@ import pytest
 
 from rollout_operator.guards.budgets.arbiter import MOST_WAITING, REPEAT_LIMIT, SLICE
 from rollout_operator.guards.budgets.request import DisruptionRequest, Permit
-from rollout_operator.model.disruption import DisruptionSource, Record
+from rollout_operator.model.budget import DisruptionSource, Record
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import Conflict
 from tests.guards.arbiter_bench import LONG, SECOND, Hold, rule, tell, world

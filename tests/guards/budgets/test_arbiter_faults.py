@@ -11,7 +11,7 @@ from rollout_operator.guards.budgets.arbiter import ANSWER_LIMIT
 from rollout_operator.guards.budgets.in_flight import GrantState
 from rollout_operator.guards.budgets.pod_records import WRITE_LASTS
 from rollout_operator.guards.budgets.request import DisruptionRequest, Permit
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.errors import (
     ApiError,
     NotFound,

@@ -11,7 +11,7 @@ import pytest
 from rollout_operator.guards.budgets.in_flight import GrantState
 from rollout_operator.guards.budgets.pod_records import ASK_AGAIN
 from rollout_operator.guards.budgets.refusals import QUARANTINE
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import Denied
 from rollout_operator.planning.rollout.zones import VIEW_LIMIT

@@ -6,7 +6,7 @@ import pytest
 
 from rollout_operator.guards.budgets.request import DisruptionRequest, Permit
 from rollout_operator.guards.budgets.waiting import USUAL_PAUSE
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.budgets.rule import Refusal
 from tests.guards.arbiter_bench import Process, World, rule, tell, world

@@ -15,7 +15,7 @@ from rollout_operator.guards.budgets.in_flight import (
     read_record,
 )
 from rollout_operator.kube.cache.store import PodStore
-from rollout_operator.model.disruption import DisruptionSource, Record
+from rollout_operator.model.budget import DisruptionSource, Record
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.group import Deletion
 from rollout_operator.model.names import Uid

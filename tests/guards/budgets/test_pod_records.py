@@ -8,7 +8,7 @@ import pytest
 from rollout_operator.guards.budgets.in_flight import Grant
 from rollout_operator.guards.budgets.pod_records import ASK_AGAIN, Recorder
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.model.disruption import DisruptionSource, Record
+from rollout_operator.model.budget import DisruptionSource, Record
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,

@@ -14,7 +14,7 @@ from rollout_operator.guards.budgets.waiting import (
     USUAL_PAUSE,
     Waiting,
 )
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, Unreadable
 from tests.planning.disruptions import budget, by_partition, member

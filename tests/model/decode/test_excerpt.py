@@ -10,11 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from rollout_operator.model.decode import eviction as decode_eviction
 from rollout_operator.model.decode import review as decode_review
 from rollout_operator.model.decode.budget import decode_budget, parse_budget
-from rollout_operator.model.decode.eviction import is_dry_run
 from rollout_operator.model.decode.excerpt import LONGEST_VALUE, OBJECT, REVIEW, SMALL
+from rollout_operator.model.decode.review import is_dry_run
 from rollout_operator.model.errors import DecodeError, InvalidInput
 from rollout_operator.model.names import ABSENT_PEERS
 from rollout_operator.model.review import Review, Unusable
@@ -207,7 +206,7 @@ def fill(tree: dict[str, Any], value: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", [decode_review._Object, decode_eviction._Eviction])
+@pytest.mark.parametrize("kind", [decode_review._Object, decode_review._Eviction])
 def test_d50_whatever_is_decoded_of_an_object_is_in_its_excerpt(kind: Any) -> None:
     """A field that is read of small bodies only would be a way past a check."""
     tree = list_wire_names(kind)

@@ -6,8 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.model.budget import Budget
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code, Severity

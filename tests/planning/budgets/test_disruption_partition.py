@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.group import Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.planning.budgets.rule import Scene, assess_disruption

@@ -6,7 +6,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable

@@ -4,7 +4,7 @@ import pytest
 
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.names import Uid
-from rollout_operator.planning.budgets.partition import find_partition
+from rollout_operator.planning.budgets.counting import find_partition
 
 ZONED = r"[a-z\-]+-(zone-[a-z]-[0-9]+)"
 OPTIONAL = r"[a-z\-]+-zone-[a-z]-(partition\-)?([0-9]+)"

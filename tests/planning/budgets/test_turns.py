@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.model.disruption import DisruptionSource
+from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.planning.budgets.turns import (
     MOST_PATIENCE,
     PATIENCE,

@@ -13,8 +13,8 @@ from rollout_operator.model.names import (
     GroupName,
 )
 from rollout_operator.model.outcome import Code, Severity
-from rollout_operator.planning.rollout.explain import explain
 from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.planning.wording import explain
 from tests.builders import group, outline, prev, unreadable, zone
 
 WHOLE_GROUP = [

@@ -17,9 +17,9 @@ from rollout_operator.model.group import Deletion, Group, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code, Plan, Reason, RecordRevision, ReplacePods
-from rollout_operator.planning.rollout.explain import explain
-from rollout_operator.planning.rollout.limits import choose_limit
 from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.planning.rollout.zones import choose_limit
+from rollout_operator.planning.wording import explain
 from tests.builders import NOW, group, pod, zone
 
 REPEATABLE = settings(
@@ -195,7 +195,7 @@ def test_the_limit_is_never_crossed(case: Group) -> None:
     """SI-03, SI-04: all that may go at once is counted as gone."""
     for action in replacements(plan_group(case)):
         member = zone_of(case, action)
-        limit = choose_limit(member.sts).pods
+        limit, _ = choose_limit(member.sts)
         assert all(0 < share.room <= len(share.pods) for share in action.shares)
         healthy = sum(one.reason.code is Code.POD_OUTDATED for one in action.going)
         if healthy:

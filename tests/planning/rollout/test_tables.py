@@ -8,8 +8,8 @@ import pytest
 
 from rollout_operator.model.group import Group
 from rollout_operator.model.outcome import Code, Severity
-from rollout_operator.planning.rollout.limits import choose_limit
 from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.planning.rollout.zones import choose_limit
 from tests.builders import group, outline, sts, zone
 
 ONE_HELD_IN_B = "budget_used: zone-b: 1 outdated pod waits: 0 unavailable of 2 allowed, 2 going now"
@@ -207,12 +207,12 @@ def test_t01_rolling_pods(case: Group, expected: list[str]) -> None:
 )
 def test_t02_max_unavailable(text: str | None, replicas: int, pods: int, is_odd: bool) -> None:
     annotations = {} if text is None else {"rollout-max-unavailable": text}
-    limit = choose_limit(sts("a", replicas, annotations=annotations))
-    assert (limit.pods, limit.problem is not None) == (pods, is_odd)
+    limit, problem = choose_limit(sts("a", replicas, annotations=annotations))
+    assert (limit, problem is not None) == (pods, is_odd)
 
 
 def test_a_bad_limit_names_set_annotation_value_and_what_is_used() -> None:
-    problem = choose_limit(sts("a", annotations={"rollout-max-unavailable": "300%"})).problem
+    _, problem = choose_limit(sts("a", annotations={"rollout-max-unavailable": "300%"}))
     assert problem is not None
     for part in ("zone-a", "rollout-max-unavailable", "300%", "1 is used"):
         assert part in problem.text

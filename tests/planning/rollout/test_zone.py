@@ -12,8 +12,8 @@ from rollout_operator.model.names import (
     Uid,
 )
 from rollout_operator.model.outcome import Code, Plan, ReplacePods, Severity
-from rollout_operator.planning.rollout.explain import explain
 from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.planning.wording import explain
 from tests.builders import NOW, group, outline, pod, prev, sts, unreadable, with_pods, zone
 
 ONE_ZONE = [

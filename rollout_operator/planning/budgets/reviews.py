@@ -1,7 +1,9 @@
-"""May this budget be stored, and what should its author know?
+"""What reviews of evictions and of budgets ask for, and the answers that need no count.
 
-Decides what lies beyond its own fields: whom it selects, next to which other budgets, and where it
-means something else than it seems to. Its fields are judged by `decode_budget`, before that.
+An eviction is no question for a budget where nothing runs. A budget under review is judged by what
+lies beyond its own fields: what it selects, next to which other budgets, and where it means
+something else than it seems to; its fields are judged by `decode_budget`, before that. Whether a
+pod under a budget may go is decided in `rule`.
 """
 
 from collections import Counter
@@ -9,17 +11,58 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rollout_operator.model.budget import Budget
+from rollout_operator.model.decode.review import is_dry_run
 from rollout_operator.model.names import ABSENT_PEERS
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code, Severity, Verdict
 from rollout_operator.model.pattern import has_open_alternation
+from rollout_operator.model.review import Review
 from rollout_operator.model.units import quote
 from rollout_operator.planning.downscales.request import allow, refuse
+from rollout_operator.planning.wording import count
 
 INVALID: Final = 400
-ABSENT_PEERS_VALUES: Final = ("gone", "unknown")
+# What the API server evicts without asking budgets: nothing runs that could be disrupted.
+_NOT_RUNNING: Final = frozenset({"Succeeded", "Failed", "Pending"})
+_ABSENT_PEERS_VALUES: Final = ("gone", "unknown")
 # The API server cuts warnings at 256 characters.
 _LONGEST_VALUE: Final = 40
+
+
+def assess_request(review: Review, namespace: str) -> Verdict | None:
+    """Return why a review is no eviction in our namespace, None where it is (ZPDB-50..52)."""
+    if review.operation != "CREATE":
+        text = f"request operation is not create, got: {review.operation}"
+    elif review.subresource != "eviction":
+        text = f"request SubResource is not eviction, got: {review.subresource}"
+    elif not review.namespace or not review.name:
+        text = "request did not include both a namespace and a name"
+    elif review.namespace != namespace:
+        text = f"namespace {review.namespace} is not looked after by this operator"
+        return refuse(Code.OTHER_NAMESPACE, text, status=INVALID)
+    else:
+        return None
+    return refuse(Code.NOT_AN_EVICTION, text, status=INVALID)
+
+
+def wants_dry_run(review: Review) -> bool:
+    """Tell whether nothing will happen, by the request or by what the eviction itself says."""
+    return review.dry_run or is_dry_run(review.body)
+
+
+def is_running(pod: Pod) -> bool:
+    """Tell whether there is something to disrupt (ZPDB-54)."""
+    return not pod.is_terminating and pod.phase not in _NOT_RUNNING
+
+
+def allow_not_running() -> Verdict:
+    """Return the verdict on a pod with nothing to disrupt."""
+    return allow(Code.POD_NOT_RUNNING, warning="pod is not ready")
+
+
+def allow_not_found(name: str) -> Verdict:
+    """Return the verdict on a pod that does not exist: the API server answers 404 (W-53)."""
+    return allow(Code.POD_NOT_FOUND, f'pods "{name}" not found')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,19 +134,15 @@ def _judge_share(draft: BudgetUnderReview) -> str:
     if not share or share * smallest >= 100 or not smallest:
         return ""
     return (
-        f"spec.maxUnavailablePercentage: {share}% of {_count(smallest)} is less than one, and one"
-        " may be gone all the same"
+        f"spec.maxUnavailablePercentage: {share}% of {count(smallest, 'pod')} is less than one, and"
+        " one may be gone all the same"
     )
 
 
 def _judge_absent_peers(draft: BudgetUnderReview) -> str:
     value = draft.absent_peers
-    if value is None or value in ABSENT_PEERS_VALUES:
+    if value is None or value in _ABSENT_PEERS_VALUES:
         return ""
-    known = " nor ".join(ABSENT_PEERS_VALUES)
+    known = " nor ".join(_ABSENT_PEERS_VALUES)
     shown = quote(value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}...")
     return f"annotation {ABSENT_PEERS}: {shown} is neither {known}: taken for unknown"
-
-
-def _count(pods: int) -> str:
-    return "1 pod" if pods == 1 else f"{pods} pods"
