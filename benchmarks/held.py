@@ -155,6 +155,7 @@ class _Nowhere:
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
+        subresource: str = "",
         *,
         has_turn: bool = False,
     ) -> bytes:

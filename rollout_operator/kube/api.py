@@ -95,10 +95,20 @@ class Precondition:
 
 
 class Reader(Protocol):
-    """Reads that leave no trace."""
+    """Reads that leave no trace.
+
+    Their age may count, from when they are sent and not from when they began to wait for it: the
+    caller waits for its turn by `LiveReader.wait_turn` then, and reads with `has_turn`.
+    """
 
     async def fetch(
-        self, resource: Resource, namespace: str, name: str, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str = "",
+        *,
+        has_turn: bool = False,
     ) -> bytes:
         """Return one object, or its subresource, as JSON: from the store and not from a cache.
 
@@ -116,6 +126,7 @@ class Reader(Protocol):
         limit: int = 500,
         token: str = "",
         resource_version: str | None = None,
+        has_turn: bool = False,
     ) -> Page:
         """Return one page of a list.
 
@@ -126,40 +137,13 @@ class Reader(Protocol):
 
 
 class LiveReader(Reader, Protocol):
-    """Reads whose age counts: from when they are sent, not from when they began to wait for it."""
+    """Reads whose age counts."""
 
     async def wait_turn(self, resource: Resource, namespace: str) -> None:
         """Wait until the process's own rate limits let one more read of this kind be sent.
 
         The read is then made at once, with `has_turn`: it waits for nothing more. Raises Throttled.
         """
-        ...
-
-    async def fetch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
-    ) -> bytes:
-        """Return one object; see `Reader.fetch`."""
-        ...
-
-    async def fetch_page(
-        self,
-        resource: Resource,
-        namespace: str,
-        *,
-        selector: str = "",
-        field_selector: str = "",
-        limit: int = 500,
-        token: str = "",
-        resource_version: str | None = None,
-        has_turn: bool = False,
-    ) -> Page:
-        """Return one page of a list; see `Reader.fetch_page`."""
         ...
 
 
@@ -198,10 +182,17 @@ class Patcher(Protocol):
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
+        subresource: str = "",
         *,
         has_turn: bool = False,
     ) -> bytes:
-        """PATCH an object; see `Writer.patch`."""
+        """PATCH an object, or its subresource, and return it as JSON.
+
+        By a merge patch, or by JSON patch steps.
+
+        Raises as `Writer.delete`; Conflict where `metadata.uid` or `metadata.resourceVersion` of a
+        merge patch is another one, or where a `test` step failed or another one does not apply.
+        """
         ...
 
 
@@ -259,25 +250,6 @@ class Writer(Patcher, Protocol):
 
         Raises as `delete`; Conflict where `metadata.resourceVersion` of the body is not the
         newest one.
-        """
-        ...
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject | Sequence[JsonObject],
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
-    ) -> bytes:
-        """PATCH an object, or its subresource, and return it as JSON.
-
-        By a merge patch, or by JSON patch steps.
-
-        Raises as `delete`; Conflict where `metadata.uid` or `metadata.resourceVersion` of a merge
-        patch is another one, or where a `test` step failed or another one does not apply.
         """
         ...
 

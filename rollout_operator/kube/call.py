@@ -15,6 +15,8 @@ from rollout_operator.model.errors import InvalidInput
 
 # The verb of calls that ask which kinds there are; a Role knows it as `get` of a path.
 DISCOVER: Final = "discover"
+CORE_GROUP: Final = "core"
+"""What metrics and rate limits call the group without a name."""
 CORE_VERSIONS: Final = ("v1",)
 """Of the core group, in all clusters there are."""
 

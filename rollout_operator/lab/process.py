@@ -15,7 +15,7 @@ from typing import Final
 
 from rollout_operator.aio.tasks import TaskDied, TaskStack, race
 from rollout_operator.config.flags import Config
-from rollout_operator.kube.cache.configurations import Configuration
+from rollout_operator.kube.cache.store import Configuration
 from rollout_operator.kube.call import DEFAULT_TIMEOUTS
 from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
 from rollout_operator.lab.admission.webhooks import HookCall

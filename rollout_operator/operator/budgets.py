@@ -22,9 +22,9 @@ from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.guards.budgets.pod_records import Recorder
 from rollout_operator.guards.budgets.request import ArbiterContext
 from rollout_operator.kube.api import ZONE_BUDGETS
-from rollout_operator.kube.cache.budgets import BudgetStore
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.optional import OptionalInformer
+from rollout_operator.kube.cache.store import BudgetStore
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.decode.budget import decode_budget

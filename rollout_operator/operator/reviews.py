@@ -21,7 +21,7 @@ from rollout_operator.guards.downscales.pod_records import PodRecords
 from rollout_operator.guards.downscales.reservations import ReservationState
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ApiClient
 from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.configurations import Configuration, ConfigurationStore
+from rollout_operator.kube.cache.store import Configuration, ConfigurationStore
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.decode.webhooks import webhook_decoder
 from rollout_operator.model.names import Uid

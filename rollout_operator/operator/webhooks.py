@@ -10,16 +10,15 @@ from pathlib import Path
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import Config
-from rollout_operator.kube.cache.configurations import Configuration
+from rollout_operator.kube.cache.store import Configuration
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.errors import ConfigError, InvalidInput
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.reviews import Reviews
 from rollout_operator.pki.bundle import BundleInjector, Injection
-from rollout_operator.pki.files import CertificateFiles, CertificatePaths
-from rollout_operator.pki.manager import CertificateKeeper, Ties
-from rollout_operator.pki.serving import ServingCertificate
+from rollout_operator.pki.manager import CertificateCallbacks, CertificateKeeper
+from rollout_operator.pki.serving import CertificateFiles, CertificatePaths, ServingCertificate
 from rollout_operator.pki.store import SecretStore
 from rollout_operator.planning.certificate import Wanted, choose_ca_life, choose_names
 from rollout_operator.telemetry.logs import log
@@ -128,10 +127,10 @@ class Webhooks:
         )
         client = context.open("certificate", Priority.LOOK)
         store = SecretStore(client, namespace=context.namespace, name=config.secret_name)
-        ties = Ties(
+        callbacks = CertificateCallbacks(
             holds=self._holds_bundle, on_change=self._wake_injector, note_expiry=self._note_expiry
         )
-        self._keeper = CertificateKeeper(store, self._serving, context.clock, wanted, ties)
+        self._keeper = CertificateKeeper(store, self._serving, context.clock, wanted, callbacks)
         await self._keeper.start()
         tasks.start("certificate keeper", self._keeper.run())
         if self._injector is not None:

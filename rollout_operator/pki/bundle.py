@@ -5,14 +5,18 @@ to try again. Which CAs are to be trusted is left to the certificate keeper, wha
 configurations to the caches. Nothing but `caBundle` is ever changed, and nothing at all where it is
 right, or where our certificate does not prove the name that is called: what is there may be the CA
 of another server (D-31).
+
+How often one configuration is written, whoever else writes it: after failures ever more seldom, and
+where writes succeed and are undone, out of a supply that fills up slowly.
 """
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final
 
+from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import both
@@ -20,13 +24,18 @@ from rollout_operator.kube.api import (
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
     JsonObject,
-    Resource,
+    Patcher,
 )
-from rollout_operator.model.errors import Conflict, Denied, OperatorError, UnknownOutcome
+from rollout_operator.model.errors import (
+    Conflict,
+    Denied,
+    OperatorError,
+    TooManyRequests,
+    UnknownOutcome,
+)
 from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL
 from rollout_operator.model.objects import Unreadable, Webhook, WebhookConfiguration
 from rollout_operator.model.outcome import Severity
-from rollout_operator.pki.rate_limit import WriteRate
 from rollout_operator.planning.certificate import matches_name
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
@@ -37,20 +46,17 @@ RESYNC: Final = timedelta(minutes=5)
 FIGHT: Final = 3
 # The first failure is told, then one in so many.
 TOLD_EVERY: Final = 10
+# Ten attempts within the first minute: a co-writer that acts a few times is undone at once.
+BURST: Final = 8
+# One that never stops costs two writes a minute.
+PAUSE: Final = timedelta(seconds=30)
+BACKOFF: Final = Backoff(first=timedelta(milliseconds=500), most=PAUSE)
 
 _RESOURCES: Final = {one.kind: one for one in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)}
 
 Configuration = WebhookConfiguration | Unreadable
 Key = tuple[str, str]
 """Kind and name."""
-
-
-class BundlePatcher(Protocol):
-    """The one write that is made; see `kube.api.Writer`."""
-
-    async def patch(
-        self, resource: Resource, namespace: str, name: str, patch: Sequence[JsonObject]
-    ) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +116,49 @@ def _test(path: str, value: str) -> JsonObject:
 
 
 @dataclass(slots=True)
+class WriteRate:
+    """The pace of one object, which may be written at once for the first time."""
+
+    failures: int = 0
+    """Of the attempts since the last that succeeded."""
+    is_denied: bool = False
+    """Whether the last attempt was against the role."""
+    _supply: float = BURST
+    _counted_at: timedelta = timedelta(0)
+    _not_before: timedelta = timedelta(0)
+
+    def wait(self, now: timedelta) -> timedelta:
+        """Return how long the next attempt must wait; zero means go."""
+        self._count(now)
+        missing = max(1 - self._supply, 0) * PAUSE
+        return max(missing, self._not_before - now, timedelta(0))
+
+    def note_attempt(self, now: timedelta) -> None:
+        """Count an attempt, before it is made."""
+        self._count(now)
+        self._supply -= 1
+
+    def note_success(self) -> None:
+        """Note that the attempt succeeded: what failed before is forgotten."""
+        self.failures, self.is_denied = 0, False
+
+    def note_failure(self, error: OperatorError, now: timedelta, rng: float) -> timedelta:
+        """Note that the attempt failed; return the wait before the next. `rng` is in 0..1."""
+        self.failures += 1
+        self.is_denied = isinstance(error, Denied)
+        # Only a person can mend a role.
+        wait = PAUSE if self.is_denied else BACKOFF.delay(self.failures, rng)
+        if isinstance(error, TooManyRequests):
+            wait = max(wait, error.retry_after or timedelta(0))
+        self._not_before = now + wait
+        return self.wait(now)
+
+    def _count(self, now: timedelta) -> None:
+        self._supply = min(self._supply + (now - self._counted_at) / PAUSE, BURST)
+        self._counted_at = now
+
+
+@dataclass(slots=True)
 class _Injected:
     """What is remembered of one configuration."""
 
@@ -124,7 +173,7 @@ class BundleInjector:
 
     def __init__(
         self,
-        api: BundlePatcher,
+        api: Patcher,
         what: Injection,
         metrics: Metrics,
         clock: Clock,

@@ -1,22 +1,7 @@
 """The parts of a certificate Secret, as PEM; keys never show in a text of it."""
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
-
-# The first three are those of every version of the Secret; a reader that does not know the others
-# leaves them alone.
-SECRET_KEYS: Final[Mapping[str, str]] = {
-    "ca": "ca",
-    "cert": "cert",
-    "key": "key",
-    "ca_key": "ca-key",
-    "next_ca": "next-ca",
-    "next_ca_key": "next-ca-key",
-    "old_ca": "old-ca",
-}
-"""Field of `Material` → key in the data of the Secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

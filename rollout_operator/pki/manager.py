@@ -3,7 +3,7 @@
 Looks at the Secret, has `planning.ownership` and `planning.certificate` decide, carries the step
 out and looks again, until nothing is left to do. All replicas do so side by side: who loses a race
 for the Secret takes what the winner wrote. Publishing the bundle is left to the injector behind
-`Ties`.
+`CertificateCallbacks`.
 """
 
 from collections.abc import Callable
@@ -50,8 +50,8 @@ _MOST_STEPS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ties:
-    """What the keeper tells others, and what it asks them."""
+class CertificateCallbacks:
+    """What a keeper of a certificate needs of others."""
 
     holds: Callable[[bytes], bool] = lambda bundle: True
     """Whether every webhook configuration that is ours holds exactly this bundle; true where there
@@ -75,13 +75,13 @@ class CertificateKeeper:
         serving: ServingCertificate,
         clock: Clock,
         wanted: Wanted,
-        ties: Ties | None = None,
+        callbacks: CertificateCallbacks | None = None,
     ) -> None:
         self._store = store
         self._serving = serving
         self._clock = clock
         self._wanted = wanted
-        self._ties = Ties() if ties is None else ties
+        self._callbacks = CertificateCallbacks() if callbacks is None else callbacks
         self._material: Material | None = None
         self._uid = ""
         self._assessed: tuple[Material, BrokenCertificate | Held] | None = None
@@ -208,7 +208,7 @@ class CertificateKeeper:
 
     def _published_for(self, material: Material) -> timedelta | None:
         """Return for how long the bundle is known to be everywhere; one lapse starts it anew."""
-        if trusted_bundle(material) != self._bundle or not self._ties.holds(self._bundle):
+        if trusted_bundle(material) != self._bundle or not self._callbacks.holds(self._bundle):
             self._published_since = None
             return None
         now = self._clock.elapsed()
@@ -234,13 +234,13 @@ class CertificateKeeper:
             self._serving.swap(material)
             log.info("Serving certificate", secret=self._store, until=facts.leaf.end)
         self._material = material
-        self._ties.note_expiry("ca", facts.ca.end)
-        self._ties.note_expiry("leaf", facts.leaf.end)
+        self._callbacks.note_expiry("ca", facts.ca.end)
+        self._callbacks.note_expiry("leaf", facts.leaf.end)
         bundle = trusted_bundle(material)
         if bundle != self._bundle:
             self._bundle = bundle
             self._published_since = None
-            self._ties.on_change()
+            self._callbacks.on_change()
 
     def _until(self, decision: Decision) -> timedelta:
         if decision.look_again is None:

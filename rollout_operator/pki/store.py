@@ -17,8 +17,20 @@ import msgspec
 from rollout_operator.kube.api import SECRETS, JsonObject, Resource
 from rollout_operator.model.errors import NotFound, Unreachable
 from rollout_operator.model.names import CERTIFICATE_LABEL
-from rollout_operator.pki.key_pair import SECRET_KEYS, Material
+from rollout_operator.pki.key_pair import Material
 
+# The first three are those of every version of the Secret; a reader that does not know the others
+# leaves them alone.
+SECRET_KEYS: Final[Mapping[str, str]] = {
+    "ca": "ca",
+    "cert": "cert",
+    "key": "key",
+    "ca_key": "ca-key",
+    "next_ca": "next-ca",
+    "next_ca_key": "next-ca-key",
+    "old_ca": "old-ca",
+}
+"""Field of `Material` → key in the data of the Secret."""
 _MADE_BY_US: Final = "true"
 # The type of a Secret that names none.
 _PLAIN: Final = "Opaque"

@@ -7,6 +7,8 @@ failure means, is left to `guards` and `controllers`.
 """
 
 import asyncio
+import os
+import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +25,6 @@ from rollout_operator.model.errors import OperatorError
 from rollout_operator.model.names import Uid
 from rollout_operator.model.scaling import Word
 from rollout_operator.model.units import format_duration
-from rollout_operator.pods.session import describe
 from rollout_operator.telemetry.metrics import Metrics
 
 Method = Literal["POST", "DELETE"]
@@ -51,6 +52,10 @@ class PodError(OperatorError):
         """`may_arrive`: it may do so later than now, since it has not answered."""
         super().__init__(text)
         self.may_arrive = may_arrive
+
+
+class ConnectionBroken(aiohttp.ClientError):
+    """The connection broke after the request was sent: it must not be sent a second time."""
 
 
 class Sender(Protocol):
@@ -218,6 +223,26 @@ class PodClient:
         if len(self._paths) < MOST_PATHS:
             self._paths.add(path)
         return f"/{path}" if path in self._paths else OTHER_PATH
+
+
+def describe(error: Exception) -> str:
+    """Return what went wrong in words of our own: those of aiohttp quote what the pod sent."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        why = error.certificate_error
+        told = why.verify_message if isinstance(why, ssl.SSLCertVerificationError) else ""
+        return f"certificate not accepted: {told}" if told else "certificate not accepted"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return "no TLS connection"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        code = error.os_error.errno
+        return f"no connection: {os.strerror(code).lower()}" if code else "no connection"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return "no valid HTTP answer, or too long headers"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "the answer broke off"
+    if isinstance(error, ConnectionBroken):
+        return "connection closed without an answer"
+    return f"no answer: {type(error).__name__}"
 
 
 def is_success(status: int) -> bool:

@@ -1,23 +1,32 @@
 """The real way to pods: one HTTP request over a connection of its own.
 
-What a connection may do is decided in `session`; how long a request may take, and what its status
-means, in `client`.
+A pod is a stranger: nothing that it answers is followed, kept, unpacked or believed beyond its
+status and, where it is asked for a time, that time; and nothing is sent to it that tells who we
+are but our namespace (SEC-11, SEC-12). Which requests are made, how long one may take and what its
+status means is decided in `client`.
 """
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, NoReturn
 
 import aiohttp
+from aiohttp.abc import AbstractResolver
 from yarl import URL
 
+from rollout_operator import __version__
 from rollout_operator.model.decode.pod_answer import LONGEST_BODY
 from rollout_operator.model.downscale import Endpoint
-from rollout_operator.pods.client import Method, is_success
-from rollout_operator.pods.session import open_session
+from rollout_operator.model.names import CLUSTER_HEADER
+from rollout_operator.pods.client import ConnectionBroken, Method, is_success
 from rollout_operator.telemetry.logs import log
 
+# Reading pauses at twice this much of a body; most are closed unread once their head is there.
+_READ_BUFFER: Final = 32 * 1024
+# Servers send about ten headers, meshes add as many; together at most 128 KiB are taken.
+_MOST_HEADERS: Final = 64
+_LONGEST_HEADER: Final = 2 * 1024
 _LONGEST_EXCERPT: Final = 200
 
 
@@ -104,3 +113,58 @@ def _excerpt(response: aiohttp.ClientResponse) -> str:
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
     return escaped[:_LONGEST_EXCERPT]
+
+
+def open_session(namespace: str, trust: ssl.SSLContext | None = None) -> aiohttp.ClientSession:
+    """Return a session without limits of its own in number and time; needs a running loop.
+
+    `trust` judges the certificates of pods; None: the CAs of the system do.
+    """
+    connector = aiohttp.TCPConnector(
+        resolver=_NoResolver(),
+        use_dns_cache=False,
+        force_close=True,
+        limit=0,
+        ssl=trust or True,
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        headers={
+            "User-Agent": f"rollout-operator/{__version__}",
+            "Content-Type": "application/json",
+            "Accept-Encoding": "identity",
+            CLUSTER_HEADER: namespace,
+        },
+        timeout=aiohttp.ClientTimeout(total=None),
+        trust_env=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        read_bufsize=_READ_BUFFER,
+        max_headers=_MOST_HEADERS,
+        max_line_size=_LONGEST_HEADER,
+        max_field_size=_LONGEST_HEADER,
+        middlewares=(_send_once,),
+    )
+
+
+class _NoResolver(AbstractResolver):
+    """Looks nothing up: addresses need it not, and a name has slipped past all checks."""
+
+    async def resolve(self, host: str, port: int = 0, family: int = 0) -> NoReturn:
+        raise OSError(f"{host!r} is no address")
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+async def _send_once(
+    request: aiohttp.ClientRequest,
+    send: Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]],
+) -> aiohttp.ClientResponse:
+    """Hide a broken connection from aiohttp, which would send a DELETE a second time."""
+    try:
+        return await send(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise ConnectionBroken from error

@@ -12,7 +12,7 @@ from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.kube.call import Call
 from rollout_operator.kube.client.exchange import MAX_BODY
-from rollout_operator.kube.page_sizes import LASTS, PageSizes
+from rollout_operator.kube.connection.transport import SMALL_PAGES_LAST, PageSizes
 from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
@@ -96,7 +96,7 @@ def test_pages_grow_back_by_doubling() -> None:
     chosen = []
     for _ in range(4):
         chosen.append(sizes.choose(PODS_CALL, 500))
-        clock.jump(LASTS)
+        clock.jump(SMALL_PAGES_LAST)
     assert chosen == [125, 250, 500, 500]
 
 

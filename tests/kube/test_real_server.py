@@ -11,7 +11,7 @@ import pytest
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import PODS, STATEFULSETS, Precondition
 from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.state_streams import StateStream
+from rollout_operator.kube.cache.lists import StateStream
 from rollout_operator.kube.cache.store import PodStore, is_older
 from rollout_operator.kube.client.client import Client
 from rollout_operator.kube.client.rate_limit import RateLimiter

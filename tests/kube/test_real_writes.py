@@ -14,8 +14,8 @@ import pytest
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import SECRETS, VALIDATING_WEBHOOKS, JsonObject
 from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.configurations import Configuration, ConfigurationStore
 from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.kube.cache.store import Configuration, ConfigurationStore
 from rollout_operator.kube.client.client import Client
 from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.kube.connection.connect import Access, connect

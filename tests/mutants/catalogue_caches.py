@@ -76,7 +76,7 @@ CACHES: Final = (
     ),
     Mutant(
         name="streamed-list-cut-short",
-        file="kube/cache/state_streams.py",
+        file="kube/cache/lists.py",
         old="return list(views.values()), version",
         new="return list(views.values())[1:], version",
         breaks="LI-01: an object that was streamed is taken for gone",

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject, Resource
-from rollout_operator.kube.cache.configurations import Configuration, ConfigurationStore
+from rollout_operator.kube.cache.store import Configuration, ConfigurationStore
 from rollout_operator.model.errors import ApiError, Conflict, NotFound
 from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL, Uid
 from rollout_operator.model.objects import Webhook, WebhookConfiguration
@@ -119,8 +119,15 @@ class Cluster:
             self.injector.on_change(old, new)
 
     async def patch(
-        self, resource: Resource, namespace: str, name: str, patch: Sequence[JsonObject]
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: JsonObject | Sequence[JsonObject],
+        *_: object,
+        **__: object,
     ) -> bytes:
+        assert not isinstance(patch, dict)
         assert namespace == ""
         self.writes.append((asyncio.get_running_loop().time(), name, patch))
         await asyncio.sleep(0.001)

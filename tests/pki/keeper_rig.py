@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import NoReturn, Protocol
 
-from rollout_operator.pki.manager import CertificateKeeper, Ties
+from rollout_operator.pki.manager import CertificateCallbacks, CertificateKeeper
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.pki.store import SecretStore
 from rollout_operator.planning.certificate import Wanted
@@ -39,7 +39,7 @@ class Rig:
             self.serving,
             self.clock,
             wanted,
-            Ties(
+            CertificateCallbacks(
                 holds=holds,
                 on_change=lambda: self.bundles.append(self.keeper.ca_bundle),
                 note_expiry=self.expiry.__setitem__,

@@ -11,9 +11,8 @@ from cryptography import x509
 
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.pki.authority import carry_out
-from rollout_operator.pki.files import CertificateFiles, CertificatePaths
 from rollout_operator.pki.key_pair import Material, Pair
-from rollout_operator.pki.serving import ServingCertificate
+from rollout_operator.pki.serving import CertificateFiles, CertificatePaths, ServingCertificate
 from rollout_operator.planning.certificate import CertificateStep, Decision
 from tests.fakes_clock import EPOCH, FakeClock
 from tests.pki.certificates import WANTED, YEAR, client_context, load, shake_hands

@@ -11,7 +11,7 @@ from rollout_operator.model.errors import (
     TooManyRequests,
     Unreachable,
 )
-from rollout_operator.pki.rate_limit import BURST, PAUSE, WriteRate
+from rollout_operator.pki.bundle import BURST, PAUSE, WriteRate
 
 NOTHING = timedelta(0)
 MINUTE = timedelta(minutes=1)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.server_clock import CLOCK_ERROR
 from rollout_operator.controllers.downscales.cancellations import (
     BACKOFF,
     CATCH_UP,
@@ -31,7 +32,6 @@ from rollout_operator.guards.downscales.unanswered import CancelCalls
 from rollout_operator.guards.locks import Locks, calls_lock
 from rollout_operator.kube.api import STATEFULSETS, Reader
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, is_older
-from rollout_operator.kube.connection.server_clock import CLOCK_ERROR
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.downscale import DownscaleRecord, Key, Target
 from rollout_operator.model.errors import ApiError, Conflict, InvalidInput, NotFound

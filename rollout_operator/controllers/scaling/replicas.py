@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.server_clock import CLOCK_ERROR
 from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, Downscales
 from rollout_operator.guards.downscales.times import Times, is_annotated
 from rollout_operator.guards.downscales.zone_tracker import READ_AGAIN
 from rollout_operator.guards.locks import Locks, group_lock
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Writer
-from rollout_operator.kube.connection.server_clock import CLOCK_ERROR
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.errors import (
     ApiError,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rollout_operator.kube.cache.budgets import AnyBudget
+from rollout_operator.kube.cache.store import AnyBudget
 from rollout_operator.model.budget import Budget, FlawedBudget, selects
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable, decides

@@ -11,11 +11,11 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
+from rollout_operator.aio.server_clock import CLOCK_ERROR
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.guards.downscales.times import DownscaleGrant, Member, RecordedTimes
 from rollout_operator.kube.api import CONFIG_MAPS, JsonObject, Patcher, Resource
 from rollout_operator.kube.cache.store import is_older
-from rollout_operator.kube.connection.server_clock import CLOCK_ERROR
 from rollout_operator.model.errors import Conflict, DecodeError, Denied, InvalidInput, NotFound
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import StatefulSet

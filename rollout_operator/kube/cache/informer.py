@@ -17,13 +17,16 @@ from typing import Final, Generic, NoReturn
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import WatchEvent
-from rollout_operator.kube.cache.collection import Collection, ObjectSource
-from rollout_operator.kube.cache.list_turns import ListTurn
-from rollout_operator.kube.cache.rereads import Rereads
-from rollout_operator.kube.cache.retries import Failures, RetryCause, WentBack
-from rollout_operator.kube.cache.state_streams import StateStream
+from rollout_operator.kube.cache.collection import (
+    EVENT_TYPES,
+    STEP,
+    Collection,
+    ObjectSource,
+    WatchMeters,
+)
+from rollout_operator.kube.cache.lists import ListTurn, StateStream
+from rollout_operator.kube.cache.retries import Failures, Rereads, RetryCause, WentBack
 from rollout_operator.kube.cache.store import Change, is_older
-from rollout_operator.kube.cache.watch_meters import EVENT_TYPES, WatchMeters
 from rollout_operator.model.decode.objects import decode_version
 from rollout_operator.model.errors import ApiError, DecodeError, Unreachable
 from rollout_operator.model.objects import Unreadable, Viewed, decides
@@ -32,8 +35,6 @@ from rollout_operator.telemetry.metrics import Metrics
 
 # A page is held in memory as a whole: about 5 MB of pods.
 PAGE_LIMIT: Final = 500
-# At 10 µs a pod a step stays near 1 ms, so that reviews and probes are answered in between.
-STEP: Final = 100
 # Idle streams prove themselves every 40 s or so; in step with nobody else.
 WATCH_LASTS: Final = timedelta(seconds=40)
 WATCH_JITTER: Final = 0.1
@@ -292,7 +293,7 @@ class Informer(Generic[Viewed]):
             field_selector=self._of.field_selector,
             lasts=lasts,
         ) as events:
-            self._note_success()
+            self._last_error = self._broken_since = None
             # Not with the list alone: a cache that nobody keeps up to date is none.
             self._synced.set()
             taken = 0
@@ -391,10 +392,6 @@ class Informer(Generic[Viewed]):
                 err=error,
             )
         await self._clock.sleep(retry.delay)
-
-    def _note_success(self) -> None:
-        self._last_error = None
-        self._broken_since = None
 
     def _age_seconds(self) -> float:
         return float("inf") if self._proven_at is None else self.age.total_seconds()

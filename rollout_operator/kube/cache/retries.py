@@ -1,15 +1,25 @@
-"""What an informer does after a call that failed: how long it waits and whether it lists again.
+"""What an informer tries again, and when: calls that failed, and objects that nobody could decode.
 
-Decides from the class of the error and from what failed before. The calls themselves, and what
-counts as a success, are left to the informer; chance is an argument.
+`Failures` decides from the class of the error and from what failed before how long to wait and
+whether to list again. What counts as a success is left to the informer; chance is an argument.
+
+`Rereads`: the next event of an object may be days away, or may have been the one that was spoiled
+on its way; until then the object counts as down. So it is read after 5 s, then after twice as long
+each time that it is still unreadable, up to five minutes. A read that fails says nothing of the
+object: it is tried again after the same time.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum, unique
-from typing import Final
+from typing import Final, Generic, NoReturn
 
 from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.tasks import race
+from rollout_operator.kube.cache.store import Key, Store
 from rollout_operator.model.errors import (
     ApiError,
     Denied,
@@ -18,7 +28,9 @@ from rollout_operator.model.errors import (
     TooManyRequests,
     Unreachable,
 )
+from rollout_operator.model.objects import Unreadable, Viewed
 from rollout_operator.model.outcome import Severity
+from rollout_operator.telemetry.logs import log
 
 # A version that the server will never know again can show as 504 or 429 instead of 410.
 FAILED_RESUMES: Final = 3
@@ -29,6 +41,11 @@ WENT_BACK_PAUSE: Final = timedelta(seconds=2)
 BACKOFF: Final = Backoff(first=timedelta(seconds=0.1), most=timedelta(seconds=10))
 # Only a person can mend these; asking more often only fills the audit log.
 REFUSED_BACKOFF: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=30))
+# Of the reads of an unreadable object.
+FIRST: Final = timedelta(seconds=5)
+MOST: Final = timedelta(minutes=5)
+# Where thousands are unreadable, as after a change of the API that we do not know.
+PACE: Final = timedelta(seconds=1)
 
 
 @unique
@@ -134,3 +151,67 @@ def _cause(error: ApiError) -> RetryCause:
             return RetryCause.DENIED
         case _:
             return RetryCause.REFUSED
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """When an object is read next, and how long that was waited for."""
+
+    at: timedelta
+    after: timedelta
+
+
+class Rereads(Generic[Viewed]):
+    """Reads the unreadable objects of a store again for as long as `run` runs."""
+
+    def __init__(
+        self,
+        store: Store[Viewed],
+        reread: Callable[[Unreadable], Awaitable[None]],
+        clock: Clock,
+    ) -> None:
+        """`reread` stores what it finds; it may raise ApiError."""
+        self._store: Store[Viewed] = store
+        self._reread = reread
+        self._clock = clock
+        self._due: dict[Key, _Due] = {}
+        self._news = asyncio.Event()
+
+    def note(self, view: Viewed) -> None:
+        """Take note of a view that was stored; those that could be decoded do not matter."""
+        key = (view.namespace, view.name)
+        if isinstance(view, Unreadable) and key not in self._due:
+            self._due[key] = _Due(self._clock.elapsed() + FIRST, FIRST)
+            self._news.set()
+
+    async def run(self) -> NoReturn:
+        """Read what is due until cancelled."""
+        while True:
+            key = min(self._due, key=lambda one: self._due[one].at, default=None)
+            if key is None or self._due[key].at > self._clock.elapsed():
+                await self._wait(key)
+                continue
+            await self._read(key, self._due[key].after)
+            await self._clock.sleep(PACE)
+
+    async def _wait(self, key: Key | None) -> None:
+        """Wait until an object is due, or another one has come that may be due before it."""
+        self._news.clear()
+        if key is None:
+            await self._news.wait()
+        else:
+            left = self._due[key].at - self._clock.elapsed()
+            await race(news=self._news.wait(), due=self._clock.sleep(left))
+
+    async def _read(self, key: Key, after: timedelta) -> None:
+        view = self._store.get(*key)
+        if isinstance(view, Unreadable):
+            try:
+                await self._reread(view)
+                after = min(after * 2, MOST)
+            except ApiError as error:
+                log.debug("Not read again", object="/".join(key), again_in=after, err=error)
+        if isinstance(self._store.get(*key), Unreadable):
+            self._due[key] = _Due(self._clock.elapsed() + after, after)
+        else:
+            del self._due[key]

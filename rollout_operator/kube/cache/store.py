@@ -216,6 +216,21 @@ class StatefulSetStore(Store[StatefulSet | Unreadable]):
         return next(iter(self._by_uid.tagged(uid)), None)
 
 
+AnyBudget: TypeAlias = Budget | FlawedBudget | Unreadable
+Configuration: TypeAlias = WebhookConfiguration | Unreadable
+
+
+class BudgetStore(Store[AnyBudget]):
+    """Zone-aware budgets; `guards.budgets.catalog` knows what they mean together.
+
+    A namespace has some dozens of them, a cluster as many configurations: they are looked through.
+    """
+
+
+class ConfigurationStore(Store[Configuration]):
+    """Webhook configurations: all of a kind, or one of a name."""
+
+
 class _Index(Generic[Viewed, _Tag]):
     """Views by a tag that each carries at most one of."""
 

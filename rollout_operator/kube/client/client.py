@@ -124,14 +124,15 @@ class Client:
         if not group:
             return CORE_VERSIONS
         call = discovery_call(group)
-        body = await self._exchange.ask(HttpRequest(call=call, within=self._timeouts.read))
-        return decode_group(call, body)
+        return decode_group(call, await self._discover(call))
 
     async def fetch_resources(self, group: str, version: str) -> Sequence[Served]:
         """Return the kinds of a version of an API group; see `api.Discoverer`."""
         call = discovery_call(group, version)
-        body = await self._exchange.ask(HttpRequest(call=call, within=self._timeouts.read))
-        return decode_resources(call, body)
+        return decode_resources(call, await self._discover(call))
+
+    async def _discover(self, call: Call) -> bytes:
+        return await self._exchange.ask(HttpRequest(call=call, within=self._timeouts.read))
 
     async def fetch_page(
         self,
@@ -155,9 +156,7 @@ class Client:
         query = page_query(
             selector, field_selector, limit=size, token=token, version=resource_version
         )
-        request = HttpRequest(
-            call=call, query=tuple(query.items()), within=self._timeouts.page, has_turn=has_turn
-        )
+        request = HttpRequest(call=call, query=query, within=self._timeouts.page, has_turn=has_turn)
         try:
             return await _decode_page(call, await self._exchange.ask(request))
         except TooLong as error:
@@ -183,9 +182,7 @@ class Client:
         )
         call = Call(verb="watch", resource=resource, namespace=namespace)
         silence = lasts + self._timeouts.silence
-        request = HttpRequest(
-            call=call, query=tuple(query.items()), within=self._timeouts.read, silence=silence
-        )
+        request = HttpRequest(call=call, query=query, within=self._timeouts.read, silence=silence)
         response = await self._exchange.open(request)
         try:
             async with aclosing(_events(call, response, silence)) as events:
@@ -203,7 +200,7 @@ class Client:
         sent_within: timedelta | None = None,
     ) -> None:
         """Delete one object; see `api.Writer`."""
-        call = Call(verb="delete", resource=resource, namespace=namespace, name=name)
+        call = object_call("delete", resource, namespace, name)
         request = HttpRequest(
             call=call,
             body=delete_options(precondition),
@@ -216,13 +213,8 @@ class Client:
         self, resource: Resource, namespace: str, name: str, body: JsonObject
     ) -> None:
         """PUT an object on its `status` subresource; see `api.Writer`."""
-        call = Call(
-            verb="update", resource=resource, namespace=namespace, name=name, subresource="status"
-        )
-        request = HttpRequest(
-            call=call, body=_without_managed_fields(body), within=self._timeouts.write
-        )
-        await self._exchange.ask(request)
+        call = object_call("update", resource, namespace, name, "status")
+        await self._exchange.ask(self._put(call, body))
 
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
         """POST a new object and return it; see `api.Writer`."""
@@ -233,11 +225,8 @@ class Client:
         self, resource: Resource, namespace: str, name: str, body: JsonObject
     ) -> bytes:
         """PUT a whole object and return it; see `api.Writer`."""
-        call = Call(verb="update", resource=resource, namespace=namespace, name=name)
-        request = HttpRequest(
-            call=call, body=_without_managed_fields(body), within=self._timeouts.write
-        )
-        return await self._write(request)
+        call = object_call("update", resource, namespace, name)
+        return await self._write(self._put(call, body))
 
     async def patch(
         self,
@@ -251,15 +240,18 @@ class Client:
     ) -> bytes:
         """PATCH an object, or its subresource, and return it; see `api.Writer`."""
         call = object_call("patch", resource, namespace, name, subresource)
-        is_merge = isinstance(patch, dict)
         request = HttpRequest(
             call=call,
             body=patch if isinstance(patch, dict) else list(patch),
-            content_type=_MERGE_PATCH if is_merge else _JSON_PATCH,
+            content_type=_MERGE_PATCH if isinstance(patch, dict) else _JSON_PATCH,
             within=self._timeouts.write,
             has_turn=has_turn,
         )
         return await self._write(request)
+
+    def _put(self, call: Call, body: JsonObject) -> HttpRequest:
+        body = _without_managed_fields(body)
+        return HttpRequest(call=call, body=body, within=self._timeouts.write)
 
     async def _write(self, request: HttpRequest) -> bytes:
         """Return the object as it was written."""

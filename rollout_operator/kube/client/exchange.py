@@ -6,17 +6,16 @@ in `client`.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, cast
 
 import aiohttp
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.kube.call import DISCOVER, Call
-from rollout_operator.kube.client.paths import describe_path
+from rollout_operator.kube.call import CORE_GROUP, DISCOVER, Call
 from rollout_operator.kube.client.rate_limit import Priority, RateLimiter, name_bucket
 from rollout_operator.kube.client.responses import (
     CLUSTER_MISMATCH,
@@ -56,7 +55,7 @@ class HttpRequest:
     """One HTTP request."""
 
     call: Call
-    query: Sequence[tuple[str, str]] = ()
+    query: Mapping[str, str] = field(default_factory=dict)
     body: JsonObject | Sequence[JsonObject] | None = None
     content_type: str = "application/json"
     """Of the body."""
@@ -77,10 +76,6 @@ class _Answer:
     retry_after: str
     body: bytes = b""
     stream: aiohttp.ClientResponse | None = None
-
-    @property
-    def is_success(self) -> bool:
-        return 200 <= self.status < 300
 
 
 class Exchange:
@@ -124,12 +119,14 @@ class Exchange:
         if answer.status == 401 and credential is not None:
             await credential.renew(shown)
             answer = await self._attempt(replace(request, has_turn=False))
-        if not answer.is_success:
+        if not 200 <= answer.status < 300:
             raise self._failure(request.call, answer)
         if not request.call.is_write and answer.content_type != "application/json":
             if answer.stream is not None:
                 answer.stream.close()
-            raise _useless(request.call, f"content type {excerpt(answer.content_type)!r}")
+            problem = f"content type {excerpt(answer.content_type)!r}"
+            text = f"cannot {request.call.text}: not an answer of an API server: {problem}"
+            raise Unreachable(text)
         return answer
 
     async def _attempt(self, request: HttpRequest) -> _Answer:
@@ -141,7 +138,7 @@ class Exchange:
         with self._measured(call) as statuses, translated(call, f"timed out after {limit:g}s"):
             async with asyncio.timeout(limit):
                 response = await self._send(request)
-                self._transport.server_clock.note(response.headers.get("Date", ""))
+                self._transport.server_clock.note_header(response.headers.get("Date", ""))
                 answer = await _receive(call, response)
             statuses.append(f"{answer.status}")
         return answer
@@ -165,7 +162,7 @@ class Exchange:
         response = await self._transport.api.call_api(
             request.call.path,
             request.call.method,
-            query_params=list(request.query),
+            query_params=list(request.query.items()),
             header_params={"Content-Type": request.content_type},
             body=request.body,
             auth_settings=["BearerToken"],
@@ -180,14 +177,14 @@ class Exchange:
         if answer.status == CLUSTER_MISMATCH:
             mismatch = read_mismatch(answer.content_type, answer.body)
             if mismatch is not None:
-                return self._mismatch(call, mismatch.route, mismatch_error(call, mismatch))
+                error, route = mismatch_error(call, mismatch), mismatch.route
+                labels = (route, "http", self._transport.namespace)
+                self._metrics.client_invalid_cluster.labels(*labels).inc()
+                log.warn(
+                    "Server belongs to another cluster", call=call.text, route=route, err=error
+                )
+                return error
         return error_of(call, answer.status, read_status(answer.body), answer.retry_after)
-
-    def _mismatch(self, call: Call, route: str, error: ApiError) -> ApiError:
-        namespace = self._transport.namespace
-        self._metrics.client_invalid_cluster.labels(route, "http", namespace).inc()
-        log.warn("Server belongs to another cluster", call=call.text, route=route, err=error)
-        return error
 
 
 @contextmanager
@@ -209,42 +206,36 @@ def translated(call: Call, timed_out: str = "timed out") -> Iterator[None]:
 
 
 def _describe(call: Call) -> str:
-    """Return what metrics call a request.
+    """Return what metrics call a request, by kind and shape: there is no end to names.
 
-    Groups that are discovered are named by people, in annotations: there is no end to them.
+    Nor to groups that are discovered: people name them, in annotations.
     """
+    of = call.resource
     if call.verb == DISCOVER:
-        return "discovery of resources" if call.resource.version else "discovery of a group"
-    return describe_path(call.path)
-
-
-def _useless(call: Call, problem: str) -> Unreachable:
-    return Unreachable(f"cannot {call.text}: not an answer of an API server: {problem}")
+        return "discovery of resources" if of.version else "discovery of a group"
+    shape = "object" if call.name else "collection"
+    below = f" {call.subresource} subresource" if call.subresource else ""
+    return f"{of.group or CORE_GROUP}/{of.version}/{of.plural} {shape}{below}"
 
 
 async def _receive(call: Call, response: aiohttp.ClientResponse) -> _Answer:
     """Return the answer with its body, or with the open stream of a successful watch."""
-    status = response.status
-    retry_after = response.headers.get("Retry-After", "")
+    answer = _Answer(
+        status=response.status,
+        content_type=response.content_type,
+        retry_after=response.headers.get("Retry-After", ""),
+    )
     if call.is_stream and response.ok:
-        return _Answer(
-            status=status,
-            content_type=response.content_type,
-            retry_after=retry_after,
-            stream=response,
-        )
-    body = b""
+        return replace(answer, stream=response)
     try:
-        body = await _read(call, response)
+        return replace(answer, body=await _read(call, response))
     except _LOST:
         # What was done is told by the status; of a read only the body is of use.
         if response.ok and not call.is_write:
             raise
+        return answer
     finally:
         response.release()
-    return _Answer(
-        status=status, content_type=response.content_type, retry_after=retry_after, body=body
-    )
 
 
 async def _read(call: Call, response: aiohttp.ClientResponse) -> bytes:

@@ -16,8 +16,7 @@ from enum import IntEnum
 from itertools import count
 from typing import Final
 
-from rollout_operator.kube.call import DISCOVER, Call
-from rollout_operator.kube.client.paths import bucket_key
+from rollout_operator.kube.call import CORE_GROUP, DISCOVER, Call
 from rollout_operator.model.errors import Throttled
 
 # A wait computed in floating point ends up to this many tokens early: one more sleep of nanoseconds
@@ -72,7 +71,7 @@ def choose_priority(call: Call, reads: Priority) -> Priority:
 
 def name_bucket(call: Call) -> str:
     """Return the name of the bucket whose token a call takes."""
-    return DISCOVERY if call.verb == DISCOVER else bucket_key(call.path)
+    return DISCOVERY if call.verb == DISCOVER else call.resource.group or CORE_GROUP
 
 
 class RateLimiter:

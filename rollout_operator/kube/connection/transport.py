@@ -2,34 +2,46 @@
 
 Made by `connect`, used by every `kube.client.client.Client`. The library's own session is replaced
 because of what it may not be told: see `_session`.
+
+The proxy is chosen from the environment by the rules of Go programs. Python's own reading of
+NO_PROXY knows no networks: `10.0.0.0/8`, which operators write so that calls inside of the cluster
+stay there, would be ignored and those calls sent to the proxy.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
+from urllib.parse import urlsplit
 
 import aiohttp
 
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.server_clock import ServerClock
+from rollout_operator.kube.call import Call
 from rollout_operator.kube.connection.credential import Credential
 from rollout_operator.kube.connection.lean import (
     LibraryClient,
     LibraryConfiguration,
     new_api_client,
 )
-from rollout_operator.kube.connection.proxy import choose_proxy
-from rollout_operator.kube.connection.server_clock import ServerClock
-from rollout_operator.kube.page_sizes import PageSizes
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.names import CLUSTER_HEADER, FIELD_MANAGER
+from rollout_operator.telemetry.logs import log
 
 # Reading pauses at twice this much of an unread answer: enough for one page of a list in few steps,
 # and little beside the memory we may use.
 _READ_BUFFER: Final = 256 * 1024
 
+# What made objects large may be gone: a page may grow again, twice as large each time.
+SMALL_PAGES_LAST: Final = timedelta(hours=1)
+
 _PROXY_SCHEMES: Final = ("http://", "https://")
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+
+_Address = IPv4Address | IPv6Address
 
 
 class NotRepeated(aiohttp.ClientError):
@@ -38,6 +50,47 @@ class NotRepeated(aiohttp.ClientError):
 
 class Redirected(aiohttp.ClientError):
     """An API server does not redirect: whoever answered must not see our credential."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PageSize:
+    most: int
+    since: timedelta
+
+
+class PageSizes:
+    """How many objects of a collection fit into one page: fewer where they are large.
+
+    An answer is held in memory as a whole, so that it is bounded. The page that was longer than
+    that is longer the next time as well: the next one is asked for with half as many objects, by
+    every client of the process, down to one.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._sizes: dict[str, _PageSize] = {}
+        """By path. Only what did not fit is remembered, until it has grown back."""
+
+    def choose(self, call: Call, limit: int) -> int:
+        """Return how many objects to ask for, at most `limit`."""
+        size = self._sizes.get(call.path)
+        if size is None:
+            return limit
+        now = self._clock.elapsed()
+        if now - size.since >= SMALL_PAGES_LAST:
+            size = self._sizes[call.path] = _PageSize(size.most * 2, now)
+        if size.most >= limit > 1:
+            del self._sizes[call.path]
+        return min(limit, size.most)
+
+    def halve(self, call: Call, asked: int) -> str:
+        """Ask for half as many from now on; return what was wrong, and what comes next."""
+        if asked <= 1:
+            return "a page of one object is too long"
+        most = asked // 2
+        self._sizes[call.path] = _PageSize(most, self._clock.elapsed())
+        log.warn("Asking for smaller pages", call=call.text, objects_from=asked, objects_to=most)
+        return f"a page of {asked} objects is too long, asking for {most} at a time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +187,63 @@ async def _send_once(
         response.close()
         raise Redirected(f"answered with a redirect, HTTP status {response.status}")
     return response
+
+
+def choose_proxy(url: str, environ: Mapping[str, str]) -> str | None:
+    """Return the URL of the proxy for requests to `url`, None for a direct connection.
+
+    HTTPS_PROXY and HTTP_PROXY by the scheme, NO_PROXY for exceptions, in capitals or small letters.
+    Loopback addresses are always reached directly.
+    """
+    target = urlsplit(url)
+    host = (target.hostname or "").rstrip(".")
+    port = target.port or (443 if target.scheme == "https" else 80)
+    proxy = _read(environ, f"{target.scheme}_proxy")
+    if not proxy or host == "localhost":
+        return None
+    address = _address(host)
+    if address is not None and address.is_loopback:
+        return None
+    exceptions = _read(environ, "no_proxy").split(",")
+    if any(_matches(entry.strip().lower(), host, address, port) for entry in exceptions):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _read(environ: Mapping[str, str], name: str) -> str:
+    return (environ.get(name.upper()) or environ.get(name) or "").strip()
+
+
+def _matches(entry: str, host: str, address: _Address | None, port: int) -> bool:
+    """Tell whether one entry of NO_PROXY covers a host: all, network, address or domain."""
+    if entry in {"", "*"}:
+        return entry == "*"
+    if "/" in entry:
+        try:
+            return address is not None and address in ip_network(entry, strict=False)
+        except ValueError:
+            return False
+    name, only_port = _split_port(entry)
+    if only_port not in {None, port}:
+        return False
+    excepted = _address(name)
+    if excepted is not None or address is not None:
+        return excepted == address
+    # `example.org` covers itself and what lies below, `.example.org` only what lies below.
+    domain = name.removeprefix("*").removeprefix(".")
+    return host.endswith(f".{domain}") or host == name
+
+
+def _split_port(entry: str) -> tuple[str, int | None]:
+    """Return host and port of an entry; an IPv6 address without brackets has no port."""
+    name, colon, digits = entry.rpartition(":")
+    if colon and digits.isascii() and digits.isdigit() and (":" not in name or name[0] == "["):
+        return name.strip("[]"), int(digits)
+    return entry.strip("[]"), None
+
+
+def _address(text: str) -> _Address | None:
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None

@@ -6,8 +6,7 @@ it may be behind, and its streams are long: an idle one costs one request in thr
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Final, NoReturn, Protocol
 
@@ -21,6 +20,7 @@ from rollout_operator.kube.call import Call
 from rollout_operator.kube.scales.decode import decode_head, is_lasting
 from rollout_operator.model.decode.objects import decode_version
 from rollout_operator.model.errors import ApiError, DecodeError, Unreachable
+from rollout_operator.model.scaling import Reading, Scale
 from rollout_operator.telemetry.logs import log
 
 # A stream proves by its end that it was alive: so long a change may go unseen on a dead one.
@@ -42,48 +42,38 @@ class MetadataSource(Reader, Watcher, Protocol):
     """What is asked of the API server."""
 
 
-class ChangeListener(Protocol):
-    """Who is told."""
+class Subscriber(Protocol):
+    """A reference to one object."""
 
-    def on_list(self, versions: Mapping[str, str]) -> None:
-        """Take note of all objects there are, by name."""
+    reading: Reading | None
+
+    def read_unless(self, version: str) -> None:
+        """Read again, unless the object was read in this version. Empty: in any case."""
         ...
 
-    def on_event(self, name: str, version: str) -> None:
-        """Take note that an object was written, or deleted, in a version."""
-        ...
-
-    def on_state(self) -> None:
-        """Take note that `is_live` has changed."""
+    def wake(self) -> None:
+        """Take into account that `MetadataWatch.is_live` has changed."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataCollection:
-    """All objects of a kind in a namespace."""
-
-    resource: Resource
-    namespace: str
-
-    def text(self, verb: str) -> str:
-        """Return a call as people read it."""
-        return Call(verb=verb, resource=self.resource, namespace=self.namespace).text
-
-
-class Touches:
-    """Tells a listener of changes for as long as `run` runs."""
+class MetadataWatch:
+    """Tells subscribers of changes of all objects of a kind for as long as `run` runs."""
 
     def __init__(
         self,
         api: MetadataSource,
-        of: MetadataCollection,
-        listener: ChangeListener,
+        resource: Resource,
+        namespace: str,
         clock: Clock,
         rng: Callable[[], float],
     ) -> None:
+        self.subscribers: dict[str, Subscriber] = {}
+        """By name of the object."""
+        self.task: asyncio.Task[None] | None = None
+        """Runs `run`; set by whoever started it."""
         self._api = api
-        self._of = of
-        self._listener = listener
+        self._resource = resource
+        self._namespace = namespace
         self._clock = clock
         self._rng = rng
         self._version = ""
@@ -94,7 +84,7 @@ class Touches:
 
     @property
     def is_live(self) -> bool:
-        """Tell whether a change would be told; else objects must be looked at to know."""
+        """Tell whether subscribers learn of changes; else objects must be read to know."""
         return self._is_live
 
     def ask_again(self) -> None:
@@ -118,14 +108,18 @@ class Touches:
         while token:
             _, token = await self._fetch_page(versions, token)
         if not version:
-            raise Unreachable(f"{self._of.text('list')}: metadata.resourceVersion is empty")
+            raise Unreachable(f"{self._text('list')}: metadata.resourceVersion is empty")
         self._version, self._listed_at = version, asked_at
         self._failures.note_list()
-        self._listener.on_list(versions)
+        for name, subscriber in self.subscribers.items():
+            if name in versions:
+                subscriber.read_unless(versions[name])
+            elif isinstance(subscriber.reading, Scale):
+                subscriber.read_unless("")
 
     async def _fetch_page(self, versions: dict[str, str], token: str) -> tuple[str, str]:
         page = await self._api.fetch_page(
-            self._of.resource, self._of.namespace, limit=PAGE_LIMIT, token=token
+            self._resource, self._namespace, limit=PAGE_LIMIT, token=token
         )
         for start in range(0, len(page.items), STEP):
             versions.update(self._read_head(raw) for raw in page.items[start : start + STEP])
@@ -136,7 +130,7 @@ class Touches:
         try:
             return decode_head(raw)
         except DecodeError as error:
-            raise Unreachable(f"{self._of.text('list')}: {error}") from error
+            raise Unreachable(f"{self._text('list')}: {error}") from error
 
     async def _follow(self) -> None:
         spread = 1 - WATCH_JITTER * self._rng()
@@ -147,8 +141,8 @@ class Touches:
             async with (
                 limit,
                 self._api.watch(
-                    self._of.resource,
-                    self._of.namespace,
+                    self._resource,
+                    self._namespace,
                     resource_version=self._version,
                     lasts=lasts,
                 ) as events,
@@ -158,11 +152,11 @@ class Touches:
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            text = f"{self._of.text('watch')}: no end {STREAM_GRACE} late"
+            text = f"{self._text('watch')}: no end {STREAM_GRACE} late"
             raise Unreachable(text) from error
         lasted = self._clock.elapsed() - opened_at
         if lasted < SHORT_STREAM:
-            raise Unreachable(f"{self._of.text('watch')}: ended after {lasted}")
+            raise Unreachable(f"{self._text('watch')}: ended after {lasted}")
         self._failures = Failures()
 
     async def _consume(self, events: AsyncIterator[WatchEvent]) -> None:
@@ -180,8 +174,9 @@ class Touches:
                 return
             name, self._version = decode_head(event.object)
         except DecodeError as error:
-            raise Unreachable(f"{self._of.text('watch')}: {error}") from error
-        self._listener.on_event(name, self._version)
+            raise Unreachable(f"{self._text('watch')}: {error}") from error
+        if name in self.subscribers:
+            self.subscribers[name].read_unless(self._version)
 
     async def _wait_after(self, error: ApiError) -> None:
         if is_lasting(error):
@@ -199,10 +194,14 @@ class Touches:
             self._turn(is_live=False)
         if retry.is_news:
             tell = log.at(retry.severity)
-            tell("Watch interrupted", kind=self._of.resource.kind, cause=retry.cause, err=error)
+            tell("Watch interrupted", kind=self._resource.kind, cause=retry.cause, err=error)
         await self._clock.sleep(retry.delay)
 
     def _turn(self, *, is_live: bool) -> None:
         if is_live is not self._is_live:
             self._is_live = is_live
-            self._listener.on_state()
+            for subscriber in self.subscribers.values():
+                subscriber.wake()
+
+    def _text(self, verb: str) -> str:
+        return Call(verb=verb, resource=self._resource, namespace=self._namespace).text

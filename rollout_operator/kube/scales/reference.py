@@ -2,8 +2,9 @@
 
 A reading is what was read last. Reads that fail for a reason that may pass leave it as it is for
 half a minute and replace it then, so that no downscale rests on a count which nobody can confirm.
-Where changes are told, an idle scale is not read again: on a connection that died unseen it may be
-as old as a watch lasts. What is told, and how many read at a time, is left to `references`.
+Where a watch brings changes, an idle scale is not read again: on a connection that died unseen it
+may be as old as a watch lasts. What is watched, and how many read at a time, is left to
+`references`.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from typing import Final, NoReturn
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import race
+from rollout_operator.kube.api import Resource
 from rollout_operator.kube.scales.decode import Shown, is_lasting
 from rollout_operator.model.errors import (
     ApiError,
@@ -39,8 +41,8 @@ JITTER: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rhythm:
-    """When references are read without being told of a change; shared by all of them."""
+class Schedule:
+    """When references are read though no watch has shown a change; shared by all of them."""
 
     interval: timedelta
     clock: Clock
@@ -56,30 +58,35 @@ class Rhythm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
-    """What one reference does to the world around it."""
+class Callbacks:
+    """What one reference needs of `References`."""
 
     fetch: Callable[[], Awaitable[Shown]]
     """Reads the scale. Raises ApiError and InvalidInput."""
     explain: Callable[[ApiError | InvalidInput], NoScale]
-    is_told: Callable[[], bool]
-    """Whether changes of the object are told by `touch`."""
-    tell: Callable[[], None]
+    is_watched: Callable[[], bool]
+    """Whether `read_unless` is called with versions of the object."""
+    on_change: Callable[[], None]
     """Called when the reading has changed."""
 
 
 class FollowedReference:
     """One reference; `run` keeps its reading."""
 
-    def __init__(self, ways: Ways, rhythm: Rhythm) -> None:
+    def __init__(self, callbacks: Callbacks, schedule: Schedule) -> None:
         self.reading: Reading | None = None
         """None before the first read."""
-        self._ways = ways
-        self._rhythm = rhythm
-        self._clock = rhythm.clock
-        self._stirred = asyncio.Event()
-        self._is_touched = False
-        self._is_deaf = False
+        self.resource: Resource | None = None
+        """As it was found last; None before that."""
+        self.task: asyncio.Task[None] | None = None
+        """Runs `run`; set by whoever started it."""
+        self._callbacks = callbacks
+        self._schedule = schedule
+        self._clock = schedule.clock
+        self._woken = asyncio.Event()
+        self._must_read = False
+        # While reads fail otherwise than by absence, changes of the object are no reason to read.
+        self._ignores_changes = False
         self._version: str | None = None
         """Of the object as it was read last; None where that failed."""
         self._began = timedelta(0)
@@ -89,57 +96,57 @@ class FollowedReference:
         self._failing_since: timedelta | None = None
         self._failures = 0
 
-    def touch(self, version: str) -> None:
-        """Read again, if the object was read in another version. Empty: in any case."""
+    def read_unless(self, version: str) -> None:
+        """Read again, unless the object was read in this version. Empty: in any case."""
         # A role or a server is mended elsewhere: the object may change as often as it likes.
-        if not version or (version != self._version and not self._is_deaf):
-            self._is_touched = True
-            self._stirred.set()
+        if not version or (version != self._version and not self._ignores_changes):
+            self._must_read = True
+            self._woken.set()
 
     def expect(self, status_replicas: int) -> None:
         """Show a status that was just written, until the next read tells what became of it."""
         if isinstance(self.reading, Scale):
             self.reading = replace(self.reading, status_replicas=status_replicas)
-        self.touch("")
+        self.read_unless("")
 
-    def stir(self) -> None:
-        """Think again about when to read: whether changes are told is different now."""
-        self._stirred.set()
+    def wake(self) -> None:
+        """Choose anew when to read: whether changes are watched is different now."""
+        self._woken.set()
 
     async def run(self) -> NoReturn:
         """Read, and read again when it is due, until cancelled."""
         while True:
-            self._is_touched = False
+            self._must_read = False
             self._began = self._clock.elapsed()
             await self._read()
             await self._wait_due()
 
     async def _read(self) -> None:
         try:
-            shown = await self._ways.fetch()
+            shown = await self._callbacks.fetch()
         except (ApiError, InvalidInput) as error:
             self._version = None
             self._note_failure(error)
             return
         self._version = shown.version
-        self._failures, self._failing_since, self._is_deaf = 0, None, False
+        self._failures, self._failing_since, self._ignores_changes = 0, None, False
         if self._due_at is not None:
-            self._due_at = self._began + self._rhythm.vary(self._rhythm.interval)
+            self._due_at = self._began + self._schedule.vary(self._schedule.interval)
         self._delay = self._delay_of_next
         self._show(shown.scale)
 
     def _note_failure(self, error: ApiError | InvalidInput) -> None:
         self._failures += 1
-        self._is_deaf = not isinstance(error, NotFound | InvalidInput)
+        self._ignores_changes = not isinstance(error, NotFound | InvalidInput)
         if self._failing_since is None:
             self._failing_since = self._began
         if is_lasting(error):
-            soon = isinstance(error, NotFound) and not self._ways.is_told()
-            pause = self._rhythm.interval if soon else LASTING_PAUSE
-            delay = self._rhythm.vary(pause)
+            soon = isinstance(error, NotFound) and not self._callbacks.is_watched()
+            pause = self._schedule.interval if soon else LASTING_PAUSE
+            delay = self._schedule.vary(pause)
         else:
             delay = self._retry_delay(error)
-        reason = self._ways.explain(error)
+        reason = self._callbacks.explain(error)
         if isinstance(self.reading, Scale) and not reason.is_lasting:
             left = self._failing_since + OLD_LASTS - self._clock.elapsed()
             if left > timedelta(0):
@@ -150,30 +157,30 @@ class FollowedReference:
         self._show(reason)
 
     def _retry_delay(self, error: ApiError | InvalidInput) -> timedelta:
-        delay = BACKOFF.delay(self._failures, 0.5 + self._rhythm.rng() / 2)
+        delay = BACKOFF.delay(self._failures, 0.5 + self._schedule.rng() / 2)
         if isinstance(error, TooManyRequests) and error.retry_after is not None:
             delay = max(delay, min(error.retry_after, RETRY_AFTER_LIMIT))
         return delay
 
     def _delay_of_next(self) -> timedelta | None:
-        if self._ways.is_told():
+        if self._callbacks.is_watched():
             self._due_at = None
             return None
         if self._due_at is None:
             # The first time, and when a watch has ended that told of many.
-            self._due_at = self._clock.elapsed() + self._rhythm.spread()
+            self._due_at = self._clock.elapsed() + self._schedule.spread()
         return self._due_at - self._began
 
     def _show(self, reading: Reading) -> None:
         if reading != self.reading:
             self.reading = reading
-            self._ways.tell()
+            self._callbacks.on_change()
 
     async def _wait_due(self) -> None:
         """Wait until there is reason to read again."""
-        while not self._is_touched:
-            self._stirred.clear()
-            first = await race(stirred=self._stirred.wait(), due=self._wait_for(self._delay()))
+        while not self._must_read:
+            self._woken.clear()
+            first = await race(woken=self._woken.wait(), due=self._wait_for(self._delay()))
             if first == "due":
                 return
         quiet = self._clock.elapsed() - self._began

@@ -1,71 +1,32 @@
-"""The counts of all references that zones mirror, followed for as long as somebody wants them.
+"""The counts of all references that zones mirror, followed for as long as a group wants them.
 
-Decides what is followed and who is told. When a scale is read is decided in `reference`, which
-resource a kind has in `kube.client.discovery`, what changes tell in `metadata_watch`; what follows
-from a count is left to the planner.
+Decides what is followed and which groups learn of it. When a scale is read is decided in
+`reference`, which resource a kind has in `kube.client.discovery`, which objects have changed in
+`metadata_watch`; what follows from a count is left to the planner.
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Final
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.rewrites import Rewrites
 from rollout_operator.kube.api import ApiClient, JsonObject, Reader, Resource
 from rollout_operator.kube.client.discovery import KindCatalog
-from rollout_operator.kube.scales import metadata_watch as touches
 from rollout_operator.kube.scales.decode import SCALE, Shown, check_kind, decode_scale, explain
-from rollout_operator.kube.scales.metadata_watch import Touches
-from rollout_operator.kube.scales.publications import Publications
-from rollout_operator.kube.scales.reference import FollowedReference, Rhythm, Ways
-from rollout_operator.model.errors import ApiError, Conflict, InvalidInput
+from rollout_operator.kube.scales.metadata_watch import MetadataWatch
+from rollout_operator.kube.scales.reference import Callbacks, FollowedReference, Schedule
+from rollout_operator.model.errors import ApiError, Conflict, InvalidInput, Throttled
 from rollout_operator.model.names import GroupName
-from rollout_operator.model.scaling import NoScale, Reading, Reference, Scale
+from rollout_operator.model.scaling import NoScale, Reading, Reference
 from rollout_operator.telemetry.logs import log
 
 # Reads under way together: one that hangs holds up nobody as long as there are others.
 READERS: Final = 8
 _NOT_FOUND: Final = 404
 SHORTEST_INTERVAL: Final = timedelta(seconds=1)
-
-
-class _Audience:
-    """The references to objects of one collection; told of changes by `touches.Touches`."""
-
-    def __init__(self) -> None:
-        self.members: dict[str, FollowedReference] = {}
-
-    def on_list(self, versions: Mapping[str, str]) -> None:
-        for name, member in self.members.items():
-            if name in versions:
-                member.touch(versions[name])
-            elif isinstance(member.reading, Scale):
-                member.touch("")
-
-    def on_event(self, name: str, version: str) -> None:
-        if name in self.members:
-            self.members[name].touch(version)
-
-    def on_state(self) -> None:
-        for member in self.members.values():
-            member.stir()
-
-
-@dataclass(slots=True, kw_only=True)
-class _Watch:
-    touches: Touches
-    audience: _Audience
-    task: asyncio.Task[None] | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class _Followed:
-    followed: FollowedReference
-    resource: Resource | None = None
-    """As it was found last; None before that."""
-    task: asyncio.Task[None] | None = None
 
 
 class References:
@@ -90,19 +51,19 @@ class References:
         self._looks = looks
         self._namespace = namespace
         self._clock = clock
-        self._rhythm = Rhythm(
+        self._schedule = Schedule(
             interval=max(reconcile_interval, SHORTEST_INTERVAL),
             clock=clock,
             rng=rng,
         )
         self._catalog = KindCatalog(client, clock)
-        self._publications = Publications(clock)
+        self._rewrites: Rewrites[Reference, int] = Rewrites(clock)
         self._readers = asyncio.Semaphore(READERS)
         self._callbacks: list[Callable[[GroupName], None]] = []
         self._news = asyncio.Event()
         self._wanted: dict[GroupName, frozenset[Reference]] = {}
-        self._entries: dict[Reference, _Followed] = {}
-        self._watches: dict[Resource, _Watch] = {}
+        self._followed: dict[Reference, FollowedReference] = {}
+        self._watches: dict[Resource, MetadataWatch] = {}
 
     @property
     def readings(self) -> Mapping[Reference, Reading]:
@@ -110,8 +71,11 @@ class References:
 
         See `reference` for how old that may be.
         """
-        found = {one: entry.followed.reading for one, entry in self._entries.items()}
-        return {one: reading for one, reading in found.items() if reading is not None}
+        return {
+            reference: followed.reading
+            for reference, followed in self._followed.items()
+            if followed.reading is not None
+        }
 
     def on_change(self, callback: Callable[[GroupName], None]) -> None:
         """Call back with each group that wants a reference whose reading has changed."""
@@ -127,25 +91,25 @@ class References:
         else:
             del self._wanted[group]
         needed = frozenset().union(*self._wanted.values())
-        for reference in sorted(self._entries.keys() - needed):
+        for reference in sorted(self._followed.keys() - needed):
             self._drop(reference)
-        for reference in sorted(needed - self._entries.keys()):
-            self._entries[reference] = _Followed(followed=self._follow(reference))
+        for reference in sorted(needed - self._followed.keys()):
+            self._followed[reference] = self._follow(reference)
         self._catalog.keep(frozenset(one.group for one in needed))
         self._news.set()
 
     async def refresh(self, reference: Reference) -> Reading:
         """Read a reference now, for what cannot be undone; it must be followed."""
-        entry = self._entries.get(reference)
-        if entry is None or entry.resource is None:
+        followed = self._followed.get(reference)
+        if followed is None or followed.resource is None:
             return NoScale(why=f"{reference} has not been read yet", is_lasting=False)
         try:
-            raw = await self._looks.fetch(entry.resource, self._namespace, reference.name, SCALE)
+            raw = await self._looks.fetch(followed.resource, self._namespace, reference.name, SCALE)
             scale = decode_scale(raw).scale
         except (ApiError, InvalidInput) as error:
-            return self._explain(reference, error)
-        if scale != entry.followed.reading:
-            entry.followed.touch("")
+            return explain(reference, error, self._namespace)
+        if scale != followed.reading:
+            followed.read_unless("")
         return scale
 
     async def publish(self, reference: Reference, replicas: int) -> None:
@@ -154,51 +118,60 @@ class References:
         Raises what `kube.api.Writer.patch` raises, Conflict where the reference is not known, and
         Throttled where the same was written several times and something else undid it.
         """
-        entry = self._entries.get(reference)
-        if entry is None or entry.resource is None:
+        followed = self._followed.get(reference)
+        if followed is None or followed.resource is None:
             raise Conflict(f"{reference} has not been read, so that its status cannot be written")
-        self._publications.check(reference, replicas)
+        self._check_rewrite(reference, replicas)
         status: JsonObject = {"status": {"replicas": replicas}}
         try:
             await self._client.patch(
-                entry.resource, self._namespace, reference.name, status, "status"
+                followed.resource, self._namespace, reference.name, status, "status"
             )
         except ApiError:
-            entry.followed.touch("")
+            followed.read_unless("")
             raise
-        self._publications.note(reference, replicas)
-        entry.followed.expect(replicas)
+        self._rewrites.note(reference, replicas)
+        followed.expect(replicas)
 
     async def run(self) -> None:
         """Keep the readings until cancelled. Errors of the API server are retried for ever."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._news.clear()
-                for reference, entry in self._entries.items():
-                    if entry.task is None:
-                        work = entry.followed.run()
-                        entry.task = tasks.create_task(work, name=f"scale of {reference}")
+                for reference, followed in self._followed.items():
+                    if followed.task is None:
+                        name = f"scale of {reference}"
+                        followed.task = tasks.create_task(followed.run(), name=name)
                 for resource, watch in self._watches.items():
                     if watch.task is None:
-                        work = watch.touches.run()
-                        watch.task = tasks.create_task(work, name=f"{resource.plural} touches")
+                        name = f"{resource.plural} metadata watch"
+                        watch.task = tasks.create_task(watch.run(), name=name)
                 await self._news.wait()
 
     def _follow(self, reference: Reference) -> FollowedReference:
-        ways = Ways(
+        callbacks = Callbacks(
             fetch=partial(self._fetch, reference),
-            explain=partial(self._explain, reference),
-            is_told=partial(self._is_told, reference),
-            tell=partial(self._tell, reference),
+            explain=partial(explain, reference, namespace=self._namespace),
+            is_watched=partial(self._is_watched, reference),
+            on_change=partial(self._tell, reference),
         )
-        return FollowedReference(ways, self._rhythm)
+        return FollowedReference(callbacks, self._schedule)
+
+    def _check_rewrite(self, reference: Reference, replicas: int) -> None:
+        wait = self._rewrites.wait_before(reference, replicas)
+        if wait:
+            times = self._rewrites.count(reference, replicas)
+            raise Throttled(
+                f"status.replicas of {reference} was set to {replicas} {times} times and did"
+                f" not stay, something else writes it: set again in {wait.total_seconds():.0f}s"
+            )
 
     async def _fetch(self, reference: Reference) -> Shown:
         served = await self._catalog.find(reference.group, reference.kind)
         try:
             resource = check_kind(reference, served)
         except InvalidInput:
-            self._detach(reference, self._entries[reference])
+            self._detach(reference, self._followed[reference])
             raise
         self._attach(reference, resource)
         try:
@@ -210,20 +183,17 @@ class References:
                 self._catalog.doubt(reference.group)
             raise
         shown = decode_scale(raw)
-        if isinstance(self._entries[reference].followed.reading, NoScale):
-            self._watches[resource].touches.ask_again()
+        if isinstance(self._followed[reference].reading, NoScale):
+            self._watches[resource].ask_again()
         return shown
 
-    def _explain(self, reference: Reference, error: ApiError | InvalidInput) -> NoScale:
-        return explain(reference, error, self._namespace)
-
-    def _is_told(self, reference: Reference) -> bool:
-        resource = self._entries[reference].resource
+    def _is_watched(self, reference: Reference) -> bool:
+        resource = self._followed[reference].resource
         watch = self._watches.get(resource) if resource is not None else None
-        return watch is not None and watch.touches.is_live
+        return watch is not None and watch.is_live
 
     def _tell(self, reference: Reference) -> None:
-        reading = self._entries[reference].followed.reading
+        reading = self._followed[reference].reading
         log.debug("Read scale", reference=f"{reference}", reading=f"{reading}")
         groups = [name for name, wanted in self._wanted.items() if reference in wanted]
         for group in sorted(groups):
@@ -231,38 +201,34 @@ class References:
                 callback(group)
 
     def _attach(self, reference: Reference, resource: Resource) -> None:
-        """Have a reference told of changes of its object, which is of this resource."""
-        entry = self._entries[reference]
-        if entry.resource == resource:
+        """Subscribe a reference to changes of its object, which is of this resource."""
+        followed = self._followed[reference]
+        if followed.resource == resource:
             return
-        self._detach(reference, entry)
-        entry.resource = resource
+        self._detach(reference, followed)
+        followed.resource = resource
         if resource not in self._watches:
-            self._watches[resource] = self._watch(resource)
+            self._watches[resource] = MetadataWatch(
+                self._client, resource, self._namespace, self._clock, self._schedule.rng
+            )
             self._news.set()
-        self._watches[resource].audience.members[reference.name] = entry.followed
+        self._watches[resource].subscribers[reference.name] = followed
 
-    def _watch(self, resource: Resource) -> _Watch:
-        audience = _Audience()
-        collection = touches.MetadataCollection(resource, self._namespace)
-        follower = Touches(self._client, collection, audience, self._clock, self._rhythm.rng)
-        return _Watch(touches=follower, audience=audience)
-
-    def _detach(self, reference: Reference, entry: _Followed) -> None:
-        """Let a reference be told no more, and end a watch that nobody needs."""
-        resource, entry.resource = entry.resource, None
+    def _detach(self, reference: Reference, followed: FollowedReference) -> None:
+        """End a subscription, and a watch that has no subscriber any more."""
+        resource, followed.resource = followed.resource, None
         if resource is None:
             return
         watch = self._watches[resource]
-        del watch.audience.members[reference.name]
-        if not watch.audience.members:
+        del watch.subscribers[reference.name]
+        if not watch.subscribers:
             del self._watches[resource]
             if watch.task is not None:
                 watch.task.cancel()
 
     def _drop(self, reference: Reference) -> None:
-        entry = self._entries.pop(reference)
-        self._detach(reference, entry)
-        self._publications.forget(reference)
-        if entry.task is not None:
-            entry.task.cancel()
+        followed = self._followed.pop(reference)
+        self._detach(reference, followed)
+        self._rewrites.forget(reference)
+        if followed.task is not None:
+            followed.task.cancel()

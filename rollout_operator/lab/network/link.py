@@ -9,16 +9,15 @@ import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, NoReturn, TypeVar
 
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.aio.server_clock import ServerClock
 from rollout_operator.kube.call import Call
 from rollout_operator.lab.model.request import NotModelled
 from rollout_operator.lab.network.faults import Faults, SentCall, Way
-from rollout_operator.lab.virtual_loop.clock import loop_time
 
-# As `kube.connection.server_clock` has it: `Date` headers age, since clocks drift apart.
-ESTIMATE_LASTS: Final = timedelta(minutes=5)
 # Bytes that a process has sent before it died may arrive all the same.
 ARRIVES_AFTER_DEATH: Final = 0.5
 
@@ -47,7 +46,7 @@ class Link:
         """Called where a fault ends the process: once the link is dead, to end all the rest."""
         self.on_heal: list[Callable[[], None]] = []
         """Called by `heal`, for what is held back elsewhere."""
-        self.clock = ServerTime()
+        self.clock = ServerClock(LoopClock())
         pace = pace or Latency()
         self._least = pace.least.total_seconds()
         self._spread = (pace.most - pace.least).total_seconds()
@@ -201,32 +200,6 @@ class Link:
     def _tell(self) -> None:
         for listener in tuple(self._listeners):
             listener()
-
-
-class ServerTime:
-    """The API server's clock as far as one process knows it; see `kube.connection.server_clock`."""
-
-    def __init__(self) -> None:
-        # What the server's clock showed when ours was at zero: best of this span, and of the last.
-        self._best: datetime | None = None
-        self._before: datetime | None = None
-        self._since = timedelta(0)
-
-    def note(self, shown: datetime) -> None:
-        """Take note of the time at which the server gave an answer that has arrived just now.
-
-        Only its whole seconds are known, as from the header `Date`.
-        """
-        now = loop_time()
-        start = shown.replace(microsecond=0) - now
-        if self._best is None or now - self._since >= ESTIMATE_LASTS:
-            self._before, self._best, self._since = self._best, start, now
-        self._best = max(self._best, start)
-
-    def now(self) -> datetime | None:
-        """Return the server's time now, up to a second too early; None before its first answer."""
-        starts = [start for start in (self._best, self._before) if start is not None]
-        return max(starts) + loop_time() if starts else None
 
 
 async def wait_for_ever() -> NoReturn:

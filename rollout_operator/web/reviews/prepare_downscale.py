@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from rollout_operator.aio.server_clock import CLOCK_ERROR
 from rollout_operator.guards.downscales.reservations import Claim, ReservationState
 from rollout_operator.guards.downscales.times import DownscaleGrant
 from rollout_operator.guards.locks import calls_lock
-from rollout_operator.kube.connection.server_clock import CLOCK_ERROR
 from rollout_operator.model.downscale import DownscaleRecord
 from rollout_operator.model.errors import ApiError, InvalidInput, NotFound
 from rollout_operator.model.names import LAST_DOWNSCALE, PREPARE_DOWNSCALE

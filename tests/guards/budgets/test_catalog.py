@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from rollout_operator.guards.budgets.catalog import BudgetCatalog, BudgetState
-from rollout_operator.kube.cache.budgets import AnyBudget, BudgetStore
+from rollout_operator.kube.cache.store import AnyBudget, BudgetStore
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable

@@ -42,6 +42,7 @@ class Patched:
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
+        subresource: str = "",
         *,
         has_turn: bool = False,
     ) -> bytes:

@@ -58,6 +58,7 @@ class RecordingClient:
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
+        subresource: str = "",
         *,
         has_turn: bool = False,
     ) -> bytes:

@@ -8,9 +8,9 @@ import pytest
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
-from rollout_operator.kube.cache.budgets import AnyBudget, BudgetStore
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import RELIST, WATCH_LASTS, Informer
+from rollout_operator.kube.cache.store import AnyBudget, BudgetStore
 from rollout_operator.lab.model.fields import metadata_of
 from rollout_operator.lab.model.request import ApiRequest, Verb
 from rollout_operator.model.budget import Budget, FlawedBudget

@@ -6,7 +6,7 @@ and with more than any Python decodes.
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -18,11 +18,11 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import PodStore
-from rollout_operator.kube.scales.metadata_watch import MetadataCollection as TouchedCollection
-from rollout_operator.kube.scales.metadata_watch import Touches
+from rollout_operator.kube.scales.metadata_watch import MetadataWatch
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.objects import Pod, Unreadable
+from rollout_operator.model.scaling import Reading
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.client_bench import POD_LIST, SET, SET_STATUS, open_bench, read_watch
 from tests.kube.fake_api import Answer, FakeApi, refuse, reply, stream
@@ -67,21 +67,19 @@ def list_and_watch(page: bytes, seen: asyncio.Event, *objects: bytes) -> Answer:
 
 
 @dataclass
-class Heard:
-    """What a listener of touches was told."""
+class Versions:
+    """A subscriber of a metadata watch that keeps what it was told."""
 
-    versions: dict[str, str] = field(default_factory=dict)
+    reading: Reading | None = None
+    told: list[str] = field(default_factory=list)
     last: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def on_list(self, versions: Mapping[str, str]) -> None:
-        self.versions.update(versions)
-
-    def on_event(self, name: str, version: str) -> None:
-        self.versions[name] = version
-        if name == "a-2":
+    def read_unless(self, version: str) -> None:
+        self.told.append(version)
+        if version == "11":
             self.last.set()
 
-    def on_state(self) -> None:
+    def wake(self) -> None:
         pass
 
 
@@ -115,17 +113,17 @@ async def test_li09_an_informer_lists_and_follows_a_deep_pod(levels: int) -> Non
 @DEPTHS
 async def test_li09_a_metadata_watch_lists_and_follows_a_deep_object(levels: int) -> None:
     page = listed(deep_pod("a-0", "5", 1), deep_pod("a-1", "5", levels))
-    heard = Heard()
+    versions = Versions()
     async with FakeApi() as server, open_bench(server) as bench:
         events = (deep_pod("a-1", "10", levels), deep_pod("a-2", "11", 1))
-        server.on("GET", POD_LIST, list_and_watch(page, heard.last, *events))
-        of = TouchedCollection(PODS, "prod")
-        touches = Touches(bench.client(), of, heard, LoopClock(), lambda: 0.5)
+        server.on("GET", POD_LIST, list_and_watch(page, versions.last, *events))
+        watch = MetadataWatch(bench.client(), PODS, "prod", LoopClock(), lambda: 0.5)
+        watch.subscribers.update({f"a-{number}": versions for number in range(3)})
         async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(touches.run(), name="touches")
-            await heard.last.wait()
+            task = tasks.create_task(watch.run(), name="watch")
+            await versions.last.wait()
             task.cancel()
-    assert heard.versions == {"a-0": "5", "a-1": "10", "a-2": "11"}
+    assert versions.told == ["5", "5", "10", "11"]
 
 
 @DEPTHS

@@ -9,8 +9,8 @@ import pytest
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import STATEFULSETS
-from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.informer import STEP, Informer
+from rollout_operator.kube.cache.collection import STEP, Collection
+from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.retries import RetryCause
 from rollout_operator.kube.cache.store import StatefulSetStore
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset

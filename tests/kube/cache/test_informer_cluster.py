@@ -8,8 +8,8 @@ import msgspec
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import VALIDATING_WEBHOOKS
 from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.configurations import Configuration, ConfigurationStore
 from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.kube.cache.store import Configuration, ConfigurationStore
 from rollout_operator.model.decode.webhooks import decode_validating_webhooks
 from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.objects import Unreadable, WebhookConfiguration

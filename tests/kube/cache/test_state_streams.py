@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from rollout_operator.kube.api import PODS, WatchEvent
-from rollout_operator.kube.cache.state_streams import FAILURES, SILENCE
+from rollout_operator.kube.cache.lists import FAILURES, SILENCE
 from rollout_operator.model.errors import Gone, TooManyRequests, Unreachable
 from tests.kube.client_bench import POD_LIST, open_bench
 from tests.kube.fake_api import FakeApi, stream

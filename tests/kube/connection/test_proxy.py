@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollout_operator.kube.connection.proxy import choose_proxy
+from rollout_operator.kube.connection.transport import choose_proxy
 
 PROXY = "http://proxy.example.org:3128"
 

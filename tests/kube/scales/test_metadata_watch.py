@@ -1,17 +1,17 @@
 """Following a collection by versions alone: streams, ends, refusals and what they cost."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 
 import msgspec
 import pytest
 
 from rollout_operator.kube.api import PODS, Page, WatchEvent
-from rollout_operator.kube.scales.metadata_watch import MetadataCollection, Touches
+from rollout_operator.kube.scales.metadata_watch import MetadataWatch
 from rollout_operator.model.errors import ApiError, Denied, Gone, Unreachable
+from rollout_operator.model.scaling import Reading, Scale
 from tests.kube.scripted_watch import (
     NAMESPACE,
     ScriptedApi,
@@ -29,22 +29,19 @@ from tests.virtual_time import VirtualClock, in_virtual_time
 QUIET = Wait(170)
 
 
-@dataclass
 class Told:
-    """What a listener was told."""
+    """A subscriber, and what the watch said of its object."""
 
-    lists: list[dict[str, str]] = field(default_factory=list)
-    events: list[str] = field(default_factory=list)
-    states: int = 0
+    def __init__(self) -> None:
+        self.reading: Reading | None = Scale(replicas=1, status_replicas=1)
+        self.versions: list[str] = []
+        self.wakes = 0
 
-    def on_list(self, versions: Mapping[str, str]) -> None:
-        self.lists.append(dict(versions))
+    def read_unless(self, version: str) -> None:
+        self.versions.append(version)
 
-    def on_event(self, name: str, version: str) -> None:
-        self.events.append(f"{name}@{version}")
-
-    def on_state(self) -> None:
-        self.states += 1
+    def wake(self) -> None:
+        self.wakes += 1
 
 
 def scripted(
@@ -55,13 +52,15 @@ def scripted(
 
 
 @asynccontextmanager
-async def following(api: ScriptedApi) -> AsyncIterator[tuple[Touches, Told]]:
+async def following(api: ScriptedApi) -> AsyncIterator[tuple[MetadataWatch, Told]]:
+    """Watch with a subscriber of `a-0`."""
+    watch = MetadataWatch(api, PODS, NAMESPACE, VirtualClock(), lambda: 0.5)
     told = Told()
-    touches = Touches(api, MetadataCollection(PODS, NAMESPACE), told, VirtualClock(), lambda: 0.5)
+    watch.subscribers["a-0"] = told
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(touches.run())
+        task = tasks.create_task(watch.run())
         try:
-            yield touches, told
+            yield watch, told
         finally:
             task.cancel()
 
@@ -71,27 +70,37 @@ async def test_a_list_and_its_events_are_told_by_version() -> None:
     events: list[Step] = [
         modified(pod("a-0", 6)),
         deleted(pod("a-1", 7)),
-        added(pod("a-2", 8)),
+        added(pod("a-0", 8)),
         QUIET,
     ]
-    pages = [page(5, pod("a-0", 3), next_token="more"), page(5, pod("a-1", 4))]
-    api = scripted(pages, [events])
-    async with following(api) as (touches, told):
-        states = [touches.is_live]
+    pages = [page(5, pod("a-1", 4), next_token="more"), page(5, pod("a-0", 3))]
+    async with following(scripted(pages, [events])) as (watch, told):
+        states = [watch.is_live]
         await asyncio.sleep(1)
-        assert [*states, touches.is_live] == [False, True]
-        assert told.lists == [{"a-0": "3", "a-1": "4"}]
-        assert told.events == ["a-0@6", "a-1@7", "a-2@8"]
-        assert told.states == 1
+        assert [*states, watch.is_live] == [False, True]
+        assert told.versions == ["3", "6", "8"]
+        assert told.wakes == 1
+
+
+@in_virtual_time
+@pytest.mark.parametrize("had_scale", [True, False])
+async def test_an_object_that_a_list_does_not_show_is_read_where_it_was_there(
+    had_scale: bool,
+) -> None:
+    async with following(scripted([page(5)], [[QUIET]])) as (_, told):
+        if not had_scale:
+            told.reading = None
+        await asyncio.sleep(1)
+        assert told.versions == ([""] if had_scale else [])
 
 
 @in_virtual_time
 async def test_an_end_in_order_is_resumed_where_it_was() -> None:
     api = scripted([page(5)], [[modified(pod("a-0", 6)), bookmark(9), QUIET], [QUIET]])
-    async with following(api) as (touches, told):
+    async with following(api) as (watch, told):
         await asyncio.sleep(200)
         assert [call.version for call in api.watches] == ["5", "9"]
-        assert (touches.is_live, told.states) == (True, 1)
+        assert (watch.is_live, told.wakes) == (True, 1)
     assert api.watches[0].lasts == timedelta(seconds=171)
 
 
@@ -99,10 +108,10 @@ async def test_an_end_in_order_is_resumed_where_it_was() -> None:
 async def test_a_version_that_is_gone_is_listed_anew_at_once() -> None:
     gone = Gone("410", status=410)
     api = scripted([page(5), page(20, pod("a-0", 11))], [[Wait(5), gone], [QUIET]])
-    async with following(api) as (touches, told):
+    async with following(api) as (watch, told):
         await asyncio.sleep(5.5)
-        assert told.lists == [{}, {"a-0": "11"}]
-        assert (touches.is_live, told.states) == (True, 1), "nobody has to poll meanwhile"
+        assert told.versions == ["", "11"]
+        assert (watch.is_live, told.wakes) == (True, 1), "no subscriber has to poll meanwhile"
 
 
 @in_virtual_time
@@ -110,7 +119,7 @@ async def test_everything_is_listed_anew_every_ten_minutes() -> None:
     api = scripted([page(version) for version in range(1, 9)], [[QUIET]] * 30)
     async with following(api) as (_, told):
         await asyncio.sleep(3600)
-    assert len(told.lists) == 6
+    assert len(told.versions) == 6
     assert len(api.watches) <= 22
 
 
@@ -127,35 +136,32 @@ async def test_streams_that_end_at_once_are_no_hot_loop() -> None:
     [Unreachable("cut"), Denied("401", status=401)],
     ids=["unreachable", "credential"],
 )
-def test_what_may_pass_is_tried_soon(error: ApiError) -> None:
-    @in_virtual_time
-    async def test() -> None:
-        api = scripted([page(5), page(6)], [[Wait(5), error], [QUIET]])
-        async with following(api) as (touches, _):
-            await asyncio.sleep(5.01)
-            assert not touches.is_live
-            await asyncio.sleep(5)
-            assert touches.is_live
-
-    test()
+@in_virtual_time
+async def test_what_may_pass_is_tried_soon(error: ApiError) -> None:
+    api = scripted([page(5), page(6)], [[Wait(5), error], [QUIET]])
+    async with following(api) as (watch, _):
+        await asyncio.sleep(5.01)
+        assert not watch.is_live
+        await asyncio.sleep(5)
+        assert watch.is_live
 
 
 @in_virtual_time
 async def test_rbac_06_a_refusal_is_obeyed_for_ten_minutes_or_until_asked() -> None:
     denied = Denied("403", status=403)
     api = scripted([denied, denied, denied, page(5)], [[QUIET]])
-    async with following(api) as (touches, _):
+    async with following(api) as (watch, _):
         await asyncio.sleep(599)
         assert len(api.calls) == 1
         await asyncio.sleep(2)
         assert len(api.calls) == 2
-        touches.ask_again()
+        watch.ask_again()
         await asyncio.sleep(1)
         assert len(api.calls) == 3
-        assert not touches.is_live
-        touches.ask_again()
+        assert not watch.is_live
+        watch.ask_again()
         await asyncio.sleep(1)
-        assert touches.is_live
+        assert watch.is_live
 
 
 @in_virtual_time
@@ -173,7 +179,7 @@ async def test_what_cannot_be_read_is_no_event() -> None:
     broken = WatchEvent(type="ADDED", object=msgspec.Raw(b'{"metadata": 7}'))
     nameless = page(5, msgspec.Raw(b"{}"))
     api = scripted([nameless, page(""), page(5)], [[broken], [QUIET]])
-    async with following(api) as (touches, told):
+    async with following(api) as (watch, told):
         await asyncio.sleep(20)
-        assert touches.is_live
-        assert (told.lists, told.events) == ([{}], [])
+        assert watch.is_live
+        assert told.versions == [""], "the list that could be read has no `a-0`"

@@ -188,7 +188,7 @@ class FetchNames:
     """Answers every read with the name that was asked for."""
 
     async def fetch(
-        self, resource: Resource, namespace: str, name: str, subresource: str = ""
+        self, resource: Resource, namespace: str, name: str, *_: object, **__: object
     ) -> bytes:
         return name.encode()
 

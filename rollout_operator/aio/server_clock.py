@@ -1,7 +1,7 @@
-"""What the API server's clock shows, by the dates of its answers.
+"""What the clock of a server shows, by the dates of its answers.
 
 Decides from dates and the time that passed since, never from the clock of our own machine: that one
-may be wrong, and may jump. Whose answers count is left to `kube.client.exchange`.
+may be wrong, and may jump. Whose answers count is left to the caller.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -27,13 +27,17 @@ class ServerClock:
         self._before: datetime | None = None
         self._since = timedelta(0)
 
-    def note(self, date: str) -> None:
-        """Take note of the header `Date` of an answer that came just now; nonsense is ignored."""
-        now = self._clock.elapsed()
+    def note_header(self, date: str) -> None:
+        """Take the header `Date` of an answer that came just now; nonsense is ignored."""
         try:
-            start = parsedate_to_datetime(date).astimezone(UTC) - now
+            self.note(parsedate_to_datetime(date).astimezone(UTC))
         except (ValueError, OverflowError):
             return
+
+    def note(self, shown: datetime) -> None:
+        """Take the time, in whole seconds, of an answer that came just now."""
+        now = self._clock.elapsed()
+        start = shown - now
         if self._best is None or now - self._since >= ESTIMATE_LASTS:
             self._before, self._best, self._since = self._best, start, now
         self._best = max(self._best, start)
