@@ -39,7 +39,7 @@ from rollout_operator.operator.context import Context
 from rollout_operator.pki.bundle import is_ours
 from rollout_operator.telemetry.families import Counter
 from rollout_operator.telemetry.logs import log
-from rollout_operator.web.http.routes import name_route
+from rollout_operator.web.http.metrics import name_route
 from rollout_operator.web.reviews.budget_validation import ZpdbValidation
 from rollout_operator.web.reviews.dispatch import Reviewer
 from rollout_operator.web.reviews.eviction import EvictionContext, PodEviction

@@ -5,21 +5,21 @@ not see. It is started first and stopped last, so that probes and scrapes always
 """
 
 import asyncio
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Final
 
 from aiohttp import hdrs, web
 
-from rollout_operator.aio.clock import LoopClock
+from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.telemetry.exposition import CONTENT_TYPE
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates
 from rollout_operator.web.http.cluster import ClusterRules, validate_cluster
-from rollout_operator.web.http.connection import SERVER, WRITE_LIMIT, Connection, note_request
-from rollout_operator.web.http.measure import measure
-from rollout_operator.web.http.sockets import bind
-from rollout_operator.web.scrape import Scrapes
+from rollout_operator.web.http.connection import SERVER, WRITE_LIMIT, Connection, end_silence
+from rollout_operator.web.http.listener import bind
+from rollout_operator.web.http.metrics import measure
 from rollout_operator.web.status import one_line, render_status
 
 # As many connections may wait for being accepted; the operating system's own limit comes first.
@@ -28,6 +28,10 @@ BACKLOG: Final = 128
 MAX_BODY: Final = 1024
 # Answers are made from memory: one that takes longer waits for a client.
 STOP_LIMIT: Final = timedelta(seconds=1)
+# A page of metrics is given out for nine times as long as it took to make: that is a tenth of the
+# loop. Not for a fixed time: a small page is made in milliseconds, and who asks again wants news.
+KEEP_FACTOR: Final = 9
+KEEP_LIMIT: Final = timedelta(seconds=1)
 
 _NO_PROFILER: Final = """\
 There is no Go profiler here: this operator runs on Python, and it has no profiling endpoint.
@@ -98,7 +102,7 @@ class AdminServer:
         app = web.Application(
             client_max_size=MAX_BODY,
             middlewares=[
-                note_request,
+                end_silence,
                 measure(self._metrics, write_limit=WRITE_LIMIT),
                 validate_cluster(cluster, self._metrics),
             ],
@@ -125,6 +129,50 @@ class AdminServer:
 
     async def _answer_status(self, request: web.Request) -> web.Response:
         return web.Response(text=render_status(self._health, self._group_states))
+
+
+class Scrapes:
+    """Gives out the page that `render` makes of pieces, made once for all who ask meanwhile.
+
+    It stays on the loop, in pieces of two milliseconds: families are read while they change there,
+    and a thread that makes text of them would hold up the loop just as long, by Python's lock.
+    """
+
+    def __init__(self, render: Callable[[], Iterable[bytes]], clock: Clock) -> None:
+        self._render = render
+        self._clock = clock
+        self._page = b""
+        self._until: timedelta | None = None
+        self._underway: asyncio.Future[bytes] | None = None
+
+    async def get(self) -> bytes:
+        """Return a page that was begun at most a second, and its own making, ago."""
+        while self._underway is not None:
+            underway = self._underway
+            await asyncio.wait([underway])
+            if not underway.cancelled():
+                return underway.result()
+        if self._until is not None and self._clock.elapsed() < self._until:
+            return self._page
+        return await self._make()
+
+    async def _make(self) -> bytes:
+        self._underway = underway = asyncio.get_running_loop().create_future()
+        begin = self._clock.elapsed()
+        pieces = []
+        try:
+            for piece in self._render():
+                pieces.append(piece)
+                # A thousand groups take 0.2 s: reconciles and probes do not wait for so long.
+                await asyncio.sleep(0)
+            self._page = b"".join(pieces)
+            underway.set_result(self._page)
+        finally:
+            self._underway = None
+            underway.cancel()  # where it was not made: then the next of those who wait makes it
+        end = self._clock.elapsed()
+        self._until = end + min((end - begin) * KEEP_FACTOR, KEEP_LIMIT)
+        return self._page
 
 
 async def _answer_profiler(request: web.Request) -> web.Response:

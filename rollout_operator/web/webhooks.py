@@ -2,7 +2,7 @@
 
 Decides what is a request worth a review. How it is answered, and when at the latest, is decided in
 `web.reviews.dispatch`, who may connect in `web.http.listener`, how much may be sent in
-`web.http.body`.
+`web.http.bodies`.
 """
 
 import ssl
@@ -16,19 +16,16 @@ from aiohttp import hdrs, web
 from rollout_operator.aio.clock import Clock
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.http.body import Bodies, Rejected
-from rollout_operator.web.http.cluster import ClusterCheck, ClusterRules
-from rollout_operator.web.http.connection import SERVER, WRITE_LIMIT
-from rollout_operator.web.http.listener import ConnectionLimits, ConnectionListener
-from rollout_operator.web.http.meter import Meter
-from rollout_operator.web.http.peer import Peer, Peers
-from rollout_operator.web.http.routes import (
-    UNMATCHED,
-    clean_header,
-    name_method,
-    name_route,
-    name_websocket,
+from rollout_operator.web.http.bodies import Bodies, Rejected
+from rollout_operator.web.http.cluster import ClusterCheck, ClusterRules, clean_header
+from rollout_operator.web.http.connection import (
+    SERVER,
+    WRITE_LIMIT,
+    Connections,
+    ReviewConnection,
 )
+from rollout_operator.web.http.listener import ConnectionLimits, ConnectionListener
+from rollout_operator.web.http.metrics import UNMATCHED, Meter, name_method, name_route
 from rollout_operator.web.reviews.dispatch import Deadline, Reviewer
 
 JSON: Final = "application/json"
@@ -48,12 +45,6 @@ class ServerOptions:
     """Common name that a client's certificate must have; empty: any, or none at all."""
     write_limit: timedelta = WRITE_LIMIT
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Route:
-    path: str
-    meter: Meter
 
 
 class WebhookServer:
@@ -80,14 +71,13 @@ class WebhookServer:
         self._reviewer = reviewer
         self._metrics = metrics
         self._clock = clock
-        self._cluster = ClusterCheck(cluster, metrics) if cluster.enabled else None
+        self._cluster = ClusterCheck(cluster, metrics)
         self._bodies = Bodies(clock)
-        self._routes = {
-            path: _Route(path=path, meter=Meter(metrics, hdrs.METH_POST, name_route(path)))
-            for path in reviewer.paths
+        self._meters = {
+            path: Meter(metrics, hdrs.METH_POST, name_route(path)) for path in reviewer.paths
         }
         self._listener = ConnectionListener(
-            self._make_peer, certificate, clock, self._options.limits
+            self._make_connection, certificate, clock, self._options.limits
         )
         self._server: web.Server | None = None
 
@@ -112,7 +102,7 @@ class WebhookServer:
         What is not answered within `limit` is cancelled.
         """
         await self._listener.stop()
-        await self._listener.peers.leave(limit)
+        await self._listener.connections.leave(limit)
 
     async def stop(self) -> None:
         """Drain within a second and end."""
@@ -122,12 +112,12 @@ class WebhookServer:
             self._server = None
         self._bodies.close()
 
-    def _make_peer(self, peers: Peers) -> Peer:
+    def _make_connection(self, connections: Connections) -> ReviewConnection:
         assert self._server is not None, "start first"
         limits = self._options.limits
-        return Peer(
+        return ReviewConnection(
             self._server,
-            peers,
+            connections,
             idle_limit=limits.idle,
             head_limit=limits.head,
             client_name=self._options.client_name,
@@ -135,60 +125,58 @@ class WebhookServer:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request, measured; it is sent here, so that its time counts."""
-        peer = cast(Peer, request.protocol)
-        peer.begin(request.content)
+        connection = cast(ReviewConnection, request.protocol)
+        connection.begin(request.content)
         begin = self._clock.elapsed()
         path, _, query = request.raw_path.partition("?")
-        route = self._routes.get(path)
-        meter = self._choose_meter(request, route)
+        meter = self._choose_meter(request, path)
         meter.begin()
         status = GONE
         try:
             deadline = self._reviewer.set_deadline(begin, query)
-            response = await self._decide(request, route, deadline)
-            if peer.is_leaving:
+            response = await self._decide(request, path, meter.route, deadline)
+            if connection.is_leaving:
                 response.force_close()
             await self._send(request, response)
             status = response.status
             meter.sent(response.content_length or 0)
             return response
         finally:
-            took = self._clock.elapsed() - begin
-            meter.end(status, name_websocket(request), took, request.content.total_bytes)
-            peer.end()
+            meter.end(request, status, (self._clock.elapsed() - begin).total_seconds())
+            connection.end()
 
-    def _choose_meter(self, request: web.BaseRequest, route: _Route | None) -> Meter:
-        if route is not None and request.method == hdrs.METH_POST:
-            return route.meter
-        name = UNMATCHED if route is None else route.meter.route
-        return Meter(self._metrics, name_method(request), name)
+    def _choose_meter(self, request: web.BaseRequest, path: str) -> Meter:
+        meter = self._meters.get(path)
+        if meter is not None and request.method == hdrs.METH_POST:
+            return meter
+        return Meter(
+            self._metrics, name_method(request), UNMATCHED if meter is None else meter.route
+        )
 
     async def _decide(
-        self, request: web.BaseRequest, route: _Route | None, deadline: Deadline
+        self, request: web.BaseRequest, path: str, route: str, deadline: Deadline
     ) -> web.Response:
-        if self._cluster is not None:
-            name = UNMATCHED if route is None else route.meter.route
-            if (rejection := self._cluster.assess(request, name)) is not None:
-                return rejection
-        if route is None:
+        if (rejection := self._cluster.assess(request, route)) is not None:
+            return rejection
+        if path not in self._meters:
             return _reject(404, "no such path")
         try:
             _check(request)
             review = await self._bodies.read(request, deadline.until)
         except Rejected as error:
             log.debug(
-                "Rejecting request", hook=route.path, status=error.status, peer=request.remote,
+                "Rejecting request", hook=path, status=error.status, peer=request.remote,
                 agent=clean_header(request.headers.get(hdrs.USER_AGENT, "")), err=error,
             )  # fmt: skip
             return _reject(error.status, str(error), closes=error.closes)
-        cast(Peer, request.protocol).begin_review()
-        body = await self._reviewer.answer(route.path, review, deadline)
+        cast(ReviewConnection, request.protocol).begin_review()
+        body = await self._reviewer.answer(path, review, deadline)
         return web.Response(body=body, headers=_ANSWER)
 
     async def _send(self, request: web.BaseRequest, response: web.Response) -> None:
         """Send the answer; who does not take it in time is cut."""
         response.headers[hdrs.SERVER] = SERVER
-        cast(Peer, request.protocol).begin_answer(self._options.write_limit)
+        cast(ReviewConnection, request.protocol).begin_answer(self._options.write_limit)
         try:
             await response.prepare(request)
             await response.write_eof()

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.web.scrape import Scrapes
+from rollout_operator.web.admin import Scrapes
 from tests.fakes_clock import FakeClock
 from tests.virtual_time import in_virtual_time
 from tests.web.admin_world import serving

@@ -18,7 +18,7 @@ from rollout_operator.model.names import CLUSTER_HEADER
 from rollout_operator.model.pattern import compile_search
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.http.routes import clean_header, get_route
+from rollout_operator.web.http.metrics import get_route
 
 REJECTED: Final = 511
 ADMISSION_PATHS: Final = (
@@ -59,7 +59,7 @@ def validate_cluster(rules: ClusterRules, metrics: Metrics) -> Middleware:
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        rejection = check.assess(request, get_route(request)) if rules.enabled else None
+        rejection = check.assess(request, get_route(request))
         return await handler(request) if rejection is None else rejection
 
     return middleware
@@ -78,10 +78,9 @@ class ClusterCheck:
         self._labels: set[str] = set()
 
     def assess(self, request: web.BaseRequest, route: str) -> web.Response | None:
-        """Return the answer that turns the request away, None to let it pass.
-
-        The rules are taken as enabled: whoever calls has looked.
-        """
+        """Return the answer that turns the request away, None to let it pass."""
+        if not self._rules.enabled:
+            return None
         values = request.headers.getall(CLUSTER_HEADER, [])
         if values == [self._rules.namespace] or self._is_exempt(request):
             return None
@@ -131,3 +130,11 @@ def _compile(pattern: str) -> Callable[[str], bool]:
     except InvalidInput as error:
         flag = "-server.cluster-validation.http.excluded-user-agents"
         raise ConfigError(f"{flag}: {pattern}: {error}") from error
+
+
+def clean_header(value: str) -> str:
+    """Return a header's value without the lone surrogates that stand for bytes not UTF-8.
+
+    They cannot be written to a log, a metric or a response.
+    """
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -2,11 +2,16 @@
 
 Decides how connections come in: the certificate of the moment, the time for a handshake, what
 happens where the process has no file descriptors left. How many there may be, and who has to go, is
-decided in `peer`; what is answered, in `webhooks`.
+decided in `connection`; what is answered, in `webhooks`.
+
+Not a runner of aiohttp: that accepts a hundred connections in a turn of the loop, however many
+there are, and each costs up to 300 KiB from the start of its handshake. Here one is accepted in a
+turn, and the oldest idle one goes where there are too many.
 """
 
 import asyncio
 import errno
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -16,11 +21,17 @@ from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.model.errors import ConfigError
 from rollout_operator.telemetry.logs import log
-from rollout_operator.web.http.peer import HEAD_LIMIT, IDLE_LIMIT, Peer, Peers
-from rollout_operator.web.http.sockets import bind
+from rollout_operator.web.http.connection import (
+    HEAD_LIMIT,
+    SILENCE_LIMIT,
+    Connections,
+    ReviewConnection,
+)
 
 FLAG: Final = "-server-tls.port"
+_HIGHEST_PORT: Final = 65535
 # An API server keeps a few; each costs up to 300 KiB, on the loop that uses most.
 MAX_CONNECTIONS: Final = 256
 HANDSHAKE_LIMIT: Final = timedelta(seconds=5)
@@ -37,29 +48,49 @@ PAUSE: Final = timedelta(milliseconds=100)
 _OUT_OF: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
+def bind(port: int, *, flag: str, host: str = "") -> socket.socket:
+    """Return a socket on `host`, or on all addresses, of IPv4 alone where IPv6 is off.
+
+    Port 0 takes a free one.
+
+    Raises ConfigError that names `flag`, e.g. `-server.port`.
+    """
+    if not 0 <= port <= _HIGHEST_PORT:
+        raise ConfigError(f"{flag}: {port} is not within 0 and {_HIGHEST_PORT}")
+    try:
+        if not host and socket.has_dualstack_ipv6():
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        return socket.create_server((host, port))
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(f"{flag}: port {port} is in use") from error
+        cause = os.strerror(error.errno or 0).lower()
+        raise ConfigError(f"{flag}: cannot listen on port {port}: {cause}") from error
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
     """Bounds of connections, which tests shorten."""
 
     connections: int = MAX_CONNECTIONS
     handshake: timedelta = HANDSHAKE_LIMIT
-    idle: timedelta = IDLE_LIMIT
+    idle: timedelta = SILENCE_LIMIT
     head: timedelta = HEAD_LIMIT
     sweep: timedelta = SWEEP
 
 
 class ConnectionListener:
-    """A listening port whose connections speak through `make_peer`."""
+    """A listening port whose connections speak through `make_connection`."""
 
     def __init__(
         self,
-        make_peer: Callable[[Peers], Peer],
+        make_connection: Callable[[Connections], ReviewConnection],
         certificate: Callable[[], ssl.SSLContext],
         clock: Clock,
         limits: ConnectionLimits,
     ) -> None:
-        self.peers = Peers(limits.connections)
-        self._make_peer = make_peer
+        self.connections = Connections(limits.connections)
+        self._make_connection = make_connection
         self._certificate = certificate
         self._clock = clock
         self._sweep = limits.sweep
@@ -110,17 +141,18 @@ class ConnectionListener:
                 accepted = await self._accept(listening)
                 if accepted is None:
                     continue
-                if not self.peers.make_room():
+                if not self.connections.make_room():
                     accepted.close()
-                    self._tell_full()
+                    self._log_full()
                     continue
                 self._is_full = False
-                self.peers.greet(tasks.create_task(self._greet(accepted), name="handshake"))
+                handshake = self._shake_hands(accepted)
+                self.connections.begin_handshake(tasks.create_task(handshake, name="handshake"))
 
     async def _cut_slow(self) -> None:
         while True:
             await self._clock.sleep(self._sweep)
-            self.peers.cut_overdue()
+            self.connections.cut_overdue()
 
     async def _accept(self, listening: socket.socket) -> socket.socket | None:
         try:
@@ -138,16 +170,18 @@ class ConnectionListener:
         self._is_short = True
         await self._clock.sleep(PAUSE)
 
-    def _tell_full(self) -> None:
+    def _log_full(self) -> None:
         if not self._is_full:
-            log.warn("Closing new connections: all have reviews in flight", count=len(self.peers))
+            log.warn(
+                "Closing new connections: all have reviews in flight", count=len(self.connections)
+            )
         self._is_full = True
 
-    async def _greet(self, accepted: socket.socket) -> None:
+    async def _shake_hands(self, accepted: socket.socket) -> None:
         peer = _name(accepted)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: self._make_peer(self.peers),
+                lambda: self._make_connection(self.connections),
                 accepted,
                 ssl=self._certificate(),
                 ssl_handshake_timeout=self._handshake,

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.web.http.body import MAX_BODIES, MAX_BODY, MAX_ON_LOOP
+from rollout_operator.web.http.bodies import MAX_BODIES, MAX_BODY, MAX_ON_LOOP
 from tests.web.webhook_world import (
     ALLOWED,
     PATH,

@@ -10,8 +10,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.http.connection import note_request
-from rollout_operator.web.http.measure import measure
+from rollout_operator.web.http.connection import end_silence
+from rollout_operator.web.http.metrics import measure
 from tests.web.admin_world import CLOSE, World, listening, serving
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -64,7 +64,7 @@ async def test_a_client_that_does_not_read_is_cut(size: int) -> None:
 
 async def test_a_client_that_does_not_ask_is_cut() -> None:
     """HTTP-02: a whole request must come within the read time-out, drop by drop or not."""
-    app = web.Application(middlewares=[note_request])
+    app = web.Application(middlewares=[end_silence])
     async with listening(app, read_limit=50 * MILLISECOND) as port:
         silent = await asyncio.open_connection("127.0.0.1", port)
         slow = await asyncio.open_connection("127.0.0.1", port)
@@ -78,7 +78,7 @@ async def test_a_client_that_does_not_ask_is_cut() -> None:
 
 async def test_a_connection_that_asked_may_idle() -> None:
     """HTTP-02: Prometheus keeps its connection between scrapes."""
-    app = web.Application(middlewares=[note_request])
+    app = web.Application(middlewares=[end_silence])
     async with listening(app, read_limit=50 * MILLISECOND) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(2):

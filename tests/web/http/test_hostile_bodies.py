@@ -13,7 +13,7 @@ import pytest
 from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.http.body import Bodies, Rejected
+from rollout_operator.web.http.bodies import Bodies, Rejected
 from rollout_operator.web.reviews.budget_validation import ZpdbValidation
 from tests.virtual_time import VirtualClock
 from tests.web.http.test_room import Upload
@@ -59,7 +59,7 @@ async def read(bodies: Bodies, path: str, body: bytes) -> None:
     """Read a body and let the hook that reads more of it answer."""
     until = VirtualClock().elapsed() + LIMIT
     try:
-        review = await bodies.read(Upload(body, float("inf")), until)
+        review = await bodies.read(Upload(body, float("inf")).as_request(), until)
     except Rejected:
         return
     if path == BUDGET_PATH:

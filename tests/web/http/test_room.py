@@ -5,21 +5,22 @@ import json
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from aiohttp import web
 
 from rollout_operator.model.decode.excerpt import SMALL
 from rollout_operator.model.review import Review
-from rollout_operator.web.http.body import (
+from rollout_operator.web.http.bodies import (
     LEAST,
     LEAST_CROWDED,
     MAX_BODIES,
     MAX_BODY,
+    MAX_WAITING,
     Bodies,
     Rejected,
 )
-from rollout_operator.web.http.room import MAX_WAITING
 from tests.virtual_time import VirtualClock, in_virtual_time
 from tests.web.webhook_world import body_of
 
@@ -69,6 +70,9 @@ class Upload:
         self.left = memoryview(body)
         self.comes_at: float | None = None
 
+    def as_request(self) -> web.BaseRequest:
+        return cast(web.BaseRequest, self)
+
     def is_eof(self) -> bool:
         return False
 
@@ -116,7 +120,7 @@ async def read(bodies: Bodies, upload: Upload) -> tuple[int, str]:
     """Return 200, or the status and the text of the rejection."""
     until = VirtualClock().elapsed() + LIMIT
     try:
-        review = await bodies.read(upload, until)
+        review = await bodies.read(upload.as_request(), until)
     except Rejected as error:
         return error.status, str(error)
     assert isinstance(review, Review)
@@ -279,8 +283,8 @@ def test_a_review_in_parts_is_the_same_review() -> None:
     @in_virtual_time
     async def play() -> None:
         bodies = make_bodies()
-        review = await bodies.read(Upload(body, 1 << 23), LIMIT)
-        small = await bodies.read(Upload(body_of(), 1 << 23), LIMIT)
+        review = await bodies.read(Upload(body, 1 << 23).as_request(), LIMIT)
+        small = await bodies.read(Upload(body_of(), 1 << 23).as_request(), LIMIT)
         assert review == small
 
     play()

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rollout_operator.web.http.body import MAX_BODY
+from rollout_operator.web.http.bodies import MAX_BODY
 from rollout_operator.web.http.cluster import ClusterRules
 from tests.web import admin_world, webhook_world
 from tests.web.webhook_world import PATH, Setting, body_of, post

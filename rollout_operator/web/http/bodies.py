@@ -1,23 +1,24 @@
 """Bodies of reviews: read within limits of size, memory and time, and decoded.
 
-Decides how much one body may have, how fast it must come, and where it is decoded. How much all
-large ones may take together is decided in `room`, what a body means in `model.decode.review`.
+Decides how much one body may have, how fast it must come, where it is decoded, and how much memory
+all large ones may take together: by what has arrived, never by what was announced. What a body
+means is decided in `model.decode.review`.
 """
 
 import asyncio
 import mmap
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.decode.excerpt import SMALL
 from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.errors import DecodeError, OperatorError
 from rollout_operator.model.review import Review
-from rollout_operator.web.http.room import Room, RoomFullError, RoomShare
 
 # The API server takes objects up to 3 MiB; a review holds two, with their JSON escapes.
 MAX_BODY: Final = 7 << 20
@@ -31,6 +32,8 @@ MAX_ON_LOOP: Final = 256 << 10
 BEAT: Final = timedelta(seconds=1)
 LEAST: Final = 64 << 10
 LEAST_CROWDED: Final = 1 << 20
+# A body that waits still has its first 64 KiB, and as much again in the buffers of its connection.
+MAX_WAITING: Final = 32
 
 
 class Rejected(OperatorError):
@@ -43,31 +46,6 @@ class Rejected(OperatorError):
         super().__init__(text)
         self.status = status
         self.closes = closes
-
-
-class Content(Protocol):
-    """The part of `aiohttp.StreamReader` that is read here."""
-
-    def is_eof(self) -> bool: ...
-
-    def at_eof(self) -> bool: ...
-
-    def read_nowait(self) -> bytes: ...
-
-    async def readany(self) -> bytes: ...
-
-
-class BodyRequest(Protocol):
-    """The part of `web.BaseRequest` that is read here."""
-
-    @property
-    def content_length(self) -> int | None: ...
-
-    @property
-    def can_read_body(self) -> bool: ...
-
-    @property
-    def content(self) -> Content: ...
 
 
 class Bodies:
@@ -84,12 +62,12 @@ class Bodies:
         """End the thread after what it decodes."""
         self._thread.shutdown(wait=False)
 
-    async def read(self, request: BodyRequest, until: timedelta) -> Review:
+    async def read(self, request: web.BaseRequest, until: timedelta) -> Review:
         """Return the review in the body, which must be there `until`, on `clock.elapsed()`.
 
         Raises Rejected.
         """
-        share = self.room.enter(_size(request))
+        share = RoomShare(self.room, _size(request))
         body = _Body(share.announced)
         try:
             await self._collect(request, body, share, until)
@@ -105,53 +83,55 @@ class Bodies:
             raise Rejected(400, found)
         return found
 
-    async def _decode_beside(self, body: "_Body", share: RoomShare) -> Review | str:
+    async def _decode_beside(self, body: "_Body", share: "RoomShare") -> Review | str:
         decoding = asyncio.wrap_future(self._thread.submit(_decode, body.take()))
         # A thread goes on where the task that waits for it is cancelled.
         decoding.add_done_callback(share.hold())
         return await asyncio.shield(decoding)
 
     async def _collect(
-        self, request: BodyRequest, body: "_Body", share: RoomShare, until: timedelta
+        self, request: web.BaseRequest, body: "_Body", share: "RoomShare", until: timedelta
     ) -> None:
         content = request.content
         if content.is_eof():
             body.add(content.read_nowait())
             return
         is_large = request.content_length is not None and share.announced > SMALL
-        pace = _BodyRate(self._clock.elapsed(), is_large=is_large)
+        rate = _BodyRate(self._clock.elapsed(), is_large=is_large)
         try:
             while not content.at_eof():
-                body.add(await self._receive(content, pace, until))
+                body.add(await self._receive(content, rate, until))
                 if body.size > share.announced:
                     raise _too_large()
                 if body.size > SMALL:
-                    await self._take(share, body.size, pace, until)
-                pace.note(self._clock.elapsed(), body.size, is_crowded=self.room.is_crowded)
+                    await self._take(share, body.size, rate, until)
+                rate.add(self._clock.elapsed(), body.size, is_crowded=self.room.is_crowded)
         except web.RequestPayloadError as error:
             raise Rejected(400, "the body is broken", closes=True) from error
 
-    async def _receive(self, content: Content, pace: "_BodyRate", until: timedelta) -> bytes:
+    async def _receive(self, content: StreamReader, rate: "_BodyRate", until: timedelta) -> bytes:
         """Return what has come next."""
         while True:
             try:
-                async with asyncio.timeout(self._left(min(until, pace.due))):
+                async with asyncio.timeout(self._left(min(until, rate.due))):
                     return await content.readany()
             except TimeoutError as error:
                 now = self._clock.elapsed()
                 if now >= until:
                     raise Rejected(408, "the body did not come in time", closes=True) from error
-                pace.look(now, is_crowded=self.room.is_crowded)
+                rate.check(now, is_crowded=self.room.is_crowded)
 
-    async def _take(self, share: RoomShare, size: int, pace: "_BodyRate", until: timedelta) -> None:
+    async def _take(
+        self, share: "RoomShare", size: int, rate: "_BodyRate", until: timedelta
+    ) -> None:
         """Take of the room what the body has by now."""
         begin = self._clock.elapsed()
         try:
             async with asyncio.timeout(self._left(until)):
-                await share.take(size - share.size)
+                await self.room.take(share, size - share.size)
         except (TimeoutError, RoomFullError) as error:
             raise _too_many() from error
-        pace.pause(self._clock.elapsed() - begin)
+        rate.pause(self._clock.elapsed() - begin)
 
     def _left(self, until: timedelta) -> float:
         return (until - self._clock.elapsed()).total_seconds()
@@ -206,15 +186,15 @@ class _BodyRate:
         self.due = begin + BEAT
         """When it is to be looked at next."""
 
-    def note(self, now: timedelta, size: int, *, is_crowded: bool) -> None:
-        """Note how much has come."""
+    def add(self, now: timedelta, size: int, *, is_crowded: bool) -> None:
+        """Take in how much has come."""
         self._size = size
         self._is_large = self._is_large or size > SMALL
         if now >= self.due:
-            self.look(now, is_crowded=is_crowded)
+            self.check(now, is_crowded=is_crowded)
 
-    def look(self, now: timedelta, *, is_crowded: bool) -> None:
-        """Look at what has come since the last time."""
+    def check(self, now: timedelta, *, is_crowded: bool) -> None:
+        """Judge what has come since the last time."""
         if self._is_large and self._size < LEAST * ((now - self._begin) / BEAT):
             raise Rejected(408, f"the body comes with less than {LEAST} bytes/s", closes=True)
         if self._is_large and is_crowded and self._size - self._before < LEAST_CROWDED:
@@ -227,7 +207,7 @@ class _BodyRate:
         self.due += span
 
 
-def _size(request: BodyRequest) -> int:
+def _size(request: web.BaseRequest) -> int:
     """Return how large the body is: as it says, or the most where it does not say."""
     size = request.content_length
     if size is None:
@@ -251,3 +231,90 @@ def _too_large() -> Rejected:
 
 def _too_many() -> Rejected:
     return Rejected(429, "too many large requests at a time; try again", closes=True)
+
+
+class RoomFullError(Exception):
+    """There is no room, and too many bodies wait for it already."""
+
+
+class RoomShare:
+    """What one body takes of the room. It gives all back when `leave` was called by each holder."""
+
+    __slots__ = ("_holders", "_room", "announced", "size")
+
+    def __init__(self, room: "Room", announced: int) -> None:
+        self._room = room
+        self._holders = 1
+        self.announced = announced
+        self.size = 0
+
+    def hold(self) -> Callable[[object], None]:
+        """Keep the share for one holder more; return how that one leaves."""
+        self._holders += 1
+        return lambda _: self.leave()
+
+    def leave(self) -> None:
+        """Give up the share for one holder."""
+        self._holders -= 1
+        if not self._holders:
+            self._room.release(self)
+
+
+class Room:
+    """So many bytes at a time, for bodies of at most `largest` each.
+
+    Where it is used up, bodies wait with what they have; one of them goes on, so that half of each
+    never keeps all from being whole.
+    """
+
+    def __init__(self, most: int, *, largest: int) -> None:
+        # Any body can become whole in what is left beyond that.
+        self._common = most - largest
+        self._used = 0
+        self._favourite: RoomShare | None = None
+        self._waiting: dict[RoomShare, tuple[int, asyncio.Future[None]]] = {}
+
+    @property
+    def used(self) -> int:
+        """Return how many bytes are taken."""
+        return self._used
+
+    @property
+    def is_crowded(self) -> bool:
+        """Tell whether bodies wait."""
+        return bool(self._waiting)
+
+    async def take(self, share: "RoomShare", size: int) -> None:
+        """Give a share so much more. Raises RoomFullError."""
+        if self._give(share, size):
+            return
+        if len(self._waiting) >= MAX_WAITING:
+            raise RoomFullError
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[share] = (size, turn)
+        try:
+            await turn
+        finally:
+            self._waiting.pop(share, None)
+
+    def release(self, share: "RoomShare") -> None:
+        """End a share, and let those go on that can."""
+        self._used -= share.size
+        share.size = 0
+        if self._favourite is share:
+            self._favourite = None
+        # The one that lacks least is through soonest, and then there is more room.
+        for waiting in sorted(self._waiting, key=lambda share: share.announced - share.size):
+            size, turn = self._waiting[waiting]
+            if not turn.done() and self._give(waiting, size):
+                del self._waiting[waiting]
+                turn.set_result(None)
+
+    def _give(self, share: "RoomShare", size: int) -> bool:
+        if self._used + size > self._common:
+            self._favourite = self._favourite or share
+            if self._favourite is not share:
+                return False
+        self._used += size
+        share.size += size
+        return True
