@@ -16,12 +16,13 @@ from benchmarks.plans import NOW, make_group
 from benchmarks.processes import measure_in_child
 from benchmarks.tasks import Task
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.guards.budgets.in_flight import InFlight
+from rollout_operator.guards.budgets.own_deletes import OwnDeletes
 from rollout_operator.guards.budgets.pod_records import Recorder
-from rollout_operator.guards.budgets.request import ArbiterContext, DisruptionRequest
+from rollout_operator.guards.budgets.request import DisruptionRequest
+from rollout_operator.guards.budgets.snapshots import ArbiterContext
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget, DisruptionSource
@@ -119,7 +120,7 @@ def make_gate(group: Group, pattern: str) -> Arbiter:
         delay=timedelta(minutes=20) if pattern else timedelta(0),
     )
     catalog.on_change(None, budget)
-    pending = InFlight(pods.get, OwnDeletes(pods.get, clock), clock)
+    pending = InFlight(pods, OwnDeletes(pods, clock), clock)
     nowhere = _Nowhere()
     return Arbiter(
         ArbiterContext(

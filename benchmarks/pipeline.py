@@ -11,7 +11,7 @@ from benchmarks.processes import Target
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.events_to_keys import Waker
+from rollout_operator.controllers.worker import Waker
 from rollout_operator.kube.api import PODS, STATEFULSETS, Resource
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from rollout_operator.controllers.budgets.controller import UNTOUCHED_FOR
-from rollout_operator.guards.budgets.in_flight import RECORD_COUNTS
+from rollout_operator.guards.budgets.pod_records import RECORD_COUNTS
 from rollout_operator.guards.budgets.refusals import QUARANTINE
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.decode.budget import parse_budget

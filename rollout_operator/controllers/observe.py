@@ -1,6 +1,6 @@
-"""Take the picture of a group that one decision works on: from the caches, or live.
+"""Take the snapshot of a group that one decision works on: from the caches, or live.
 
-The cached picture is free and says whether there is anything to do. The live one costs a list of
+That of the caches is free and says whether there is anything to do. The live one costs a list of
 the group's StatefulSets and one of their pods, read from the store (see `live_reads`); it is taken
 before every act that cannot be undone.
 """
@@ -13,11 +13,12 @@ from typing import Protocol
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.live_reads import GroupReader
 from rollout_operator.guards.budgets.in_flight import InFlight
+from rollout_operator.guards.budgets.snapshots import compose_zone
 from rollout_operator.kube.api import STATEFULSETS, LiveReader
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.downscale import Underway
-from rollout_operator.model.group import Group, Newcomers, Zone
+from rollout_operator.model.group import Group, Newcomers
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 
@@ -31,7 +32,7 @@ class Freshness(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Observer:
-    """Where pictures of groups come from."""
+    """Where snapshots of groups come from."""
 
     namespace: str
     reader: LiveReader
@@ -61,7 +62,7 @@ class Observer:
 
         Its `view_age` counts from when the first request was sent. Whatever else the read brings is
         left out by owner, and pods of a member that the cache does not know are not found: such a
-        picture is not the cached one, and nothing is done on it.
+        snapshot is not that of the caches, and nothing is done on it.
         """
         read = await self._reads.read(cached)
         owned = {member.uid: read.pods.get(member.uid, ()) for member in read.members}
@@ -96,14 +97,7 @@ class Observer:
     ) -> Group:
         members, now = tuple(members), self.now()
         zones = tuple(
-            Zone(
-                sts=member,
-                pods=tuple(one for one in owned[member.uid] if isinstance(one, Pod)),
-                unreadable_pods=tuple(
-                    one for one in owned[member.uid] if isinstance(one, Unreadable)
-                ),
-                newcomers=self.find_newcomers(member.uid),
-            )
+            compose_zone(member, owned[member.uid], self.find_newcomers(member.uid))
             for member in members
             if isinstance(member, StatefulSet)
         )

@@ -7,12 +7,13 @@ revision, goes at once; pods that flap meanwhile do not make it another one.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
+from rollout_operator.model.errors import TooManyRequests
 from rollout_operator.model.outcome import Action, ReplacePods
 
 FIRST_WAIT: Final = timedelta(milliseconds=100)
@@ -20,6 +21,8 @@ PERMANENT_AFTER: Final = timedelta(minutes=5)
 PERMANENT_WAIT: Final = timedelta(seconds=30)
 # Not tried for this long after it was due: the next failure is a new one.
 FORGET_AFTER: Final = timedelta(minutes=2)
+# Longest Retry-After that we obey.
+RETRY_AFTER_LIMIT: Final = timedelta(seconds=60)
 
 Attempt = tuple[str, ...]
 """Names what is attempted: equal when it is the same thing again."""
@@ -32,12 +35,19 @@ def name_attempt(action: Action) -> Attempt:
     return ("record", action.zone.uid, action.revision)
 
 
+def find_retry_after(error: Exception) -> timedelta:
+    """Return how long the API server asks to wait after an error, zero where it does not."""
+    if isinstance(error, TooManyRequests) and error.retry_after is not None:
+        return min(error.retry_after, RETRY_AFTER_LIMIT)
+    return timedelta(0)
+
+
 @dataclass(slots=True)
 class _Failing:
     since: timedelta
     not_before: timedelta
     error: str
-    count: int = field(default=0)
+    count: int = 0
 
 
 class Attempts:
@@ -70,10 +80,14 @@ class Attempts:
         failing = self._failing.get(attempt)
         return timedelta(0) if failing is None else self._clock.elapsed() - failing.since
 
-    def note_failure(self, attempt: Attempt, error: str, *, at_least: timedelta) -> timedelta:
+    def note_failure(
+        self, attempt: Attempt, error: str, *, at_least: timedelta = timedelta(0)
+    ) -> timedelta:
         """Remember a failed attempt; return the wait before the next."""
         now = self._clock.elapsed()
-        self._forget_old(now)
+        for old, failing in list(self._failing.items()):
+            if now - failing.not_before > FORGET_AFTER:
+                del self._failing[old]
         failing = self._failing.setdefault(attempt, _Failing(now, now, error))
         failing.count += 1
         wait = max(self._choose_wait(failing, now), at_least)
@@ -89,8 +103,3 @@ class Attempts:
         if now - failing.since >= PERMANENT_AFTER:
             return PERMANENT_WAIT
         return self._backoff.bound(failing.count) * (1 + self._rng()) / 2
-
-    def _forget_old(self, now: timedelta) -> None:
-        for attempt, failing in list(self._failing.items()):
-            if now - failing.not_before > FORGET_AFTER:
-                del self._failing[attempt]

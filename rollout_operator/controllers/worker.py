@@ -1,4 +1,4 @@
-"""Workers: take a key, reconcile it, look again when told to, back off after a bug.
+"""From events to reconciles: changes wake keys, and workers take a key and reconcile it.
 
 One worker per key at a time (the queue sees to it), many keys at once. Errors of the API are the
 reconciler's own business; what arrives here as an exception is a bug, and it must not take other
@@ -10,11 +10,16 @@ import traceback
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import QueueClosed, WorkQueue
+from rollout_operator.kube.cache.store import StatefulSetStore
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.telemetry.logs import log
+
+BUG_BACKOFF: Final = Backoff(first=timedelta(milliseconds=500), most=timedelta(seconds=15))
 
 K = TypeVar("K", bound=Hashable)
 
@@ -35,7 +40,7 @@ class Workers(Generic[K]):
         reconcile: Callable[[K], Awaitable[Result]],
         *,
         count: int,
-        backoff: Backoff,
+        backoff: Backoff = BUG_BACKOFF,
         rng: Callable[[], float],
     ) -> None:
         self._queue = queue
@@ -96,3 +101,31 @@ class Workers(Generic[K]):
         stack = "".join(traceback.format_exception(error))
         log.error("Reconcile failed by a bug", key=key, again_in=delay, err=error, stack=stack)
         self._queue.add_after(key, delay)
+
+
+class Waker:
+    """Turns changes of objects into keys.
+
+    Informers report only changes that decide; each wakes the group that it concerns, and no other:
+    a pod the group of the StatefulSet that controls it, a StatefulSet the group it is in and the
+    one it left.
+    """
+
+    def __init__(self, sets: StatefulSetStore, add: Callable[[GroupName], None]) -> None:
+        self._sets = sets
+        self._add = add
+
+    def on_set(
+        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
+    ) -> None:
+        """A StatefulSet came, changed or went."""
+        for group in dict.fromkeys(one.group for one in (old, new) if one is not None):
+            if group is not None:
+                self._add(group)
+
+    def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+        """A pod came, changed or went. Without a known owner it concerns no group yet."""
+        for owner in dict.fromkeys(one.owner_uid for one in (old, new) if one is not None):
+            found = None if owner is None else self._sets.get_by_uid(owner)
+            if found is not None and found.group is not None:
+                self._add(found.group)

@@ -4,11 +4,9 @@ Always there, also without webhooks: a rollout asks the arbiter as evictions do.
 where the kind is installed, and nothing for pods that no budget selects.
 """
 
-from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.budgets.controller import (
@@ -20,7 +18,7 @@ from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.guards.budgets.pod_records import Recorder
-from rollout_operator.guards.budgets.request import ArbiterContext
+from rollout_operator.guards.budgets.snapshots import ArbiterContext
 from rollout_operator.kube.api import ZONE_BUDGETS
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.optional import OptionalInformer
@@ -33,7 +31,6 @@ from rollout_operator.operator.context import Context
 
 # Pods whose grants are looked after at a time; each mostly waits for the API server.
 WORKERS: Final = 4
-BUG_BACKOFF: Final = Backoff(first=timedelta(milliseconds=500), most=timedelta(seconds=15))
 
 
 class Budgets:
@@ -93,7 +90,6 @@ class Budgets:
             self._queue,
             controller.reconcile,
             count=WORKERS,
-            backoff=BUG_BACKOFF,
             rng=context.rng,
         )
         context.pending.on_change(lambda pod: self._queue.add((pod.namespace, pod.name)))

@@ -14,8 +14,8 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
 from rollout_operator.guards.budgets.in_flight import InFlight
+from rollout_operator.guards.budgets.own_deletes import OwnDeletes
 from rollout_operator.guards.downscales.newcomers import Arrivals
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.guards.downscales.times import AnnotationTimes, Records
@@ -115,8 +115,8 @@ class Context:
         self.pods = PodStore()
         self.locks = Locks()
         self.downscales = Downscales(self.clock, late_calls=self.late_calls)
-        self.deletes = OwnDeletes(self.pods.get, self.clock)
-        self.pending = InFlight(self.pods.get, self.deletes, self.clock)
+        self.deletes = OwnDeletes(self.pods, self.clock)
+        self.pending = InFlight(self.pods, self.deletes, self.clock)
         # A list of ten thousand pods delays no delete, and no live read.
         client = self.open("following", Priority.LIST)
         self.set_informer = self._follow(client, STATEFULSETS, decode_statefulset, self.sets)

@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from typing import Final
 
-from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import Config
@@ -57,7 +56,6 @@ BUDGETS_PATH: Final = "/admission/zpdb-validation"
 
 # Sets whose downscales are looked after at a time; each mostly waits for pods.
 WORKERS: Final = 8
-BUG_BACKOFF: Final = Backoff(first=timedelta(milliseconds=500), most=timedelta(seconds=15))
 # After its last review a request is written within moments, where nothing else holds it up.
 WRITE_LIMIT: Final = timedelta(seconds=1)
 
@@ -262,7 +260,6 @@ class Reviews:
             self._queue,
             controller.reconcile,
             count=WORKERS,
-            backoff=BUG_BACKOFF,
             rng=context.rng,
         )
         tasks.start("downscale workers", self._workers.run())

@@ -6,12 +6,11 @@ from typing import Final
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.events_to_keys import Waker
 from rollout_operator.controllers.live_reads import choose_most_looks
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.rollout.controller import RolloutContext, RolloutController
 from rollout_operator.controllers.rollout.executor import Executor
-from rollout_operator.controllers.worker import Workers
+from rollout_operator.controllers.worker import Waker, Workers
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.names import GroupName, Uid
@@ -86,7 +85,7 @@ class Rollouts:
                     context.deletes,
                     clock=context.clock,
                     metrics=context.metrics,
-                    gate=arbiter,
+                    arbiter=arbiter,
                     locks=context.locks,
                     # No delete rests on it: it waits for all live reads.
                     recording=context.open("recording", Priority.RECORD),

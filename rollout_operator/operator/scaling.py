@@ -5,14 +5,11 @@ the workers of rollouts, once the caches are filled and reviews are served, beca
 write come back as reviews. Stop: with them.
 """
 
-from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.events_to_keys import Waker
 from rollout_operator.controllers.live_reads import choose_most_looks
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import Attempts
@@ -24,7 +21,7 @@ from rollout_operator.controllers.scaling.controller import (
 )
 from rollout_operator.controllers.scaling.pod_calls import Talks
 from rollout_operator.controllers.scaling.replicas import Counts
-from rollout_operator.controllers.worker import Workers
+from rollout_operator.controllers.worker import Waker, Workers
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.scales.references import References
 from rollout_operator.model.names import GroupName, Uid
@@ -36,7 +33,6 @@ from rollout_operator.planning.scaling.following import keeps_time
 WORKERS: Final = 32
 # Sets whose pods are talked to at a time: one that is slow to answer holds one of these.
 TALKERS: Final = 64
-BUG_BACKOFF: Final = Backoff(first=timedelta(milliseconds=500), most=timedelta(seconds=15))
 
 
 class Scaling:
@@ -83,14 +79,12 @@ class Scaling:
             self._controller.reconcile,
             # What pods said and what a live read shows must still count when the count is written.
             count=min(WORKERS, choose_most_looks(context.settings.client_qps)),
-            backoff=BUG_BACKOFF,
             rng=context.rng,
         )
         self._talkers: Workers[Uid] = Workers(
             self._talks.queue,
             self._talks.reconcile,
             count=TALKERS,
-            backoff=BUG_BACKOFF,
             rng=context.rng,
         )
         context.downscales.on_change(lambda uid, group: self._wake_set(uid))

@@ -12,9 +12,9 @@ from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.rollout.controller import RolloutContext, RolloutController
 from rollout_operator.controllers.rollout.executor import Executor
-from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
 from rollout_operator.controllers.rollout.reports import Report
 from rollout_operator.guards.budgets.in_flight import InFlight
+from rollout_operator.guards.budgets.own_deletes import OwnDeletes
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.group import Deletion
@@ -25,7 +25,7 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates
 from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
 from tests.fakes_clock import FakeClock
-from tests.gates import OpenGate
+from tests.gates import OpenArbiter
 
 GROUP: Final = GroupName("ingester")
 
@@ -95,7 +95,7 @@ def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
     """Return the shell on a store of these objects, which the caches show as well."""
     client, clock, metrics, stop = FakeClient(sets, pods), FakeClock(), Metrics(), Event()
     set_store, pod_store = StatefulSetStore(), PodStore()
-    deletes, group_states = OwnDeletes(pod_store.get, clock), GroupStates(metrics, clock)
+    deletes, group_states = OwnDeletes(pod_store, clock), GroupStates(metrics, clock)
     observer = Observer(
         namespace="test",
         reader=client,
@@ -103,7 +103,7 @@ def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
         sets=set_store,
         pods=pod_store,
         watches=(),
-        pending=InFlight(pod_store.get, deletes, clock),
+        pending=InFlight(pod_store, deletes, clock),
         now=clock.now,
     )
     executor = Executor(
@@ -112,7 +112,7 @@ def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
         deletes,
         clock=clock,
         metrics=metrics,
-        gate=OpenGate(),
+        arbiter=OpenArbiter(),
         is_stopping=stop.is_set,
     )
     refreshed: list[str] = []

@@ -18,13 +18,13 @@ from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.rollout.controller import RolloutContext, RolloutController
 from rollout_operator.controllers.rollout.executor import Executor
-from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
 from rollout_operator.controllers.scaling.contests import Contests
 from rollout_operator.controllers.scaling.controller import ScalingContext, ScalingController
 from rollout_operator.controllers.scaling.pod_calls import Talks
 from rollout_operator.controllers.scaling.replicas import Counts
 from rollout_operator.controllers.worker import Result, Workers
 from rollout_operator.guards.budgets.in_flight import InFlight
+from rollout_operator.guards.budgets.own_deletes import OwnDeletes
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.guards.downscales.times import AnnotationTimes
 from rollout_operator.guards.locks import Locks
@@ -43,7 +43,7 @@ from rollout_operator.telemetry.registry import GroupStates
 from tests.controllers.fake_client import Json
 from tests.controllers.scaling_clients import FakeReferences, FakeStores, ScalingClient
 from tests.controllers.scaling_objects import KEYS, make_pod, pods_of
-from tests.gates import OpenGate
+from tests.gates import OpenArbiter
 from tests.virtual_time import VirtualClock
 from tests.web.downscale_world import part, raw
 
@@ -103,10 +103,10 @@ class Bench:
         """Return the memory of a new process."""
         locks, metrics = Locks(), Metrics()
         downscales = Downscales(self.clock, late_calls=10 * SECOND)
-        deletes = OwnDeletes(self.pods.get, self.clock)
+        deletes = OwnDeletes(self.pods, self.clock)
         observer = Observer(
             namespace="test", reader=self.client, clock=self.clock, sets=self.sets, pods=self.pods,
-            watches=(), pending=InFlight(self.pods.get, deletes, self.clock), now=self.now,
+            watches=(), pending=InFlight(self.pods, deletes, self.clock), now=self.now,
             find_downscale=downscales.find_underway,
         )  # fmt: skip
         counts = Counts(
@@ -130,7 +130,7 @@ class Bench:
             clock=self.clock,
             metrics=metrics,
             locks=locks,
-            gate=OpenGate(),
+            arbiter=OpenArbiter(),
         )
         rolling = RolloutContext(
             observer=observer, executor=executor, deletes=deletes,

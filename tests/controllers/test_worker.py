@@ -1,4 +1,6 @@
-"""Workers: one per key, many keys, a bug in one stays there (D-18, LI-09)."""
+"""Which changes wake which group, and workers: one per key, many keys, a bug in one stays there
+(W-05, W-44, FP-28, D-18, LI-09).
+"""
 
 import asyncio
 from collections import defaultdict
@@ -8,23 +10,82 @@ import pytest
 
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
-from rollout_operator.controllers.worker import Result, Workers
+from rollout_operator.controllers.worker import Result, Waker, Workers
+from rollout_operator.kube.cache.store import StatefulSetStore
+from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName, Uid
+from rollout_operator.model.objects import Pod, StatefulSet
+from tests.builders import pod, sts
 
 BACKOFF = Backoff(first=timedelta(milliseconds=1), most=timedelta(milliseconds=4))
+INGESTER, NONE = sts("a"), sts("a", labels={})
+COMPACTOR = sts("a", labels={GROUP_LABEL: "compactor"})
+LONG = sts("a", labels={GROUP_LABEL_LONG: "ingester"})
+OWNED, RELEASED = pod("a", 0), pod("a", 0, owner_uid=None)
 
 
-class Recorder:
-    """A reconciler that notes what it is asked and can be held or made to fail per key."""
+def make_waker() -> tuple[Waker, list[GroupName]]:
+    """Return what maps changes to groups, where `INGESTER` is cached, and what it wakes."""
+    keys: list[GroupName] = []
+    sets = StatefulSetStore()
+    sets.replace_all([INGESTER])
+    return Waker(sets, keys.append), keys
 
-    def __init__(self, queue: WorkQueue[str]) -> None:
+
+@pytest.mark.parametrize(
+    ("old", "new", "groups"),
+    [
+        pytest.param(None, INGESTER, ["ingester"], id="a set comes"),
+        pytest.param(INGESTER, None, ["ingester"], id="W-05: a set goes"),
+        pytest.param(INGESTER, INGESTER, ["ingester"], id="a set changes"),
+        pytest.param(INGESTER, COMPACTOR, ["compactor", "ingester"], id="FP-28: label moves"),
+        pytest.param(INGESTER, NONE, ["ingester"], id="FP-28: label is removed"),
+        pytest.param(None, LONG, ["ingester"], id="SEED-011: the long spelling counts"),
+        pytest.param(None, NONE, [], id="SEED-054: a set of no group wakes nothing"),
+        pytest.param(None, sts("a", labels={GROUP_LABEL: ""}), [""], id="an empty value is one"),
+    ],
+)
+def test_sets_wake_their_groups(
+    old: StatefulSet | None, new: StatefulSet | None, groups: list[str]
+) -> None:
+    waker, keys = make_waker()
+    waker.on_set(old, new)
+    assert sorted(keys) == groups
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "groups"),
+    [
+        pytest.param(None, OWNED, ["ingester"], id="W-05: a pod comes"),
+        pytest.param(OWNED, None, ["ingester"], id="W-05: a pod goes"),
+        pytest.param(OWNED, OWNED, ["ingester"], id="a pod changes: one wake-up"),
+        pytest.param(OWNED, RELEASED, ["ingester"], id="FP-32: a pod is released"),
+        pytest.param(None, pod("a", 0, owner_uid=Uid("x")), [], id="W-44: another owner"),
+        pytest.param(None, RELEASED, [], id="W-44: a pod without an owner"),
+    ],
+)
+def test_pods_wake_the_group_of_their_owner(
+    old: Pod | None, new: Pod | None, groups: list[str]
+) -> None:
+    waker, keys = make_waker()
+    waker.on_pod(old, new)
+    assert keys == groups
+
+
+class Bench:
+    """Workers whose reconciles are written down, and can be held or made to fail per key."""
+
+    def __init__(self, count: int = 1) -> None:
+        self.queue: WorkQueue[str] = WorkQueue()
+        self.workers = Workers(
+            self.queue, self.reconcile, count=count, backoff=BACKOFF, rng=lambda: 1.0
+        )
         self.looks: list[str] = []
         self.seen: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self.busy: set[str] = set()
         self.held: dict[str, asyncio.Event] = {}
-        self.bugs: dict[str, int] = {}
+        self.bugs: dict[str, list[BaseException]] = {}
         self.results: dict[str, Result] = {}
         self.until: dict[str, int] = {}
-        self._queue = queue
 
     async def reconcile(self, key: str) -> Result:
         assert key not in self.busy, "never two workers on one key"
@@ -34,113 +95,84 @@ class Recorder:
         try:
             if key in self.held:
                 await self.held[key].wait()
-            if self.bugs.get(key, 0) > 0:
-                self.bugs[key] -= 1
-                raise RuntimeError("bug")
+            if self.bugs.get(key):
+                raise self.bugs[key].pop()
             return self.results.get(key, Result())
         finally:
             self.busy.discard(key)
             if self.looks.count(key) >= self.until.get(key, 10**9):
-                self._queue.close()
+                self.queue.close()
 
-
-def make(count: int = 4) -> tuple[WorkQueue[str], Recorder, Workers[str]]:
-    queue: WorkQueue[str] = WorkQueue()
-    recorder = Recorder(queue)
-    workers = Workers(queue, recorder.reconcile, count=count, backoff=BACKOFF, rng=lambda: 1.0)
-    return queue, recorder, workers
+    async def run(self, *keys: str) -> list[str]:
+        """Work on these keys until the queue is closed; return what was reconciled."""
+        for key in keys:
+            self.queue.add(key)
+        async with asyncio.timeout(10):
+            await self.workers.run()
+        return self.looks
 
 
 async def test_a_key_added_while_it_is_looked_at_is_looked_at_again() -> None:
     """LI-12."""
-    queue, recorder, workers = make()
-    recorder.held["a"] = asyncio.Event()
-    recorder.until["a"] = 2
-    queue.add("a")
+    made = Bench(count=4)
+    made.held["a"] = asyncio.Event()
+    made.until["a"] = 2
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(workers.run())
-        await recorder.seen["a"].wait()
-        queue.add("a")
-        recorder.held["a"].set()
-    assert recorder.looks == ["a", "a"]
+        tasks.create_task(made.run("a"))
+        await made.seen["a"].wait()
+        made.queue.add("a")
+        made.held["a"].set()
+    assert made.looks == ["a", "a"]
 
 
 async def test_a_slow_key_does_not_delay_another() -> None:
     """W-06, LI-09."""
-    queue, recorder, workers = make(count=2)
-    recorder.held["slow"] = asyncio.Event()
-    recorder.until["quick"] = 1
-    queue.add("slow")
-    queue.add("quick")
+    made = Bench(count=2)
+    made.held["slow"] = asyncio.Event()
+    made.until["quick"] = 1
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(workers.run())
-        await recorder.seen["quick"].wait()
-        recorder.held["slow"].set()
-    assert recorder.looks == ["slow", "quick"]
+        tasks.create_task(made.run("slow", "quick"))
+        await made.seen["quick"].wait()
+        made.held["slow"].set()
+    assert made.looks == ["slow", "quick"]
 
 
-async def test_a_bug_backs_off_and_does_not_end_the_worker() -> None:
-    queue, recorder, workers = make(count=1)
-    recorder.bugs["bad"] = 3
-    recorder.until["bad"] = 4
-    queue.add("bad")
-    queue.add("good")
-    async with asyncio.timeout(10):
-        await workers.run()
-    assert recorder.looks == ["bad", "good", "bad", "bad", "bad"]
-
-
-async def test_a_result_asks_for_another_look() -> None:
-    queue, recorder, workers = make(count=1)
-    recorder.results["a"] = Result(again=timedelta(milliseconds=1))
-    recorder.until["a"] = 3
-    queue.add("a")
-    async with asyncio.timeout(10):
-        await workers.run()
-    assert recorder.looks == ["a", "a", "a"]
-
-
-async def test_closing_the_queue_ends_the_workers_after_their_key() -> None:
-    """PROC-05: the current key is finished, nothing new is begun."""
-    queue, recorder, workers = make(count=1)
-    recorder.held["a"] = asyncio.Event()
-    queue.add("a")
-    queue.add("b")
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(workers.run())
-        await recorder.seen["a"].wait()
-        assert workers.busy == 1
-        queue.close()
-        recorder.held["a"].set()
-    assert recorder.looks == ["a"]
-    assert workers.busy == 0
+async def test_a_bug_backs_off_and_does_not_end_the_worker(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """It is logged with its traceback."""
+    made = Bench()
+    made.bugs["bad"] = [RuntimeError("bug")] * 3
+    made.until["bad"] = 4
+    assert await made.run("bad", "good") == ["bad", "good", "bad", "bad", "bad"]
+    line = next(line for line in capfd.readouterr().err.splitlines() if "by a bug" in line)
+    assert "in reconcile" in line
 
 
 async def test_a_cancellation_that_nobody_asked_for_does_not_end_the_worker() -> None:
     """LI-14: one that leaks out of a library would end workers one by one, silently."""
-    queue: WorkQueue[str] = WorkQueue()
-    looks: list[str] = []
-
-    async def leak(key: str) -> Result:
-        looks.append(key)
-        if len(looks) < 3:
-            raise asyncio.CancelledError
-        queue.close()
-        return Result()
-
-    queue.add("a")
-    workers = Workers(queue, leak, count=1, backoff=BACKOFF, rng=lambda: 1.0)
-    async with asyncio.timeout(10):
-        await workers.run()
-    assert looks == ["a", "a", "a"]
+    made = Bench()
+    made.bugs["a"] = [asyncio.CancelledError(), asyncio.CancelledError()]
+    made.until["a"] = 3
+    assert await made.run("a") == ["a", "a", "a"]
 
 
-async def test_a_bug_is_logged_with_its_traceback(capfd: pytest.CaptureFixture[str]) -> None:
-    queue, recorder, workers = make(count=1)
-    recorder.bugs["bad"] = 1
-    recorder.until["bad"] = 2
-    queue.add("bad")
-    async with asyncio.timeout(10):
-        await workers.run()
-    line = next(line for line in capfd.readouterr().err.splitlines() if "by a bug" in line)
-    assert "in reconcile" in line
+async def test_a_result_asks_for_another_look() -> None:
+    made = Bench()
+    made.results["a"] = Result(again=timedelta(milliseconds=1))
+    made.until["a"] = 3
+    assert await made.run("a") == ["a", "a", "a"]
+
+
+async def test_closing_the_queue_ends_the_workers_after_their_key() -> None:
+    """PROC-05: the current key is finished, nothing new is begun."""
+    made = Bench()
+    made.held["a"] = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(made.run("a", "b"))
+        await made.seen["a"].wait()
+        assert made.workers.busy == 1
+        made.queue.close()
+        made.held["a"].set()
+    assert made.looks == ["a"]
+    assert made.workers.busy == 0

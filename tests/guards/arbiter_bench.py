@@ -1,30 +1,32 @@
-"""The gate of one or more processes on a fake API server, on virtual time.
+"""The arbiter of one or more processes on a fake API server, on virtual time.
 
 Zones `ingester-zone-a`, `-b`, `-c` of three pods each stand under budget `ingester`; pods are named
 `a-0` in tests. Caches show what `sync` put in last.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.guards.budgets.in_flight import InFlight
+from rollout_operator.guards.budgets.own_deletes import OwnDeletes
 from rollout_operator.guards.budgets.pod_records import Recorder
 from rollout_operator.guards.budgets.request import (
     Answer,
-    ArbiterContext,
     DisruptionRequest,
+    GrantState,
     Permit,
 )
+from rollout_operator.guards.budgets.snapshots import ArbiterContext
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget, DisruptionSource
@@ -123,7 +125,7 @@ def _apply(held: Json, step: JsonObject) -> None:
 
 @dataclass(kw_only=True)
 class Process:
-    """One operator: its caches, its memory, its gate."""
+    """One operator: its caches, its memory, its arbiter."""
 
     name: str
     world: "World"
@@ -165,6 +167,23 @@ class Process:
         )
         return tell(await self.gate.ask(ask, self.clock.elapsed() + within))
 
+    @asynccontextmanager
+    async def evicting(
+        self, pod: str, *calls: str, error: ApiError | None = None
+    ) -> AsyncIterator[asyncio.Task[str]]:
+        """Ask for an eviction; its calls that begin like these go on, or fail, after the block."""
+        self.world.client.pause = hold = Hold(*calls, error=error)
+        async with asyncio.TaskGroup() as tasks:
+            asked = tasks.create_task(self.evict(pod))
+            await hold.arrived.wait()
+            yield asked
+            hold.open.set()
+
+    def stage(self, pod: str) -> GrantState | None:
+        """Return how far the grant of a pod has come."""
+        grant = self.pending.get(self.cached(pod).uid)
+        return None if grant is None else grant.stage
+
     async def roll(self, pod: str, *, limit: int = 1, within: timedelta = LONG) -> Answer:
         """Ask for a delete by a rollout."""
         ask = DisruptionRequest(pod=self.cached(pod), engine=DisruptionSource.ROLLOUT, limit=limit)
@@ -200,8 +219,8 @@ class World:
         """Start a process with caches that are up to date."""
         clock, metrics = JumpingClock(), Metrics()
         sets, pods = StatefulSetStore(), CountingPods()
-        deletes = OwnDeletes(pods.get, clock)
-        pending = InFlight(pods.get, deletes, clock)
+        deletes = OwnDeletes(pods, clock)
+        pending = InFlight(pods, deletes, clock)
         recorder, catalog = Recorder(self.client, clock, name), BudgetCatalog(metrics)
         for rule in self.rules:
             catalog.on_change(None, rule)
@@ -293,6 +312,12 @@ def world(
     sets = [set_json(name, replicas=pods, labels=dict(labels), update="old") for name in names]
     stand = [pod_json(name, ordinal) for name in names for ordinal in range(pods)]
     return World(client=RecordingClient(sets, stand), rules=rules or (rule(),))
+
+
+def start(*rules: Budget, **shape: Any) -> tuple[World, Process]:
+    """Return a world, and a process in it."""
+    here = world(*rules, **shape)
+    return here, here.start()
 
 
 def rule(max_unavailable: int = 1, **changes: object) -> Budget:

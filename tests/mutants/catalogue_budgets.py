@@ -7,7 +7,7 @@ from tests.mutants.entry import EVICTING, Mutant
 BUDGETS: Final = (
     Mutant(
         name="record-not-counted",
-        file="guards/budgets/in_flight.py",
+        file="guards/budgets/pod_records.py",
         old="    return record is not None and now - record.at < RECORD_COUNTS\n",
         new="    return False\n",
         breaks="SI-01, SI-03, SI-04, SI-05: what an earlier process allowed is forgotten",

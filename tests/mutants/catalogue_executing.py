@@ -65,8 +65,8 @@ EXECUTING: Final = (
     Mutant(
         name="refused-pod-ends-the-round",
         file="controllers/rollout/executor.py",
-        old="if fate in _END_THE_ROUND:",
-        new="if fate is not DeleteOutcome.WENT:",
+        old="if outcome in _END_THE_ROUND:",
+        new="if outcome is not DeleteOutcome.WENT:",
         breaks="LI-01: one pod that may not go keeps all others (D-15)",
         scenarios=("s3",),
         unseen=(
@@ -90,7 +90,7 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="own-deletes-off",
-        file="controllers/rollout/own_deletes.py",
+        file="guards/budgets/own_deletes.py",
         old="return {own.pod.uid: own.state for own in self._of(owners)}",
         new="return {}",
         breaks="SI-01, SI-03, SI-04: a delete without an answer is forgotten before it is done",
@@ -127,8 +127,8 @@ EXECUTING: Final = (
     Mutant(
         name="outcome-not-read-back",
         file="controllers/rollout/controller.py",
-        old="        if parts.deletes.list_unknown(group.owners):\n            step = ",
-        new="        if parts.deletes.list_unknown(()):\n            step = ",
+        old="        if context.deletes.list_unknown(group.owners):\n            step = ",
+        new="        if context.deletes.list_unknown(()):\n            step = ",
         breaks="SI-18, LI-01: what became of a delete is never found out",
         scenarios=("s2",),
         unseen=(

@@ -133,8 +133,8 @@ SCALING: Final = (
     Mutant(
         name="recorded-though-scaled-since",
         file="controllers/rollout/revisions.py",
-        old="        is_resized = live.replicas != zone.replicas\n",
-        new="        is_resized = False\n",
+        old="        and live.replicas == zone.replicas\n",
+        new="",
         breaks="ROLL-39: a revision is recorded while pods of an upscale are not ready",
         scenarios=MIRRORING,
         units="tests/controllers/rollout/test_executor.py",

@@ -19,9 +19,9 @@ from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.controllers.downscales.controller import DownscaleContext, DownscaleController
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.rollout.executor import Executor
-from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.budgets.in_flight import InFlight
+from rollout_operator.guards.budgets.own_deletes import OwnDeletes
 from rollout_operator.guards.downscales.pod_records import PodRecords
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.guards.downscales.times import AnnotationTimes, Records
@@ -38,7 +38,7 @@ from rollout_operator.web.reviews.prepare_reservation import PrepareCalls, Prepa
 from rollout_operator.web.reviews.read_shares import RepeatedLooks, UnconfirmedReads
 from rollout_operator.web.reviews.scale_parent import Parents
 from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
-from tests.gates import OpenGate
+from tests.gates import OpenArbiter
 from tests.virtual_time import VirtualClock
 from tests.web.fake_pods import FakePods
 
@@ -95,10 +95,10 @@ class World:
         self.starts += 1
         name, locks = f"process-{self.starts}", Locks()
         downscales = Downscales(self.clock, late_calls=RETELL)
-        deletes = OwnDeletes(self.pods.get, self.clock)
+        deletes = OwnDeletes(self.pods, self.clock)
         observer = Observer(
             namespace="test", reader=self.client, clock=self.clock, sets=self.sets, pods=self.pods,
-            watches=(), pending=InFlight(self.pods.get, deletes, self.clock), now=self.clock.now,
+            watches=(), pending=InFlight(self.pods, deletes, self.clock), now=self.clock.now,
             find_downscale=downscales.find_underway,
         )  # fmt: skip
         hook = PrepareDownscale(
@@ -130,7 +130,7 @@ class World:
             clock=self.clock,
             metrics=Metrics(),
             locks=locks,
-            gate=OpenGate(),
+            arbiter=OpenArbiter(),
         )
         self.memory = Memory(downscales, controller, hook, executor, observer, locks)
         return self.memory

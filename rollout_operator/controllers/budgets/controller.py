@@ -12,8 +12,9 @@ from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.worker import Result
-from rollout_operator.guards.budgets.in_flight import GrantState, InFlight, read_record
-from rollout_operator.guards.budgets.pod_records import Recorder
+from rollout_operator.guards.budgets.in_flight import InFlight
+from rollout_operator.guards.budgets.pod_records import Recorder, read_record
+from rollout_operator.guards.budgets.request import GrantState
 from rollout_operator.kube.api import PODS, LiveReader
 from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.decode.objects import decode_pod
@@ -24,9 +25,9 @@ from rollout_operator.model.outcome import Code
 from rollout_operator.telemetry.disruptions import DisruptionMetrics
 from rollout_operator.telemetry.logs import log
 
-# An answer leaves within 4 s of its record (`gate.ANSWER_LIMIT`), and an API server that waits for
-# it no longer than 5 s, as our manifests have it, acts on it at once. With what follows the budget
-# is free again within ten (LI-07).
+# An answer leaves within 4 s of its record (`ANSWER_LIMIT`), and an API server that waits for it no
+# longer than 5 s, as our manifests have it, acts on it at once. With what follows the budget is
+# free again within ten (LI-07).
 UNTOUCHED_FOR: Final = timedelta(seconds=8)
 # No webhook may be given more time (30 s) by its configuration, whatever a record says.
 LONGEST: Final = timedelta(seconds=34)
@@ -113,7 +114,7 @@ class DisruptionController:
                     await parts.recorder.take_back(pod)
             except (Conflict, NotFound):
                 return LOOK_AGAIN
-            except Denied as error:  # then it ends by itself: see `pending.RECORD_COUNTS`
+            except Denied as error:  # then it ends by itself: see `RECORD_COUNTS`
                 log.warn("Record of a disruption cannot be removed", pod=pod.name, err=error)
                 again = RETRY_FORBIDDEN
         self._release(pod)

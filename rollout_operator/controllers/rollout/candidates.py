@@ -1,27 +1,56 @@
-"""The pods that a rollout may try next: those that budgets do not hold back as the caches show it.
+"""The pods that a rollout may try next: what plans agree on, budgets let go, and is reserved.
 
 What the caches show is asked for all pods at once, and again whenever one has gone. Whether a pod
-really may go is asked of the gate for each by itself, by the executor.
+really may go is asked of the arbiter for each by itself, by the executor.
+
+What is to be deleted is reserved before the live read that decides on it. A pod under a budget
+needs a record, a read of all pods after that, and the delete. With the record first, the read that
+precedes every delete is the one that its budget asks for: such a pod costs one request more than
+any other, and only the delete has to fit into the life of the read.
 """
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from rollout_operator.guards.budgets.request import DisruptionRequest
+from rollout_operator.guards.budgets.arbiter import Arbiter
+from rollout_operator.guards.budgets.request import DisruptionRequest, Reservation
 from rollout_operator.model.budget import DisruptionSource
+from rollout_operator.model.group import Deletion, Group
+from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import StatefulSet
-from rollout_operator.model.outcome import Replacement
+from rollout_operator.model.outcome import EqualPods, Plan, Replacement, ReplacePods
 from rollout_operator.planning.budgets.rule import Refusal
 from rollout_operator.planning.rollout.zones import choose_limit
 
 
-class Assessor(Protocol):
-    """The part of the gate that costs no request."""
+def find_zone(plan: Plan, uid: Uid) -> ReplacePods | None:
+    """Return what a plan deletes of one zone."""
+    for action in plan.actions:
+        if isinstance(action, ReplacePods) and action.zone.uid == uid:
+            return action
+    return None
 
-    async def assess_all(self, asks: Sequence[DisruptionRequest]) -> Sequence[Refusal | None]:
-        """Return for each pod why it may not go as the caches show it, None where it may."""
-        ...
+
+def cut_to(cached: ReplacePods, live: ReplacePods) -> ReplacePods | None:
+    """Return what both would delete, with the versions of the live one; None for nothing."""
+    rooms = {one.pod.uid: share.room for share in cached.shares for one in share.pods}
+    shares = tuple(share for each in live.shares if (share := _cut(each, rooms)).pods)
+    return ReplacePods(zone=live.zone, shares=shares) if shares else None
+
+
+def _cut(share: EqualPods, rooms: Mapping[Uid, int]) -> EqualPods:
+    """Return the pods that have room in both plans, bounded by the narrower one."""
+    pods = tuple(one for one in share.pods if one.pod.uid in rooms)
+    most = max((rooms[one.pod.uid] for one in pods), default=0)
+    return EqualPods(pods=pods, room=min(share.room, most))
+
+
+def ask_for(one: Replacement, zone: StatefulSet) -> DisruptionRequest:
+    """Return what is asked of the arbiter for the delete of a pod."""
+    return DisruptionRequest(
+        pod=one.pod, engine=DisruptionSource.ROLLOUT, limit=choose_limit(zone)[0]
+    )
 
 
 class Candidates:
@@ -29,14 +58,14 @@ class Candidates:
 
     def __init__(
         self,
-        gate: Assessor,
+        arbiter: Arbiter,
         zone: StatefulSet,
         pods: Sequence[Replacement],
         held: list[Refusal],
         reserved: Sequence[Replacement] = (),
     ) -> None:
         """Try `reserved` in any case, then `pods`; why one is not tried is added to `held`."""
-        self._gate = gate
+        self._arbiter = arbiter
         self._zone = zone
         self._reserved = deque(reserved)
         self._left = deque(pods)
@@ -49,7 +78,7 @@ class Candidates:
             return self._reserved.popleft()
         if self._left and not self._answers:
             asks = [ask_for(one, self._zone) for one in self._left]
-            self._answers.extend(await self._gate.assess_all(asks))
+            self._answers.extend(await self._arbiter.assess_all(asks))
         while self._left:
             one, refusal = self._left.popleft(), self._answers.popleft()
             if refusal is None:
@@ -58,12 +87,53 @@ class Candidates:
         return None
 
     def reassess(self) -> None:
-        """A pod has gone: that may have been all that the budget has room for."""
+        """Ask again: a pod has gone, and that may have been all that the budget has room for."""
         self._answers.clear()
 
 
-def ask_for(one: Replacement, zone: StatefulSet) -> DisruptionRequest:
-    """Return what is asked of the gate for the delete of a pod."""
-    return DisruptionRequest(
-        pod=one.pod, engine=DisruptionSource.ROLLOUT, limit=choose_limit(zone)[0]
-    )
+class Reservations:
+    """The reserved pods of one zone, from before a live read until the last delete."""
+
+    def __init__(self, arbiter: Arbiter) -> None:
+        self._arbiter = arbiter
+        self._by_pod: dict[Uid, Reservation] = {}
+        self.held: list[Refusal] = []
+        """What held other pods when these were reserved."""
+
+    def __len__(self) -> int:
+        return len(self._by_pod)
+
+    def add(self, reserved: Reservation) -> None:
+        """Keep a reservation."""
+        self._by_pod[reserved.ask.pod.uid] = reserved
+
+    def take(self, pod: Uid) -> Reservation | None:
+        """Return the reservation of a pod, once."""
+        return self._by_pod.pop(pod, None)
+
+    def split(self, pods: Sequence[Replacement]) -> tuple[list[Replacement], list[Replacement]]:
+        """Return those that are reserved, and the others."""
+        reserved = [one for one in pods if one.pod.uid in self._by_pod]
+        return reserved, [one for one in pods if one.pod.uid not in self._by_pod]
+
+    def hide(self, group: Group) -> Group:
+        """Return a group in which its own reservations do not count: who uses them is decided."""
+        shown = {
+            uid: how
+            for uid, how in group.deletions.items()
+            if uid not in self._by_pod or how is not Deletion.GRANTED
+        }
+        return group if len(shown) == len(group.deletions) else replace(group, deletions=shown)
+
+    async def release(self) -> None:
+        """Take back what was not taken."""
+        while self._by_pod:
+            reserved = next(iter(self._by_pod.values()))
+            await self._arbiter.release(reserved)
+            self._by_pod.pop(reserved.ask.pod.uid, None)
+
+    def abandon(self) -> None:
+        """Take back in the background what was neither taken nor released."""
+        left, self._by_pod = list(self._by_pod.values()), {}
+        for reserved in left:
+            self._arbiter.abandon(reserved)

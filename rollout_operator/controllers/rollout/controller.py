@@ -5,14 +5,20 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.retries import Attempt, Attempts, name_attempt
+from rollout_operator.controllers.retries import (
+    Attempt,
+    Attempts,
+    find_retry_after,
+    name_attempt,
+)
 from rollout_operator.controllers.rollout.executor import Executor
-from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
 from rollout_operator.controllers.rollout.reports import Report
 from rollout_operator.controllers.worker import Result
-from rollout_operator.model.errors import ApiError, TooManyRequests
+from rollout_operator.guards.budgets.own_deletes import OwnDeletes
+from rollout_operator.model.errors import ApiError
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Action, Code, Plan, Reason, Severity
@@ -28,13 +34,12 @@ RESYNC: Final = timedelta(minutes=4)
 LAG_LIMIT: Final = timedelta(seconds=5)
 # First wait after the store contradicted the cache; doubles up to LAG_LIMIT.
 RECHECK_WAIT: Final = timedelta(milliseconds=50)
+_RECHECKS: Final = Backoff(first=RECHECK_WAIT, most=LAG_LIMIT)
 # How often a delete without an answer is read back while it may still be carried out.
 UNKNOWN_WAIT: Final = timedelta(seconds=5)
 # Budgets may look at pods of other groups, whose events do not wake this one. It costs no request.
 HELD_RECHECK: Final = timedelta(seconds=10)
-# Longest Retry-After that we obey.
-RETRY_AFTER_LIMIT: Final = timedelta(seconds=60)
-# A look that ends so has not seen to the group: the time of the last success stands still.
+# A reconcile that ends so has not seen to the group: the time of the last success stands still.
 _BLIND: Final = frozenset({Code.BACKING_OFF, Code.VIEW_STALE, Code.LIVE_READ_EXPIRED})
 # Live reads of one zone that came to nothing in a row, from which on it is told.
 EXPIRED_IN_A_ROW: Final = 3
@@ -67,80 +72,81 @@ class _ActionOutcome:
 class RolloutController:
     """Reconciles rollout groups by name."""
 
-    def __init__(self, parts: RolloutContext) -> None:
-        self._parts = parts
+    def __init__(self, context: RolloutContext) -> None:
+        self._context = context
+        self._attempts = context.attempts
         self._rechecks: dict[GroupName, int] = {}
 
     async def reconcile(self, name: GroupName) -> Result:
         """Look at the group once, do what is due, and say when to look again."""
-        parts = self._parts
-        group = parts.observer.observe(name)
+        context = self._context
+        group = context.observer.observe(name)
         if not group.zones and not group.unreadable:
             self._forget(name)
             return Result()
-        parts.metrics.begin_group(name)
-        parts.metrics.group_reconciles.labels(name).inc()
+        context.metrics.begin_group(name)
+        context.metrics.group_reconciles.labels(name).inc()
         has_failed = True  # unless proven otherwise: a bug passes by here as well
         try:
-            with parts.metrics.group_reconcile_duration.labels(name).time():
+            with context.metrics.group_reconcile_duration.labels(name).time():
                 plan, again = await self._look(group)
             has_failed = plan.failed
         finally:
             if has_failed:
-                parts.metrics.group_reconciles_failed.labels(name).inc()
-        owed = parts.group_states.post(plan)
+                context.metrics.group_reconciles_failed.labels(name).inc()
+        owed = context.group_states.post(plan)
         if not has_failed and not _BLIND.intersection(reason.code for reason in plan.waits):
-            parts.metrics.group_last_success.labels(name).set(parts.clock.now().timestamp())
+            context.metrics.group_last_success.labels(name).set(context.clock.now().timestamp())
         return Result(again=min(again, plan.look_again or RESYNC, owed or RESYNC))
 
     async def _look(self, group: Group) -> tuple[Plan, timedelta]:
         """Return the plan with all that came of it, and when to look again."""
-        parts = self._parts
-        if parts.deletes.list_unknown(group.owners):
+        context = self._context
+        if context.deletes.list_unknown(group.owners):
             step = await self._read_back(group)
             if step.failed or step.reasons:
                 return Plan(group=group.name, waits=step.reasons, failed=step.failed), step.again
-            group = parts.observer.observe(group.name)
-        if parts.deletes.longest_unseen(group.owners) > LAG_LIMIT:
-            parts.refresh("own delete not seen")
+            group = context.observer.observe(group.name)
+        if context.deletes.longest_unseen(group.owners) > LAG_LIMIT:
+            context.refresh("own delete not seen")
         plan = plan_group(group)
         steps = [await self._try(group, action) for action in plan.actions]
         again = min((step.again for step in steps), default=RESYNC)
-        if parts.deletes.list_unknown(group.owners):
+        if context.deletes.list_unknown(group.owners):
             again = min(again, UNKNOWN_WAIT)
         reasons = [reason for step in steps for reason in step.reasons]
         failed = plan.failed or any(step.failed for step in steps)
         return replace(plan, waits=(*reasons, *plan.waits), failed=failed), again
 
     async def _read_back(self, group: Group) -> _ActionOutcome:
-        attempts, attempt = self._parts.attempts, ("read back", group.name)
-        wait, failure = attempts.wait_before(attempt)
+        attempt = ("read back", group.name)
+        wait, failure = self._attempts.wait_before(attempt)
         if wait:
             return _ActionOutcome(reasons=(_back_off(failure),), again=wait)
         try:
-            await self._parts.executor.read_back(group.owners)
+            await self._context.executor.read_back(group.owners)
         except ApiError as error:
             return self._fail(attempt, error)
-        attempts.note_success(attempt)
+        self._attempts.note_success(attempt)
         return _ActionOutcome()
 
     async def _try(self, group: Group, action: Action) -> _ActionOutcome:
         """Carry out one action, unless it failed lately. An error stays with its zone (D-18)."""
-        attempts, attempt = self._parts.attempts, name_attempt(action)
-        wait, failure = attempts.wait_before(attempt)
+        attempt = name_attempt(action)
+        wait, failure = self._attempts.wait_before(attempt)
         if wait:
             return _ActionOutcome(reasons=(_back_off(failure, action.zone.name),), again=wait)
-        report = await self._parts.executor.carry_out(group, action)
+        report = await self._context.executor.carry_out(group, action)
         if report.error is not None:
             step = self._fail(attempt, report.error, action.zone.name)
             return replace(step, reasons=(*step.reasons, *report.notes))
         refused = [note.text for note in report.notes if note.code is Code.DELETE_REFUSED]
         if refused and not report.deleted:
-            wait = attempts.note_failure(attempt, refused[0], at_least=timedelta(0))
+            wait = self._attempts.note_failure(attempt, refused[0])
             return _ActionOutcome(reasons=tuple(report.notes), again=wait)
         if report.is_cut_short and not report.deleted:
             return self._expire(attempt, report, action.zone.name)
-        attempts.note_success(attempt)
+        self._attempts.note_success(attempt)
         again = self._choose_recheck(group.name, report)
         if not report.held:
             return _ActionOutcome(reasons=tuple(report.notes), again=again)
@@ -149,18 +155,15 @@ class RolloutController:
         return _ActionOutcome(reasons=(*held, *report.notes), again=min(again, *waits))
 
     def _fail(self, attempt: Attempt, error: ApiError, zone: str = "") -> _ActionOutcome:
-        at_least = timedelta(0)
-        if isinstance(error, TooManyRequests) and error.retry_after is not None:
-            at_least = min(error.retry_after, RETRY_AFTER_LIMIT)
-        wait = self._parts.attempts.note_failure(attempt, str(error), at_least=at_least)
+        asked = find_retry_after(error)
+        wait = self._attempts.note_failure(attempt, str(error), at_least=asked)
         log.debug("Attempt failed", attempt=attempt[0], zone=zone, again_in=wait, err=error)
         return _ActionOutcome(reasons=(_back_off(str(error), zone),), again=wait, failed=True)
 
     def _expire(self, attempt: Attempt, report: Report, zone: str) -> _ActionOutcome:
         """A live read was too old before anything was done: the next one may be, too."""
-        attempts = self._parts.attempts
-        wait = attempts.note_failure(attempt, report.cut_short, at_least=timedelta(0))
-        has_failed = attempts.count(attempt) >= EXPIRED_IN_A_ROW
+        wait = self._attempts.note_failure(attempt, report.cut_short)
+        has_failed = self._attempts.count(attempt) >= EXPIRED_IN_A_ROW
         reason = Reason(
             code=Code.LIVE_READ_EXPIRED,
             text=f"a live read was too old before a pod was deleted: {report.cut_short}",
@@ -177,17 +180,16 @@ class RolloutController:
             return RECHECK_WAIT
         if not report.is_contradicted:
             return LAG_LIMIT + RECHECK_WAIT if report.deleted else RESYNC
-        count = self._rechecks[name] = self._rechecks.get(name, 0) + 1
-        wait: timedelta = RECHECK_WAIT * 2 ** min(count - 1, 10)
-        if wait > LAG_LIMIT:
-            self._parts.refresh("the API server contradicts the cache")
-            return LAG_LIMIT
+        self._rechecks[name] = self._rechecks.get(name, 0) + 1
+        wait = _RECHECKS.bound(self._rechecks[name])
+        if wait == LAG_LIMIT:
+            self._context.refresh("the API server contradicts the cache")
         return wait
 
     def _forget(self, name: GroupName) -> None:
         self._rechecks.pop(name, None)
-        self._parts.group_states.forget(name)
-        self._parts.metrics.forget_group(name)
+        self._context.group_states.forget(name)
+        self._context.metrics.forget_group(name)
 
 
 def _name_held(report: Report, zone: str) -> tuple[Reason, ...]:

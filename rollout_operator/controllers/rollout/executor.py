@@ -1,23 +1,28 @@
 """Carry out a plan: the only code that changes a group.
 
-A delete cannot be undone, so it is preceded by a live look: the decision is taken again on what the
-store holds now and on what the caches have heard by then, and only what both agree on is done,
-under preconditions on UID and version of what was looked at.
+A delete cannot be undone, so it is preceded by a live read: the decision is taken again on what the
+store holds now and on what the caches show by then, and only what both agree on is done, under
+preconditions on UID and version of what was read.
 """
 
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 
 import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.live_reads import LOOK_LASTS, MOST_LOOKS, describe_slow
-from rollout_operator.controllers.rollout.agreement import cut_to, find_zone
-from rollout_operator.controllers.rollout.candidates import Assessor, Candidates, ask_for
-from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.rollout.candidates import (
+    Candidates,
+    Reservations,
+    ask_for,
+    cut_to,
+    find_zone,
+)
 from rollout_operator.controllers.rollout.reports import (
     DeleteOutcome,
     Report,
@@ -26,11 +31,11 @@ from rollout_operator.controllers.rollout.reports import (
     note_pod,
     view_changed,
 )
-from rollout_operator.controllers.rollout.reservations import Reservations
-from rollout_operator.controllers.rollout.revisions import Revisions
-from rollout_operator.guards.budgets.request import Answer, DisruptionRequest, Reservation
+from rollout_operator.controllers.rollout.revisions import Revisions, RolloutClient
+from rollout_operator.guards.budgets.arbiter import Arbiter
+from rollout_operator.guards.budgets.own_deletes import OwnDeletes
 from rollout_operator.guards.locks import Locks, group_lock
-from rollout_operator.kube.api import PODS, LiveReader, Precondition, Writer
+from rollout_operator.kube.api import PODS, Precondition
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -62,64 +67,18 @@ REFUSAL_LASTS: Final = timedelta(minutes=10)
 _END_THE_ROUND: Final = (DeleteOutcome.LATE, DeleteOutcome.CHANGED, DeleteOutcome.SHARED)
 
 
-class RolloutObserver(Protocol):
-    """Where the second look comes from, and what the caches show by now."""
-
-    def observe(self, name: GroupName) -> Group: ...
-
-    async def observe_live(self, cached: Group) -> Group: ...
-
-
-class DeleteArbiter(Assessor, Protocol):
-    """Who must agree before a pod goes: the budgets."""
-
-    async def ask(self, ask: DisruptionRequest, until: timedelta) -> Answer:
-        """Answer before `until`; what is permitted is reserved."""
-        ...
-
-    def may_cover(self, pod: Pod) -> bool:
-        """Tell whether a budget selects a pod, or might: not all are known."""
-        ...
-
-    async def reserve(
-        self, ask: DisruptionRequest, until: timedelta
-    ) -> Reservation | Refusal | None:
-        """Record that a pod is to go, before the live read that decides on it; None: no budget."""
-        ...
-
-    async def confirm(self, reserved: Reservation, live: Group, until: timedelta) -> Answer:
-        """Answer before `until`, by a live read that began after the reservation."""
-        ...
-
-    async def release(self, reserved: Reservation) -> None:
-        """Nobody confirms a reservation any more; one that is settled is fine."""
-        ...
-
-    def abandon(self, reserved: Reservation) -> None:
-        """Release a reservation in the background."""
-        ...
-
-    async def give_back(self, pod: Pod) -> None:
-        """The pod was permitted to go, and will not."""
-        ...
-
-
-class RolloutClient(LiveReader, Writer, Protocol):
-    """The part of the API that executing needs."""
-
-
 class Executor:
     """Turns actions into calls."""
 
     def __init__(
         self,
         client: RolloutClient,
-        observer: RolloutObserver,
+        observer: Observer,
         deletes: OwnDeletes,
         *,
         clock: Clock,
         metrics: Metrics,
-        gate: DeleteArbiter,
+        arbiter: Arbiter,
         locks: Locks | None = None,
         most_looks: int = MOST_LOOKS,
         recording: RolloutClient | None = None,
@@ -130,7 +89,7 @@ class Executor:
         self._deletes = deletes
         self._clock = clock
         self._metrics = metrics
-        self._gate = gate
+        self._arbiter = arbiter
         self._locks = locks or Locks()
         self._is_stopping = is_stopping
         self._revisions = Revisions(recording or client, observer, clock)
@@ -176,13 +135,13 @@ class Executor:
     async def _replace(self, group: Group, action: ReplacePods, report: Report) -> None:
         # What the caches know to be held by budgets is not worth a look.
         asks = [ask_for(one, action.zone) for one in action.listed]
-        held = await self._gate.assess_all(asks)
+        held = await self._arbiter.assess_all(asks)
         if None not in held:
             report.held.extend(refusal for refusal in held if refusal is not None)
             return
         # In this order: a group that waits for its look keeps no downscale waiting.
         async with self._looks, self._locks.hold(group_lock(group.name)):
-            reservations = Reservations(self._gate)
+            reservations = Reservations(self._arbiter)
             try:
                 if await self._reserve(group.name, action, reservations, report):
                     await self._replace_reserved(group, action, reservations, report)
@@ -203,7 +162,7 @@ class Executor:
         report: Report,
     ) -> bool:
         """Reserve as many pods as there is room for; tell whether a live read is of any use."""
-        if not any(self._gate.may_cover(one.pod) for one in action.listed):
+        if not any(self._arbiter.may_cover(one.pod) for one in action.listed):
             return True
         planned = find_zone(plan_group(self._observer.observe(group)), action.zone.uid)
         if planned is None:
@@ -213,10 +172,10 @@ class Executor:
         found, is_free = Report(), False
         for share in planned.shares:
             room, pods = share.room, sorted(share.pods, key=self._last_refusal)
-            candidates = Candidates(self._gate, planned.zone, pods, found.held)
+            candidates = Candidates(self._arbiter, planned.zone, pods, found.held)
             while room > 0 and not self._is_stopping() and (one := await candidates.next()):
                 until = self._clock.elapsed() + LOOK_LASTS
-                answer = await self._gate.reserve(ask_for(one, planned.zone), until)
+                answer = await self._arbiter.reserve(ask_for(one, planned.zone), until)
                 if isinstance(answer, Refusal):
                     if note_held(found, answer) is DeleteOutcome.REFUSED:
                         continue
@@ -248,8 +207,8 @@ class Executor:
             return
         read = _Read(live=live, expires_at=expires_at, reservations=reservations)
         for share in agreed.shares:
-            fate = await self._replace_share(share, agreed.zone, report, read)
-            if fate is DeleteOutcome.LATE or fate is DeleteOutcome.CHANGED:
+            outcome = await self._replace_share(share, agreed.zone, report, read)
+            if outcome is DeleteOutcome.LATE or outcome is DeleteOutcome.CHANGED:
                 return
 
     def _agree(
@@ -269,17 +228,17 @@ class Executor:
         self, share: EqualPods, zone: StatefulSet, report: Report, read: "_Read"
     ) -> DeleteOutcome | None:
         """Delete as many pods as there is room for; return what became of the last delete."""
-        room, fate = share.room, None
-        reserved, others = read.reservations.part(sorted(share.pods, key=self._last_refusal))
-        candidates = Candidates(self._gate, zone, others, report.held, reserved)
+        room, outcome = share.room, None
+        reserved, others = read.reservations.split(sorted(share.pods, key=self._last_refusal))
+        candidates = Candidates(self._arbiter, zone, others, report.held, reserved)
         while room > 0 and not self._is_stopping() and (one := await candidates.next()):
-            fate = await self._try(one, zone, report, read)
-            if fate in _END_THE_ROUND:
+            outcome = await self._try(one, zone, report, read)
+            if outcome in _END_THE_ROUND:
                 break
-            if fate is DeleteOutcome.WENT:
+            if outcome is DeleteOutcome.WENT:
                 room -= 1
                 candidates.reassess()
-        return fate
+        return outcome
 
     def _last_refusal(self, one: Replacement) -> timedelta:
         """Order pods so that those that were refused lately come last (D-15)."""
@@ -291,22 +250,22 @@ class Executor:
         """Delete one pod if its budget agrees. Raises ApiError where trying others is no use."""
         reserved = read.reservations.take(one.pod.uid)
         if reserved is None:
-            answer = await self._gate.ask(ask_for(one, zone), read.expires_at)
+            answer = await self._arbiter.ask(ask_for(one, zone), read.expires_at)
         else:
-            answer = await self._gate.confirm(reserved, read.live, read.expires_at)
+            answer = await self._arbiter.confirm(reserved, read.live, read.expires_at)
         if isinstance(answer, Refusal):
             return note_held(report, answer)
         try:
-            fate = await self._delete(replace(one, pod=answer.pod), report, read)
+            outcome = await self._delete(replace(one, pod=answer.pod), report, read)
         except (ApiError, asyncio.CancelledError):
             # Also where there was no answer: a pod whose record goes is no longer what the delete
             # asks for.
             if answer.budget:
-                await self._gate.give_back(answer.pod)
+                await self._arbiter.give_back(answer.pod)
             raise
-        if answer.budget and fate is not DeleteOutcome.WENT:
-            await self._gate.give_back(answer.pod)
-        return fate
+        if answer.budget and outcome is not DeleteOutcome.WENT:
+            await self._arbiter.give_back(answer.pod)
+        return outcome
 
     async def _delete(self, one: Replacement, report: Report, read: "_Read") -> DeleteOutcome:
         """Delete one pod. Raises ApiError where trying others is no use."""
@@ -335,7 +294,7 @@ class Executor:
             self._deletes.withdraw(pod)
             return cut_short_by(report, f"{error}")
         except ApiError:
-            self._deletes.withdraw(pod)  # turned away at the door
+            self._deletes.withdraw(pod)  # turned away at once
             raise
         self._count(group, "accepted")
         self._deletes.accept(pod)
@@ -346,7 +305,7 @@ class Executor:
     def _note_changed(
         self, group: GroupName, pod: Pod, report: Report, error: NotFound | Conflict
     ) -> DeleteOutcome:
-        """Someone else changed or deleted the pod: what we know of its zone is old (SI-04).
+        """Another client changed or deleted the pod: what we know of its zone is old (SI-04).
 
         A request for an older version, sent earlier, fails as well: none is under way any more.
         """

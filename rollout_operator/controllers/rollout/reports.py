@@ -55,7 +55,7 @@ def cut_short_by(report: Report, why: str) -> DeleteOutcome:
 
 
 def note_held(report: Report, answer: Refusal) -> DeleteOutcome:
-    """The gate did not let a pod go. Raises the error because of which it could not tell."""
+    """Note that a pod may not go. Raises the error because of which the arbiter could not tell."""
     match answer.error:
         case None:
             report.held.append(answer)

@@ -11,24 +11,19 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.live_reads import LOOK_LASTS, describe_slow
+from rollout_operator.controllers.observe import Observer
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, LiveReader, Writer
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.errors import Conflict, DecodeError
-from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName
+from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Plan, Reason, RecordRevision, Severity
 from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.telemetry.logs import log
 
 
-class RevisionClient(LiveReader, Writer, Protocol):
-    """The part of the API that recording needs."""
-
-
-class CacheObserver(Protocol):
-    """What the caches show now."""
-
-    def observe(self, name: GroupName) -> Group: ...
+class RolloutClient(LiveReader, Writer, Protocol):
+    """The part of the API that rollouts need."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +38,7 @@ class Recording:
 class Revisions:
     """Writes revisions of zones that are rolled out."""
 
-    def __init__(self, client: RevisionClient, observer: CacheObserver, clock: Clock) -> None:
+    def __init__(self, client: RolloutClient, observer: Observer, clock: Clock) -> None:
         self._client = client
         self._observer = observer
         self._clock = clock
@@ -66,14 +61,7 @@ class Revisions:
             live = decode_statefulset(body)
         except DecodeError as error:
             raise Conflict(str(error), call=f"read statefulset {zone.name}") from error
-        is_same = live.uid == zone.uid and live.update_revision == action.revision
-        # More replicas: nobody has looked yet whether the new pods are ready (ROLL-39). Nor whether
-        # all still are, where the record of the zone before this one took its time. Nor which
-        # revision they have by now, where the cache shows those of before a rollback.
-        is_resized = live.replicas != zone.replicas
-        is_short = min(live.ready_replicas, live.updated_replicas) < live.replicas
-        is_behind = live.observed_generation < live.generation
-        if not is_same or is_resized or is_short or is_behind:
+        if not _is_rolled_out(live, action):
             return _moved(action)
         if live.current_revision == live.update_revision:
             return Recording()  # by an earlier attempt; the cache will show it
@@ -86,6 +74,23 @@ class Revisions:
         whole["status"] = {**status, "currentRevision": action.revision}
         await self._client.replace_status(STATEFULSETS, zone.namespace, zone.name, whole)
         return Recording()
+
+
+def _is_rolled_out(live: StatefulSet, action: RecordRevision) -> bool:
+    """Tell whether the store shows a zone as the decision had it.
+
+    More replicas: it is not known yet whether the new pods are ready (ROLL-39). Nor whether all
+    still are, where the record of the zone before this one took its time. Nor which revision they
+    have by now, where the cache shows those of before a rollback.
+    """
+    zone = action.zone
+    return (
+        live.uid == zone.uid
+        and live.update_revision == action.revision
+        and live.replicas == zone.replicas
+        and min(live.ready_replicas, live.updated_replicas) >= live.replicas
+        and live.observed_generation >= live.generation
+    )
 
 
 def _records(plan: Plan, action: RecordRevision) -> bool:

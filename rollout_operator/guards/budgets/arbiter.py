@@ -1,13 +1,14 @@
-"""The gate that every disruption of a pod under a budget passes: eviction, and delete of a rollout.
+"""The arbiter of every disruption of a pod under a budget: eviction, and delete of a rollout.
 
 It makes two promises of the one decision in `planning.budgets.rule`. Within this process nothing is
 awaited between a decision and its reservation, so no lock is needed and none can be held too long.
-Between processes a record is written on the pod first and all pods are looked at after that: of two
+Between processes a record is written on the pod first and all pods are read after that: of two
 that grant at the same time the one that wrote later sees the other's record, and both decide with
 it. See docs/budgets.md, and tests/models for the proof.
 
-An eviction asks once, and the gate reads all pods itself. A rollout has to read its group before a
-delete anyway: it reserves first, and one live read serves its own decision and that of the gate.
+An eviction asks once, and the arbiter reads all pods itself. A rollout has to read its group before
+a delete anyway: it reserves first, and one live read serves its own decision and that of the
+arbiter.
 """
 
 import asyncio
@@ -18,14 +19,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.guards.budgets.contests import wins
-from rollout_operator.guards.budgets.in_flight import (
-    RECORD_COUNTS,
-    Grant,
-    GrantState,
-    is_recorded,
-)
-from rollout_operator.guards.budgets.precedence import Precedence
+from rollout_operator.guards.budgets.pod_records import RECORD_COUNTS, is_recorded, wins
+from rollout_operator.guards.budgets.precedence import Precedence, Waiting
 from rollout_operator.guards.budgets.refusals import (
     QUARANTINE,
     refuse_contested,
@@ -38,13 +33,13 @@ from rollout_operator.guards.budgets.refusals import (
 from rollout_operator.guards.budgets.releases import Withdrawals
 from rollout_operator.guards.budgets.request import (
     Answer,
-    ArbiterContext,
     DisruptionRequest,
+    Grant,
+    GrantState,
     Permit,
     Reservation,
 )
-from rollout_operator.guards.budgets.snapshots import Scenes
-from rollout_operator.guards.budgets.waiting import Waiting
+from rollout_operator.guards.budgets.snapshots import ArbiterContext, Snapshots
 from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.errors import ApiError, UnknownOutcome
 from rollout_operator.model.group import Group
@@ -68,7 +63,7 @@ ANSWER_LIMIT: Final = timedelta(seconds=4)
 ROLLOUT_LIMIT: Final = RECORD_COUNTS / 4
 # The same asked again so soon is the same request, repeated; its answer may be used for as long.
 REPEAT_LIMIT: Final = timedelta(seconds=2)
-# The other one of two withdraws as soon as it has looked.
+# The other one of two withdraws as soon as it has read.
 CONTEST_PAUSE: Final = timedelta(milliseconds=100)
 CONTEST_LOOKS: Final = 6
 # More who wait are refused at once: each is decided on again when the first one is settled.
@@ -80,16 +75,20 @@ SLICE: Final = 100
 class Arbiter:
     """Decides, reserves, records and confirms."""
 
-    def __init__(self, parts: ArbiterContext) -> None:
-        self._parts = parts
-        self._scenes = Scenes(parts)
-        self._withdrawals = Withdrawals(parts.pending, parts.recorder)
-        self._began = parts.clock.elapsed()
+    def __init__(self, context: ArbiterContext) -> None:
+        self._pending = context.pending
+        self._recorder = context.recorder
+        self._now = context.now
+        self._clock = context.clock
+        self._metrics = context.metrics.disruptions
+        self._snapshots = Snapshots(context)
+        self._withdrawals = Withdrawals(context.pending, context.recorder)
+        self._began = context.clock.elapsed()
         self._waiting: deque[asyncio.Future[None]] = deque()
-        unused = parts.pending.unused
-        waiting = Waiting(parts.pods.get, unused, parts.clock)
-        self._precedence = Precedence(waiting, unused, parts.clock)
-        parts.pending.on_change(self._wake)
+        unused = context.pending.unused
+        waiting = Waiting(context.pods, unused, context.clock)
+        self._precedence = Precedence(waiting, unused, context.clock)
+        context.pending.on_change(self._wake)
 
     async def run(self) -> None:
         """Withdraw what was recorded for those that hung up, until cancelled."""
@@ -98,45 +97,39 @@ class Arbiter:
     async def assess_all(self, asks: Sequence[DisruptionRequest]) -> Sequence[Refusal | None]:
         """Return for each pod why it may not go as the caches show it, None where it may.
 
-        What the caches show is looked at once for all pods of a StatefulSet under one budget.
+        What the caches show is taken once for all pods of a StatefulSet under one budget.
         """
         decisions: dict[tuple[str, Uid | None], Decisions] = {}
-        found: list[Refusal | None] = []
+        refusals: list[Refusal | None] = []
         for number, ask in enumerate(asks, 1):
-            choice = self._scenes.choose(ask)
+            choice = self._snapshots.choose(ask)
             if isinstance(choice, Budget):
                 key = (choice.name, ask.pod.owner_uid)
                 if key not in decisions:
-                    decisions[key] = Decisions(self._scenes.observe(choice, ask))
-                found.append(self._assess(ask, decisions[key]))
-            else:
-                found.append(choice)
+                    decisions[key] = Decisions(self._snapshots.observe(choice, ask))
+                decided = decisions[key]
+                refusal = decided.assess(ask.pod)
+                choice = refusal or self._precedence.assess(ask, decided.scene_of(ask.pod))
+            refusals.append(choice)
             if number % SLICE == 0:
                 await asyncio.sleep(0)  # others have their turn
-        return found
-
-    def _assess(self, ask: DisruptionRequest, decisions: Decisions) -> Refusal | None:
-        refusal = decisions.assess(ask.pod)
-        return refusal or self._precedence.assess(ask, decisions.scene_of(ask.pod))
+        return refusals
 
     def choose(self, ask: DisruptionRequest) -> Budget | Refusal | None:
         """Return the budget that rules over a pod, None where none does."""
-        return self._scenes.choose(ask)
+        return self._snapshots.choose(ask)
 
     def may_cover(self, pod: Pod) -> bool:
         """Tell whether a budget selects a pod, or might: not all are known."""
-        return (
-            self._scenes.choose(DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION))
-            is not None
-        )
+        return self.choose(DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION)) is not None
 
     async def ask(self, ask: DisruptionRequest, until: timedelta) -> Answer:
         """Answer before `until`, on the clock's `elapsed`. What is permitted is reserved."""
-        with self._parts.metrics.disruptions.inflight.track_inprogress():
+        with self._metrics.inflight.track_inprogress():
             scene = await self._decide(ask, until)
             answer = await self._grant(ask, scene, until) if isinstance(scene, Scene) else scene
         if isinstance(answer, Refusal) and ask.engine is DisruptionSource.EVICTION:
-            choice = self._scenes.choose(ask)
+            choice = self.choose(ask)
             if isinstance(choice, Budget):
                 answer = self._precedence.line_up(ask, choice, answer)
         self._count(answer)
@@ -150,7 +143,7 @@ class Arbiter:
         Waits until `until` for others who are decided on. What comes of a reservation is `confirm`,
         or `release`.
         """
-        with self._parts.metrics.disruptions.inflight.track_inprogress():
+        with self._metrics.inflight.track_inprogress():
             scene = await self._decide(ask, until)
             if isinstance(scene, Permit):
                 return None
@@ -161,10 +154,10 @@ class Arbiter:
 
     async def confirm(self, reserved: Reservation, live: Group, until: timedelta) -> Answer:
         """Answer before `until`, by a live read of a group that began after the reservation."""
-        left = until - self._parts.clock.elapsed()
+        left = until - self._clock.elapsed()
         answer: Answer = refuse_late(reserved.ask.pod)
         try:
-            with self._parts.metrics.disruptions.inflight.track_inprogress():
+            with self._metrics.inflight.track_inprogress():
                 if left > timedelta(0):
                     with suppress(TimeoutError):
                         async with asyncio.timeout(left.total_seconds()):
@@ -177,10 +170,10 @@ class Arbiter:
         return answer
 
     async def release(self, reserved: Reservation) -> None:
-        """Nobody confirms a reservation any more; one that is settled is fine."""
+        """Withdraw a reservation that will not be confirmed; one that is settled is fine."""
         grant = reserved.grant
         is_open = grant.stage is not GrantState.GIVEN
-        if is_open and self._parts.pending.get(grant.pod.uid) is grant:
+        if is_open and self._pending.get(grant.pod.uid) is grant:
             await self._withdrawals.withdraw(grant)
 
     def abandon(self, reserved: Reservation) -> None:
@@ -188,8 +181,8 @@ class Arbiter:
         self._withdrawals.abandon(reserved.grant)
 
     async def give_back(self, pod: Pod) -> None:
-        """The pod was permitted to go, and will not."""
-        grant = self._parts.pending.get(pod.uid)
+        """Withdraw the grant of a pod that was permitted to go, and will not."""
+        grant = self._pending.get(pod.uid)
         # By its version: meanwhile it may have been taken back, and the pod be granted to others.
         if grant is not None and grant.pod.resource_version == pod.resource_version:
             await self._withdrawals.withdraw(grant)
@@ -200,14 +193,14 @@ class Arbiter:
         Whoever is given that has to reserve the pod before anything else is awaited.
         """
         while True:
-            choice = self._scenes.choose(ask)
+            choice = self.choose(ask)
             if choice is None:
                 return Permit(pod=ask.pod)
             if isinstance(choice, Refusal):
                 return choice
             if self._is_given(ask):
                 return Permit(pod=ask.pod, budget=choice.name)
-            scene = self._scenes.observe(choice, ask)
+            scene = self._snapshots.observe(choice, ask)
             refusal = assess_disruption(scene) or self._find_standing(scene)
             if not self._waits_for_others(scene, refusal):
                 break
@@ -222,7 +215,7 @@ class Arbiter:
 
     def _is_given(self, ask: DisruptionRequest) -> bool:
         """Tell whether the same was permitted a moment ago: asked again it stays so (SI-16)."""
-        grant = self._parts.pending.get(ask.pod.uid)
+        grant = self._pending.get(ask.pod.uid)
         return (
             grant is not None
             and grant.stage is GrantState.GIVEN
@@ -236,14 +229,14 @@ class Arbiter:
         It is not permitted anew: whoever took that back would take back the former, too.
         """
         pod = scene.pod
-        grant = self._parts.pending.get(pod.uid)
+        grant = self._pending.get(pod.uid)
         if grant is None and not is_recorded(pod, scene.now):
             return None
         return refuse_standing(pod, is_given=grant is not None and grant.was_given)
 
     def _find_unused(self, ask: DisruptionRequest) -> Refusal | None:
         """Return that evictions of the pod came to nothing lately; others go on meanwhile."""
-        unused, pod = self._parts.pending.unused, ask.pod
+        unused, pod = self._pending.unused, ask.pod
         wait = unused.wait_before(pod.uid)
         if ask.engine is not DisruptionSource.EVICTION or not wait:
             return None
@@ -251,7 +244,7 @@ class Arbiter:
 
     def _waits_for_others(self, scene: Scene, refusal: Refusal | None) -> bool:
         """Tell whether only grants that may come to nothing within moments stand in the way."""
-        asked = self._parts.pending.list_asked(scene.budget.name)
+        asked = self._pending.list_asked(scene.budget.name)
         if refusal is None or not asked:
             return False
         if scene.pod.uid in asked:  # its answer is that of this one, too
@@ -263,7 +256,7 @@ class Arbiter:
         """Wait until a grant has been settled; who came first goes on first. False: not in time."""
         if len(self._waiting) >= MOST_WAITING:
             return False
-        left = until - self._parts.clock.elapsed()
+        left = until - self._clock.elapsed()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
@@ -280,8 +273,8 @@ class Arbiter:
                 turn.set_result(None)
 
     async def _grant(self, ask: DisruptionRequest, scene: Scene, until: timedelta) -> Answer:
-        left = min(until - self._parts.clock.elapsed(), ANSWER_LIMIT)
-        if left <= timedelta(0):  # nothing would be sent, and nobody could be sure of it
+        left = min(until - self._clock.elapsed(), ANSWER_LIMIT)
+        if left <= timedelta(0):  # nothing would be sent, and no answer could be sure of it
             return refuse_late(ask.pod)
         reserved: Reservation | Refusal | None = None
         try:
@@ -299,58 +292,51 @@ class Arbiter:
 
     async def _record(self, ask: DisruptionRequest, scene: Scene) -> Reservation | Refusal:
         """Reserve a pod and write its record."""
-        pending, lasts = self._parts.pending, ask.lasts + REPEAT_LIMIT
-        grant = pending.reserve(ask.pod, ask.engine, scene.budget.name, lasts)
-        written: Reservation | Refusal | None = None
+        lasts = ask.lasts + REPEAT_LIMIT
+        grant = self._pending.reserve(ask.pod, ask.engine, scene.budget.name, lasts)
+        stands = False
         try:
-            written = await self._write(ask, scene.budget, grant)
+            record = await self._recorder.write(grant, self._now)
+            if record is None and self._clock.elapsed() - self._began < QUARANTINE:
+                return refuse_in_quarantine()
+            stands = True
+            return Reservation(ask=ask, budget=scene.budget, grant=grant, record=record)
+        except ApiError as error:
+            if not isinstance(error, UnknownOutcome):
+                grant.record = ""
+            return refuse_unrecorded(ask.pod, error)
         finally:
             # Also where whoever asked has gone: the record may be in flight still.
-            if not isinstance(written, Reservation):
-                pending.give_up(grant)
-        return written
-
-    async def _write(
-        self, ask: DisruptionRequest, budget: Budget, grant: Grant
-    ) -> Reservation | Refusal:
-        pod, parts = ask.pod, self._parts
-        try:
-            record = await parts.recorder.write(grant, parts.now)
-        except UnknownOutcome as error:
-            return refuse_unrecorded(pod, error)
-        except ApiError as error:
-            grant.record = ""
-            return refuse_unrecorded(pod, error)
-        if record is None and parts.clock.elapsed() - self._began < QUARANTINE:
-            return refuse_in_quarantine()
-        return Reservation(ask=ask, budget=budget, grant=grant, record=record)
+            if not stands:
+                self._pending.give_up(grant)
 
     async def _confirm(self, reserved: Reservation, group: Group | None) -> Answer:
         """Decide again by live pods: those of a group at first, where it has all that count."""
         grant = reserved.grant
         try:
-            answer = await self._look_until_sure(reserved, group)
+            answer = await self._read_until_sure(reserved, group)
         except ApiError as error:
             answer = refuse_unrecorded(grant.pod, error)
         if isinstance(answer, Refusal):
             await self._withdrawals.withdraw(grant)
         return answer
 
-    async def _look_until_sure(self, reserved: Reservation, group: Group | None) -> Answer:
-        """Look live until the pod may go, or may not. Raises ApiError."""
-        parts, grant, record = self._parts, reserved.grant, reserved.record
+    async def _read_until_sure(self, reserved: Reservation, group: Group | None) -> Answer:
+        """Read live until the pod may go, or may not. Raises ApiError."""
+        grant, record = reserved.grant, reserved.record
+        limit = ROLLOUT_LIMIT if grant.engine is DisruptionSource.ROLLOUT else ANSWER_LIMIT
         for look in range(CONTEST_LOOKS):
             if look:
-                await parts.clock.sleep(CONTEST_PAUSE)
-            live, seen = await self._scenes.look(reserved, None if look else group)
+                await self._clock.sleep(CONTEST_PAUSE)
+            live, seen = await self._snapshots.observe_live(reserved, None if look else group)
             if seen is None or (record is not None and seen.disruption != grant.record):
                 return refuse_unrecorded(grant.pod, None)
-            choice = self._scenes.choose(replace(reserved.ask, pod=seen))
-            if isinstance(choice, Refusal):  # meanwhile nobody can tell which budget rules (W-52)
+            choice = self.choose(replace(reserved.ask, pod=seen))
+            if isinstance(choice, Refusal):  # meanwhile it is not known which budget rules (W-52)
                 return choice
             refusal = assess_disruption(live)
-            if refusal is None and self._age_of(grant) < _choose_limit(grant.engine):
-                parts.pending.give(grant, seen)
+            if refusal is None and self._age_of(grant) < limit:
+                self._pending.give(grant, seen)
                 self._precedence.note_granted(live)
                 log.info(
                     "Allowing disruption",
@@ -362,15 +348,10 @@ class Arbiter:
         return refusal or refuse_late(grant.pod)
 
     def _count(self, answer: Answer) -> None:
-        metrics = self._parts.metrics.disruptions
         if isinstance(answer, Refusal):
-            metrics.count(answer.reason.code, answer.status)
+            self._metrics.count(answer.reason.code, answer.status)
         else:
-            metrics.count(Code.DISRUPTION_GRANTED if answer.budget else Code.POD_NOT_IN_SCOPE)
+            self._metrics.count(Code.DISRUPTION_GRANTED if answer.budget else Code.POD_NOT_IN_SCOPE)
 
     def _age_of(self, grant: Grant) -> timedelta:
-        return self._parts.clock.elapsed() - grant.begun
-
-
-def _choose_limit(engine: DisruptionSource) -> timedelta:
-    return ROLLOUT_LIMIT if engine is DisruptionSource.ROLLOUT else ANSWER_LIMIT
+        return self._clock.elapsed() - grant.begun

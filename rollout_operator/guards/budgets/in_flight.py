@@ -3,78 +3,97 @@
 Three ways to know of one: our own delete that the cache does not show yet, a grant of this process,
 and a record on the pod, which any process may have written. All engines count all of them as down.
 Who may go is decided in `planning.budgets.rule`, how a grant comes about in `arbiter`.
+
+Beside them: pods whose eviction was allowed and did not happen. Another webhook or a
+PodDisruptionBudget may refuse what was allowed here, or the review was sent without an eviction
+behind it. While such a grant stands it holds all other pods of the budget; so what comes to nothing
+must not be granted again at once. That holds no other pod.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import Enum, auto
-from typing import Final, Protocol
+from typing import Final
 
-import msgspec
-
+from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.budgets.unused import FindPod, UnusedGrants
-from rollout_operator.model.budget import DisruptionSource, Record
-from rollout_operator.model.errors import InvalidInput
+from rollout_operator.guards.budgets.own_deletes import OwnDeletes, has_left
+from rollout_operator.guards.budgets.pod_records import is_recorded
+from rollout_operator.guards.budgets.request import Grant, GrantState
+from rollout_operator.kube.cache.store import PodStore
+from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.group import Deletion
-from rollout_operator.model.names import DISRUPTION_RECORD, Uid
+from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
 
-# A record is taken back long before; where nobody is left who may, it ends by itself (LI-07).
-RECORD_COUNTS: Final = timedelta(minutes=2)
-
-_RECORD: Final = msgspec.json.Decoder(Record)
-
-
-class CountedDeletes(Protocol):
-    """The part of our memory of deletes that counts pods."""
-
-    def list_of(self, owners: Collection[Uid]) -> Mapping[Uid, Deletion]:
-        """Return the pods of these owners whose delete the cache does not show yet."""
-        ...
+# `kubectl drain` asks again after five seconds, and others have their turn before that.
+PAUSES: Final = Backoff(first=timedelta(seconds=5), most=timedelta(minutes=1))
+# After so long without another one a pod is like every other.
+REMEMBERED: Final = timedelta(hours=1)
+# More pods than one node holds; beyond that the one that was remembered first is forgotten.
+MOST_PODS: Final = 1_000
 
 
-class GrantState(Enum):
-    """How far a grant has come."""
-
-    ASKED = auto()
-    """Being recorded and confirmed: it may come to nothing within moments."""
-    GIVEN = auto()
-    """Somebody was told that the pod may go."""
-    DOUBTFUL = auto()
-    """Given up, but a record of it may have been written: somebody must look."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Grant:
-    """One pod that may go, or soon may."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unused:
+    """How often evictions of one pod were allowed and did not happen."""
 
     pod: Pod
-    """As it was decided on; once recorded, as it was seen last."""
-    engine: DisruptionSource
-    budget: str
-    begun: timedelta
-    """On the clock's `elapsed`: from before the record was sent."""
-    lasts: timedelta = timedelta(0)
-    """How long after that whoever asked may act on the answer."""
-    record: str = ""
-    """The annotation as sent; empty where nothing was."""
-    stage: GrantState = GrantState.ASKED
-    was_given: bool = False
-    """Whether the answer was that the pod may go: a doubt that follows does not change it."""
+    times: int
+    at: timedelta
+    """When the last grant was taken back, on the clock's `elapsed`."""
+
+
+class UnusedGrants:
+    """All pods of which that is remembered, by UID: each time, the next one is allowed later."""
+
+    def __init__(self, pods: PodStore, clock: Clock) -> None:
+        self._pods = pods
+        self._clock = clock
+        self._by_uid: dict[Uid, Unused] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def note(self, pod: Pod) -> None:
+        """A grant of a pod was taken back: the pod is untouched."""
+        times = self.count(pod.uid) + 1
+        self._by_uid.pop(pod.uid, None)  # the newest is the last one
+        self._by_uid[pod.uid] = Unused(pod=pod, times=times, at=self._clock.elapsed())
+        for uid, entry in list(self._by_uid.items()):
+            if len(self._by_uid) > MOST_PODS or not self._is_valid(entry):
+                del self._by_uid[uid]
+
+    def count(self, pod: Uid) -> int:
+        """Return how many grants of a pod came to nothing lately."""
+        entry = self._by_uid.get(pod)
+        return entry.times if entry is not None and self._is_valid(entry) else 0
+
+    def wait_before(self, pod: Uid) -> timedelta:
+        """Return for how long a pod is not to be allowed to go, zero where it may."""
+        entry = self._by_uid.get(pod)
+        if entry is None:
+            return timedelta(0)
+        left = entry.at + PAUSES.bound(entry.times) - self._clock.elapsed()
+        return max(left, timedelta(0))
+
+    def _is_valid(self, entry: Unused) -> bool:
+        if self._clock.elapsed() - entry.at >= REMEMBERED:
+            return False
+        cached = self._pods.get(entry.pod.namespace, entry.pod.name)
+        return cached is not None and cached.uid == entry.pod.uid
 
 
 class InFlight:
     """All grants of this process, and what records and deletes say beside them."""
 
-    def __init__(self, find_pod: FindPod, deletes: CountedDeletes, clock: Clock) -> None:
-        self._find_pod = find_pod
+    def __init__(self, pods: PodStore, deletes: OwnDeletes, clock: Clock) -> None:
+        self._pods = pods
         self._deletes = deletes
         self._clock = clock
         self._grants: dict[Uid, Grant] = {}
         self._callbacks: list[Callable[[Pod], None]] = []
-        self.unused = UnusedGrants(find_pod, clock)
+        self.unused = UnusedGrants(pods, clock)
 
     def __len__(self) -> int:
         return len(self._grants)
@@ -96,24 +115,28 @@ class InFlight:
     def give(self, grant: Grant, seen: Pod) -> None:
         """The pod may go; `seen` is its newest view."""
         grant.pod, grant.stage, grant.was_given = seen, GrantState.GIVEN, True
-        self._tell(grant)
+        self._notify(grant)
 
     def doubt(self, grant: Grant) -> None:
-        """Nobody was told that the pod may go, but a record may say so."""
+        """No answer said that the pod may go, but a record may say so."""
         grant.stage = GrantState.DOUBTFUL
-        self._tell(grant)
+        self._notify(grant)
 
     def give_up(self, grant: Grant) -> None:
-        """Nobody goes on with a grant, if it is not settled yet.
+        """End a grant that is not settled yet.
 
-        What was written, if anything was sent, is found out by somebody else.
+        What was written, if anything was sent, is found out by the controller.
         """
-        if self._grants.get(grant.pod.uid) is not grant or grant.stage is not GrantState.ASKED:
+        if not self.is_open(grant):
             return
         if grant.record:
             self.doubt(grant)
         else:
             self.release(grant)
+
+    def is_open(self, grant: Grant) -> bool:
+        """Tell whether a grant is being asked for: neither given, in doubt, nor released."""
+        return self._grants.get(grant.pod.uid) is grant and grant.stage is GrantState.ASKED
 
     def take_back(self, grant: Grant) -> bool:
         """The pod is visibly untouched; tell whether an eviction of it was allowed for nothing.
@@ -127,10 +150,10 @@ class InFlight:
         return is_unused
 
     def release(self, grant: Grant) -> None:
-        """Nobody may use this grant any more; one that is not known is fine."""
+        """Nothing may use this grant any more; one that is not known is fine."""
         if self._grants.get(grant.pod.uid) is grant:
             del self._grants[grant.pod.uid]
-            self._tell(grant)
+            self._notify(grant)
 
     def get(self, uid: Uid) -> Grant | None:
         """Return the grant of a pod."""
@@ -153,52 +176,19 @@ class InFlight:
         """
         self.forget_seen()
         going = {pod.uid: Deletion.GRANTED for pod in pods if is_recorded(pod, now)}
-        going.update(dict.fromkeys(self._granted_of(owners), Deletion.GRANTED))
+        for uid, grant in self._grants.items():
+            if grant.pod.owner_uid in owners:
+                going[uid] = Deletion.GRANTED
         going.update(self._deletes.list_of(owners))
         return going
-
-    def _granted_of(self, owners: Collection[Uid]) -> Iterator[Uid]:
-        return (uid for uid, one in self._grants.items() if one.pod.owner_uid in owners)
 
     def forget_seen(self) -> None:
         """Forget the grants of pods that the cache shows on their way out, or gone."""
         for grant in list(self._grants.values()):
             # One that is being asked for is settled by whoever asks.
-            if grant.stage is not GrantState.ASKED and self._is_seen(grant.pod):
+            if grant.stage is not GrantState.ASKED and has_left(self._pods, grant.pod):
                 self.release(grant)
 
-    def _is_seen(self, pod: Pod) -> bool:
-        cached = self._find_pod(pod.namespace, pod.name)
-        if cached is None or cached.uid != pod.uid:
-            return True
-        return isinstance(cached, Pod) and cached.is_terminating
-
-    def _tell(self, grant: Grant) -> None:
+    def _notify(self, grant: Grant) -> None:
         for callback in self._callbacks:
             callback(grant.pod)
-
-
-def read_record(pod: Pod) -> Record | None:
-    """Return the record of a pod, None where it has none of its own.
-
-    Raises InvalidInput naming pod and value.
-    """
-    if not pod.disruption:
-        return None
-    try:
-        record = _RECORD.decode(pod.disruption)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        text = f"Pod {pod.name}: annotation {DISRUPTION_RECORD}: {error}"
-        raise InvalidInput(text) from error
-    return record if record.uid == pod.uid else None
-
-
-def is_recorded(pod: Pod, now: datetime) -> bool:
-    """Tell whether the record of a pod makes it count as going: so does one nobody can read."""
-    if not pod.disruption:
-        return False
-    try:
-        record = read_record(pod)
-    except InvalidInput:
-        return True
-    return record is not None and now - record.at < RECORD_COUNTS

@@ -1,23 +1,33 @@
 """Records of disruptions on the pods that go: written before, withdrawn where nothing comes of it.
 
-Decides what is written and what an answer to a write means. Whether a pod may go is decided by the
-gate, when a record that nobody withdrew is taken back, by the controller of disruptions.
+Decides what is written, what an answer to a write means, what a record that stands counts for, and
+which of two processes goes on that let pods go at the same moment. Whether a pod may go is decided
+by the arbiter, when a record that nobody withdrew is taken back, by the controller of disruptions.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.budgets.in_flight import Grant
+from rollout_operator.guards.budgets.request import Grant
 from rollout_operator.kube.api import PODS, JsonObject, TimedPatcher
 from rollout_operator.model.budget import Record
-from rollout_operator.model.errors import ApiError, Conflict, Denied, NotFound, UnknownOutcome
+from rollout_operator.model.errors import (
+    ApiError,
+    Conflict,
+    Denied,
+    InvalidInput,
+    NotFound,
+    UnknownOutcome,
+)
 from rollout_operator.model.names import DISRUPTION_RECORD
 from rollout_operator.model.objects import Pod
+from rollout_operator.planning.budgets.rule import Scene, assess_disruption
 from rollout_operator.telemetry.logs import log
 
 # A role may be given the verb at any time.
@@ -25,8 +35,62 @@ ASK_AGAIN: Final = timedelta(minutes=1)
 # A record that is not answered for so long is of unknown outcome: its pod counts as going, and its
 # budget and the lock of its group are held meanwhile. Live reads are waited for as long.
 WRITE_LASTS: Final = timedelta(seconds=8)
+# A record is taken back long before; where nothing is left that may, it ends by itself (LI-07).
+RECORD_COUNTS: Final = timedelta(minutes=2)
 
+_RECORD: Final = msgspec.json.Decoder(Record)
 _PATH: Final = f"/metadata/annotations/{DISRUPTION_RECORD.replace('/', '~1')}"
+
+
+def read_record(pod: Pod) -> Record | None:
+    """Return the record of a pod, None where it has none of its own.
+
+    Raises InvalidInput naming pod and value.
+    """
+    if not pod.disruption:
+        return None
+    try:
+        record = _RECORD.decode(pod.disruption)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        text = f"Pod {pod.name}: annotation {DISRUPTION_RECORD}: {error}"
+        raise InvalidInput(text) from error
+    return record if record.uid == pod.uid else None
+
+
+def is_recorded(pod: Pod, now: datetime) -> bool:
+    """Tell whether the record of a pod makes it count as going: so does an unreadable record."""
+    if not pod.disruption:
+        return False
+    try:
+        record = read_record(pod)
+    except InvalidInput:
+        return True
+    return record is not None and now - record.at < RECORD_COUNTS
+
+
+def wins(record: Record | None, live: Scene) -> bool:
+    """Tell whether the pod may go once all weaker records of other processes are withdrawn.
+
+    The earlier one wins; a tie is broken by names, the same for both.
+    """
+    if record is None:
+        return False
+    pods = (pod for zone in live.zones for pod in zone.pods)
+    weaker = {pod.uid for pod in pods if _is_weaker(pod, record)}
+    if not weaker:
+        return False
+    going = {uid: how for uid, how in live.deletions.items() if uid not in weaker}
+    return assess_disruption(replace(live, deletions=going)) is None
+
+
+def _is_weaker(pod: Pod, record: Record) -> bool:
+    try:
+        other = read_record(pod)
+    except InvalidInput:
+        return False
+    if other is None or other.by == record.by:
+        return False
+    return (other.at, other.by, other.uid) > (record.at, record.by, record.uid)
 
 
 class Recorder:
@@ -73,7 +137,7 @@ class Recorder:
             raise UnknownOutcome(f"no answer within {lasts}", call="patch pods") from error
         except Denied as error:
             grant.record = ""
-            self._tell_forbidden(error)
+            self._report_forbidden(error)
             return None
         self._forbidden_at = None
         return record
@@ -117,7 +181,7 @@ class Recorder:
     ) -> None:
         await self._client.patch(PODS, pod.namespace, pod.name, patch, has_turn=has_turn)
 
-    def _tell_forbidden(self, error: ApiError) -> None:
+    def _report_forbidden(self, error: ApiError) -> None:
         if self._forbidden_at is None:
             log.warn(
                 "Disruptions are not recorded on pods: a restart, or a second replica, would not"

@@ -1,4 +1,4 @@
-"""What the gate answers where a pod may not go for other reasons than its budget: the words."""
+"""What the arbiter answers where a pod may not go for other reasons than its budget: the words."""
 
 import math
 from dataclasses import replace

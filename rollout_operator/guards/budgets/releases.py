@@ -1,18 +1,19 @@
 """Withdraw the records of grants that nothing will come of.
 
-Mostly the one that asked waits for it: then its answer says that nothing is left. A client that
-hangs up, or an answer that was not there in time, leaves a record that this process knows was
-written and that no answer told of. It is withdrawn in the background, so that others need not wait
-until the pod is proven untouched (LI-09). What cannot be withdrawn soon stays in doubt: whether the
-pod is untouched is found out by the controller of disruptions.
+Mostly the request waits for it: then its answer says that nothing is left. A client that hangs up,
+or an answer that was not there in time, leaves a record that this process knows was written and
+that no answer reported. It is withdrawn in the background, so that others need not wait until the
+pod is proven untouched (LI-09). What cannot be withdrawn soon stays in doubt: whether the pod is
+untouched is found out by the controller of disruptions.
 """
 
 import asyncio
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.guards.budgets.in_flight import Grant, GrantState, InFlight
+from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.pod_records import Recorder
+from rollout_operator.guards.budgets.request import Grant
 from rollout_operator.telemetry.logs import log
 
 # As long as an answer may take: others who wait for this grant to be settled wait no longer.
@@ -36,7 +37,7 @@ class Withdrawals:
 
     def abandon(self, grant: Grant) -> None:
         """Nothing waits for a grant any more whose record was answered; a settled one is fine."""
-        if self._pending.get(grant.pod.uid) is not grant or grant.stage is not GrantState.ASKED:
+        if not self._pending.is_open(grant):
             return
         if self._abandoned is None or not grant.record:
             self._pending.give_up(grant)

@@ -1,26 +1,17 @@
-"""What the gate is asked, what it answers, and what it works with. Words only: see `arbiter`."""
+"""What the arbiter is asked, what it answers, and what it keeps of a grant. Words only."""
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Protocol
+from datetime import timedelta
+from enum import Enum, auto
 
-from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.budgets.in_flight import Grant, InFlight
-from rollout_operator.guards.budgets.pod_records import Recorder
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget, DisruptionSource, Record
-from rollout_operator.model.downscale import Underway
-from rollout_operator.model.group import Newcomers
-from rollout_operator.model.names import GroupName, Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
-from rollout_operator.planning.budgets.rule import Covering, Refusal
-from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.model.objects import Pod
+from rollout_operator.planning.budgets.rule import Refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisruptionRequest:
-    """One pod that somebody wants to go."""
+    """One pod that an eviction or a rollout wants to go."""
 
     pod: Pod
     engine: DisruptionSource
@@ -41,6 +32,39 @@ class Permit:
     """By which budget; empty where none covers it."""
 
 
+Answer = Permit | Refusal
+
+
+class GrantState(Enum):
+    """How far a grant has come."""
+
+    ASKED = auto()
+    """Being recorded and confirmed: it may come to nothing within moments."""
+    GIVEN = auto()
+    """An answer said that the pod may go."""
+    DOUBTFUL = auto()
+    """Given up, but a record of it may have been written: the controller must look."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Grant:
+    """One pod that may go, or soon may."""
+
+    pod: Pod
+    """As it was decided on; once recorded, as it was seen last."""
+    engine: DisruptionSource
+    budget: str
+    begun: timedelta
+    """On the clock's `elapsed`: from before the record was sent."""
+    lasts: timedelta = timedelta(0)
+    """How long after that whoever asked may act on the answer."""
+    record: str = ""
+    """The annotation as sent; empty where nothing was."""
+    stage: GrantState = GrantState.ASKED
+    was_given: bool = False
+    """Whether the answer was that the pod may go: a doubt that follows does not change it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
     """A pod whose record stands: it may go if a live read that begins after it shows no reason."""
@@ -51,44 +75,3 @@ class Reservation:
     grant: Grant
     record: Record | None
     """None where the role forbids to write one."""
-
-
-Answer = Permit | Refusal
-
-
-class WatchedBudgets(Protocol):
-    """The watched budgets."""
-
-    def find(self, labels: Mapping[str, str]) -> Sequence[Covering]:
-        """Return all budgets that select these labels."""
-        ...
-
-
-class PodReader(Protocol):
-    """Where pods are looked at live."""
-
-    async def fetch_pods(self, sets: Sequence[StatefulSet]) -> Sequence[Pod | Unreadable]:
-        """Return all pods of these sets as the store has them. Raises ApiError."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArbiterContext:
-    """What a Gate works with."""
-
-    budgets: WatchedBudgets
-    find_lack: Callable[[DisruptionSource], str | None]
-    """Says why budgets are not known, None where they are known well enough for who asks."""
-    sets: StatefulSetStore
-    pods: PodStore
-    reader: PodReader
-    pending: InFlight
-    recorder: Recorder
-    find_downscale: Callable[[GroupName], Underway | None]
-    age: Callable[[], timedelta]
-    """Age of the oldest proof that the caches are live."""
-    now: Callable[[], datetime]
-    """The API server's time."""
-    clock: Clock
-    metrics: Metrics
-    find_newcomers: Callable[[Uid], Newcomers | None] = lambda uid: None

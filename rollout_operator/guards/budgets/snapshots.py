@@ -1,13 +1,20 @@
-"""What the gate decides on: budgets, sets and pods as the caches show them, or pods read live."""
+"""What the arbiter decides on: budgets, sets and pods as the caches show them, or live pods."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Protocol
 
+from rollout_operator.aio.clock import Clock
+from rollout_operator.guards.budgets.catalog import BudgetCatalog
+from rollout_operator.guards.budgets.in_flight import InFlight
+from rollout_operator.guards.budgets.pod_records import Recorder
 from rollout_operator.guards.budgets.refusals import refuse
-from rollout_operator.guards.budgets.request import ArbiterContext, DisruptionRequest, Reservation
-from rollout_operator.model.budget import Budget, selects
+from rollout_operator.guards.budgets.request import DisruptionRequest, Reservation
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
+from rollout_operator.model.budget import Budget, DisruptionSource, selects
 from rollout_operator.model.downscale import Underway
-from rollout_operator.model.group import Group, Zone
+from rollout_operator.model.group import Group, Newcomers, Zone
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code
@@ -18,50 +25,129 @@ from rollout_operator.planning.budgets.rule import (
     refuse_stale_view,
 )
 from rollout_operator.planning.rollout.zones import VIEW_LIMIT
+from rollout_operator.telemetry.metrics import Metrics
 
 
-class Scenes:
-    """Scenes of one process."""
+class PodReader(Protocol):
+    """Where pods are read live."""
 
-    def __init__(self, parts: ArbiterContext) -> None:
-        self._parts = parts
+    async def fetch_pods(self, sets: Sequence[StatefulSet]) -> Sequence[Pod | Unreadable]:
+        """Return all pods of these sets as the store has them. Raises ApiError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArbiterContext:
+    """What an Arbiter works with."""
+
+    budgets: BudgetCatalog
+    find_lack: Callable[[DisruptionSource], str | None]
+    """Says why budgets are not known, None where they are known well enough for who asks."""
+    sets: StatefulSetStore
+    pods: PodStore
+    reader: PodReader
+    pending: InFlight
+    recorder: Recorder
+    find_downscale: Callable[[GroupName], Underway | None]
+    age: Callable[[], timedelta]
+    """Age of the oldest proof that the caches are live."""
+    now: Callable[[], datetime]
+    """The API server's time."""
+    clock: Clock
+    metrics: Metrics
+    find_newcomers: Callable[[Uid], Newcomers | None] = lambda uid: None
+
+
+def compose_zone(
+    sts: StatefulSet, pods: Sequence[Pod | Unreadable], newcomers: Newcomers | None
+) -> Zone:
+    """Return a zone of these pods, which all belong to it."""
+    return Zone(
+        sts=sts,
+        pods=tuple(pod for pod in pods if isinstance(pod, Pod)),
+        unreadable_pods=tuple(pod for pod in pods if isinstance(pod, Unreadable)),
+        newcomers=newcomers,
+    )
+
+
+class Snapshots:
+    """Snapshots of one process."""
+
+    def __init__(self, context: ArbiterContext) -> None:
+        self._context = context
 
     def choose(self, ask: DisruptionRequest) -> Budget | Refusal | None:
         """Return the budget that rules over a pod, None where none does."""
-        lack = self._parts.find_lack(ask.engine)
+        lack = self._context.find_lack(ask.engine)
         if lack is not None:
             return refuse(Code.BUDGETS_NOT_READ, f"the budgets are not known yet: {lack}")
-        choice = choose_budget(self._parts.budgets.find(ask.pod.labels), ask.pod.name)
+        choice = choose_budget(self._context.budgets.find(ask.pod.labels), ask.pod.name)
         # A pod that no budget selects as far as we know is let go only where we know enough.
-        return refuse_stale_view() if choice is None and self._parts.age() > VIEW_LIMIT else choice
+        if choice is None and self._context.age() > VIEW_LIMIT:
+            return refuse_stale_view()
+        return choice
 
     def observe(self, budget: Budget, ask: DisruptionRequest) -> Scene:
         """Return what the caches show; nothing may be awaited until it has been decided on."""
         scene, sets = self._outline(budget, ask)
-        return self._fill(
-            scene, sets, {one.uid: self._parts.pods.list_by_owner(one.uid) for one in sets}
-        )
+        owned = {sts.uid: self._context.pods.list_by_owner(sts.uid) for sts in sets}
+        return self._fill(scene, sets, owned)
+
+    async def observe_live(
+        self, reserved: Reservation, group: Group | None
+    ) -> tuple[Scene, Pod | None]:
+        """Return what holds now, with live pods, and the pod itself where it is still untouched."""
+        ask = reserved.ask
+        scene, zones = self._outline(reserved.budget, ask)
+        sets = self._list_sets(scene, zones)
+        live = {} if group is None else {zone.sts.uid: zone for zone in group.zones}
+        pods: Sequence[Pod | Unreadable]
+        if all(sts.uid in live for sts in sets):
+            pods = [pod for zone in live.values() for pod in zone.pods]
+            pods = [*pods, *(pod for zone in live.values() for pod in zone.unreadable_pods)]
+        else:
+            live, pods = {}, await self._context.reader.fetch_pods(sets)
+        seen = next((pod for pod in pods if pod.uid == ask.pod.uid), None)
+        if not isinstance(seen, Pod) or seen.is_terminating:
+            seen = None
+        # Since it was decided for the first time, all but the pods may have changed as well.
+        ask = replace(ask, pod=seen or ask.pod)
+        choice = self.choose(ask)
+        budget = choice if isinstance(choice, Budget) else reserved.budget
+        scene, zones = self._outline(budget, ask)
+        # Pods of a set that was not read are missing, and count as down.
+        owned: dict[Uid, list[Pod | Unreadable]] = {sts.uid: [] for sts in zones}
+        for pod in pods:
+            if pod.owner_uid in owned:
+                owned[pod.owner_uid].append(pod)
+        zones = [live[sts.uid].sts if sts.uid in live else sts for sts in zones]
+        scene = self._fill(scene, zones, owned)
+        # Without its own record the pod is one like the others, and what refuses it refuses them.
+        going = {uid: how for uid, how in scene.deletions.items() if uid != ask.pod.uid}
+        return replace(scene, deletions=going), seen
 
     def _outline(
         self, budget: Budget, ask: DisruptionRequest
     ) -> tuple[Scene, Sequence[StatefulSet]]:
         """Return the scene of a budget without its pods, and the sets that they belong to."""
-        parts = self._parts
-        sets = [one for one in parts.sets.list_all() if selects(budget.selector, one.labels)]
-        readable = [one for one in sets if isinstance(one, StatefulSet)]
+        context = self._context
+        sets = [sts for sts in context.sets.list_all() if selects(budget.selector, sts.labels)]
+        readable = [sts for sts in sets if isinstance(sts, StatefulSet)]
+        groups = dict.fromkeys(sts.group for sts in readable if sts.group is not None)
+        downscales = (context.find_downscale(group) for group in groups)
         scene = Scene(
             budget=budget,
             pod=ask.pod,
             owner=ask.pod.owner_uid or Uid(""),
             zones=(),
-            now=parts.now(),
+            now=context.now(),
             deletions={},
             engine=ask.engine,
             # ROLL-36
             override=min(ask.limit, 1) if budget.by_partition else ask.limit,
-            downscale=_find_first(parts.find_downscale, readable),
-            view_age=parts.age(),
-            unreadable=tuple(one for one in sets if isinstance(one, Unreadable)),
+            downscale=next((found for found in downscales if found is not None), None),
+            view_age=context.age(),
+            unreadable=tuple(sts for sts in sets if isinstance(sts, Unreadable)),
         )
         return scene, readable
 
@@ -71,64 +157,15 @@ class Scenes:
         sets: Sequence[StatefulSet],
         pods: Mapping[Uid, Sequence[Pod | Unreadable]],
     ) -> Scene:
-        zones = tuple(
-            Zone(
-                sts=one,
-                pods=tuple(pod for pod in pods[one.uid] if isinstance(pod, Pod)),
-                unreadable_pods=tuple(pod for pod in pods[one.uid] if isinstance(pod, Unreadable)),
-                newcomers=self._parts.find_newcomers(one.uid),
-            )
-            for one in sets
-        )
+        find_newcomers = self._context.find_newcomers
+        zones = tuple(compose_zone(sts, pods[sts.uid], find_newcomers(sts.uid)) for sts in sets)
         listed = (pod for zone in zones for pod in zone.pods)
-        going = self._parts.pending.list_going(pods.keys(), listed, scene.now)
+        going = self._context.pending.list_going(pods.keys(), listed, scene.now)
         return replace(scene, zones=zones, deletions=going)
 
-    async def look(self, reserved: Reservation, group: Group | None) -> tuple[Scene, Pod | None]:
-        """Return what holds now, with live pods, and the pod itself where it is still untouched."""
-        ask = reserved.ask
-        scene, zones = self._outline(reserved.budget, ask)
-        sets = self._list_sets(scene, zones)
-        live = {} if group is None else {zone.sts.uid: zone for zone in group.zones}
-        if all(one.uid in live for one in sets):
-            found = [pod for zone in live.values() for pod in _list_pods(zone)]
-        else:
-            live, found = {}, list(await self._parts.reader.fetch_pods(sets))
-        seen = next((one for one in found if one.uid == ask.pod.uid), None)
-        if not isinstance(seen, Pod) or seen.is_terminating:
-            seen = None
-        # Since it was decided for the first time, all but the pods may have changed as well.
-        ask = replace(ask, pod=seen or ask.pod)
-        choice = self.choose(ask)
-        budget = choice if isinstance(choice, Budget) else reserved.budget
-        scene, zones = self._outline(budget, ask)
-        # Pods of a set that was not read are missing, and count as down.
-        pods: dict[Uid, list[Pod | Unreadable]] = {one.uid: [] for one in zones}
-        for pod in found:
-            if pod.owner_uid in pods:
-                pods[pod.owner_uid].append(pod)
-        zones = [live[one.uid].sts if one.uid in live else one for one in zones]
-        scene = self._fill(scene, zones, pods)
-        # Without its own record the pod is one like the others, and what refuses it refuses them.
-        going = {uid: how for uid, how in scene.deletions.items() if uid != ask.pod.uid}
-        return replace(scene, deletions=going), seen
-
     def _list_sets(self, scene: Scene, zones: Sequence[StatefulSet]) -> Sequence[StatefulSet]:
-        """Return the sets whose pods are looked at: the pod's own may be none of the zones."""
-        sets = {one.uid: one for one in zones}
-        if scene.owner not in sets:
-            for one in self._parts.sets.list_all():
-                if isinstance(one, StatefulSet) and one.uid == scene.owner:
-                    sets[one.uid] = one
-        return tuple(sets.values())
-
-
-def _list_pods(zone: Zone) -> Sequence[Pod | Unreadable]:
-    return (*zone.pods, *zone.unreadable_pods)
-
-
-def _find_first(
-    find: Callable[[GroupName], Underway | None], sets: Sequence[StatefulSet]
-) -> Underway | None:
-    groups = dict.fromkeys(one.group for one in sets if one.group is not None)
-    return next((found for group in groups if (found := find(group)) is not None), None)
+        """Return the sets whose pods are read: the pod's own may be none of the zones."""
+        own = self._context.sets.get_by_uid(scene.owner)
+        if isinstance(own, StatefulSet) and all(sts.uid != scene.owner for sts in zones):
+            return (*zones, own)
+        return tuple(zones)

@@ -3,8 +3,8 @@
 from datetime import timedelta
 
 from rollout_operator.controllers.budgets.controller import UNTOUCHED_FOR
+from rollout_operator.guards.budgets.in_flight import PAUSES
 from rollout_operator.guards.budgets.request import DisruptionRequest, Permit
-from rollout_operator.guards.budgets.unused import PAUSES
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.planning.budgets.rule import Refusal
 from tests.controllers.budgets.test_controller import MOMENT, Bench, granted, start

@@ -4,10 +4,10 @@ import asyncio
 import copy
 from dataclasses import replace
 
+import pytest
+
 from rollout_operator.controllers.rollout.reports import Report
-from rollout_operator.guards.locks import Locks, calls_lock, group_lock
 from rollout_operator.model.group import Group
-from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.outcome import Code, ReplacePods, Verdict
 from rollout_operator.planning.rollout.plan import plan_group
 from tests.virtual_time import in_virtual_time
@@ -60,25 +60,19 @@ async def _meet(world: World, call: str, *, rolls_first: bool) -> tuple[Verdict,
     return asking.result(), rolling.result()
 
 
+@pytest.mark.parametrize("call", ["list pods", "patch pods"])
 @in_virtual_time
-async def test_a_downscale_that_looks_first_wins() -> None:
-    """The rollout begins between the downscale's look and its claim: it sees the claim."""
+async def test_a_downscale_that_reads_first_wins(call: str) -> None:
+    """The rollout begins between the downscale's read and its reservation, or after that, while the
+    pods are being called: it sees the reservation.
+    """
     world = three_zones()
-    verdict, report = await _meet(world, "list pods", rolls_first=False)
-    assert verdict.is_allowed
-    assert world.client.deleted == []
-    assert report.is_contradicted
-    assert [note.code for note in report.notes] == [Code.VIEW_CHANGED]
-
-
-@in_virtual_time
-async def test_a_downscale_that_has_claimed_holds_the_rollout_back() -> None:
-    """The pods are being called: nothing is answered yet."""
-    world = three_zones()
-    verdict, report = await _meet(world, "patch pods", rolls_first=False)
+    verdict, report = await _meet(world, call, rolls_first=False)
     assert verdict.is_allowed
     assert world.client.deleted == []
     assert report.deleted == 0
+    assert report.is_contradicted
+    assert {note.code for note in report.notes} == {Code.VIEW_CHANGED}
 
 
 @in_virtual_time
@@ -119,19 +113,3 @@ async def test_a_rollout_goes_on_when_the_downscale_has_failed() -> None:
         _roll(world, "zone-b")
         await world.pass_time(60)
         assert (await _roll_out(world)).deleted == 1
-
-
-@in_virtual_time
-async def test_who_comes_first_gets_the_lock_first() -> None:
-    locks, order = Locks(), []
-
-    async def hold(number: int) -> None:
-        async with locks.hold(group_lock(GROUP)):
-            order.append(number)
-            await asyncio.sleep(1)
-
-    async with asyncio.TaskGroup() as tasks:
-        for number in range(5):
-            tasks.create_task(hold(number))
-    assert order == [0, 1, 2, 3, 4]
-    assert group_lock(GroupName("x")) != calls_lock(Uid("x"))

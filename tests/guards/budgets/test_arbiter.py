@@ -1,4 +1,4 @@
-"""The gate: one decision, reserved at once, recorded and confirmed (T-11, W-34, SI-01, SI-17)."""
+"""One decision, reserved at once, recorded and confirmed (T-11, W-34, SI-01, SI-17)."""
 
 import asyncio
 from datetime import timedelta
@@ -11,7 +11,7 @@ from rollout_operator.guards.budgets.request import DisruptionRequest, Permit
 from rollout_operator.model.budget import DisruptionSource, Record
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import Conflict
-from tests.guards.arbiter_bench import LONG, SECOND, Hold, rule, tell, world
+from tests.guards.arbiter_bench import LONG, SECOND, Process, rule, start, tell
 from tests.planning.disruptions import PATTERN
 from tests.virtual_time import EPOCH, elapsed, in_virtual_time
 
@@ -20,56 +20,42 @@ USED = "429 disruption_budget_used: 1 pod not ready in ingester-zone-a"
 
 @in_virtual_time
 async def test_t11_11_a_grant_is_recorded_and_confirmed_in_two_calls() -> None:
-    """T-11 row 11, SI-17: a compare-and-swap that names the pod, then one look at all zones."""
-    here = world()
-    x = here.start()
+    """T-11 row 11, SI-17: a compare-and-swap that names the pod, then one read of all zones."""
+    here, x = start()
     assert await x.evict("a-0") == "allowed"
     assert here.client.verbs() == ["patch", "list"]
     record = msgspec.json.decode(here.record("a-0"), type=Record)
     uid, engine = here.live("a-0").uid, DisruptionSource.EVICTION
     assert record == Record(uid=uid, by="x", at=EPOCH, engine=engine, lasts=REPEAT_LIMIT)
-    assert x.requests("allowed", 200) == 1
-    assert x.inflight == 0
+    assert (x.requests("allowed", 200), x.inflight) == (1, 0)
 
 
 @pytest.mark.parametrize("other", ["a-2", "b-0", "c-1"])
 @in_virtual_time
 async def test_t11_16_what_was_granted_counts_although_no_cache_shows_it(other: str) -> None:
     """T-11 rows 16 and 17, W-34: the second is refused without a call."""
-    here = world()
-    x = here.start()
+    here, x = start()
     assert await x.evict("a-0") == "allowed"
     here.client.calls.clear()
     assert await x.evict(other) == USED
     assert here.client.calls == []
     assert x.requests("denied", 429) == 1
-
-
-@in_virtual_time
-async def test_w10_a_grant_of_another_process_counts_as_soon_as_its_record_is_seen() -> None:
-    """FP-20, and FP-40: also after a restart without memory."""
-    here = world()
-    assert await here.start("x").evict("a-0") == "allowed"
-    y = here.start("y")
-    assert await y.evict("a-2") == USED
-    assert await y.evict("b-0") == USED
+    # FP-20, FP-40: also in another process, or after a restart without memory.
+    assert await here.start("y").evict(other) == USED
 
 
 @in_virtual_time
 async def test_zpdb56_a_pod_without_a_budget_costs_nothing() -> None:
-    here = world(rule(selector={"app": "another"}))
-    x = here.start()
+    here, x = start(rule(selector={"app": "another"}))
     assert await x.evict("a-0") == "not in scope"
-    assert here.client.calls == []
-    assert len(x.pending) == 0
+    assert (here.client.calls, len(x.pending)) == ([], 0)
     assert x.requests("pod-not-in-scope", 200) == 1
 
 
 @in_virtual_time
 async def test_si01_two_asks_at_once_one_is_granted() -> None:
     """Nothing is awaited between a decision and its reservation."""
-    here = world()
-    x = here.start()
+    here, x = start()
     answers = await asyncio.gather(x.evict("a-0"), x.evict("b-0"), x.evict("a-1"))
     assert list(answers) == ["allowed", USED, USED]
     assert here.recorded() == ["a-0"]
@@ -77,107 +63,71 @@ async def test_si01_two_asks_at_once_one_is_granted() -> None:
 
 
 @in_virtual_time
-async def test_metr32_what_is_being_decided_on_is_counted() -> None:
-    here = world()
-    x = here.start()
-    here.client.pause = hold = Hold("patch")
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(x.evict("a-0"))
-        tasks.create_task(x.evict("b-0"))
-        await hold.arrived.wait()
-        assert x.inflight == 2
-        hold.open.set()
-    assert x.inflight == 0
-
-
-@in_virtual_time
 async def test_w55_who_waits_for_a_grant_in_flight_goes_on_in_order_when_it_fails() -> None:
     """The first came to nothing: the one that came second is granted, not the third."""
-    here = world()
-    x = here.start()
+    here, x = start()
     gone = Conflict("changed", status=409)
-    here.client.pause = hold = Hold("patch pods/ingester-zone-a-0", error=gone)
-    async with asyncio.TaskGroup() as tasks:
-        first = tasks.create_task(x.evict("a-0"))
-        await hold.arrived.wait()
+    stuck = x.evicting("a-0", "patch pods/ingester-zone-a-0", error=gone)
+    async with asyncio.TaskGroup() as tasks, stuck as first:
         second = tasks.create_task(x.evict("b-0"))
         third = tasks.create_task(x.evict("c-0"))
         await asyncio.sleep(1)
         assert not second.done()
-        hold.open.set()
+        assert x.inflight == 3  # METR-32
     assert first.result().startswith("429 grant_not_recorded: ingester-zone-a-0 changed")
     assert second.result() == "allowed"
     assert third.result() == "429 disruption_budget_used: 1 pod not ready in ingester-zone-b"
     assert here.recorded() == ["b-0"]
+    assert x.inflight == 0
 
 
 @in_virtual_time
 async def test_w55_waiting_ends_in_time() -> None:
-    here = world()
-    x = here.start()
-    here.client.pause = hold = Hold("patch")
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(x.evict("a-0"))
-        await hold.arrived.wait()
+    _, x = start()
+    async with x.evicting("a-0", "patch"):
         assert await x.evict("b-0", within=2 * SECOND) == USED
         assert elapsed() == 2 * SECOND
-        hold.open.set()
 
 
 @in_virtual_time
 async def test_w55_nobody_waits_for_what_would_not_help() -> None:
     """A downscale has begun meanwhile: whatever becomes of the grant in flight."""
-    here = world()
-    x = here.start()
-    here.client.pause = hold = Hold("patch")
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(x.evict("a-0"))
-        await hold.arrived.wait()
+    here, x = start()
+    async with x.evicting("a-0", "patch"):
         here.downscale = Underway(zone="ingester-zone-b", replicas_from=3, replicas_to=2)
         assert (await x.evict("b-0")).startswith("429 downscale_underway")
         assert elapsed() == timedelta(0)
-        hold.open.set()
 
 
 @in_virtual_time
 async def test_w55_too_many_do_not_wait() -> None:
-    here = world()
-    x = here.start()
-    here.client.pause = hold = Hold("patch")
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(x.evict("a-0"))
-        await hold.arrived.wait()
+    _, x = start()
+    async with asyncio.TaskGroup() as tasks, x.evicting("a-0", "patch"):
         waiting = [tasks.create_task(x.evict("b-0")) for _ in range(MOST_WAITING)]
         await asyncio.sleep(0.01)
         assert await x.evict("c-0") == USED
         assert elapsed() < SECOND
-        hold.open.set()
     assert {task.result() for task in waiting} == {USED}
 
 
 @in_virtual_time
 async def test_w55_budgets_do_not_wait_for_one_another() -> None:
     """One stuck call costs the pods of its own budget only."""
-    here = world(rule(), rule(name="store", selector={"rollout-group": "store"}))
+    here, _ = start(rule(), rule(name="store", selector={"rollout-group": "store"}))
     for letter in "xy":
         here.add_zone(letter, {"rollout-group": "store"})
     x = here.start()
-    here.client.pause = hold = Hold("patch pods/ingester-zone-a-0")
-    async with asyncio.TaskGroup() as tasks:
-        stuck = tasks.create_task(x.evict("a-0"))
-        await hold.arrived.wait()
+    async with x.evicting("a-0", "patch pods/ingester-zone-a-0") as stuck:
         assert await x.evict("x-0") == "allowed"
         assert elapsed() == timedelta(0)
         assert not stuck.done()
-        hold.open.set()
     assert here.recorded() == ["a-0", "x-0"]
 
 
 @in_virtual_time
 async def test_si16_the_same_asked_again_has_the_same_answer_and_one_record() -> None:
     """A review that is repeated within two seconds; also both at the same time."""
-    here = world()
-    x = here.start()
+    here, x = start()
     both = await asyncio.gather(x.evict("a-0"), x.evict("a-0"))
     assert set(both) == {"allowed"}
     await asyncio.sleep(1.9)
@@ -188,8 +138,7 @@ async def test_si16_the_same_asked_again_has_the_same_answer_and_one_record() ->
 @in_virtual_time
 async def test_si16_later_it_is_not_granted_anew_and_still_counts() -> None:
     """Whoever took the second grant back would take back the first, too."""
-    here = world(rule(2))
-    x = here.start()
+    here, x = start(rule(2))
     assert await x.evict("a-0") == "allowed"
     record = here.record("a-0")
     await asyncio.sleep(2)
@@ -198,8 +147,8 @@ async def test_si16_later_it_is_not_granted_anew_and_still_counts() -> None:
     assert tell(await x.roll("a-0")) == text
     x.sync()
     assert await x.evict("a-0") == text
-    told = await here.start("y").evict("a-0")  # which knows of the record only
-    assert told.startswith("429 grant_contested: ingester-zone-a-0 may have been allowed to go")
+    other = await here.start("y").evict("a-0")  # which knows of the record only
+    assert other.startswith("429 grant_contested: ingester-zone-a-0 may have been allowed to go")
     assert here.record("a-0") == record
     assert await x.evict("b-0") == USED
     assert here.client.verbs() == ["patch", "list"]
@@ -209,8 +158,7 @@ async def test_si16_later_it_is_not_granted_anew_and_still_counts() -> None:
 @in_virtual_time
 async def test_si17_a_record_outlasts_the_last_answer_that_it_may_have(seconds: int) -> None:
     """A repeated answer may be acted upon for as long as the first one, and begins later."""
-    here = world()
-    x = here.start()
+    here, x = start()
     ask = DisruptionRequest(
         pod=x.cached("a-0"), engine=DisruptionSource.EVICTION, lasts=timedelta(seconds=seconds)
     )
@@ -224,30 +172,31 @@ async def test_si17_a_record_outlasts_the_last_answer_that_it_may_have(seconds: 
 
 @in_virtual_time
 async def test_si07_a_permit_names_the_version_with_the_record() -> None:
-    """A rollout deletes what was looked at, and nothing else."""
-    here = world()
-    x = here.start()
+    """A rollout deletes what was read, and nothing else."""
+    here, x = start()
     permit = await x.roll("a-0")
     assert isinstance(permit, Permit)
-    assert permit.budget == "ingester"
-    assert permit.pod == here.live("a-0")
+    assert (permit.budget, permit.pod) == ("ingester", here.live("a-0"))
     assert permit.pod.resource_version == "2"
-    assert (
-        msgspec.json.decode(permit.pod.disruption, type=Record).engine is DisruptionSource.ROLLOUT
-    )
+    record = msgspec.json.decode(permit.pod.disruption, type=Record)
+    assert record.engine is DisruptionSource.ROLLOUT
+
+
+def rollout_of(x: Process, pods: int) -> list[DisruptionRequest]:
+    """Return requests for all pods of zone a."""
+    names = [f"a-{at}" for at in range(pods)]
+    return [
+        DisruptionRequest(pod=x.cached(name), engine=DisruptionSource.ROLLOUT, limit=9)
+        for name in names
+    ]
 
 
 @in_virtual_time
 async def test_d51_many_pods_are_decided_on_with_one_look_at_each_zone() -> None:
     """D-51: the work grows with the pods, not with their square."""
-    here = world(rule(), rule(name="one", selector={"app": "another"}), pods=30)
-    x = here.start()
+    _, x = start(rule(), rule(name="one", selector={"app": "another"}), pods=30)
     assert await x.evict("b-0") == "allowed"
-    asks = [
-        DisruptionRequest(pod=x.cached(f"a-{at}"), engine=DisruptionSource.ROLLOUT, limit=9)
-        for at in range(30)
-    ]
-    x.pods.looks = 0
+    asks, x.pods.looks = rollout_of(x, 30), 0
     refusals = await x.gate.assess_all(asks)
     assert {tell(one) for one in refusals if one is not None} == {
         "429 disruption_budget_used: 1 pod not ready in ingester-zone-b"
@@ -258,16 +207,11 @@ async def test_d51_many_pods_are_decided_on_with_one_look_at_each_zone() -> None
 
 @in_virtual_time
 async def test_d51_others_have_their_turn_while_many_pods_are_decided_on() -> None:
-    here = world(rule(pattern=PATTERN), pods=SLICE + 1)
-    x = here.start()
-    asks = [
-        DisruptionRequest(pod=x.cached(f"a-{at}"), engine=DisruptionSource.ROLLOUT)
-        for at in range(SLICE + 1)
-    ]
+    _, x = start(rule(pattern=PATTERN), pods=SLICE + 1)
     turns: list[str] = []
 
     async def decide() -> None:
-        await x.gate.assess_all(asks)
+        await x.gate.assess_all(rollout_of(x, SLICE + 1))
         turns.append("decided")
 
     async def wait() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rollout_operator.guards.budgets.arbiter import CONTEST_LOOKS, CONTEST_PAUSE
-from tests.guards.arbiter_bench import Hold, World, rule, world
+from tests.guards.arbiter_bench import World, rule, world
 from tests.planning.disruptions import PATTERN
 from tests.virtual_time import elapsed, in_virtual_time
 
@@ -50,15 +50,12 @@ async def test_fp20_the_earlier_record_wins_also_where_it_arrives_later() -> Non
     """The first one to decide had a slow way: its record is the older one all the same."""
     here = world()
     y, x = here.start("y"), here.start("x")
-    here.client.pause = slow = Hold("patch pods/ingester-zone-a-0", "list")
-    async with asyncio.TaskGroup() as tasks:
-        early = tasks.create_task(y.evict("a-0"))
-        await slow.arrived.wait()
+    slow = ("patch pods/ingester-zone-a-0", "list")
+    async with asyncio.TaskGroup() as tasks, y.evicting("a-0", *slow) as early:
         await asyncio.sleep(0.5)
         late = tasks.create_task(x.evict("b-0"))
         await asyncio.sleep(0.5)
         assert here.recorded() == ["b-0"]
-        slow.open.set()
     assert early.result() == "allowed"
     assert late.result() == USED_A
     assert here.recorded() == ["a-0"]
@@ -69,14 +66,10 @@ async def test_fp20_the_winner_gives_up_where_the_other_does_not_withdraw() -> N
     """It died, or it was given before our record arrived: then both would go."""
     here = world()
     y, x = here.start("y"), here.start("x")
-    here.client.pause = slow = Hold("patch pods/ingester-zone-a-0")
-    async with asyncio.TaskGroup() as tasks:
-        early = tasks.create_task(y.evict("a-0"))
-        await slow.arrived.wait()
+    async with y.evicting("a-0", "patch pods/ingester-zone-a-0") as early:
         await asyncio.sleep(0.5)
         assert await x.evict("b-0") == "allowed"
         here.client.calls.clear()
-        slow.open.set()
     assert early.result() == USED_B
     assert here.recorded() == ["b-0"]
     assert here.client.verbs().count("list") == CONTEST_LOOKS
@@ -86,14 +79,9 @@ async def test_fp20_the_winner_gives_up_where_the_other_does_not_withdraw() -> N
 @in_virtual_time
 async def test_fp20_the_loser_does_not_wait() -> None:
     here = world()
-    x = here.start("x")
-    here.client.pause = slow = Hold("patch pods/ingester-zone-b-0")
-    y = here.start("y")
-    async with asyncio.TaskGroup() as tasks:
-        late = tasks.create_task(y.evict("b-0"))
-        await slow.arrived.wait()
+    x, y = here.start("x"), here.start("y")
+    async with y.evicting("b-0", "patch pods/ingester-zone-b-0") as late:
         assert await x.evict("a-0") == "allowed"
-        slow.open.set()
     assert late.result() == USED_A
     assert elapsed() < CONTEST_PAUSE
     assert here.recorded() == ["a-0"]

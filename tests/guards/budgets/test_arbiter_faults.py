@@ -1,16 +1,18 @@
-"""The gate where calls fail, hang or are cancelled: what may be recorded counts until it is known
-(SI-17, SI-18, FP-11, FP-14, FP-36).
+"""The arbiter where calls fail, hang or are cancelled: what may be recorded counts until it is
+known, and is withdrawn where no answer told of it (SI-17, SI-18, LI-09, FP-11, FP-14, FP-36).
 """
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
 
 from rollout_operator.guards.budgets.arbiter import ANSWER_LIMIT
-from rollout_operator.guards.budgets.in_flight import GrantState
 from rollout_operator.guards.budgets.pod_records import WRITE_LASTS
-from rollout_operator.guards.budgets.request import DisruptionRequest, Permit
+from rollout_operator.guards.budgets.releases import LIMIT
+from rollout_operator.guards.budgets.request import DisruptionRequest, GrantState, Permit
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.errors import (
     ApiError,
@@ -22,7 +24,7 @@ from rollout_operator.model.errors import (
 )
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.budgets.rule import Refusal
-from tests.guards.arbiter_bench import LONG, SECOND, Hold, Process, failing, rule, tell, world
+from tests.guards.arbiter_bench import LONG, SECOND, Hold, Process, World, failing, start, tell
 from tests.virtual_time import elapsed, in_virtual_time
 
 USED = "429 disruption_budget_used: 1 pod not ready in ingester-zone-a"
@@ -30,34 +32,24 @@ CHANGED = "429 grant_not_recorded: ingester-zone-a-0 changed at this very moment
 LATE = "429 grant_not_recorded: no answer of the API server about ingester-zone-a-0 in time"
 LOST = "429 grant_not_recorded: that ingester-zone-a-0 may go could not be recorded: "
 DOWN = Unreachable("list pods: connection refused")
+DOUBTFUL = GrantState.DOUBTFUL
 
 
-def stage(of: Process, pod: str) -> GrantState | None:
-    """Return how far the grant of a pod has come."""
-    grant = of.pending.get(of.cached(pod).uid)
-    return None if grant is None else grant.stage
+def assert_nothing_left(here: World, x: Process) -> None:
+    """Hold that neither memory nor store has anything of a grant."""
+    assert (here.recorded(), len(x.pending)) == ([], 0)
 
 
+@pytest.mark.parametrize("change", ["change", "replace"])
 @in_virtual_time
-async def test_fp11_a_pod_that_changed_since_it_was_decided_on_is_not_granted() -> None:
+async def test_fp11_a_pod_that_changed_since_it_was_decided_on_is_not_granted(change: str) -> None:
     """SI-17: a record is written by compare-and-swap, and nothing is kept where that fails."""
-    here = world()
-    x = here.start()
-    here.change("a-0")
-    assert (await x.evict("a-0")) == CHANGED
+    here, x = start()
+    getattr(here, change)("a-0")
+    assert await x.evict("a-0") == CHANGED
     assert here.client.verbs() == ["patch"]
-    assert len(x.pending) == 0
-    assert here.recorded() == []
+    assert_nothing_left(here, x)
     assert await x.evict("b-0") == "allowed"
-
-
-@in_virtual_time
-async def test_fp11_a_pod_that_was_replaced_is_not_granted() -> None:
-    here = world()
-    x = here.start()
-    here.replace("a-0")
-    assert (await x.evict("a-0")) == CHANGED
-    assert here.recorded() == []
 
 
 @pytest.mark.parametrize(
@@ -72,8 +64,7 @@ async def test_fp11_a_pod_that_was_replaced_is_not_granted() -> None:
 )
 @in_virtual_time
 async def test_what_was_certainly_not_written_is_forgotten(error: ApiError, text: str) -> None:
-    here = world()
-    x = here.start()
+    here, x = start()
     here.client.before = failing("patch", error)
     assert await x.evict("a-0") == text
     assert len(x.pending) == 0
@@ -81,48 +72,37 @@ async def test_what_was_certainly_not_written_is_forgotten(error: ApiError, text
 
 @in_virtual_time
 async def test_si18_a_record_without_an_answer_counts_and_is_not_confirmed() -> None:
-    """It was written: nobody may go as long as that has not been read back."""
-    here = world()
-    x = here.start()
+    """It was written: no pod may go as long as that has not been read back."""
+    here, x = start()
     here.client.lost.add("patch pods/ingester-zone-a-0")
     assert (await x.evict("a-0")).startswith(LOST)
     assert here.client.verbs() == ["patch"]
-    assert stage(x, "a-0") is GrantState.DOUBTFUL
+    assert x.stage("a-0") is DOUBTFUL
     assert await x.evict("b-0") == USED
     assert await x.evict("a-1") == USED
-    assert (await x.evict("a-0")).startswith("429 grant_contested")
+    # LI-09: the answer may never have left; what is known is the record.
+    contested = "429 grant_contested: ingester-zone-a-0 may have been allowed to go"
+    assert (await x.evict("a-0")).startswith(contested)
 
 
+@pytest.mark.parametrize(
+    ("call", "within", "took"),
+    [
+        pytest.param("patch", LONG, ANSWER_LIMIT, id="a record"),
+        pytest.param("patch", SECOND, SECOND, id="whoever asks has less time"),
+        pytest.param("list", LONG, ANSWER_LIMIT, id="the read after the record"),
+    ],
+)
 @in_virtual_time
-async def test_si18_a_record_that_hangs_is_given_up_after_four_seconds_and_counts() -> None:
-    here = world()
-    x = here.start()
-    here.client.pause = Hold("patch")
-    assert await x.evict("a-0") == LATE
-    assert elapsed() == ANSWER_LIMIT
-    assert stage(x, "a-0") is GrantState.DOUBTFUL
-    assert await x.evict("b-0") == USED
-
-
-@in_virtual_time
-async def test_si18_whoever_asks_has_less_time_than_that() -> None:
-    here = world()
-    x = here.start()
-    here.client.pause = Hold("patch")
-    assert await x.evict("a-0", within=SECOND) == LATE
-    assert elapsed() == SECOND
-    assert stage(x, "a-0") is GrantState.DOUBTFUL
-
-
-@in_virtual_time
-async def test_si18_a_look_that_hangs_leaves_the_record_for_somebody_to_take_back() -> None:
-    here = world()
-    x = here.start()
-    here.client.pause = Hold("list")
-    assert await x.evict("a-0") == LATE
-    assert elapsed() == ANSWER_LIMIT
-    assert here.recorded() == ["a-0"]
-    assert stage(x, "a-0") is GrantState.DOUBTFUL
+async def test_si18_what_hangs_is_given_up_and_counts(
+    call: str, within: timedelta, took: timedelta
+) -> None:
+    here, x = start()
+    here.client.pause = Hold(call)
+    assert await x.evict("a-0", within=within) == LATE
+    assert elapsed() == took
+    assert here.recorded() == (["a-0"] if call == "list" else [])
+    assert x.stage("a-0") is DOUBTFUL
     assert await x.evict("b-0") == USED
 
 
@@ -130,169 +110,127 @@ async def test_si18_a_look_that_hangs_leaves_the_record_for_somebody_to_take_bac
 @in_virtual_time
 async def test_fp36_who_asked_has_gone_meanwhile(call: str) -> None:
     """Cancelled at an await, and others are in the queue: none of them is let through."""
-    here = world()
-    x = here.start()
-    here.client.pause = hold = Hold(call)
-    async with asyncio.TaskGroup() as tasks:
-        first = tasks.create_task(x.evict("a-0"))
-        await hold.arrived.wait()
+    _, x = start()
+    async with asyncio.TaskGroup() as tasks, x.evicting("a-0", call) as first:
         second = tasks.create_task(x.evict("b-0"))
         await asyncio.sleep(0)
         first.cancel()
     assert second.result() == USED
-    assert stage(x, "a-0") is GrantState.DOUBTFUL
+    assert x.stage("a-0") is DOUBTFUL
     assert x.inflight == 0
 
 
+@pytest.mark.parametrize("also", [False, True], ids=["the read", "and the withdrawal"])
 @in_virtual_time
-async def test_a_look_that_fails_takes_the_record_back_at_once() -> None:
-    here = world()
-    x = here.start()
-    here.client.before = failing("list", DOWN)
-    assert await x.evict("a-0") == f"{LOST}list pods: connection refused"
-    assert here.client.verbs() == ["patch", "list", "patch"]
-    assert here.recorded() == []
-    assert len(x.pending) == 0
+async def test_si18_a_read_that_fails_takes_the_record_back_at_once(also: bool) -> None:
+    """SI-18: what cannot be taken back counts."""
+    here, x = start()
 
-
-@in_virtual_time
-async def test_si18_a_record_that_cannot_be_taken_back_counts() -> None:
-    here = world()
-    x = here.start()
-
-    def cut(call: str) -> None:
-        if here.client.verbs() != ["patch"]:
+    def fail(call: str) -> None:
+        if call.startswith("list") or (also and len(here.client.calls) > 1):
             raise DOWN
 
-    here.client.before = cut
-    assert (await x.evict("a-0")).startswith(LOST)
-    assert here.recorded() == ["a-0"]
-    assert stage(x, "a-0") is GrantState.DOUBTFUL
+    here.client.before = fail
+    assert await x.evict("a-0") == f"{LOST}list pods: connection refused"
+    assert here.client.verbs() == ["patch", "list", "patch"]
+    if also:
+        assert (here.recorded(), x.stage("a-0")) == (["a-0"], DOUBTFUL)
+    else:
+        assert_nothing_left(here, x)
 
 
 @in_virtual_time
 async def test_si02_what_broke_since_the_cache_is_seen_before_the_answer() -> None:
-    """SI-02: the record is withdrawn; the refusal tells what is down."""
-    here = world()
-    x = here.start()
+    """SI-02: the record is withdrawn; the refusal names what is down."""
+    here, x = start()
     here.break_pod("c-2")
     refused = await x.evict("a-0")
     assert refused == "429 disruption_budget_used: 1 pod not ready in ingester-zone-c"
-    assert here.recorded() == []
-    assert len(x.pending) == 0
+    assert_nothing_left(here, x)
 
 
-@pytest.mark.parametrize("text", [None, '{"uid":"other"}'], ids=["removed", "replaced"])
+def _remove(here: World, x: Process) -> None:
+    here.annotate("a-0", None)
+
+
+def _overwrite(here: World, x: Process) -> None:
+    here.annotate("a-0", '{"uid":"other"}')
+
+
+def _terminate(here: World, x: Process) -> None:
+    here.terminate("a-0")
+
+
+def _freeze(here: World, x: Process) -> None:
+    x.clock.ahead = timedelta(seconds=5)
+
+
+@pytest.mark.parametrize(
+    ("meddle", "answer", "left"),
+    [
+        pytest.param(_remove, CHANGED, "", id="its record was removed"),
+        pytest.param(_overwrite, CHANGED, '{"uid":"other"}', id="replaced: theirs stays"),
+        pytest.param(_terminate, CHANGED, "", id="the pod goes by itself"),
+        pytest.param(_freeze, LATE, "", id="the process was frozen, and no timer has run"),
+    ],
+)
 @in_virtual_time
-async def test_si17_no_answer_without_the_own_record(text: str | None) -> None:
-    """Somebody removed or replaced it: theirs stays as it is, whatever it says."""
-    here = world()
-    x = here.start()
-
-    def meddle(call: str) -> None:
-        if call.startswith("list"):
-            here.annotate("a-0", text)
-
-    here.client.before = meddle
-    assert await x.evict("a-0") == CHANGED
-    assert here.record("a-0") == (text or "")
-    assert len(x.pending) == 0
-
-
-@in_virtual_time
-async def test_si17_no_answer_for_a_pod_that_goes_by_itself() -> None:
-    here = world()
-    x = here.start()
-    here.client.before = lambda call: here.terminate("a-0") if call[:4] == "list" else None
-    assert await x.evict("a-0") == CHANGED
-
-
-@in_virtual_time
-async def test_si17_a_process_that_was_frozen_does_not_answer() -> None:
-    """Five seconds are lost between record and look, and no timer has run: it may be too late."""
-    here = world()
-    x = here.start()
-
-    def freeze(call: str) -> None:
-        if call.startswith("list"):
-            x.clock.ahead = timedelta(seconds=5)
-
-    here.client.before = freeze
-    assert await x.evict("a-0") == LATE
-    assert here.recorded() == []
-    assert len(x.pending) == 0
+async def test_si17_no_answer_without_the_own_record_in_time(
+    meddle: Callable[[World, Process], None], answer: str, left: str
+) -> None:
+    here, x = start()
+    here.client.before = lambda call: meddle(here, x) if call.startswith("list") else None
+    assert await x.evict("a-0") == answer
+    assert (here.record("a-0"), len(x.pending)) == (left, 0)
 
 
 @in_virtual_time
 async def test_an_ask_whose_time_is_over_sends_and_reserves_nothing() -> None:
     """The third pod of a slow rollout must not count as doubtful for nothing."""
-    here = world()
-    x = here.start()
+    here, x = start()
     assert await x.evict("a-0", within=timedelta(0)) == LATE
-    assert here.client.calls == []
-    assert len(x.pending) == 0
+    assert (here.client.calls, len(x.pending)) == ([], 0)
 
 
 @in_virtual_time
 async def test_li07_a_record_of_a_rollout_without_an_answer_is_given_up_in_time() -> None:
     """LI-07, SI-17: the group is held meanwhile, and the pod counts until its record is known."""
-    here = world()
-    x = here.start()
-
-    async def hang(call: str) -> None:
-        await asyncio.sleep(LONG.total_seconds() if call.startswith("patch") else 0)
-
-    here.client.pause = hang
+    here, x = start()
+    here.client.pause = Hold("patch")
     ask = DisruptionRequest(pod=x.cached("a-0"), engine=DisruptionSource.ROLLOUT, limit=1)
-    begin = elapsed()
-    answer = await x.gate.reserve(ask, begin + LONG)
-    assert elapsed() - begin == WRITE_LASTS
+    answer = await x.gate.reserve(ask, LONG)
+    assert elapsed() == WRITE_LASTS
     assert isinstance(answer, Refusal)
     assert answer.reason.code is Code.GRANT_NOT_RECORDED
-    assert stage(x, "a-0") is not None
+    assert x.stage("a-0") is not None
 
 
+@pytest.mark.parametrize("error", [None, DOWN], ids=["withdrawn", "SI-18: not, and counts"])
 @in_virtual_time
-async def test_zpdb60_a_rollout_gives_back_what_it_does_not_use() -> None:
+async def test_zpdb60_a_rollout_gives_back_what_it_does_not_use(error: ApiError | None) -> None:
     """The next pod may go at once."""
-    here = world()
-    x = here.start()
-    permit = await x.roll("a-0")
-    assert isinstance(permit, Permit)
-    await x.gate.give_back(permit.pod)
-    assert here.recorded() == []
-    assert len(x.pending) == 0
-    x.sync()
-    assert tell(await x.roll("a-1")) == "allowed"
-
-
-@in_virtual_time
-async def test_si18_what_cannot_be_given_back_counts() -> None:
-    here = world(rule())
-    x = here.start()
-    permit = await x.roll("a-0")
-    assert isinstance(permit, Permit)
-    here.client.before = failing("patch", DOWN)
-    await x.gate.give_back(permit.pod)
-    assert stage(x, "a-0") is GrantState.DOUBTFUL
-    assert await x.evict("b-0") == USED
-
-
-@in_virtual_time
-async def test_nothing_is_given_back_that_nobody_was_permitted() -> None:
-    here = world()
-    x = here.start()
+    here, x = start()
     await x.gate.give_back(x.cached("a-0"))
-    assert here.client.calls == []
+    assert here.client.calls == [], "it was not permitted yet"
+    permit = await x.roll("a-0")
+    assert isinstance(permit, Permit)
+    if error is not None:
+        here.client.before = failing("patch", error)
+    await x.gate.give_back(permit.pod)
+    if error is None:
+        assert_nothing_left(here, x)
+        x.sync()
+        assert tell(await x.roll("a-1")) == "allowed"
+    else:
+        assert x.stage("a-0") is DOUBTFUL
+        assert await x.evict("b-0") == USED
 
 
 @in_virtual_time
 async def test_d65_a_record_that_never_had_its_turn_leaves_no_doubt() -> None:
     """D-65, LI-09: nothing was sent, so nothing stands in the way of others any more."""
-    here = world()
-    x = here.start()
-    hold = Hold("patch pods")
-    here.client.turn = hold
+    here, x = start()
+    here.client.turn = hold = Hold("patch pods")
     assert (await x.evict("a-0")).startswith("429 grant_not_recorded")
     assert len(x.pending) == 0
     hold.open.set()
@@ -300,13 +238,108 @@ async def test_d65_a_record_that_never_had_its_turn_leaves_no_doubt() -> None:
     assert here.recorded() == ["b-0"]
 
 
+# What was recorded for a client that hung up is withdrawn in the background
+
+
+@asynccontextmanager
+async def withdrawing(of: Process) -> AsyncIterator[None]:
+    """Have a process withdraw what is abandoned, until the end of the block."""
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(of.gate.run())
+        await asyncio.sleep(0)
+        yield
+        running.cancel()
+
+
+async def hang_up(of: Process, call: str = "list", then: Hold | None = None) -> Hold:
+    """Ask for an eviction of a-0, and go as soon as a call has begun; return what holds it back.
+
+    `then` holds back what follows.
+    """
+    of.world.client.pause = hold = Hold(call)
+    async with asyncio.TaskGroup() as tasks:
+        client = tasks.create_task(of.evict("a-0"))
+        await hold.arrived.wait()
+        of.world.client.pause = then or hold
+        client.cancel()
+    return hold
+
+
+@pytest.mark.parametrize("hangs_up", [True, False], ids=["it hangs up", "its answer is late"])
 @in_virtual_time
-async def test_li09_a_grant_in_doubt_is_not_said_to_have_been_given() -> None:
-    """LI-09: the answer may never have left; what is known is the record."""
-    here = world()
-    x = here.start()
-    here.client.pause = hold = Hold("list")
-    assert (await x.evict("a-0")).startswith("429 grant_")
-    hold.open.set()
-    told = await x.evict("a-0")
-    assert told.startswith("429 grant_contested: ingester-zone-a-0 may have been allowed to go")
+async def test_li09_a_client_without_an_answer_holds_nobody_up(hangs_up: bool) -> None:
+    """LI-09, LI-07: no answer has let the pod go: others need not wait for 8 s."""
+    here, x = start()
+    async with withdrawing(x):
+        if hangs_up:
+            hold = await hang_up(x)
+        else:
+            here.client.pause = hold = Hold("list")
+            await x.evict("a-0")
+        assert elapsed() == (timedelta(0) if hangs_up else ANSWER_LIMIT)
+        hold.open.set()
+        assert await x.evict("b-0") == "allowed"
+    assert elapsed() == (timedelta(0) if hangs_up else ANSWER_LIMIT)
+    assert here.recorded() == ["b-0"]
+    assert x.stage("a-0") is None
+
+
+@in_virtual_time
+async def test_si18_a_record_in_flight_stays_in_doubt() -> None:
+    """SI-18: the patch may be carried out after whatever would withdraw it."""
+    here, x = start()
+    async with withdrawing(x):
+        await hang_up(x, "patch")
+        assert x.stage("a-0") is DOUBTFUL
+        await asyncio.sleep(LIMIT.total_seconds())
+    assert x.stage("a-0") is DOUBTFUL
+    assert here.client.verbs() == ["patch"]
+
+
+@in_virtual_time
+async def test_si17_a_grant_whose_answer_may_have_left_stays() -> None:
+    """SI-17: the client goes the moment after the decision."""
+    here, x = start()
+    given = asyncio.Event()
+    x.pending.on_change(lambda pod: given.set())
+
+    async def answer_slowly() -> None:
+        await x.evict("a-0")
+        await asyncio.sleep(1)  # on its way to the client
+
+    async with withdrawing(x), asyncio.TaskGroup() as tasks:
+        client = tasks.create_task(answer_slowly())
+        await given.wait()
+        client.cancel()
+        await asyncio.sleep(LIMIT.total_seconds())
+        assert x.stage("a-0") is GrantState.GIVEN
+        assert here.recorded() == ["a-0"]
+    assert here.client.verbs() == ["patch", "list"]
+
+
+@in_virtual_time
+async def test_si18_what_cannot_be_withdrawn_is_in_doubt_and_counts() -> None:
+    _, x = start()
+    async with withdrawing(x):
+        fails = Hold("patch", error=DOWN)
+        fails.open.set()
+        await hang_up(x, then=fails)
+        assert x.stage("a-0") is DOUBTFUL
+        assert (await x.evict("b-0")).startswith("429 disruption_budget_used")
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["LI-07", "FP-36: the process ends"])
+@in_virtual_time
+async def test_si18_a_withdrawal_that_hangs_is_in_doubt_after_four_seconds(ends: bool) -> None:
+    """LI-07: from then on the controller of disruptions looks after it, of this or another process
+    (FP-36).
+    """
+    _, x = start()
+    async with withdrawing(x):
+        await hang_up(x, then=Hold("patch"))
+        await asyncio.sleep(LIMIT.total_seconds() - 1)
+        assert x.stage("a-0") is GrantState.ASKED, "others wait for it meanwhile"
+        if not ends:
+            await asyncio.sleep(2)
+            assert x.stage("a-0") is DOUBTFUL
+    assert x.stage("a-0") is DOUBTFUL

@@ -1,22 +1,33 @@
-"""What the gate asks before a decision, and what follows from roles and flags
+"""What the arbiter asks before a decision, and what follows from roles and flags
 (SI-15, ROLL-36, W-09, W-52, FP-31, FP-40).
 """
 
-import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
-from rollout_operator.guards.budgets.in_flight import GrantState
 from rollout_operator.guards.budgets.pod_records import ASK_AGAIN
 from rollout_operator.guards.budgets.refusals import QUARANTINE
-from rollout_operator.model.budget import DisruptionSource
+from rollout_operator.guards.budgets.request import GrantState
+from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import Denied
 from rollout_operator.planning.rollout.zones import VIEW_LIMIT
 from rollout_operator.telemetry import logs
-from tests.guards.arbiter_bench import LABELS, SECOND, Hold, World, failing, part, rule, tell, world
+from tests.guards.arbiter_bench import (
+    LABELS,
+    SECOND,
+    Hold,
+    Process,
+    World,
+    failing,
+    part,
+    rule,
+    start,
+    tell,
+    world,
+)
 from tests.planning.disruptions import PATTERN
 from tests.virtual_time import in_virtual_time
 
@@ -24,26 +35,12 @@ USED = "429 disruption_budget_used: 1 pod not ready in ingester-zone-a"
 FORBIDDEN = Denied("patch pods: forbidden", status=403)
 
 
-@pytest.fixture
-def told() -> Iterator[list[str]]:
-    """Collect the lines of the log."""
-    lines: list[str] = []
-    logs.configure(write=lambda line: lines.append(line.decode()))
-    yield lines
-    logs.configure()
-
-
-# Dry runs
-
-
 @in_virtual_time
 async def test_si15_a_dry_run_leaves_no_trace() -> None:
     """W-09: no call, no reservation, and the next verdict is the same."""
-    here = world()
-    x = here.start()
+    here, x = start()
     assert await x.evict("a-0", dry_run=True) == "allowed"
-    assert here.client.calls == []
-    assert len(x.pending) == 0
+    assert (here.client.calls, len(x.pending)) == ([], 0)
     assert await x.evict("b-0") == "allowed"
     assert await x.evict("a-0", dry_run=True) == USED.replace("zone-a", "zone-b")
     assert here.client.verbs() == ["patch", "list"]
@@ -54,36 +51,35 @@ async def test_si15_a_dry_run_leaves_no_trace() -> None:
 
 @in_virtual_time
 async def test_fp40_without_the_verb_nothing_goes_in_the_first_seconds() -> None:
-    """Nobody knows what an earlier process has granted a moment ago."""
-    here = world()
+    """It is not known what an earlier process has granted a moment ago."""
+    here, x = start()
     here.client.before = failing("patch", FORBIDDEN)
-    x = here.start()
     assert (await x.evict("a-0")).startswith("429 start_quarantine: the operator has just started")
     assert len(x.pending) == 0
     x.clock.ahead = QUARANTINE
     assert await x.evict("a-0") == "allowed"
-    grant = x.pending.get(x.cached("a-0").uid)
-    assert grant is not None
-    assert grant.stage is GrantState.GIVEN
+    assert x.stage("a-0") is GrantState.GIVEN
     assert await x.evict("b-0") == USED
 
 
-def test_fp40_that_records_are_forbidden_is_told_once_and_tried_again(told: list[str]) -> None:
+def test_fp40_that_records_are_forbidden_is_told_once_and_tried_again() -> None:
     """A minute later the role may have been changed."""
+    lines: list[str] = []
+    logs.configure(write=lambda line: lines.append(line.decode()))
     _check_forbidden()
-    assert [line for line in told if "not recorded on pods" in line and "level=warn" in line]
-    assert len([line for line in told if "not recorded on pods" in line]) == 1
+    logs.configure()
+    (line,) = [line for line in lines if "not recorded on pods" in line]
+    assert "level=warn" in line
 
 
 @in_virtual_time
 async def _check_forbidden() -> None:
-    here = world(rule(2))
+    here, x = start(rule(2))
     here.client.before = failing("patch", FORBIDDEN)
-    x = here.start()
     x.clock.ahead = QUARANTINE
     assert await x.evict("a-0") == "allowed"
     assert await x.evict("a-1") == "allowed"
-    # Looked at live all the same.
+    # Read live all the same.
     assert here.client.verbs() == ["patch", "list", "list"]
     x.clock.ahead += ASK_AGAIN
     here.replace("a-0")
@@ -91,18 +87,10 @@ async def _check_forbidden() -> None:
     x.sync()
     assert await x.evict("a-2") == "allowed"
     assert here.client.verbs()[3:] == ["patch", "list"]
-
-
-@in_virtual_time
-async def test_fp40_a_role_that_may_patch_again_is_used() -> None:
-    here = world()
-    here.client.before = failing("patch", FORBIDDEN)
-    x = here.start()
-    assert (await x.evict("a-0")).startswith("429 start_quarantine")
     here.client.before = lambda call: None
-    x.clock.ahead = ASK_AGAIN
-    assert await x.evict("a-0") == "allowed"
-    assert here.recorded() == ["a-0"]
+    x.clock.ahead += ASK_AGAIN
+    assert await x.evict("a-1") == "allowed"
+    assert here.recorded() == ["a-1"]
 
 
 # What is not known
@@ -112,28 +100,24 @@ async def test_fp40_a_role_that_may_patch_again_is_used() -> None:
 @in_virtual_time
 async def test_w52_nothing_goes_while_the_budgets_are_not_known(engine: DisruptionSource) -> None:
     """FP-31: unknown is not none, also for pods that no budget may cover."""
-    here = world(rule(selector={"app": "another"}))
+    here, x = start(rule(selector={"app": "another"}))
     here.lacks[engine] = "list: connection refused"
-    x = here.start()
-    answer = (
-        await x.evict("a-0") if engine is DisruptionSource.EVICTION else tell(await x.roll("a-0"))
-    )
-    assert answer == (
+    answers = {
+        DisruptionSource.EVICTION: await x.evict("a-0"),
+        DisruptionSource.ROLLOUT: tell(await x.roll("a-0")),
+    }
+    assert answers.pop(engine) == (
         "429 budgets_not_read: the budgets are not known yet: list: connection refused"
     )
-    other = (
-        tell(await x.roll("a-0")) if engine is DisruptionSource.EVICTION else await x.evict("a-0")
-    )
-    assert other == "not in scope"
+    assert [*answers.values()] == ["not in scope"]
     assert here.client.calls == []
 
 
 @pytest.mark.parametrize("selector", [LABELS, {"app": "another"}], ids=["covered", "not covered"])
 @in_virtual_time
 async def test_li13_nothing_goes_by_a_view_that_may_be_old(selector: dict[str, str]) -> None:
-    here = world(rule(selector=selector))
+    here, x = start(rule(selector=selector))
     here.age = VIEW_LIMIT + SECOND
-    x = here.start()
     assert (await x.evict("a-0")).startswith("429 view_stale")
     assert here.client.calls == []
     here.age = VIEW_LIMIT
@@ -142,8 +126,7 @@ async def test_li13_nothing_goes_by_a_view_that_may_be_old(selector: dict[str, s
 
 @in_virtual_time
 async def test_zpdb55_a_pod_under_two_budgets_does_not_go() -> None:
-    here = world(rule(), rule(name="other"))
-    x = here.start()
+    _, x = start(rule(), rule(name="other"))
     assert await x.evict("a-0") == (
         "400 budgets_overlap: multiple zoned pod disruption budgets found for pod"
         " ingester-zone-a-0: ingester and other"
@@ -161,73 +144,52 @@ async def test_zpdb64_a_zone_that_cannot_be_read_refuses() -> None:
 
 @in_virtual_time
 async def test_d25_nothing_goes_while_a_zone_is_scaled_down() -> None:
-    here = world()
-    x = here.start()
+    here, x = start()
     here.downscale = Underway(zone="ingester-zone-b", replicas_from=3, replicas_to=2)
     assert (await x.evict("a-0")).startswith("429 downscale_underway")
     assert tell(await x.roll("a-0")).startswith("429 downscale_underway")
     assert here.client.calls == []
 
 
-# ROLL-36
-
-
-async def _roll_all(here: World, pods: str, limit: int) -> list[str]:
-    x = here.start()
-    return [tell(await x.roll(pod, limit=limit)).split(":")[0] for pod in pods.split()]
-
-
+@pytest.mark.parametrize(
+    ("budget", "limit", "pods", "answers"),
+    [
+        pytest.param(rule(0), 2, "a-0 a-1 a-2 b-0", "++--", id="ZPDB-82: none: the zone's limit"),
+        pytest.param(rule(0, pattern=PATTERN), 3, "a-0 b-0 b-1", "+-+", id="by partition: one"),
+        pytest.param(rule(1), 3, "a-0 a-1", "+-", id="ZPDB-82: what permits some stays"),
+    ],
+)
 @in_virtual_time
-async def test_roll36_a_rollout_may_delete_as_many_as_its_limit_under_a_budget_of_none() -> None:
-    """ZPDB-82: an effective maximum of 0 is replaced by the zone's own limit."""
-    answers = await _roll_all(world(rule(0)), "a-0 a-1 a-2 b-0", limit=2)
-    assert answers == ["allowed", "allowed", *["429 disruption_budget_used"] * 2]
-
-
-@in_virtual_time
-async def test_roll36_under_partitions_the_override_is_one() -> None:
-    here = world(rule(0, pattern=PATTERN))
-    answers = await _roll_all(here, "a-0 b-0 b-1", limit=3)
-    assert answers == ["allowed", "429 disruption_budget_used", "allowed"]
-
-
-@in_virtual_time
-async def test_zpdb82_a_budget_that_permits_something_is_never_overridden() -> None:
-    answers = await _roll_all(world(rule(1)), "a-0 a-1", limit=3)
-    assert answers == ["allowed", "429 disruption_budget_used"]
+async def test_roll36_a_rollout_under_a_budget_of_none(
+    budget: Budget, limit: int, pods: str, answers: str
+) -> None:
+    """ROLL-36: an effective maximum of 0 is replaced."""
+    _, x = start(budget)
+    expected = {"+": "allowed", "-": "429 disruption_budget_used"}
+    for pod, answer in zip(pods.split(), answers, strict=True):
+        assert tell(await x.roll(pod, limit=limit)).split(":")[0] == expected[answer], pod
 
 
 @in_virtual_time
 async def test_t11_8_an_eviction_has_no_override() -> None:
-    here = world(rule(0))
-    x = here.start()
+    _, x = start(rule(0))
     assert await x.evict("a-0") == "403 budget_zero: max unavailable = 0"
     assert x.requests("max-unavailable-0", 403) == 1
 
 
-# Zones that a budget does not select
-
-
 @in_virtual_time
 async def test_zpdb90_by_partition_the_own_set_need_not_be_selected() -> None:
-    """Its pod is looked at all the same."""
+    """Its pod is read all the same."""
     here = world(rule(pattern=PATTERN, selector={"part": "ingester"}))
     for letter in "abc":
         held = here.client.objects["statefulsets", f"ingester-zone-{letter}"]
         labels = {**LABELS, **({} if letter == "a" else {"part": "ingester"})}
         meta = {**part(held, "metadata"), "labels": labels}
         here.client.put("statefulsets", {**held, "metadata": meta})
-    here.change("a-0", labels={**part(_pod(here), "labels"), "part": "ingester"})
-    x = here.start()
-    assert await x.evict("a-0") == "allowed"
+    pod = part(here.client.objects["pods", "ingester-zone-a-0"], "metadata")
+    here.change("a-0", labels={**part(pod, "labels"), "part": "ingester"})
+    assert await here.start().evict("a-0") == "allowed"
     assert here.recorded() == ["a-0"]
-
-
-def _pod(here: World) -> dict[str, object]:
-    return part(here.client.objects["pods", "ingester-zone-a-0"], "metadata")
-
-
-# LI-10
 
 
 @in_virtual_time
@@ -249,50 +211,36 @@ async def test_w34_what_is_refused_by_the_caches_costs_no_call_and_no_reservatio
     here.client.pause = Hold("")
     refused = await x.evict("a-0", within=timedelta(0))
     assert refused == "429 disruption_budget_used: 1 pod not ready in ingester-zone-c"
-    assert here.client.calls == []
-    assert len(x.pending) == 0
+    assert (here.client.calls, len(x.pending)) == ([], 0)
 
 
+def _forbid_all(here: World, x: Process) -> None:
+    x.catalog.on_change(None, rule(0, generation=2))
+
+
+def _overlap(here: World, x: Process) -> None:
+    x.catalog.on_change(None, rule(0, name="other"))
+
+
+def _lose_budgets(here: World, x: Process) -> None:
+    here.lacks[DisruptionSource.EVICTION] = "no list"
+
+
+@pytest.mark.parametrize(
+    ("change", "answer"),
+    [
+        pytest.param(_forbid_all, "403 budget_zero: max unavailable = 0", id="FP-31, SI-03: newer"),
+        pytest.param(_overlap, "400 budgets_overlap", id="W-52: they overlap"),
+        pytest.param(_lose_budgets, "429 budgets_not_read", id="W-52: not known any more"),
+    ],
+)
 @in_virtual_time
-async def test_fp31_a_budget_that_changes_while_a_grant_is_recorded_is_obeyed() -> None:
-    """FP-31, SI-03: the second decision is made with the newest version."""
-    here = world(rule(3, generation=1))
-    x = here.start()
-    here.client.pause = hold = Hold("patch")
-    async with asyncio.TaskGroup() as tasks:
-        asked = tasks.create_task(x.evict("a-0"))
-        await hold.arrived.wait()
-        x.catalog.on_change(None, rule(0, generation=2))
-        hold.open.set()
-    assert asked.result() == "403 budget_zero: max unavailable = 0"
-    assert here.recorded() == []
-
-
-@in_virtual_time
-async def test_w52_budgets_that_overlap_while_a_grant_is_recorded_let_nothing_go() -> None:
-    """W-52, FP-31: the former budget is not obeyed in place of those that rule now."""
-    here = world(rule(3))
-    x = here.start()
-    here.client.pause = hold = Hold("patch")
-    async with asyncio.TaskGroup() as tasks:
-        asked = tasks.create_task(x.evict("a-0"))
-        await hold.arrived.wait()
-        x.catalog.on_change(None, rule(0, name="other"))
-        hold.open.set()
-    assert asked.result().startswith("400 budgets_overlap")
-    assert here.recorded() == []
-
-
-@in_virtual_time
-async def test_w52_budgets_that_are_not_known_any_more_let_nothing_go() -> None:
-    """W-52: the same where what is known of them was lost while the grant was recorded."""
-    here = world(rule(3))
-    x = here.start()
-    here.client.pause = hold = Hold("patch")
-    async with asyncio.TaskGroup() as tasks:
-        asked = tasks.create_task(x.evict("a-0"))
-        await hold.arrived.wait()
-        here.lacks[DisruptionSource.EVICTION] = "no list"
-        hold.open.set()
-    assert asked.result().startswith("429 budgets_not_read")
+async def test_fp31_budgets_that_change_while_a_grant_is_recorded_are_obeyed(
+    change: Callable[[World, Process], None], answer: str
+) -> None:
+    """FP-31, W-52: the second decision is made with what rules by then."""
+    here, x = start(rule(3, generation=1))
+    async with x.evicting("a-0", "patch") as asked:
+        change(here, x)
+    assert asked.result().startswith(answer)
     assert here.recorded() == []

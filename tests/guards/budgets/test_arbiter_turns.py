@@ -1,15 +1,15 @@
-"""The gate between drains and rollouts: each has its turn (SI-01, LI-01, LI-09)."""
+"""The arbiter between drains and rollouts: each has its turn (SI-01, LI-01, LI-09)."""
 
 from datetime import timedelta
 
 import pytest
 
+from rollout_operator.guards.budgets.precedence import USUAL_PAUSE
 from rollout_operator.guards.budgets.request import DisruptionRequest, Permit
-from rollout_operator.guards.budgets.waiting import USUAL_PAUSE
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.budgets.rule import Refusal
-from tests.guards.arbiter_bench import Process, World, rule, tell, world
+from tests.guards.arbiter_bench import Process, rule, start, tell
 from tests.planning.disruptions import PATTERN
 from tests.virtual_time import in_virtual_time
 
@@ -17,9 +17,10 @@ EVICTIONS = "429 eviction_first: the next place under budget ingester is for the
 ROLLOUT = "429 rollout_first: the next place under budget ingester is for the rollout, which has"
 
 
-async def replaced(here: World, x: Process, pod: str) -> None:
-    """Have a pod that was allowed to go be gone, and back."""
-    here.replace(pod)
+def replaced(x: Process, *pods: str) -> None:
+    """Have pods that were allowed to go be gone, and back."""
+    for pod in pods:
+        x.world.replace(pod)
     x.sync()
 
 
@@ -28,19 +29,19 @@ async def rolled(x: Process, pod: str) -> str:
     return tell(await x.roll(pod, limit=9))
 
 
-async def drained(here: World, x: Process) -> None:
-    """Let a rollout have a pod, refuse an eviction for it, and have the pod back."""
-    assert await rolled(x, "a-0") == "allowed"
-    assert (await x.evict("b-0")).startswith("429 disruption_budget_used")
-    await replaced(here, x, "a-0")
+async def drained(x: Process, pod: str = "b-0", *, rolls: str = "a-0") -> None:
+    """Let a rollout have pods, refuse an eviction for them, and have the pods back."""
+    for one in rolls.split():
+        assert await rolled(x, one) == "allowed"
+    assert (await x.evict(pod)).startswith("429 disruption_budget_used")
+    replaced(x, *rolls.split())
 
 
 @in_virtual_time
 async def test_an_eviction_that_was_refused_has_the_next_place() -> None:
     """LI-01: in another zone, where the rollout would be first by its events."""
-    here = world()
-    x = here.start()
-    await drained(here, x)
+    _, x = start()
+    await drained(x)
     answer = await x.roll("a-1")
     assert isinstance(answer, Refusal)
     assert tell(answer).startswith(f"{EVICTIONS} ingester-zone-b-0")
@@ -54,25 +55,23 @@ async def test_an_eviction_that_was_refused_has_the_next_place() -> None:
 @in_virtual_time
 async def test_after_it_the_rollout_has_a_place() -> None:
     """One in two, also where another eviction is faster."""
-    here = world()
-    x = here.start()
-    await drained(here, x)
+    _, x = start()
+    await drained(x)
     assert (await rolled(x, "a-1")).startswith(EVICTIONS)
     assert await x.evict("b-0") == "allowed"
-    await replaced(here, x, "b-0")
+    replaced(x, "b-0")
     assert (await x.evict("b-1", dry_run=True)).startswith(ROLLOUT)
     assert (await x.evict("b-1")).startswith(ROLLOUT)
     assert await rolled(x, "a-1") == "allowed"
-    await replaced(here, x, "a-1")
+    replaced(x, "a-1")
     assert (await rolled(x, "a-2")).startswith(f"{EVICTIONS} ingester-zone-b-1")
     assert await x.evict("b-1") == "allowed"
 
 
 @in_virtual_time
 async def test_a_client_that_asks_no_more_holds_no_rollout() -> None:
-    here = world()
-    x = here.start()
-    await drained(here, x)
+    _, x = start()
+    await drained(x)
     await x.clock.sleep(2 * USUAL_PAUSE + timedelta(milliseconds=1))
     assert await rolled(x, "a-1") == "allowed"
 
@@ -80,31 +79,22 @@ async def test_a_client_that_asks_no_more_holds_no_rollout() -> None:
 @in_virtual_time
 async def test_a_dry_run_waits_for_nothing() -> None:
     """SI-15: it leaves no trace, in this memory neither."""
-    here = world()
-    x = here.start()
+    _, x = start()
     assert await rolled(x, "a-0") == "allowed"
     assert (await x.evict("b-0", dry_run=True)).startswith("429 disruption_budget_used")
-    await replaced(here, x, "a-0")
+    replaced(x, "a-0")
     assert await rolled(x, "a-1") == "allowed"
 
 
 @in_virtual_time
 async def test_a_rollout_goes_on_where_it_is_in_no_eviction_s_way() -> None:
     """A pod that waits itself goes by the rollout; and where there is room for both, both go."""
-    here = world()
-    x = here.start()
-    assert await rolled(x, "a-0") == "allowed"
-    assert (await x.evict("a-1")).startswith("429 disruption_budget_used")
-    await replaced(here, x, "a-0")
+    _, x = start()
+    await drained(x, "a-1")
     assert (await rolled(x, "a-2")).startswith(EVICTIONS)
     assert await rolled(x, "a-1") == "allowed"
-    here = world(rule(2), pods=4)
-    x = here.start()
-    for pod in ("a-0", "a-1"):
-        assert await rolled(x, pod) == "allowed"
-    assert (await x.evict("a-2")).startswith("429 disruption_budget_used")
-    for pod in ("a-0", "a-1"):
-        await replaced(here, x, pod)
+    _, x = start(rule(2), pods=4)
+    await drained(x, "a-2", rolls="a-0 a-1")
     assert await rolled(x, "a-3") == "allowed"  # one of two places is left for a-2
     assert await x.evict("a-2") == "allowed"
 
@@ -112,13 +102,8 @@ async def test_a_rollout_goes_on_where_it_is_in_no_eviction_s_way() -> None:
 @in_virtual_time
 async def test_li10_a_pod_that_is_down_waits_for_no_eviction() -> None:
     """LI-10, D-14: its replacement takes nobody's place."""
-    here = world(rule(2))
-    x = here.start()
-    for pod in ("a-0", "a-1"):
-        assert await rolled(x, pod) == "allowed"
-    assert (await x.evict("b-0")).startswith("429 disruption_budget_used")
-    for pod in ("a-0", "a-1"):
-        await replaced(here, x, pod)
+    here, x = start(rule(2))
+    await drained(x, rolls="a-0 a-1")
     here.break_pod("a-2")
     x.sync()
     assert await rolled(x, "a-2") == "allowed"
@@ -126,12 +111,11 @@ async def test_li10_a_pod_that_is_down_waits_for_no_eviction() -> None:
 
 @in_virtual_time
 async def test_partitions_wait_for_none_but_their_own() -> None:
-    here = world(rule(pattern=PATTERN))
-    x = here.start()
+    _, x = start(rule(pattern=PATTERN))
     assert await rolled(x, "a-0") == "allowed"
     assert (await x.evict("b-0")).startswith("429 disruption_budget_used")
     assert await rolled(x, "a-1") == "allowed"
-    await replaced(here, x, "a-0")
+    replaced(x, "a-0")
     assert (await rolled(x, "a-0")).startswith(EVICTIONS)
     assert await x.evict("b-0") == "allowed"
 
@@ -139,11 +123,8 @@ async def test_partitions_wait_for_none_but_their_own() -> None:
 @in_virtual_time
 async def test_the_caches_alone_show_who_goes_first() -> None:
     """The rollout asks for no live look while it holds still, but for the pod that waits."""
-    here = world()
-    x = here.start()
-    assert await rolled(x, "a-0") == "allowed"
-    assert (await x.evict("a-1")).startswith("429 disruption_budget_used")
-    await replaced(here, x, "a-0")
+    _, x = start()
+    await drained(x, "a-1")
     pods = [x.cached(f"a-{at}") for at in range(3)]
     found = await x.gate.assess_all(
         [DisruptionRequest(pod=one, engine=DisruptionSource.ROLLOUT, limit=1) for one in pods]
@@ -156,8 +137,7 @@ async def test_the_caches_alone_show_who_goes_first() -> None:
 @pytest.mark.parametrize(("before", "says"), [(0, "the next eviction in line"), (2, "2 evictions")])
 @in_virtual_time
 async def test_a_refusal_says_how_many_are_in_front(before: int, says: str) -> None:
-    here = world()
-    x = here.start()
+    _, x = start()
     assert await rolled(x, "a-0") == "allowed"
     for at in range(before):
         await x.evict(f"b-{at}")
@@ -172,12 +152,11 @@ async def test_a_refusal_says_how_many_are_in_front(before: int, says: str) -> N
 @in_virtual_time
 async def test_li09_what_came_to_nothing_lets_those_in_earnest_go_first() -> None:
     """LI-09, D-68: many pods that are asked for in turn, and never go, starve no drain."""
-    here = world()
-    x = here.start()
+    _, x = start()
     x.pending.unused.note(x.cached("c-0"))
     assert await rolled(x, "a-0") == "allowed"
     assert (await x.evict("b-0")).startswith("429 disruption_budget_used")
     await x.clock.sleep(USUAL_PAUSE)
-    await replaced(here, x, "a-0")
+    replaced(x, "a-0")
     assert (await x.evict("c-0")).startswith(f"{EVICTIONS} ingester-zone-b-0")
     assert await x.evict("b-0") == "allowed"

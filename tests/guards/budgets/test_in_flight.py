@@ -1,19 +1,22 @@
-"""What counts as going although it looks untouched (SI-04, SI-17, FP-40)."""
+"""What counts as going although it looks untouched, and what came to nothing
+(SI-04, SI-17, LI-09, FP-40).
+"""
 
 from datetime import timedelta
 
 import msgspec
 import pytest
 
-from rollout_operator.controllers.rollout.own_deletes import OwnDeletes
 from rollout_operator.guards.budgets.in_flight import (
-    RECORD_COUNTS,
-    Grant,
-    GrantState,
+    MOST_PODS,
+    PAUSES,
+    REMEMBERED,
     InFlight,
-    is_recorded,
-    read_record,
+    UnusedGrants,
 )
+from rollout_operator.guards.budgets.own_deletes import OwnDeletes
+from rollout_operator.guards.budgets.pod_records import RECORD_COUNTS, is_recorded, read_record
+from rollout_operator.guards.budgets.request import Grant, GrantState
 from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.budget import DisruptionSource, Record
 from rollout_operator.model.errors import InvalidInput
@@ -22,6 +25,7 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
 from tests.builders import NOW, pod, sts_uid, unreadable
 from tests.fakes_clock import FakeClock
+from tests.virtual_time import VirtualClock, in_virtual_time
 
 A0, A1, B0 = pod("a", 0), pod("a", 1), pod("b", 0)
 SECOND = timedelta(seconds=1)
@@ -32,8 +36,8 @@ class Memory:
 
     def __init__(self, *pods: Pod) -> None:
         self.cache, self.clock = PodStore(), FakeClock()
-        self.deletes = OwnDeletes(self.cache.get, self.clock)
-        self.pending = InFlight(self.cache.get, self.deletes, self.clock)
+        self.deletes = OwnDeletes(self.cache, self.clock)
+        self.pending = InFlight(self.cache, self.deletes, self.clock)
         self.told: list[str] = []
         self.pending.on_change(lambda one: self.told.append(one.name))
         self.cache.replace_all(pods)
@@ -124,26 +128,21 @@ def test_what_is_asked_for_is_settled_by_who_asks() -> None:
     assert memory.pending.get(A0.uid) is grant
 
 
-def test_everybody_is_told_when_a_grant_is_settled() -> None:
+def test_callbacks_are_called_when_a_grant_is_settled() -> None:
+    """One that is not known is released in silence."""
     memory = Memory(A0, A1, B0)
     grant = memory.grant(A0, GrantState.ASKED)
     assert memory.told == []
     memory.pending.give(grant, msgspec.structs.replace(A0, resource_version="2"))
     memory.grant(A1, GrantState.DOUBTFUL)
-    memory.pending.release(memory.grant(B0, GrantState.ASKED))
+    old = memory.grant(B0, GrantState.ASKED)
+    memory.pending.release(old)
     assert memory.told == ["zone-a-0", "zone-a-1", "zone-b-0"]
     assert grant.pod.resource_version == "2"
-
-
-def test_a_grant_that_is_not_known_is_released_in_silence() -> None:
-    memory = Memory(A0)
-    old = memory.grant(A0)
+    new = memory.grant(B0, GrantState.ASKED)
     memory.pending.release(old)
-    new = memory.grant(A0)
-    memory.told.clear()
-    memory.pending.release(old)
-    assert memory.told == []
-    assert memory.pending.get(A0.uid) is new
+    assert memory.told[3:] == []
+    assert memory.pending.get(B0.uid) is new
 
 
 def test_w55_what_may_still_come_to_nothing_is_listed_by_budget() -> None:
@@ -185,3 +184,69 @@ def test_a_record_is_read_where_it_is_the_pods_own() -> None:
     assert read_record(A0) is None
     assert read_record(recorded(A0, uid="uid-b-0")) is None
     assert read_record(recorded(A0)) == Record(uid=A0.uid, by="y", at=NOW - SECOND)
+
+
+# Grants that come to nothing: the pod waits longer each time, and others do not (LI-09, D-68)
+
+
+class UnusedBench:
+    """Memory of grants before a cache of pods."""
+
+    def __init__(self) -> None:
+        self.cache, self.clock = PodStore(), VirtualClock()
+        self.cache.replace_all([A0])
+        self.unused = UnusedGrants(self.cache, self.clock)
+
+
+@in_virtual_time
+async def test_li09_each_time_it_waits_twice_as_long_up_to_a_minute() -> None:
+    made = UnusedBench()
+    waits = []
+    for _ in range(6):
+        made.unused.note(A0)
+        waits.append(made.unused.wait_before(A0.uid) / SECOND)
+        await made.clock.sleep(PAUSES.most)
+        assert not made.unused.wait_before(A0.uid)
+    assert waits == [5, 10, 20, 40, 60, 60]
+    assert made.unused.count(A0.uid) == 6
+    assert not made.unused.wait_before(A1.uid)
+    assert made.unused.count(A1.uid) == 0
+
+
+@in_virtual_time
+async def test_li09_after_a_while_it_is_forgotten() -> None:
+    made = UnusedBench()
+    made.unused.note(A0)
+    await made.clock.sleep(REMEMBERED)
+    assert made.unused.count(A0.uid) == 0
+    made.unused.note(A0)
+    assert made.unused.wait_before(A0.uid) == PAUSES.first
+
+
+@pytest.mark.parametrize("successor", [[], [msgspec.structs.replace(A0, uid=Uid("new"))]])
+@in_virtual_time
+async def test_li09_a_pod_that_is_gone_is_forgotten(successor: list[Pod]) -> None:
+    made = UnusedBench()
+    made.unused.note(A0)
+    made.cache.replace_all(successor)
+    assert made.unused.count(A0.uid) == 0
+    other = msgspec.structs.replace(A0, name="other", uid=Uid("other"))
+    made.cache.upsert(other)
+    made.unused.note(other)
+    assert len(made.unused) == 1
+
+
+@in_virtual_time
+async def test_d68_the_memory_is_bounded() -> None:
+    """D-68: the pods are real, and there may be very many of them."""
+    made = UnusedBench()
+    pods = [
+        msgspec.structs.replace(A0, name=f"p-{at}", uid=Uid(f"u-{at}"))
+        for at in range(MOST_PODS + 5)
+    ]
+    made.cache.replace_all(pods)
+    for one in pods:
+        made.unused.note(one)
+    assert len(made.unused) == MOST_PODS
+    assert made.unused.count(pods[0].uid) == 0
+    assert made.unused.count(pods[-1].uid) == 1

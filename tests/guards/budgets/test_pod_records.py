@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from rollout_operator.guards.budgets.in_flight import Grant
 from rollout_operator.guards.budgets.pod_records import ASK_AGAIN, Recorder
+from rollout_operator.guards.budgets.request import Grant
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.model.budget import DisruptionSource, Record
 from rollout_operator.model.errors import (
@@ -80,51 +80,39 @@ async def test_si17_a_record_names_the_pod_and_the_version_it_was_decided_on() -
     assert msgspec.json.decode(grant.record, type=Record) == record
 
 
-@pytest.mark.parametrize("error", [Conflict("no"), NotFound("no"), Unreachable("no")])
-async def test_what_was_not_written_is_raised(error: ApiError) -> None:
+@pytest.mark.parametrize(
+    "error", [Conflict("no"), NotFound("no"), Unreachable("no"), UnknownOutcome("no answer")]
+)
+async def test_si18_what_was_not_written_is_raised(error: ApiError) -> None:
+    """SI-18: without an answer it is known what may stand there."""
     client, _, recorder, grant = make()
     client.error = error
     with pytest.raises(type(error)):
         await recorder.write(grant, lambda: NOW)
+    assert grant.record
     assert not recorder.is_forbidden
 
 
-async def test_si18_without_an_answer_it_is_known_what_may_stand_there() -> None:
-    client, _, recorder, grant = make()
-    client.error = UnknownOutcome("no answer")
-    with pytest.raises(UnknownOutcome):
-        await recorder.write(grant, lambda: NOW)
-    assert grant.record
-
-
-async def test_fp40_a_role_without_the_verb_is_asked_once_a_minute() -> None:
+async def test_fp40_a_role_without_the_verb_is_asked_once_a_minute_until_it_is_mended() -> None:
     client, clock, recorder, grant = make()
     client.error = FORBIDDEN
-    assert await recorder.write(grant, lambda: NOW) is None
-    assert grant.record == ""
-    assert recorder.is_forbidden
-    clock.jump(ASK_AGAIN / 2)
-    assert await recorder.write(grant, lambda: NOW) is None
-    assert len(client.patches) == 1
-    clock.jump(ASK_AGAIN / 2)
-    assert await recorder.write(grant, lambda: NOW) is None
-    assert len(client.patches) == 2
-
-
-async def test_fp40_a_role_that_was_mended_is_used() -> None:
-    client, clock, recorder, grant = make()
-    client.error = FORBIDDEN
-    await recorder.write(grant, lambda: NOW)
+    for patches in (1, 1, 2):
+        assert await recorder.write(grant, lambda: NOW) is None
+        assert (grant.record, recorder.is_forbidden) == ("", True)
+        assert len(client.patches) == patches
+        clock.jump(ASK_AGAIN / 2)
     client.error = None
-    clock.jump(ASK_AGAIN)
+    clock.jump(ASK_AGAIN / 2)
     assert await recorder.write(grant, lambda: NOW) is not None
     assert await recorder.write(grant, lambda: NOW) is not None
-    assert len(client.patches) == 3
+    assert len(client.patches) == 4
 
 
 async def test_si17_only_the_own_record_is_withdrawn() -> None:
     """By its very text, whatever else has changed on the pod."""
     client, _, recorder, grant = make()
+    assert await recorder.withdraw(grant)
+    assert client.patches == [], "nothing was written yet"
     await recorder.write(grant, lambda: NOW)
     client.patches.clear()
     assert await recorder.withdraw(grant)
@@ -135,12 +123,6 @@ async def test_si17_only_the_own_record_is_withdrawn() -> None:
             {"op": "remove", "path": PATH},
         ]
     ]
-
-
-async def test_nothing_is_withdrawn_that_was_not_written() -> None:
-    client, _, recorder, grant = make()
-    assert await recorder.withdraw(grant)
-    assert client.patches == []
 
 
 @pytest.mark.parametrize(
@@ -161,15 +143,12 @@ async def test_si18_whether_a_record_is_gone(error: ApiError, is_gone: bool) -> 
 
 
 async def test_li07_any_record_is_taken_back_from_the_pod_as_it_was_seen() -> None:
+    """Where that fails it is raised."""
     client, _, recorder, _ = make()
     await recorder.take_back(POD)
     identity = {"uid": "uid-a-0", "resourceVersion": "7"}
     assert client.patches == [{"metadata": {**identity, "annotations": {KEY: None}}}]
-
-
-@pytest.mark.parametrize("error", [Conflict("changed"), FORBIDDEN, Unreachable("refused")])
-async def test_li07_what_could_not_be_taken_back_is_raised(error: ApiError) -> None:
-    client, _, recorder, _ = make()
-    client.error = error
-    with pytest.raises(type(error)):
-        await recorder.take_back(POD)
+    for error in (Conflict("changed"), FORBIDDEN, Unreachable("refused")):
+        client.error = error
+        with pytest.raises(type(error)):
+            await recorder.take_back(POD)

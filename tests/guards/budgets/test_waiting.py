@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.guards.budgets.unused import UnusedGrants
-from rollout_operator.guards.budgets.waiting import (
+from rollout_operator.guards.budgets.in_flight import UnusedGrants
+from rollout_operator.guards.budgets.precedence import (
     FORGET_EVERY,
     LEAST_PAUSE,
     MOST_PAUSE,
@@ -14,9 +14,10 @@ from rollout_operator.guards.budgets.waiting import (
     USUAL_PAUSE,
     Waiting,
 )
+from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod, Unreadable
+from rollout_operator.model.objects import Pod
 from tests.planning.disruptions import budget, by_partition, member
 from tests.virtual_time import VirtualClock, in_virtual_time
 
@@ -26,16 +27,13 @@ FIRST, SECOND, ROLLED = member("a", 0), member("b", 0), member("c", 0)
 
 
 class Bench:
-    """Memory of evictions before a cache that shows what `shown` holds."""
+    """Memory of evictions before a cache of pods."""
 
     def __init__(self) -> None:
-        self.shown = {one.name: one for one in (FIRST, SECOND, ROLLED)}
-        self.clock = VirtualClock()
-        self.unused = UnusedGrants(self._find, self.clock)
-        self.waiting = Waiting(self._find, self.unused, self.clock)
-
-    def _find(self, namespace: str, name: str) -> Pod | Unreadable | None:
-        return self.shown.get(name)
+        self.cache, self.clock = PodStore(), VirtualClock()
+        self.cache.replace_all([FIRST, SECOND, ROLLED])
+        self.unused = UnusedGrants(self.cache, self.clock)
+        self.waiting = Waiting(self.cache, self.unused, self.clock)
 
     @property
     def front(self) -> list[str]:
@@ -95,14 +93,12 @@ async def test_they_stand_in_the_order_in_which_they_came() -> None:
     assert [one.pod for one in made.waiting.list_in_front(RULE, ROLLED)] == [SECOND, FIRST]
 
 
-@pytest.mark.parametrize("now", [None, replace(FIRST, uid=Uid("new")), member("a", 0, "t")])
+@pytest.mark.parametrize("now", [[], [replace(FIRST, uid=Uid("new"))], [member("a", 0, "t")]])
 @in_virtual_time
-async def test_a_pod_that_has_gone_is_awaited_no_more(now: Pod | None) -> None:
+async def test_a_pod_that_has_gone_is_awaited_no_more(now: list[Pod]) -> None:
     made = Bench()
     made.waiting.note_refused(RULE, FIRST)
-    made.shown.pop(FIRST.name)
-    if now is not None:
-        made.shown[FIRST.name] = now
+    made.cache.replace_all([*now, SECOND, ROLLED])
     assert made.front == []
     await made.clock.sleep(FORGET_EVERY)
     made.waiting.note_refused(RULE, SECOND)
@@ -123,7 +119,7 @@ async def test_d68_what_came_to_nothing_before_has_no_turn() -> None:
 async def test_d68_the_memory_is_bounded() -> None:
     made = Bench()
     pods = [replace(FIRST, name=f"p-{at}", uid=Uid(f"u-{at}")) for at in range(MOST_WAITERS + 5)]
-    made.shown = {one.name: one for one in pods}
+    made.cache.replace_all(pods)
     for one in pods:
         made.waiting.note_refused(RULE, one)
     assert len(made.waiting) == MOST_WAITERS

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rollout_operator.guards.budgets.arbiter import REPEAT_LIMIT
-from rollout_operator.guards.budgets.in_flight import read_record
+from rollout_operator.guards.budgets.pod_records import read_record
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.errors import ApiError, Denied, Unreachable
 from rollout_operator.model.outcome import Code

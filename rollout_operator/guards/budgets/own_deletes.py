@@ -6,21 +6,19 @@ is kept as unknown: it is read back first, and as long as it may still be commit
 gone, too.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.group import Deletion
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod, Unreadable
+from rollout_operator.model.objects import Pod
 
 # An API server ends every request after 60 s (`--request-timeout`); a write that it holds cannot be
 # committed later than that. The rest is room for a connection that was slow to deliver it.
 COMMIT_LIMIT = timedelta(seconds=90)
-
-FindPod = Callable[[str, str], Pod | Unreadable | None]
-"""The cache's pod by namespace and name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +41,8 @@ class OwnDeletes:
     another group takes its pods along.
     """
 
-    def __init__(self, find_pod: FindPod, clock: Clock) -> None:
-        self._find_pod = find_pod
+    def __init__(self, pods: PodStore, clock: Clock) -> None:
+        self._pods = pods
         self._clock = clock
         self._by_uid: dict[Uid, OwnDelete] = {}
 
@@ -79,7 +77,9 @@ class OwnDeletes:
 
     def list_of(self, owners: Collection[Uid]) -> Mapping[Uid, Deletion]:
         """Return what the cache does not show yet, and forget what it shows."""
-        self._forget_seen()
+        for uid, own in list(self._by_uid.items()):
+            if has_left(self._pods, own.pod):
+                del self._by_uid[uid]
         return {own.pod.uid: own.state for own in self._of(owners)}
 
     def list_unknown(self, owners: Collection[Uid]) -> tuple[OwnDelete, ...]:
@@ -99,13 +99,10 @@ class OwnDeletes:
     def _of(self, owners: Collection[Uid]) -> Iterator[OwnDelete]:
         return (own for own in self._by_uid.values() if own.pod.owner_uid in owners)
 
-    def _forget_seen(self) -> None:
-        for uid, own in list(self._by_uid.items()):
-            if self._is_seen(own):
-                del self._by_uid[uid]
 
-    def _is_seen(self, own: OwnDelete) -> bool:
-        cached = self._find_pod(own.pod.namespace, own.pod.name)
-        if cached is None or cached.uid != own.pod.uid:
-            return True
-        return isinstance(cached, Pod) and cached.is_terminating
+def has_left(pods: PodStore, pod: Pod) -> bool:
+    """Tell whether the cache shows a pod on its way out, replaced or absent."""
+    cached = pods.get(pod.namespace, pod.name)
+    if cached is None or cached.uid != pod.uid:
+        return True
+    return isinstance(cached, Pod) and cached.is_terminating
