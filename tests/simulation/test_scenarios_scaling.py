@@ -7,11 +7,11 @@ from rollout_operator.lab.model.history import Called, Commit, Fault, History, P
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.model.names import FORCE_REPLICAS, UPSCALE_WHEN_READY
 from tests.judge.book import read_book
+from tests.judge.builder import s
 from tests.judge.desired import list_miscounted, read_delay_path, read_wish
 from tests.judge.invariants_requests import Contest, list_contests
 from tests.judge.promises import Promises
 from tests.judge.scaling import list_scalings
-from tests.simulation.chronicle import s
 from tests.simulation.scenarios_book import TRACKED, find_scenario
 from tests.simulation.scenarios_scaling import NONSENSE
 from tests.simulation.test_scenarios import counts, play_calmly

@@ -13,7 +13,7 @@ from rollout_operator.lab.model.fields import child, children, name_of, text
 from rollout_operator.lab.model.history import Called, Reviewed
 from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.model.decode.budget import parse_budget
-from tests.simulation.chronicle import s
+from tests.judge.builder import s
 
 ZONES = ("zone-a", "zone-b")
 

@@ -10,18 +10,19 @@ from rollout_operator.kube.api import PODS, STATEFULSETS
 from rollout_operator.lab.model.history import Called, Commit, History, Said
 from rollout_operator.lab.trace.log_lines import read_log_line, strip_time
 from rollout_operator.lab.trace.trace import WIDTH, render_story, render_tail, trace_hash
-from tests.simulation.chronicle import PERSON, Chronicle, pod_object, s
+from tests.judge.builder import PERSON, HistoryBuilder, s
+from tests.judge.builder_objects import pod_object
 
 OPERATOR = "operator-1"
 
 
-def say(told: Chronicle, at: float, text: str, actor: str = OPERATOR) -> None:
+def say(told: HistoryBuilder, at: float, text: str, actor: str = OPERATOR) -> None:
     told.history.add(Said(at=s(at), actor=actor, text=text))
 
 
-def rollout() -> Chronicle:
+def rollout() -> HistoryBuilder:
     """Return a rollout of one pod, with all that leads to it and comes of it."""
-    told = Chronicle()
+    told = HistoryBuilder()
     told.zones(letters="a", update_revision="")
     told.lived(1, "started")
     told.lived(1.25, "ready")
@@ -52,21 +53,21 @@ def test_a_rollout_reads_like_a_story() -> None:
     ]
 
 
-def lines(story: Callable[[Chronicle], object], **zones: Any) -> list[str]:
+def lines(story: Callable[[HistoryBuilder], object], **zones: Any) -> list[str]:
     """Return what a story adds to a zone of three pods, without the time and who."""
-    told = Chronicle()
+    told = HistoryBuilder()
     told.zones(letters="a", **zones)
     story(told)
     return [line[11:].split(maxsplit=1)[1] for line in render_story(told.history, begin=s(1))]
 
 
-def delete_unannounced(told: Chronicle) -> None:
+def delete_unannounced(told: HistoryBuilder) -> None:
     told.lived(2, "started")
     told.delete(3, "zone-a-0")
     told.look(4)
 
 
-def refused(told: Chronicle) -> None:
+def refused(told: HistoryBuilder) -> None:
     say(told, 2, "scales zone-a to 2", PERSON)
     body = {"spec": {"replicas": 2}}
     told.review(2.5, "zone-a", 1, allowed=False, status=429, message=f"{HOOK}too early")
@@ -79,7 +80,7 @@ def refused(told: Chronicle) -> None:
 HOOK = 'admission webhook "x.example.com" denied the request: '
 
 
-def allowed(told: Chronicle) -> None:
+def allowed(told: HistoryBuilder) -> None:
     body = [{"op": "replace", "path": "/spec/replicas", "value": 2}]
     told.review(2, "zone-a", 1, dry_run=True)
     told.review(2.1, "zone-a", 1, dry_run=True, path="/admission/no-downscale?timeout=10s")
@@ -87,19 +88,19 @@ def allowed(told: Chronicle) -> None:
     told.call(3, "patch", STATEFULSETS, "zone-a", actor=PERSON, body=body)
 
 
-def unrelated_review(told: Chronicle) -> None:
+def unrelated_review(told: HistoryBuilder) -> None:
     told.review(2, "zone-a", 1)
     told.call(3, "patch", STATEFULSETS, "zone-a", actor=PERSON, body={"metadata": {}})
 
 
-def called(told: Chronicle) -> None:
+def called(told: HistoryBuilder) -> None:
     told.prepare(2, "zone-a-2")
     told.prepare(2.2, "zone-a-1")
     told.prepare(3, "zone-a-0", status=0)
     told.prepare(4, "zone-a-0", method="DELETE", acted=False, status=0)
 
 
-def troubles(told: Chronicle) -> None:
+def troubles(told: HistoryBuilder) -> None:
     crashed = pod_object("zone-a-1", ready=False)
     status = crashed["status"]
     assert isinstance(status, dict)
@@ -112,7 +113,7 @@ def troubles(told: Chronicle) -> None:
     told.lived(90, "killed")
 
 
-def wishes(told: Chronicle) -> None:
+def wishes(told: HistoryBuilder) -> None:
     told.zone(2, "zone-a", replicas=2, paused="true", limit="2")
     told.zone(3, "zone-a", observed=2)
     told.write(4, PODS, "zone-a-2", None)
@@ -177,7 +178,7 @@ def wishes(told: Chronicle) -> None:
         ),
     ],
 )
-def test_what_matters_is_told(story: Callable[[Chronicle], object], told: list[str]) -> None:
+def test_what_matters_is_told(story: Callable[[HistoryBuilder], object], told: list[str]) -> None:
     """Each kind of event has its line, and what is no event has none."""
     shown = [line.strip() for line in lines(story)]
 
@@ -186,7 +187,7 @@ def test_what_matters_is_told(story: Callable[[Chronicle], object], told: list[s
 
 def test_waits_are_told_where_they_last() -> None:
     """A wait that is over within five seconds is part of every rollout."""
-    told = Chronicle()
+    told = HistoryBuilder()
     wait = 'msg="Group waits" group=g zone=zone-a reason=zone_not_ready why="zone-{} has 2 of 3"'
     told.lived(0, "started")
     say(told, 1, wait.format("a"))
@@ -204,7 +205,7 @@ def test_waits_are_told_where_they_last() -> None:
 
 def test_no_row_is_wider_than_a_page() -> None:
     """Long reasons go on below, four rows at most; long names are cut in the middle."""
-    told = Chronicle()
+    told = HistoryBuilder()
     told.lived(0, "started", "operator-of-a-team-with-a-very-long-name-1")
     say(
         told,
@@ -224,7 +225,7 @@ def test_no_row_is_wider_than_a_page() -> None:
 
 def test_alike_lines_are_one_only_when_they_are_near() -> None:
     """The same again within ten seconds is one line with a number, later it is news."""
-    told = Chronicle()
+    told = HistoryBuilder()
     for at in (1, 2, 3, 20):
         say(told, at, "tries again", PERSON)
 
@@ -236,7 +237,7 @@ def test_alike_lines_are_one_only_when_they_are_near() -> None:
 
 def test_times_of_hours_stay_aligned() -> None:
     """A run of a day and one of a second are written alike."""
-    told = Chronicle()
+    told = HistoryBuilder()
     say(told, 59.96, "a", PERSON)
     say(told, 3600 * 9 + 61.5, "b", PERSON)
 
@@ -329,7 +330,7 @@ def counted(ready: int, *, update: str = "new", image: str = "v1") -> dict[str, 
 
 def test_a_zone_that_is_whole_again_is_told_with_what_it_runs() -> None:
     """After a pod's death, or a rollback; not while it has still to be rolled out."""
-    told = Chronicle()
+    told = HistoryBuilder()
     states = [
         counted(1, update="old"),
         counted(2, update="old"),
@@ -359,7 +360,7 @@ def test_a_zone_that_is_whole_again_is_told_with_what_it_runs() -> None:
 )
 def test_the_last_wait_is_over_when_its_zone_is_whole(whole_at: int | None, is_told: bool) -> None:
     """Nobody logs that there is nothing left to do: the zone's status says it."""
-    told = Chronicle()
+    told = HistoryBuilder()
     told.write(0, STATEFULSETS, "zone-a", counted(1, update="old"))
     told.lived(1, "started")
     say(told, 2, 'msg="Group waits" zone=zone-a why="zone-a has 1 of 2"')

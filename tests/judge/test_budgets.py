@@ -1,0 +1,375 @@
+"""Evictions and deletes under a budget: histories that break a promise, and that nearly do."""
+
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+from rollout_operator.kube.api import PODS, JsonObject
+from tests.judge.book import read_book
+from tests.judge.budgets import EVICTION_PATH
+from tests.judge.builder import (
+    NAMESPACE,
+    PERSON,
+    Events,
+    HistoryBuilder,
+    cases,
+    find_broken,
+    s,
+)
+from tests.judge.downscales import FORGED, tell_asked
+from tests.judge.invariants_reviews import list_spans
+from tests.judge.promises import Promises, Verdict
+from tests.judge.verdict import find_violations
+
+TWO: JsonObject = {"maxUnavailable": 2}
+PARTITIONS: JsonObject = {"podNamePartitionRegex": "zone-[a-z]-([0-9]+)"}
+
+
+def judge(events: Events, **spec: Any) -> list[str]:
+    """Return what events in three zones under a budget break."""
+    history = HistoryBuilder().zones().budget(0, **spec)
+    events(history)
+    return list(find_broken(history))
+
+
+def under(spec: JsonObject, events: Events) -> Events:
+    """Have events happen under another budget, from the beginning."""
+    return lambda t: events(t.budget(0.5, **spec))
+
+
+def two_zones(t: HistoryBuilder) -> HistoryBuilder:
+    return t.evict(10, "a-0").evict(12, "b-0")
+
+
+def two_of_a_zone(t: HistoryBuilder) -> HistoryBuilder:
+    return t.evict(10, "a-0").evict(12, "a-1")
+
+
+def not_running(t: HistoryBuilder) -> None:
+    t.evict(10, "a-0").gone(11, "b-0")
+    t.pod(11.1, "b-0", uid="fresh", ready=False, phase="Pending").evict(12, "b-0", marked=False)
+
+
+def beside_a_short_zone(since: float) -> Events:
+    return lambda t: t.pod(since, "b-1", ready=False).evict(10, "a-0")
+
+
+def in_a_short_zone(t: HistoryBuilder) -> HistoryBuilder:
+    return t.pod(4, "a-1", ready=False).evict(10, "a-0")
+
+
+def of_both(t: HistoryBuilder) -> None:
+    t.look(9).evict(10, "a-0").mark(10.1, "a-1", engine="rollout").delete(10.2, "a-1", looked=False)
+
+
+def share(percent: int, events: Events) -> Events:
+    return lambda t: events(t.unbudget(0.4).budget(0.5, maxUnavailablePercentage=percent))
+
+
+def flawed_from_the_start(t: HistoryBuilder) -> None:
+    t.unbudget(1).budget(2, podNamePartitionRegex="no group").evict(10, "a-0")
+
+
+EVICTIONS = cases(
+    {
+        "SI-01 evictions in two zones -> SI-01": two_zones,
+        "SI-01 whatever the budget -> SI-01": under(TWO, two_zones),
+        "SI-01 one zone after the other": lambda t: (
+            t.evict(10, "a-0").replace(11, "a-0").evict(12, "b-0")
+        ),
+        "SI-01 a rollout comes -> SI-01": lambda t: t.evict(10, "a-0").delete(
+            12, "b-0", record=True
+        ),
+        "SI-01 an eviction comes -> SI-01": lambda t: t.delete(10, "a-0", record=True).evict(
+            12, "b-0"
+        ),
+        "SI-01 not without a budget": lambda t: two_zones(t.unbudget(1)),
+        "FP-31 deleted a second ago": lambda t: two_zones(t.unbudget(9)),
+        "FP-31 created a second ago": lambda t: two_zones(t.unbudget(1).budget(9)),
+        "ZPDB-54 it does not run yet": not_running,
+        "SI-01 a refusal does no harm": lambda t: t.evict(10, "a-0").evict(
+            12, "b-0", allowed=False
+        ),
+        "SI-02 for 6 s -> SI-02": beside_a_short_zone(4),
+        "SI-02 for 4 s": beside_a_short_zone(6),
+        "SI-03 one was missing -> SI-03": in_a_short_zone,
+        "SI-03 two may be missing": under(TWO, in_a_short_zone),
+        "SI-03 it was the one itself": lambda t: t.pod(4, "a-0", ready=False).evict(10, "a-0"),
+        "SI-04 two of one -> SI-04": two_of_a_zone,
+        "SI-04 two of two": under(TWO, two_of_a_zone),
+        "ZPDB-81 half of three -> SI-04": share(50, two_of_a_zone),
+        "ZPDB-81 two thirds of three": share(67, two_of_a_zone),
+        "SI-04 of both engines -> SI-04": of_both,
+        "SI-04 unseen, in the budget": under(TWO, of_both),
+        "ZPDB-61 nothing may go -> SI-03": under(
+            {"maxUnavailable": 0}, lambda t: t.evict(10, "a-0")
+        ),
+        "FP-31 raised": lambda t: two_of_a_zone(t.budget(9, maxUnavailable=2)),
+        "FP-31 lowered": under(TWO, lambda t: two_of_a_zone(t.budget(9, maxUnavailable=1))),
+        "W-52 the last valid one stays in force": lambda t: t.budget(
+            1, podNamePartitionRegex="("
+        ).evict(10, "a-0"),
+        "W-52 never valid -> SI-03": flawed_from_the_start,
+        "SI-17 an eviction without a record -> SI-17": lambda t: t.evict(10, "a-0", marked=False),
+        "SI-17 a delete without a record -> SI-17": lambda t: t.delete(10, "a-0"),
+        "SI-17 no compare-and-swap -> SI-15 SI-17": lambda t: t.mark(
+            9, "a-0", body={"metadata": {"uid": "u"}}
+        ).evict(10, "a-0", marked=False),
+        "SI-17 of another pod -> SI-17": lambda t: t.mark(9, "a-0", uid="former").evict(
+            10, "a-0", marked=False
+        ),
+        "SI-17 the role does not allow it": lambda t: t.call(
+            9, "patch", PODS, "a-0", status=403, message='"operator-1" cannot patch resource "pods"'
+        ).evict(10, "a-0", marked=False),
+    }
+)
+
+
+@pytest.mark.parametrize(("events", "broken"), EVICTIONS)
+def test_evictions_are_judged(events: Events, broken: list[str]) -> None:
+    """SI-01 to SI-04, SI-17: what breaks them does, and what nearly does not."""
+    assert judge(events) == broken
+
+
+def back_for(seconds: float) -> Events:
+    return lambda t: t.evict(10, "a-0").replace(11, "a-0").evict(11.2 + seconds, "b-0")
+
+
+def late_for(delay: str, events: Events) -> Events:
+    return under({**PARTITIONS, "crossZoneEvictionDelay": delay}, events)
+
+
+BY_PARTITION = cases(
+    {
+        "SI-05 the same one twice -> SI-05": two_zones,
+        "SI-05 two may be down": under({**PARTITIONS, **TWO}, two_zones),
+        "ZPDB-93 others never block": lambda t: (
+            t.evict(10, "a-0").evict(12, "b-1").evict(12.5, "a-2")
+        ),
+        "ZPDB-90 its own zone does not count": lambda t: (
+            t.evict(10, "a-0").evict(11, "a-1").evict(12, "a-2")
+        ),
+        "SI-05 back, no delay": back_for(8),
+        "ZPDB-92 back for 8 s of 10 -> SI-05": late_for("10s", back_for(8)),
+        "ZPDB-92 back for 10 s": late_for("10s", back_for(10)),
+        "SI-05 a peer is down -> SI-05": lambda t: t.pod(4, "c-0", ready=False).evict(10, "a-0"),
+        "ZPDB-91 an absent peer -> SI-05": lambda t: t.zone(1, "c", replicas=2).evict(10, "a-2"),
+        "ZPDB-63 no partition -> SI-05": under(
+            {"podNamePartitionRegex": "zone-[a-z]-([0-1])"}, lambda t: t.evict(10, "a-2")
+        ),
+    }
+)
+
+
+@pytest.mark.parametrize(("events", "broken"), BY_PARTITION)
+def test_partitions_are_judged(events: Events, broken: list[str]) -> None:
+    """SI-05: no partition loses more than its budget, over all other zones."""
+    assert judge(events, **PARTITIONS) == broken
+
+
+def test_a_dead_process_is_no_excuse_under_a_budget() -> None:
+    """SI-17, SI-01: the record has told the next process what was on its way."""
+
+    def late(t: HistoryBuilder) -> None:
+        t.lived(0, "started").look(9)
+        t.mark(9.05, "a-0", engine="rollout").mark(9.1, "b-0", engine="rollout")
+        t.delete(9.2, "b-0", looked=False).lived(9.25, "crashed").lived(9.26, "started")
+        t.fault(9.1, "late", "call 9: delete pods/zone-a-0: late: 0:00:01")
+        t.delete(9.5, "a-0", looked=False)
+
+    assert judge(late) == ["SI-17"]
+
+
+def test_the_delete_of_an_eviction_is_found() -> None:
+    t = HistoryBuilder().zones().evict(10, "a-0").evict(11, "b-0", dry="query")
+
+    (found,) = read_book(t.history, Promises()).evictions.values()
+    assert (found.request.name, found.at) == ("zone-a-0", s(10))
+
+
+def in_a_dry_run(dry: str, *, marked: bool = True) -> Events:
+    return lambda t: t.evict(20, "a-0", dry=dry, marked=marked)
+
+
+def for_another_pod(t: HistoryBuilder) -> None:
+    t.number += 1
+    t.review(10, "a-1", t.number, path=EVICTION_PATH).mark(9.9, "a-0")
+
+
+def forged(at: float = 19.7, path: str = EVICTION_PATH, **request: Any) -> Events:
+    """Have a forged review come at a time; a dry run of the same leaves a record just before 20."""
+    about = {"metadata": {"name": "zone-a-0"}, "deleteOptions": {}}
+    fields = {"namespace": NAMESPACE, "name": "zone-a-0", "dryRun": False, "object": about}
+    asked = tell_asked(msgspec.json.encode({"request": {**fields, **request}}))
+    return lambda t: in_a_dry_run("query")(
+        t.fault(at, FORGED, f"at {path}?timeout=5s: {asked}", actor="api-server")
+    )
+
+
+RECORDS = cases(
+    {
+        "a dry run by query -> SI-15": in_a_dry_run("query"),
+        "a dry run by options -> SI-15": in_a_dry_run("body"),
+        "no trace": in_a_dry_run("body", marked=False),
+        "another one in earnest": lambda t: t.evict(10, "a-0", dry="query", marked=False).evict(
+            10.5, "a-0"
+        ),
+        "nobody has asked -> SI-15": lambda t: t.mark(10, "a-0"),
+        "somebody has asked for another pod -> SI-15": for_another_pod,
+        "a rollout asks nobody": lambda t: t.mark(10, "a-0", engine="rollout"),
+        "SEC-09 forged in earnest": forged(),
+        "SEC-09 forged, named by its object": forged(name=""),
+        "SEC-09 forged without an object": forged(object=None),
+        "SEC-09 forged, a dry run by query -> SI-15": forged(dryRun=True),
+        "SEC-09 forged, a dry run by options -> SI-15": forged(
+            object={"deleteOptions": {"dryRun": ["All"]}}
+        ),
+        "SEC-09 forged of another pod -> SI-15": forged(name="zone-a-1"),
+        "SEC-09 forged in another namespace -> SI-15": forged(namespace="another"),
+        "SEC-09 forged after it -> SI-15": forged(19.9),
+        "SEC-09 forged ten seconds before": forged(10),
+        "SEC-09 forged long before -> SI-15": forged(1),
+        "SEC-09 forged at another webhook -> SI-15": forged(path="/admission/prepare-downscale"),
+    }
+)
+
+
+@pytest.mark.parametrize(("events", "broken"), RECORDS)
+def test_a_dry_run_marks_nothing(events: Events, broken: list[str]) -> None:
+    """SI-15, W-09: whichever way it says that it is one; what a forgery asks for is its own."""
+    assert judge(events) == broken
+
+
+def conclude(events: Events, healed_at: float, **spec: Any) -> Verdict:
+    """Return what is to be said of zones at rest, in which all was well from a time on."""
+    t = HistoryBuilder().zones(update_revision="old").budget(0, **spec)
+    events(t)
+    return find_violations(
+        t.history, Promises(healed_at=s(healed_at), ended_at=s(5000), quiet=s(0))
+    )
+
+
+def marked_for(seconds: float, at: float = 20) -> Events:
+    return lambda t: t.mark(at, "a-0", engine="rollout").unmark(at + seconds, "a-0")
+
+
+def faulty(at: float, kind: str, events: Events) -> Events:
+    return lambda t: events(t.fault(at, kind, "event 3 of pods: MODIFIED zone-a-0"))
+
+
+def asking(until: int, status: int = 429) -> Events:
+    """Have a person ask for a pod every five seconds, in vain."""
+
+    def ask(t: HistoryBuilder) -> None:
+        for at in range(20, until, 5):
+            t.ask_eviction(at, "a-0", status=status)
+
+    return ask
+
+
+LASTING: list[tuple[str, float, Events]] = [
+    ("LI-07 for 9 s", 10, marked_for(9)),
+    ("LI-07 for 14 s -> LI-07", 10, marked_for(14)),
+    ("LI-07 from before all was well -> LI-07", 20, marked_for(25, at=5)),
+    ("LI-07 since a fault", 20, faulty(4, "slow", marked_for(25, at=5))),
+    ("LI-07 since a fault, for too long -> LI-07", 20, faulty(4, "slow", marked_for(40, at=5))),
+    ("LI-07 to the end -> LI-07", 10, lambda t: t.mark(10, "a-0", engine="rollout")),
+    ("LI-07 an event of it was lost", 10, faulty(3, "drop_event", marked_for(40, at=5))),
+    ("LI-07 later than what was lost -> LI-07", 10, faulty(3, "drop_event", marked_for(40))),
+    ("LI-01 a drain has waited for three minutes", 10, asking(200)),
+    ("LI-01 it has waited for eight -> LI-01", 10, asking(500)),
+    ("LI-01 it is forbidden", 10, asking(500, status=403)),
+    ("LI-01 faults have ended a moment ago", 400, asking(500)),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "healed_at", "events"), [pytest.param(*row, id=row[0]) for row in LASTING]
+)
+def test_nothing_lasts_for_long(name: str, healed_at: float, events: Events) -> None:
+    """LI-07: a record on an untouched pod. LI-01: a drain; nine pods may go before it."""
+    found = [one.invariant for one in conclude(events, healed_at).violations]
+
+    assert found == name.partition(" -> ")[2].split()
+
+
+def test_whoever_is_refused_is_named() -> None:
+    (found,) = conclude(asking(500), 10).violations
+
+    assert f"zone-a-0 is refused to {PERSON} since" in found.text
+
+
+def test_a_record_counts_until_the_pod_is_touched() -> None:
+    t = HistoryBuilder().zones().evict(10, "a-0").mark(20, "b-0").mark(25, "b-0")
+
+    spans = [(one.pod, end) for one, end in list_spans(read_book(t.history, Promises()))]
+    assert spans == [("zone-a-0", s(10)), ("zone-b-0", s(25)), ("zone-b-0", s(25))]
+
+
+USED = "1 pod not ready in zone-a; budget ingester: max unavailable 1"
+HELD = "the next place under budget ingester is for the rollout; zone-c-0 waits"
+REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+@pytest.mark.parametrize(
+    ("how", "at"),
+    [
+        pytest.param({}, [50], id="LI-01 each place is taken"),
+        pytest.param({"message": HELD}, [50], id="LI-01 in a turn of the rollout"),
+        pytest.param({"maxUnavailable": 2}, [50], id="zones may miss one at a time: of two"),
+        pytest.param({"maxUnavailable": 3}, [50], id="zones may miss one at a time: of three"),
+        pytest.param({"evicted": 45}, [60], id="an eviction in between is its turn"),
+        pytest.param({"evicted": 55}, [50], id="an eviction after two places"),
+        pytest.param({"waits": range(20, 40, 5)}, [], id="the client asks no more"),
+        pytest.param({"waits": range(47, 80, 5)}, [], id="the client has just begun to ask"),
+        pytest.param({"message": REFUSED}, [], id="it waits for something else"),
+        pytest.param({"message": "max unavailable = 0; budget ingester"}, [], id="there is none"),
+        pytest.param({"in_vain": 15}, [], id="LI-01 LI-09 another webhook has refused it"),
+        pytest.param({"in_vain": 15, "allowed": False}, [50], id="LI-01 LI-09 both have"),
+        pytest.param({"pod": "a-1"}, [], id="it is served by the rollout"),
+        pytest.param({"crashed": True}, [], id="LI-10 pods that are down take no place"),
+        pytest.param(PARTITIONS, [], id="partitions are not judged"),
+    ],
+)
+def test_a_rollout_leaves_places_for_a_drain(how: dict[str, Any], at: list[float]) -> None:
+    """LI-01: of two places one is for the eviction that waits."""
+    assert pass_over(**how) == at
+
+
+def pass_over(
+    *,
+    waits: range = range(20, 80, 5),
+    message: str = USED,
+    pod: str = "c-0",
+    evicted: float = 0,
+    in_vain: float = 0,
+    allowed: bool = True,
+    crashed: bool = False,
+    **spec: Any,
+) -> list[float]:
+    """Return when the judge objects, in a rollout of zone-a while an eviction waits."""
+    t = HistoryBuilder().zones().budget(0, **spec)
+
+    def roll(at: float, name: str) -> None:
+        if crashed:
+            t.pod(at - 1, name, ready=False)
+        t.delete(at, name, record=True).replace(at + 1, name)
+
+    def grant(at: float) -> None:
+        t.ask_eviction(at, pod, status=403, message="the quota is used")
+        t.review(at + 0.1, pod, t.number, path=EVICTION_PATH, allowed=allowed)
+
+    ask = partial(t.ask_eviction, name=pod, status=429, message=message)
+    steps: list[tuple[float, Any]] = [(at, ask) for at in waits]
+    steps += [(40, partial(roll, name="a-0")), (50, partial(roll, name="a-1"))]
+    steps += [(60, partial(roll, name="a-2"))]
+    if evicted:
+        steps.append((evicted, lambda at: t.evict(at, "b-0").replace(at + 1, "b-0")))
+    if in_vain:
+        steps.append((in_vain, grant))
+    for at, step in sorted(steps, key=lambda step: step[0]):
+        step(at)
+    found = find_violations(t.history, Promises(healed_at=s(10), ended_at=s(100), quiet=s(0)))
+    return [one.at.total_seconds() for one in found.violations if "in a row" in one.text]

@@ -1,0 +1,297 @@
+"""What must come to pass, and how much is asked for: histories that miss a bound, or keep it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rollout_operator.kube.api import MUTATING_WEBHOOKS, PODS, SECRETS, STATEFULSETS, Resource
+from tests.judge.builder import (
+    OPERATOR,
+    PATHS,
+    PREPARED,
+    Events,
+    HistoryBuilder,
+    cases,
+    find_broken,
+    s,
+)
+from tests.judge.promises import Promises, Verdict
+from tests.judge.verdict import find_violations
+
+# Faults end at 10 s, and the run more than an hour after that.
+HEALED = Promises(healed_at=s(10), ended_at=s(5000))
+
+
+def judge(events: Events, promises: Promises = HEALED, **zones: Any) -> Verdict:
+    """Return what is said of events that begin with a rollout to be done."""
+    t = HistoryBuilder().zones(**zones)
+    events(t)
+    return find_violations(t.history, promises)
+
+
+def ids(verdict: Verdict) -> list[str]:
+    return [one.invariant for one in verdict.violations]
+
+
+def roll(t: HistoryBuilder, begin: float = 20, letters: str = "abc") -> HistoryBuilder:
+    """Have every pod replaced, one after another, three seconds each."""
+    at = begin
+    for letter in letters:
+        for ordinal in range(3):
+            t.delete(at, f"{letter}-{ordinal}").replace(at + 1.5, f"{letter}-{ordinal}")
+            at += 3
+        t.zone(at, letter, current_revision="new", actor=OPERATOR)
+    return t
+
+
+@pytest.mark.parametrize(
+    ("events", "broken", "says"),
+    [
+        pytest.param(lambda t: None, ["LI-01"], "outdated: zone-a-0", id="nothing happens"),
+        pytest.param(roll, [], "", id="all is rolled"),
+        pytest.param(
+            lambda t: roll(t, letters="ab"), ["LI-01"], "zone-c: outdated", id="a zone is left"
+        ),
+        pytest.param(
+            lambda t: roll(t).zone(60, "c", current_revision="old"),
+            ["LI-01"],
+            "current revision old",
+            id="not recorded",
+        ),
+        pytest.param(
+            lambda t: roll(t).pod(60, "c-0", uid="zone-c-0@39.5", revision="new", ready=False),
+            ["LI-01"],
+            "not ready: zone-c-0",
+            id="a pod is not ready",
+        ),
+        pytest.param(
+            lambda t: roll(t).gone(60, "c-2"),
+            ["LI-01"],
+            "not ready: zone-c-2",
+            id="a pod is missing",
+        ),
+        pytest.param(
+            lambda t: roll(t).zone(60, "c", generation=2),
+            ["LI-01"],
+            "its status lags",
+            id="a status lags",
+        ),
+        pytest.param(
+            lambda t: t.pod(1, "a-1", ready=False),
+            ["LI-10"],
+            "outdated",
+            id="LI-10 an outdated pod is broken",
+        ),
+    ],
+)
+def test_every_group_comes_to_rest(events: Events, broken: list[str], says: str) -> None:
+    """LI-01, LI-10: all pods ready at the update revision, and that is the current one."""
+    verdict = judge(events)
+
+    assert ids(verdict) == broken
+    assert says in "".join(one.text for one in verdict.violations)
+    assert verdict.undetermined == ()
+
+
+def restarted(t: HistoryBuilder) -> HistoryBuilder:
+    return t.lived(5, "started").lived(100, "crashed").lived(101, "started").lived(102, "ready")
+
+
+def lost(t: HistoryBuilder) -> HistoryBuilder:
+    return t.fault(9, "drop_event", "event 5 of pods: MODIFIED zone-a-0")
+
+
+TIMES = cases(
+    {
+        "LI-01 114 s": lambda t: roll(t, 97),
+        "LI-01 nine batches of 2 s are 54 s, and 60 more -> LI-01": lambda t: roll(t, 104),
+        "LI-01 since the template was changed": lambda t: roll(
+            t.zone(100, "a", generation=2, observed=2), 110
+        ),
+        "LI-01 since a process was ready": lambda t: roll(restarted(t), 110),
+        "LI-02 five minutes more, as an event was lost": lambda t: roll(lost(t), 390),
+        "LI-02 and no more -> LI-02": lambda t: roll(lost(t), 410),
+        "LI-02 not without it -> LI-01": lambda t: roll(t, 390),
+    }
+)
+
+
+@pytest.mark.parametrize(("events", "broken"), TIMES)
+def test_it_comes_to_rest_in_time(events: Events, broken: list[str]) -> None:
+    assert ids(judge(events)) == broken
+
+
+@pytest.mark.parametrize(
+    ("events", "promises", "says"),
+    [
+        pytest.param(
+            lambda t: t.pod(21, "a-0", uid="later", ready=False, revision="new"),
+            HEALED,
+            "people have to mend it",
+            id="a revision that never works",
+        ),
+        pytest.param(
+            lambda t: t.zone(1, "a", paused="true").pod(2, "a-0", ready=False),
+            HEALED,
+            "people have to mend it",
+            id="a broken pod in a paused zone",
+        ),
+        pytest.param(
+            lambda t: t.zone(1, "b", strategy="RollingUpdate"), HEALED, "", id="a strategy"
+        ),
+        pytest.param(
+            lambda t: roll(t.zone(1, "a", paused="true"), letters="bc"), HEALED, "", id="a pause"
+        ),
+        pytest.param(lambda t: None, Promises(ended_at=s(5000)), "", id="faults go on"),
+        pytest.param(
+            lambda t: None,
+            replace(HEALED, ended_at=s(60)),
+            "the run ended 64 s before it had to be at rest",
+            id="a run that ends early",
+        ),
+        pytest.param(
+            roll,
+            replace(HEALED, ended_at=s(600)),
+            "too soon to tell that it stays quiet",
+            id="an hour of quiet takes an hour",
+        ),
+        pytest.param(
+            lambda t: t.lived(1, "started").lived(2, "crashed"),
+            HEALED,
+            "no process of the operator was up at the end",
+            id="a process that stays down",
+        ),
+    ],
+)
+def test_what_is_no_fault_of_the_operator(events: Events, promises: Promises, says: str) -> None:
+    """LI-01: it is undetermined, or a wish of people."""
+    verdict = judge(events, promises)
+
+    assert verdict.violations == ()
+    assert says in "".join(verdict.undetermined[:1])
+    assert verdict.is_clean is (not says)
+
+
+def reads(many: int) -> Events:
+    def events(t: HistoryBuilder) -> None:
+        roll(t)
+        for place in range(many):
+            t.call(3000 + place / 10, "list", PODS)
+
+    return events
+
+
+def written(verb: Any, resource: Resource, at: float = 3000) -> Events:
+    return lambda t: roll(t).call(at, verb, resource, "x")
+
+
+QUIET = cases(
+    {
+        "a note -> LI-01": written("patch", PODS),
+        "a status -> LI-01": written("update", STATEFULSETS),
+        "while it settles": written("patch", PODS, 100),
+        "a certificate": written("update", SECRETS),
+        "a CA bundle": written("patch", MUTATING_WEBHOOKS),
+        "a read": written("get", PODS),
+        "six reads in a minute": reads(6),
+        "seven reads in a minute -> LI-11": reads(7),
+    }
+)
+
+
+@pytest.mark.parametrize(("events", "broken"), QUIET)
+def test_nothing_is_written_at_rest_and_little_is_read(events: Events, broken: list[str]) -> None:
+    """LI-01, LI-11: an hour without writes, but for certificates, which have their own time."""
+    assert ids(judge(events)) == broken
+
+
+def left(t: HistoryBuilder, at: float = 30) -> HistoryBuilder:
+    return roll(t).prepare(at, "c-2")
+
+
+def gone_for(seconds: float, fault: str = "crash_loop") -> Events:
+    """A downscale is taken back, is made again before the new pod runs, and stands for a while."""
+
+    def events(t: HistoryBuilder) -> None:
+        left(t).replace(100, "c-2").fault(101, fault)
+        t.zone(110, "c", replicas=2).gone(110, "c-2").zone(110 + seconds, "c", replicas=3)
+        t.pod(110 + seconds, "c-2", uid="third", revision="new")
+
+    return events
+
+
+LEFT = cases(
+    {
+        "it stays, and does not know -> LI-05": left,
+        "it was told": lambda t: left(t).prepare(90, "c-2", method="DELETE"),
+        "it did not act on it -> LI-05": lambda t: left(t).prepare(
+            90, "c-2", method="DELETE", acted=False, status=500
+        ),
+        "another one has its name, and its disk -> LI-05": lambda t: left(t).replace(100, "c-2"),
+        "another one has its name, and was told": lambda t: (
+            left(t).replace(100, "c-2").prepare(130, "c-2", method="DELETE")
+        ),
+        "it is not wanted any more": lambda t: left(t).zone(31, "c", replicas=2),
+        "it is soon wanted again -> LI-05": gone_for(59),
+        "it has been gone for a minute": gone_for(60),
+        "soon on any clock -> LI-05": gone_for(29, "clock_rate"),
+        "a minute of a fast clock": gone_for(30, "clock_rate"),
+    }
+)
+
+
+@pytest.mark.parametrize(("events", "broken"), LEFT)
+def test_no_pod_stays_prepared_that_stays(events: Events, broken: list[str]) -> None:
+    """LI-05: who was told to go, and stays, is told so."""
+    assert ids(judge(events, labels=PREPARED, annotations=PATHS)) == broken
+
+
+def test_to_be_told_takes_its_time() -> None:
+    """LI-05: while the downscale may still be written, and a minute after, nothing is late."""
+    verdict = judge(lambda t: left(t, 4950), labels=PREPARED, annotations=PATHS)
+
+    assert verdict.violations == ()
+    assert verdict.undetermined == ("the run ended before zone-c-2 had to be told that it stays",)
+
+
+def steady(t: HistoryBuilder, since: float, a_minute: int, minutes: int) -> HistoryBuilder:
+    for number in range(a_minute * minutes):
+        t.call(since + number * 60 / a_minute, "list", PODS)
+    return t
+
+
+def in_two_groups(t: HistoryBuilder) -> None:
+    for number in range(300):
+        t.call(10 + number / 5, "list", PODS).call(10 + number / 5, "list", STATEFULSETS)
+
+
+def watched_often(t: HistoryBuilder) -> None:
+    for number in range(500):
+        t.call(10 + number / 10, "watch", PODS)
+
+
+def fruitful(t: HistoryBuilder) -> None:
+    steady(t, 10, 60, 4).call(250, "update", STATEFULSETS, "a", subresource="status", status=500)
+    steady(t, 251, 60, 4)
+
+
+AMOUNTS = cases(
+    {
+        "as much as the flags say": lambda t: steady(t, 10, 300, 4),
+        "more than they say -> LI-11": lambda t: steady(t, 10, 400, 1),
+        "each API group counts for itself": in_two_groups,
+        "watches are free": watched_often,
+        "many reads for minutes and no write -> LI-11": lambda t: steady(t, 10, 60, 7),
+        "many reads with a write in between": fruitful,
+        "what fails is tried twice a minute": lambda t: steady(t, 10, 30, 20),
+    }
+)
+
+
+@pytest.mark.parametrize(("events", "broken"), AMOUNTS)
+def test_a_process_asks_for_a_bounded_amount(events: Events, broken: list[str]) -> None:
+    """LI-11, D-65: at rest, while something fails, and under contention."""
+    t = HistoryBuilder().zones()
+    events(t)
+    assert find_broken(t) == broken

@@ -1,0 +1,398 @@
+"""Deletes of a rollout: each promise by histories that break it, and by some that nearly do."""
+
+from typing import Any
+
+import pytest
+
+from rollout_operator.kube.api import PODS, SECRETS, STATEFULSETS, VALIDATING_WEBHOOKS, Resource
+from tests.judge.book import read_book
+from tests.judge.builder import (
+    OPERATOR,
+    PATHS,
+    PREPARED,
+    Events,
+    HistoryBuilder,
+    cases,
+    find_broken,
+    s,
+)
+from tests.judge.builder_objects import preconditions
+from tests.judge.invariants_budgets import find_overlaps, list_grants
+from tests.judge.promises import Promises
+from tests.judge.state import REMEMBERED
+from tests.judge.verdict import COVERAGE, find_violations
+
+
+def judge(events: Events, **zones: Any) -> list[str]:
+    """Return what events in three zones break that are to be rolled out."""
+    history = HistoryBuilder().zones(**zones)
+    events(history)
+    return list(find_broken(history))
+
+
+def set_changed(at: float, name: str, **parts: Any) -> Events:
+    """Change a set, and delete a pod of zone-a at 10 s."""
+    return lambda t: t.zone(at, name, **parts).delete(10, "a-0")
+
+
+def pod_changed(at: float, name: str, **parts: Any) -> Events:
+    """Change a pod, and delete one of zone-a at 10 s."""
+    return lambda t: t.pod(at, name, **parts).delete(10, "a-0")
+
+
+def zone_returns(at: float) -> Events:
+    """Scale zone-b down and up again, and delete a pod of zone-a six seconds later."""
+    return lambda t: (
+        t.zone(1, "b", replicas=2).gone(2, "b-2").zone(at, "b", replicas=3).delete(at + 6, "a-0")
+    )
+
+
+def two_at_once(t: HistoryBuilder) -> HistoryBuilder:
+    return t.delete(10, "a-0").delete(10.5, "a-1")
+
+
+def never_up_again(t: HistoryBuilder) -> None:
+    t.delete(10, "a-0").replace(12, "a-0", ready=False, revision="bad").delete(20, "a-0")
+
+
+DELETES = cases(
+    {
+        "SI-01 two zones at once -> SI-01": lambda t: t.delete(10, "a-0").delete(11, "b-0"),
+        "SI-01 the next zone once the pod is ready": lambda t: (
+            t.delete(10, "a-0").replace(11, "a-0").delete(11.4, "b-0")
+        ),
+        "SI-01 a zone that has left the group": lambda t: (
+            t.delete(10, "a-0").zone(11, "a", group="other").delete(20, "b-0")
+        ),
+        "SI-02 another zone has been short for 6 s -> SI-02": pod_changed(4, "b-1", ready=False),
+        "SI-02 another zone has been short for 4 s": pod_changed(6, "b-1", ready=False),
+        "D-67 a pod that was never there": set_changed(4, "b", replicas=4),
+        "SI-02 D-67 one that was there lately -> SI-02": zone_returns(4),
+        "D-67 one that was there long ago": zone_returns(2 + REMEMBERED.total_seconds()),
+        "SI-03 one was missing before -> SI-03": pod_changed(4, "a-1", ready=False),
+        "SI-03 what is broken costs nothing": lambda t: t.pod(4, "a-1", ready=False).delete(
+            10, "a-1"
+        ),
+        "SI-04 one that fell by itself is one more -> SI-04": lambda t: (
+            t.delete(10, "a-0").pod(10.2, "a-1", ready=False).delete(20, "a-1")
+        ),
+        "SI-04 the one before is up again": lambda t: (
+            t.delete(10, "a-0").pod(10.2, "a-1", ready=False).replace(12, "a-0").delete(20, "a-1")
+        ),
+        "SI-04 LI-10 the same one again, not up since": never_up_again,
+        "SI-04 one more than the limit -> SI-03 SI-04": two_at_once,
+        "SI-04 by the limit of a moment ago": lambda t: (
+            t.zone(0, "a", limit="2")
+            .delete(10, "a-0")
+            .zone(10.2, "a", limit="1")
+            .delete(10.5, "a-1")
+        ),
+        "SI-07 no uid -> SI-07": lambda t: t.delete(10, "a-0", body=preconditions("")),
+        "SI-07 no version -> SI-07": lambda t: t.delete(10, "a-0", body=preconditions("u", "")),
+        "SI-07 it is updated already -> SI-07": pod_changed(5, "a-0", revision="new"),
+        "SI-07 rolled back on its way": set_changed(9.7, "a", update_revision="old"),
+        "SI-07 paused 6 s ago -> SI-07": set_changed(4, "a", paused="true"),
+        "SI-07 paused 4 s ago": set_changed(6, "a", paused="true"),
+        "SI-08 strategy of another zone -> SI-08": set_changed(5, "c", strategy="RollingUpdate"),
+        "SI-08 status of another zone -> SI-08": set_changed(9, "b", generation=2),
+        "SI-08 a change while it was on its way": set_changed(9.8, "b", generation=2),
+        "SI-08 no update revision -> SI-08": set_changed(5, "b", update_revision=""),
+        "SI-06 somebody else's pod -> SI-06": lambda t: t.pod(5, "a-9", owner="somebody").delete(
+            10, "a-9"
+        ),
+        "SI-06 of no group -> SI-06": set_changed(2, "a", group=None),
+        "SI-06 taken out of its group on its way": set_changed(9.9, "a", group=None),
+        "SI-07 ended, and no delete -> SI-07": lambda t: t.gone(10, "a-0", actor=OPERATOR),
+        "SI-07 a whole collection -> SI-07": lambda t: t.look(10).call(10.1, "delete", PODS),
+        "SI-06 SI-24 in a foreign namespace -> SI-06 SI-24": lambda t: t.look(10).call(
+            10.1,
+            "delete",
+            PODS,
+            "x",
+            namespace="kube-system",
+            body=preconditions("u"),
+            status=403,
+        ),
+    }
+)
+
+
+@pytest.mark.parametrize(("events", "broken"), DELETES)
+def test_deletes_are_judged(events: Events, broken: list[str]) -> None:
+    """SI-01 to SI-04, SI-06 to SI-08, SI-24: what breaks them does, and what nearly does not."""
+    assert judge(events) == broken
+
+
+@pytest.mark.parametrize(("replicas", "broken"), [(5, []), (3, ["SI-03", "SI-04"])])
+def test_a_share_of_the_replicas_is_a_limit(replicas: int, broken: list[str]) -> None:
+    """SI-04: of five pods 40 % are two; of three, one."""
+    assert judge(lambda t: two_at_once(t.zone(0, "a", limit="40%")), replicas=replicas) == broken
+
+
+@pytest.mark.parametrize(
+    ("resource", "namespace", "broken"),
+    [
+        pytest.param(PODS, "default", [], id="own namespace"),
+        pytest.param(PODS, "", ["SI-24"], id="all namespaces"),
+        pytest.param(SECRETS, "other", ["SI-24"], id="another one"),
+        pytest.param(VALIDATING_WEBHOOKS, "", [], id="webhook configurations"),
+        pytest.param(Resource("", "v1", "nodes", "Node", False), "", ["SI-24"], id="nodes"),
+    ],
+)
+def test_nothing_outside_is_read(resource: Resource, namespace: str, broken: list[str]) -> None:
+    """SI-24: requests stay in the namespace, but for webhook configurations."""
+    assert judge(lambda t: t.call(1, "list", resource, namespace=namespace)) == broken
+
+
+def test_a_violation_says_when_and_what() -> None:
+    """The reader learns the time, the pod and what stood against it."""
+    history = HistoryBuilder().zones().pod(4, "b-1", ready=False).delete(10, "a-0")
+    (found,) = find_violations(history.history).violations
+
+    text = "SI-02 at 10.0 s: delete of zone-a-0: zone-b-1 has been unavailable for 6.0 s"
+    assert (found.at, f"{found}") == (s(10), text)
+
+
+def test_each_promise_is_accounted_for() -> None:
+    """Of each id it is said whether it is judged, and if not, why."""
+    wanted = [f"SI-{number:02}" for number in range(1, 25)]
+    wanted += [f"LI-{number:02}" for number in range(1, 15)]
+
+    assert list(COVERAGE) == [*wanted, "SCALE-05", "MIRR-04", "DELAY-08", "ROLL-39"]
+
+
+def on_look(at: float, deleted_at: float = 10, **how: Any) -> Events:
+    """Delete a pod on a look of this time."""
+    return lambda t: t.look(at, **how).delete(deleted_at, "a-0", looked=False)
+
+
+def held(kind: str, span: str, deleted_at: float, looked_at: float = 9.9) -> Events:
+    """Send a delete at 10 s that a fault holds up."""
+    return lambda t: (
+        t.look(looked_at)
+        .fault(10, kind, f"call 3: delete pods/zone-a-0: {span}")
+        .delete(deleted_at, "a-0", looked=False)
+    )
+
+
+def late_and_sent_again(t: HistoryBuilder) -> None:
+    t.look(9.9).fault(10, "late", "call 3: delete pods/zone-a-0: late: 0:00:10")
+    t.delete(40.5, "a-0")
+    t.call(50, "delete", PODS, "a-0", body=preconditions("zone-a-0@0"), status=409)
+
+
+def late_and_moved(t: HistoryBuilder) -> None:
+    t.look(9.9, query={"labelSelector": "rollout-group=ingester"})
+    t.fault(10, "late", "call 3: delete pods/zone-a-0: late: 0:00:10")
+    t.zone(20, "a", group="store").delete(50.01, "a-0", looked=False)
+
+
+def look_that_failed(t: HistoryBuilder) -> None:
+    t.call(9.9, "list", PODS).call(9.9, "list", STATEFULSETS, status=500)
+    t.delete(10, "a-0", looked=False)
+
+
+def look_of_a_former_process(t: HistoryBuilder) -> None:
+    t.lived(1, "started").look(2).lived(3, "crashed").lived(150, "started")
+    t.delete(151, "a-0", looked=False)
+
+
+def lost_answer(t: HistoryBuilder, *, looked: bool) -> None:
+    t.zone(0, "a", limit="3").look(9.9)
+    t.fault(9.95, "lost", "call 3: delete pods/zone-a-0: timeout")
+    t.delete(10, "a-0", looked=False).delete(10.5, "a-1", looked=looked)
+
+
+def late_beside_a_lost_one(t: HistoryBuilder) -> None:
+    t.look(9.9).fault(10, "late", "call 3: delete pods/zone-a-0: late: 0:00:01")
+    t.look(40.1).fault(40.2, "lost", "call 6: delete pods/zone-a-0: timeout")
+    t.delete(40.2, "a-0", looked=False)
+    t.call(41.01, "delete", PODS, "a-0", body=preconditions("zone-a-0@0"), status=409)
+
+
+def slow_and_overtaken(t: HistoryBuilder) -> None:
+    t.look(9.9).fault(10, "slow", "call 3: delete pods/zone-a-0: 0:00:20")
+    t.pod(12, "b-1", ready=False).zone(13, "a", update_revision="old")
+    t.delete(30, "a-0", looked=False)
+
+
+LOOKS = cases(
+    {
+        "SI-09 no look -> SI-09": lambda t: t.delete(10, "a-0", looked=False),
+        "SI-09 a look 6 s old -> SI-09": on_look(4),
+        "SI-09 a look 4.8 s old": on_look(5.2),
+        "SI-09 a look at what the API server has cached -> SI-09": on_look(
+            9.9, query={"resourceVersion": "0"}
+        ),
+        "SI-09 a look that failed -> SI-09": look_that_failed,
+        "SI-09 the look of another process -> SI-09": on_look(9.9, actor="operator-2"),
+        "SI-09 a look at another group -> SI-09": on_look(
+            9.9, query={"labelSelector": "rollout-group=store"}
+        ),
+        "SI-09 the look of a former process -> SI-09": look_of_a_former_process,
+        "SI-09 a delete that was made to be slow": held("slow", "0:00:20", 30),
+        "SI-09 a late one that arrives after its repetition": late_and_sent_again,
+        "SI-09 a late one of a pod that is deleted again later": lambda t: (
+            held("late", "late: 0:00:00.200000", 40.21)(t),
+            t.replace(41, "a-0", revision="old").delete(100, "a-0"),
+        ),
+        "SI-09 a late one on an old look -> SI-09": held("late", "late: 0:00:10", 50.01, 1),
+        "SI-09 a late one of a zone that changes its group": late_and_moved,
+        "SI-09 ten seconds by a clock at half speed": lambda t: on_look(1.5)(
+            t.fault(1, "clock_rate", "has a clock that runs at 0.50")
+        ),
+        "SI-18 no look after a lost answer -> SI-18": lambda t: lost_answer(t, looked=False),
+        "SI-18 a look after a lost answer": lambda t: lost_answer(t, looked=True),
+        "SI-18 a late one beside a lost one": late_beside_a_lost_one,
+        "2.1 what happened after the look of a late one": slow_and_overtaken,
+        "2.1 what happened before the look of a late one -> SI-02": lambda t: held(
+            "slow", "0:00:20", 30
+        )(t.pod(4, "b-1", ready=False)),
+    }
+)
+
+
+@pytest.mark.parametrize(("events", "broken"), LOOKS)
+def test_each_delete_rests_on_a_live_look(events: Events, broken: list[str]) -> None:
+    """SI-09, SI-18: the group was read live, by the same process, in the five seconds before."""
+    assert judge(events) == broken
+
+
+def test_the_deletes_of_the_dead_need_reservations() -> None:
+    """SI-17 is not promised without a budget: what only it would prevent is listed apart."""
+    t = HistoryBuilder().zones().lived(1, "started").look(2)
+    t.fault(2.1, "late", "call 3: delete pods/zone-a-0: 0:00:20")
+    t.lived(3, "crashed").lived(4, "started").delete(5, "b-0").lived(6, "crashed")
+    t.delete(7, "a-0", looked=False)
+
+    verdict = find_violations(t.history)
+
+    assert verdict.violations == ()
+    assert [one.invariant for one in verdict.unpromised] == ["SI-17"]
+    assert "(else SI-01)" in verdict.unpromised[0].text
+    assert find_broken(t, Promises(reserves=True)) == ["SI-17"]
+
+
+def grant(t: HistoryBuilder, *, dry_run: bool = False) -> HistoryBuilder:
+    """Have zone-a go down: a look at 18.5 s, a call at 19, the answer at 19.5, the write at 20."""
+    t.look(18.5).prepare(19, "a-2").review(19.5, "a", begun=s(18.2), dry_run=dry_run)
+    return t.ask(20) if dry_run else t.persist(20)
+
+
+def beside_a_grant(at: float, pod: str = "b-0", **how: Any) -> Events:
+    """Have a pod deleted at a time while zone-a goes down."""
+    return lambda t: grant(t).call(at, "delete", PODS, pod, **how)
+
+
+def by_another_process(t: HistoryBuilder) -> None:
+    grant(t).lived(19.1, "crashed").lived(19.15, "started").call(19.2, "delete", PODS, "b-0")
+
+
+OVERLAPS = cases(
+    {
+        "SI-02 D-25 a downscale is being granted -> SI-02": beside_a_grant(19.2),
+        "D-25 a delete that is refused does no harm": beside_a_grant(19.2, status=409),
+        "D-25 in its own zone": beside_a_grant(19.2, "a-0"),
+        "D-25 before the look, which sees it": beside_a_grant(18),
+        "D-25 after the write, which everybody sees": beside_a_grant(20.5),
+        "D-25 by a process that knows nothing of it yet": by_another_process,
+        "D-25 another group has nothing to do with it": lambda t: beside_a_grant(19.2)(
+            t.zone(1, "b", group="elsewhere")
+        ),
+        "SI-02 FP-21 an eviction -> SI-02": lambda t: grant(t).evict(19.2, "b-0"),
+        "FP-21 an eviction after the write": lambda t: grant(t).evict(20.4, "b-0"),
+        "FP-21 under no budget": lambda t: grant(t).evict(19.2, "b-0", marked=False),
+        "D-25 a dry run scales nothing down": lambda t: grant(t, dry_run=True).call(
+            19.2, "delete", PODS, "b-0"
+        ),
+    }
+)
+
+
+def guarded() -> HistoryBuilder:
+    return (
+        HistoryBuilder()
+        .hooks(0, "prepare-downscale", "no-downscale")
+        .zones(labels=PREPARED, annotations=PATHS)
+    )
+
+
+@pytest.mark.parametrize(("events", "broken"), OVERLAPS)
+def test_a_rollout_waits_for_a_downscale(events: Events, broken: list[str]) -> None:
+    t = guarded()
+    events(t)
+    assert [one.invariant for one in find_overlaps(read_book(t.history, Promises()))] == broken
+
+
+def test_a_grant_lasts_from_its_last_look_to_the_end_of_its_request() -> None:
+    t = grant(guarded().call(18.4, "list", STATEFULSETS))
+
+    (found,) = list_grants(read_book(t.history, Promises()))
+    assert (found.zone, found.looked_at, found.ended_at) == ("zone-a", s(18.5), s(20))
+
+
+def rolled(t: HistoryBuilder) -> HistoryBuilder:
+    """Have all pods of a zone at the update revision, as another's work."""
+    for ordinal in range(3):
+        t.pod(1, f"a-{ordinal}", uid=f"new-{ordinal}", revision="new")
+    return t
+
+
+def record(t: HistoryBuilder, at: float, **parts: Any) -> None:
+    """Have the operator record the update revision, or what `parts` say."""
+    how = {"current_revision": "new", "actor": OPERATOR, **parts}
+    t.zone(at, "a", call=t.number + 1, **how)
+    t.call(at, "update", STATEFULSETS, "a", subresource="status")
+
+
+def short_since(t: HistoryBuilder, at: float) -> HistoryBuilder:
+    return rolled(t).pod(at, "a-1", uid="new-1", revision="new", ready=False)
+
+
+def lost_event(t: HistoryBuilder) -> HistoryBuilder:
+    return t.fault(4, "drop_event", "event 7 of pods: MODIFIED zone-a-1")
+
+
+def late_record(t: HistoryBuilder) -> None:
+    t.fault(2, "slow", "call 3: update statefulsets/zone-a/status: 0:00:20")
+    record(short_since(t, 4), 22)
+
+
+REVISIONS = cases(
+    {
+        "all pods are ready at it": lambda t: record(rolled(t), 10),
+        "a pod is at the revision before -> ROLL-39": lambda t: record(
+            rolled(t).pod(2, "a-1", uid="old-1"), 10
+        ),
+        "a pod has not been ready for 6 s -> ROLL-39": lambda t: record(short_since(t, 4), 10),
+        "nothing tells that a pod is not ready": lambda t: record(
+            short_since(lost_event(t.zone(0.5, "a", ready=3)), 4), 10
+        ),
+        "the set tells of it -> ROLL-39": lambda t: record(
+            short_since(lost_event(t), 4).zone(4.5, "a", ready=2), 10
+        ),
+        "a pod has not been ready for 4 s": lambda t: record(short_since(t, 6), 10),
+        "a pod is not there yet -> ROLL-39": lambda t: record(
+            rolled(t).zone(4, "a", replicas=4), 10
+        ),
+        "a pod of another zone is not ready": lambda t: record(
+            rolled(t.pod(4, "b-1", ready=False)), 10
+        ),
+        "a pod fell while the write was on its way": late_record,
+        "it is to have another one by now -> ROLL-39": lambda t: record(
+            rolled(t).zone(9.9, "a", update_revision="newer"), 10
+        ),
+        "the controller recorded it": lambda t: record(t, 10, actor="statefulset-controller"),
+        "another field was written": lambda t: record(
+            t, 10, current_revision="old", annotations={"a": "b"}
+        ),
+    }
+)
+
+
+@pytest.mark.parametrize(("events", "broken"), REVISIONS)
+def test_a_revision_is_recorded_once_all_pods_are_ready_at_it(
+    events: Events, broken: list[str]
+) -> None:
+    """ROLL-39: not while a pod of the zone is missing, not ready, or at another revision."""
+    assert judge(events) == broken

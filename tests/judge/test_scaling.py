@@ -1,0 +1,267 @@
+"""Replicas that the operator writes: histories that break a promise, or nearly do."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+
+from rollout_operator.kube.api import PODS
+from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
+from rollout_operator.model.names import (
+    DOWNSCALE_DELAY,
+    DOWNSCALE_DELAY_URL,
+    LEADING_ZONE,
+    MIRROR_KIND,
+    MIRROR_NAME,
+)
+from tests.judge.builder import (
+    DELAY_PATH,
+    PATHS,
+    PREPARED,
+    TEMPLATE,
+    Events,
+    HistoryBuilder,
+    cases,
+    find_broken,
+    s,
+)
+from tests.judge.builder_objects import part_of
+from tests.judge.promises import Promises
+
+Notes = Mapping[str, Mapping[str, str]]
+FOLLOWS: Final[Notes] = {"b": {LEADING_ZONE: "zone-a"}, "c": {LEADING_ZONE: "zone-b"}}
+MIRRORS: Final = {MIRROR_NAME: TEMPLATE, MIRROR_KIND: REPLICA_TEMPLATES.kind}
+DELAYED: Final[Notes] = {
+    "a": {
+        **MIRRORS,
+        DOWNSCALE_DELAY: "30s",
+        DOWNSCALE_DELAY_URL: f"http://pod:8080{DELAY_PATH}",
+    }
+}
+# Faults end at 10 s, and the run more than an hour after that.
+HEALED: Final = Promises(healed_at=s(10), ended_at=s(5000))
+
+
+def judge(events: Events, notes: Notes = FOLLOWS, promises: Promises | None = None) -> list[str]:
+    """Return what events break in zones at rest, with `notes` as annotations by zone."""
+    history = HistoryBuilder().zones(update_revision="old").template(0, 3)
+    for name, annotations in notes.items():
+        history.zone(0, name, annotations=annotations)
+    events(history)
+    return list(find_broken(history, promises))
+
+
+def lead(t: HistoryBuilder, at: float = 10, replicas: int = 2) -> HistoryBuilder:
+    return t.zone(at, "a", replicas=replicas)
+
+
+FOLLOWING = cases(
+    {
+        "down to what the leading zone has": lambda t: lead(t).set_replicas(20, "b", 2),
+        "up without a look": lambda t: lead(t, 10, 5).set_replicas(12, "b", 5, looked=False),
+        "further than the leading zone -> SCALE-05": lambda t: lead(t).set_replicas(20, "b", 1),
+        "down to what it had once -> SCALE-05": lambda t: lead(lead(t), 60, 3).set_replicas(
+            90, "b", 2
+        ),
+        "it went up between look and write": lambda t: lead(lead(t), 19.5, 3).set_replicas(
+            20, "b", 2
+        ),
+        "up as an old view shows it": lambda t: lead(lead(t, 10, 5), 20, 3).set_replicas(
+            200, "b", 5, looked=False
+        ),
+        "no view is as old as that -> SCALE-05": lambda t: lead(lead(t, 10, 5), 20, 3).set_replicas(
+            900, "b", 5, looked=False
+        ),
+        "SCALE-06 forced by a person": lambda t: t.force(10, "b", 7).set_replicas(20, "b", 7),
+        "down without a live look -> SI-09": lambda t: lead(t).set_replicas(
+            20, "b", 2, looked=False
+        ),
+        "down on an old one -> SI-09": lambda t: (
+            lead(t).look(11).set_replicas(75, "b", 2, looked=False)
+        ),
+    }
+)
+
+
+@pytest.mark.parametrize(("events", "broken"), FOLLOWING)
+def test_a_zone_follows_to_counts_that_the_leading_one_has(
+    events: Events, broken: list[str]
+) -> None:
+    assert judge(events) == broken
+
+
+MIRRORING = cases(
+    {
+        "down to what it wants": lambda t: t.template(10, 2).set_replicas(20, "a", 2),
+        "up to what it wants": lambda t: t.template(10, 5).set_replicas(20, "a", 5, looked=False),
+        "what nobody wanted -> MIRR-04": lambda t: t.template(10, 2).set_replicas(20, "a", 1),
+        "nothing mirrored -> MIRR-04": lambda t: t.set_replicas(20, "b", 2),
+    }
+)
+
+
+@pytest.mark.parametrize(("events", "broken"), MIRRORING)
+def test_a_zone_mirrors_counts_that_were_wanted(events: Events, broken: list[str]) -> None:
+    assert judge(events, {"a": MIRRORS}) == broken
+
+
+def prepared(t: HistoryBuilder, at: float = 50, replicas: int = 2) -> HistoryBuilder:
+    """Asked at 15 s and again just before: 35 s are more than the 30 s that are wanted."""
+    t.template(10, replicas)
+    for ordinal in range(replicas, 3):
+        t.delay(15, f"a-{ordinal}").delay(at - 1, f"a-{ordinal}")
+    return t.set_replicas(at, "a", replicas)
+
+
+def asked(t: HistoryBuilder, replicas: int = 2, **parts: Any) -> HistoryBuilder:
+    return t.template(10, replicas).delay(15, "a-2", **parts)
+
+
+def down(t: HistoryBuilder, replicas: int = 2) -> HistoryBuilder:
+    return t.set_replicas(50, "a", replicas)
+
+
+def gone_when_told(t: HistoryBuilder) -> None:
+    prepared(t).gone(51, "a-2").pod(52, "a-2", uid="zone-a-2@0")
+    t.delay(53, "a-2", uid="zone-a-2@0", method="DELETE")
+
+
+def restarted(t: HistoryBuilder, at: float) -> HistoryBuilder:
+    """Have the containers of zone-a-2 crash and start again, in the same pod."""
+    t.pod(at, "a-2", ready=False)
+    status = part_of(t.objects[PODS.plural, "zone-a-2"], "status")
+    status["containerStatuses"] = [{"name": "app", "state": {"terminated": {}}}]
+    return t.pod(at + 0.5, "a-2")
+
+
+def forced_down(pod_at: float, phase: str) -> Events:
+    return lambda t: down(t.force(10, "a", 2).pod(pod_at, "a-2", ready=False, phase=phase))
+
+
+DELAYS = cases(
+    {
+        "prepared for long enough": prepared,
+        "too early -> DELAY-08": lambda t: prepared(t, 40),
+        "answers have whole seconds": lambda t: prepared(t, 43.5),
+        "two at a time": lambda t: prepared(t, replicas=1),
+        "the first of two": lambda t: down(asked(t, 1)),
+        "further down than wanted -> MIRR-04": lambda t: down(asked(t.delay(14, "a-1")), 1),
+        "not asked -> DELAY-08": lambda t: down(t.template(10, 2)),
+        "it answers, and does nothing -> DELAY-08": lambda t: down(asked(t, acted=False)),
+        "prepared, without an answer -> DELAY-08": lambda t: down(asked(t, status=0)),
+        "one of two was not asked -> DELAY-08": lambda t: down(asked(t, 1), 1),
+        "told that it stays: its time begins anew -> DELAY-08": lambda t: down(
+            asked(t).delay(40, "a-2", method="DELETE").delay(41, "a-2")
+        ),
+        "told that it stays once it goes -> SI-12": lambda t: prepared(t).delay(
+            51, "a-2", method="DELETE"
+        ),
+        "its time was over": gone_when_told,
+        "another pod of that name -> DELAY-08": lambda t: down(
+            asked(t).replace(30, "a-2", revision="old")
+        ),
+        "it has started again since -> DELAY-08": lambda t: down(
+            restarted(asked(t), 20).delay(40, "a-2")
+        ),
+        "nobody knows yet that it has started again": lambda t: down(
+            restarted(asked(t).delay(48, "a-2"), 49)
+        ),
+        "a person forces it, and it does not run": forced_down(40, "Pending"),
+        "a person forces it, and it runs -> DELAY-08": forced_down(49.5, "Running"),
+        "it does not run, unforced -> DELAY-08": lambda t: down(
+            t.template(10, 2).pod(40, "a-2", ready=False, phase="Pending")
+        ),
+        "SI-10 SI-13 an answer about a delay is no preparation -> SI-10 SI-13": lambda t: prepared(
+            t.hooks(0, "prepare-downscale").zone(1, "a", labels=PREPARED, annotations=PATHS)
+        ),
+        "SI-21 another path -> SI-21": lambda t: t.delay(15, "a-2", path="/other"),
+    }
+)
+
+
+@pytest.mark.parametrize(("events", "broken"), DELAYS)
+def test_pods_go_by_their_own_answers(events: Events, broken: list[str]) -> None:
+    """DELAY-06 to 08: each had been prepared for the delay, and nothing else was said after it."""
+    assert judge(events, DELAYED) == broken
+
+
+def test_no_pod_is_called_for_a_delay_that_no_set_asks_for() -> None:
+    """SI-21."""
+    assert judge(lambda t: t.delay(15, "a-2")) == ["SI-21"]
+
+
+def rolling(t: HistoryBuilder, *, back: bool = False) -> HistoryBuilder:
+    """The operator replaces a pod of zone-c; the leading zone is scaled down."""
+    t.zone(5, "c", update_revision="new").delete(8, "c-0").replace(9, "c-0", ready=back)
+    return lead(t)
+
+
+def delete_in_between(t: HistoryBuilder) -> None:
+    lead(t.zone(5, "c", update_revision="new")).look(19).delete(19.5, "c-0", looked=False)
+    t.set_replicas(20, "b", 2, looked=False)
+
+
+EXCLUSION = cases(
+    {
+        "a pod is being replaced -> SI-02": lambda t: rolling(t).set_replicas(20, "b", 2),
+        "all are back": lambda t: rolling(t, back=True).set_replicas(20, "b", 2),
+        "T-03 a pod is down by itself": lambda t: lead(t.pod(5, "c-0", ready=False)).set_replicas(
+            20, "b", 2
+        ),
+        "a delete between look and write -> SI-02": delete_in_between,
+        "up": lambda t: lead(rolling(t), 12, 5).set_replicas(20, "b", 5),
+    }
+)
+
+
+@pytest.mark.parametrize(("events", "broken"), EXCLUSION)
+def test_no_zone_goes_down_while_another_is_rolled_out(events: Events, broken: list[str]) -> None:
+    """D-25, SEED-110, where no webhook would say so."""
+    assert judge(events) == broken
+
+
+def wanted_again(t: HistoryBuilder) -> HistoryBuilder:
+    return t.template(12, 2).delay(15, "a-2").template(20, 3)
+
+
+RESTS = cases(
+    {
+        "all replicas are right": lambda t: None,
+        "not mirrored -> LI-01": lambda t: t.template(20, 2),
+        "the status tells of fewer -> LI-01": lambda t: t.template(20, 3, status=2),
+        "asked, wanted again, not told so -> LI-05": wanted_again,
+        "and told so": lambda t: wanted_again(t).delay(30, "a-2", method="DELETE"),
+        "and told so ten minutes later -> LI-05": lambda t: wanted_again(t).delay(
+            600, "a-2", method="DELETE"
+        ),
+        "SEED-079 and told so again": lambda t: (
+            wanted_again(t).delay(30, "a-2", method="DELETE").delay(630, "a-2", method="DELETE")
+        ),
+    }
+)
+
+
+def at_rest(t: HistoryBuilder) -> HistoryBuilder:
+    for letter in "abc":
+        t.zone(0, letter, current_revision="old")
+    return t
+
+
+@pytest.mark.parametrize(("events", "broken"), RESTS)
+def test_replicas_come_to_rest(events: Events, broken: list[str]) -> None:
+    """LI-01, LI-05, SEED-069: what is wanted comes to be, and the status tells of it."""
+    assert judge(lambda t: events(at_rest(t)), DELAYED, HEALED) == broken
+
+
+@pytest.mark.parametrize(("at", "is_late"), [(60, False), (1500, True)])
+def test_replicas_have_their_time(at: float, is_late: bool) -> None:
+    """LI-01: a zone that follows may wait for the others, and no longer."""
+
+    def events(t: HistoryBuilder) -> None:
+        at_rest(t).zone(12, "a", replicas=4)
+        for letter in "abc":
+            t.pod(13, f"{letter}-3")
+        t.set_replicas(at, "b", 4).set_replicas(at + 1, "c", 4)
+
+    found = judge(events, FOLLOWS, HEALED)
+    assert "LI-01" in found if is_late else found == []
