@@ -40,6 +40,9 @@ MIRROR_API_VERSION: Final = "grafana.com/rollout-mirror-replicas-from-resource-a
 MIRROR_WRITE_BACK: Final = "grafana.com/rollout-mirror-replicas-from-resource-write-back"
 DOWNSCALE_DELAY: Final = "grafana.com/rollout-delayed-downscale"
 DOWNSCALE_DELAY_URL: Final = "grafana.com/rollout-prepare-delayed-downscale-url"
+# Written by us: that we are about to scale a set down. See `planning.downscales.intents`. It keeps
+# its group among those that are scaled until it is removed.
+DOWNSCALE_INTENT: Final = "grafana.com/rollout-operator-downscale-intent"
 SCALING_ANNOTATIONS: Final = frozenset(
     {
         LEADING_ZONE,
@@ -51,6 +54,7 @@ SCALING_ANNOTATIONS: Final = frozenset(
         MIRROR_WRITE_BACK,
         DOWNSCALE_DELAY,
         DOWNSCALE_DELAY_URL,
+        DOWNSCALE_INTENT,
     }
 )
 

@@ -56,7 +56,7 @@ class Budgets:
         )
         self.informer.on_change(self.catalog.on_change)
         self._follow = OptionalInformer(self.informer, client, ZONE_BUDGETS, context.namespace)
-        name = context.make_name()
+        self.process = name = context.make_name()
         self.gate = Arbiter(
             ArbiterContext(
                 budgets=self.catalog,
@@ -67,6 +67,7 @@ class Budgets:
                 pending=context.pending,
                 recorder=Recorder(granting, context.clock, name),
                 find_downscale=context.downscales.find_underway,
+                find_intent=context.downscales.intents.find,
                 find_newcomers=context.arrivals.get,
                 age=lambda: max(context.age, self._follow.age),
                 now=partial(context.tell_time, granting),

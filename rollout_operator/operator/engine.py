@@ -49,7 +49,7 @@ class Engine:
         self._context = context = Context(settings, clients, telemetry)
         self._budgets = Budgets(context)
         self._rollouts = Rollouts(context, self._budgets.gate)
-        self._scaling = Scaling(context)
+        self._scaling = Scaling(context, self._budgets.process)
         self._budgets.informer.on_change(lambda old, new: self._rollouts.wake_all())
         self._reviews: ReviewServer | None = None
         self.ready = asyncio.Event()

@@ -14,7 +14,7 @@ from rollout_operator.controllers.worker import Waker, Workers
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.names import GroupName, Uid
-from rollout_operator.model.objects import Pod
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.operator.context import Context
 
 # Groups that are reconciled at a time. A worker mostly waits for the API server or for a token of
@@ -34,9 +34,9 @@ class Rollouts:
                 waited.total_seconds()
             )
         )
-        waker = Waker(context.sets, self._queue.add)
-        context.set_informer.on_change(waker.on_set)
-        context.pod_informer.on_change(waker.on_pod)
+        self._waker = Waker(context.sets, self._queue.add)
+        context.set_informer.on_change(self._on_set)
+        context.pod_informer.on_change(self._waker.on_pod)
         context.downscales.on_change(self._wake_group)
         context.pending.on_change(self._wake_owner)
         longest = context.settings.reconcile_interval
@@ -100,6 +100,18 @@ class Rollouts:
                 refresh=context.refresh,
             )
         )
+
+    def _on_set(
+        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
+    ) -> None:
+        """Wake the group of a set; not for marks of ours, which come and go with each attempt."""
+        is_ours = (
+            isinstance(old, StatefulSet)
+            and isinstance(new, StatefulSet)
+            and self._context.downscales.intents.concerns_us_only(old, new)
+        )
+        if not is_ours:
+            self._waker.on_set(old, new)
 
     def _wake_group(self, set_uid: Uid, group: GroupName | None) -> None:
         if group is not None and self._context.sets.list_group(group):

@@ -19,6 +19,7 @@ from rollout_operator.controllers.scaling.controller import (
     ScalingController,
     is_scaled,
 )
+from rollout_operator.controllers.scaling.intents import IntentWriter
 from rollout_operator.controllers.scaling.pod_calls import Talks
 from rollout_operator.controllers.scaling.replicas import Counts
 from rollout_operator.controllers.worker import Waker, Workers
@@ -38,7 +39,8 @@ TALKERS: Final = 64
 class Scaling:
     """The controller of replica counts, with what it works with."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, process: str) -> None:
+        """`process` names it: no two of a namespace have the same name."""
         self._context = context
         self._queue: WorkQueue[GroupName] = WorkQueue()
         self._client = client = context.open("scaling", Priority.LOOK)
@@ -70,6 +72,7 @@ class Scaling:
             downscales=context.downscales,
             clock=context.clock,
             metrics=context.metrics,
+            intents=IntentWriter(client, context.downscales, process),
             is_stopping=lambda: context.is_stopping,
         )
         self._contests = Contests(client, context.clock)

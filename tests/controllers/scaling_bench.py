@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import count
 from typing import Final
 
 from rollout_operator.aio.backoff import Backoff
@@ -20,6 +21,7 @@ from rollout_operator.controllers.rollout.controller import RolloutContext, Roll
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.scaling.contests import Contests
 from rollout_operator.controllers.scaling.controller import ScalingContext, ScalingController
+from rollout_operator.controllers.scaling.intents import IntentWriter
 from rollout_operator.controllers.scaling.pod_calls import Talks
 from rollout_operator.controllers.scaling.replicas import Counts
 from rollout_operator.controllers.worker import Result, Workers
@@ -91,6 +93,7 @@ class Bench:
     pods: PodStore = field(default_factory=PodStore)
     queue: WorkQueue[GroupName] = field(default_factory=WorkQueue)
     lines: list[str] = field(default_factory=list)
+    processes: Iterator[int] = field(default_factory=lambda: count(1))
     client: ScalingClient = field(init=False)
     memory: Memory = field(init=False)
 
@@ -107,11 +110,12 @@ class Bench:
         observer = Observer(
             namespace="test", reader=self.client, clock=self.clock, sets=self.sets, pods=self.pods,
             watches=(), pending=InFlight(self.pods, deletes, self.clock), now=self.now,
-            find_downscale=downscales.find_underway,
+            find_downscale=downscales.find_underway, find_intent=downscales.intents.find,
         )  # fmt: skip
         counts = Counts(
             self.client, observer, AnnotationTimes(self.client, downscales), locks=locks,
             downscales=downscales, clock=self.clock, metrics=metrics,
+            intents=IntentWriter(self.client, downscales, f"{next(self.processes)}"),
             is_stopping=lambda: self.is_stopping,
         )  # fmt: skip
         calls = PodClient(self.stores, timeout=5 * SECOND, metrics=metrics, clock=self.clock)

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.lab.patches.json_patch import patched
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.errors import ApiError, Conflict, Refused, UnknownOutcome
 from rollout_operator.model.names import GroupName
@@ -26,12 +27,14 @@ NO_ANSWER: Final = UnknownOutcome("no answer within 10s")
 
 
 class ScalingClient(FakeClient):
-    """Takes JSON patches of sets, as `Counts` sends them."""
+    """Takes JSON patches of sets, as `Counts` sends them: `patch` of counts, `mark` of marks."""
 
     def __init__(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
         super().__init__(sets, pods)
         self.patched: list[str] = []
         """Counts that were written, such as `zone-b 2`."""
+        self.sent: list[list[JsonObject]] = []
+        """Patches of counts, whatever became of them."""
         self.meddle: Callable[[Json], None] = lambda one: None
         """Changes what a JSON patch is about to store, as a webhook of somebody else may."""
         self.after: Callable[[str], None] = lambda call: None
@@ -49,15 +52,22 @@ class ScalingClient(FakeClient):
     ) -> bytes:
         if isinstance(patch, dict):
             return await super().patch(resource, namespace, name, patch, subresource)
-        await self._note(f"patch {resource.plural}/{name}")
-        one = copy.deepcopy(self._held(resource, name))
-        for step in patch:
-            _apply(one, step, name)
-        self.meddle(one)
-        _raise_generation(one)
+        paths = {str(step["path"]) for step in patch if step["op"] != "test"}
+        is_count = "/spec/replicas" in paths
+        call = f"{'patch' if is_count else 'mark'} {resource.plural}/{name}"
+        if is_count:
+            self.sent.append(list(patch))
+        await self._note(call)
+        try:
+            one = patched(self._held(resource, name), list(patch))
+        except ValueError as error:
+            raise Conflict(f"{name}: {error}", status=422) from error
+        if is_count:
+            self.meddle(one)
+            _raise_generation(one)
+            self.patched.append(f"{name} {_inside(one, 'spec')['replicas']}")
         body = self._write(resource, name, one)
-        self.patched.append(f"{name} {_inside(one, 'spec')['replicas']}")
-        self.after(f"patch {resource.plural}/{name}")
+        self.after(call)
         return body
 
     def change(self, name: str, edit: Callable[[Json], None]) -> None:
@@ -202,19 +212,6 @@ class FakeStores:
         if store.error is not None:
             raise store.error
         return store
-
-
-def _apply(one: Json, step: JsonObject, name: str) -> None:
-    *path, last = str(step["path"]).strip("/").split("/")
-    place = one
-    for key in path:
-        place = _inside(place, key)
-    if step["op"] == "test":
-        if place.get(last) != step["value"]:
-            raise Conflict(f"{name}: testing value {step['path']} failed", status=422)
-        return
-    assert step["op"] == "add" or last in place, step
-    place[last.replace("~1", "/")] = step["value"]
 
 
 def _raise_generation(one: Json) -> None:

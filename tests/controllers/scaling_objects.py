@@ -21,6 +21,7 @@ from rollout_operator.model.names import (
     MIRROR_KIND,
     MIRROR_NAME,
     MIRROR_WRITE_BACK,
+    PREPARE_DOWNSCALE,
     UPSCALE_WHEN_READY,
 )
 from rollout_operator.planning.downscales.spacing import format_downscale_time
@@ -56,6 +57,14 @@ def zone(letter: str, replicas: int, /, **notes: str) -> Json:
     part(one, "metadata")["annotations"] = annotations
     part(one, "status")["updatedReplicas"] = replicas
     part(one, "spec")["serviceName"] = "pods"
+    return one
+
+
+def guarded(letter: str, replicas: int, /, **notes: str) -> Json:
+    """Return a zone of which a review announces each downscale."""
+    one = zone(letter, replicas, **notes)
+    labels = part(part(one, "metadata"), "labels")
+    labels[PREPARE_DOWNSCALE] = "true"
     return one
 
 

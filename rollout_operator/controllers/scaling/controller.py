@@ -14,13 +14,13 @@ from typing import Final, Protocol
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.retries import Attempt, Attempts
+from rollout_operator.controllers.retries import Attempt, Attempts, find_retry_after
 from rollout_operator.controllers.scaling.contests import Contests
 from rollout_operator.controllers.scaling.pod_calls import Talks
 from rollout_operator.controllers.scaling.replicas import Counts
 from rollout_operator.controllers.worker import Result
 from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT
-from rollout_operator.model.errors import ApiError, Conflict, InvalidInput, TooManyRequests
+from rollout_operator.model.errors import ApiError, Conflict, InvalidInput
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import SCALING_ANNOTATIONS, GroupName
 from rollout_operator.model.objects import StatefulSet, Unreadable
@@ -44,8 +44,6 @@ RESYNC: Final = timedelta(minutes=4)
 ROUNDS: Final = 8
 # First wait after the store contradicted the cache, which shows it any moment.
 RECHECK_WAIT: Final = timedelta(milliseconds=50)
-# Longest Retry-After that is obeyed.
-RETRY_AFTER_LIMIT: Final = timedelta(seconds=60)
 # Whoever holds back its group and does not get on leaves it to others for most of this time, once
 # it has failed for longer than it may hold it (D-25).
 HELD_WAIT: Final = timedelta(minutes=2)
@@ -160,6 +158,7 @@ class ScalingController:
         parts = self._parts
         for _ in range(ROUNDS):
             look.clear()
+            group = await self._revoke(group, look)
             scaling, plan = await self._plan(self._view(group), look)
             if await self._has_new_times(plan, look):
                 continue
@@ -175,6 +174,15 @@ class ScalingController:
             if parts.counts.has_unrecorded(zone.sts):
                 await self._record(zone.sts, look)
         return plan
+
+    async def _revoke(self, group: Group, look: _Attempt) -> Group:
+        """Revoke what sets are marked with, and return the group as it is then (SI-02)."""
+        counts, done = self._parts.counts, False
+        for sts in counts.list_marked(zone.sts for zone in group.zones):
+            what, send = f"revoked downscale of {sts.name}", partial(counts.revoke, sts)
+            one = _Write(attempt=("revoke", sts.uid), what=what, zone=sts.name, send=send)
+            done |= await self._try(one, look)
+        return self._parts.observer.observe(group.name) if done else group
 
     async def _has_new_times(self, plan: ScalingPlan, look: _Attempt) -> bool:
         """Read the times again that a zone waits for; tell whether they are others now.
@@ -320,7 +328,7 @@ class ScalingController:
         return True
 
     def _note_failure(self, one: _Write, error: ApiError | InvalidInput) -> timedelta:
-        attempts, least = self._parts.attempts, _retry_after(error)
+        attempts, least = self._parts.attempts, find_retry_after(error)
         if one.holds_group() and attempts.failing_for(one.attempt) >= PERSIST_LIMIT:
             least = max(least, HELD_WAIT)
         wait = attempts.note_failure(one.attempt, str(error), at_least=least)
@@ -389,9 +397,3 @@ def _catch_up(wait: timedelta | None) -> timedelta | None:
 def _word_failure(what: str, failure: str, zone: str) -> Reason:
     text = f"{what}: the last attempt failed and will be repeated: {failure}"
     return Reason(code=Code.SCALE_REFUSED, text=text, severity=Severity.WARN, zone=zone)
-
-
-def _retry_after(error: Exception) -> timedelta:
-    if isinstance(error, TooManyRequests) and error.retry_after is not None:
-        return min(error.retry_after, RETRY_AFTER_LIMIT)
-    return timedelta(0)

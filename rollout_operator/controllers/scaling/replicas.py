@@ -13,6 +13,8 @@ from typing import Final, Protocol
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.server_clock import CLOCK_ERROR
+from rollout_operator.controllers.live_reads import LOOK_LASTS, describe_slow
+from rollout_operator.controllers.scaling.intents import IntentWriter, render_steps
 from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, Downscales
 from rollout_operator.guards.downscales.times import Times, is_annotated
 from rollout_operator.guards.downscales.zone_tracker import READ_AGAIN
@@ -30,10 +32,17 @@ from rollout_operator.model.errors import (
     UnknownOutcome,
 )
 from rollout_operator.model.group import Group
-from rollout_operator.model.names import LAST_DOWNSCALE, PREPARE_DOWNSCALE, GroupName, Uid
+from rollout_operator.model.names import (
+    DOWNSCALE_INTENT,
+    LAST_DOWNSCALE,
+    PREPARE_DOWNSCALE,
+    GroupName,
+    Uid,
+)
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.scaling import ScaleZone, ScalingSnapshot, Written
 from rollout_operator.model.tracker import TimesSource
+from rollout_operator.planning.downscales.intents import needs_intent
 from rollout_operator.planning.downscales.request import is_labelled
 from rollout_operator.planning.downscales.spacing import format_downscale_time
 from rollout_operator.planning.scaling.plan import plan_scaling
@@ -63,6 +72,8 @@ class _UnseenWrite:
     expires_at: timedelta
     """On the clock's `elapsed`."""
     keeps_time: bool = False
+    mark: str | None = None
+    """By which it holds, of a downscale without an answer that no review announces."""
 
 
 class Counts:
@@ -78,6 +89,7 @@ class Counts:
         downscales: Downscales,
         clock: Clock,
         metrics: Metrics,
+        intents: IntentWriter,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._client = client
@@ -87,6 +99,7 @@ class Counts:
         self._downscales = downscales
         self._clock = clock
         self._metrics = metrics
+        self._intents = intents
         self._is_stopping = is_stopping
         self._pending: dict[Uid, _UnseenWrite] = {}
         self._unrecorded: set[Uid] = set()
@@ -133,6 +146,7 @@ class Counts:
     def forget(self, set_uid: Uid) -> None:
         """Forget a set that is gone."""
         self._downscales.last.forget(set_uid)
+        self._downscales.intents.forget(set_uid)
         self._unrecorded.discard(set_uid)
         self._pending.pop(set_uid, None)
         self._downscales.withdraw(set_uid)
@@ -193,20 +207,21 @@ class Counts:
         """
         group = scaling.group
         async with self._locks.hold(group_lock(group.name)):
+            looked_at = self._clock.elapsed()
             live = await self._observer.observe_live(group)
             sets = [zone.sts for zone in live.zones]
             times = await self._times.read(sets)
             plan = plan_scaling(replace(scaling, group=live, times=times, written={}))
             agreed = _find(plan.scale, action)
-            if agreed is None or live.owners != group.owners:
+            others = self._downscales.intents.find(sets, but=action.zone.uid)
+            if agreed is None or live.owners != group.owners or others is not None:
                 name = action.zone.name
                 raise Conflict(f"the API server does not confirm what the cache shows of {name}")
-            if self._is_stopping():
-                raise Conflict(f"{agreed.zone.name} is left to the next process: this one stops")
+            self._check_stopping(agreed.zone)
             self._downscales.announce(agreed.zone, agreed.replicas)
         is_unanswered = False
         try:
-            await self._write(group.name, agreed)
+            await self._write(group.name, agreed, until=looked_at + LOOK_LASTS)
         except UnknownOutcome:
             is_unanswered = True
             raise
@@ -214,23 +229,60 @@ class Counts:
             if not is_unanswered:
                 self._downscales.withdraw(agreed.zone.uid)
 
-    async def _write(self, group: GroupName, action: ScaleZone) -> None:
+    def list_marked(self, sets: Iterable[StatefulSet]) -> list[StatefulSet]:
+        """Return the sets with a mark that is to be removed: nobody waits for an answer there."""
+        return self._downscales.intents.list_left(sets)
+
+    async def revoke(self, sts: StatefulSet) -> None:
+        """Have a downscale fail, however late it comes, that a set is marked with. Raises ApiError.
+
+        One of this process that got no answer is over with that; one whose mark was gone may have
+        happened.
+        """
+        is_over = await self._intents.revoke(sts)
+        pending, mark = self._pending.get(sts.uid), sts.annotations[DOWNSCALE_INTENT]
+        if is_over and pending is not None and pending.mark == mark:
+            del self._pending[sts.uid]
+            self._downscales.withdraw(sts.uid)
+
+    async def _mark(self, action: ScaleZone, mark: str, until: timedelta) -> StatefulSet:
+        """Mark a zone before its downscale. Raises ApiError; Conflict where it is too late then."""
+        marked = await self._intents.write(action.zone, mark, _render_spec(action))
+        self._check_stopping(marked)
+        if self._clock.elapsed() > until:
+            raise Conflict(describe_slow(marked.name))
+        return marked
+
+    def _check_stopping(self, sts: StatefulSet) -> None:
+        if self._is_stopping():
+            raise Conflict(f"{sts.name} is left to the next process: this one stops")
+
+    async def _write(
+        self, group: GroupName, action: ScaleZone, until: timedelta | None = None
+    ) -> None:
+        """Write a count; a downscale that is not sent `until` then rests on too old a look."""
         zone = action.zone
         log.info(
             "Scaling zone",
             group=group, zone=zone.name, replicas_from=zone.replicas, replicas_to=action.replicas,
             reason=action.reason.code, why=action.reason.text,
         )  # fmt: skip
-        # Whoever wrote another count since, or another set of that name, is not overwritten. A
-        # version would fail with each change of the status, of which a zone that moves has many.
-        steps: list[JsonObject] = [
-            {"op": "test", "path": "/metadata/uid", "value": zone.uid},
-            *_render_spec(action),
-            {"op": "test", "path": "/spec/replicas", "value": zone.replicas},
-            {"op": "replace", "path": "/spec/replicas", "value": action.replicas},
-            *self._render_time(action),
-        ]
+        mark = None
         try:
+            if until is not None and needs_intent(zone):
+                mark = self._intents.begin(zone, action.replicas)
+                action = replace(action, zone=await self._mark(action, mark, until))
+            # Whoever wrote another count since, or another set of that name, is not overwritten. A
+            # version would fail with each change of the status, of which a zone that moves has
+            # many.
+            steps: list[JsonObject] = [
+                {"op": "test", "path": "/metadata/uid", "value": zone.uid},
+                *_render_spec(action),
+                *([] if mark is None else render_steps(mark)),
+                {"op": "test", "path": "/spec/replicas", "value": zone.replicas},
+                {"op": "replace", "path": "/spec/replicas", "value": action.replicas},
+                *self._render_time(action),
+            ]
             body = await self._client.patch(STATEFULSETS, zone.namespace, zone.name, steps)
         except ApiError as error:
             self._count(group, action, _name_outcome(error))
@@ -240,13 +292,18 @@ class Counts:
                     generation=None,
                     expires_at=self._clock.elapsed() + PERSIST_LIMIT,
                     keeps_time=action.keeps_time,
+                    mark=mark,
                 )
+            elif mark is not None:
+                self._downscales.intents.note_void(zone.uid, mark)
             raise
         self._count(group, action, "accepted")
         try:
             written = decode_statefulset(body)
         except DecodeError as error:
             raise Conflict(str(error), call=f"patch statefulset {zone.name}") from error
+        if mark is not None:
+            self._downscales.intents.note_gone(zone.uid, mark, written.resource_version)
         self._pending[zone.uid] = _UnseenWrite(
             replicas=written.replicas,
             generation=written.generation,

@@ -1,6 +1,6 @@
 """What the arbiter decides on: budgets, sets and pods as the caches show them, or live pods."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -55,6 +55,7 @@ class ArbiterContext:
     """The API server's time."""
     clock: Clock
     metrics: Metrics
+    find_intent: Callable[[Iterable[StatefulSet]], Underway | None] = lambda sets: None
     find_newcomers: Callable[[Uid], Newcomers | None] = lambda uid: None
 
 
@@ -121,6 +122,7 @@ class Snapshots:
             if pod.owner_uid in owned:
                 owned[pod.owner_uid].append(pod)
         zones = [live[sts.uid].sts if sts.uid in live else sts for sts in zones]
+        scene = replace(scene, downscale=scene.downscale or self._context.find_intent(zones))
         scene = self._fill(scene, zones, owned)
         # Without its own record the pod is one like the others, and what refuses it refuses them.
         going = {uid: how for uid, how in scene.deletions.items() if uid != ask.pod.uid}
@@ -134,7 +136,8 @@ class Snapshots:
         sets = [sts for sts in context.sets.list_all() if selects(budget.selector, sts.labels)]
         readable = [sts for sts in sets if isinstance(sts, StatefulSet)]
         groups = dict.fromkeys(sts.group for sts in readable if sts.group is not None)
-        downscales = (context.find_downscale(group) for group in groups)
+        downscales = [context.find_downscale(group) for group in groups]
+        downscales.append(context.find_intent(readable))
         scene = Scene(
             budget=budget,
             pod=ask.pod,

@@ -15,6 +15,7 @@ from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.downscales.backlog import Debts, PreparedPod
+from rollout_operator.guards.downscales.intents import Intents
 from rollout_operator.guards.downscales.last_downscales import LastDownscales
 from rollout_operator.guards.downscales.unanswered import UnansweredCancels
 from rollout_operator.model.downscale import Key, Target, Underway
@@ -96,6 +97,7 @@ class Downscales:
         self.unanswered = UnansweredCancels(clock, late_calls)
         self._claims: dict[Uid, Claim] = {}
         self.last = LastDownscales()
+        self.intents = Intents()
         self._unrecorded: dict[Uid, datetime] = {}
         self._entries: dict[Uid, TrackerEntry] = {}
         self._announced: dict[Uid, _Announced] = {}
@@ -154,6 +156,12 @@ class Downscales:
         if announced is not None:
             for callback in self._callbacks:
                 callback(set_uid, announced.group)
+
+    def note_revoked(self, sts: StatefulSet, text: str, version: str) -> None:
+        """A mark is gone from its set since that version: who waits for its downscale goes on."""
+        self.intents.note_gone(sts.uid, text, version)
+        for callback in self._callbacks:
+            callback(sts.uid, sts.group)
 
     def begin(
         self, sts: StatefulSet, key: Key, begun: datetime, pods: Iterable[tuple[Uid, str]]

@@ -246,7 +246,10 @@ class Claims:
         if look.seen is None:
             why = "the same was asked before, and is over meanwhile; try again"
             return ask.refuse(Code.CHANGED_MEANWHILE, why, status=RETRY)
-        underway = parts.downscales.find_underway(ask.group, but=ask.set_uid)
+        sets = [zone.sts for zone in look.group.zones]
+        underway = parts.downscales.find_underway(
+            ask.group, but=ask.set_uid
+        ) or parts.downscales.intents.find(sets, but=ask.set_uid)
         picture = replace(look.group, now=parts.server_time(), downscale=underway)
         return assess_neighbours(
             ask.decrease, look.zone.sts, picture, look.seen.times, parts.records.source

@@ -37,6 +37,27 @@ async def preconditions_that_hold(world: World) -> None:
 
 
 @sequence()
+async def a_mark_that_changed_or_went_before_a_late_patch(world: World) -> None:
+    """SI-02: what holds by a mark holds by that very text, which the patch takes away."""
+    path = "/metadata/annotations/example.com~1mark"
+    held = '{"id":"7-1","replicasFrom":3,"replicasTo":2}'
+    late = [
+        _step("test", path, held),
+        {"op": "remove", "path": path},
+        _step("add", "/metadata/annotations/late", "yes"),
+    ]
+    await world.make(CONFIG_MAPS, config_map("a"))
+    await world.patch(CONFIG_MAPS, "a", late, JSON_PATCH)  # no annotation at all
+    await world.patch(CONFIG_MAPS, "a", {"metadata": {"annotations": {"other": "yes"}}})
+    for text in (held.replace("7-1", "7-2"), held.replace(":3", ": 3"), held):
+        await world.patch(CONFIG_MAPS, "a", late, JSON_PATCH)
+        await world.patch(CONFIG_MAPS, "a", [_step("add", path, text)], JSON_PATCH)
+    await world.patch(CONFIG_MAPS, "a", late, JSON_PATCH)
+    await world.patch(CONFIG_MAPS, "a", late, JSON_PATCH)
+    await world.get(CONFIG_MAPS, "a")
+
+
+@sequence()
 async def an_old_version_in_a_patch(world: World) -> None:
     made = await world.make(CONFIG_MAPS, config_map("a"))
     await world.patch(CONFIG_MAPS, "a", {"data": {"key": "other"}})

@@ -14,7 +14,7 @@ from rollout_operator.model.scaling import NoScale, Scale
 from tests.controllers.fake_client import Json
 from tests.controllers.scaling_bench import GROUP, SECOND, Bench, pass_time
 from tests.controllers.scaling_clients import DEMO, NO_ANSWER, REFUSAL
-from tests.controllers.scaling_objects import mirroring, old, zone
+from tests.controllers.scaling_objects import guarded, mirroring, old, zone
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import part
 
@@ -132,7 +132,7 @@ async def test_an_announcement_ends_with_the_answer(error: ApiError | None) -> N
 @in_virtual_time
 async def test_an_announcement_ends_36_s_after_a_write_without_an_answer() -> None:
     """SI-18, D-25: nobody wants it any more and the cache never shows it, and it ends in time."""
-    bench = follower()
+    bench = Bench([zone("a", 2), guarded("b", 5, follows="a")])
     bench.client.refuse("zone-b", NO_ANSWER)
     async with bench.living():
         await pass_time(0.05 * SECOND)

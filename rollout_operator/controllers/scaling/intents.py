@@ -1,0 +1,112 @@
+"""Write and remove the marks of our own downscales: what they are for, see `planning`.
+
+A mark is written and answered before the write that holds by it is sent. It stays where that gets
+no answer, and whoever finds it removes it: this process at its next look, or the one after it.
+"""
+
+from typing import Final, Protocol
+
+from rollout_operator.guards.downscales.reservations import Downscales
+from rollout_operator.kube.api import STATEFULSETS, JsonObject, Patcher, Resource
+from rollout_operator.model.decode.objects import decode_statefulset
+from rollout_operator.model.errors import (
+    Conflict,
+    DecodeError,
+    NotFound,
+    UnknownOutcome,
+    Unreachable,
+)
+from rollout_operator.model.names import DOWNSCALE_INTENT, Uid
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.planning.downscales.intents import render_intent
+from rollout_operator.telemetry.logs import log
+
+_PATH: Final = f"/metadata/annotations/{DOWNSCALE_INTENT.replace('/', '~1')}"
+
+
+class IntentClient(Patcher, Protocol):
+    """The part of `kube.api.ApiClient` that is needed."""
+
+    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes: ...
+
+
+class IntentWriter:
+    """Writes and removes the marks of one process."""
+
+    def __init__(self, client: IntentClient, downscales: Downscales, process: str) -> None:
+        """`process`: no two of one namespace may have the same name."""
+        self._client = client
+        self._downscales = downscales
+        self._process = process
+        self._attempts = 0
+
+    def begin(self, sts: StatefulSet, replicas: int) -> str:
+        """Return the mark of a new attempt."""
+        self._attempts += 1
+        text = render_intent(sts, replicas, f"{self._process}-{self._attempts}")
+        self._downscales.intents.begin(sts.uid, text)
+        return text
+
+    async def write(self, sts: StatefulSet, text: str, tests: list[JsonObject]) -> StatefulSet:
+        """Mark a set, in place of any other mark; return it as it is then.
+
+        Raises ApiError. Without an answer nothing may be sent that holds by the mark, so that this
+        is no UnknownOutcome of the downscale.
+        """
+        add: JsonObject = {"op": "add", "path": _PATH, "value": text}
+        try:
+            return await self._patch(sts, [_test_uid(sts.uid), *tests, add])
+        except UnknownOutcome as error:
+            raise Unreachable(f"{error}", call=error.call) from error
+
+    async def revoke(self, sts: StatefulSet) -> bool:
+        """Remove the mark of a set; tell whether it was there still.
+
+        From then on the write that holds by it fails, however late. Raises ApiError; Conflict where
+        the API server shows something else than it says.
+        """
+        text = sts.annotations[DOWNSCALE_INTENT]
+        underway = self._downscales.intents.find([sts])
+        if underway is not None:
+            log.info(
+                "Revoking downscale without an answer", zone=sts.name,
+                replicas_from=underway.replicas_from, replicas_to=underway.replicas_to,
+            )  # fmt: skip
+        try:
+            now = await self._patch(sts, [_test_uid(sts.uid), *render_steps(text)])
+        except NotFound as error:
+            raise Conflict(f"{error}", call=error.call) from error
+        except Conflict:
+            now = await self._fetch(sts)
+            if now.uid == sts.uid and now.annotations.get(DOWNSCALE_INTENT) == text:
+                raise
+            self._downscales.note_revoked(sts, text, now.resource_version)
+            return False
+        self._downscales.note_revoked(sts, text, now.resource_version)
+        return True
+
+    async def _patch(self, sts: StatefulSet, steps: list[JsonObject]) -> StatefulSet:
+        body = await self._client.patch(STATEFULSETS, sts.namespace, sts.name, steps)
+        return _decode(body)
+
+    async def _fetch(self, sts: StatefulSet) -> StatefulSet:
+        return _decode(await self._client.fetch(STATEFULSETS, sts.namespace, sts.name))
+
+
+def render_steps(text: str) -> list[JsonObject]:
+    """Return the steps of a patch that holds only by a mark, and removes it."""
+    return [
+        {"op": "test", "path": _PATH, "value": text},
+        {"op": "remove", "path": _PATH},
+    ]
+
+
+def _test_uid(uid: Uid) -> JsonObject:
+    return {"op": "test", "path": "/metadata/uid", "value": uid}
+
+
+def _decode(body: bytes) -> StatefulSet:
+    try:
+        return decode_statefulset(body)
+    except DecodeError as error:
+        raise Conflict(f"{error}") from error

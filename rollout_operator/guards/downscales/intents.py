@@ -1,0 +1,78 @@
+"""What became of the marks of downscales, as far as this process knows.
+
+A mark on a set means that its downscale may still happen, unless this process knows better: it has
+got the answer to the write, or has removed the mark. What a mark is stands in
+`planning.downscales.intents`; `controllers.scaling.intents` writes and removes them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from rollout_operator.kube.cache.store import is_older
+from rollout_operator.model.downscale import Underway
+from rollout_operator.model.names import DOWNSCALE_INTENT, Uid
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.planning.downscales.intents import differ_in_intent, find_intent
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownMark:
+    text: str
+    is_void: bool = False
+    """Whether no write holds by it any more, or ever will."""
+    gone_from: str = ""
+    """The version of the set from which on it is not there; empty where it may be."""
+
+
+class Intents:
+    """The mark of each set that this process has dealt with last."""
+
+    def __init__(self) -> None:
+        self._marks: dict[Uid, _KnownMark] = {}
+
+    def begin(self, set_uid: Uid, text: str) -> None:
+        """A mark is about to be written by this process."""
+        self._marks[set_uid] = _KnownMark(text)
+
+    def note_void(self, set_uid: Uid, text: str) -> None:
+        """The write that holds by a mark has got its answer, or is not sent at all."""
+        mark = self._marks.get(set_uid)
+        if mark is not None and mark.text == text:
+            self._marks[set_uid] = replace(mark, is_void=True)
+
+    def note_gone(self, set_uid: Uid, text: str, version: str) -> None:
+        """A mark is not on its set any more, from that version on."""
+        self._marks[set_uid] = _KnownMark(text, gone_from=version)
+
+    def forget(self, set_uid: Uid) -> None:
+        """Forget a set that is gone."""
+        self._marks.pop(set_uid, None)
+
+    def find(self, sets: Iterable[StatefulSet], *, but: Uid | None = None) -> Underway | None:
+        """Return a downscale that a mark announces and that may still happen."""
+        marked = [sts for sts in sets if sts.uid != but and self._may_happen(sts)]
+        return find_intent(min(marked, key=lambda sts: sts.name)) if marked else None
+
+    def list_left(self, sets: Iterable[StatefulSet]) -> list[StatefulSet]:
+        """Return the sets that carry a mark, as far as is known, which is to be removed."""
+        return [sts for sts in sets if self._is_there(sts)]
+
+    def concerns_us_only(self, old: StatefulSet, new: StatefulSet) -> bool:
+        """Tell whether all that has changed of a set is a mark that this process deals with."""
+        texts = {one.annotations.get(DOWNSCALE_INTENT) for one in (old, new)} - {None}
+        mark = self._marks.get(new.uid)
+        is_ours = mark is not None and texts == {mark.text}
+        return is_ours and differ_in_intent(old, new)
+
+    def _is_there(self, sts: StatefulSet) -> bool:
+        text, mark = sts.annotations.get(DOWNSCALE_INTENT), self._marks.get(sts.uid)
+        if text is None or mark is None or mark.text != text:
+            return text is not None
+        # Seen again in a version after its removal, it has come back: by it a write holds again.
+        return not (mark.gone_from and is_older(sts.resource_version, than=mark.gone_from))
+
+    def _may_happen(self, sts: StatefulSet) -> bool:
+        mark = self._marks.get(sts.uid)
+        is_void = mark is not None and mark.is_void
+        is_same = mark is not None and mark.text == sts.annotations.get(DOWNSCALE_INTENT)
+        return self._is_there(sts) and not (is_void and is_same)

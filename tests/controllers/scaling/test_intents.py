@@ -1,0 +1,209 @@
+"""Marks of our own downscales: late ones fail once their mark is gone, whoever took it (SI-02)."""
+
+import copy
+
+import pytest
+
+from rollout_operator.lab.patches.json_patch import patched
+from rollout_operator.model.errors import ApiError, Unreachable
+from rollout_operator.model.names import DOWNSCALE_INTENT
+from rollout_operator.model.outcome import Code
+from tests.controllers.fake_client import Json
+from tests.controllers.scaling_bench import GROUP, SECOND, Bench, pass_time
+from tests.controllers.scaling_clients import NO_ANSWER, REFUSAL
+from tests.controllers.scaling_objects import guarded, old, zone
+from tests.virtual_time import in_virtual_time
+from tests.web.downscale_world import part
+
+MARK = "mark statefulsets/zone-b"
+HELD = f"{Code.DOWNSCALE_UNDERWAY} zone-b"
+
+
+def follower() -> Bench:
+    """Return zone-b that follows zone-a downwards, and zone-c that is to be rolled out."""
+    return Bench([zone("a", 2), zone("b", 5, follows="a"), old("c", 3)])
+
+
+def mark_of(bench: Bench, letter: str = "b") -> str | None:
+    """Return the mark of a zone, as the store has it."""
+    meta = part(bench.client.objects["statefulsets", f"zone-{letter}"], "metadata")
+    text = part({"": meta.get("annotations", {})}, "").get(DOWNSCALE_INTENT)
+    return None if text is None else f"{text}"
+
+
+def restart(bench: Bench) -> None:
+    """Let another process take over, whose caches show the store."""
+    bench.client.before = lambda call: None
+    bench.memory = bench.build()
+    bench.show_store()
+
+
+def comes_late(bench: Bench, number: int = 0) -> bool:
+    """Tell whether a patch of a count that was sent would be stored now."""
+    stored = copy.deepcopy(bench.client.objects["statefulsets", "zone-b"])
+    try:
+        patched(stored, bench.client.sent[number])
+    except ValueError:
+        return False
+    return True
+
+
+def write_mark(bench: Bench, text: str | None) -> None:
+    """Write a mark as anybody may."""
+
+    def change(one: Json) -> None:
+        annotations = part(part(one, "metadata"), "annotations")
+        annotations.pop(DOWNSCALE_INTENT, None)
+        if text is not None:
+            annotations[DOWNSCALE_INTENT] = text
+
+    bench.client.change("zone-b", change)
+
+
+@in_virtual_time
+async def test_si02_a_downscale_takes_its_mark_along() -> None:
+    """One patch before it, and no other: what is stored carries none."""
+    bench = follower()
+    await bench.look()
+    assert [call for call in bench.client.calls if not call.startswith("list")] == [
+        MARK,
+        "patch statefulsets/zone-b",
+    ]
+    assert bench.client.patched == ["zone-b 2"]
+    assert mark_of(bench) is None
+
+
+@in_virtual_time
+async def test_a_downscale_that_a_review_announces_needs_no_mark() -> None:
+    bench = Bench([zone("a", 2), guarded("b", 5, follows="a")])
+    await bench.look()
+    assert bench.client.patched == ["zone-b 2"]
+    assert MARK not in bench.client.calls
+
+
+@in_virtual_time
+async def test_si02_another_process_revokes_what_got_no_answer() -> None:
+    """FP-06, FP-14: until then it rolls out nothing; from then on the late patch is refused."""
+    bench = follower()
+    bench.client.refuse("zone-b", NO_ANSWER)
+    await bench.look()
+    assert comes_late(bench)
+    restart(bench)
+    await bench.roll()
+    assert (bench.waits(), bench.client.deleted) == ([HELD], [])
+
+    bench.scale("a", 5)
+    await bench.look()
+    assert mark_of(bench) is None
+    assert not comes_late(bench)
+    await bench.roll()
+    assert bench.client.deleted == ["zone-c-0", "zone-c-1"]
+
+
+@in_virtual_time
+async def test_si18_this_process_revokes_it_at_its_next_look() -> None:
+    """SI-02, SI-18: its group waits no longer than until then."""
+    bench = follower()
+    bench.client.refuse("zone-b", NO_ANSWER)
+    await bench.look()
+    assert bench.memory.downscales.find_underway(GROUP) is not None
+    bench.client.before = lambda call: None
+    bench.scale("a", 5)
+    await bench.look()
+    assert bench.memory.downscales.find_underway(GROUP) is None
+    assert not comes_late(bench)
+
+
+@pytest.mark.parametrize("error", [REFUSAL, NO_ANSWER, Unreachable("no route")])
+@in_virtual_time
+async def test_a_mark_that_cannot_be_removed_holds_the_group(error: ApiError) -> None:
+    """SI-02: nobody is scaled down or rolled out meanwhile, and the reason says what is tried."""
+    bench = follower()
+    bench.client.refuse("zone-b", NO_ANSWER)
+    await bench.look()
+    restart(bench)
+    bench.scale("a", 5)
+
+    def refuse(call: str) -> None:
+        if call == MARK:
+            raise error
+
+    bench.client.before = refuse
+    async with bench.living():
+        await pass_time(60 * SECOND)
+        assert f"{Code.SCALE_REFUSED} zone-b" in bench.waits()
+        await bench.roll()
+        assert HELD in bench.waits()
+        assert bench.client.deleted == []
+        bench.client.before = lambda call: None
+        await pass_time(31 * SECOND)
+        assert mark_of(bench) is None
+
+
+@pytest.mark.parametrize("error", [REFUSAL, NO_ANSWER])
+@in_virtual_time
+async def test_no_count_is_sent_where_its_mark_got_no_answer(error: ApiError) -> None:
+    """SI-18: a mark that may be stored late holds nobody back: nothing holds by it."""
+    bench = follower()
+
+    def refuse(call: str) -> None:
+        if call == MARK:
+            raise error
+
+    bench.client.before = refuse
+    await bench.look()
+    assert bench.client.sent == []
+    assert bench.memory.downscales.find_underway(GROUP) is None
+
+
+@in_virtual_time
+async def test_si09_a_mark_that_takes_long_makes_the_look_too_old() -> None:
+    bench = follower()
+
+    async def take_long(call: str) -> None:
+        if call == MARK:
+            await pass_time(6 * SECOND)
+
+    bench.client.pause = take_long
+    await bench.look()
+    assert bench.client.sent == []
+
+
+@in_virtual_time
+async def test_si22_a_process_that_stops_sends_no_count_after_its_mark() -> None:
+    bench = follower()
+
+    def stop(call: str) -> None:
+        bench.is_stopping = bench.is_stopping or call == MARK
+
+    bench.client.before = stop
+    await bench.look()
+    assert (MARK in bench.client.calls, bench.client.sent) == (True, [])
+
+
+@pytest.mark.parametrize("text", [None, "another"])
+@in_virtual_time
+async def test_a_mark_that_is_another_by_now_is_looked_at_live(text: str | None) -> None:
+    """FP-11: the cache still shows it, and nobody waits for that; another one is revoked, too."""
+    bench = follower()
+    write_mark(bench, "of somebody")
+    bench.scale("a", 5)
+    bench.show_store()
+    write_mark(bench, text)
+    await bench.look()
+    await bench.roll()
+    assert (bench.client.deleted == []) is (text is not None)
+    bench.follow()
+    await bench.look()
+    await bench.roll()
+    assert mark_of(bench) is None
+    assert bench.client.deleted == ["zone-c-0", "zone-c-1"]
+
+
+@in_virtual_time
+async def test_si02_a_live_look_finds_the_mark_that_the_cache_does_not_show() -> None:
+    bench = follower()
+    bench.scale("a", 5)
+    write_mark(bench, '{"id":"9-1","replicasFrom":5,"replicasTo":2}')
+    await bench.roll()
+    assert bench.client.deleted == []

@@ -1,0 +1,60 @@
+"""What this process knows of marks: which may still be acted upon, and which are to be removed."""
+
+import pytest
+from msgspec.structs import replace
+
+from rollout_operator.guards.downscales.intents import Intents
+from rollout_operator.model.names import DOWNSCALE_INTENT
+from rollout_operator.model.objects import StatefulSet
+from tests.builders import sts
+
+ZONE = sts("a", replicas=3)
+
+
+def marked(text: str | None, version: str = "5") -> StatefulSet:
+    """Return a view of the set."""
+    annotations = {} if text is None else {DOWNSCALE_INTENT: text}
+    return replace(ZONE, annotations=annotations, resource_version=version)
+
+
+@pytest.mark.parametrize(
+    ("known", "seen", "may_happen", "is_left"),
+    [
+        pytest.param("", marked(None), False, False, id="no mark"),
+        pytest.param("", marked("a"), True, True, id="of another process"),
+        pytest.param("begun", marked("a"), True, True, id="ours, without an answer"),
+        pytest.param("begun", marked("b"), True, True, id="another than ours"),
+        pytest.param("void", marked("a"), False, True, id="ours, and refused"),
+        pytest.param("void", marked("b"), True, True, id="another than the refused one"),
+        pytest.param("gone", marked("a"), False, False, id="removed, in a view of before"),
+        pytest.param("gone", marked("a", "7"), True, True, id="removed, and back again"),
+        pytest.param("gone", marked("b"), True, True, id="another than the removed one"),
+    ],
+)
+def test_what_a_mark_means(known: str, seen: StatefulSet, may_happen: bool, is_left: bool) -> None:
+    """SI-02: whatever is not known to be over may happen."""
+    intents = Intents()
+    if known:
+        intents.begin(ZONE.uid, "a")
+    if known == "void":
+        intents.note_void(ZONE.uid, "a")
+        intents.note_void(ZONE.uid, "b")
+    if known == "gone":
+        intents.note_gone(ZONE.uid, "a", "7")
+    assert (intents.find([seen]) is not None) is may_happen
+    assert intents.find([seen], but=ZONE.uid) is None
+    assert (intents.list_left([seen]) == [seen]) is is_left
+
+
+def test_marks_of_ours_wake_nobody() -> None:
+    """They come and go with each attempt: one that is refused for ever is logged once."""
+    intents = Intents()
+    assert not intents.concerns_us_only(marked(None), marked("a"))
+    intents.begin(ZONE.uid, "a")
+    assert intents.concerns_us_only(marked(None), marked("a"))
+    assert intents.concerns_us_only(marked("a"), marked(None))
+    assert not intents.concerns_us_only(marked("a"), marked("b"))
+    assert not intents.concerns_us_only(marked("a"), replace(marked(None), replicas=2))
+    assert not intents.concerns_us_only(marked(None), marked(None))
+    intents.forget(ZONE.uid)
+    assert not intents.concerns_us_only(marked(None), marked("a"))
