@@ -46,6 +46,15 @@ SCALING: Final = (
         scenarios=CONTESTED,
     ),
     Mutant(
+        name="downscale-holds-without-its-mark",
+        file="controllers/scaling/replicas.py",
+        old="                *([] if mark is None else render_steps(mark)),\n",
+        new="",
+        breaks="SI-02: a downscale of a process that has ended is stored after it was revoked",
+        scenarios=("s6-small",),
+        units="tests/controllers/scaling",
+    ),
+    Mutant(
         name="downscale-not-announced",
         file="controllers/scaling/replicas.py",
         old="            self._downscales.announce(agreed.zone, agreed.replicas)\n",

@@ -64,7 +64,8 @@ async def test_si18_an_answer_that_is_lost(world: World) -> None:
 
     calls = await world.judge.calls()
     patches = [each for each in calls if (each.verb, each.resource) == ("patch", "statefulsets")]
-    assert len(patches) == 3, patches
+    # The first mark got no answer: it is removed, and another one written. Upwards there is none.
+    assert len(patches) == 7, patches
     await world.judge.assert_clean()
 
 

@@ -43,7 +43,7 @@ async def a_mark_that_changed_or_went_before_a_late_patch(world: World) -> None:
     held = '{"id":"7-1","replicasFrom":3,"replicasTo":2}'
     late = [
         _step("test", path, held),
-        {"op": "remove", "path": path},
+        _step("remove", path),
         _step("add", "/metadata/annotations/late", "yes"),
     ]
     await world.make(CONFIG_MAPS, config_map("a"))
