@@ -52,7 +52,8 @@ SCALING: Final = (
         new="",
         breaks="SI-02: a downscale of a process that has ended is stored after it was revoked",
         scenarios=("s6-small",),
-        units="tests/controllers/scaling",
+        units="tests/controllers/scaling/test_intents.py",
+        unseen="a downscale must hang over a restart, and be stored amid a disruption elsewhere",
     ),
     Mutant(
         name="downscale-not-announced",
