@@ -30,8 +30,8 @@ WATCH_JITTER: Final = 0.1
 STREAM_GRACE: Final = timedelta(seconds=15)
 # A stream that ends sooner is a failure, however orderly: the next would end alike.
 SHORT_STREAM: Final = timedelta(seconds=1)
-# Whatever a watch has failed to bring is found after this long.
-RELIST: Final = timedelta(minutes=10)
+# What a watch has failed to bring is found at the end of its stream: within five minutes (LI-02).
+RELIST: Final = timedelta(minutes=2)
 # A role that does not let us watch seldom changes.
 REFUSED_PAUSE: Final = timedelta(minutes=10)
 PAGE_LIMIT: Final = 500
