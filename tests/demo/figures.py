@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from rollout_operator.lab.demo.totals import Restart, measure_floor
-from tests.judge.objects import Change, Delete, Pod, Set
+from tests.judge.objects import Pod, Set
+from tests.judge.promises import Violation
+from tests.world.observed import Change, Delete
 from tests.world.timings import Restart as Seen
-from tests.world.verdicts import Violation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rollout_operator.lab.demo.drawing import Line, Style
 from tests.demo.figures import Figures
-from tests.world.verdicts import Violation
+from tests.judge.promises import Violation
 
 
 def draw_summary(figures: Figures) -> list[Line]:

@@ -20,6 +20,7 @@ from tests.judge.deletes import is_live
 from tests.judge.downscales import list_reviews
 from tests.judge.objects import Pod, Set, read_time
 
+SEVERAL: Final = "several budgets"
 ABSENT_PEERS: Final = "grafana.com/rollout-operator-absent-peers"
 
 
@@ -89,7 +90,7 @@ class Timeline:
             if not selecting:
                 return []
             if len(selecting) > 1:
-                found.append(forbidding("several budgets", {}))
+                found.append(forbidding(SEVERAL, {}))
             else:
                 found += [rule for rule in selecting[0].rules if rule.selects(labels)]
         return found

@@ -123,6 +123,9 @@ def _read(
     book: Book, called: Called, reads: dict[tuple[str, str], _Reads], groups: _Groups
 ) -> Delete:
     actor, sent_at = called.actor, find_sent(book, called)
+    if book.promises.is_observed:
+        now = Look(sent_at, sent_at)
+        return Delete(called, sent_at, now, is_ghost=False, is_lost=False, was_held=False)
     group = next((name for begun, name in reversed(groups) if begun <= sent_at), "")
     life = book.lives.find(actor, sent_at)
     look = _look(reads, called, (life, sent_at), group)

@@ -141,6 +141,7 @@ def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Se
     gone = [name for name in before.pod_names if name not in now.pod_names]
     pods = [world.pods[name] for name in gone if name in world.pods]
     subresource = "" if called is None else called.request.subresource
+    known = write.at if book.promises.is_observed else begun - book.promises.known
     looked = _find_look(book, write)
     return Downscale(
         write=write,
@@ -148,7 +149,7 @@ def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Se
         now=now,
         called=called,
         members=members,
-        wait=_wait(world, before, members, begun - book.promises.known),
+        wait=_wait(world, before, members, known),
         removed=tuple(
             pod
             for pod in pods

@@ -13,15 +13,21 @@ from typing import Final, NamedTuple
 from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS
 from rollout_operator.lab.model.history import Called, Fault, Reviewed
 from tests.judge.book import Book, Write
-from tests.judge.budgets import Eviction, Ground, Rule, list_evictions, read_record, read_timeline
+from tests.judge.budgets import (
+    SEVERAL,
+    Eviction,
+    Ground,
+    Rule,
+    list_evictions,
+    read_record,
+    read_timeline,
+)
 from tests.judge.deletes import Delete, list_deletes
 from tests.judge.downscales import PREPARE_PATH, list_reviews
 from tests.judge.objects import Pod, Set
 from tests.judge.promises import Violation
 from tests.judge.state import World
 
-# Ready times are kept in whole seconds, and the API server's time is known to a second.
-ROUNDING: Final = timedelta(seconds=1)
 # Budgets are only watched: what goes wrong with that may keep a change from the operator so long.
 LATE_RULES: Final = timedelta(minutes=10)
 # Nothing is answered on a view that nothing has proven live for so long, by a clock that may be
@@ -93,7 +99,10 @@ class Judge:
         known = write.at - self.book.promises.known
         if eviction is not None:
             since = min(known, eviction.looked_at)
-            if not self._ground.was_running(pod.uid, eviction.review.begun - ROUNDING):
+            running = eviction.review.begun - self.book.promises.time_error
+            if self.book.promises.is_observed:
+                running = write.at
+            if not self._ground.was_running(pod.uid, running):
                 return None  # ZPDB-54: what does not run yet is not disrupted
         actor = write.commit.actor if eviction is None else eviction.review.actor
         return Departure(
@@ -107,6 +116,13 @@ class Judge:
             actor=actor,
             eviction=eviction,
         )
+
+    def is_stray(self, world: World, write: Write) -> bool:
+        """Tell whether an eviction begins with a write, of a pod under a budget and of no set."""
+        pod = write.ended_pod
+        if pod is None or pod.owner in world.sets or write.commit.call not in self._evictions:
+            return False
+        return bool(self._timeline.find(self._ground.labels.get(pod.uid, {}), write.at, write.at))
 
     def find_rules(self, departure: Departure) -> list[Rule]:
         """Return the rules that may be in force for a pod; none where it is under no budget."""
@@ -140,7 +156,8 @@ def _judge_by(rule: Rule, departure: Departure) -> Iterator[Broken]:
     if departure.eviction is None and not departure.world.is_available(departure.pod.name):
         return  # it was down anyway (D-14, LI-10)
     limit = rule.limit(departure.world.window(departure.owner.uid, departure.since))
-    if departure.eviction is None:
+    promises = departure.book.promises
+    if departure.eviction is None and not (promises.is_observed and rule.name == SEVERAL):
         limit = limit or departure.owner.limit  # ROLL-36
     if not limit:
         yield Broken("SI-03", f"the budget {rule.name} lets nothing go")
@@ -174,7 +191,8 @@ def _judge_own_zone(departure: Departure, limit: int) -> Iterator[Broken]:
     world, owner, name = departure.world, departure.owner, departure.pod.name
     own = {one.pod.name for one in world.open if one.owner == owner.uid}
     going = {name, *own}
-    if len(going) > limit and departure.pod.uid in world.were_ready:
+    is_judged = departure.book.promises.is_observed or departure.pod.uid in world.were_ready
+    if len(going) > limit and is_judged:
         text = f"{len(going)} disruptions in {owner.name} at once, limit {limit}"
         yield Broken("SI-04", text)
     missing = {*going, *world.list_short(owner, departure.since)}
@@ -211,19 +229,19 @@ def _list_missing(rule: Rule, departure: Departure, zone: Set, partition: str) -
         elif rule.delay and world.is_available(name):
             since = departure.ground.ready_since.get(world.pods[name].uid, departure.at)
             lasted = departure.at - since
-            if lasted <= rule.delay - ROUNDING:
+            if lasted <= rule.delay - departure.book.promises.time_error:
                 yield f"{name} (ready for {lasted.total_seconds():.1f} s of {rule.delay})"
 
 
 def _judge_record(departure: Departure) -> Iterator[Violation]:
     """SI-17: a record of its own was on the pod, written by compare-and-swap."""
     book, record = departure.book, departure.ground.records.get(departure.pod.uid)
-    if _may_not_patch(departure):
+    if not book.promises.are_recorded or _may_not_patch(departure):
         return
     why = ""
     if record is None:
         why = "nothing on the pod says that it may go"
-    else:
+    elif not book.promises.is_observed:
         called = book.calls.get(record.call)
         if called is None or not book.is_operator(called.actor):
             why = "who wrote that it may go is not the operator"

@@ -36,6 +36,9 @@ REVIEW_LASTS: Final = timedelta(seconds=15)
 # So long after its last review an API server may still write what was allowed.
 PERSIST_LIMIT: Final = timedelta(seconds=36)
 FOREVER: Final = timedelta.max
+NO_TIME: Final = timedelta(0)
+# From outside a write is seen some moments after its commit.
+SEEN_LATE: Final = timedelta(milliseconds=500)
 TOO_MANY: Final = 429
 # Of faults: what the operator lacks itself, room or time, is no answer of the API server (D-20).
 OVERLOAD: Final = frozenset({"throttled", "slow", "too_many"})
@@ -68,6 +71,15 @@ def find_broken(book: Book) -> Iterator[Violation]:
             yield from _judge_cancel(book, world, call, downscales)
 
 
+def find_observed(book: Book) -> Iterator[Violation]:
+    """Yield what downscales break that were watched from outside: SI-10 and SI-11."""
+    downscales = [one for one in list_downscales(book) if one.must_prepare]
+    for each in downscales:
+        yield from _judge_prepared(book, each)
+    for earlier, later in combinations(downscales, 2):
+        yield from _judge_pair(earlier, later, SEEN_LATE)
+
+
 def find_too_early(book: Book, downscales: list[Downscale]) -> Iterator[Violation]:
     """Yield pairs of different zones of a group closer than its zones ask for (SI-11).
 
@@ -78,17 +90,22 @@ def find_too_early(book: Book, downscales: list[Downscale]) -> Iterator[Violatio
     for earlier, later in combinations(downscales, 2):
         if not earlier.must_prepare or not (later.must_prepare or _follows(book, later)):
             continue
-        members = {one.uid for one in later.members} - {later.before.uid}
-        gap = later.at - earlier.at
         span = (earlier.at, later.at, later.wait)
-        if recorded.was_released(earlier.before.name, *span):
-            continue
-        if earlier.before.uid in members and gap < later.wait:
-            text = (
-                f"{later.text} {gap.total_seconds():.1f} s after the {earlier.text},"
-                f" group {later.before.group} waits {later.wait.total_seconds():g} s"
-            )
-            yield Violation(invariant="SI-11", at=later.at, text=text)
+        if not recorded.was_released(earlier.before.name, *span):
+            yield from _judge_pair(earlier, later)
+
+
+def _judge_pair(
+    earlier: Downscale, later: Downscale, slack: timedelta = NO_TIME
+) -> Iterator[Violation]:
+    members = {one.uid for one in later.members} - {later.before.uid}
+    gap = later.at - earlier.at
+    if earlier.before.uid in members and gap < later.wait - slack:
+        text = (
+            f"{later.text} {gap.total_seconds():.1f} s after the {earlier.text},"
+            f" group {later.before.group} waits {later.wait.total_seconds():g} s"
+        )
+        yield Violation(invariant="SI-11", at=later.at, text=text)
 
 
 def _judge_written(book: Book, downscale: Downscale, recorded: Recorded) -> Iterator[Violation]:
@@ -174,7 +191,10 @@ def _judge_asked(book: Book, downscale: Downscale) -> Iterator[Violation]:
 
 def _judge_prepared(book: Book, downscale: Downscale) -> Iterator[Violation]:
     """SI-10: each pod that was removed had confirmed, and was not told otherwise after it."""
-    since = _first_asked(book, downscale)
+    is_observed = book.promises.is_observed
+    since = downscale.begun if is_observed else _first_asked(book, downscale)
+    if is_observed and downscale.called is None:
+        since = timedelta.min  # its request is not known
     # A write is taken only of the version that was reviewed: no other path has ever counted (D-24).
     path = str(annotations(downscale.write.commit.before).get(PREPARE_PATH_KEY, "")).strip("/")
     for pod in downscale.removed:
@@ -184,7 +204,7 @@ def _judge_prepared(book: Book, downscale: Downscale) -> Iterator[Violation]:
             for one in book.pod_calls
             if one.uid == pod.uid and one.begun < horizon and one.path.strip("/") == path
         ]
-        lack = _find_lack(calls, since, downscale.at)
+        lack = _find_lack(calls, since, downscale.at, is_observed=is_observed)
         if lack:
             text = f"{downscale.text}: {pod.name} {lack}"
             yield Violation(invariant="SI-10", at=downscale.at, text=text)
@@ -199,7 +219,9 @@ def _judge_neighbours(book: Book, downscale: Downscale) -> Iterator[Violation]:
         yield Violation(invariant="SI-02", at=downscale.at, text=text)
 
 
-def _find_lack(calls: list[PodCalled], since: timedelta, until: timedelta) -> str:
+def _find_lack(
+    calls: list[PodCalled], since: timedelta, until: timedelta, *, is_observed: bool
+) -> str:
     good = [
         one
         for one in calls
@@ -213,7 +235,9 @@ def _find_lack(calls: list[PodCalled], since: timedelta, until: timedelta) -> st
         asked = [f"{one.method} -> {one.status}" for one in calls]
         return f"has not confirmed between request and write: {asked or 'it was not called'}"
     undone = [one for one in calls if one.method == "DELETE" and one.acted]
-    return "was told after it that it stays" if any(one.at > good[-1].at for one in undone) else ""
+    # One that was under way when the POST came may have had the last word, seen from outside.
+    last = good[-1].begun if is_observed else good[-1].at
+    return "was told after it that it stays" if any(one.at > last for one in undone) else ""
 
 
 def _first_asked(book: Book, downscale: Downscale) -> timedelta:

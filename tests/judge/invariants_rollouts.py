@@ -8,13 +8,13 @@ made to be late, nothing counts that happened after the look it rests on. Downsc
 `invariants_downscale`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 from tests.judge.book import Book, Write
-from tests.judge.budgets import Eviction
+from tests.judge.budgets import Eviction, Rule
 from tests.judge.deletes import Delete, list_deletes
 from tests.judge.invariants_budgets import Judge
 from tests.judge.objects import Pod, Set
@@ -40,6 +40,8 @@ class Case:
     delete: Delete
     at: timedelta
     promises: Promises
+    counts_evictions: bool = False
+    """Whether what was evicted in other zones is a disruption like any other (SI-01)."""
 
     @property
     def known(self) -> timedelta:
@@ -57,8 +59,10 @@ class Case:
         recent = self.world.window(self.owner.uid, self.known)
         return max([self.owner.limit, *(each.limit for each in recent)])
 
-    def list_other_zones(self, since: timedelta) -> list[Set]:
+    def list_other_zones(self, since: timedelta, *, is_strict: bool = True) -> list[Set]:
         """Return the other sets that have been in the group since then."""
+        if self.promises.is_observed and is_strict:
+            since = self.at
         members = self.world.members(self.owner.group or "", since)
         return [zone for zone in members if zone.uid != self.owner.uid]
 
@@ -69,7 +73,8 @@ class Case:
             one
             for one in self.world.open
             if one.owner == self.owner.uid
-            if not (one.is_eviction and (look is None or look.at <= one.begun))
+            if self.promises.is_observed
+            or not (one.is_eviction and (look is None or look.at <= one.begun))
         ]
 
     def forgives(self, other: Disruption) -> bool:
@@ -91,7 +96,7 @@ def find_broken(book: Book) -> Iterator[Violation]:
     for delete in deletes.values():
         yield from judge_request(delete, book)
     yield from find_blind(deletes)
-    world, judge = World(), Judge(book)
+    world, judge = World(spares_new=not book.promises.is_observed), Judge(book)
     for write in book.writes:
         if write.ended_pod is not None:
             yield from _judge_end(world, judge, write, deletes.get(write.commit.call))
@@ -111,11 +116,14 @@ def _judge_end(
     if departure is not None:
         yield from judge.judge(departure, rules)
     if asked is not None:
-        for one in _judge(world, pod, asked, write.at, book.promises):
+        for one in _judge(world, pod, asked, write.at, book.promises, rules):
             yield replace(one, is_promised=one.is_promised or bool(rules))
         _disrupt(world, pod, write.at, asked)
     elif departure is not None and rules:
         _disrupt(world, pod, write.at, departure.eviction)
+    elif book.promises.is_observed and judge.is_stray(world, write):
+        text = f"eviction of {pod.name}, which is no zone's"
+        yield Violation(invariant="SI-06", at=write.at, text=text)
     elif book.is_operator(write.commit.actor):
         text = f"{pod.name} was ended by {write.commit.actor} and by no delete of its own"
         yield Violation(invariant="SI-07", at=write.at, text=text)
@@ -148,7 +156,8 @@ def judge_request(delete: Delete, book: Book) -> Iterator[Violation]:
     if not name:
         text = "delete of a whole collection of pods"
         yield Violation(invariant="SI-07", at=at, text=text)
-    elif not all(delete.precondition):
+    # The log of a real API server has no body of a request that the role forbids.
+    elif not all(delete.precondition) and not (book.promises.is_observed and called.status == 403):
         uid, version = delete.precondition
         text = (
             f"delete of {name} with uid {uid or 'unset'} and resourceVersion"
@@ -199,14 +208,29 @@ def _find_stale(delete: Delete, book: Book) -> str:
 
 
 def _judge(
-    world: World, pod: Pod, delete: Delete, at: timedelta, promises: Promises
+    world: World,
+    pod: Pod,
+    delete: Delete,
+    at: timedelta,
+    promises: Promises,
+    rules: Sequence[Rule],
 ) -> Iterator[Violation]:
-    owner = world.find_owner(pod.owner, cut(delete, at - promises.known))
-    if owner is None or not _was_grouped(world, owner, cut(delete, at - promises.known)):
+    since = at if promises.is_observed else cut(delete, at - promises.known)
+    owner = world.find_owner(pod.owner, since)
+    if owner is None or not _was_grouped(world, owner, since):
         why = "has no group" if owner else "is no StatefulSet's"
         yield Violation(invariant="SI-06", at=at, text=f"delete of {pod.name}, which {why}")
         return
-    case = Case(world=world, pod=pod, owner=owner, delete=delete, at=at, promises=promises)
+    case = Case(
+        world=world,
+        pod=pod,
+        owner=owner,
+        delete=delete,
+        at=at,
+        promises=promises,
+        # Partitions are whole apart from one another: of evictions then only SI-05 speaks.
+        counts_evictions=promises.is_observed and not any(rule.pattern for rule in rules),
+    )
     # What never was up is not disrupted.
     spared = {"SI-01", "SI-02", "SI-03", "SI-04"} if pod.name in world.unused else set()
     for invariant, check in CHECKS.items():
@@ -226,7 +250,11 @@ def _was_grouped(world: World, owner: Set, since: timedelta) -> bool:
 
 def _one_zone(case: Case) -> Iterator[Finding]:
     members = {zone.uid for zone in case.list_other_zones(case.flight)}
-    others = [each for each in case.world.open if each.owner in members and not each.is_eviction]
+    others = [
+        each
+        for each in case.world.open
+        if each.owner in members and (case.counts_evictions or not each.is_eviction)
+    ]
     if others:
         names = ", ".join(each.pod.name for each in others)
         is_excused = all(case.forgives(each) for each in others)
@@ -270,7 +298,7 @@ def _right_pod(case: Case) -> Iterator[Finding]:
 
 
 def _sets_fit(case: Case) -> Iterator[Finding]:
-    for zone in [case.owner, *case.list_other_zones(case.flight)]:
+    for zone in [case.owner, *case.list_other_zones(case.flight, is_strict=False)]:
         flight = case.world.window(zone.uid, case.flight)
         for what, is_so in UNFIT.items():
             if all(is_so(each) for each in flight):

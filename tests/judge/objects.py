@@ -1,14 +1,10 @@
-"""What happened in a namespace: slim, ordered records, and how they are read from API objects.
-
-Versions of one store are comparable across kinds, so that one number orders the whole history.
-Times are seconds of one monotonic clock.
-"""
+"""Pods and StatefulSets as one write left them, with what judges ask of them."""
 
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 Json = dict[str, Any]
@@ -79,84 +75,6 @@ class Set:
         return tuple(f"{self.name}-{ordinal}" for ordinal in ordinals)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """A ZoneAwarePodDisruptionBudget as one write left it; only valid ones are judged by."""
-
-    name: str
-    uid: str
-    selector: Mapping[str, str]
-    maximum: int = 1
-    percentage: int | None = None
-    pattern: str = ""
-    """Empty in zone mode."""
-    group: int = 1
-    delay: timedelta = timedelta(0)
-
-    def covers(self, labels: Mapping[str, str]) -> bool:
-        """Say whether it selects an object with these labels."""
-        return self.selector.items() <= labels.items()
-
-    def partition(self, name: str) -> str:
-        """Return the partition of a pod by its name, empty where it has none."""
-        match = re.fullmatch(self.pattern, name)
-        return (match[self.group] or "") if match else ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One committed write; `now` is None when the object is gone."""
-
-    version: int
-    at: float
-    name: str
-    before: Pod | Set | Budget | None
-    now: Pod | Set | Budget | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delete:
-    """One pod DELETE of the operator as the audit log tells it."""
-
-    namespace: str
-    name: str
-    code: int
-    asked_uid: str = ""
-    """Precondition, empty if the request had none."""
-    asked_version: str = ""
-    uid: str = ""
-    """Of the pod in the answer; empty if it was refused."""
-    version: int = 0
-    """Of the pod in the answer."""
-    stamp: str = ""
-    """When the server answered, by its wall clock."""
-
-    @property
-    def is_done(self) -> bool:
-        """Say whether the server carried it out."""
-        return self.code in (200, 202)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Eviction:
-    """One request to evict a pod, by whomever, as the audit log tells it.
-
-    Times are of the server's wall clock.
-    """
-
-    name: str
-    user: str
-    code: int
-    received: float
-    answered: float
-    is_dry_run: bool = False
-
-    @property
-    def is_done(self) -> bool:
-        """Say whether the server carried it out."""
-        return self.code in (200, 201) and not self.is_dry_run
-
-
 def read_pod(pod: Json) -> Pod:
     """Return the record of a pod object."""
     meta = pod["metadata"]
@@ -202,29 +120,6 @@ def read_set(found: Json) -> Set:
     )
 
 
-def read_budget(found: Json) -> Budget | None:
-    """Return the record of a budget object, None where it is not valid."""
-    spec, meta = found["spec"], found["metadata"]
-    percentage = spec.get("maxUnavailablePercentage")
-    try:
-        selector = spec["selector"]["matchLabels"]
-        is_valid = re.compile(spec.get("podNamePartitionRegex", "()")).groups > 0
-    except (KeyError, re.error):
-        return None
-    if not is_valid:
-        return None
-    return Budget(
-        name=meta["name"],
-        uid=meta["uid"],
-        selector=selector,
-        maximum=spec.get("maxUnavailable", 1 if percentage is None else 0),
-        percentage=percentage,
-        pattern=spec.get("podNamePartitionRegex", ""),
-        group=spec.get("podNameRegexGroup", 1),
-        delay=read_time(spec.get("crossZoneEvictionDelay", "")),
-    )
-
-
 def read_limit(text: str | None, replicas: int) -> int:
     """Return what `rollout-max-unavailable` allows: a count or a percentage, 1 if it is neither."""
     text = (text or "").strip()
@@ -242,36 +137,6 @@ def read_time(text: str) -> timedelta:
         return timedelta(0)
     parts = re.findall(TIME_PART, text)
     return sum((float(number) * TIME_UNITS[unit] for number, unit in parts), timedelta(0))
-
-
-def read_delete(entry: Json) -> Delete:
-    """Return the record of an audit entry of a pod delete."""
-    target = entry["objectRef"]
-    asked = (entry.get("requestObject") or {}).get("preconditions") or {}
-    code = entry.get("responseStatus", {}).get("code", 0)
-    answer = (entry.get("responseObject") or {}).get("metadata", {}) if code in (200, 202) else {}
-    return Delete(
-        namespace=target.get("namespace", ""),
-        name=target.get("name", ""),
-        code=code,
-        asked_uid=asked.get("uid", ""),
-        asked_version=asked.get("resourceVersion", ""),
-        uid=answer.get("uid", ""),
-        version=int(answer.get("resourceVersion", "0")),
-        stamp=entry["stageTimestamp"],
-    )
-
-
-def read_eviction(entry: Json) -> Eviction:
-    """Return the record of an audit entry of an eviction."""
-    return Eviction(
-        name=entry["objectRef"].get("name", ""),
-        user=entry["user"].get("username", ""),
-        code=entry.get("responseStatus", {}).get("code", 0),
-        received=datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp(),
-        answered=datetime.fromisoformat(entry["stageTimestamp"]).timestamp(),
-        is_dry_run="dryRun=" in entry["requestURI"],
-    )
 
 
 def _read_record(text: str) -> str:

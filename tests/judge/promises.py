@@ -36,6 +36,16 @@ class Promises:
     """Whether SI-17 is promised for pods without a budget, too: then a request of a dead process
     is no excuse."""
     quiet: timedelta = QUIET
+    is_observed: bool = False
+    """Whether the history was watched from outside, as that of a real control plane.
+
+    Reads, reviews and faults are in none of its records. Without them nothing is excused, and a
+    coincidence counts: a pod that is new to its set, a set that has just left a group or come.
+    """
+    are_recorded: bool = True
+    """Whether the operator may write the records of SI-17."""
+    time_error: timedelta = timedelta(seconds=1)
+    """Of moments that are kept in whole seconds, or seen late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,6 +73,8 @@ class World:
     """Ordinals that an upscale added, whatever they hold: no pod of them was ready since."""
     last_ready: dict[str, timedelta] = field(default_factory=dict)
     """By name: until when at least a pod of that name, of whatever set, was ready."""
+    spares_new: bool = True
+    """Whether ordinals that an upscale added are missed by nobody until a pod of them was ready."""
 
     def take(self, write: Write) -> None:
         """Move on by one write."""
@@ -141,7 +143,7 @@ class World:
             return
         old = before.pod_names if before else ()
         new = now.pod_names if now else ()
-        added = set(new).difference(old) if before and now else set()
+        added = set(new).difference(old) if before and now and self.spares_new else set()
         self.unused.update((name, write.at) for name in added if self._is_new(name, write.at))
         self.idle.update(added.difference(self.pods))
         for name in set(old).difference(new):

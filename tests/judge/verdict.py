@@ -105,3 +105,13 @@ def find_violations(history: History, promises: Promises = DEFAULT) -> Verdict:
         undetermined=tuple(liveness.undetermined),
         unpromised=tuple(one for one, counts in zip(found, is_promised, strict=True) if not counts),
     )
+
+
+def find_observed_violations(history: History, promises: Promises) -> list[Violation]:
+    """Return what deletes and evictions break in a history that was watched from outside."""
+    return list(invariants_rollouts.find_broken(read_book(history, promises)))
+
+
+def find_observed_downscales(history: History, promises: Promises) -> list[Violation]:
+    """Return what SI-10 and SI-11 have against a history that was watched from outside."""
+    return list(invariants_downscales.find_observed(read_book(history, promises)))

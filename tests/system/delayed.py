@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
-from tests.judge.objects import Change, Pod, Set
+from tests.judge.objects import Pod, Set
 from tests.system.scaled import noted
+from tests.world.observed import Change
 from tests.world.sets import Zone
 from tests.world.webpods import DELAYED_PATH, PodCall, WebPods
 

@@ -8,7 +8,6 @@ from typing import Final
 from tests.system.looks import read_metric
 from tests.world.api import PODS, Json
 from tests.world.clients import Workload
-from tests.world.downscales import judge_downscales
 from tests.world.hooks import Hooks, Registration
 from tests.world.operatorproc import OperatorProcess
 from tests.world.outreach import judge_outreach
@@ -99,7 +98,7 @@ class Guarded:
         """Raise AssertionError for what SI-01 to 08, 10, 11, 20, 21 or 24 have against it all."""
         judge, calls = self.world.judge, self.pods.calls
         found = [
-            *await judge_downscales(judge, calls),
+            *await judge.downscale_violations(calls),
             *await judge_outreach(judge, calls, [f"/{PATH}"]),
         ]
         lines = [f"{each.invariant}: {each.text}" for each in found]

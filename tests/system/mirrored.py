@@ -12,8 +12,8 @@ from tests.system.hooked import wait_true
 from tests.system.scaled import noted
 from tests.world.api import Json
 from tests.world.crds import REPLICA_TEMPLATES, install_kinds
-from tests.world.judge import Call
 from tests.world.manifests import apply_manifests
+from tests.world.observed import Request
 from tests.world.scene import World
 from tests.world.sets import Zone
 
@@ -62,7 +62,7 @@ class Template:
         what = f"status.replicas of {self.name} {replicas}"
         await wait_true(what, is_shown, SHOWN_LIMIT)
 
-    async def publications(self) -> list[Call]:
+    async def publications(self) -> list[Request]:
         """Return the operator's writes of the status."""
         calls = await self.world.judge.calls()
         return [each for each in calls if each.resource == "replicatemplates/status"]

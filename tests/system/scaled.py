@@ -15,7 +15,6 @@ from tests.system.guarded import PATH, Guarded, prepared_zone
 from tests.system.webhook_grants import grant_tracker
 from tests.world.api import CONFIG_MAPS, Json
 from tests.world.clients import Route
-from tests.world.downscales import judge_downscales
 from tests.world.outreach import judge_outreach
 from tests.world.scene import World
 from tests.world.sets import Missing, Snapshot, Zone, missing_ready, wait_until
@@ -110,9 +109,8 @@ def gaps(world: World, *names: str) -> list[timedelta]:
 async def assert_judged(guarded: Guarded) -> None:
     """Raise AssertionError as `Guarded.assert_judged`, where pods also have a delay's endpoint."""
     judge, calls = guarded.world.judge, guarded.pods.calls
-    prepares = [call for call in calls if not call.is_delayed]
     found = [
-        *await judge_downscales(judge, prepares),
+        *await judge.downscale_violations(calls),
         *await judge_outreach(judge, calls, [f"/{PATH}", DELAYED_PATH]),
     ]
     lines = [f"{each.invariant}: {each.text}" for each in found]

@@ -1,5 +1,6 @@
 """What budgets need of the operator's rights, each taken away in turn (SEC-17, W-38)."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -13,7 +14,6 @@ from tests.world.budgets import grouped_zones, zone_budget
 from tests.world.faults import Cut, watches
 from tests.world.scene import World
 from tests.world.sets import set_image, wait_adopted
-from tests.world.verdicts import Allowances
 
 pytestmark = pytest.mark.controlplane
 
@@ -28,7 +28,7 @@ AFTER_REFUSAL: Final = timedelta(seconds=60)
 
 async def test_sec17_patch_pods(world: World) -> None:
     """SEC-17, W-38: from memory, said once, after twelve seconds in which nothing goes."""
-    world.judge.allowances = Allowances(are_recorded=False)
+    world.judge.promises = replace(world.judge.promises, are_recorded=False)
     await take_away(world, "patch", "pods")
     held = await hold(world, *grouped_zones("mock", replicas=2), budgets=[BUDGET])
     refused = await held.evict("mock-zone-a-0")

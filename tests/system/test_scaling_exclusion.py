@@ -7,13 +7,14 @@ from typing import Final
 
 import pytest
 
-from tests.judge.objects import Change, Pod, Set
+from tests.judge.objects import Pod, Set
 from tests.system.guarded import Guarded, guard, prepared_zone
 from tests.system.looks import wait_reason
 from tests.system.scaled import TRACKED, follow, gaps, scale, stored_at, track, wait_counts
 from tests.world.api import Answer
 from tests.world.clients import Route
 from tests.world.kubelet import Behaviour, by_image
+from tests.world.observed import Change
 from tests.world.scene import World
 from tests.world.sets import Zone, set_image, wait_adopted, wait_pod
 from tests.world.webpods import Respond

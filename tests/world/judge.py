@@ -9,7 +9,7 @@ import asyncio
 import base64
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
 from typing import Final, Self
@@ -17,19 +17,11 @@ from typing import Final, Self
 import aiohttp
 import msgspec
 
-from tests.judge.objects import (
-    Budget,
-    Change,
-    Delete,
-    Eviction,
-    Pod,
-    Set,
-    read_budget,
-    read_delete,
-    read_eviction,
-    read_pod,
-    read_set,
-)
+from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, Resource
+from tests.judge.budgets import Rule, read_rule
+from tests.judge.objects import Pod, Set, read_pod, read_set
+from tests.judge.promises import Promises, Violation
+from tests.judge.verdict import find_observed_downscales, find_observed_violations
 from tests.world.api import (
     CONFIG_MAPS,
     MUTATING_HOOKS,
@@ -39,16 +31,21 @@ from tests.world.api import (
     ApiError,
     Json,
 )
+from tests.world.observed import (
+    Change,
+    Delete,
+    Observed,
+    Request,
+    ended_pod,
+    match_deletes,
+    match_evictions,
+    read_delete,
+    read_history,
+    read_request,
+)
 from tests.world.plane import ControlPlane
 from tests.world.timings import Restart, find_restarts
-from tests.world.verdicts import (
-    Allowances,
-    Violation,
-    committed_pod,
-    find_violations,
-    list_commits,
-    list_evicted,
-)
+from tests.world.webpods import PodCall
 
 PODS_ROOT: Final = "/registry/pods/"
 # Between pods and StatefulSets in the order of keys, and no resource of the API server.
@@ -56,28 +53,17 @@ MARKS_ROOT: Final = "/registry/rollout-judge/"
 SETS_ROOT: Final = "/registry/statefulsets/"
 # In the order of keys between the two, too.
 BUDGETS_ROOT: Final = "/registry/rollout-operator.grafana.com/zoneawarepoddisruptionbudgets/"
-READERS: Final[Mapping[str, Callable[[Json], Pod | Set | Budget | None]]] = {
-    PODS_ROOT: read_pod,
-    SETS_ROOT: read_set,
-    BUDGETS_ROOT: read_budget,
+View = Pod | Set | Rule
+READERS: Final[Mapping[str, tuple[Resource, Callable[[Json], View | None]]]] = {
+    PODS_ROOT: (PODS, read_pod),
+    SETS_ROOT: (STATEFULSETS, read_set),
+    BUDGETS_ROOT: (ZONE_BUDGETS, read_rule),
 }
+# `lastTransitionTime` has whole seconds, rounded down, and the write of it is seen later.
+READY_ERROR: Final = timedelta(seconds=1, milliseconds=500)
 SETTLE_LIMIT: Final = timedelta(seconds=30)
 DELETED: Final = "DELETE"
 HOOKS: Final = frozenset((MUTATING_HOOKS.plural, VALIDATING_HOOKS.plural))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One request of the operator, as the audit log tells it."""
-
-    verb: str
-    resource: str
-    """With its subresource, as in `statefulsets/status`."""
-    namespace: str
-    name: str
-    code: int
-    uri: str
-    stamp: str
 
 
 class Judge:
@@ -88,23 +74,27 @@ class Judge:
         plane: ControlPlane,
         namespace: str,
         operator_user: str,
-        allowances: Allowances | None = None,
     ) -> None:
         self.plane = plane
         self.namespace = namespace
         self.operator_user = operator_user
-        self.allowances = allowances or Allowances()
+        self.promises = Promises(
+            namespace=namespace,
+            operators=operator_user,
+            is_observed=True,
+            time_error=READY_ERROR,
+        )
         self.changes: list[Change] = []
         """All writes of pods, StatefulSets and budgets of the namespace, in order."""
         self._api: Api = plane.api()
-        self._objects: dict[str, Pod | Set | Budget] = {}
+        self._objects: dict[str, tuple[View | None, Json]] = {}
         self._revision = 0
         self._moved = asyncio.Condition()
         self._mark = 0
         self._marks_seen = 0
         self._audit_offset = plane.audit_size()
         self._entries: list[Json] = []
-        self._evictions: list[Eviction] = []
+        self._evictions: list[Request] = []
         self._others: set[str] = set()
         self._writes: list[Json] = []
         self.wall_offset = time.time() - time.monotonic()
@@ -151,14 +141,24 @@ class Judge:
                 await self._moved.wait_for(lambda: self._marks_seen >= self._mark)
 
     async def violations(self) -> list[Violation]:
-        """Return all broken promises so far."""
-        deletes = await self.deletes()
-        return find_violations(
-            self.changes,
-            deletes,
+        """Return what deletes and evictions have broken so far."""
+        observed = await self._observe()
+        return find_observed_violations(read_history(observed), self.promises)
+
+    async def downscale_violations(self, calls: Sequence[PodCall]) -> list[Violation]:
+        """Return what SI-10 and SI-11 have against the downscales so far."""
+        observed = replace(await self._observe(), calls=calls)
+        return find_observed_downscales(read_history(observed), self.promises)
+
+    async def _observe(self) -> Observed:
+        return Observed(
+            changes=self.changes,
+            deletes=await self.deletes(),
+            evictions=self._evictions,
+            writes=[read_request(one) for one in self._writes if _is_of_set(one)],
             namespace=self.namespace,
-            allowances=self.allowances,
-            evicted=list_evicted(self.changes, self._evictions, self.wall_offset),
+            operator=self.operator_user,
+            wall_offset=self.wall_offset,
         )
 
     async def assert_clean(self) -> None:
@@ -174,15 +174,15 @@ class Judge:
         found = [read_delete(entry) for entry in self._entries if _is_pod_delete(entry)]
         return sorted(found, key=lambda each: each.stamp)
 
-    async def evictions(self) -> list[Eviction]:
+    async def evictions(self) -> list[Request]:
         """Return all evictions that anybody asked for here, refused ones and dry runs included."""
         await self.settle()
         return list(self._evictions)
 
-    async def calls(self) -> list[Call]:
+    async def calls(self) -> list[Request]:
         """Return every request of the operator, in order of their answers."""
         await self.settle()
-        return [_call(entry) for entry in self._entries]
+        return [read_request(entry) for entry in self._entries]
 
     async def writes(self) -> list[Json]:
         """Return the audit entries of anybody's writes of StatefulSets here and of webhooks."""
@@ -196,13 +196,13 @@ class Judge:
     async def unattributed(self) -> list[str]:
         """Return pods whose deletion no audit entry explains, as after a killed API server."""
         known = {each.uid for each in await self.deletes()} | self._others
-        ended = [pod for change in self.changes if (pod := committed_pod(change))]
+        ended = [pod for change in self.changes if (pod := ended_pod(change))]
         return [pod.name for pod in ended if pod.uid not in known]
 
     def describe(self, deletes: Sequence[Delete]) -> str:
         """Return the history as text: what changed, with the operator's deletes marked."""
-        ours = list_commits(self.changes, deletes)
-        evicted = list_evicted(self.changes, self._evictions, self.wall_offset)
+        ours = match_deletes(self.changes, deletes)
+        evicted = match_evictions(self.changes, self._evictions, self.wall_offset)
         start = self.changes[0].at if self.changes else 0.0
         lines = []
         for change in self.changes:
@@ -275,16 +275,26 @@ class Judge:
         root = next((root for root in READERS if key.startswith(root)), None)
         if root is None or not key.startswith(f"{root}{self.namespace}/"):
             return
-        before = self._objects.pop(key, None)
-        now = None
+        resource, read = READERS[root]
+        before, former = self._objects.pop(key, (None, None))
+        now: View | None = None
+        after: Json | None = None
         if event.get("type") != DELETED:
-            stored: Json = msgspec.json.decode(base64.b64decode(pair["value"]))
-            # Of a budget that is invalid the version before stays in force.
-            now = READERS[root](stored) or before
-            if now is not None:
-                self._objects[key] = now
-        name = key.rpartition("/")[2]
-        self.changes.append(Change(version=version, at=at, name=name, before=before, now=now))
+            after = msgspec.json.decode(base64.b64decode(pair["value"]), type=Json)
+            now = read(after)
+            self._objects[key] = (now, after)
+        self.changes.append(
+            Change(
+                version=version,
+                at=at,
+                name=key.rpartition("/")[2],
+                resource=resource,
+                before=before,
+                now=now,
+                former=former,
+                after=after,
+            )
+        )
 
     async def _ask(self, what: str, body: Json) -> Json:
         async with self._session.post(f"/v3/{what}", data=msgspec.json.encode(body)) as response:
@@ -320,19 +330,22 @@ class Judge:
             elif _is_pod_delete(entry):
                 self._others.add(_answer_uid(entry))
             if _is_eviction(entry) and target.get("namespace") == self.namespace:
-                self._evictions.append(read_eviction(entry))
-            if target.get("resource") in HOOKS or self._is_write_of_set(entry):
+                self._evictions.append(read_request(entry))
+            is_here = target.get("namespace") == self.namespace
+            if target.get("resource") in HOOKS or (is_here and _is_of_set(entry)):
                 self._writes.append(entry)
         return found
 
-    def _is_write_of_set(self, entry: Json) -> bool:
-        target = entry.get("objectRef", {})
-        return (
-            entry["verb"] in ("update", "patch")
-            and target.get("resource") == "statefulsets"
-            and target.get("subresource", "") in ("", "scale")
-            and target.get("namespace") == self.namespace
-        )
+
+def _is_of_set(entry: Json) -> bool:
+    """Say whether it writes a StatefulSet, or its scale."""
+    target = entry.get("objectRef", {})
+    return (
+        entry["verb"] in ("update", "patch")
+        and target.get("resource") == "statefulsets"
+        and target.get("subresource", "") in ("", "scale")
+        and entry["stage"] == "ResponseComplete"
+    )
 
 
 def _is_pod_delete(entry: Json) -> bool:
@@ -355,20 +368,6 @@ def _answer_uid(entry: Json) -> str:
     return str((entry.get("responseObject") or {}).get("metadata", {}).get("uid", ""))
 
 
-def _call(entry: Json) -> Call:
-    target = entry.get("objectRef", {})
-    parts = (target.get("resource", ""), target.get("subresource", ""))
-    return Call(
-        verb=entry["verb"],
-        resource="/".join(part for part in parts if part),
-        namespace=target.get("namespace", ""),
-        name=target.get("name", ""),
-        code=entry.get("responseStatus", {}).get("code", 0),
-        uri=entry["requestURI"],
-        stamp=entry["stageTimestamp"],
-    )
-
-
 def _describe(change: Change) -> str:
     match change.now:
         case None:
@@ -376,8 +375,8 @@ def _describe(change: Change) -> str:
         case Pod() as pod:
             ending = " terminating" if pod.is_terminating else ""
             return f"{pod.name} {pod.revision} {'ready' if pod.is_ready else 'not ready'}{ending}"
-        case Budget() as budget:
-            return f"budget {budget.name} {budget.maximum} {budget.percentage} {budget.pattern}"
+        case Rule() as rule:
+            return f"budget {rule.name} {rule.maximum} {rule.share} {rule.pattern}"
         case Set() as found:
             return (
                 f"{found.name} generation {found.generation} observed {found.observed}"

@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
-from tests.judge.objects import Change, Json, Pod
+from tests.judge.objects import Json, Pod
+from tests.judge.promises import Violation
 from tests.world.hooks import INJECT_LABEL, NAMESPACE_LABEL
-from tests.world.judge import HOOKS, Call, Judge
-from tests.world.verdicts import Violation
+from tests.world.judge import HOOKS, Judge
+from tests.world.observed import Change, Request
 from tests.world.webpods import PodCall
 
 CREDENTIALS: Final = ("authorization", "cookie", "proxy-authorization", "proxy-connection")
@@ -84,7 +86,7 @@ def find_foreign_edits(
         if write.user == operator_user:
             for text in _wrong_edit(write, before, namespace):
                 named = f"{write.verb} of {write.plural}/{write.name}: {text}"
-                yield Violation(invariant="SI-20", text=named, at=0.0)
+                yield Violation(invariant="SI-20", text=named, at=timedelta(0))
         present[key] = write.after
 
 
@@ -101,10 +103,10 @@ def find_stray_calls(
     for call in calls:
         for text in _stray(call, owned, namespace, paths):
             named = f"{call.method} {call.path} at {call.pod}: {text}"
-            yield Violation(invariant="SI-21", text=named, at=call.at)
+            yield Violation(invariant="SI-21", text=named, at=timedelta(seconds=call.at))
 
 
-def find_foreign_calls(calls: Sequence[Call], namespace: str) -> Iterator[Violation]:
+def find_foreign_calls(calls: Sequence[Request], namespace: str) -> Iterator[Violation]:
     """Yield the operator's requests beyond its namespace and the configurations (SI-24).
 
     Refused ones count: nobody who is well configured sends them.
@@ -115,7 +117,7 @@ def find_foreign_calls(calls: Sequence[Call], namespace: str) -> Iterator[Violat
         if not (is_about_nothing or is_home or call.resource in HOOKS):
             where = call.namespace or "the whole cluster"
             text = f"{call.verb} of {call.resource} {call.name or '(all)'} in {where}: {call.code}"
-            yield Violation(invariant="SI-24", text=text, at=0.0)
+            yield Violation(invariant="SI-24", text=text, at=timedelta(0))
 
 
 def _wrong_edit(write: HookWrite, before: Json | None, namespace: str) -> Iterator[str]:

@@ -1,16 +1,34 @@
 """The judge sees what a wrong operator does on the real control plane, and blames nobody else."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
+import aiohttp
 import pytest
 
-from tests.world.api import NAMESPACES, PODS, Api, ApiError
+from rollout_operator.model.names import PREPARE_PATH
+from tests.judge.objects import MIN_TIME, PREPARE
+from tests.world.api import NAMESPACES, PODS, STATEFULSETS, Api, ApiError
+from tests.world.budgets import DryRun, by_partition, evict, grouped_zones, zone_budget
+from tests.world.crds import ZONE_BUDGETS, install_kinds
+from tests.world.drains import Drain, list_victims
 from tests.world.kubelet import always, slow_to_end
 from tests.world.scene import World
-from tests.world.sets import annotate, set_image, three_zones, wait_ready, wait_rolled
-from tests.world.verdicts import Allowances
+from tests.world.sets import (
+    Zone,
+    annotate,
+    label,
+    set_image,
+    set_replicas,
+    three_zones,
+    wait_ready,
+    wait_rolled,
+)
+from tests.world.webpods import WebPods
 
+LABELS = {"rollout-group": "ingester"}
+NO_TIME = timedelta(0)
 pytestmark = pytest.mark.controlplane
 
 
@@ -30,6 +48,11 @@ async def outdated_zones(world: World, replicas: int = 3) -> list[str]:
     await set_image(world.api, world.namespace, names, "v2")
     await wait_ready(world.api, world.namespace, names)
     return names
+
+
+def at_once(world: World) -> None:
+    """Let every fact be known at once."""
+    world.judge.promises = replace(world.judge.promises, known=NO_TIME, flight=NO_TIME)
 
 
 async def broken(world: World) -> list[str]:
@@ -80,7 +103,7 @@ async def test_a_passed_limit_is_found(world: World) -> None:
 
 
 async def test_a_delete_while_another_zone_is_down_is_found(world: World) -> None:
-    world.judge.allowances = Allowances(known=timedelta(0), flight=timedelta(0))
+    at_once(world)
     names = await outdated_zones(world)
     await world.kubelet.make_unready(f"{names[1]}-2")
 
@@ -91,7 +114,7 @@ async def test_a_delete_while_another_zone_is_down_is_found(world: World) -> Non
 
 
 async def test_a_delete_without_preconditions_and_of_an_updated_pod_is_found(world: World) -> None:
-    world.judge.allowances = Allowances(flight=timedelta(0))
+    at_once(world)
     names = await world.create(*three_zones(replicas=1))
 
     async with world.plane.api(world.token) as operator:
@@ -104,7 +127,7 @@ async def test_a_delete_without_preconditions_and_of_an_updated_pod_is_found(wor
 
 
 async def test_a_delete_in_a_paused_zone_is_found(world: World) -> None:
-    world.judge.allowances = Allowances(known=timedelta(0))
+    at_once(world)
     names = await outdated_zones(world, replicas=1)
     await annotate(world.api, world.namespace, names[0], **{"grafana.com/rollout-paused": "true"})
 
@@ -172,3 +195,100 @@ async def test_calls_of_the_operator_are_listed_with_their_refusals(world: World
         ("list", "pods", 200),
         ("get", "namespaces", 403),
     ]
+
+
+async def guard(world: World, budget: dict[str, object]) -> list[str]:
+    await install_kinds(world.api)
+    await world.api.create(ZONE_BUDGETS, world.namespace, budget)
+    at_once(world)
+    world.kubelet.choose = always(slow_to_end(timedelta(seconds=2)))
+    return await world.create(*grouped_zones(replicas=2))
+
+
+async def evict_all(world: World, *pods: str) -> None:
+    for pod in pods:
+        assert (await evict(world.api, world.namespace, pod)).status == 201
+
+
+async def test_si01_two_zones(world: World) -> None:
+    names = await guard(world, zone_budget("ingester", LABELS))
+    await evict_all(world, f"{names[0]}-0", f"{names[1]}-0")
+
+    assert await broken(world) == ["SI-01", "SI-02", "SI-17"]
+    assert "<- evicted" in world.judge.describe(await world.judge.deletes())
+
+
+async def test_si03_too_many_of_one_zone(world: World) -> None:
+    names = await guard(world, zone_budget("ingester", LABELS))
+    await evict_all(world, f"{names[0]}-0", f"{names[0]}-1")
+
+    assert await broken(world) == ["SI-03", "SI-04", "SI-17"]
+
+
+async def test_si05_one_partition(world: World) -> None:
+    names = await guard(world, by_partition("ingester", LABELS))
+    await evict_all(world, f"{names[0]}-0", f"{names[1]}-1")
+    assert await broken(world) == ["SI-17"]
+    await evict_all(world, f"{names[2]}-0")
+
+    assert await broken(world) == ["SI-05", "SI-17"]
+
+
+async def test_what_does_not_happen_is_not_judged(world: World) -> None:
+    """Dry runs, refused ones, and deletes by somebody else."""
+    names = await guard(world, zone_budget("ingester", LABELS))
+    for how in (DryRun.QUERY, DryRun.OPTIONS):
+        await evict(world.api, world.namespace, f"{names[0]}-0", dry_run=how)
+    wrong = await evict(world.api, world.namespace, f"{names[1]}-0", uid="another")
+    assert wrong.status == 409
+    with pytest.raises(ApiError):
+        await world.api.get(ZONE_BUDGETS, world.namespace, "other")
+
+    assert await broken(world) == []
+    assert len(await world.judge.evictions()) == 3
+
+
+async def test_a_drain_ends_where_nobody_refuses(world: World) -> None:
+    names = await guard(world, zone_budget("other", {"a": "b"}))
+    world.kubelet.choose = always(slow_to_end(timedelta(0)))
+    drain = Drain(world.api, world.namespace)
+    before = await list_victims(world.api, world.namespace, names)
+    await drain.run(before, timedelta(seconds=30))
+
+    assert len(before) == 6
+    after = await list_victims(world.api, world.namespace, names)
+    assert not {pod.uid for pod in before} & {pod.uid for pod in after}
+    assert (drain.refusals(), drain.unexpected()) == ([], [])
+    assert await broken(world) == [], "pods under no budget are not judged"
+
+
+async def prepare(pods: WebPods, name: str, method: str = "POST") -> None:
+    url = f"http://{pods.address(name)}:{pods.port}/prepare"
+    async with aiohttp.ClientSession() as session, session.request(method, url) as answer:
+        await answer.read()
+
+
+async def test_real_downscales_are_judged(world: World) -> None:
+    """SI-10, SI-11: on the real server nobody prepares, or somebody else than a webhook does."""
+    pods = await world.serve_pods()
+    labels, annotations = {PREPARE: "true", MIN_TIME: "1h"}, {PREPARE_PATH: "prepare"}
+    zones = [Zone(name=name, labels=labels, annotations=annotations) for name in "ab"]
+    names = await world.create(*zones)
+    await label(world.api, world.namespace, "a", **{PREPARE: None})
+    await set_replicas(world.api, world.namespace, "a", 2)
+    assert await world.judge.downscale_violations(pods.calls) == []
+
+    # Before the request came, which is what a webhook could not do.
+    await prepare(pods, "b-2")
+    await set_replicas(world.api, world.namespace, "b", 2)
+    await wait_ready(world.api, world.namespace, names)
+    (early,) = await world.judge.downscale_violations(pods.calls)
+    assert early.invariant == "SI-10"
+    assert "b-2 has not confirmed between request and write: ['POST -> 200']" in early.text
+
+    await label(world.api, world.namespace, "a", **{PREPARE: "true"})
+    await world.api.patch(
+        STATEFULSETS, world.namespace, "a", {"spec": {"replicas": 1}}, subresource="scale"
+    )
+    found = await world.judge.downscale_violations(pods.calls)
+    assert [each.invariant for each in found] == ["SI-10", "SI-10", "SI-11"]

@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.judge.objects import Change, Pod
+from rollout_operator.kube.api import PODS
+from tests.judge.objects import Pod
 from tests.world.api import SECRETS, VALIDATING_HOOKS, ApiError, Json
 from tests.world.hooks import INJECT_LABEL, NAMESPACE_LABEL, NO_DOWNSCALE, Registration
-from tests.world.judge import Call
+from tests.world.observed import Change, Request
 from tests.world.outreach import (
     HookWrite,
     find_foreign_calls,
@@ -128,14 +129,23 @@ GOOD = PodCall(
     path="/prepare",
     headers={"host": "a-0.a-headless.here.svc.cluster.local.:80"},
 )
-PODS = [
-    Change(version=1, at=0.5, name="a-0", before=None, now=Pod(name="a-0", uid="1", owner="a")),
-    Change(version=2, at=0.5, name="stray", before=None, now=Pod(name="stray", uid="2")),
+CHANGES = [
+    Change(
+        version=1,
+        at=0.5,
+        resource=PODS,
+        name="a-0",
+        before=None,
+        now=Pod(name="a-0", uid="1", owner="a"),
+    ),
+    Change(
+        version=2, at=0.5, resource=PODS, name="stray", before=None, now=Pod(name="stray", uid="2")
+    ),
 ]
 
 
 def test_si_21_a_call_to_an_owned_pod_is_clean() -> None:
-    assert list(find_stray_calls([GOOD], PODS, HERE, ["/prepare"])) == []
+    assert list(find_stray_calls([GOOD], CHANGES, HERE, ["/prepare"])) == []
 
 
 @pytest.mark.parametrize(
@@ -166,20 +176,23 @@ def test_si_21_a_call_to_an_owned_pod_is_clean() -> None:
 def test_si_21_any_other_call_is_found(changes: dict[str, object], text: str) -> None:
     wrong = replace(GOOD, **changes)  # type: ignore[arg-type]  # fields of PodCall
 
-    (found,) = find_stray_calls([GOOD, wrong], PODS, HERE, ["/prepare"])
+    (found,) = find_stray_calls([GOOD, wrong], CHANGES, HERE, ["/prepare"])
     assert found.invariant == "SI-21"
     assert text in found.text
 
 
-def call(verb: str, resource: str, namespace: str = "", name: str = "") -> Call:
-    return Call(
+def call(verb: str, resource: str, namespace: str = "", name: str = "") -> Request:
+    return Request(
         verb=verb,
         resource=resource,
         namespace=namespace,
         name=name,
         code=200,
+        user="operator",
         uri="/",
         stamp="",
+        received=0,
+        answered=0,
     )
 
 
@@ -206,7 +219,7 @@ def test_si_24_the_namespace_and_the_configurations_are_clean() -> None:
     ],
     ids=lambda each: f"{each.verb} {each.resource}",
 )
-def test_si_24_everything_else_is_found(foreign: Call) -> None:
+def test_si_24_everything_else_is_found(foreign: Request) -> None:
     (found,) = find_foreign_calls([call("list", "pods", HERE), foreign], HERE)
 
     assert found.invariant == "SI-24"

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tests.judge.objects import Change, Delete, Pod, Set
-from tests.world.verdicts import committed_pod, list_commits
+from tests.judge.objects import Pod, Set
+from tests.world.observed import Change, Delete, ended_pod, match_deletes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +25,13 @@ class Restart:
 
 def find_restarts(changes: Sequence[Change], deletes: Sequence[Delete]) -> list[Restart]:
     """Return the operator's restarts in the order of their commits."""
-    commits = list_commits(changes, deletes)
+    commits = match_deletes(changes, deletes)
     restarts: list[Restart] = []
     running: dict[str, int] = {}
     sets: dict[str, Set] = {}
     ready: dict[str, set[str]] = {}
     for change in changes:
-        pod = committed_pod(change)
+        pod = ended_pod(change)
         if pod is not None and change.version in commits:
             zone = sets[pod.owner].name if pod.owner in sets else ""
             running[pod.name] = len(restarts)

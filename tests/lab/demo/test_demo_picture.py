@@ -1,17 +1,17 @@
 """What the demo on a control plane reads and sums up is right, and fits 80 columns."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from rollout_operator.lab.demo.drawing import COLUMNS
 from rollout_operator.lab.demo.picture import Cell, DemoNote, PodCell, ZoneRow
 from tests.demo.figures import Figures
 from tests.demo.picture import read_notes, read_rows
 from tests.demo.summary import draw_failure, draw_summary
+from tests.judge.promises import Violation
 from tests.lab.demo.pictures import plain
 from tests.world.api import PODS, STATEFULSETS, Event, Json
 from tests.world.sets import Snapshot
-from tests.world.verdicts import Violation
 
 # Reading
 
@@ -106,7 +106,7 @@ def test_the_summary_has_a_line_for_each_figure_and_fits() -> None:
 
 
 def test_the_summary_names_what_was_broken() -> None:
-    broken = Violation(invariant="SI-01", text="delete of zone-b-0", at=1.0)
+    broken = Violation(invariant="SI-01", text="delete of zone-b-0", at=timedelta(seconds=1))
     lines = plain(draw_summary(replace(FIGURES, broken=(broken,), refused=2, reaction=None)))
 
     assert lines[3].split()[:2] == ["reaction", "none"]

@@ -14,9 +14,10 @@ from rollout_operator.lab.demo.screen import BEGIN, END, Plain
 from tests.demo.__main__ import _parser
 from tests.demo.figures import Record, measure
 from tests.demo.show import Settings, present
+from tests.judge.builder import HistoryBuilder
 from tests.terminal import PATIENCE, on_terminal, read_until
+from tests.world.forged import observe
 from tests.world.plane import ControlPlane
-from tests.world.stories import begin
 from tests.world.timings import Restart
 
 ROOT = Path(__file__).parents[3]
@@ -75,23 +76,16 @@ def test_a_restart_that_is_not_over_has_no_length() -> None:
 
 def test_what_was_short_at_once_is_counted_from_the_begin_on() -> None:
     """Before, as while the sets are new, all of them are short."""
-    told = begin()
-    start = told.at
-    told.ask("a-0")
-    told.wait(1.0)
-    told.change_pod("a-1", is_ready=False)
-    told.change_pod("a-1", is_ready=True)
-    told.change_pod("b-2", is_ready=False)
-    told.come_back("a-0")
-    told.wait(1.0)
-    told.write("pod/c-1", None)
+    t = HistoryBuilder().zones().delete(160, "a-0").pod(161, "a-1", ready=False).pod(161, "a-1")
+    t.pod(161, "b-2", ready=False).replace(161, "a-0").gone(162, "c-1")
+    seen = observe(t)
 
     found = measure(
         Record(
-            begin=start,
-            changes=told.changes,
-            restarts=[restart("a", 0, start, start + 1.0)],
-            deletes=[*told.deletes, replace(told.deletes[0], code=409)],
+            begin=160.0,
+            changes=seen.changes,
+            restarts=[restart("a", 0, 160.0, 161.0)],
+            deletes=[*seen.deletes, replace(seen.deletes[0], code=409)],
             violations=[],
         ),
         limit=1,

@@ -1,0 +1,101 @@
+"""What would have been observed of a history that was built by hand."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject, Resource
+from rollout_operator.lab.model.history import Called, Commit, PodCalled
+from tests.judge.budgets import Rule, read_rule
+from tests.judge.builder import NAMESPACE, OPERATOR, HistoryBuilder
+from tests.judge.objects import Pod, Set, read_pod, read_set
+from tests.world.observed import Change, Delete, Observed, Request
+from tests.world.webpods import PodCall
+
+READERS: Final[Mapping[Resource, Callable[[JsonObject], Pod | Set | Rule | None]]] = {
+    PODS: read_pod,
+    STATEFULSETS: read_set,
+    ZONE_BUDGETS: read_rule,
+}
+WALL: Final = 1_000_000.0
+"""From the clock of writes to that of requests."""
+
+
+def observe(t: HistoryBuilder) -> Observed:
+    """Return what somebody outside sees: no reads, no reviews, no faults."""
+    called = t.history.list_all(Called)
+    return Observed(
+        changes=[_change(one) for one in t.history.list_all(Commit) if one.resource in READERS],
+        deletes=[_delete(t, one) for one in called if one.actor == OPERATOR and _deletes(one)],
+        evictions=[_request(one) for one in called if one.request.subresource == "eviction"],
+        writes=[_request(one) for one in called if one.request.resource == STATEFULSETS],
+        calls=[_pod_call(one) for one in t.history.list_all(PodCalled)],
+        namespace=NAMESPACE,
+        operator=OPERATOR,
+        wall_offset=WALL,
+    )
+
+
+def _change(commit: Commit) -> Change:
+    read = READERS[commit.resource]
+    return Change(
+        version=commit.revision,
+        at=commit.at.total_seconds(),
+        name=commit.name,
+        resource=commit.resource,
+        before=None if commit.before is None else read(commit.before),
+        now=None if commit.after is None else read(commit.after),
+        former=commit.before,
+        after=commit.after,
+    )
+
+
+def _request(called: Called) -> Request:
+    request = called.request
+    return Request(
+        verb=request.verb,
+        resource=request.resource.plural,
+        namespace=request.namespace,
+        name=request.name,
+        user=called.actor,
+        code=called.status,
+        uri="/?dryRun=All" if request.is_dry_run else "/",
+        stamp="",
+        received=called.begun.total_seconds() + WALL - 0.01,
+        answered=called.at.total_seconds() + WALL + 0.01,
+    )
+
+
+def _deletes(called: Called) -> bool:
+    request = called.request
+    return request.verb == "delete" and request.resource == PODS
+
+
+def _delete(t: HistoryBuilder, called: Called) -> Delete:
+    commits = [one for one in t.history.list_all(Commit) if one.call == called.number]
+    after = read_pod(commits[0].after) if commits and commits[0].after is not None else None
+    plain, body = _request(called), called.request.body
+    asked = body.get("preconditions") if isinstance(body, dict) else None
+    fields = {key: getattr(plain, key) for key in Request.__dataclass_fields__}
+    return Delete(
+        **fields,
+        asked_uid=str(asked.get("uid", "")) if isinstance(asked, dict) else "",
+        asked_version=str(asked.get("resourceVersion", "")) if isinstance(asked, dict) else "",
+        uid="" if after is None else after.uid,
+        version=commits[0].revision if commits else 0,
+    )
+
+
+def _pod_call(called: PodCalled) -> PodCall:
+    return PodCall(
+        at=called.begun.total_seconds(),
+        wall=datetime.now(UTC),
+        pod=called.pod,
+        uid=called.uid,
+        address="127.1.1.1",
+        method=called.method,
+        path=called.path,
+        headers={},
+        status=called.status or None,
+        done_at=(called.at + timedelta(milliseconds=1)).total_seconds() if called.status else None,
+    )

@@ -1,0 +1,363 @@
+"""What was observed of a namespace on a real control plane, and the history that it makes.
+
+Writes come from the store, requests from the audit log, calls of pods from the pods. Versions of
+one store are comparable across kinds, so that one number orders all writes. Times are seconds of
+one monotonic clock, but those of requests: they are of the server's wall clock.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+from rollout_operator.kube.api import (
+    PODS,
+    STATEFULSETS,
+    VALIDATING_WEBHOOKS,
+    JsonObject,
+    Resource,
+)
+from rollout_operator.lab.model.history import Called, Commit, History, PodCalled, Reviewed
+from rollout_operator.lab.model.request import ApiRequest
+from tests.judge.budgets import EVICTION_PATH, Rule
+from tests.judge.downscales import PREPARE_PATH
+from tests.judge.objects import Pod, Set
+from tests.world.webpods import PodCall
+
+Json = dict[str, Any]
+SOMEBODY: Final = "somebody"
+# A write is seen some moments after its commit, more of them on a busy machine: that of an eviction
+# or of a downscale, by the answers to their requests.
+EVICTION_SEEN_LATE: Final = timedelta(seconds=5)
+WRITE_SEEN_LATE: Final = timedelta(seconds=1)
+NEVER: Final = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One committed write; `now` and `after` are None when the object is gone."""
+
+    version: int
+    at: float
+    name: str
+    resource: Resource
+    before: Pod | Set | Rule | None
+    now: Pod | Set | Rule | None
+    former: Json | None = None
+    after: Json | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request as the audit log tells it."""
+
+    verb: str
+    resource: str
+    """With its subresource, as in `statefulsets/status`."""
+    namespace: str
+    name: str
+    user: str
+    code: int
+    uri: str
+    stamp: str
+    """When the server answered."""
+    received: float
+    answered: float
+
+    @property
+    def is_done(self) -> bool:
+        """Say whether the server carried it out."""
+        return self.code in (200, 201, 202) and not self.is_dry_run
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Say whether the query asks for a dry run."""
+        return "dryRun=" in self.uri
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete(Request):
+    """A request to delete a pod."""
+
+    asked_uid: str = ""
+    """Precondition, empty if the request had none."""
+    asked_version: str = ""
+    uid: str = ""
+    """Of the pod in the answer; empty if it was refused."""
+    version: int = 0
+    """Of the pod in the answer."""
+
+
+def read_request(entry: Json) -> Request:
+    """Return an audit entry."""
+    return Request(**_read_fields(entry))
+
+
+def read_delete(entry: Json) -> Delete:
+    """Return the audit entry of a pod delete."""
+    asked = (entry.get("requestObject") or {}).get("preconditions") or {}
+    is_done = entry.get("responseStatus", {}).get("code") in (200, 202)
+    answer = (entry.get("responseObject") or {}).get("metadata", {}) if is_done else {}
+    return Delete(
+        **_read_fields(entry),
+        asked_uid=asked.get("uid", ""),
+        asked_version=asked.get("resourceVersion", ""),
+        uid=answer.get("uid", ""),
+        version=int(answer.get("resourceVersion", "0")),
+    )
+
+
+def _read_fields(entry: Json) -> Json:
+    target = entry.get("objectRef", {})
+    parts = (target.get("resource", ""), target.get("subresource", ""))
+    return {
+        "verb": entry["verb"],
+        "resource": "/".join(part for part in parts if part),
+        "namespace": target.get("namespace", ""),
+        "name": target.get("name", ""),
+        "user": entry["user"].get("username", ""),
+        "code": entry.get("responseStatus", {}).get("code", 0),
+        "uri": entry["requestURI"],
+        "stamp": entry["stageTimestamp"],
+        "received": _seconds(entry["requestReceivedTimestamp"]),
+        "answered": _seconds(entry["stageTimestamp"]),
+    }
+
+
+def ended_pod(change: Change) -> Pod | None:
+    """Return the pod whose end this write began: marked as terminating, or gone at once."""
+    if not isinstance(change.before, Pod) or change.before.is_terminating:
+        return None
+    if isinstance(change.now, Pod) and not change.now.is_terminating:
+        return None
+    return change.before
+
+
+def match_deletes(changes: Sequence[Change], deletes: Iterable[Delete]) -> dict[int, Delete]:
+    """Return the deletes by version of the write by which each began the end of a pod.
+
+    The answer to a delete shows the version of that write, or where the pod is gone at once, as
+    one without a node is, that of its removal: the server then marks and removes it in two writes.
+    """
+    answers = {(each.uid, each.version): each for each in deletes if each.code in (200, 202)}
+    removals = {
+        change.before.uid: change.version
+        for change in changes
+        if isinstance(change.before, Pod) and change.now is None
+    }
+    found: dict[int, Delete] = {}
+    for change in changes:
+        if (pod := ended_pod(change)) is not None:
+            marked = answers.get((pod.uid, change.version))
+            delete = marked or answers.get((pod.uid, removals.get(pod.uid, change.version)))
+            if delete is not None:
+                found[change.version] = delete
+    return found
+
+
+def match_evictions(
+    changes: Sequence[Change], evictions: Sequence[Request], wall_offset: float
+) -> dict[int, Request]:
+    """Return the evictions by version of the write by which each began the end of a pod.
+
+    An answer to an eviction shows no version: name and time must do. A pod ends only once.
+    `wall_offset` is from the clock of the changes to that of the requests.
+    """
+    late = EVICTION_SEEN_LATE.total_seconds()
+    found: dict[int, Request] = {}
+    for change in changes:
+        pod = ended_pod(change)
+        for each in evictions:
+            if pod is None or each.name != pod.name or not each.is_done:
+                continue
+            if each.received - wall_offset <= change.at <= each.answered - wall_offset + late:
+                found[change.version] = each
+    return found
+
+
+def match_scalings(
+    changes: Sequence[Change], requests: Sequence[Request], wall_offset: float
+) -> dict[int, Request]:
+    """Return the requests by version of the downscale that each made.
+
+    Of several of a name it is the first that was under way then.
+    """
+    left = sorted((one for one in requests if one.is_done), key=lambda one: one.received)
+    found: dict[int, Request] = {}
+    for change in changes:
+        match change.before, change.now:
+            case Set() as before, Set() as now if now.replicas < before.replicas:
+                oldest = change.at - WRITE_SEEN_LATE.total_seconds()
+                for request in left:
+                    begun, ended = request.received - wall_offset, request.answered - wall_offset
+                    if request.name == change.name and begun <= change.at and ended >= oldest:
+                        found[change.version] = request
+                        left.remove(request)
+                        break
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """All that was observed of one namespace."""
+
+    changes: Sequence[Change]
+    """Writes of StatefulSets, pods and budgets, in order of version."""
+    deletes: Sequence[Delete] = ()
+    """Of pods by the operator, refused ones included."""
+    evictions: Sequence[Request] = ()
+    """By whomever."""
+    writes: Sequence[Request] = ()
+    """Updates and patches of StatefulSets, by whomever."""
+    calls: Sequence[PodCall] = ()
+    namespace: str
+    operator: str
+    """User of the operator."""
+    wall_offset: float = 0.0
+    """From the clock of the changes to that of the requests."""
+
+
+def read_history(observed: Observed) -> History:
+    """Return the history as judges read it.
+
+    The operator counts as asked about each eviction that was carried out, and its webhook for
+    downscales as in force from the beginning: that is what the tests of the real world set up.
+    """
+    return _Reader(observed).read()
+
+
+class _Reader:
+    def __init__(self, observed: Observed) -> None:
+        self._observed = observed
+        self._history = History()
+        self._number = 0
+
+    def read(self) -> History:
+        observed, offset = self._observed, self._observed.wall_offset
+        self._add_webhook()
+        numbers: dict[int, int] = {}
+        ours = {id(each): self._add_delete(each) for each in observed.deletes}
+        for version, scaling in match_scalings(observed.changes, observed.writes, offset).items():
+            numbers[version] = self._add_call(scaling, "patch", STATEFULSETS, SOMEBODY)
+        for version, eviction in match_evictions(
+            observed.changes, observed.evictions, offset
+        ).items():
+            numbers[version] = self._add_eviction(eviction)
+        commits = match_deletes(observed.changes, observed.deletes)
+        numbers |= {version: ours[id(each)] for version, each in commits.items()}
+        for change in observed.changes:
+            is_ours = change.version in commits
+            self._add_change(change, numbers.get(change.version, 0), is_ours=is_ours)
+        for call in observed.calls:
+            self._add_pod_call(call)
+        return self._history
+
+    def _add_webhook(self) -> None:
+        hook: JsonObject = {
+            "clientConfig": {"service": {"path": PREPARE_PATH}},
+            "rules": [{"operations": ["*"], "resources": ["*/*"]}],
+        }
+        self._history.add(
+            Commit(
+                at=timedelta.min,
+                revision=0,
+                actor=SOMEBODY,
+                resource=VALIDATING_WEBHOOKS,
+                namespace="",
+                name="prepare-downscale",
+                before=None,
+                after={"webhooks": [hook]},
+            )
+        )
+
+    def _add_delete(self, delete: Delete) -> int:
+        asked = {"uid": delete.asked_uid, "resourceVersion": delete.asked_version}
+        body: JsonObject = {"preconditions": {key: text for key, text in asked.items() if text}}
+        return self._add_call(delete, "delete", PODS, self._observed.operator, body=body)
+
+    def _add_eviction(self, eviction: Request) -> int:
+        """Add an eviction that was allowed; return the number of the delete that it led to."""
+        number = self._add_call(eviction, "delete", PODS, eviction.user)
+        asked = self._add_call(eviction, "create", PODS, eviction.user, subresource="eviction")
+        self._history.add(
+            Reviewed(
+                at=self._at(eviction.answered),
+                begun=self._at(eviction.received),
+                call=asked,
+                actor=self._observed.operator,
+                path=EVICTION_PATH,
+                namespace=self._observed.namespace,
+                name=eviction.name,
+                resource="pods/eviction",
+                dry_run=False,
+                allowed=True,
+                status=0,
+            )
+        )
+        return number
+
+    def _add_call(
+        self,
+        request: Request,
+        verb: Literal["create", "delete", "patch"],
+        resource: Resource,
+        actor: str,
+        **parts: Any,
+    ) -> int:
+        self._number += 1
+        self._history.add(
+            Called(
+                at=self._at(request.answered),
+                begun=self._at(request.received),
+                number=self._number,
+                actor=actor,
+                request=ApiRequest(
+                    verb=verb,
+                    resource=resource,
+                    namespace=request.namespace,
+                    name=request.name,
+                    **parts,
+                ),
+                status=request.code,
+            )
+        )
+        return self._number
+
+    def _add_change(self, change: Change, call: int, *, is_ours: bool) -> None:
+        self._history.add(
+            Commit(
+                at=timedelta(seconds=change.at),
+                revision=change.version,
+                actor=self._observed.operator if is_ours else SOMEBODY,
+                resource=change.resource,
+                namespace=self._observed.namespace,
+                name=change.name,
+                before=change.former,
+                after=change.after,
+                call=call,
+            )
+        )
+
+    def _add_pod_call(self, call: PodCall) -> None:
+        """Add a call; whether a pod has acted on a DELETE is not known: it counts as if it had."""
+        is_done = call.done_at is not None
+        self._history.add(
+            PodCalled(
+                at=timedelta(seconds=call.done_at) if call.done_at is not None else timedelta.max,
+                begun=timedelta(seconds=call.at),
+                actor=self._observed.operator,
+                method=call.method,
+                pod=call.pod,
+                uid=call.uid,
+                path=call.path,
+                status=call.status or 0 if is_done else 0,
+                acted=True,
+            )
+        )
+
+    def _at(self, wall: float) -> timedelta:
+        return timedelta(seconds=wall - self._observed.wall_offset)
+
+
+def _seconds(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()

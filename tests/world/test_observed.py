@@ -1,0 +1,278 @@
+"""What is observed of a real control plane becomes a history, and is judged more strictly."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject
+from tests.judge.builder import PATHS, PERSON, PREPARED, WAIT, Events, HistoryBuilder, cases, s
+from tests.judge.builder_objects import preconditions
+from tests.judge.promises import Promises
+from tests.judge.test_budgets import BY_PARTITION, EVICTIONS, PARTITIONS
+from tests.judge.test_downscales import PREPARATIONS, WAITS
+from tests.judge.test_rollouts import DELETES
+from tests.judge.verdict import find_observed_downscales, find_observed_violations
+from tests.world.forged import WALL, observe
+from tests.world.observed import (
+    Delete,
+    Request,
+    match_evictions,
+    read_delete,
+    read_history,
+    read_request,
+)
+from tests.world.timings import Restart, find_restarts
+
+STRICT = Promises(is_observed=True, time_error=timedelta(seconds=1.5))
+# Of these only what is not seen from outside tells.
+UNSEEN = ("ended, and no delete", "compare-and-swap", "older pod of that name")
+
+
+def judge(t: HistoryBuilder, promises: Promises = STRICT) -> list[str]:
+    found = find_observed_violations(read_history(observe(t)), promises)
+    return [one.invariant for one in found]
+
+
+def judge_downscales(t: HistoryBuilder) -> list[str]:
+    found = find_observed_downscales(read_history(observe(t)), STRICT)
+    return [one.invariant for one in found]
+
+
+def rows(*tables: Iterable[object]) -> list[Any]:
+    """Return the cases of tables that break something, in the eyes of somebody outside."""
+    found: list[Any] = [row for table in tables for row in table]
+    return [row for row in found if row.values[1] and not any(one in row.id for one in UNSEEN)]
+
+
+@pytest.mark.parametrize(("events", "broken"), rows(DELETES))
+def test_deletes_are_judged_as_in_the_simulation(events: Events, broken: list[str]) -> None:
+    t = HistoryBuilder().zones()
+    events(t)
+    assert {*judge(t)} >= {*broken} - {"SI-24"}
+
+
+@pytest.mark.parametrize(
+    ("events", "broken", "spec"),
+    [(*row.values, {}) for row in rows(EVICTIONS)]
+    + [(*row.values, PARTITIONS) for row in rows(BY_PARTITION)],
+)
+def test_evictions_are_judged_as_in_the_simulation(
+    events: Events, broken: list[str], spec: dict[str, Any]
+) -> None:
+    t = HistoryBuilder().zones().budget(0, **spec)
+    events(t)
+    assert {*judge(t)} >= {*broken}
+
+
+@pytest.mark.parametrize(("events", "broken"), rows(PREPARATIONS, WAITS))
+def test_downscales_are_judged_as_in_the_simulation(events: Events, broken: list[str]) -> None:
+    t = HistoryBuilder().zones(labels=PREPARED, annotations=PATHS)
+    events(t)
+    assert {*judge_downscales(t)} >= {*broken} - {"SI-12", "SI-21"}
+
+
+def roll_properly(t: HistoryBuilder) -> None:
+    t.budget(0)
+    for number, name in enumerate(f"{zone}-{ordinal}" for zone in "abc" for ordinal in range(3)):
+        at = 10 + 10 * number
+        t.delete(at, name, record=True).replace(at + 5, name)
+
+
+def drained(t: HistoryBuilder) -> None:
+    for number, name in enumerate(("a-0", "a-1", "b-0", "c-2")):
+        t.evict(10 + 3 * number, name).replace(11 + 3 * number, name)
+
+
+def flapping(t: HistoryBuilder) -> None:
+    for at in range(10, 30, 4):
+        t.pod(at, "b-1", ready=False).pod(at + 2, "b-1")
+    t.pod(30, "b-1", ready=False).delete(32, "a-0")
+
+
+FROM_OUTSIDE = cases(
+    {
+        "a rollout, one pod after the other": roll_properly,
+        "a drain, one pod after the other": lambda t: drained(t.budget(0)),
+        "what flaps is never down for long": flapping,
+        "what others delete is not judged": lambda t: t.delete(10, "a-0", actor=PERSON).delete(
+            10, "b-0", actor=PERSON
+        ),
+        "evictions under no budget are not judged": lambda t: t.evict(10, "a-0").evict(11, "b-0"),
+        "a template that changed on the way": lambda t: t.zone(9.9, "a", generation=2).delete(
+            10, "a-0"
+        ),
+        "a pod that is gone at once is marked and removed in two writes": lambda t: t.delete(
+            10, "a-0"
+        ).gone(10, "a-0"),
+        "D-67 a new ordinal counts from outside -> SI-02": lambda t: t.zone(
+            4, "b", replicas=4
+        ).delete(10, "a-0"),
+        "a set that is deleted a moment before -> SI-06": lambda t: t.write(
+            9.9, STATEFULSETS, "a", None
+        ).delete(10, "a-0"),
+        "a zone that has come a moment before -> SI-02": lambda t: (
+            t.zone(1, "b", group="other")
+            .pod(2, "b-1", ready=False)
+            .zone(9, "b", group="ingester")
+            .delete(10, "a-0")
+        ),
+        "no preconditions, and refused -> SI-07": lambda t: t.call(
+            10, "delete", PODS, "a-0", status=409
+        ),
+        "no preconditions are seen where the role forbids": lambda t: t.call(
+            10, "delete", PODS, "a-0", body=preconditions("u", ""), status=403
+        ),
+        "an eviction in another zone counts -> SI-01": lambda t: (
+            t.budget(0).evict(10, "b-0").unbudget(10.5).delete(12, "a-0")
+        ),
+        "SI-03 budgets overlap -> SI-03": lambda t: (
+            t.budget(0)
+            .write(0, ZONE_BUDGETS, "second", {**BUDGET, "metadata": {"name": "second"}})
+            .delete(10, "a-0", record=True)
+        ),
+        "a pod of no set is evicted -> SI-06": lambda t: (
+            t.budget(0).pod(1, "x-0", owner="nobody").evict(10, "x-0")
+        ),
+        "ready for 8.4 s of 10 -> SI-05": lambda t: (
+            t.budget(0, **PARTITIONS, crossZoneEvictionDelay="10s")
+            .evict(10, "a-0")
+            .replace(11, "a-0")
+            .evict(19.6, "b-0")
+        ),
+        "ready for 8.6 s of 10: times are seen late": lambda t: (
+            t.budget(0, **PARTITIONS, crossZoneEvictionDelay="10s")
+            .evict(10, "a-0")
+            .replace(11, "a-0")
+            .evict(19.8, "b-0")
+        ),
+    }
+)
+BUDGET: JsonObject = {"spec": {"selector": {"matchLabels": {}}}}
+
+
+@pytest.mark.parametrize(("events", "broken"), FROM_OUTSIDE)
+def test_what_is_seen_from_outside(events: Events, broken: list[str]) -> None:
+    """Nothing is excused, and a moment ago counts, but for what a request cannot speak about."""
+    t = HistoryBuilder().zones()
+    events(t)
+    assert judge(t) == broken
+
+
+def test_records_are_not_asked_of_who_may_not_write_them() -> None:
+    """SI-17."""
+    t = HistoryBuilder().zones().budget(0).evict(10, "a-0", marked=False)
+
+    assert judge(t) == ["SI-17"]
+    assert judge(t, replace(STRICT, are_recorded=False)) == []
+
+
+def half_done(t: HistoryBuilder) -> None:
+    t.scale(20).prepare(20.1, "a-2", method="DELETE", acted=False, status=500)
+
+
+def old_call(t: HistoryBuilder) -> None:
+    t.prepare(20, "a-2", begun=s(17), method="DELETE", status=0).scale(20)
+
+
+DOWNSCALES = cases(
+    {
+        "D-24 prepared for an earlier request -> SI-10": lambda t: (
+            t.ask(4, status=409).prepare(3, "a-2").persist(20)
+        ),
+        "the answer was never finished -> SI-10": lambda t: t.prepare(19, "a-2", status=0).persist(
+            20
+        ),
+        "un-prepared after it, whatever it answered -> SI-10": half_done,
+        "un-prepared by an old call without an answer -> SI-10": old_call,
+        "it reaches a pod on its way out": lambda t: (
+            t.scale(20).gone(21, "a-2").pod(21, "a-2").prepare(22, "a-2", method="DELETE")
+        ),
+        "no preparation is asked for": lambda t: t.zone(
+            1, "a", labels={"grafana.com/prepare-downscale": "false"}
+        ).persist(20),
+        "two zones half a second too early, as it is seen late": lambda t: (
+            t.zone(1, "a", labels={WAIT: "2m"}).scale(20).scale(139.6, "b")
+        ),
+        "a wait that has come a moment ago counts -> SI-11": lambda t: (
+            t.scale(20).zone(38, "c", labels={WAIT: "2m"}).scale(40, "b")
+        ),
+        "upscales never wait": lambda t: (
+            t.zone(1, "a", labels={WAIT: "2m"}).scale(20).zone(21, "b", replicas=4)
+        ),
+    }
+)
+
+
+@pytest.mark.parametrize(("events", "broken"), DOWNSCALES)
+def test_downscales_seen_from_outside(events: Events, broken: list[str]) -> None:
+    """SI-10, SI-11."""
+    t = HistoryBuilder().zones(labels=PREPARED, annotations=PATHS)
+    events(t)
+    assert judge_downscales(t) == broken
+
+
+@pytest.mark.parametrize("changes", [{"code": 429}, {"uri": "/?dryRun=All"}, {"name": "zone-a-1"}])
+def test_what_was_refused_has_no_write(changes: dict[str, Any]) -> None:
+    seen = observe(HistoryBuilder().zones().evict(10, "a-0").evict(30, "b-0"))
+    evicted = match_evictions(seen.changes, seen.evictions, WALL)
+    others = [replace(one, **changes) for one in seen.evictions[:1]]
+
+    assert [one.name for one in evicted.values()] == ["zone-a-0", "zone-b-0"]
+    assert match_evictions(seen.changes, others, WALL) == {}
+
+
+ENTRY: dict[str, Any] = {
+    "verb": "delete",
+    "user": {"username": "operator"},
+    "objectRef": {"resource": "pods", "namespace": "n", "name": "a-0"},
+    "requestObject": {"preconditions": {"uid": "u", "resourceVersion": "7"}},
+    "responseObject": {"metadata": {"uid": "u", "resourceVersion": "8"}},
+    "responseStatus": {"code": 200},
+    "requestURI": "/x?dryRun=All",
+    "requestReceivedTimestamp": "1970-01-01T00:01:40.500000Z",
+    "stageTimestamp": "1970-01-01T00:01:41.000000Z",
+}
+
+
+def test_entries_of_the_audit_log_are_read() -> None:
+    fields: dict[str, Any] = {
+        "verb": "delete",
+        "resource": "pods",
+        "namespace": "n",
+        "name": "a-0",
+        "user": "operator",
+        "code": 200,
+        "uri": "/x?dryRun=All",
+        "stamp": "1970-01-01T00:01:41.000000Z",
+        "received": 100.5,
+        "answered": 101,
+    }
+    asked: dict[str, Any] = {"asked_uid": "u", "asked_version": "7"}
+
+    assert read_request(ENTRY) == Request(**fields)
+    assert not read_request(ENTRY).is_done
+    assert read_delete(ENTRY) == Delete(**fields, **asked, uid="u", version=8)
+    refused = ENTRY | {"responseStatus": {"code": 409}}
+    assert read_delete(refused) == Delete(**fields | {"code": 409}, **asked)
+
+
+def test_the_moments_of_a_restart() -> None:
+    t = HistoryBuilder().zones(letters="a", ready=3).delete(160, "a-0")
+    t.zone(161, "a", ready=2).gone(161, "a-0").pod(162, "a-0", uid="x", ready=False)
+    t.pod(163, "a-0", uid="x").zone(164, "a", ready=3)
+    seen = observe(t)
+
+    assert find_restarts(seen.changes, seen.deletes) == [
+        Restart(
+            pod="zone-a-0",
+            zone="zone-a",
+            deleted=160.0,
+            gone=161.0,
+            recreated=162.0,
+            ready=163.0,
+            counted=164.0,
+        )
+    ]
