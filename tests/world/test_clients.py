@@ -1,7 +1,5 @@
 """Each route changes the count as its client would, and shows what the server said."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.world.api import DEPLOYMENTS, REPLICASETS, STATEFULSETS, Resource, read_warning
@@ -94,11 +92,3 @@ async def test_several_at_once_know_nothing_of_each_other(world: World) -> None:
 
     dry = await workload.scale_at_once((before, Route.MERGE), (9, Route.MERGE), is_dry_run=True)
     assert [each.body["spec"]["replicas"] for each in dry] == [before, 9]
-
-
-@pytest.mark.controlplane
-async def test_what_is_not_there_is_told(world: World) -> None:
-    workload = await create(world, DEPLOYMENTS, 1)
-
-    answer = await replace(workload, name="b").scale(1, Route.MERGE)
-    assert (answer.status, answer.message) == (404, 'deployments.apps "b" not found')

@@ -9,25 +9,21 @@ import pytest
 from tests.world.api import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
-    DEPLOYMENTS,
     MUTATING_HOOKS,
-    STATEFULSETS,
     VALIDATING_HOOKS,
     Api,
     ApiError,
     Resource,
 )
-from tests.world.clients import Route, Workload, workload_body
+from tests.world.clients import Route, Workload
 from tests.world.hooks import (
     INJECT_LABEL,
     NAMESPACE_LABEL,
     NO_DOWNSCALE,
     PREPARE_DOWNSCALE,
-    WORKLOADS,
     Hooks,
     Registration,
 )
-from tests.world.manifests import SECRET
 from tests.world.pki import make_pki
 from tests.world.plane import ControlPlane
 from tests.world.reviews import Allow, Deny, Reviewer, Silence
@@ -116,22 +112,6 @@ async def test_through_a_service_its_own_name_is_verified(
         assert nameless.seen == []
 
 
-async def test_deployments_are_reviewed_where_asked_for(world: World) -> None:
-    (name,) = await world.create(Zone(name="a", replicas=1))
-    body = workload_body(DEPLOYMENTS, "d", 2)
-    await world.api.create(DEPLOYMENTS, world.namespace, body)
-    async with Reviewer(world.plane.pki) as reviewer:
-        wanted = called_at(world, reviewer.port, resources=WORKLOADS, hooks=[NO_DOWNSCALE])
-        await (await world.register(wanted)).wait_called(name)
-        reviewer.seen.clear()
-
-        workload = Workload(
-            api=world.api, namespace=world.namespace, name="d", resource=DEPLOYMENTS
-        )
-        assert (await workload.scale(1, Route.SCALE_PUT)).status == 200
-        assert [each.request["resource"]["resource"] for each in reviewer.seen] == ["deployments"]
-
-
 async def test_a_later_webhook_allows_refuses_and_is_silent(world: World) -> None:
     """FP-22"""
     (name,) = await world.create(Zone(name="a", replicas=4))
@@ -194,34 +174,6 @@ async def test_half_a_registration_leaves_nothing_behind(world: World) -> None:
 
     left = await names(world.api, VALIDATING_HOOKS)
     assert not {each for each in left if world.namespace in each}
-
-
-async def test_the_operator_may_do_what_webhooks_need_and_no_more(world: World) -> None:
-    """SEC-17"""
-    world.may_be_forbidden = True
-    (name,) = await world.create(Zone(name="a", replicas=1))
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}}
-    secrets, pods = Resource("v1", "secrets"), Resource("v1", "pods")
-    note = {"metadata": {"annotations": {"a": "b"}}}
-
-    async with world.plane.api(world.token) as operator:
-        with pytest.raises(ApiError, match="403"):
-            await operator.create(secrets, world.namespace, secret)
-        await world.grant_webhooks()
-
-        await operator.create(secrets, world.namespace, secret)
-        await operator.replace(secrets, world.namespace, SECRET, secret)
-        await operator.patch(pods, world.namespace, f"{name}-0", note)
-        await operator.patch(STATEFULSETS, world.namespace, name, note)
-        await operator.list(MUTATING_HOOKS)
-        for forbidden in (
-            operator.get(secrets, world.namespace, "other"),
-            operator.list(secrets, world.namespace),
-            operator.patch(pods, "default", "x", note),
-            operator.delete(VALIDATING_HOOKS, "", "x"),
-        ):
-            with pytest.raises(ApiError, match="403"):
-                await forbidden
 
 
 async def test_cluster_roles_end_with_their_world(plane: ControlPlane, tmp_path: Path) -> None:

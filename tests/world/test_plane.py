@@ -7,48 +7,20 @@ from itertools import pairwise
 import pytest
 
 from tests.judge.objects import Pod
-from tests.world.api import PODS, STATEFULSETS, ApiError, Json
+from tests.world.api import PODS, STATEFULSETS, Json
 from tests.world.kubelet import Behaviour, Kind, by_image, slow_to_end
 from tests.world.scene import World
 from tests.world.sets import (
-    REVISION,
     Snapshot,
     Zone,
     condition,
-    set_image,
     statefulset,
-    three_zones,
     wait_pod,
     wait_ready,
-    wait_rolled,
     wait_until,
 )
 
 pytestmark = pytest.mark.controlplane
-
-
-async def test_three_zones_become_ready(world: World) -> None:
-    names = await world.create(*three_zones())
-
-    pods = await world.api.items(PODS, world.namespace)
-    assert sorted(pod["metadata"]["name"] for pod in pods) == sorted(
-        f"{name}-{ordinal}" for name in names for ordinal in range(3)
-    )
-
-
-async def test_a_deleted_pod_comes_back_on_the_update_revision(world: World) -> None:
-    (name,) = await world.create(Zone(name="a", replicas=2))
-    await set_image(world.api, world.namespace, [name], "v2")
-
-    for ordinal in range(2):
-        await world.api.delete(PODS, world.namespace, f"a-{ordinal}")
-    now = await wait_rolled(world.api, world.namespace, [name])
-
-    status = now.sets[name]["status"]
-    assert {pod["metadata"]["labels"][REVISION] for pod in now.pods.values()} == {
-        status["updateRevision"]
-    }
-    assert status["currentRevision"] != status["updateRevision"]
 
 
 async def test_a_wait_in_vain_shows_the_present_state(world: World) -> None:
@@ -59,29 +31,6 @@ async def test_a_wait_in_vain_shows_the_present_state(world: World) -> None:
 
     with pytest.raises(TimeoutError, match=r"(?s)0 available, wants 1.*a-0 .*Ready=False"):
         await wait_ready(world.api, world.namespace, ["a"], timedelta(seconds=1))
-
-
-async def test_stale_preconditions_refuse_a_delete(world: World) -> None:
-    await world.create(Zone(name="a", replicas=1))
-    pod = await world.api.get(PODS, world.namespace, "a-0")
-    uid, version = pod["metadata"]["uid"], pod["metadata"]["resourceVersion"]
-
-    for stale in ({"uid": "other"}, {"uid": uid, "version": "1"}):
-        with pytest.raises(ApiError, match="409 Conflict"):
-            await world.api.delete(PODS, world.namespace, "a-0", **stale)
-    await world.api.delete(PODS, world.namespace, "a-0", uid=uid, version=version)
-
-
-async def test_a_restart_of_the_api_server_keeps_data_and_watches_go_on(world: World) -> None:
-    names = await world.create(*three_zones())
-    before = {pod["metadata"]["uid"] for pod in await world.api.items(PODS, world.namespace)}
-
-    await world.plane.restart_apiserver()
-
-    after = await world.api.items(PODS, world.namespace)
-    assert {pod["metadata"]["uid"] for pod in after} == before
-    await world.api.delete(PODS, world.namespace, f"{names[0]}-0")
-    await wait_ready(world.api, world.namespace, names)
 
 
 @pytest.mark.parametrize(

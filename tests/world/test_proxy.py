@@ -1,6 +1,7 @@
 """Each kind of trouble that the proxy can make reaches a client as it would from a real server."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -74,13 +75,6 @@ async def next_name(seen: asyncio.Queue[Event | Exception]) -> str:
     return str(event.object["metadata"]["name"])
 
 
-async def next_end(seen: asyncio.Queue[Event | Exception]) -> Exception:
-    async with asyncio.timeout(10):
-        end = await seen.get()
-    assert isinstance(end, Exception), end
-    return end
-
-
 async def test_without_rules_everything_passes_and_is_counted(world: World, through: Api) -> None:
     async with watching(through, world) as seen:
         await through.create(CONFIG_MAPS, world.namespace, config_map("a"))
@@ -98,7 +92,9 @@ async def test_without_rules_everything_passes_and_is_counted(world: World, thro
     }
 
 
-async def test_a_frozen_watch_brings_everything_after_the_thaw(world: World, through: Api) -> None:
+async def test_a_frozen_watch_brings_everything_after_the_thaw_a_dropped_one_nothing(
+    world: World, through: Api
+) -> None:
     async with watching(through, world) as seen:
         with world.proxy.during(watches(MAPS), Freeze()):
             await world.api.create(CONFIG_MAPS, world.namespace, config_map("a"))
@@ -106,56 +102,37 @@ async def test_a_frozen_watch_brings_everything_after_the_thaw(world: World, thr
                 await asyncio.wait_for(seen.get(), SHORT.total_seconds())
         assert await next_name(seen) == "a"
 
-
-async def test_a_dropped_watch_never_brings_anything_again(world: World, through: Api) -> None:
-    async with watching(through, world) as seen:
         with world.proxy.during(watches(MAPS), Drop()):
-            await world.api.create(CONFIG_MAPS, world.namespace, config_map("a"))
-        await world.api.create(CONFIG_MAPS, world.namespace, config_map("b"))
+            await world.api.create(CONFIG_MAPS, world.namespace, config_map("b"))
+        await world.api.create(CONFIG_MAPS, world.namespace, config_map("c"))
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(seen.get(), SHORT.total_seconds())
         assert len(world.proxy.open_watches) == 1
 
 
-async def test_an_open_watch_is_cut(world: World, through: Api) -> None:
+@pytest.mark.parametrize(
+    ("trouble", "text"), [(Cut(), "Payload|Connection|Server"), (Expire(), "410 Expired")]
+)
+async def test_an_open_watch_ends(
+    world: World, through: Api, trouble: Cut | Expire, text: str
+) -> None:
     async with watching(through, world) as seen:
-        with world.proxy.during(watches(MAPS), Cut()):
-            assert isinstance(await next_end(seen), aiohttp.ClientError)
+        with world.proxy.during(watches(MAPS), trouble):
+            async with asyncio.timeout(10):
+                end = await seen.get()
+    assert isinstance(end, ApiError if text.startswith("410") else aiohttp.ClientError)
+    assert re.search(text, f"{type(end).__name__} {end}")
 
 
-async def test_an_open_watch_expires_by_an_error_event(world: World, through: Api) -> None:
-    async with watching(through, world) as seen:
-        with world.proxy.during(watches(MAPS), Expire()):
-            end = await next_end(seen)
-    assert isinstance(end, ApiError)
-    assert (end.status, end.reason) == (410, "Expired")
-
-
-async def test_a_new_watch_expires_by_an_error_event(world: World, through: Api) -> None:
+async def test_a_new_watch_and_a_second_page_expire(world: World, through: Api) -> None:
     world.proxy.add(watches(MAPS), Expire(), times=1)
-
     with pytest.raises(ApiError, match="410 Expired"):
         async for _ in through.watch(CONFIG_MAPS, world.namespace):
             pass
 
-
-@pytest.mark.parametrize("code", [410, 429, 500, 503])
-async def test_an_answer_is_given_in_the_servers_place(
-    world: World, through: Api, code: int
-) -> None:
-    world.proxy.add(lists(MAPS), Answer(code, timedelta(seconds=7)), times=1)
-
-    async with through.session.get(CONFIG_MAPS.path(world.namespace)) as answer:
-        assert (answer.status, answer.headers["Retry-After"]) == (code, "7")
-        assert (await answer.json())["code"] == code
-    await through.list(CONFIG_MAPS, world.namespace)
-
-
-async def test_the_second_page_of_a_list_expires(world: World, through: Api) -> None:
     for name in ("a", "b", "c"):
         await world.api.create(CONFIG_MAPS, world.namespace, config_map(name))
     world.proxy.add(continued_lists(MAPS), Answer(410), times=1)
-
     first = await through.list(CONFIG_MAPS, world.namespace, query={"limit": "1"})
     rest = {"limit": "1", "continue": first["metadata"]["continue"]}
     with pytest.raises(ApiError, match="410 Expired"):
@@ -163,54 +140,51 @@ async def test_the_second_page_of_a_list_expires(world: World, through: Api) -> 
     await through.list(CONFIG_MAPS, world.namespace, query=rest)
 
 
-async def test_every_call_is_delayed(world: World, through: Api) -> None:
-    loop = asyncio.get_running_loop()
-    with world.proxy.during(everything, Delay(SHORT)) as rule:
-        begin = loop.time()
-        await through.list(CONFIG_MAPS, world.namespace)
-        assert loop.time() - begin >= SHORT.total_seconds()
-    assert rule.hits == 1
-
-
-async def test_a_call_is_cut_before_it_reaches_the_server(world: World, through: Api) -> None:
-    world.proxy.add(verbs("create", MAPS), Cut(), times=1)
-
-    with pytest.raises(aiohttp.ClientError):
-        await through.create(CONFIG_MAPS, world.namespace, config_map("a"))
-    with pytest.raises(ApiError, match="404"):
-        await world.api.get(CONFIG_MAPS, world.namespace, "a")
-
-
-async def test_an_answer_is_cut_short(world: World, through: Api) -> None:
-    world.proxy.add(lists(MAPS), Truncate(20), times=1)
-
-    with pytest.raises(aiohttp.ClientError):
-        await through.list(CONFIG_MAPS, world.namespace)
-
-
-async def test_a_write_is_committed_after_the_client_has_given_up(
+async def test_an_answer_is_given_in_the_servers_place_late_or_cut(
     world: World, through: Api
 ) -> None:
-    world.proxy.add(verbs("create", MAPS), CommitLate(SHORT), times=1)
+    world.proxy.add(lists(MAPS), Answer(503, timedelta(seconds=7)), times=1)
+    async with through.session.get(CONFIG_MAPS.path(world.namespace)) as answer:
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "7")
+        assert (await answer.json())["code"] == 503
 
+    begin = asyncio.get_running_loop().time()
+    with world.proxy.during(everything, Delay(SHORT)) as rule:
+        await through.list(CONFIG_MAPS, world.namespace)
+    assert asyncio.get_running_loop().time() - begin >= SHORT.total_seconds()
+    assert rule.hits == 1
+
+    world.proxy.add(lists(MAPS), Truncate(20), times=1)
     with pytest.raises(aiohttp.ClientError):
-        await through.create(CONFIG_MAPS, world.namespace, config_map("a"))
-    with pytest.raises(ApiError, match="404"):
-        await world.api.get(CONFIG_MAPS, world.namespace, "a")
-    async with asyncio.timeout(10):
-        async for event in world.api.follow(CONFIG_MAPS, world.namespace):
-            if event.object["metadata"]["name"] == "a":
-                break
+        await through.list(CONFIG_MAPS, world.namespace)
 
 
-async def test_a_write_is_committed_and_never_answered(world: World, through: Api) -> None:
-    world.proxy.add(verbs("create", MAPS), NeverAnswer(), times=1)
+@pytest.mark.parametrize(
+    ("trouble", "is_written", "comes_late"),
+    [(Cut(), False, False), (CommitLate(SHORT), False, True), (NeverAnswer(), True, True)],
+)
+async def test_what_becomes_of_a_write_without_an_answer(
+    world: World,
+    through: Api,
+    trouble: Cut | CommitLate | NeverAnswer,
+    is_written: bool,
+    comes_late: bool,
+) -> None:
+    world.proxy.add(verbs("create", MAPS), trouble, times=1)
+    path, body = CONFIG_MAPS.path(world.namespace), config_map("a")
 
-    with pytest.raises(TimeoutError):
-        await through.call(
-            "POST", CONFIG_MAPS.path(world.namespace), body=config_map("a"), limit=SHORT * 3
+    with pytest.raises((aiohttp.ClientError, TimeoutError)):
+        await through.call("POST", path, body=body, limit=SHORT * 3)
+
+    async def exists() -> bool:
+        return any(
+            one["metadata"]["name"] == "a"
+            for one in await world.api.items(CONFIG_MAPS, world.namespace)
         )
-    await world.api.get(CONFIG_MAPS, world.namespace, "a")
+
+    assert await exists() is is_written
+    await asyncio.sleep(SHORT.total_seconds() * 3)
+    assert await exists() is comes_late
 
 
 @pytest.mark.parametrize(
