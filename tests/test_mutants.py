@@ -20,8 +20,8 @@ from tests.mutants.entry import Mutant, OutOfDate
 from tests.mutants.runner import Budget, Result, Runner, copied
 from tests.mutants.trial import Question
 from tests.simulation.campaign import Job
-from tests.simulation.doses import REVIEW_STORMS, find_storm
-from tests.simulation.ears import DEFECT
+from tests.simulation.fault_rates import REVIEW_PROFILES, find_profile
+from tests.simulation.runtime import DEFECT
 from tests.simulation.scenarios_book import NAMES
 
 QUICK = Budget(schedules=12, has_plans=False, asks_units=False)
@@ -49,7 +49,7 @@ def test_a_mutant_changes_exactly_one_place_and_is_still_code(mutant: Mutant) ->
 def test_a_mutant_names_what_it_breaks_and_who_is_asked(mutant: Mutant) -> None:
     assert len(mutant.wanted) > 1, "breaks names at least one promise"
     assert {*mutant.scenarios, *mutant.planned} <= {*NAMES}
-    assert mutant.storm in {"", *REVIEW_STORMS}
+    assert mutant.storm in {"", *REVIEW_PROFILES}
     assert (ROOT / mutant.unit_tests).exists()
 
 
@@ -125,7 +125,7 @@ def test_a_question_may_ask_for_schedules_with_one_storm_only() -> None:
     jobs = list(Question(scenarios=("s1", "s2"), schedules=7, storm="late writes").list_jobs())
 
     assert len(jobs) == 7
-    assert {find_storm(job.seed) for job in jobs} == {"late writes"}
+    assert {find_profile(job.seed) for job in jobs} == {"late writes"}
 
 
 def test_only_promises_that_are_named_count() -> None:

@@ -31,7 +31,7 @@ WORLD_ENDED: Final = "killed"
 
 
 @dataclass(slots=True)
-class Life:
+class ProcessRun:
     """One process from its start to its end."""
 
     actor: str
@@ -45,55 +45,55 @@ class Life:
 
 
 @dataclass(slots=True)
-class Lives:
+class ProcessRuns:
     """All lives of all processes. A process that nobody saw start lived from the beginning."""
 
-    by_actor: dict[str, list[Life]] = field(default_factory=dict)
+    by_actor: dict[str, list[ProcessRun]] = field(default_factory=dict)
 
     def take(self, lived: Lived) -> None:
         """Take note of a step in a life."""
-        lives = self.by_actor.setdefault(lived.actor, [])
+        runs = self.by_actor.setdefault(lived.actor, [])
         if lived.what == "started":
-            lives.append(Life(lived.actor, lived.at))
+            runs.append(ProcessRun(lived.actor, lived.at))
             return
-        if not lives:
-            lives.append(Life(lived.actor, timedelta(0)))
-        life = lives[-1]
+        if not runs:
+            runs.append(ProcessRun(lived.actor, timedelta(0)))
+        run = runs[-1]
         if lived.what == "ready":
-            life.ready_at = lived.at
-        elif lived.what != WORLD_ENDED and life.ended == FOREVER:
-            life.ended = lived.at
+            run.ready_at = lived.at
+        elif lived.what != WORLD_ENDED and run.ended == FOREVER:
+            run.ended = lived.at
 
-    def find(self, actor: str, at: timedelta) -> Life | None:
+    def find(self, actor: str, at: timedelta) -> ProcessRun | None:
         """Return the life that a process led at a time, None where it was dead."""
-        lives = self.by_actor.get(actor)
-        if lives is None:
-            return Life(actor, timedelta(0))
-        return next((one for one in reversed(lives) if one.holds(at)), None)
+        runs = self.by_actor.get(actor)
+        if runs is None:
+            return ProcessRun(actor, timedelta(0))
+        return next((one for one in reversed(runs) if one.holds(at)), None)
 
-    def find_before(self, life: Life | None, actor: str, at: timedelta) -> Life | None:
-        """Return the newest life of a process that had ended by then, other than `life`."""
-        lives = self.by_actor.get(actor, ())
-        ended = [one for one in lives if one is not life and one.ended <= at]
+    def find_before(self, run: ProcessRun | None, actor: str, at: timedelta) -> ProcessRun | None:
+        """Return the newest life of a process that had ended by then, other than `run`."""
+        runs = self.by_actor.get(actor, ())
+        ended = [one for one in runs if one is not run and one.ended <= at]
         return ended[-1] if ended else None
 
     def count_starts(self, begin: timedelta, end: timedelta) -> int:
         """Return how many processes started in a span of time."""
-        lives = [one for each in self.by_actor.values() for one in each]
-        return sum(begin <= one.begun <= end for one in lives)
+        runs = [one for each in self.by_actor.values() for one in each]
+        return sum(begin <= one.begun <= end for one in runs)
 
     def are_the_same(self, begin: timedelta, end: timedelta) -> bool:
         """Tell whether no process started or ended in a span of time."""
-        lives = [one for each in self.by_actor.values() for one in each]
-        return not any(begin <= at <= end for one in lives for at in (one.begun, one.ended))
+        runs = [one for each in self.by_actor.values() for one in each]
+        return not any(begin <= at <= end for one in runs for at in (one.begun, one.ended))
 
     @property
     def last_ready(self) -> timedelta | None:
         """Return since when the youngest process that still lives has been ready."""
         alive = [
             one.ready_at
-            for lives in self.by_actor.values()
-            for one in lives
+            for runs in self.by_actor.values()
+            for one in runs
             if one.ended == FOREVER and one.ready_at is not None
         ]
         return max(alive, default=None)
@@ -101,7 +101,7 @@ class Lives:
     def is_any_up(self) -> bool:
         """Tell whether any process lives at the end."""
         return not self.by_actor or any(
-            one.ended == FOREVER for lives in self.by_actor.values() for one in lives
+            one.ended == FOREVER for runs in self.by_actor.values() for one in runs
         )
 
 
@@ -133,7 +133,7 @@ class Book:
     """All that judges look up in one history."""
 
     promises: Promises
-    lives: Lives
+    runs: ProcessRuns
     writes: list[Write] = field(default_factory=list)
     calls: dict[int, Called] = field(default_factory=dict)
     """By number, of whomever."""
@@ -175,7 +175,7 @@ class Book:
 
 def read_book(history: History, promises: Promises) -> Book:
     """Return the book of a history."""
-    book = Book(promises, Lives())
+    book = Book(promises, ProcessRuns())
     seen: dict[tuple[str, str], View] = {}
     for record in history.records:
         _take(book, record, seen)
@@ -203,7 +203,7 @@ def _take(book: Book, record: Record, seen: dict[tuple[str, str], View]) -> None
         case Fault():
             book.faults.append(record)
         case Lived() if book.is_operator(record.actor):
-            book.lives.take(record)
+            book.runs.take(record)
         case _:
             pass
 

@@ -211,7 +211,7 @@ class Record:
 
 
 @dataclass(slots=True)
-class Ground:
+class PodFacts:
     """What is known of pods and sets beside their readiness."""
 
     labels: dict[str, Mapping[str, object]] = field(default_factory=dict)

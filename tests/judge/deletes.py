@@ -13,7 +13,7 @@ from typing import Final
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
 from rollout_operator.lab.model.history import Called, Fault
-from tests.judge.book import Book, Life, labels
+from tests.judge.book import Book, ProcessRun, labels
 from tests.judge.objects import Set
 
 # Nothing is committed so long after it was sent: an API server ends every request after 60 s.
@@ -86,12 +86,12 @@ class _Reads:
     answered: list[timedelta] = field(default_factory=list)
     calls: list[Called] = field(default_factory=list)
 
-    def newest(self, life: Life | None, before: timedelta, group: str) -> timedelta | None:
+    def newest(self, run: ProcessRun | None, before: timedelta, group: str) -> timedelta | None:
         for place in range(bisect_right(self.answered, before) - 1, -1, -1):
             call = self.calls[place]
-            if life is None or call.begun < life.begun:
+            if run is None or call.begun < run.begun:
                 return None
-            if call.at <= life.ended and _covers(call, group):
+            if call.at <= run.ended and _covers(call, group):
                 return call.begun
         return None
 
@@ -127,12 +127,12 @@ def _read(
         now = Look(sent_at, sent_at)
         return Delete(called, sent_at, now, is_ghost=False, is_lost=False, was_held=False)
     group = next((name for begun, name in reversed(groups) if begun <= sent_at), "")
-    life = book.lives.find(actor, sent_at)
-    look = _look(reads, called, (life, sent_at), group)
-    is_ghost = life is None or life.ended < called.begun
+    run = book.runs.find(actor, sent_at)
+    look = _look(reads, called, (run, sent_at), group)
+    is_ghost = run is None or run.ended < called.begun
     if look is None:
         # It may have been on the wire when its process died.
-        older = book.lives.find_before(life, actor, sent_at)
+        older = book.runs.find_before(run, actor, sent_at)
         former = _look(reads, called, (older, sent_at), group)
         if former is not None and sent_at - former.at < IN_FLIGHT:
             look, is_ghost = former, True
@@ -181,16 +181,16 @@ def _span(fault: Fault) -> timedelta:
 def _look(
     reads: dict[tuple[str, str], _Reads],
     called: Called,
-    sent: tuple[Life | None, timedelta],
+    sent: tuple[ProcessRun | None, timedelta],
     group: str,
 ) -> Look | None:
-    life, sent_at = sent
-    if life is None:
+    run, sent_at = sent
+    if run is None:
         return None
     sets = reads.get((called.actor, STATEFULSETS.plural), _Reads())
     pods = reads.get((called.actor, PODS.plural), _Reads())
-    sets_at = sets.newest(life, sent_at, group)
-    pods_at = pods.newest(life, sent_at, "")
+    sets_at = sets.newest(run, sent_at, group)
+    pods_at = pods.newest(run, sent_at, "")
     return None if sets_at is None or pods_at is None else Look(sets_at, pods_at)
 
 

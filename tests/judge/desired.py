@@ -27,7 +27,7 @@ NO_TIME: Final = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class DesiredReplicas:
     """What one state of a set says of its count."""
 
     leading: str | None = None
@@ -46,14 +46,14 @@ class Wish:
         return self.leading is not None or bool(self.template)
 
 
-def read_wish(found: JsonObject | None) -> Wish:
+def read_desired(found: JsonObject | None) -> DesiredReplicas:
     """Return what a set says."""
     notes = {key: str(value) for key, value in _annotations(found).items()}
     leading = notes.get(LEADING_ZONE)
     is_mirror = leading is None and notes.get(MIRROR_KIND) == TEMPLATE_KIND
     forced = notes.get(FORCE_REPLICAS, "")
     has_url = bool(notes.get(DOWNSCALE_DELAY_URL))
-    return Wish(
+    return DesiredReplicas(
         leading=leading,
         template=notes.get(MIRROR_NAME, "") if is_mirror else "",
         writes_back=notes.get(MIRROR_WRITE_BACK, "true") == "true",
@@ -72,26 +72,26 @@ def list_miscounted(sets: Sequence[JsonObject], templates: Sequence[JsonObject])
     by_name = {name_of(one): one for one in sets}
     counts = {name_of(one): number(one, "spec", "replicas", default=1) for one in templates}
     for name, found in by_name.items():
-        count, wish = number(found, "spec", "replicas", default=1), read_wish(found)
-        wanted, why = _find_wanted(wish, by_name, counts)
+        count, desired = number(found, "spec", "replicas", default=1), read_desired(found)
+        wanted, why = _find_wanted(desired, by_name, counts)
         if wanted is not None and wanted != count:
             yield f"{name} has {count} replicas, {why} wants {wanted}"
     for one in templates:
         name, told = name_of(one), number(one, "status", "replicas")
-        mirrors = [read_wish(each) for each in by_name.values()]
+        mirrors = [read_desired(each) for each in by_name.values()]
         is_told = any(each.template == name and each.writes_back for each in mirrors)
         if is_told and told != counts[name]:
             yield f"the status of {name} says {told} replicas, it wants {counts[name]}"
 
 
 def _find_wanted(
-    wish: Wish, sets: Mapping[str, JsonObject], templates: Mapping[str, int]
+    desired: DesiredReplicas, sets: Mapping[str, JsonObject], templates: Mapping[str, int]
 ) -> tuple[int | None, str]:
-    if wish.is_ours and wish.forced is not None:
-        return wish.forced, "a person"
-    if wish.leading is not None and wish.leading in sets:
-        return number(sets[wish.leading], "spec", "replicas", default=1), wish.leading
-    return templates.get(wish.template), wish.template
+    if desired.is_ours and desired.forced is not None:
+        return desired.forced, "a person"
+    if desired.leading is not None and desired.leading in sets:
+        return number(sets[desired.leading], "spec", "replicas", default=1), desired.leading
+    return templates.get(desired.template), desired.template
 
 
 def _annotations(found: JsonObject | None) -> JsonObject:

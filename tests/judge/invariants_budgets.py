@@ -16,7 +16,7 @@ from tests.judge.book import Book, Write
 from tests.judge.budgets import (
     SEVERAL,
     Eviction,
-    Ground,
+    PodFacts,
     Rule,
     list_evictions,
     read_record,
@@ -36,19 +36,19 @@ UNPROVEN: Final = timedelta(minutes=2)
 
 
 class Broken(NamedTuple):
-    """What a departure breaks."""
+    """What a disruption breaks."""
 
     invariant: str
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Departure:
+class JudgedDisruption:
     """A pod that goes because the operator let it."""
 
     book: Book
     world: World
-    ground: Ground
+    facts: PodFacts
     pod: Pod
     owner: Set
     at: timedelta
@@ -69,7 +69,7 @@ class Departure:
         return [
             zone
             for zone in self.world.sets.values()
-            if zone.uid != self.owner.uid and rule.selects(self.ground.labels.get(zone.uid, {}))
+            if zone.uid != self.owner.uid and rule.selects(self.facts.labels.get(zone.uid, {}))
         ]
 
 
@@ -80,14 +80,14 @@ class Judge:
         self.book = book
         self._timeline = read_timeline(book)
         self._evictions = list_evictions(book)
-        self._ground = Ground()
+        self._facts = PodFacts()
 
     def take(self, write: Write) -> None:
         """Move on by one write."""
-        self._ground.take(write)
+        self._facts.take(write)
 
-    def find(self, world: World, write: Write, since: timedelta | None) -> Departure | None:
-        """Return the departure that begins with a write, None where it is not the operator's.
+    def find(self, world: World, write: Write, since: timedelta | None) -> JudgedDisruption | None:
+        """Return the disruption that begins with a write, None where it is not the operator's.
 
         `since` is given for the operator's own deletes: what has lasted from then on had to be
         known.
@@ -102,13 +102,13 @@ class Judge:
             running = eviction.review.begun - self.book.promises.time_error
             if self.book.promises.is_observed:
                 running = write.at
-            if not self._ground.was_running(pod.uid, running):
+            if not self._facts.was_running(pod.uid, running):
                 return None  # ZPDB-54: what does not run yet is not disrupted
         actor = write.commit.actor if eviction is None else eviction.review.actor
-        return Departure(
+        return JudgedDisruption(
             book=self.book,
             world=world,
-            ground=self._ground,
+            facts=self._facts,
             pod=pod,
             owner=owner,
             at=write.at,
@@ -122,29 +122,29 @@ class Judge:
         pod = write.ended_pod
         if pod is None or pod.owner in world.sets or write.commit.call not in self._evictions:
             return False
-        return bool(self._timeline.find(self._ground.labels.get(pod.uid, {}), write.at, write.at))
+        return bool(self._timeline.find(self._facts.labels.get(pod.uid, {}), write.at, write.at))
 
-    def find_rules(self, departure: Departure) -> list[Rule]:
+    def find_rules(self, disruption: JudgedDisruption) -> list[Rule]:
         """Return the rules that may be in force for a pod; none where it is under no budget."""
-        labels, known = self._ground.labels.get(departure.pod.uid, {}), self.book.promises.known
-        since = min(departure.since, departure.at - known)
-        troubles = self.book.list_faults(departure.actor, since - LATE_RULES, departure.at)
+        labels, known = self._facts.labels.get(disruption.pod.uid, {}), self.book.promises.known
+        since = min(disruption.since, disruption.at - known)
+        troubles = self.book.list_faults(disruption.actor, since - LATE_RULES, disruption.at)
         late = [
             one.at - known
             for one in troubles
-            if ZONE_BUDGETS.plural in one.text or _may_be_cut_off(one, departure.at)
+            if ZONE_BUDGETS.plural in one.text or _may_be_cut_off(one, disruption.at)
         ]
-        return self._timeline.find(labels, min([since, *late]), departure.at)
+        return self._timeline.find(labels, min([since, *late]), disruption.at)
 
-    def judge(self, departure: Departure, rules: list[Rule]) -> Iterator[Violation]:
-        """Yield what a departure breaks: nothing where any of the rules allows it."""
-        findings = [list(_judge_by(rule, departure)) for rule in rules]
+    def judge(self, disruption: JudgedDisruption, rules: list[Rule]) -> Iterator[Violation]:
+        """Yield what a disruption breaks: nothing where any of the rules allows it."""
+        findings = [list(_judge_by(rule, disruption)) for rule in rules]
         if findings and all(findings):
             for invariant, text in findings[-1]:
-                text = f"{departure.text}: {text}"
-                yield Violation(invariant=invariant, at=departure.at, text=text)
+                text = f"{disruption.text}: {text}"
+                yield Violation(invariant=invariant, at=disruption.at, text=text)
         if findings:
-            yield from _judge_record(departure)
+            yield from _judge_record(disruption)
 
 
 def _may_be_cut_off(fault: Fault, at: timedelta) -> bool:
@@ -152,29 +152,29 @@ def _may_be_cut_off(fault: Fault, at: timedelta) -> bool:
     return fault.kind == "partition" and at <= fault.at + UNPROVEN
 
 
-def _judge_by(rule: Rule, departure: Departure) -> Iterator[Broken]:
-    if departure.eviction is None and not departure.world.is_available(departure.pod.name):
+def _judge_by(rule: Rule, disruption: JudgedDisruption) -> Iterator[Broken]:
+    if disruption.eviction is None and not disruption.world.is_available(disruption.pod.name):
         return  # it was down anyway (D-14, LI-10)
-    limit = rule.limit(departure.world.window(departure.owner.uid, departure.since))
-    promises = departure.book.promises
-    if departure.eviction is None and not (promises.is_observed and rule.name == SEVERAL):
-        limit = limit or departure.owner.limit  # ROLL-36
+    limit = rule.limit(disruption.world.window(disruption.owner.uid, disruption.since))
+    promises = disruption.book.promises
+    if disruption.eviction is None and not (promises.is_observed and rule.name == SEVERAL):
+        limit = limit or disruption.owner.limit  # ROLL-36
     if not limit:
         yield Broken("SI-03", f"the budget {rule.name} lets nothing go")
     elif rule.pattern:
-        yield from _judge_partition(rule, departure, limit)
+        yield from _judge_partition(rule, disruption, limit)
     else:
-        yield from _judge_zones(rule, departure)
-        yield from _judge_own_zone(departure, limit)
+        yield from _judge_zones(rule, disruption)
+        yield from _judge_own_zone(disruption, limit)
 
 
-def _judge_zones(rule: Rule, departure: Departure) -> Iterator[Broken]:
+def _judge_zones(rule: Rule, disruption: JudgedDisruption) -> Iterator[Broken]:
     """Judge an eviction by all other zones, and a delete by what was evicted there.
 
     All else that a delete may break there is judged in `invariants`.
     """
-    world, is_delete = departure.world, departure.eviction is None
-    for zone in departure.list_other_zones(rule):
+    world, is_delete = disruption.world, disruption.eviction is None
+    for zone in disruption.list_other_zones(rule):
         ours = [one for one in world.open if one.owner == zone.uid]
         going = [one.pod.name for one in ours if one.is_eviction or not is_delete]
         if going:
@@ -182,61 +182,63 @@ def _judge_zones(rule: Rule, departure: Departure) -> Iterator[Broken]:
             yield Broken("SI-01", text)
         if is_delete:
             continue
-        for name in world.list_short(zone, departure.since):
-            span = departure.at - world.short_since[name]
+        for name in world.list_short(zone, disruption.since):
+            span = disruption.at - world.short_since[name]
             yield Broken("SI-02", f"{name} has been unavailable for {span.total_seconds():.1f} s")
 
 
-def _judge_own_zone(departure: Departure, limit: int) -> Iterator[Broken]:
-    world, owner, name = departure.world, departure.owner, departure.pod.name
+def _judge_own_zone(disruption: JudgedDisruption, limit: int) -> Iterator[Broken]:
+    world, owner, name = disruption.world, disruption.owner, disruption.pod.name
     own = {one.pod.name for one in world.open if one.owner == owner.uid}
     going = {name, *own}
-    is_judged = departure.book.promises.is_observed or departure.pod.uid in world.were_ready
+    is_judged = disruption.book.promises.is_observed or disruption.pod.uid in world.were_ready
     if len(going) > limit and is_judged:
         text = f"{len(going)} disruptions in {owner.name} at once, limit {limit}"
         yield Broken("SI-04", text)
-    missing = {*going, *world.list_short(owner, departure.since)}
+    missing = {*going, *world.list_short(owner, disruption.since)}
     if len(missing) > max(limit, len(going)):
         text = f"{len(missing)} of {owner.name} missing, limit {limit}: {sorted(missing)}"
         yield Broken("SI-03", text)
 
 
-def _judge_partition(rule: Rule, departure: Departure, limit: int) -> Iterator[Broken]:
-    partition = rule.find_partition(departure.pod.name)
+def _judge_partition(rule: Rule, disruption: JudgedDisruption, limit: int) -> Iterator[Broken]:
+    partition = rule.find_partition(disruption.pod.name)
     if not partition:
         yield Broken("SI-05", f"no partition by {rule.pattern}")
         return
     missing = [
         text
-        for zone in departure.list_other_zones(rule)
-        for text in _list_missing(rule, departure, zone, partition)
+        for zone in disruption.list_other_zones(rule)
+        for text in _list_missing(rule, disruption, zone, partition)
     ]
     if len(missing) >= limit:
         text = f"partition {partition} lacks {', '.join(missing)}, limit {limit}"
         yield Broken("SI-05", text)
 
 
-def _list_missing(rule: Rule, departure: Departure, zone: Set, partition: str) -> Iterator[str]:
-    world = departure.world
+def _list_missing(
+    rule: Rule, disruption: JudgedDisruption, zone: Set, partition: str
+) -> Iterator[str]:
+    world = disruption.world
     names = [name for name in zone.pod_names if rule.find_partition(name) == partition]
     going = {one.pod.name for one in world.open if one.owner == zone.uid}
-    short = world.list_short(zone, departure.since)
+    short = world.list_short(zone, disruption.since)
     if not names and not rule.forgives:
         yield f"a pod of {zone.name}"
     for name in names:
         if name in going or name in short:
             yield name
         elif rule.delay and world.is_available(name):
-            since = departure.ground.ready_since.get(world.pods[name].uid, departure.at)
-            lasted = departure.at - since
-            if lasted <= rule.delay - departure.book.promises.time_error:
+            since = disruption.facts.ready_since.get(world.pods[name].uid, disruption.at)
+            lasted = disruption.at - since
+            if lasted <= rule.delay - disruption.book.promises.time_error:
                 yield f"{name} (ready for {lasted.total_seconds():.1f} s of {rule.delay})"
 
 
-def _judge_record(departure: Departure) -> Iterator[Violation]:
+def _judge_record(disruption: JudgedDisruption) -> Iterator[Violation]:
     """SI-17: a record of its own was on the pod, written by compare-and-swap."""
-    book, record = departure.book, departure.ground.records.get(departure.pod.uid)
-    if not book.promises.are_recorded or _may_not_patch(departure):
+    book, record = disruption.book, disruption.facts.records.get(disruption.pod.uid)
+    if not book.promises.are_recorded or _may_not_patch(disruption):
         return
     why = ""
     if record is None:
@@ -248,8 +250,8 @@ def _judge_record(departure: Departure) -> Iterator[Violation]:
         elif not _swaps(called):
             why = "that it may go was written without its resourceVersion"
     if why:
-        text = f"{departure.text}: {why}"
-        yield Violation(invariant="SI-17", at=departure.at, text=text)
+        text = f"{disruption.text}: {why}"
+        yield Violation(invariant="SI-17", at=disruption.at, text=text)
 
 
 def _swaps(called: Called) -> bool:
@@ -260,14 +262,14 @@ def _swaps(called: Called) -> bool:
     return called.request.verb == "patch" and bool(is_swap)
 
 
-def _may_not_patch(departure: Departure) -> bool:
+def _may_not_patch(disruption: JudgedDisruption) -> bool:
     """Tell whether the process has learnt that its role forbids it."""
     return any(
-        one.actor == departure.actor
+        one.actor == disruption.actor
         and (one.request.verb, one.request.resource, one.status) == ("patch", PODS, 403)
         and "cannot patch" in one.message
-        for one in departure.book.own_calls
-        if one.at <= departure.at
+        for one in disruption.book.own_calls
+        if one.at <= disruption.at
     )
 
 
@@ -290,19 +292,19 @@ def find_overlaps(book: Book) -> Iterator[Violation]:
     groups = {
         write.now.name: write.now.group for write in book.writes if isinstance(write.now, Set)
     }
-    departures: list[Delete | Eviction] = [*list_deletes(book).values(), *_list_covered(book)]
-    for departure in departures:
+    disruptions: list[Delete | Eviction] = [*list_deletes(book).values(), *_list_covered(book)]
+    for disruption in disruptions:
         for grant in grants:
-            name = departure.called.request.name
+            name = disruption.called.request.name
             zone = name.rpartition("-")[0]
             is_other = zone != grant.zone and groups.get(zone) == groups.get(grant.zone)
-            if is_other and _is_between(book, departure, grant):
-                what = "delete" if isinstance(departure, Delete) else "eviction"
+            if is_other and _is_between(book, disruption, grant):
+                what = "delete" if isinstance(disruption, Delete) else "eviction"
                 text = (
                     f"{what} of {name}: {grant.zone} was granted a downscale that might still be"
                     " written"
                 )
-                yield Violation(invariant="SI-02", at=departure.called.at, text=text)
+                yield Violation(invariant="SI-02", at=disruption.called.at, text=text)
 
 
 def _list_covered(book: Book) -> Iterator[Eviction]:
@@ -343,16 +345,16 @@ def _find_look(book: Book, review: Reviewed) -> timedelta | None:
     return max(looks, default=None)
 
 
-def _is_between(book: Book, departure: Delete | Eviction, grant: Grant) -> bool:
-    called = departure.called
+def _is_between(book: Book, disruption: Delete | Eviction, grant: Grant) -> bool:
+    called = disruption.called
     return (
         called.status < 300
-        and not (isinstance(departure, Delete) and departure.is_late)
-        and grant.looked_at < _find_decided(departure) < grant.ended_at
-        and book.lives.are_the_same(grant.looked_at, called.at)
+        and not (isinstance(disruption, Delete) and disruption.is_late)
+        and grant.looked_at < _find_decided(disruption) < grant.ended_at
+        and book.runs.are_the_same(grant.looked_at, called.at)
     )
 
 
-def _find_decided(departure: Delete | Eviction) -> timedelta:
+def _find_decided(disruption: Delete | Eviction) -> timedelta:
     """Return when it could not be taken back any more."""
-    return departure.called.begun if isinstance(departure, Delete) else departure.called.at
+    return disruption.called.begun if isinstance(disruption, Delete) else disruption.called.at

@@ -14,7 +14,7 @@ from rollout_operator.lab.model.history import PodCalled
 from rollout_operator.model.names import PREPARE_PATH as PREPARE_PATH_KEY
 from tests.judge.book import Book, Write, annotations, asked_replicas
 from tests.judge.deletes import IN_FLIGHT, find_sent, is_delaying
-from tests.judge.desired import read_wish
+from tests.judge.desired import read_desired
 from tests.judge.downscales import (
     FORGED,
     NO_DOWNSCALE_PATH,
@@ -126,7 +126,7 @@ def _follows(book: Book, downscale: Downscale) -> bool:
     if called is None or not book.is_operator(called.actor):
         return False
     states = [
-        read_wish(write.commit.after)
+        read_desired(write.commit.after)
         for write in book.writes
         if isinstance(write.now, Set) and write.now.uid == downscale.now.uid
         if write.at < downscale.at

@@ -149,8 +149,8 @@ def _goes_on(book: Book, last: Write, write: Write) -> bool:
     assert isinstance(last.now, Set), "only writes of sets are kept"
     assert isinstance(write.now, Set), "only writes of sets are kept"
     is_same = last.now.replicas == write.now.replicas
-    lives = [book.lives.find(one.commit.actor, one.at) for one in (last, write)]
-    return is_same and lives[0] == lives[1] and write.at - last.at < ACCEPTED
+    runs = [book.runs.find(one.commit.actor, one.at) for one in (last, write)]
+    return is_same and runs[0] == runs[1] and write.at - last.at < ACCEPTED
 
 
 def _is_disturbed(book: Book, write: Write) -> bool:

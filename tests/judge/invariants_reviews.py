@@ -103,7 +103,7 @@ def _is_quiet(book: Book, first: Reviewed, second: Reviewed) -> bool:
         for write in book.writes
     )
     failed = book.list_faults(first.actor, begin, second.at)
-    is_one_life = book.lives.are_the_same(first.begun, second.at)
+    is_one_life = book.runs.are_the_same(first.begun, second.at)
     return not changed and not failed and is_one_life
 
 
@@ -135,7 +135,7 @@ def _find_second_records(book: Book) -> Iterator[Violation]:
         ):
             continue
         counts[uid] += 1
-        if counts[uid] > 1 + book.lives.count_starts(since[uid], write.at):
+        if counts[uid] > 1 + book.runs.count_starts(since[uid], write.at):
             text = f"the downscale of {write.now.name} is recorded again: {old} becomes {new}"
             yield Violation(invariant="SI-16", at=write.at, text=text)
 
@@ -155,7 +155,7 @@ def _find_second_calls(book: Book) -> Iterator[Violation]:
         )
         # An answer that was lost is none to who asked.
         failed = book.list_faults(reviews[0].actor, begin, end)
-        if is_alone and not failed and book.lives.are_the_same(begin, end):
+        if is_alone and not failed and book.runs.are_the_same(begin, end):
             yield from _find_called_again(book, name, (begin, end))
 
 

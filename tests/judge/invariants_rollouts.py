@@ -111,16 +111,16 @@ def _judge_end(
     pod, book = write.ended_pod, judge.book
     assert pod is not None, "asked for only then"
     since = write.at - book.promises.known
-    departure = judge.find(world, write, cut(asked, since) if asked else None)
-    rules = judge.find_rules(departure) if departure else []
-    if departure is not None:
-        yield from judge.judge(departure, rules)
+    disruption = judge.find(world, write, cut(asked, since) if asked else None)
+    rules = judge.find_rules(disruption) if disruption else []
+    if disruption is not None:
+        yield from judge.judge(disruption, rules)
     if asked is not None:
         for one in _judge(world, pod, asked, write.at, book.promises, rules):
             yield replace(one, is_promised=one.is_promised or bool(rules))
         _disrupt(world, pod, write.at, asked)
-    elif departure is not None and rules:
-        _disrupt(world, pod, write.at, departure.eviction)
+    elif disruption is not None and rules:
+        _disrupt(world, pod, write.at, disruption.eviction)
     elif book.promises.is_observed and judge.is_stray(world, write):
         text = f"eviction of {pod.name}, which is no zone's"
         yield Violation(invariant="SI-06", at=write.at, text=text)
@@ -195,9 +195,9 @@ def find_blind(deletes: Mapping[int, Delete]) -> Iterator[Violation]:
 def _find_stale(delete: Delete, book: Book) -> str:
     """Return what the look of a delete lacks, empty where it is good (SI-09)."""
     called = delete.called
-    life = book.lives.find(called.actor, called.begun)
+    run = book.runs.find(called.actor, called.begun)
     if delete.look is None:
-        start = f" since its start at {life.begun.total_seconds():.1f} s" if life else ""
+        start = f" since its start at {run.begun.total_seconds():.1f} s" if run else ""
         return f"by {called.actor}, which has not read the group live{start}"
     has_wrong_clock = any(one.kind == "clock_rate" for one in book.faults)
     most = LOOK_LASTS / (book.promises.slowest_clock if has_wrong_clock else 1)

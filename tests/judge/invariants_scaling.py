@@ -49,21 +49,21 @@ def find_broken(book: Book) -> Iterator[Violation]:
 
 def _judge_source(book: Book, scaling: Scaling) -> Iterator[Violation]:
     """SCALE-05, SCALE-11, MIRR-04: the count is one that was wanted, and not long ago."""
-    wish, count = scaling.wish, scaling.now.replicas
+    desired, count = scaling.desired, scaling.now.replicas
     since = scaling.known(OLDEST_VIEW)
-    if wish.leading is not None:
+    if desired.leading is not None:
         if scaling.is_downscale:
             since = scaling.known(book.promises.known)
-        wanted = list_counts(book, wish.leading, (since, scaling.at))
-        rule, source = "SCALE-05", wish.leading
+        wanted = list_counts(book, desired.leading, (since, scaling.at))
+        rule, source = "SCALE-05", desired.leading
     else:
-        wanted = list_template_counts(book, wish.template, (since, scaling.at))
-        if wish.delay and scaling.is_downscale:
+        wanted = list_template_counts(book, desired.template, (since, scaling.at))
+        if desired.delay and scaling.is_downscale:
             # On the way, as far as pods allow.
             wanted = {
                 one for one in range(scaling.before.replicas) if one >= min(wanted, default=0)
             }
-        rule, source = "MIRR-04", wish.template
+        rule, source = "MIRR-04", desired.template
     forced = list_forced(book, scaling.before.uid, (scaling.known(OLDEST_VIEW), scaling.at))
     if count not in wanted | forced:
         text = f"{scaling.text}; {source or 'nobody'} wanted {sorted(wanted)}"
@@ -82,8 +82,8 @@ def _judge_words(book: Book, scaling: Scaling, words: "_Words") -> Iterator[Viol
 
     What a person forces is kept up by none that did not run when the operator looked.
     """
-    delay = scaling.wish.delay
-    if not delay or not scaling.wish.template:
+    delay = scaling.desired.delay
+    if not delay or not scaling.desired.template:
         return
     excused = words.find_unused(scaling)
     if scaling.now.replicas in list_forced(book, scaling.before.uid, scaling.decided):

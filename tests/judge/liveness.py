@@ -63,11 +63,11 @@ def judge_liveness(book: Book) -> Findings:
     promises = book.promises
     if promises.healed_at is None:
         return found
-    if not book.lives.is_any_up():
+    if not book.runs.is_any_up():
         found.undetermined.append("no process of the operator was up at the end")
         return found
     rest = read_rest(book)
-    well_at = max(promises.healed_at, book.lives.last_ready or timedelta(0))
+    well_at = max(promises.healed_at, book.runs.last_ready or timedelta(0))
     begin = max(well_at, rest.last_change, find_last_asked(book))
     _judge_rest(book, rest, begin, found)
     for calls in (book.pod_calls, book.delay_calls):
@@ -229,7 +229,7 @@ def find_back_prepared(
         uid = names.get(name, "")
         if not uid or uid == call.uid or call.uid not in gone:
             continue
-        if book.lives.count_starts(call.begun, book.ended_at):
+        if book.runs.count_starts(call.begun, book.ended_at):
             continue
         due = max(begin, stays_since[uid]) + LIMIT
         if due <= book.ended_at:

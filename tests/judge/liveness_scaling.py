@@ -14,7 +14,7 @@ from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import child
 from rollout_operator.lab.model.history import Commit
 from tests.judge.book import Book
-from tests.judge.desired import list_miscounted, read_wish
+from tests.judge.desired import list_miscounted, read_desired
 from tests.judge.invariants_requests import WRITTEN_WITHIN, list_contests
 from tests.judge.objects import Set, read_set
 from tests.judge.promises import Violation
@@ -43,14 +43,14 @@ class Counts:
     @property
     def is_ours(self) -> bool:
         """Tell whether the operator decides any count at all."""
-        return any(read_wish(one).is_ours for one in self.sets.values())
+        return any(read_desired(one).is_ours for one in self.sets.values())
 
     @property
     def bound(self) -> timedelta:
         """Return how long counts may take from zone to zone, when nothing else is in the way."""
         views = [read_set(one) for one in self.sets.values()]
         waits = max((one.min_time for one in views), default=timedelta(0))
-        delays = [read_wish(one).delay for one in self.sets.values()]
+        delays = [read_desired(one).delay for one in self.sets.values()]
         return len(views) * (waits + PER_ZONE) + sum(delays, timedelta(0))
 
 
@@ -130,4 +130,4 @@ def _wish(found: JsonObject | None) -> object:
     """Return what anyone says of the count, without what controllers note for themselves."""
     if found is None:
         return None
-    return child(found, "spec").get("replicas"), read_wish(found)
+    return child(found, "spec").get("replicas"), read_desired(found)

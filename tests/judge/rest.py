@@ -12,7 +12,7 @@ from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import child, name_of, number
 from rollout_operator.lab.model.history import Commit
 from tests.judge.book import Book, Write
-from tests.judge.desired import read_wish
+from tests.judge.desired import read_desired
 from tests.judge.invariants_requests import WRITTEN_WITHIN, list_contests
 from tests.judge.objects import Json, Pod, Set, read_set
 from tests.judge.promises import Violation
@@ -287,8 +287,8 @@ def _list_behind(sets: Mapping[str, JsonObject]) -> list[str]:
     """Return the zones that should have fewer replicas, as the zone has that they follow."""
     found = []
     for name, one in sets.items():
-        leading = read_wish(one).leading
-        if leading is not None and leading in sets and read_wish(one).forced is None:
+        leading = read_desired(one).leading
+        if leading is not None and leading in sets and read_desired(one).forced is None:
             wanted = number(sets[leading], "spec", "replicas", default=1)
             if wanted < number(one, "spec", "replicas", default=1):
                 found.append(name)
@@ -305,7 +305,7 @@ def _is_settled(found: JsonObject) -> bool:
 
 
 def _is_followed(commit: Commit) -> bool:
-    return commit.after is None or not read_wish(commit.after).template
+    return commit.after is None or not read_desired(commit.after).template
 
 
 def _take(scene: _Scene, commit: Commit) -> None:
@@ -322,4 +322,4 @@ def _take(scene: _Scene, commit: Commit) -> None:
 
 def _rest(found: JsonObject) -> tuple[object, object, object]:
     """Return what of a set moves anything: all but its times, and what tells of them."""
-    return found.get("spec"), found.get("status"), read_wish(found)
+    return found.get("spec"), found.get("status"), read_desired(found)

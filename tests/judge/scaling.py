@@ -16,7 +16,7 @@ from rollout_operator.lab.world import EPOCH
 from rollout_operator.model.names import LAST_DOWNSCALE
 from tests.judge.book import Book, Write, annotations
 from tests.judge.deletes import find_sent, is_live
-from tests.judge.desired import Wish, read_wish
+from tests.judge.desired import DesiredReplicas, read_desired
 from tests.judge.objects import Set
 
 # So long may a cache be behind that nobody has proven to be: upscales and readings of references
@@ -33,7 +33,7 @@ class Scaling:
     before: Set
     now: Set
     called: Called
-    wish: Wish
+    desired: DesiredReplicas
     """What the set said when it was written."""
     sent_at: timedelta
     looked_at: timedelta | None
@@ -81,7 +81,7 @@ def list_counts(book: Book, name: str, span: tuple[timedelta, timedelta]) -> set
 def list_forced(book: Book, uid: str, span: tuple[timedelta, timedelta]) -> set[int | None]:
     """Return what people forced for a set at any moment of a span, None for nothing."""
     writes = [one for one in book.writes if isinstance(one.now, Set) and one.now.uid == uid]
-    return _between([(one.at, read_wish(one.commit.after).forced) for one in writes], span)
+    return _between([(one.at, read_desired(one.commit.after).forced) for one in writes], span)
 
 
 def list_template_counts(book: Book, name: str, span: tuple[timedelta, timedelta]) -> set[int]:
@@ -108,7 +108,7 @@ def _list(book: Book) -> Iterator[Scaling]:
                         before=before,
                         now=now,
                         called=called,
-                        wish=read_wish(write.commit.before),
+                        desired=read_desired(write.commit.before),
                         sent_at=sent_at,
                         looked_at=_find_look(book, called, sent_at),
                     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.simulation.ears import DEFECT
+from tests.simulation.runtime import DEFECT
 
 
 class OutOfDate(Exception):

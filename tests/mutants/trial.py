@@ -18,9 +18,8 @@ import msgspec
 
 from tests.judge.promises import Verdict
 from tests.simulation.campaign import Job, list_plan_jobs, list_schedules
-from tests.simulation.doses import find_storm
-from tests.simulation.planned import Kind
-from tests.simulation.plans import run_plan
+from tests.simulation.fault_rates import find_profile
+from tests.simulation.plans import Kind, run_plan
 from tests.simulation.scenarios_book import find_scenario
 from tests.simulation.schedule import run
 
@@ -88,7 +87,7 @@ class Question:
         jobs = list_schedules(self.schedules * SEEDS_WITHOUT, self.scenarios)
         has_webhooks = {name: find_scenario(name).has_webhooks for name in self.scenarios}
         for job in jobs:
-            storm = find_storm(job.seed, has_webhooks=has_webhooks[job.scenario])
+            storm = find_profile(job.seed, has_webhooks=has_webhooks[job.scenario])
             if self.storm in ("", storm):
                 yield job
 

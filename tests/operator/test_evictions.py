@@ -11,8 +11,8 @@ from rollout_operator.lab.admission.webhooks import HookCall
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.zones import ZoneSpec
 from tests.simulation.scenarios_drains import node_name
-from tests.simulation.stories import Story, Teller, tell
-from tests.simulation.stories_drains import BY_ZONE, drainer, guarded, zones
+from tests.simulation.traces import Director, GoldenScenario, play_scenario
+from tests.simulation.traces_drains import BY_ZONE, drainer, guarded, zones
 
 LIMIT: Final = timedelta(seconds=5)
 # As fast as a hostile client may find useful, beside a drain that asks every five seconds.
@@ -21,7 +21,7 @@ LONG: Final = 180.0
 
 
 def play(
-    act: Callable[[Teller], Awaitable[None]],
+    act: Callable[[Director], Awaitable[None]],
     shape: Sequence[ZoneSpec],
     *,
     spec: JsonObject = BY_ZONE,
@@ -31,7 +31,7 @@ def play(
     Raises AssertionError where the judge of the simulation objects.
     """
     letters, pods = "".join(zone.name[-1] for zone in shape), shape[0].replicas or 0
-    story = Story(
+    story = GoldenScenario(
         name="test",
         title="test",
         about="",
@@ -40,20 +40,20 @@ def play(
         has_webhooks=True,
         prepare=guarded(letters, pods, spec),
     )
-    told = tell(story)
+    told = play_scenario(story)
     # A forged review is marked for an eviction that the judge knows nothing of.
     assert {one.invariant for one in told.verdict.violations} <= {"SI-15"}
     return [one for one in told.history.list_all(Called) if one.request.subresource == "eviction"]
 
 
-def forged(teller: Teller, pod: str, *, dry_run: bool = False) -> HookCall:
+def forged(director: Director, pod: str, *, dry_run: bool = False) -> HookCall:
     """Return a review of an eviction that nobody asked the API server for, without a UID."""
     request = {
         "uid": "f",
         "operation": "CREATE",
         "resource": {"group": "", "version": "v1", "resource": "pods"},
         "subResource": "eviction",
-        "namespace": teller.sandbox.namespace,
+        "namespace": director.sandbox.namespace,
         "name": pod,
         "object": {"apiVersion": "policy/v1", "kind": "Eviction"},
         "dryRun": dry_run,
@@ -69,12 +69,12 @@ def forged(teller: Teller, pod: str, *, dry_run: bool = False) -> HookCall:
 
 
 async def forge(
-    teller: Teller, pods: Sequence[str], asked: list[bool], pause: float = OFTEN
+    director: Director, pods: Sequence[str], asked: list[bool], pause: float = OFTEN
 ) -> None:
     """Send reviews for pods in turn, and note the answers."""
     while True:
         for pod in pods:
-            answer = json.loads(await teller.process.answer(forged(teller, pod)))
+            answer = json.loads(await director.process.answer(forged(director, pod)))
             asked.append(answer["response"]["allowed"])
             await asyncio.sleep(pause)
 
@@ -83,15 +83,15 @@ def test_li09_forged_reviews_of_a_pod_do_not_hold_the_drain_of_another() -> None
     """LI-09, LI-07: a pod of zone b is asked for every two seconds, nobody evicts it."""
     answers: list[bool] = []
 
-    async def act(teller: Teller) -> None:
-        await teller.process.answer(forged(teller, "zone-b-0"))  # before the drain begins
-        forger = asyncio.create_task(forge(teller, ["zone-b-0"], answers), name="forger")
+    async def act(director: Director) -> None:
+        await director.process.answer(forged(director, "zone-b-0"))  # before the drain begins
+        forger = asyncio.create_task(forge(director, ["zone-b-0"], answers), name="forger")
         try:
             async with asyncio.timeout(LONG):
-                await drainer(teller, "a").drain(node_name("zone-a", 0))
+                await drainer(director, "a").drain(node_name("zone-a", 0))
         finally:
             forger.cancel()
-        await teller.until_whole()
+        await director.until_whole()
         await asyncio.sleep(LONG)
 
     evictions = play(act, zones("ab", 4))
@@ -107,15 +107,15 @@ def test_d68_forged_reviews_of_many_pods_in_turn_starve_no_drain() -> None:
     """D-68, LI-09: each of eight pods is granted in vain once, and then lets the drain go first."""
     answers: list[bool] = []
 
-    async def act(teller: Teller) -> None:
+    async def act(director: Director) -> None:
         pods = [f"zone-{letter}-{at}" for letter in "bc" for at in range(4)]
-        forger = asyncio.create_task(forge(teller, pods, answers, pause=0.2), name="forger")
+        forger = asyncio.create_task(forge(director, pods, answers, pause=0.2), name="forger")
         try:
             async with asyncio.timeout(LONG):
-                await drainer(teller, "a").drain(node_name("zone-a", 0))
+                await drainer(director, "a").drain(node_name("zone-a", 0))
         finally:
             forger.cancel()
-        await teller.until_whole()
+        await director.until_whole()
         await asyncio.sleep(LONG)
 
     evictions = play(act, zones("abc", 4))
@@ -129,13 +129,13 @@ def test_d68_forged_reviews_of_all_pods_do_not_stop_a_rollout() -> None:
     """D-68, LI-09: no list of evictions that nobody carries out keeps a rollout from its end."""
     answers: list[bool] = []
 
-    async def act(teller: Teller) -> None:
+    async def act(director: Director) -> None:
         pods = [f"zone-{letter}-{at}" for letter in "ab" for at in range(4)]
-        forger = asyncio.create_task(forge(teller, pods, answers, pause=0.2), name="forger")
+        forger = asyncio.create_task(forge(director, pods, answers, pause=0.2), name="forger")
         try:
-            await teller.roll("v2")
+            await director.roll("v2")
             async with asyncio.timeout(2 * LONG):
-                await teller.until_rolled()
+                await director.until_rolled()
         finally:
             forger.cancel()
         await asyncio.sleep(LONG)
@@ -147,11 +147,11 @@ def test_d68_forged_reviews_of_all_pods_do_not_stop_a_rollout() -> None:
 def test_a_drain_has_its_turn_while_a_rollout_goes_on() -> None:
     """SI-01, LI-01: rollout and drain take places in turn, also in different zones."""
 
-    async def act(teller: Teller) -> None:
-        await teller.roll("v2")
-        await teller.until_image("zone-a-0", "v2")
-        await drainer(teller, "c").drain(node_name("zone-c", 0))
-        await teller.until_rolled()
+    async def act(director: Director) -> None:
+        await director.roll("v2")
+        await director.until_image("zone-a-0", "v2")
+        await drainer(director, "c").drain(node_name("zone-c", 0))
+        await director.until_rolled()
 
     evictions = play(act, zones("abc", 4))
     begin = evictions[0].begun

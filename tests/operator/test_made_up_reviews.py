@@ -15,8 +15,8 @@ from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import PREPARE_DOWNSCALE, PREPARE_PATH, PREPARE_PORT
 from tests.operator.test_evictions import forged, play
 from tests.simulation.scenarios_people import Route
-from tests.simulation.stories import Teller
-from tests.simulation.stories_drains import zones
+from tests.simulation.traces import Director
+from tests.simulation.traces_drains import zones
 
 LIMIT: Final = timedelta(seconds=10)
 PATIENCE: Final = 600.0
@@ -37,10 +37,10 @@ class Made(StrEnum):
     DEPLOYMENT = "Scales of Deployments"
 
 
-def made_up(teller: Teller, made: Made, name: str) -> HookCall:
+def made_up(director: Director, made: Made, name: str) -> HookCall:
     """Return a review of something that nobody ever created."""
     if made is Made.PODS:
-        return forged(teller, name, dry_run=True)
+        return forged(director, name, dry_run=True)
     is_scale = made in {Made.SCALE, Made.UNLABELLED, Made.DEPLOYMENT}
     hook = "prepare-downscale" if made not in {Made.UNLABELLED, Made.DEPLOYMENT} else "no-downscale"
     labels = {PREPARE_DOWNSCALE: "true"}
@@ -51,8 +51,11 @@ def made_up(teller: Teller, made: Made, name: str) -> HookCall:
 
     def state(replicas: int) -> dict[str, object]:
         meta: dict[str, object] = {
-            "name": name, "namespace": teller.sandbox.namespace, "uid": name, "resourceVersion": "1"
-        }  # fmt: skip
+            "name": name,
+            "namespace": director.sandbox.namespace,
+            "uid": name,
+            "resourceVersion": "1",
+        }
         if is_scale:
             kind = {"apiVersion": "autoscaling/v1", "kind": "Scale"}
             return {**kind, "metadata": meta, "spec": {"replicas": replicas}}
@@ -67,7 +70,7 @@ def made_up(teller: Teller, made: Made, name: str) -> HookCall:
         "operation": "UPDATE",
         "resource": {"group": "apps", "version": "v1", "resource": plural},
         "subResource": "scale" if is_scale else "",
-        "namespace": teller.sandbox.namespace,
+        "namespace": director.sandbox.namespace,
         "name": name,
         "object": state(2),
         "oldObject": state(3),
@@ -82,27 +85,27 @@ def made_up(teller: Teller, made: Made, name: str) -> HookCall:
     )
 
 
-def _measure(act: Callable[[Teller], Awaitable[None]], made: Made | None) -> timedelta:
+def _measure(act: Callable[[Director], Awaitable[None]], made: Made | None) -> timedelta:
     """Return how long something takes while clients ask about what never was."""
     spans: list[timedelta] = []
 
-    async def ask(teller: Teller, made: Made, number: int) -> None:
+    async def ask(director: Director, made: Made, number: int) -> None:
         for at in itertools.count():
-            await teller.process.answer(made_up(teller, made, f"none-{number}-{at}"))
+            await director.process.answer(made_up(director, made, f"none-{number}-{at}"))
             await asyncio.sleep(PAUSE)
 
-    async def measured(teller: Teller) -> None:
+    async def measured(director: Director) -> None:
         async with asyncio.TaskGroup() as tasks:
             forgers = range(FORGERS if made is not None else 0)
-            flood = [tasks.create_task(ask(teller, made, one)) for one in forgers if made]
+            flood = [tasks.create_task(ask(director, made, one)) for one in forgers if made]
             await asyncio.sleep(10)  # what may come at once has come
             begin = asyncio.get_running_loop().time()
             async with asyncio.timeout(PATIENCE):
-                await act(teller)
+                await act(director)
             spans.append(timedelta(seconds=asyncio.get_running_loop().time() - begin))
             for task in flood:
                 task.cancel()
-        await teller.until_whole()
+        await director.until_whole()
         await asyncio.sleep(PATIENCE)
 
     shape = [_prepared(zone) for zone in zones("ab", 4)]
@@ -121,13 +124,13 @@ def _prepared(zone: ZoneSpec) -> ZoneSpec:
     )
 
 
-async def _roll(teller: Teller) -> None:
-    await teller.roll("v2")
-    await teller.until_rolled()
+async def _roll(director: Director) -> None:
+    await director.roll("v2")
+    await director.until_rolled()
 
 
-async def _scale_down(teller: Teller) -> None:
-    await teller.people.scale("zone-a", 3, Route.SCALE_MERGE)
+async def _scale_down(director: Director) -> None:
+    await director.people.scale("zone-a", 3, Route.SCALE_MERGE)
 
 
 @pytest.mark.parametrize("made", Made)

@@ -17,10 +17,10 @@ from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE
 from rollout_operator.model.outcome import Code
 from tests.scaling_scene import PATIENCE, QUICK, Scene, follower, mirror, scene
-from tests.simulation.chaos_hooks import later_webhook
+from tests.simulation.chaos import later_webhook
 from tests.simulation.scenarios import find_unrolled
 from tests.simulation.scenarios_people import Route
-from tests.simulation.stories_downscales import QUOTA_PATH, Quota
+from tests.simulation.traces_downscales import QUOTA_PATH, Quota
 from tests.virtual_time import elapsed, in_virtual_time
 
 CHAIN = (follower("a"), follower("b", "a"), follower("c", "b"))

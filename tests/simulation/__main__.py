@@ -24,12 +24,11 @@ from tests.simulation.campaign import (
     list_schedules,
     run_all,
 )
-from tests.simulation.planned import Kind
-from tests.simulation.plans import run_plan
+from tests.simulation.plans import Kind, run_plan
+from tests.simulation.runs import Outcome
 from tests.simulation.scenarios import Size
 from tests.simulation.scenarios_book import NAMES, find_scenario
 from tests.simulation.shrink import Case, run_case, shrink
-from tests.simulation.stage import Outcome
 
 PROGRESS_EVERY: Final = 15.0  # seconds
 MOST_SHOWN: Final = 3
@@ -147,9 +146,9 @@ def _tell(outcome: Outcome, *, is_whole: bool) -> None:
         _print(violation)
     for text in verdict.undetermined:
         _print(f"undetermined: {text}")
-    doses = ", ".join(f"{kind} {count}" for kind, count in sorted(outcome.faults.items()))
+    counts = ", ".join(f"{kind} {count}" for kind, count in sorted(outcome.faults.items()))
     span = timedelta(seconds=round(outcome.span.total_seconds()))
-    _print(f"seed {outcome.seed}: {span} in {outcome.steps} steps; faults: {doses or 'none'}")
+    _print(f"seed {outcome.seed}: {span} in {outcome.steps} steps; faults: {counts or 'none'}")
 
 
 def _print(text: object) -> None:

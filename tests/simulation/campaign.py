@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from tests.simulation.planned import Kind, Plan
-from tests.simulation.plans import list_plans, record, run_plan
+from tests.simulation.plans import Kind, Plan, list_plans, record, run_plan
+from tests.simulation.runs import Outcome
 from tests.simulation.scenarios_book import find_scenario
 from tests.simulation.schedule import run
-from tests.simulation.stage import Outcome
 
 # Given to a process at a time: so little that the last one does not work alone for long.
 CHUNK: Final = 8
@@ -99,13 +98,13 @@ class Tally:
 
     def render(self) -> str:
         """Return the line by which campaigns are compared."""
-        doses = ",".join(f"{kind}={count}" for kind, count in sorted(self.faults.items()))
+        counts = ",".join(f"{kind}={count}" for kind, count in sorted(self.faults.items()))
         each = self.cpu / timedelta(milliseconds=1) / max(self.schedules + self.plans, 1)
         return (
             f"schedules={self.schedules} plans={self.plans} violations={self.violations}"
             f" undetermined={self.undetermined} healed={self.healed}"
             f" virtual_days={self.span / timedelta(days=1):.1f} cpu_ms_each={each:.0f}"
-            f" faults{{{doses}}}"
+            f" faults{{{counts}}}"
         )
 
 

@@ -1,26 +1,214 @@
-"""Systematic plans: a run without faults is recorded, and then each of its steps goes wrong once.
+"""One planned fault: what it is, how it strikes, and what the next life of the process sees.
 
-Crash plans: every call, and every request to a pod, by where in it the process dies, by how old the
-lists are that its next life gets. Event plans: every event of a watch never comes, comes late, or
-is frozen with all that follow, and the process starts again with that view. Each plan heals soon
-after it has struck, must come to rest, and is judged like any other run.
+Which plans there are is decided in `plans`.
 """
 
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
 from typing import Final
 
-from rollout_operator.lab.network.faults import CrashPoint
-from tests.simulation.planned import (
-    QUIET,
-    Kind,
-    Plan,
-    PlannedCourse,
-    Step,
-    Trouble,
-    View,
+from rollout_operator.lab.model.history import Commit, Fault
+from rollout_operator.lab.network.faults import (
+    NO_TIME,
+    CrashPoint,
+    EventFate,
+    FaultDecision,
+    PodFate,
+    SentCall,
 )
+from rollout_operator.lab.network.planned_faults import (
+    CallPlan,
+    EventPlan,
+    Planned,
+    PodPlan,
+    ScriptedFaults,
+)
+from rollout_operator.lab.world import Sandbox
+from tests.simulation.runs import Outcome, play
+from tests.simulation.runtime import NAME, Supervisor, now
 from tests.simulation.scenarios import Scenario
-from tests.simulation.stage import Outcome, play
+
+LATE: Final = timedelta(seconds=10)
+FROZEN: Final = timedelta(seconds=30)
+# From the freeze to the restart: as much is missing from the view of the next life.
+BLIND: Final = timedelta(seconds=5)
+# No step of a small scenario comes later than this.
+STRIKE_LIMIT: Final = timedelta(minutes=30)
+# From the fault until it counts as healed: a crashed process has begun its next life by then.
+SETTLE: Final = timedelta(seconds=5)
+QUIET: Final = timedelta(minutes=10)
+# A list is read some moments after its age is asked for.
+MOMENT: Final = timedelta(milliseconds=20)
+
+
+class Kind(StrEnum):
+    """What a set of plans takes apart."""
+
+    CRASH = "crash"
+    EVENT = "event"
+
+
+class Step(StrEnum):
+    """What goes wrong at a step of the recorded run."""
+
+    CALL = "call"
+    POD_CALL = "pod call"
+    EVENT = "event"
+
+
+class View(StrEnum):
+    """How old the first lists are that the life after the fault gets."""
+
+    FRESH = "fresh"
+    ONE_OLDER = "one event older"
+    ALL_OLDER = "as at the very beginning"
+
+
+class Trouble(StrEnum):
+    """What becomes of an event."""
+
+    SKIP = "skipped until relist"
+    DELAY = "delayed"
+    FREEZE = "frozen, then restarted"
+    SPOIL = "spoiled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One step that goes wrong, and how."""
+
+    step: Step
+    number: int
+    plural: str = ""
+    crash: CrashPoint | None = None
+    view: View = View.FRESH
+    trouble: Trouble | None = None
+
+    @property
+    def text(self) -> str:
+        """Return it as a line of a report."""
+        what = f"{self.step} {self.number}{f' of {self.plural}' if self.plural else ''}"
+        if self.crash is not None:
+            return f"{what}: crash {self.crash.name.lower()}, restart {self.view}"
+        return f"{what}: {self.trouble}"
+
+
+class PlannedFaults(ScriptedFaults):
+    """One plan's faults; counts the steps of a run, and ages the lists of the next life."""
+
+    def __init__(self, plan: Plan | None, report: Callable[[Fault], None]) -> None:
+        super().__init__([] if plan is None else [_planned(plan)], self._take)
+        self._plan = plan
+        self._note = report
+        self._sandbox: Sandbox | None = None
+        self._first_lists: dict[str, timedelta] = {}
+        self._aged: set[str] = set()
+        self._struck_at = NO_TIME
+        self.struck = asyncio.Event()
+        self.calls = self.pod_calls = 0
+        self.events: dict[str, int] = {}
+
+    def look_at(self, sandbox: Sandbox) -> None:
+        """Know the world, whose history tells how old a list must be to lack an event."""
+        self._sandbox = sandbox
+
+    def on_call(self, ask: SentCall) -> FaultDecision:
+        self.calls += 1
+        return super().on_call(ask)
+
+    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventFate:
+        if type != "BOOKMARK":
+            self.events[plural] = self.events.get(plural, 0) + 1
+        return super().on_event(actor, plural, type, name, number)
+
+    def on_pod_call(self, actor: str, method: str, pod: str) -> PodFate:
+        self.pod_calls += 1
+        return super().on_pod_call(actor, method, pod)
+
+    def on_list(self, ask: SentCall) -> timedelta:
+        begun = self._first_lists.setdefault(ask.plural, now())
+        if not self.struck.is_set() or self._plan is None or ask.plural in self._aged:
+            return NO_TIME
+        self._aged.add(ask.plural)
+        return self._age(self._plan, ask.plural, begun)
+
+    def _age(self, plan: Plan, plural: str, begun: timedelta) -> timedelta:
+        if plan.trouble is Trouble.FREEZE and plural == plan.plural:
+            return now() - self._struck_at + MOMENT
+        match plan.view:
+            case View.ONE_OLDER:
+                return now() - self._find_last(plural) + MOMENT
+            case View.ALL_OLDER:
+                return now() - begun
+            case View.FRESH:
+                return NO_TIME
+
+    def _find_last(self, plural: str) -> timedelta:
+        """Return when an object of a kind was last changed."""
+        assert self._sandbox is not None, "look at a world first"
+        for record in reversed(self._sandbox.history.records):
+            if isinstance(record, Commit) and record.resource.plural == plural:
+                return record.at
+        return now()
+
+    def _take(self, fault: Fault) -> None:
+        self._struck_at = fault.at
+        self.struck.set()
+        self._note(fault)
+
+
+class PlannedCourse:
+    """A `Course` with one fault, or with none, to be recorded."""
+
+    def __init__(self, plan: Plan | None) -> None:
+        self._plan = plan
+
+    def make_faults(self, note: Callable[[Fault], None]) -> PlannedFaults:
+        self.faults = PlannedFaults(self._plan, note)
+        return self.faults
+
+    async def begin(self, sandbox: Sandbox) -> None:
+        self.faults.look_at(sandbox)
+
+    async def strike(self, sandbox: Sandbox, supervisor: Supervisor) -> bool:
+        """Wait for the fault, restart where that belongs to it, and call it healed soon after."""
+        plan = self._plan
+        if plan is None:
+            return True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STRIKE_LIMIT.total_seconds()):
+                await self.faults.struck.wait()
+        if plan.trouble is Trouble.FREEZE:
+            await asyncio.sleep(BLIND.total_seconds())
+            supervisor.crash()
+        await asyncio.sleep((LATE if plan.trouble is Trouble.DELAY else SETTLE).total_seconds())
+        self.faults.heal()
+        return True
+
+
+_EVENT_FATES: Final[Mapping[Trouble, EventFate]] = {
+    Trouble.SKIP: EventFate(drop=True),
+    Trouble.DELAY: EventFate(delay=LATE),
+    Trouble.FREEZE: EventFate(freeze=FROZEN),
+    Trouble.SPOIL: EventFate(spoil=True),
+}
+
+
+def _planned(plan: Plan) -> Planned:
+    match plan.step:
+        case Step.CALL:
+            return CallPlan(actor=NAME, number=plan.number, fate=FaultDecision(crash=plan.crash))
+        case Step.POD_CALL:
+            return PodPlan(actor=NAME, number=plan.number, fate=PodFate(crash=plan.crash))
+        case Step.EVENT:
+            assert plan.trouble is not None, "an event has a trouble"
+            fate = _EVENT_FATES[plan.trouble]
+            return EventPlan(actor=NAME, plural=plan.plural, number=plan.number, fate=fate)
+
 
 SEED: Final = 1
 

@@ -5,9 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from tests.simulation.scenarios import FULL, SMALL, Scenario, Script, Size
-from tests.simulation.scenarios_both import rolled_and_downscaled
-from tests.simulation.scenarios_crowd import crowded, crowded_under_budgets
-from tests.simulation.scenarios_downscales import downscaled
+from tests.simulation.scenarios_downscales import downscaled, rolled_and_downscaled, widened
 from tests.simulation.scenarios_drains import (
     drained,
     drained_by_partition,
@@ -16,8 +14,15 @@ from tests.simulation.scenarios_drains import (
     drained_in_turns,
 )
 from tests.simulation.scenarios_people import People
-from tests.simulation.scenarios_returned import WATCHED, returned
-from tests.simulation.scenarios_rollouts import budgeted, crashing, plain, recreated, rolled_back
+from tests.simulation.scenarios_rollouts import (
+    budgeted,
+    crashing,
+    crowded,
+    crowded_under_budgets,
+    plain,
+    recreated,
+    rolled_back,
+)
 from tests.simulation.scenarios_room import unplaced
 from tests.simulation.scenarios_scaling import (
     contested,
@@ -26,8 +31,7 @@ from tests.simulation.scenarios_scaling import (
     followed,
     mirrored,
 )
-from tests.simulation.scenarios_walk import walked
-from tests.simulation.scenarios_wide import widened
+from tests.simulation.scenarios_sets import WATCHED, returned, walked
 
 Maker = Callable[[Size], Scenario]
 

@@ -1,6 +1,6 @@
 """Run one scenario under the faults that one seed draws.
 
-The same scenario, seed, dose and `only` give the same history to the last record. Half of the
+The same scenario, seed, profile and `only` give the same history to the last record. Half of the
 schedules and more heal at some instant: they must come to rest and stay there for an hour. The
 others end in the middle, and are judged for what must never happen.
 """
@@ -15,13 +15,11 @@ from typing import Final
 from rollout_operator.lab.model.history import Fault
 from rollout_operator.lab.network.random_faults import RandomFaults
 from rollout_operator.lab.world import Sandbox
-from tests.simulation.chaos import Chaos, draw_blows
-from tests.simulation.chaos_hooks import LATER_NAME, FaultyHooks, later_webhook
-from tests.simulation.doses import Dose, choose_dose, find_storm
-from tests.simulation.keeper import Keeper
+from tests.simulation.chaos import LATER_NAME, Chaos, FaultyHooks, draw_blows, later_webhook
+from tests.simulation.fault_rates import FaultProfile, choose_profile, find_profile
+from tests.simulation.runs import Outcome, play
+from tests.simulation.runtime import Supervisor, split
 from tests.simulation.scenarios import Scenario
-from tests.simulation.stage import Outcome, play
-from tests.simulation.virtual import split
 
 HEALING_SHARE: Final = 0.6
 # The part of a schedule in which things go wrong: a rollout of nine pods takes about three minutes.
@@ -35,39 +33,39 @@ def run(
     scenario: Scenario,
     seed: int,
     *,
-    dose: Dose | None = None,
+    profile: FaultProfile | None = None,
     only: frozenset[int] | None = None,
     listens: bool = False,
 ) -> Outcome:
     """Run a scenario under the faults of a seed; with `only`, just the faults of these numbers.
 
-    Without a dose, it is the seed's own: the usual one, or that of a storm.
+    Without a profile, it is the seed's own: mostly the usual one.
     """
-    if dose is None:
-        dose = choose_dose(find_storm(seed, has_webhooks=scenario.has_webhooks))
+    if profile is None:
+        profile = choose_profile(find_profile(seed, has_webhooks=scenario.has_webhooks))
         if scenario.spoils is not None:
-            dose = replace(dose, calls=replace(dose.calls, spoil_event=scenario.spoils))
-    course = RandomCourse(scenario, seed, dose, only)
+            profile = replace(profile, calls=replace(profile.calls, spoil_event=scenario.spoils))
+    course = RandomCourse(scenario, seed, profile, only)
     outcome = play(scenario, seed, course, listens=listens)
     # Blows that find nothing to strike take their turns too: a run without them is another one.
     return replace(outcome, numbers=tuple(sorted({*outcome.numbers, *course.numbers})))
 
 
 class RandomCourse:
-    """What one seed makes of a dose: a `Course`."""
+    """What one seed makes of a fault profile: a `Course`."""
 
     def __init__(
-        self, scenario: Scenario, seed: int, dose: Dose, only: frozenset[int] | None
+        self, scenario: Scenario, seed: int, profile: FaultProfile, only: frozenset[int] | None
     ) -> None:
         rng = split(seed, "course")
         self._scenario = scenario
         self._seed = seed
-        self._dose = dose
+        self._profile = profile
         self._only = only
         self._hooks: FaultyHooks | None = None
         self._active = LEAST_ACTIVE + (MOST_ACTIVE - LEAST_ACTIVE) * rng.random()
         self._is_healing = rng.random() < HEALING_SHARE
-        drawn = draw_blows(dose.blows, rng, self._active)
+        drawn = draw_blows(profile.blows, rng, self._active)
         self._blows = [blow for blow in drawn if self._may_strike(blow.number)]
 
     @property
@@ -77,7 +75,7 @@ class RandomCourse:
 
     def make_faults(self, note: Callable[[Fault], None]) -> RandomFaults:
         self._faults = RandomFaults(
-            split(self._seed, "faults"), self._dose.calls, note, only=self._only
+            split(self._seed, "faults"), self._profile.calls, note, only=self._only
         )
         self._faults.is_held = bool(self._scenario.watched_for)
         return self._faults
@@ -90,7 +88,7 @@ class RandomCourse:
         self._hooks = FaultyHooks(
             sandbox.api.hooks,
             sandbox.history,
-            self._dose.hooks,
+            self._profile.hooks,
             split(self._seed, "hooks"),
             self._may_strike,
         )
@@ -100,12 +98,12 @@ class RandomCourse:
             name = f"{LATER_NAME}-evictions"
             await sandbox.call(later_webhook(sandbox.namespace, name=name, evictions=True))
 
-    async def strike(self, sandbox: Sandbox, keeper: Keeper) -> bool:
+    async def strike(self, sandbox: Sandbox, supervisor: Supervisor) -> bool:
         """Strike for the active time, then heal everything if this is a schedule that heals."""
         if self._faults.is_held:
             await asyncio.sleep(self._scenario.watched_for.total_seconds())
             self._faults.is_held = False
-        chaos = Chaos(sandbox, keeper, self._blows)
+        chaos = Chaos(sandbox, supervisor, self._blows)
         with suppress(TimeoutError):
             async with (
                 asyncio.timeout(self._active.total_seconds()),

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tests.simulation.runs import Outcome
 from tests.simulation.scenarios import SMALL, Size
 from tests.simulation.scenarios_book import MAKERS, find_scenario
 from tests.simulation.schedule import run
-from tests.simulation.stage import Outcome
 
 MOST_RUNS: Final = 150
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.code_rules import ROOT
 from tests.simulation.campaign import Job, run_all, run_job
+from tests.simulation.runs import Outcome
 from tests.simulation.scenarios_book import NAMES, find_scenario
 from tests.simulation.schedule import run
-from tests.simulation.stage import Outcome
 
 SEEDS: Final = 1000
 PRINT_HASH: Final = """

@@ -1,4 +1,4 @@
-"""Whole rollouts and downscales as stories: what the operator does is reviewed as a diff of these.
+"""Whole rollouts and downscales as traces: what the operator does is reviewed as a diff of these.
 
 `pytest --update-golden` writes them anew.
 """
@@ -15,46 +15,40 @@ from rollout_operator.lab.network.faults import Failure, FaultDecision
 from rollout_operator.lab.trace.trace import WIDTH, trace_hash
 from tests.goldens import Golden
 from tests.judge.book import list_deletes
-from tests.simulation import (
-    stories_downscales,
-    stories_drains,
-    stories_faults,
-    stories_rollouts,
-    stories_scaling,
-)
-from tests.simulation.stories import Mishap, Story, Teller, Told, tell
+from tests.simulation import traces_downscales, traces_drains, traces_rollouts
+from tests.simulation.traces import Director, GoldenScenario, GoldenTrace, Mishap, play_scenario
 
 FOLDER: Final = Path(__file__).parents[1] / "golden"
-STORIES: Final = (
-    *stories_rollouts.STORIES,
-    *stories_faults.STORIES,
-    *stories_downscales.STORIES,
-    *stories_scaling.STORIES,
-    *stories_drains.STORIES,
+TRACES: Final = (
+    *traces_rollouts.TRACES,
+    *traces_rollouts.FAULT_TRACES,
+    *traces_downscales.TRACES,
+    *traces_downscales.SCALING_TRACES,
+    *traces_drains.TRACES,
 )
-BY_NAME: Final = {story.name: story for story in STORIES}
+BY_NAME: Final = {scenario.name: scenario for scenario in TRACES}
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_the_story_is_as_it_was(name: str, golden: Golden) -> None:
+def test_the_trace_is_as_it_was(name: str, golden: Golden) -> None:
     """And it broke no invariant, as far as the judge of the random schedules can see."""
-    told = tell(BY_NAME[name])
+    trace = play_scenario(BY_NAME[name])
 
-    assert told.verdict.is_clean, told.verdict
-    golden.check(FOLDER / f"{name}.txt", told.text)
+    assert trace.verdict.is_clean, trace.verdict
+    golden.check(FOLDER / f"{name}.txt", trace.text)
 
 
-def test_each_story_has_its_file_and_each_file_its_story() -> None:
+def test_each_trace_has_its_file_and_each_file_its_trace() -> None:
     files = {path.name for path in FOLDER.iterdir()}
 
-    assert len(BY_NAME) == len(STORIES)
-    assert files == {f"{story.name}.txt" for story in STORIES}
+    assert len(BY_NAME) == len(TRACES)
+    assert files == {f"{scenario.name}.txt" for scenario in TRACES}
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_a_story_fits_on_a_page(name: str) -> None:
+def test_a_trace_fits_on_a_page(name: str) -> None:
     """No line is wider than a page, and no sentence is broken off."""
-    lines = tell(BY_NAME[name]).text.splitlines()
+    lines = play_scenario(BY_NAME[name]).text.splitlines()
 
     assert max(map(len, lines)) <= WIDTH
     assert not [line for line in lines if line.endswith((" ", "..."))]
@@ -62,9 +56,9 @@ def test_a_story_fits_on_a_page(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["crash-after-delete", "two-downscales-at-once"])
-def test_the_same_story_is_told_twice_alike(name: str) -> None:
+def test_the_same_scenario_gives_the_same_trace_twice(name: str) -> None:
     """To the last call, not only to what a reader is shown."""
-    first, second = tell(BY_NAME[name]), tell(BY_NAME[name])
+    first, second = play_scenario(BY_NAME[name]), play_scenario(BY_NAME[name])
 
     assert first.text == second.text
     assert trace_hash(first.history) == trace_hash(second.history)
@@ -97,28 +91,28 @@ def list_pods(letters: str, pods: int = 3) -> list[str]:
         pytest.param("drain-by-partition", [], id="people evict, not we"),
     ],
 )
-def test_the_story_shows_what_it_says(name: str, deleted: Sequence[str]) -> None:
-    """Whoever updates the files without reading them is told here."""
-    assert list_deletes(tell(BY_NAME[name]).history) == deleted
+def test_the_trace_shows_what_it_says(name: str, deleted: Sequence[str]) -> None:
+    """Whoever updates the files without reading them is trace here."""
+    assert list_deletes(play_scenario(BY_NAME[name]).history) == deleted
 
 
 def test_the_dead_pod_of_another_zone_holds_up_all_others() -> None:
-    told = tell(BY_NAME["pod-dies-in-another-zone"])
+    trace = play_scenario(BY_NAME["pod-dies-in-another-zone"])
 
-    calls = [one for one in told.history.list_all(Called) if one.request.verb == "delete"]
+    calls = [one for one in trace.history.list_all(Called) if one.request.verb == "delete"]
     gaps = [(after.at - before.at).total_seconds() for before, after in pairwise(calls)]
     assert max(gaps) > 60
-    assert list_deletes(told.history) == list_pods("abc")
+    assert list_deletes(trace.history) == list_pods("abc")
 
 
 def list_asked(name: str) -> list[tuple[str, str]]:
-    """Return what the pods of a story were told."""
-    calls = tell(BY_NAME[name]).history.list_all(PodCalled)
+    """Return what the pods of a scenario were trace."""
+    calls = play_scenario(BY_NAME[name]).history.list_all(PodCalled)
     return [(call.method, call.pod) for call in calls]
 
 
-def test_pods_are_told_only_what_holds() -> None:
-    """A dry run and a refusal tell them nothing; what was taken back is told as well."""
+def test_pods_are_trace_only_what_holds() -> None:
+    """A dry run and a refusal tell them nothing; what was taken back is trace as well."""
     asked, stays = ("POST", "zone-b-2"), ("DELETE", "zone-b-2")
 
     assert list_asked("forbidden-downscale-and-dry-run") == [asked]
@@ -127,10 +121,10 @@ def test_pods_are_told_only_what_holds() -> None:
 
 
 def list_evicted(name: str) -> list[str]:
-    """Return the pods of a story that were evicted, in order."""
+    """Return the pods of a scenario that were evicted, in order."""
     return [
         one.request.name
-        for one in tell(BY_NAME[name]).history.list_all(Called)
+        for one in play_scenario(BY_NAME[name]).history.list_all(Called)
         if one.request.subresource == "eviction" and one.status == 201
     ]
 
@@ -143,42 +137,44 @@ def test_evicted_pods_take_their_turns() -> None:
     assert list_evicted("crash-after-grant") == ["zone-b-0"]
 
 
-def test_the_mishap_of_a_story_happens_once() -> None:
-    told = tell(BY_NAME["crash-after-delete"])
+def test_the_mishap_of_a_scenario_happens_once() -> None:
+    trace = play_scenario(BY_NAME["crash-after-delete"])
 
-    assert [fault.kind for fault in told.history.list_all(Fault)] == ["crash"]
-    lives = [one.what for one in told.history.list_all(Lived)]
-    assert lives == ["started", "ready", "crashed", "started", "ready", "killed"]
-
-
-def make_story(mishap: Mishap | None = None, image: str = "v2") -> Story:
-    """Return a story that changes the templates of two small zones."""
-
-    async def play(teller: Teller) -> None:
-        await teller.roll(image)
-        await teller.until_rolled()
-
-    zones = stories_rollouts.zones("ab", pods=1)
-    return Story(name="small", title="Small", about="-", zones=zones, play=play, mishap=mishap)
+    assert [fault.kind for fault in trace.history.list_all(Fault)] == ["crash"]
+    steps = [one.what for one in trace.history.list_all(Lived)]
+    assert steps == ["started", "ready", "crashed", "started", "ready", "killed"]
 
 
-def test_a_mishap_that_never_comes_is_no_story() -> None:
-    """Else a story of a crash could turn into one of a plain rollout, unnoticed by who updates."""
+def make_scenario(mishap: Mishap | None = None, image: str = "v2") -> GoldenScenario:
+    """Return a scenario that changes the templates of two small zones."""
+
+    async def play(director: Director) -> None:
+        await director.roll(image)
+        await director.until_rolled()
+
+    zones = traces_rollouts.zones("ab", pods=1)
+    return GoldenScenario(
+        name="small", title="Small", about="-", zones=zones, play=play, mishap=mishap
+    )
+
+
+def test_a_mishap_that_never_comes_is_an_error() -> None:
+    """Else a trace of a crash could turn into one of a plain rollout, unnoticed by who updates."""
     fate = FaultDecision(fails=Failure.TIMEOUT)
     mishap = Mishap(verb="delete", pod="zone-c-0", fate=fate, kind="timeout", text="-")
 
     with pytest.raises(AssertionError, match=r"zone-c-0.* never came"):
-        tell(make_story(mishap))
+        play_scenario(make_scenario(mishap))
 
 
-def test_a_story_that_never_rests_is_none() -> None:
+def test_a_scenario_that_never_rests_is_an_error() -> None:
     with pytest.raises(AssertionError, match="waited in vain for all zones rolled out"):
-        tell(make_story(image="bad"))
+        play_scenario(make_scenario(image="bad"))
 
 
-def test_a_story_has_a_title_and_an_end() -> None:
-    told: Told = tell(make_story())
-    lines = told.text.splitlines()
+def test_a_trace_has_a_title_and_an_end() -> None:
+    trace: GoldenTrace = play_scenario(make_scenario())
+    lines = trace.text.splitlines()
 
     assert lines[:3] == ["Small", "=====", "-"]
     assert lines[-1] == (

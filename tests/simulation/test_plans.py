@@ -9,8 +9,17 @@ import pytest
 
 from rollout_operator.lab.network.faults import CrashPoint
 from tests.simulation.campaign import Job, Tally, list_plan_jobs, run_all
-from tests.simulation.planned import Kind, Plan, Step, Trouble, View
-from tests.simulation.plans import Recording, list_plans, record, run_plan
+from tests.simulation.plans import (
+    Kind,
+    Plan,
+    Recording,
+    Step,
+    Trouble,
+    View,
+    list_plans,
+    record,
+    run_plan,
+)
 from tests.simulation.scenarios_book import find_scenario
 
 # Of every scenario at least so many, or the recorded run was not the one that is meant.

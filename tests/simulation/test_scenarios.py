@@ -11,10 +11,10 @@ from tests.judge.book import list_deletes, read_book
 from tests.judge.budgets import EVICTION_PATH
 from tests.judge.invariants_budgets import list_grants
 from tests.judge.promises import Promises
+from tests.simulation.runs import Outcome
 from tests.simulation.scenarios import FULL, SMALL, Scenario, Size
 from tests.simulation.scenarios_book import NAMES, find_scenario
 from tests.simulation.schedule import run
-from tests.simulation.stage import Outcome
 
 NO_FAULTS: frozenset[int] = frozenset()
 

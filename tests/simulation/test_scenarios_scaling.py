@@ -8,7 +8,7 @@ from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.model.names import FORCE_REPLICAS, UPSCALE_WHEN_READY
 from tests.judge.book import read_book
 from tests.judge.builder import s
-from tests.judge.desired import list_miscounted, read_delay_path, read_wish
+from tests.judge.desired import list_miscounted, read_delay_path, read_desired
 from tests.judge.invariants_requests import Contest, list_contests
 from tests.judge.promises import Promises
 from tests.judge.scaling import list_scalings
@@ -148,13 +148,13 @@ def test_annotations_are_read_as_people_read_them() -> None:
         prepare_delayed_downscale_url="http://x:80/some/path?a=b",
         mirror_replicas_from_resource_write_back="false",
     )
-    wish = read_wish(found)
+    desired = read_desired(found)
 
-    assert (wish.template, wish.delay, wish.writes_back) == ("t", s(90), False)
+    assert (desired.template, desired.delay, desired.writes_back) == ("t", s(90), False)
     assert read_delay_path(found) == "some/path"
-    assert read_wish(a_set("a", 3, downscale_leader="", **MIRRORS)).template == "", "it follows"
-    assert read_wish(a_set("a", 3, delayed_downscale="5m", **MIRRORS)).delay == s(0)
-    assert not read_wish(None).is_ours
+    assert read_desired(a_set("a", 3, downscale_leader="", **MIRRORS)).template == "", "it follows"
+    assert read_desired(a_set("a", 3, delayed_downscale="5m", **MIRRORS)).delay == s(0)
+    assert not read_desired(None).is_ours
 
 
 def test_s5_contested_another_writer_puts_counts_back_and_gives_up() -> None:

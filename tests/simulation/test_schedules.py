@@ -9,14 +9,20 @@ from typing import Final
 import pytest
 
 from tests.simulation.campaign import ROTATION, Tally, list_schedules, run_all, run_job
-from tests.simulation.doses import NORMAL, REVIEW_STORMS, STORMS, choose_dose, find_storm
+from tests.simulation.fault_rates import (
+    NORMAL,
+    PROFILES,
+    REVIEW_PROFILES,
+    choose_profile,
+    find_profile,
+)
 from tests.simulation.scenarios_book import find_scenario
 from tests.simulation.schedule import run
 from tests.simulation.shrink import Case, shrink
 
 # As many as fit into the time of the gate; more of them: `make simulate N=20000`.
 SCHEDULES: Final = 3000
-# Fewer of some kind than in one run out of a thousand, and the dose of it is gone.
+# Fewer of some kind than in one run out of a thousand, and its rate is gone.
 LEAST_OF_EACH: Final = 5
 KINDS: Final = frozenset(
     {
@@ -31,24 +37,24 @@ KINDS: Final = frozenset(
 )
 
 
-def test_one_schedule_in_five_has_a_storm_and_all_kinds_come() -> None:
-    storms = Counter(find_storm(seed, has_webhooks=True) for seed in range(2000))
+def test_one_schedule_in_five_has_another_profile_and_all_kinds_come() -> None:
+    profiles = Counter(find_profile(seed, has_webhooks=True) for seed in range(2000))
 
-    assert set(storms) == {"", *REVIEW_STORMS}
-    assert 0.75 < storms[""] / 2000 < 0.85
-    assert max(storms.values()) == storms[""]
-    assert {find_storm(seed) for seed in range(500)} == {"", *STORMS}
+    assert set(profiles) == {"", *REVIEW_PROFILES}
+    assert 0.75 < profiles[""] / 2000 < 0.85
+    assert max(profiles.values()) == profiles[""]
+    assert {find_profile(seed) for seed in range(500)} == {"", *PROFILES}
 
 
-def test_a_storm_comes_by_the_seed_alone() -> None:
+def test_a_profile_comes_by_the_seed_alone() -> None:
     """So that one command repeats it, and what it brings is far more of one kind."""
     name, scenario = "late writes", find_scenario("s1")
-    seeds = [seed for seed in range(200) if find_storm(seed) == name][:3]
+    seeds = [seed for seed in range(200) if find_profile(seed) == name][:3]
 
-    assert choose_dose(name).calls.late == 0.2
-    assert choose_dose("") == NORMAL
+    assert choose_profile(name).calls.late == 0.2
+    assert choose_profile("") == NORMAL
     assert sum(run(scenario, seed).faults["late"] for seed in seeds) > 3
-    assert not sum(run(scenario, seed, dose=NORMAL).faults["late"] for seed in seeds) > 1
+    assert not sum(run(scenario, seed, profile=NORMAL).faults["late"] for seed in seeds) > 1
 
 
 @pytest.mark.parametrize("name", ROTATION)

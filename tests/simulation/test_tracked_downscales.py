@@ -18,12 +18,12 @@ from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.tracker import format_entry
-from tests.simulation.chaos_hooks import later_webhook
+from tests.simulation.chaos import later_webhook
 from tests.simulation.scenarios_book import find_scenario
 from tests.simulation.scenarios_downscales import prepare_zone
 from tests.simulation.scenarios_people import People, Route
 from tests.simulation.schedule import run
-from tests.simulation.stories_downscales import QUOTA_PATH, Quota
+from tests.simulation.traces_downscales import QUOTA_PATH, Quota
 from tests.virtual_time import in_virtual_time
 
 FLAG: Final = "-use-zone-tracker"

@@ -1,4 +1,4 @@
-"""Stories of evictions: nodes are drained, and a budget says which pod may go."""
+"""Scenarios of evictions: nodes are drained, and a budget says which pod may go."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ from rollout_operator.lab.zones import ZoneSpec
 from tests.simulation.drainers import Drainer, guard, unguard, zone_budget
 from tests.simulation.scenarios_drains import ZONE_LABEL, node_name, set_up
 from tests.simulation.scenarios_people import People
-from tests.simulation.stories import Mishap, Story, Teller
+from tests.simulation.traces import Director, GoldenScenario, Mishap
 
 LABELS: Final = {"app": "store"}
 BY_ZONE: Final[JsonObject] = {"maxUnavailable": 1}
@@ -43,53 +43,53 @@ def guarded(letters: str, pods: int, spec: JsonObject) -> Callable[[People], Awa
     return partial(set_up, zones=zones(letters, pods), budget=zone_budget("store", LABELS, **spec))
 
 
-def drainer(teller: Teller, letter: str) -> Drainer:
+def drainer(director: Director, letter: str) -> Drainer:
     """Return who drains the nodes of a zone."""
-    return Drainer(people=teller.people.split(f"drain-{letter}"))
+    return Drainer(people=director.people.split(f"drain-{letter}"))
 
 
-async def _drain_in_rollout(teller: Teller) -> None:
-    await teller.roll("v2")
-    await teller.until_image("zone-b-0", "v2")
-    await drainer(teller, "a").drain(node_name("zone-a", 0))
-    await teller.until_rolled()
+async def _drain_in_rollout(director: Director) -> None:
+    await director.roll("v2")
+    await director.until_image("zone-b-0", "v2")
+    await drainer(director, "a").drain(node_name("zone-a", 0))
+    await director.until_rolled()
 
 
-async def _drain_both(teller: Teller) -> None:
+async def _drain_both(director: Director) -> None:
     await asyncio.sleep(LATER)  # all have been ready for long enough
     async with asyncio.TaskGroup() as tasks:
         for letter in "ab":
             node = node_name(f"zone-{letter}", 0)
-            tasks.create_task(drainer(teller, letter).drain(node))
-    await teller.until_whole()
+            tasks.create_task(drainer(director, letter).drain(node))
+    await director.until_whole()
 
 
-async def _refuse_later(teller: Teller) -> None:
-    someone = drainer(teller, "a")
+async def _refuse_later(director: Director) -> None:
+    someone = drainer(director, "a")
     await guard(someone.people, "native", LABELS)
     await someone.people.attempt(lambda: someone.evict(POD))
     await unguard(someone.people, "native")
     await someone.people.attempt(lambda: someone.evict("zone-b-0"))
-    await teller.until_unmarked(POD)
+    await director.until_unmarked(POD)
     await someone.evict("zone-b-0")
-    await teller.until_whole()
+    await director.until_whole()
 
 
-async def _crash(teller: Teller) -> None:
-    someone = drainer(teller, "a")
+async def _crash(director: Director) -> None:
+    someone = drainer(director, "a")
     await someone.people.attempt(lambda: someone.evict(POD))
-    await teller.until_dead()
+    await director.until_dead()
     await asyncio.sleep(1)
-    teller.start()
-    await teller.process.wait_ready()
+    director.start()
+    await director.process.wait_ready()
     await someone.people.attempt(lambda: someone.evict("zone-b-0"))
-    await teller.until_unmarked(POD)
+    await director.until_unmarked(POD)
     await someone.evict("zone-b-0")
-    await teller.until_whole()
+    await director.until_whole()
 
 
-STORIES: Final = (
-    Story(
+TRACES: Final = (
+    GoldenScenario(
         name="drain-in-a-rollout",
         title="A node is drained while a rollout runs",
         about="The budget counts by zone: pods of one zone at a time, and one of them. zone-b is "
@@ -100,7 +100,7 @@ STORIES: Final = (
         has_webhooks=True,
         prepare=guarded("ab", 3, BY_ZONE),
     ),
-    Story(
+    GoldenScenario(
         name="drain-by-partition",
         title="Two zones are drained, and pods of one partition go one after the other",
         about="The budget counts by partition, the number of the pod: zone-a-0 and zone-b-0 hold "
@@ -111,7 +111,7 @@ STORIES: Final = (
         has_webhooks=True,
         prepare=guarded("ab", 4, BY_PARTITION),
     ),
-    Story(
+    GoldenScenario(
         name="native-budget-refuses",
         title="The operator lets a pod go, and a native budget does not",
         about="The operator agrees to an eviction, which a PodDisruptionBudget refuses after "
@@ -122,7 +122,7 @@ STORIES: Final = (
         has_webhooks=True,
         prepare=guarded("ab", 2, BY_ZONE),
     ),
-    Story(
+    GoldenScenario(
         name="crash-after-grant",
         title="The operator dies between its decision and its answer",
         about=f"What the operator has decided stands on {POD}, and nobody reads its answer. The "

@@ -1,9 +1,8 @@
-"""What a story is, and how it is told: a few zones, what people do, one thing that goes wrong.
+"""A golden scenario: a few zones, what people do, one thing that goes wrong; and its trace.
 
 Nothing is drawn by chance: all ways take as long, pods start as their ordinal says, and whoever is
-ready first runs first. So a story changes only where what it tells of changes. The stories stand in
-`stories_rollouts`, `stories_faults`, `stories_downscales` and `stories_scaling`; `test_golden`
-compares them.
+ready first runs first. So a trace changes only where the behaviour changes. The scenarios stand in
+`traces_rollouts`, `traces_downscales` and `traces_drains`; `test_golden` compares their traces.
 """
 
 import asyncio
@@ -29,16 +28,16 @@ from rollout_operator.model.names import DISRUPTION_RECORD
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.wording import count
 from tests.judge.promises import Verdict
+from tests.simulation.runs import End, judge
+from tests.simulation.runtime import now
 from tests.simulation.scenarios import find_unready, find_unrolled
 from tests.simulation.scenarios_people import People
-from tests.simulation.stage import End, judge
-from tests.simulation.virtual import now
 
 BAD: Final = "bad"
 OPERATOR: Final = "operator-1"
 # By then the pods of the beginning are ready; a round number to read the times from.
-CURTAIN: Final = timedelta(seconds=10)
-# No story takes longer: pods need some seconds each.
+BEGIN: Final = timedelta(seconds=10)
+# No scenario takes longer: pods need some seconds each.
 PATIENCE: Final = timedelta(minutes=30)
 # After rest, to show that nothing follows.
 QUIET: Final = timedelta(minutes=10)
@@ -64,14 +63,14 @@ class Mishap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
-    """One story, and what its reader is to know before."""
+class GoldenScenario:
+    """One scenario, and what the reader of its trace is to know before."""
 
     name: str
     title: str
     about: str
     zones: Sequence[ZoneSpec]
-    play: "Callable[[Teller], Awaitable[None]]"
+    play: "Callable[[Director], Awaitable[None]]"
     mishap: Mishap | None = None
     has_webhooks: bool = False
     prepare: Callable[[People], Awaitable[None]] | None = None
@@ -81,8 +80,8 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """A story that has been played to its end."""
+class GoldenTrace:
+    """What came of a scenario that was played to its end."""
 
     text: str
     verdict: Verdict
@@ -90,15 +89,15 @@ class Told:
 
 
 @dataclass(slots=True, kw_only=True)
-class Teller:
-    """What a story is written with: people, the operator, and what can be waited for."""
+class Director:
+    """What a scenario is written with: people, the operator, and what can be waited for."""
 
     sandbox: Sandbox
     people: People
     process: SimulatedProcess
 
     def start(self) -> None:
-        """Begin a life of the operator."""
+        """Start the operator."""
         self.process.start()
         self.process.link.rng = _Even(0)
 
@@ -162,59 +161,65 @@ class Teller:
             await asyncio.sleep(LOOK_EVERY)
 
 
-def tell(story: Story) -> Told:
-    """Play a story on a world of its own, from its first act to rest; return it as text."""
+def play_scenario(scenario: GoldenScenario) -> GoldenTrace:
+    """Play a scenario on a world of its own, from its first act to rest; return it as text."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        ends: list[Told] = []
+        ends: list[GoldenTrace] = []
         # Taken, not returned: the runner would print all of the history where a test fails.
-        runner.run(_play(story, ends.append))
+        runner.run(_play(scenario, ends.append))
     return ends[0]
 
 
-async def _play(story: Story, take: Callable[[Told], None]) -> None:
-    faults = _OneMishap(story.mishap)
+async def _play(scenario: GoldenScenario, take: Callable[[GoldenTrace], None]) -> None:
+    faults = _OneMishap(scenario.mishap)
     sandbox = Sandbox(choose=_choose, pace=PACE, faults=faults)
     faults.note = sandbox.history.add
     people = People(sandbox=sandbox, rng=_Even(0))
-    process = sandbox.process(OPERATOR, webhooks=story.has_webhooks)
-    teller = Teller(sandbox=sandbox, people=people, process=process)
+    process = sandbox.process(OPERATOR, webhooks=scenario.has_webhooks)
+    director = Director(sandbox=sandbox, people=people, process=process)
     with sandbox.listening():
         async with sandbox:
-            await _set_up(story, teller)
-            await story.play(teller)
+            await _set_up(scenario, director)
+            await scenario.play(director)
             rested_at = now()
             await asyncio.sleep(QUIET.total_seconds())
-    assert not faults.is_waiting, f"{story.mishap} never came"
+    assert not faults.is_waiting, f"{scenario.mishap} never came"
     end = End(history=sandbox.history, ended_at=now(), healed_at=rested_at, quiet=QUIET)
-    take(Told(text=_render(story, teller, rested_at), verdict=judge(end), history=sandbox.history))
+    take(
+        GoldenTrace(
+            text=_render(scenario, director, rested_at),
+            verdict=judge(end),
+            history=sandbox.history,
+        )
+    )
 
 
-async def _set_up(story: Story, teller: Teller) -> None:
-    if story.prepare is not None:
-        await story.prepare(teller.people)
-    for zone in story.zones:
-        await teller.people.create(zone)
-    for name, replicas in story.templates.items():
-        await teller.people.create_template(name, replicas)
-    await teller.until_whole()
-    if story.has_webhooks:
-        await teller.people.register_webhooks(evictions=story.prepare is not None)
-    teller.start()
-    await teller.process.wait_ready()
-    assert now() < CURTAIN
-    await asyncio.sleep((CURTAIN - now()).total_seconds())
+async def _set_up(scenario: GoldenScenario, director: Director) -> None:
+    if scenario.prepare is not None:
+        await scenario.prepare(director.people)
+    for zone in scenario.zones:
+        await director.people.create(zone)
+    for name, replicas in scenario.templates.items():
+        await director.people.create_template(name, replicas)
+    await director.until_whole()
+    if scenario.has_webhooks:
+        await director.people.register_webhooks(evictions=scenario.prepare is not None)
+    director.start()
+    await director.process.wait_ready()
+    assert now() < BEGIN
+    await asyncio.sleep((BEGIN - now()).total_seconds())
 
 
-def _render(story: Story, teller: Teller, rested_at: timedelta) -> str:
-    history = teller.sandbox.history
-    lines = render_story(history, begin=CURTAIN)
-    span = timedelta(seconds=round((rested_at - CURTAIN).total_seconds()))
+def _render(scenario: GoldenScenario, director: Director, rested_at: timedelta) -> str:
+    history = director.sandbox.history
+    lines = render_story(history, begin=BEGIN)
+    span = timedelta(seconds=round((rested_at - BEGIN).total_seconds()))
     end = (
         f"At rest after {format_duration(span)}, and nothing follows in the next ten minutes. "
         f"Deleted by the operator: {count(_count_deletes(history), 'pod')}."
     )
-    about = textwrap.wrap(story.about, WIDTH, break_on_hyphens=False)
-    return "\n".join([story.title, "=" * len(story.title), *about, "", *lines, "", end, ""])
+    about = textwrap.wrap(scenario.about, WIDTH, break_on_hyphens=False)
+    return "\n".join([scenario.title, "=" * len(scenario.title), *about, "", *lines, "", end, ""])
 
 
 def _count_deletes(history: History) -> int:

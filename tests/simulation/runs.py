@@ -18,11 +18,9 @@ from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.lab.world import Sandbox
 from tests.judge.promises import QUIET, Promises, Verdict, Violation
 from tests.judge.verdict import find_violations
-from tests.simulation.ears import Ears
-from tests.simulation.keeper import Keeper
+from tests.simulation.runtime import LogRecorder, Supervisor, now, split
 from tests.simulation.scenarios import Scenario, find_unready
 from tests.simulation.scenarios_people import People
-from tests.simulation.virtual import now, split
 
 OPERATORS: Final = "operator"
 # Of the longest waits of clients and of zones for one another: whoever is not at rest then, is not.
@@ -48,7 +46,7 @@ class Course(Protocol):
         """Add what the world needs for it; called once all pods are ready."""
         ...
 
-    async def strike(self, sandbox: Sandbox, keeper: Keeper) -> bool:
+    async def strike(self, sandbox: Sandbox, supervisor: Supervisor) -> bool:
         """Let things go wrong, and return when that is over: whether all is healed then."""
         ...
 
@@ -97,16 +95,16 @@ def play(
     Where it `listens`, the history has the operator's log for readers, and hence another hash.
     """
     loops: list[VirtualTimeLoop] = []
-    ears = Ears(listens=listens)
+    recorder = LogRecorder(listens=listens)
 
     def make_loop() -> VirtualTimeLoop:
         loops.append(VirtualTimeLoop(split(seed, "loop")))
         return loops[-1]
 
     with asyncio.Runner(loop_factory=make_loop) as runner:
-        with ears.listening():
+        with recorder.listening():
             ends: list[End] = []
-            runner.run(_Stage(scenario, seed, course, ears).play(quiet, ends.append))
+            runner.run(_Run(scenario, seed, course, recorder).play(quiet, ends.append))
             runner.run(_end_all())
         (end,) = ends
         span, steps = timedelta(seconds=loops[0].time()), loops[0].steps
@@ -115,7 +113,7 @@ def play(
         scenario=scenario,
         seed=seed,
         history=end.history,
-        verdict=judge(end, ears.defects),
+        verdict=judge(end, recorder.defects),
         trace_hash=trace_hash(end.history),
         faults=Counter(fault.kind for fault in faults),
         numbers=tuple(sorted({fault.number for fault in faults})),
@@ -151,12 +149,14 @@ def judge(end: End, defects: Sequence[Violation] = ()) -> Verdict:
     return replace(verdict, violations=(*verdict.violations, *defects, *late))
 
 
-class _Stage:
-    def __init__(self, scenario: Scenario, seed: int, course: Course, ears: Ears) -> None:
+class _Run:
+    def __init__(
+        self, scenario: Scenario, seed: int, course: Course, recorder: LogRecorder
+    ) -> None:
         self._scenario = scenario
         self._seed = seed
         self._course = course
-        self._ears = ears
+        self._recorder = recorder
         self._worlds: list[Sandbox] = []
 
     async def play(self, quiet: timedelta, tell: Callable[[End], None]) -> None:
@@ -169,7 +169,7 @@ class _Stage:
             faults=self._course.make_faults(self._note),
         )
         self._worlds.append(sandbox)
-        self._ears.history = sandbox.history
+        self._recorder.history = sandbox.history
         people = People(sandbox=sandbox, rng=split(seed, "people"))
         async with sandbox:
             if scenario.prepare is not None:
@@ -182,8 +182,8 @@ class _Stage:
             if scenario.has_webhooks:
                 await people.register_webhooks(evictions=scenario.has_budgets)
             await self._course.begin(sandbox)
-            keepers = [
-                Keeper(
+            supervisors = [
+                Supervisor(
                     sandbox,
                     scenario.args,
                     has_webhooks=scenario.has_webhooks,
@@ -191,9 +191,9 @@ class _Stage:
                 )
                 for number in range(1, scenario.replicas + 1)
             ]
-            tell(await self._operate(people, keepers))
+            tell(await self._operate(people, supervisors))
 
-    async def _operate(self, people: People, keepers: Sequence[Keeper]) -> End:
+    async def _operate(self, people: People, supervisors: Sequence[Supervisor]) -> End:
         """Let the operator live, people act, and things go wrong and right again.
 
         Blows strike the first process only; calls and events go wrong for all of them.
@@ -201,19 +201,19 @@ class _Stage:
         sandbox, healed_at, missing = people.sandbox, None, ""
         async with asyncio.TaskGroup() as tasks:
             script = tasks.create_task(self._act(people), name="people")
-            keeping = [
-                tasks.create_task(one.run(), name=f"keeper of {one.process.name}")
-                for one in keepers
+            supervising = [
+                tasks.create_task(one.run(), name=f"supervisor of {one.process.name}")
+                for one in supervisors
             ]
-            if await self._course.strike(sandbox, keepers[0]):
+            if await self._course.strike(sandbox, supervisors[0]):
                 healed_at = now()
-                for one in keepers:
+                for one in supervisors:
                     if one.process.is_running:
                         one.process.link.heal()
                     one.hurry()
                 missing = await self._wait_rest(sandbox, script)
             ended_at = now()
-            for task in (script, *keeping):
+            for task in (script, *supervising):
                 task.cancel()
         return End(
             history=sandbox.history,

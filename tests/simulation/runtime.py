@@ -1,24 +1,72 @@
-"""One operator that is kept running: whatever ends its process, another life begins after a while.
+"""What a run stands on: virtual time, random sources, the operator's log, a supervised process.
 
-As the kubelet does it for a Deployment of one replica. A life that ends with an error of its own is
-begun again by the process itself.
+As the kubelet does it for a Deployment of one replica: whatever ends the process, another begins
+after a while. One that ends with an error of its own is begun again by the process itself.
 """
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.lab.model.history import Lived, Record
+from rollout_operator.lab.model.history import History, Lived, Record, Said
 from rollout_operator.lab.world import Sandbox
+from rollout_operator.telemetry import logs
+from tests.judge.promises import Violation
+
+
+def now() -> timedelta:
+    """Return the time since the world began, on the running loop."""
+    return timedelta(seconds=asyncio.get_running_loop().time())
+
+
+def split(seed: int, what: str) -> random.Random:
+    """Return a chance of its own: what one part draws changes nothing for another."""
+    return random.Random(f"{seed} {what}")
+
+
+DEFECT: Final = "BUG"
+_STACK: Final = b" stack="
+
+
+@dataclass(slots=True)
+class LogRecorder:
+    """Takes all lines of a run."""
+
+    listens: bool
+    """Whether the lines from level info on go into the history."""
+    history: History | None = None
+    defects: list[Violation] = field(default_factory=list)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take the log instead of stderr."""
+        logs.configure(level="info" if self.listens else "error", write=self._take)
+        try:
+            yield
+        finally:
+            logs.configure()
+
+    def _take(self, line: bytes) -> None:
+        text = line.decode("utf-8", "replace").strip()
+        if _STACK in line:
+            self.defects.append(Violation(invariant=DEFECT, at=now(), text=text))
+        if self.listens and self.history is not None:
+            # Its own time is the machine's, not that of the world.
+            level, _, told = text.partition(" ")
+            said = f"{level} {told.partition(' ')[2]}"
+            self.history.add(Said(at=now(), actor="operator-1", text=said))
+
 
 NAME: Final = "operator-1"
 BACK_AFTER: Final = timedelta(seconds=1)
 
 
-class Keeper:
-    """Begins the lives of one process of the operator; `process` is the same in all of them."""
+class Supervisor:
+    """Starts one process of the operator again and again; `process` is the same each time."""
 
     def __init__(
         self,
@@ -60,7 +108,7 @@ class Keeper:
             self._wake.set()
 
     def hurry(self) -> None:
-        """Make no more pause between lives: all is healed."""
+        """Make no more pause before it starts again: all is healed."""
         self._is_hasty = True
         self._wake.set()
 

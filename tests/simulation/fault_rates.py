@@ -2,8 +2,8 @@
 
 What happens to calls, events and pods is drawn by the sandbox's own `Doses`; what happens to a
 process, a pod or the API server as a whole is a blow (see `chaos`), and what happens to a review is
-in `chaos_hooks`. The usual dose has a little of everything; one schedule in five has a storm, which
-is far more of one kind.
+in `chaos`, too. The usual profile has a little of everything; one schedule in five has another one,
+which is far more of one kind.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rollout_operator.lab.network.random_faults import Doses
-from tests.simulation.virtual import split
+from tests.simulation.runtime import split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class HookFaults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dose:
+class FaultProfile:
     """All that goes wrong."""
 
     calls: Doses
@@ -64,7 +64,7 @@ class Dose:
 
 
 NO_BLOWS: Final = Blows()
-NORMAL: Final = Dose(
+NORMAL: Final = FaultProfile(
     calls=Doses(),
     blows=Blows(
         crash=0.5,
@@ -85,19 +85,19 @@ NORMAL: Final = Dose(
 _OLD_VIEWS: Final = replace(NORMAL.calls, freeze=0.03, delay_event=0.1)
 # Most reads are made only where the view is too old to answer.
 _LOST_CALLS: Final = replace(NORMAL.calls, lost=0.1, server_error=0.1, delay_event=0.1)
-STORM_SHARE: Final = 0.2
+PROFILE_SHARE: Final = 0.2
 # Of what strikes everywhere, and of what strikes only where webhooks are asked.
-STORMS: Final[Mapping[str, Dose]] = {
+PROFILES: Final[Mapping[str, FaultProfile]] = {
     "late writes": replace(NORMAL, calls=replace(NORMAL.calls, late=0.2)),
     "old views": replace(NORMAL, calls=_OLD_VIEWS),
     "lost events": replace(NORMAL, calls=replace(NORMAL.calls, drop_event=0.05)),
     "lost calls": replace(NORMAL, calls=_LOST_CALLS),
-    "late controller": Dose(
+    "late controller": FaultProfile(
         calls=_OLD_VIEWS, blows=replace(NORMAL.blows, controller_lags=3), hooks=NORMAL.hooks
     ),
 }
-REVIEW_STORMS: Final[Mapping[str, Dose]] = {
-    **STORMS,
+REVIEW_PROFILES: Final[Mapping[str, FaultProfile]] = {
+    **PROFILES,
     "lost pods": replace(NORMAL, calls=replace(NORMAL.calls, pod_failure=0.3, pod_slow=0.3)),
     "late pods": replace(NORMAL, calls=replace(NORMAL.calls, pod_late=0.3)),
     "slow reviews": replace(NORMAL, calls=replace(NORMAL.calls, review_slow=0.3)),
@@ -105,13 +105,13 @@ REVIEW_STORMS: Final[Mapping[str, Dose]] = {
 }
 
 
-def find_storm(seed: int, *, has_webhooks: bool = False) -> str:
-    """Return which storm a schedule has, by its seed; empty where it has the usual dose."""
+def find_profile(seed: int, *, has_webhooks: bool = False) -> str:
+    """Return the name of a schedule's fault profile, by its seed; empty for the usual one."""
     rng = split(seed, "storm")
-    storms = [*(REVIEW_STORMS if has_webhooks else STORMS)]
-    return rng.choice(storms) if rng.random() < STORM_SHARE else ""
+    profiles = [*(REVIEW_PROFILES if has_webhooks else PROFILES)]
+    return rng.choice(profiles) if rng.random() < PROFILE_SHARE else ""
 
 
-def choose_dose(storm: str) -> Dose:
-    """Return the dose of a storm, the usual one for none."""
-    return REVIEW_STORMS[storm] if storm else NORMAL
+def choose_profile(name: str) -> FaultProfile:
+    """Return a fault profile by name, the usual one for none."""
+    return REVIEW_PROFILES[name] if name else NORMAL
