@@ -4,8 +4,9 @@ The rules themselves are in `test_layers.py` and `test_house_rules.py`.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -41,6 +42,12 @@ class Module:
     def at(self, node: ast.stmt | ast.expr | ast.excepthandler | ast.arg, what: str) -> str:
         """Return a finding that names file and line."""
         return f"{self.path.as_posix()}:{node.lineno}: {what}"
+
+
+@cache
+def load_package() -> Sequence[Module]:
+    """Return all modules of the package; read once, because that takes longer than a rule."""
+    return load_modules(PACKAGE)
 
 
 def load_modules(top: Path) -> list[Module]:

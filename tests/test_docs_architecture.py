@@ -10,13 +10,13 @@ from tests.architecture import (
     render_architecture,
     replace_drawing,
 )
-from tests.code_rules import PACKAGE, load_modules
+from tests.code_rules import PACKAGE, load_modules, load_package
 
 
 def test_the_picture_is_that_of_the_imports() -> None:
     document = DOCUMENT.read_text()
 
-    assert replace_drawing(document, render_architecture(load_modules(PACKAGE))) == document
+    assert replace_drawing(document, render_architecture(load_package())) == document
 
 
 def test_a_new_import_changes_the_picture(tmp_path: Path) -> None:

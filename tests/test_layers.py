@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.code_rules import PACKAGE, Module, list_calls, list_imports, load_modules
+from tests.code_rules import PACKAGE, Module, list_calls, list_imports, load_modules, load_package
 
 NAME = PACKAGE.name
 # From the ground up. A layer always sees itself.
@@ -202,19 +202,19 @@ def find_circle(modules: Iterable[Module]) -> Sequence[str]:
 
 def test_the_package_keeps_its_layers() -> None:
     """D-02: imports go one way, libraries stay in their layer, the core is pure."""
-    modules = load_modules(PACKAGE)
+    modules = load_package()
 
     assert len(modules) > 20
     assert check_layers(modules) == []
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    assert find_circle(load_modules(PACKAGE)) == ()
+    assert find_circle(load_package()) == ()
 
 
 def test_no_folder_holds_more_than_twenty_files() -> None:
     """D-02: a folder is read in one sitting."""
-    files = [module.path.parent for module in load_modules(PACKAGE)]
+    files = [module.path.parent for module in load_package()]
     sizes = {folder: files.count(folder) for folder in files}
 
     assert {folder: size for folder, size in sizes.items() if size > 20} == {}
