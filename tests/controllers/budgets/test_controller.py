@@ -1,4 +1,6 @@
-"""What was granted and did not happen is taken back, whoever granted it (LI-07, SI-17, FP-22)."""
+"""What was granted and did not happen is taken back, whoever granted it; not while it is decided on
+(LI-07, SI-17, FP-22, D-65).
+"""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -55,6 +57,16 @@ class Bench:
     async def wait(self, span: timedelta) -> None:
         """Let time pass."""
         await self.process.clock.sleep(span)
+
+    async def look_late(self, pod: str = "a-0") -> timedelta | None:
+        """Reconcile one pod once it has stayed untouched for long enough."""
+        await self.wait(UNTOUCHED_FOR)
+        return await self.look(pod)
+
+    async def is_taken_back(self) -> bool:
+        """Have a pod be looked at until it has proven untouched; tell whether nothing is left."""
+        assert await self.look() == UNTOUCHED_FOR
+        return await self.look_late() is None and not self.here.recorded() and not self.grants
 
     @property
     def grants(self) -> int:
@@ -124,11 +136,7 @@ async def test_li07_a_doubtful_grant_is_settled_alike() -> None:
     made.here.client.lost.add("patch pods/ingester-zone-a-0")
     await made.process.evict("a-0")
     made.here.client.lost.clear()
-    assert await made.look() == UNTOUCHED_FOR
-    await made.wait(UNTOUCHED_FOR)
-    assert await made.look() is None
-    assert made.here.recorded() == []
-    assert made.grants == 0
+    assert await made.is_taken_back()
 
 
 @in_virtual_time
@@ -138,35 +146,20 @@ async def test_li07_a_doubtful_grant_whose_record_never_arrived() -> None:
         made.process.cached("a-0"), DisruptionSource.EVICTION, "ingester"
     )
     made.process.pending.doubt(grant)
-    await made.wait(UNTOUCHED_FOR)
-    assert await made.look() is None
+    assert await made.look_late() is None
     assert made.here.client.verbs() == ["get"]
     assert made.grants == 0
 
 
+@pytest.mark.parametrize("at", [timedelta(0), -RECORD_COUNTS, RECORD_COUNTS * 1000])
 @in_virtual_time
-async def test_li07_a_record_of_a_process_that_died_is_taken_back() -> None:
-    """FP-40: by whoever sees it, after as long, although its memory holds nothing."""
-    here = world()
-    here.annotate("a-0", record("a-0", here))
-    made = start(here)
-    assert await made.look() == UNTOUCHED_FOR
-    await made.wait(UNTOUCHED_FOR)
-    assert await made.look() is None
-    assert here.recorded() == []
-
-
-@pytest.mark.parametrize("at", [-RECORD_COUNTS, RECORD_COUNTS * 1000])
-@in_virtual_time
-async def test_li07_the_time_in_a_record_may_be_wrong(at: timedelta) -> None:
-    """What counts is for how long it has been seen here."""
+async def test_li07_a_record_of_a_process_that_died_is_taken_back(at: timedelta) -> None:
+    """FP-40: by whoever sees it, after as long, although its memory holds nothing. What counts is
+    for how long it has been seen here: the time in it may be wrong.
+    """
     here = world()
     here.annotate("a-0", record("a-0", here, at=here.now() + at))
-    made = start(here)
-    assert await made.look() == UNTOUCHED_FOR
-    await made.wait(UNTOUCHED_FOR)
-    assert await made.look() is None
-    assert here.recorded() == []
+    assert await start(here).is_taken_back()
 
 
 @in_virtual_time
@@ -211,35 +204,26 @@ async def test_si17_a_record_that_only_the_live_look_shows_is_not_taken() -> Non
 @pytest.mark.parametrize("change", ["terminate", "replace", "remove"])
 @in_virtual_time
 async def test_li07_what_the_cache_shows_to_go_is_forgotten_at_once(change: str) -> None:
-    """Without a call."""
-    made = await granted()
-    getattr(made.here, change)("a-0")
-    assert await made.look() is None
-    made.process.pending.forget_seen()
-    assert made.grants == 0
-    assert made.here.client.calls == []
-
-
-@pytest.mark.parametrize("change", ["terminate", "replace", "remove"])
-@in_virtual_time
-async def test_li07_what_only_the_live_look_shows_to_go_stays_counted(change: str) -> None:
-    """Until the cache shows it: the pod of the cache still looks ready."""
+    """Without a call. What only the live read shows stays counted until then: the pod of the cache
+    still looks ready.
+    """
     made = await granted()
     await made.wait(UNTOUCHED_FOR)
     getattr(made.here, change)("a-0")
     assert await made.look(sync=False) is None
-    assert made.here.client.verbs() == ["get"]
-    assert made.grants == 1
+    assert (made.here.client.verbs(), made.grants) == (["get"], 1)
+    assert await made.look() is None
+    made.process.pending.forget_seen()
+    assert (made.here.client.verbs(), made.grants) == (["get"], 0)
 
 
 @in_virtual_time
 async def test_si17_a_pod_that_changes_while_it_is_looked_at_is_looked_at_again() -> None:
     made = await granted()
-    await made.wait(UNTOUCHED_FOR)
     made.here.client.before = lambda call: (
         made.here.change("a-0", labels={}) if call.startswith("patch") else None
     )
-    assert await made.look() == LOOK_AGAIN
+    assert await made.look_late() == LOOK_AGAIN
     assert made.here.recorded() == ["a-0"]
     assert made.grants == 1
 
@@ -251,9 +235,8 @@ async def test_si17_a_pod_that_changes_while_it_is_looked_at_is_looked_at_again(
 @in_virtual_time
 async def test_li07_what_fails_is_tried_again(call: str, error: ApiError) -> None:
     made = await granted()
-    await made.wait(UNTOUCHED_FOR)
     made.here.client.before = failing(call, error)
-    assert await made.look() == RETRY
+    assert await made.look_late() == RETRY
     assert made.grants == 1
     made.here.client.before = lambda call: None
     assert await made.look() is None
@@ -265,9 +248,8 @@ async def test_li07_what_fails_is_tried_again(call: str, error: ApiError) -> Non
 async def test_li07_what_hangs_is_tried_again(call: str) -> None:
     """A connection that died without a word must not keep the budget for long."""
     made = await granted()
-    await made.wait(UNTOUCHED_FOR)
     made.here.client.pause = Hold(call)
-    assert await made.look() == LOOK_AGAIN
+    assert await made.look_late() == LOOK_AGAIN
     assert elapsed() == UNTOUCHED_FOR + LOOK_LIMIT
     assert made.grants == 1
 
@@ -292,10 +274,7 @@ async def _check_unreadable(text: str) -> None:
     here.annotate("a-0", text)
     made = start(here)
     assert (await made.process.evict("b-0")).startswith("429 disruption_budget_used")
-    assert await made.look() == UNTOUCHED_FOR
-    await made.wait(UNTOUCHED_FOR)
-    assert await made.look() is None
-    assert here.recorded() == []
+    assert await made.is_taken_back()
 
 
 @in_virtual_time
@@ -313,17 +292,13 @@ async def test_d10_a_copy_of_the_record_of_another_pod_is_removed_at_once() -> N
 async def test_fp40_where_it_may_not_be_removed_it_is_looked_at_later() -> None:
     """Memory is freed; the record itself ends by its time, and the role may be mended."""
     made = await granted()
-    await made.wait(UNTOUCHED_FOR)
     made.here.client.before = failing("patch", FORBIDDEN)
-    assert await made.look() == RETRY_FORBIDDEN
+    assert await made.look_late() == RETRY_FORBIDDEN
     assert made.grants == 0
     assert made.here.recorded() == ["a-0"]
     made.here.client.before = lambda call: None
     await made.wait(RETRY_FORBIDDEN)
-    assert await made.look() == UNTOUCHED_FOR
-    await made.wait(UNTOUCHED_FOR)
-    assert await made.look() is None
-    assert made.here.recorded() == []
+    assert await made.is_taken_back()
 
 
 @in_virtual_time
@@ -334,17 +309,10 @@ async def test_fp40_a_grant_in_memory_only_ends_without_a_write() -> None:
     made.process.clock.ahead = QUARANTINE
     assert await made.process.evict("a-0") == "allowed"
     here.client.calls.clear()
-    await made.wait(UNTOUCHED_FOR)
-    assert await made.look() is None
+    assert await made.look("a-1") is None, "a pod that is not granted costs nothing"
+    assert await made.look_late() is None
     assert here.client.verbs() == ["get"]
     assert made.grants == 0
-
-
-@in_virtual_time
-async def test_a_pod_that_nobody_grants_costs_nothing() -> None:
-    made = start()
-    assert await made.look() is None
-    assert made.here.client.calls == []
 
 
 @in_virtual_time
@@ -354,6 +322,54 @@ async def test_a_pod_that_cannot_be_read_live_is_looked_at_again() -> None:
     held = made.here.client.objects["pods", name_of("a-0")]
     made.here.client.put("pods", {**held, "status": {"phase": 7}})
     assert await made.look(sync=False) == RETRY
-    grant = made.process.pending.get(made.process.cached("a-0").uid)
-    assert grant is not None
-    assert grant.stage is GrantState.GIVEN
+    assert made.process.stage("a-0") is GrantState.GIVEN
+
+
+@in_virtual_time
+async def test_si17_a_grant_that_is_still_decided_on_is_left_alone() -> None:
+    """SI-17: its record is minutes in the queue of the rate limiter, or its look is: whichever asks
+    settles it, and that wakes us.
+    """
+    made = start()
+    made.process.pending.reserve(made.process.cached("a-0"), DisruptionSource.EVICTION, "ingester")
+    await made.wait(LONGEST)
+    assert await made.look() == UNTOUCHED_FOR
+    assert made.here.client.calls == []
+    assert made.grants == 1
+
+
+@in_virtual_time
+async def test_si17_a_grant_that_is_decided_on_anew_while_we_look_is_left_alone() -> None:
+    """SI-17: an old record is there, and the pod is asked for once more before our read ends."""
+    here = world()
+    here.annotate("a-0", record("a-0", here))
+    made = start(here)
+    await made.look()
+    await made.wait(UNTOUCHED_FOR)
+    pending, pod = made.process.pending, made.process.cached("a-0")
+
+    def ask(call: str) -> None:
+        if call.startswith("get"):
+            pending.reserve(pod, DisruptionSource.EVICTION, "ingester")
+
+    here.client.before = ask
+    assert await made.look() == UNTOUCHED_FOR
+    assert here.recorded() == ["a-0"]
+    assert made.grants == 1
+
+
+@pytest.mark.parametrize("kind", ["pods", "patch pods"])
+@in_virtual_time
+async def test_d65_the_time_limit_of_a_look_begins_when_it_is_sent(kind: str) -> None:
+    """D-65, LI-07: under our own rate limits each look would be given up before it was sent."""
+    made = await granted()
+
+    async def wait(of: str) -> None:
+        if of == kind:
+            await made.wait(LOOK_LIMIT * 2)
+
+    made.here.client.turn = wait
+    assert await made.look_late() is None
+    assert elapsed() == UNTOUCHED_FOR + LOOK_LIMIT * 2
+    assert made.here.recorded() == []
+    assert made.grants == 0

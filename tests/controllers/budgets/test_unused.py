@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-from rollout_operator.controllers.budgets.controller import UNTOUCHED_FOR
 from rollout_operator.guards.budgets.in_flight import PAUSES
 from rollout_operator.guards.budgets.request import DisruptionRequest, Permit
 from rollout_operator.model.budget import DisruptionSource
@@ -24,8 +23,7 @@ def count_unused(made: Bench) -> float | None:
 async def test_li09_a_grant_that_came_to_nothing_makes_the_next_one_of_that_pod_wait() -> None:
     """LI-07, LI-09: others go on meanwhile; it is counted, and then the pod has its turn again."""
     made = await granted()
-    await made.wait(UNTOUCHED_FOR)
-    await made.look()
+    await made.look_late()
     x = made.process
     x.sync()
     assert await x.evict("a-0") == (
@@ -44,8 +42,7 @@ async def test_li09_a_grant_that_came_to_nothing_makes_the_next_one_of_that_pod_
 async def test_li09_after_its_pause_the_pod_has_its_turn() -> None:
     """An honest client whose eviction a PodDisruptionBudget refused is not shut out."""
     made = await granted()
-    await made.wait(UNTOUCHED_FOR)
-    await made.look()
+    await made.look_late()
     made.process.sync()
     await made.wait(PAUSES.first - MOMENT)
     ask = DisruptionRequest(pod=made.process.cached("a-0"), engine=DisruptionSource.EVICTION)
@@ -64,8 +61,7 @@ async def test_li09_a_rollout_that_died_makes_no_eviction_wait() -> None:
         made.process.cached("a-0"), DisruptionSource.ROLLOUT, "ingester"
     )
     made.process.pending.doubt(grant)
-    await made.wait(UNTOUCHED_FOR)
-    await made.look()
+    await made.look_late()
     assert await made.process.evict("a-0") == "allowed"
 
 
@@ -77,8 +73,7 @@ async def test_li09_a_grant_without_an_answer_is_not_unused() -> None:
     assert (await made.process.evict("a-0")).startswith("429 grant_")
     hold.open.set()
     assert made.here.recorded() == ["a-0"]
-    await made.wait(UNTOUCHED_FOR)
-    await made.look()
+    await made.look_late()
     assert made.grants == 0
     assert count_unused(made) == 0
     made.process.sync()
@@ -92,6 +87,5 @@ async def test_li09_a_grant_that_is_doubted_after_its_answer_is_unused() -> None
     grant = made.process.pending.get(made.process.cached("a-0").uid)
     assert grant is not None
     made.process.pending.doubt(grant)
-    await made.wait(UNTOUCHED_FOR)
-    await made.look()
+    await made.look_late()
     assert count_unused(made) == 1
