@@ -12,9 +12,8 @@ from typing import Final
 
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.downscales.backlog import Debt, Owed
+from rollout_operator.guards.downscales.backlog import CancelCalls, Debt, Owed
 from rollout_operator.guards.downscales.reservations import Downscales
-from rollout_operator.guards.downscales.unanswered import CancelCalls
 from rollout_operator.guards.locks import Locks, calls_lock
 from rollout_operator.kube.cache.store import is_older
 from rollout_operator.model.downscale import Endpoint, Target

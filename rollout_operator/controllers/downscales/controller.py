@@ -19,6 +19,7 @@ from rollout_operator.controllers.downscales.cancellations import (
     Cancellations,
 )
 from rollout_operator.controllers.worker import Result
+from rollout_operator.guards.downscales.backlog import CancelCalls
 from rollout_operator.guards.downscales.pod_records import PodRecords, assess_note, read_note
 from rollout_operator.guards.downscales.reservations import (
     LATEST_REPEAT,
@@ -28,7 +29,6 @@ from rollout_operator.guards.downscales.reservations import (
     ReservationState,
 )
 from rollout_operator.guards.downscales.times import Records, is_annotated
-from rollout_operator.guards.downscales.unanswered import CancelCalls
 from rollout_operator.guards.locks import Locks, calls_lock
 from rollout_operator.kube.api import STATEFULSETS, Reader
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, is_older

@@ -15,9 +15,9 @@ from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.downscales.backlog import Debts, PreparedPod
+from rollout_operator.guards.downscales.backlog import Debts, PreparedPod, UnansweredCancels
 from rollout_operator.guards.downscales.intents import Intents
 from rollout_operator.guards.downscales.last_downscales import LastDownscales
-from rollout_operator.guards.downscales.unanswered import UnansweredCancels
 from rollout_operator.model.downscale import Key, Target, Underway
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import StatefulSet

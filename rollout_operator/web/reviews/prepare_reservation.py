@@ -13,6 +13,7 @@ from typing import Protocol
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.server_clock import CLOCK_ERROR
+from rollout_operator.guards.downscales.backlog import CancelCalls
 from rollout_operator.guards.downscales.pod_records import PodRecords
 from rollout_operator.guards.downscales.reservations import (
     PERSIST_LIMIT,
@@ -21,7 +22,6 @@ from rollout_operator.guards.downscales.reservations import (
     ReservationState,
 )
 from rollout_operator.guards.downscales.times import Member, RecordedTimes, Records
-from rollout_operator.guards.downscales.unanswered import CancelCalls
 from rollout_operator.guards.locks import Locks, calls_lock, group_lock
 from rollout_operator.model.downscale import Decrease, Endpoint, Key, Target
 from rollout_operator.model.errors import ApiError, Conflict, InvalidInput

@@ -37,28 +37,24 @@ async def _come_back(world: World, *, runs: bool = True) -> None:
 
 @pytest.mark.parametrize("waits", [1, 50, 300])
 @pytest.mark.parametrize("crashes", [False, True], ids=["lives on", "crashes"])
-def test_li05_taken_back_while_pods_are_terminating(waits: int, *, crashes: bool) -> None:
+@in_virtual_time
+async def test_li05_taken_back_while_pods_are_terminating(waits: int, *, crashes: bool) -> None:
     """LI-05: the pods are long on their way out; those that follow are told once, when they run."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
+    world = three_zones()
+    async with world.controlling():
+        await _scale_down(world)
+        await world.pass_time(waits)
+        world.commit("zone-a", 5)
+        await world.watch()
+        if not crashes:
+            await world.pass_time(100)
+            assert world.calls.names("DELETE") == [], "the pods that go are not called"
+            assert world.memory.downscales.debts.count() == 2
+            await _see_them_told(world)
+    if crashes:
+        world.restart()
         async with world.controlling():
-            await _scale_down(world)
-            await world.pass_time(waits)
-            world.commit("zone-a", 5)
-            await world.watch()
-            if not crashes:
-                await world.pass_time(100)
-                assert world.calls.names("DELETE") == [], "the pods that go are not called"
-                assert world.memory.downscales.debts.count() == 2
-                await _see_them_told(world)
-        if crashes:
-            world.restart()
-            async with world.controlling():
-                await _see_them_told(world)
-
-    run()
+            await _see_them_told(world)
 
 
 async def _see_them_told(world: World) -> None:
@@ -96,29 +92,25 @@ async def test_a_downscale_that_nobody_takes_back_is_forgotten_with_its_pods() -
 
 @pytest.mark.parametrize(("waits", "told"), [(50, list(GOING)), (70, [])])
 @pytest.mark.parametrize("unseen", [0, 29])
-def test_li05_whoever_comes_back_within_a_minute_is_told(
+@in_virtual_time
+async def test_li05_whoever_comes_back_within_a_minute_is_told(
     waits: int, told: list[str], unseen: int
 ) -> None:
     """LI-05: the minute begins when they have gone, however long ago they were looked at last."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        async with world.controlling():
-            await _scale_down(world)
-            await world.pass_time(50)
-            await world.clock.sleep(unseen * SECOND)
-            for name in GOING:
-                world.remove_pod(name)
-            await world.watch()
-            await world.pass_time(waits)
-            world.commit("zone-a", 5)
-            await _come_back(world)
-            await world.pass_time(100)
-            assert sorted(world.calls.names("DELETE")) == told
-            await come_to_rest(world)
-
-    run()
+    world = three_zones()
+    async with world.controlling():
+        await _scale_down(world)
+        await world.pass_time(50)
+        await world.clock.sleep(unseen * SECOND)
+        for name in GOING:
+            world.remove_pod(name)
+        await world.watch()
+        await world.pass_time(waits)
+        world.commit("zone-a", 5)
+        await _come_back(world)
+        await world.pass_time(100)
+        assert sorted(world.calls.names("DELETE")) == told
+        await come_to_rest(world)
 
 
 @in_virtual_time

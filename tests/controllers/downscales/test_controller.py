@@ -220,47 +220,39 @@ async def test_pods_that_change_all_the_time_do_not_shorten_the_pauses() -> None
 @pytest.mark.parametrize(
     "answer", [hang, refuse("zone-a-4")], ids=["nothing is answered", "one pod refuses"]
 )
-def test_a_review_that_failed(answer: Callable[[str, Endpoint], object]) -> None:
+@in_virtual_time
+async def test_a_review_that_failed(answer: Callable[[str, Endpoint], object]) -> None:
     """LI-05, W-13: pods are told again when no call that was slow can arrive any more."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        world.calls.answer = answer  # type: ignore[assignment]  # a union of two of its kind
-        async with world.controlling():
-            assert not (await world.ask("zone-a", 3)).is_allowed
-            world.calls.answer = confirm
-            world.calls.confirmed.clear()
-            await world.pass_time(SOON.total_seconds())
-            told = {one.pod for one in world.calls.confirmed if one.method == "DELETE"}
-            assert told == {"zone-a-3", "zone-a-4"}
-            await come_to_rest(world)
-        assert world.calls.prepared() == set()
-
-    run()
+    world = three_zones()
+    world.calls.answer = answer  # type: ignore[assignment]  # a union of two of its kind
+    async with world.controlling():
+        assert not (await world.ask("zone-a", 3)).is_allowed
+        world.calls.answer = confirm
+        world.calls.confirmed.clear()
+        await world.pass_time(SOON.total_seconds())
+        told = {one.pod for one in world.calls.confirmed if one.method == "DELETE"}
+        assert told == {"zone-a-3", "zone-a-4"}
+        await come_to_rest(world)
+    assert world.calls.prepared() == set()
 
 
 @pytest.mark.parametrize("seconds", [0, 20, 50])
-def test_a_crash_after_the_answer(seconds: float) -> None:
+@in_virtual_time
+async def test_a_crash_after_the_answer(seconds: float) -> None:
     """LI-05, D-23: another process finds the notes, and takes its time before it tells anyone."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        assert (await world.ask("zone-a", 3)).is_allowed
-        await world.pass_time(seconds)
-        world.restart()
-        begin = world.clock.elapsed()
-        async with world.controlling():
-            await world.pass_time(0)
-            assert not (await world.ask("zone-b", 4)).is_allowed, "D-25: it may still happen"
-            await world.pass_time(SOON.total_seconds())
-            told = [call for call in world.calls.calls if call.method == "DELETE"]
-            assert [call.pod for call in told] == ["zone-a-3", "zone-a-4"]
-            assert all(begin < call.at <= begin + SOON for call in told)
-            await come_to_rest(world)
-
-    run()
+    world = three_zones()
+    assert (await world.ask("zone-a", 3)).is_allowed
+    await world.pass_time(seconds)
+    world.restart()
+    begin = world.clock.elapsed()
+    async with world.controlling():
+        await world.pass_time(0)
+        assert not (await world.ask("zone-b", 4)).is_allowed, "D-25: it may still happen"
+        await world.pass_time(SOON.total_seconds())
+        told = [call for call in world.calls.calls if call.method == "DELETE"]
+        assert [call.pod for call in told] == ["zone-a-3", "zone-a-4"]
+        assert all(begin < call.at <= begin + SOON for call in told)
+        await come_to_rest(world)
 
 
 @in_virtual_time

@@ -50,37 +50,33 @@ async def test_a_cache_from_before_the_review_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize("lagging", ["statefulsets", "pods"])
-def test_a_cache_that_lags_does_not_forget_a_debt(lagging: str) -> None:
+@in_virtual_time
+async def test_a_cache_that_lags_does_not_forget_a_debt(lagging: str) -> None:
     """LI-05: scaled up and down again while a watch was cut."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        store = world.client.objects
-        hidden = {key: store[key] for key in store if key[1] in {"zone-a-3", "zone-a-4"}}
-        if lagging == "statefulsets":
-            hidden = {}
-            five = copy.deepcopy(store["statefulsets", "zone-a"])
-            world.commit("zone-a", 3)
-            world.sync()
-            part(five, "metadata")["resourceVersion"] = "3"
-            world.client.put("statefulsets", five)
-        else:
-            for key in hidden:
-                del store[key]
-            world.sync()
-            store.update(hidden)
-        world.calls.answer = refuse("zone-a-4")
-        async with world.controlling():
-            assert not (await world.ask("zone-a", 3)).is_allowed
-            world.calls.answer = confirm
-            await world.clock.sleep(timedelta(seconds=5))
-            world.calls.calls.clear()
-            await world.pass_time(60)
-            assert {"zone-a-3", "zone-a-4"} == set(world.calls.names("DELETE"))
-            await come_to_rest(world)
-
-    run()
+    world = three_zones()
+    store = world.client.objects
+    hidden = {key: store[key] for key in store if key[1] in {"zone-a-3", "zone-a-4"}}
+    if lagging == "statefulsets":
+        hidden = {}
+        five = copy.deepcopy(store["statefulsets", "zone-a"])
+        world.commit("zone-a", 3)
+        world.sync()
+        part(five, "metadata")["resourceVersion"] = "3"
+        world.client.put("statefulsets", five)
+    else:
+        for key in hidden:
+            del store[key]
+        world.sync()
+        store.update(hidden)
+    world.calls.answer = refuse("zone-a-4")
+    async with world.controlling():
+        assert not (await world.ask("zone-a", 3)).is_allowed
+        world.calls.answer = confirm
+        await world.clock.sleep(timedelta(seconds=5))
+        world.calls.calls.clear()
+        await world.pass_time(60)
+        assert {"zone-a-3", "zone-a-4"} == set(world.calls.names("DELETE"))
+        await come_to_rest(world)
 
 
 @in_virtual_time
@@ -262,23 +258,19 @@ def _put_note(world: World, name: str, text: str) -> None:
         ('{"replicasFrom":99999999999999,"replicasTo":4,"at":"2026-01-02T03:04:05Z"}', 1),
     ],
 )
-def test_notes_that_others_wrote(note: str, deletes: int | None) -> None:
+@in_virtual_time
+async def test_notes_that_others_wrote(note: str, deletes: int | None) -> None:
     """SEC-25: at most a pod is told that it stays; no time of the future is recorded, no spin."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        _put_note(world, "zone-a-4", note)
-        world.sync()
-        world.restart()
-        async with world.controlling():
-            await world.pass_time(HOUR)
-            if deletes is not None:
-                assert len(world.calls.names("DELETE")) == deletes
-            assert world.memory.downscales.list_sets() == []
-            assert len(world.client.calls) < 10
-
-    run()
+    world = three_zones()
+    _put_note(world, "zone-a-4", note)
+    world.sync()
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(HOUR)
+        if deletes is not None:
+            assert len(world.calls.names("DELETE")) == deletes
+        assert world.memory.downscales.list_sets() == []
+        assert len(world.client.calls) < 10
 
 
 @in_virtual_time
@@ -302,31 +294,27 @@ def lines() -> Iterator[list[str]]:
     logs.configure()
 
 
-def test_li05_a_pod_that_cannot_be_told_is_warned_of_once_for_each_cause(
+@in_virtual_time
+async def test_li05_a_pod_that_cannot_be_told_is_warned_of_once_for_each_cause(
     lines: list[str],
 ) -> None:
     """LI-05: not every 15 s, and not at level debug only; it is counted for as long."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        debts = world.memory.downscales.debts
-        async with world.controlling():
-            assert (await world.ask("zone-a", 3)).is_allowed
-            world.calls.answer = refuse("zone-a-4", method="DELETE")
-            await world.pass_time(300)
-            assert debts.count_unreached() == debts.count() == 1
-            assert _warnings(lines) == ["zone-a-4: HTTP status 500"]
-            world.calls.answer = _unreachable
-            await world.pass_time(300)
-            assert debts.count_unreached() == 1
-            assert _warnings(lines) == ["zone-a-4: HTTP status 500", "zone-a-4: no route to host"]
-            world.calls.answer = confirm
-            await world.pass_time(30)
-            assert debts.count_unreached() == 0
-            await come_to_rest(world)
-
-    run()
+    world = three_zones()
+    debts = world.memory.downscales.debts
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        world.calls.answer = refuse("zone-a-4", method="DELETE")
+        await world.pass_time(300)
+        assert debts.count_unreached() == debts.count() == 1
+        assert _warnings(lines) == ["zone-a-4: HTTP status 500"]
+        world.calls.answer = _unreachable
+        await world.pass_time(300)
+        assert debts.count_unreached() == 1
+        assert _warnings(lines) == ["zone-a-4: HTTP status 500", "zone-a-4: no route to host"]
+        world.calls.answer = confirm
+        await world.pass_time(30)
+        assert debts.count_unreached() == 0
+        await come_to_rest(world)
 
 
 async def _unreachable(method: str, endpoint: Endpoint) -> None:

@@ -45,23 +45,19 @@ def _put_note(world: World, name: str, **changes: object) -> None:
     ],
 )
 @pytest.mark.parametrize("field", ["target", "earlier"])
-def test_d24_a_place_that_nothing_confirms_is_not_called(
+@in_virtual_time
+async def test_d24_a_place_that_nothing_confirms_is_not_called(
     change: Json, told: str, field: str, lines: list[str]
 ) -> None:
     """D-24, SEC-25: one warning names pod, field and value; no pod is called, the note goes."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        place = {**PLACE, "service": _service(world), **change}
-        _put_note(world, "zone-a-4", **{field: place if field == "target" else [place]})
-        world.restart()
-        async with world.controlling():
-            await world.pass_time(120)
-            await come_to_rest(world)
-        assert world.calls.calls == []
-
-    run()
+    world = three_zones()
+    place = {**PLACE, "service": _service(world), **change}
+    _put_note(world, "zone-a-4", **{field: place if field == "target" else [place]})
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(120)
+        await come_to_rest(world)
+    assert world.calls.calls == []
     (warning,) = [line for line in lines if "level=warn" in line]
     (value,) = change.values()
     assert "zone-a-4" in warning
@@ -69,60 +65,48 @@ def test_d24_a_place_that_nothing_confirms_is_not_called(
     assert str(value) in warning
 
 
-def test_d24_a_set_that_is_not_prepared_adopts_no_note(lines: list[str]) -> None:
+@in_virtual_time
+async def test_d24_a_set_that_is_not_prepared_adopts_no_note(lines: list[str]) -> None:
     """D-24: pods of a set without the label are called by nobody, whatever a note says."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        world.label("zone-a", PREPARE_DOWNSCALE, None)
-        _put_note(world, "zone-a-4", target={**PLACE, "service": _service(world)})
-        world.restart()
-        async with world.controlling():
-            assert world.memory.downscales.list_sets() == []
-            await world.pass_time(120)
-            await come_to_rest(world)
-        assert world.calls.calls == []
-
-    run()
+    world = three_zones()
+    world.label("zone-a", PREPARE_DOWNSCALE, None)
+    _put_note(world, "zone-a-4", target={**PLACE, "service": _service(world)})
+    world.restart()
+    async with world.controlling():
+        assert world.memory.downscales.list_sets() == []
+        await world.pass_time(120)
+        await come_to_rest(world)
+    assert world.calls.calls == []
     (warning,) = [line for line in lines if "level=warn" in line]
     assert PREPARE_DOWNSCALE in warning
 
 
 @pytest.mark.parametrize("port", [8080, 9090], ids=["of the set", "of a container"])
-def test_li05_a_place_that_set_or_pod_confirm_is_called(port: int) -> None:
+@in_virtual_time
+async def test_li05_a_place_that_set_or_pod_confirm_is_called(port: int) -> None:
     """LI-05: the set may name another port by now; the pod's own spec cannot have changed."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        one = world.client.objects["pods", "zone-a-4"]
-        one["spec"] = {"initContainers": [{"name": "side", "ports": [{"containerPort": 9090}]}]}
-        _put_note(world, "zone-a-4", target={**PLACE, "port": port, "service": _service(world)})
-        world.restart()
-        async with world.controlling():
-            await world.pass_time(120)
-            assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
-
-    run()
+    world = three_zones()
+    one = world.client.objects["pods", "zone-a-4"]
+    one["spec"] = {"initContainers": [{"name": "side", "ports": [{"containerPort": 9090}]}]}
+    _put_note(world, "zone-a-4", target={**PLACE, "port": port, "service": _service(world)})
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(120)
+        assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
 
 
 @pytest.mark.parametrize("at", ["2025-06-01T00:00:00Z", "2026-01-02T03:04:05Z"])
-def test_si11_the_time_in_a_note_is_no_time_of_a_downscale(at: str) -> None:
+@in_virtual_time
+async def test_si11_the_time_in_a_note_is_no_time_of_a_downscale(at: str) -> None:
     """SI-11: it counts from when it is found: a forged time cannot let another zone go earlier."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones(3, a=WAIT, b=WAIT)
-        world.client.put("pods", pod("zone-a", 3))
-        _put_note(world, "zone-a-3", at=at)
-        await world.pass_time(600)
-        world.restart()
-        async with world.controlling():
-            await world.pass_time(5)
-            assert str(world.annotation("zone-a")) >= "2026-01-02T03:14:05Z"
-
-    run()
+    world = three_zones(3, a=WAIT, b=WAIT)
+    world.client.put("pods", pod("zone-a", 3))
+    _put_note(world, "zone-a-3", at=at)
+    await world.pass_time(600)
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(5)
+        assert str(world.annotation("zone-a")) >= "2026-01-02T03:14:05Z"
 
 
 @in_virtual_time
@@ -143,17 +127,13 @@ async def test_si11_a_downscale_on_record_is_not_recorded_anew_at_each_start() -
 
 
 @pytest.mark.parametrize("at", ["2025-06-01T00:00:00Z", "2026-01-02T03:04:05Z"])
-def test_si11_a_made_up_uid_proves_no_downscale(at: str) -> None:
+@in_virtual_time
+async def test_si11_a_made_up_uid_proves_no_downscale(at: str) -> None:
     """SI-11: `first` names a pod that never was; all pods are there since long ago."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones(a=WAIT, b=WAIT)
-        _put_note(world, "zone-a-4", at=at, first="uid-of-no-pod")
-        world.restart()
-        async with world.controlling():
-            await world.pass_time(120)
-            assert (await world.ask("zone-b", 3)).is_allowed
-            assert str(world.annotation("zone-a") or "") < "2025-12-25"
-
-    run()
+    world = three_zones(a=WAIT, b=WAIT)
+    _put_note(world, "zone-a-4", at=at, first="uid-of-no-pod")
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(120)
+        assert (await world.ask("zone-b", 3)).is_allowed
+        assert str(world.annotation("zone-a") or "") < "2025-12-25"

@@ -26,27 +26,23 @@ FORMER: Final = [
 
 
 @pytest.mark.parametrize("data", FORMER)
-def test_refused_by_somebody_else_afterwards(data: Mapping[str, str]) -> None:
+@in_virtual_time
+async def test_refused_by_somebody_else_afterwards(data: Mapping[str, str]) -> None:
     """LI-05, FP-22: the former entry comes back, and the other zone may go."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = tracked(data, a=WAIT, b=WAIT)
-        async with world.controlling():
-            assert (await world.ask("zone-a", 3)).is_allowed
-            assert data_of(world) == {**data, "zone-a": ANSWERED}
-            await world.pass_time(35)
-            assert data_of(world) == {**data, "zone-a": ANSWERED}, "it may still happen"
-            await world.pass_time(10)
-            assert data_of(world) == data
-            assert (await world.ask("zone-b", 3)).is_allowed
-            world.commit("zone-b", 3)
-            await world.watch()
-            for ordinal in (3, 4):
-                world.remove_pod(f"zone-b-{ordinal}")
-            await come_to_rest(world)
-
-    run()
+    world = tracked(data, a=WAIT, b=WAIT)
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        assert data_of(world) == {**data, "zone-a": ANSWERED}
+        await world.pass_time(35)
+        assert data_of(world) == {**data, "zone-a": ANSWERED}, "it may still happen"
+        await world.pass_time(10)
+        assert data_of(world) == data
+        assert (await world.ask("zone-b", 3)).is_allowed
+        world.commit("zone-b", 3)
+        await world.watch()
+        for ordinal in (3, 4):
+            world.remove_pod(f"zone-b-{ordinal}")
+        await come_to_rest(world)
 
 
 @in_virtual_time
@@ -99,30 +95,26 @@ async def test_si11_what_cannot_be_recorded_yet_is_remembered() -> None:
 
 
 @pytest.mark.parametrize("arrives", [True, False])
-def test_a_record_without_an_answer(arrives: bool) -> None:
+@in_virtual_time
+async def test_a_record_without_an_answer(arrives: bool) -> None:
     """SI-18, ZONE-09: refused; where the entry came to be, it is taken back."""
+    world = tracked({"zone-a": OLD})
 
-    @in_virtual_time
-    async def run() -> None:
-        world = tracked({"zone-a": OLD})
+    def before(call: str) -> None:
+        if call == PATCH:
+            if arrives:
+                data_of(world)["zone-a"] = ANSWERED
+            raise UnknownOutcome("no answer")
 
-        def before(call: str) -> None:
-            if call == PATCH:
-                if arrives:
-                    data_of(world)["zone-a"] = ANSWERED
-                raise UnknownOutcome("no answer")
-
-        world.client.before = before
-        async with world.controlling():
-            assert (await world.ask("zone-a", 3)).reason.code is Code.NOT_RECORDED
-            assert (data_of(world)["zone-a"] == ANSWERED) is arrives
-            world.client.before = lambda call: None
-            await world.pass_time(60)
-            assert data_of(world) == {"zone-a": OLD}
-            assert world.calls.prepared() == set()
-            await come_to_rest(world)
-
-    run()
+    world.client.before = before
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).reason.code is Code.NOT_RECORDED
+        assert (data_of(world)["zone-a"] == ANSWERED) is arrives
+        world.client.before = lambda call: None
+        await world.pass_time(60)
+        assert data_of(world) == {"zone-a": OLD}
+        assert world.calls.prepared() == set()
+        await come_to_rest(world)
 
 
 @in_virtual_time
@@ -182,29 +174,25 @@ async def test_asked_again_before_the_former_entry_is_back() -> None:
 
 
 @pytest.mark.parametrize("happens", [True, False])
-def test_fp06_a_crash_between_record_and_write(happens: bool) -> None:
+@in_virtual_time
+async def test_fp06_a_crash_between_record_and_write(happens: bool) -> None:
     """FP-06, SI-11, LI-05: the entry stands, pods are told; the own zone may go again at once."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = tracked({}, a=WAIT, b=WAIT)
-        assert (await world.ask("zone-a", 3)).is_allowed
-        await world.pass_time(10)
+    world = tracked({}, a=WAIT, b=WAIT)
+    assert (await world.ask("zone-a", 3)).is_allowed
+    await world.pass_time(10)
+    if happens:
+        world.commit("zone-a", 3)
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(60)
+        verdict = await world.ask("zone-b", 3)
+        assert verdict.reason.code is Code.ZONE_DOWNSCALED_LATELY
         if happens:
-            world.commit("zone-a", 3)
-        world.restart()
-        async with world.controlling():
-            await world.pass_time(60)
-            verdict = await world.ask("zone-b", 3)
-            assert verdict.reason.code is Code.ZONE_DOWNSCALED_LATELY
-            if happens:
-                assert f"{data_of(world)['zone-a']}" >= format_entry("2026-01-02T03:04:15Z")
-                return
-            assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
-            assert data_of(world) == {"zone-a": ANSWERED}
-            assert (await world.ask("zone-a", 3)).is_allowed
-
-    run()
+            assert f"{data_of(world)['zone-a']}" >= format_entry("2026-01-02T03:04:15Z")
+            return
+        assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
+        assert data_of(world) == {"zone-a": ANSWERED}
+        assert (await world.ask("zone-a", 3)).is_allowed
 
 
 async def _cancel_at(world: World, call: str) -> None:
@@ -225,20 +213,16 @@ async def _cancel_at(world: World, call: str) -> None:
 
 
 @pytest.mark.parametrize("call", [f"get configmaps/{MAP}", PATCH])
-def test_a_review_that_is_cut_off_leaves_nothing(call: str) -> None:
+@in_virtual_time
+async def test_a_review_that_is_cut_off_leaves_nothing(call: str) -> None:
     """W-13, FP-22: while the ConfigMap is read, and while it is written."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = tracked({"zone-a": OLD})
-        async with world.controlling():
-            await _cancel_at(world, call)
-            await world.pass_time(60)
-            assert data_of(world) == {"zone-a": OLD}
-            assert world.calls.prepared() == set()
-            await come_to_rest(world)
-
-    run()
+    world = tracked({"zone-a": OLD})
+    async with world.controlling():
+        await _cancel_at(world, call)
+        await world.pass_time(60)
+        assert data_of(world) == {"zone-a": OLD}
+        assert world.calls.prepared() == set()
+        await come_to_rest(world)
 
 
 @in_virtual_time

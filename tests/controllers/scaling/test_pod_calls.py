@@ -323,21 +323,19 @@ async def test_a_delete_without_an_answer_counts_until_it_can_arrive_no_more() -
 
 
 @pytest.mark.parametrize(("after", "is_owed"), [(1, True), (30, False)])
-def test_a_pod_that_may_yet_hear_that_it_goes_is_told_once_more(after: int, is_owed: bool) -> None:
+@in_virtual_time
+async def test_a_pod_that_may_yet_hear_that_it_goes_is_told_once_more(
+    after: int, is_owed: bool
+) -> None:
     """LI-05: its POST was given up, and may arrive after the DELETE that it has confirmed."""
-
-    @in_virtual_time
-    async def run() -> None:
-        bench = Bench()
-        async with bench.talking():
-            bench.calls.silent = {Uid("b4")}
-            bench.talk(ask="4")
-            await VirtualClock().sleep((1 + after) * SECOND)
-            bench.calls.silent = set()
-            bench.talk(cancel="4")
-            await VirtualClock().sleep(2 * SECOND)
-        talk = bench.known()[Uid("b4")]
-        assert talk.cancelled_at is not None
-        assert (talk.word is not None) is is_owed
-
-    run()
+    bench = Bench()
+    async with bench.talking():
+        bench.calls.silent = {Uid("b4")}
+        bench.talk(ask="4")
+        await VirtualClock().sleep((1 + after) * SECOND)
+        bench.calls.silent = set()
+        bench.talk(cancel="4")
+        await VirtualClock().sleep(2 * SECOND)
+    talk = bench.known()[Uid("b4")]
+    assert talk.cancelled_at is not None
+    assert (talk.word is not None) is is_owed

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.guards.downscales.unanswered import UnansweredCancels
+from rollout_operator.guards.downscales.backlog import UnansweredCancels
 from rollout_operator.model.downscale import Endpoint, Target
 from rollout_operator.model.names import Uid
 from rollout_operator.pods.client import PodError

@@ -5,11 +5,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rollout_operator.guards.downscales.newcomers import LONGEST_GAP, Arrivals
-from rollout_operator.guards.downscales.past_names import FORGOTTEN
+from rollout_operator.guards.downscales.newcomers import FORGOTTEN, LONGEST_GAP, SETTLING, Arrivals
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.group import Newcomers
-from rollout_operator.model.names import PREPARE_DOWNSCALE, Uid
+from rollout_operator.model.names import GROUP_LABEL, PREPARE_DOWNSCALE, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from tests.builders import pod, sts, unreadable
 from tests.fakes_clock import FakeClock
@@ -17,6 +16,8 @@ from tests.fakes_clock import FakeClock
 NO_GAP: Final = timedelta(0)
 GAP: Final = LONGEST_GAP + timedelta(seconds=1)
 MOMENT: Final = timedelta(seconds=1)
+SPANS: Final = {"settling": SETTLING, "hour": FORGOTTEN, "hour-": FORGOTTEN - MOMENT}
+LABELS: Final = {"on": {PREPARE_DOWNSCALE: "true"}, "off": {}, "other": {GROUP_LABEL: "other"}}
 
 
 def prepared(replicas: int, **changes: object) -> StatefulSet:
@@ -28,9 +29,10 @@ class World:
     """Stores as informers fill them, and what is told of each change.
 
     The process has watched for an hour when anything happens: at the start nothing is known.
+    `steps` are what happens then: see `play`.
     """
 
-    def __init__(self, replicas: int, pods: str = "") -> None:
+    def __init__(self, replicas: int, pods: str = "", steps: str = "") -> None:
         self.sets, self.pods, self.clock = StatefulSetStore(), PodStore(), FakeClock()
         self.arrivals = Arrivals(self.sets, self.pods, self.clock)
         self._version = 1
@@ -38,6 +40,75 @@ class World:
         self.list_sets(self.sts)
         self.list_pods(*(pod("a", ordinal, state) for ordinal, state in enumerate(pods)))
         self.clock.jump(FORGOTTEN)
+        self.play(steps)
+
+    def play(self, steps: str) -> "World":
+        """Have things happen one after another, such as `scale 5, new 3, remove 3, new 3x`.
+
+        The pod whose ordinal is followed by `x` has another UID, `x`.
+        """
+        for step in filter(None, steps.split(", ")):
+            verb, *words = step.split()
+            match verb:
+                case "scale":
+                    self.scale(int(words[0]))
+                case "new" | "ready" | "going":
+                    self._put(verb, words)
+                case "remove":
+                    for ordinal in words:
+                        self.remove(int(ordinal))
+                case "wait":
+                    self.clock.jump(SPANS[words[0]])
+                case "create":
+                    self.create(int(words[0]))
+                case "delete":
+                    self.delete(self.spoilt if words else None)
+                case "spoil":
+                    self.spoil()
+                case "change":
+                    self.change(**_read_changes(words))
+                case "gap" | "at-once":
+                    gap = GAP if verb == "gap" else NO_GAP
+                    self.list_changed(gap=gap, **_read_changes(words))
+                case "labels":
+                    self.change(labels=LABELS[words[0]])
+                case "list":
+                    self._list(words[0], gap=NO_GAP if words[1:] else GAP)
+                case "renew":
+                    self.sts = replace(self.sts, uid=Uid("anew"), generation=2, replicas=1)
+                case "restart":
+                    self.restart()
+                case "own":
+                    self._own(words[0])
+                case _:
+                    raise AssertionError(step)
+        return self
+
+    def _put(self, state: str, words: list[str]) -> None:
+        for word in words:
+            ordinal, changes = int(word.rstrip("x")), {"uid": "x"} if word.endswith("x") else {}
+            if state == "new":
+                self.put(new(ordinal, **{"owner_uid": self.sts.uid, **changes}))
+            else:
+                self.put(pod("a", ordinal, "l" if state == "ready" else "t", **changes))
+
+    def _own(self, owner: str) -> None:
+        """Have all pods be owned by nobody, as after `--cascade=orphan`, or by the set."""
+        if owner == "nobody":
+            self.delete()
+        for one in self.listed:
+            self.put(replace(one, owner_uid=self.sts.uid if owner == "set" else None))
+
+    def _list(self, what: str, *, gap: timedelta) -> None:
+        if what == "sets":
+            self.list_sets(self.sts, gap=gap)
+        else:
+            self.list_pods(*self.listed, gap=gap)
+
+    def restart(self) -> None:
+        """Begin anew with nothing but what the stores show."""
+        self.arrivals = Arrivals(self.sets, self.pods, self.clock)
+        self.list_sets(self.sts)
 
     def scale(self, replicas: int) -> None:
         self.change(replicas=replicas, generation=self.sts.generation + 1)
@@ -129,3 +200,8 @@ class World:
 
 def new(ordinal: int, **changes: object) -> Pod:
     return pod("a", ordinal, "L", phase="Pending", **changes)
+
+
+def _read_changes(words: list[str]) -> dict[str, object]:
+    pairs = [word.split("=") for word in words]
+    return {key: int(text) if text.isdigit() else text for key, text in pairs}
