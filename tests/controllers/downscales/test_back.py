@@ -8,6 +8,7 @@ import copy
 
 import pytest
 
+from tests.controllers.downscales.granted import write
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import SECOND, World, come_to_rest, part, pod, three_zones
 
@@ -44,8 +45,7 @@ async def test_li05_taken_back_while_pods_are_terminating(waits: int, *, crashes
     async with world.controlling():
         await _scale_down(world)
         await world.pass_time(waits)
-        world.commit("zone-a", 5)
-        await world.watch()
+        await write(world, 5)
         if not crashes:
             await world.pass_time(100)
             assert world.calls.names("DELETE") == [], "the pods that go are not called"
@@ -120,15 +120,13 @@ async def test_si12_who_is_to_go_again_is_not_told_that_it_stays() -> None:
     async with world.controlling():
         await _scale_down(world)
         await world.pass_time(50)
-        world.commit("zone-a", 5)
-        await world.watch()
+        await write(world, 5)
         await _come_back(world, runs=False)
         await world.pass_time(50)
         await _come_back(world)
         world.calls.calls.clear()
         await world.ask("zone-a", 3)
-        world.commit("zone-a", 3)
-        await world.watch()
+        await write(world, 3)
         first = world.calls.calls[:1]
         await world.pass_time(100)
         posts = [index for index, one in enumerate(world.calls.calls) if one.method == "POST"]

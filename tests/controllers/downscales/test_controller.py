@@ -12,6 +12,7 @@ from rollout_operator.model.errors import Denied
 from rollout_operator.model.names import LAST_DOWNSCALE, Uid
 from rollout_operator.model.outcome import Code
 from rollout_operator.pods.client import PodError
+from tests.controllers.downscales.granted import granted, write
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import HOUR, WAIT, World, come_to_rest, pod, three_zones
 from tests.web.fake_pods import confirm, hang, refuse
@@ -24,9 +25,7 @@ SOON = timedelta(seconds=60)
 @in_virtual_time
 async def test_refused_by_somebody_else_afterwards() -> None:
     """LI-05, W-36, FP-22, SI-12: told after it cannot happen any more, and before a minute."""
-    world = three_zones()
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+    async with granted() as world:
         assert world.noted() == ["zone-a-0", "zone-a-3", "zone-a-4"]
         answered = world.clock.elapsed()
         await world.pass_time(35)
@@ -44,12 +43,9 @@ async def test_refused_by_somebody_else_afterwards() -> None:
 @in_virtual_time
 async def test_a_downscale_that_happens_through_scale_is_recorded_once() -> None:
     """SEED-093, D-23, PREP-24, SI-11: the time is that of the write; nobody is told to stay."""
-    world = three_zones()
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+    async with granted() as world:
         await world.pass_time(20)
-        world.commit("zone-a", 3)
-        await world.watch()
+        await write(world, 3)
         await world.pass_time(2)
         assert world.annotation("zone-a") == "2026-01-02T03:04:26Z", "03:04:05 and 20.1 s, up"
         await world.pass_time(100)
@@ -68,8 +64,7 @@ async def test_a_downscale_whose_answer_carried_the_time_is_not_written_again() 
     world = three_zones()
     async with world.controlling():
         verdict = await world.ask("zone-a", 3, whole=True)
-        world.commit("zone-a", 3, stamp=verdict.annotations[LAST_DOWNSCALE])
-        await world.watch()
+        await write(world, 3, stamp=verdict.annotations[LAST_DOWNSCALE])
         await world.pass_time(60)
     assert "patch statefulsets/zone-a" not in world.client.calls
 
@@ -85,10 +80,8 @@ async def test_a_record_that_is_long_on_its_way_does_not_put_back_a_later_one() 
             world.commit("zone-a", 3, stamp="2026-01-02T03:09:00Z")
 
     world.client.pause = overtake
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
-        world.commit("zone-a", 3)
-        await world.watch()
+    async with granted(world):
+        await write(world, 3)
         await world.pass_time(1)
         assert world.annotation("zone-a") == "2026-01-02T03:09:00Z"
         await world.watch()
@@ -106,10 +99,8 @@ async def test_another_downscale_is_held_back_by_what_is_remembered() -> None:
             raise Denied("statefulsets is forbidden", status=403)
 
     world.client.before = fail
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
-        world.commit("zone-a", 3)
-        await world.watch()
+    async with granted(world):
+        await write(world, 3)
         await world.pass_time(600)
         assert not (await world.ask("zone-b", 3)).is_allowed
         attempts = world.client.calls.count("patch statefulsets/zone-a")
@@ -122,14 +113,10 @@ async def test_another_downscale_is_held_back_by_what_is_remembered() -> None:
 @in_virtual_time
 async def test_scaled_up_again_before_the_pods_go() -> None:
     """LI-05, W-36: 5, 3, 5. The pods are still the same: they are told that they stay."""
-    world = three_zones()
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
-        world.commit("zone-a", 3)
-        await world.watch()
+    async with granted() as world:
+        await write(world, 3)
         await world.pass_time(10)
-        world.commit("zone-a", 5)
-        await world.watch()
+        await write(world, 5)
         await world.pass_time(24)
         assert world.calls.names("DELETE") == []
         await world.pass_time(26)
@@ -145,11 +132,9 @@ async def test_scaled_down_twice_and_up_again_before_the_pods_go() -> None:
     async with world.controlling():
         for replicas in (4, 3):
             assert (await world.ask("zone-a", replicas)).is_allowed
-            world.commit("zone-a", replicas)
-            await world.watch()
+            await write(world, replicas)
             await world.pass_time(1)
-        world.commit("zone-a", 5)
-        await world.watch()
+        await write(world, 5)
         await world.pass_time(60)
         assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
         await come_to_rest(world)
@@ -158,11 +143,8 @@ async def test_scaled_down_twice_and_up_again_before_the_pods_go() -> None:
 @in_virtual_time
 async def test_scaled_up_again_after_one_pod_was_replaced() -> None:
     """LI-05: the new pod may find on its disk that it is to go: it is told, too."""
-    world = three_zones()
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
-        world.commit("zone-a", 3)
-        await world.watch()
+    async with granted() as world:
+        await write(world, 3)
         world.remove_pod("zone-a-4")
         await world.watch()
         await world.pass_time(5)
@@ -189,8 +171,7 @@ async def test_a_pod_that_cannot_be_reached_at_first() -> None:
     """LI-05, FP-26: tried until it answers, at most 15 s apart; the other pod is told once."""
     world = three_zones()
     _deaf_until(world, "zone-a-4", 600)
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+    async with granted(world):
         await world.pass_time(600)
         assert world.calls.names("DELETE").count("zone-a-3") == 1
         tries = [one.at for one in world.calls.calls if one.pod == "zone-a-4"][1:]
@@ -207,8 +188,7 @@ async def test_pods_that_change_all_the_time_do_not_shorten_the_pauses() -> None
     """LI-06: a pod that is down is not called at each event, with reviews waiting meanwhile."""
     world = three_zones()
     _deaf_until(world, "zone-a-4", HOUR)
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+    async with granted(world):
         await world.pass_time(60)
         world.calls.calls.clear()
         for _ in range(600):
@@ -271,8 +251,7 @@ async def test_two_zones_whose_notes_are_found_are_not_both_taken_as_granted() -
             assert verdict.reason.code is Code.OTHER_DOWNSCALE_UNDERWAY
         await world.pass_time(SOON.total_seconds())
         assert (await world.ask("zone-b", 3)).is_allowed
-        world.commit("zone-b", 3)
-        await world.watch()
+        await write(world, 3, "zone-b")
         assert (await world.ask("zone-a", 3)).reason.code is Code.ZONE_DOWNSCALED_LATELY
 
 
@@ -287,8 +266,7 @@ async def test_a_crash_does_not_shorten_the_time_of_a_review_that_was_repeated()
     world.restart()
     async with world.controlling():
         await world.pass_time(29)
-        world.commit("zone-a", 3)
-        await world.watch()
+        await write(world, 3)
         await world.pass_time(60)
         assert world.calls.names("DELETE") == []
         assert world.annotation("zone-a") == "2026-01-02T03:05:06Z"
@@ -312,9 +290,7 @@ async def test_a_crash_before_a_downscale_was_recorded() -> None:
 @in_virtual_time
 async def test_the_set_is_deleted() -> None:
     """Nothing is left of it, and nobody is called."""
-    world = three_zones()
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+    async with granted() as world:
         del world.client.objects["statefulsets", "zone-a"]
         world.sync()
         world.memory.queue.add(A)
@@ -339,8 +315,7 @@ async def test_a_record_that_fails_does_not_delay_what_is_owed() -> None:
         assert not (await world.ask("zone-a", 2)).is_allowed
         world.calls.answer = confirm
         assert (await world.ask("zone-a", 4)).is_allowed
-        world.commit("zone-a", 4)
-        await world.watch()
+        await write(world, 4)
         world.calls.calls.clear()
         await world.pass_time(60)
         assert sorted(world.calls.names("DELETE")) == ["zone-a-2", "zone-a-3"]

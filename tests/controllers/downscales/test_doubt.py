@@ -14,6 +14,7 @@ from rollout_operator.model.names import DOWNSCALE_NOTE
 from rollout_operator.model.outcome import Code
 from rollout_operator.pods.client import PodError
 from rollout_operator.telemetry import logs
+from tests.controllers.downscales.granted import granted
 from tests.controllers.fake_client import Json
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import (
@@ -39,8 +40,7 @@ async def test_a_cache_from_before_the_review_proves_nothing() -> None:
     world.sync()
     part(five, "metadata")["resourceVersion"] = "3"
     world.client.put("statefulsets", five)
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+    async with granted(world):
         await world.clock.sleep(timedelta(seconds=3))
         assert world.memory.downscales.count(ReservationState.OPEN) == 1
         assert world.annotation("zone-a") is None
@@ -89,8 +89,7 @@ async def test_a_store_that_cannot_be_asked_is_asked_again() -> None:
             raise Unreachable("time-out")
 
     world.client.before = fail
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+    async with granted(world):
         await world.pass_time(300)
         assert world.calls.names("DELETE") == []
         world.client.before = lambda call: None
@@ -101,9 +100,7 @@ async def test_a_store_that_cannot_be_asked_is_asked_again() -> None:
 @in_virtual_time
 async def test_a_downscale_that_the_cache_does_not_show_is_not_taken_back() -> None:
     """SI-12: written, and the watch is behind by minutes."""
-    world = three_zones()
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+    async with granted() as world:
         world.commit("zone-a", 3)
         await world.clock.sleep(timedelta(minutes=5))
         assert world.calls.names("DELETE") == []
@@ -213,9 +210,7 @@ async def test_a_set_that_the_cache_never_shows_is_forgotten_in_the_end() -> Non
 @in_virtual_time
 async def test_nobody_is_told_by_a_cache_from_before_the_downscale() -> None:
     """SI-12: 5 to 3 was written, 3 to 2 failed, and the cache still shows five replicas."""
-    world = three_zones()
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+    async with granted() as world:
         world.commit("zone-a", 3)
         world.calls.answer = refuse("zone-a-2")
         assert not (await world.ask("zone-a", 2)).is_allowed
@@ -301,8 +296,7 @@ async def test_li05_a_pod_that_cannot_be_told_is_warned_of_once_for_each_cause(
     """LI-05: not every 15 s, and not at level debug only; it is counted for as long."""
     world = three_zones()
     debts = world.memory.downscales.debts
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+    async with granted(world):
         world.calls.answer = refuse("zone-a-4", method="DELETE")
         await world.pass_time(300)
         assert debts.count_unreached() == debts.count() == 1

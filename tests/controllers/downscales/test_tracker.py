@@ -13,6 +13,7 @@ from rollout_operator.model.errors import Denied, UnknownOutcome, Unreachable
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.tracker import format_entry
+from tests.controllers.downscales.granted import granted, write
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import WAIT, World, come_to_rest
 from tests.web.reviews.test_prepare_tracker import ANSWERED, MAP, OLD, data_of, fail, tracked
@@ -29,17 +30,14 @@ FORMER: Final = [
 @in_virtual_time
 async def test_refused_by_somebody_else_afterwards(data: Mapping[str, str]) -> None:
     """LI-05, FP-22: the former entry comes back, and the other zone may go."""
-    world = tracked(data, a=WAIT, b=WAIT)
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+    async with granted(tracked(data, a=WAIT, b=WAIT)) as world:
         assert data_of(world) == {**data, "zone-a": ANSWERED}
         await world.pass_time(35)
         assert data_of(world) == {**data, "zone-a": ANSWERED}, "it may still happen"
         await world.pass_time(10)
         assert data_of(world) == data
         assert (await world.ask("zone-b", 3)).is_allowed
-        world.commit("zone-b", 3)
-        await world.watch()
+        await write(world, 3, "zone-b")
         for ordinal in (3, 4):
             world.remove_pod(f"zone-b-{ordinal}")
         await come_to_rest(world)
@@ -51,8 +49,7 @@ async def test_a_downscale_that_happens_at_once_is_written_once() -> None:
     world = tracked()
     async with world.controlling():
         assert (await world.ask("zone-a", 3, whole=True)).is_allowed
-        world.commit("zone-a", 3)
-        await world.watch()
+        await write(world, 3)
         for ordinal in (3, 4):
             world.remove_pod(f"zone-a-{ordinal}")
         await come_to_rest(world)
@@ -65,12 +62,9 @@ async def test_a_downscale_that_happens_at_once_is_written_once() -> None:
 @in_virtual_time
 async def test_si11_a_downscale_that_happens_late_is_recorded_as_of_then() -> None:
     """SI-11: granted at 03:04:05, written 20 s later: from then on the others wait."""
-    world = tracked()
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+    async with granted(tracked()) as world:
         await world.pass_time(20)
-        world.commit("zone-a", 3)
-        await world.watch()
+        await write(world, 3)
         await world.pass_time(60)
     assert data_of(world) == {"zone-a": format_entry("2026-01-02T03:04:26Z")}
     assert world.client.calls.count(PATCH) == 2
@@ -79,13 +73,10 @@ async def test_si11_a_downscale_that_happens_late_is_recorded_as_of_then() -> No
 @in_virtual_time
 async def test_si11_what_cannot_be_recorded_yet_is_remembered() -> None:
     """SI-11: the other zone waits by what this process knows."""
-    world = tracked({}, a=WAIT, b=WAIT)
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+    async with granted(tracked({}, a=WAIT, b=WAIT)) as world:
         fail(world, PATCH, Unreachable("down"))
         await world.pass_time(20)
-        world.commit("zone-a", 3)
-        await world.watch()
+        await write(world, 3)
         await world.pass_time(60)
         verdict = await world.ask("zone-b", 3)
         assert "2026-01-02 03:04:25" in verdict.reason.text
@@ -120,9 +111,7 @@ async def test_a_record_without_an_answer(arrives: bool) -> None:
 @in_virtual_time
 async def test_a_record_that_cannot_be_given_back_delays_no_pod() -> None:
     """LI-05, D-18: pods are told; the record is tried until it works."""
-    world = tracked({"zone-a": OLD})
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+    async with granted(tracked({"zone-a": OLD})) as world:
         fail(world, f"get configmaps/{MAP}", Denied("no", status=403))
         await world.pass_time(60)
         assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
@@ -148,8 +137,7 @@ async def test_one_that_somebody_writes_while_it_is_given_back() -> None:
             world.client.pause = lambda call: asyncio.sleep(0)
 
     world.client.pause = overtake
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+    async with granted(world):
         await world.pass_time(60)
         assert data_of(world) == {"zone-a": mine}
         await come_to_rest(world)
@@ -158,9 +146,7 @@ async def test_one_that_somebody_writes_while_it_is_given_back() -> None:
 @in_virtual_time
 async def test_asked_again_before_the_former_entry_is_back() -> None:
     """LI-05: of two that did not happen nothing is left in the end."""
-    world = tracked({"zone-a": OLD})
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+    async with granted(tracked({"zone-a": OLD})) as world:
         await world.pass_time(30)
         fail(world, PATCH, Unreachable("down"))
         await world.pass_time(10)
@@ -227,9 +213,7 @@ async def test_a_review_that_is_cut_off_leaves_nothing(call: str) -> None:
 
 @in_virtual_time
 async def test_a_set_that_is_deleted_leaves_nothing_to_do() -> None:
-    world = tracked({})
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+    async with granted(tracked({})) as world:
         fail(world, f"get configmaps/{MAP}", Unreachable("down"))
         await world.pass_time(50)
         assert world.memory.downscales.find_entry(A) is not None
