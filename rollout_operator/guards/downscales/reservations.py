@@ -14,7 +14,6 @@ from enum import StrEnum
 from typing import Final
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.downscales.backlog import Debts, PreparedPod
 from rollout_operator.guards.downscales.backlog import Debts, PreparedPod, UnansweredCancels
 from rollout_operator.guards.downscales.intents import Intents
 from rollout_operator.guards.downscales.last_downscales import LastDownscales
