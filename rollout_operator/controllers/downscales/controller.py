@@ -5,7 +5,7 @@ happen, for whatever reason, every pod that was told to go is told that it stays
 takes; a process that starts finds the notes of the one before it. Works by UID of the StatefulSet.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -80,10 +80,10 @@ class DownscaleController:
             cluster_domain=parts.cluster_domain,
         )
         self._failures: dict[Uid, int] = {}
-        # By set and pod, for as long as the cache shows the pods: notes whose story is known, so
-        # that it is not taken up anew when it has ended, and notes that have been removed.
-        self._known: dict[Uid, dict[Uid, str]] = {}
-        self._removed: dict[Uid, dict[Uid, str]] = {}
+        # Notes whose story is known, so that it is not taken up anew when it has ended, and notes
+        # that have been removed.
+        self._known = _Notes()
+        self._removed = _Notes()
 
     def adopt(self, set_uid: Uid) -> None:
         """Take over what the notes on a set's pods tell, unless it is known already."""
@@ -101,8 +101,8 @@ class DownscaleController:
                 return Result(again=RESYNC)  # so new that the cache does not show it yet
             parts.downscales.forget_set(set_uid)
             self._failures.pop(set_uid, None)
-            self._known.pop(set_uid, None)
-            self._removed.pop(set_uid, None)
+            self._known.keep(set_uid, ())
+            self._removed.keep(set_uid, ())
             return Result()
         if isinstance(sts, Unreadable):
             return Result(again=RESYNC)
@@ -121,8 +121,8 @@ class DownscaleController:
                 again = min(again, await step(sts, pods))
             except (ApiError, InvalidInput) as error:
                 failure = failure or error
-        _forget_gone(self._known, set_uid, pods)
-        _forget_gone(self._removed, set_uid, pods)
+        self._known.keep(set_uid, pods)
+        self._removed.keep(set_uid, pods)
         if failure is not None:
             return Result(again=min(again, self._back_off(set_uid, failure)))
         # A look before the next try is due is no success.
@@ -134,12 +134,12 @@ class DownscaleController:
     def _adopt(self, sts: StatefulSet, pods: Sequence[Pod]) -> None:
         parts = self._parts
         if parts.downscales.remembers(sts.uid):
-            _mark(self._known, sts.uid, pods)
+            self._known.add(sts.uid, pods)
             return
         notes = self._read_notes(sts, pods)
         if not notes:
             return
-        _mark(self._known, sts.uid, pods)
+        self._known.add(sts.uid, pods)
         # Several stories, of downscales that followed one another, are told as one.
         newest = max(notes, key=lambda note: note.at)
         key = Key(
@@ -182,21 +182,21 @@ class DownscaleController:
         """Return the notes to believe; what is not believed is marked as known, and reported."""
         set_uid, notes = sts.uid, list[DownscaleRecord]()
         doubts: dict[str, list[str]] = {}
-        for pod in _list_noted(self._known, set_uid, pods):
+        for pod in self._known.list_others(set_uid, pods):
             try:
                 note = read_note(pod)
             except InvalidInput as error:
                 log.warn("Ignoring a note that cannot be read", err=error)
-                _mark(self._known, set_uid, [pod])
+                self._known.add(set_uid, [pod])
                 continue
             if note is None:
                 continue
             if self._parts.notes.is_own(note):
                 # Settled before the cache showed it, 4 minutes late where its event was lost.
-                _mark(self._known, set_uid, [pod])
+                self._known.add(set_uid, [pod])
             elif problem := assess_note(note, pod, sts):
                 doubts.setdefault(problem, []).append(pod.name)
-                _mark(self._known, set_uid, [pod])
+                self._known.add(set_uid, [pod])
             else:
                 notes.append(note)
         for problem, names in doubts.items():
@@ -294,8 +294,8 @@ class DownscaleController:
 
     async def _clean(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Remove notes that nobody needs any more. Raises ApiError."""
-        noted = _list_noted(self._removed, sts.uid, pods)
-        noted = [pod for pod in noted if not pod.is_terminating]
+        others = self._removed.list_others(sts.uid, pods)
+        noted = [pod for pod in others if not pod.is_terminating]
         if not noted or self._parts.downscales.remembers(sts.uid):
             return RESYNC
         # Reviews write their notes under the same lock: none of a new one is removed.
@@ -305,7 +305,7 @@ class DownscaleController:
             error = await self._parts.notes.remove(noted)
         if error is not None:
             raise error
-        _mark(self._removed, sts.uid, noted)
+        self._removed.add(sts.uid, noted)
         return RESYNC
 
     def _list_pods(self, set_uid: Uid) -> list[Pod]:
@@ -319,25 +319,30 @@ class DownscaleController:
         return wait
 
 
-def _list_noted(
-    known: Mapping[Uid, Mapping[Uid, str]], set_uid: Uid, pods: Sequence[Pod]
-) -> list[Pod]:
-    """Return the pods with a note that is not in `known`."""
-    ours = known.get(set_uid, {})
-    return [pod for pod in pods if pod.downscale_note and ours.get(pod.uid) != pod.downscale_note]
+class _Notes:
+    """Notes on pods, by set and pod, for as long as the cache shows the pods."""
 
+    def __init__(self) -> None:
+        self._by_set: dict[Uid, dict[Uid, str]] = {}
 
-def _mark(known: dict[Uid, dict[Uid, str]], set_uid: Uid, pods: Sequence[Pod]) -> None:
-    noted = {pod.uid: pod.downscale_note for pod in pods if pod.downscale_note}
-    if noted:
-        known.setdefault(set_uid, {}).update(noted)
+    def add(self, set_uid: Uid, pods: Sequence[Pod]) -> None:
+        """Remember the notes that these pods carry."""
+        noted = {pod.uid: pod.downscale_note for pod in pods if pod.downscale_note}
+        if noted:
+            self._by_set.setdefault(set_uid, {}).update(noted)
 
+    def list_others(self, set_uid: Uid, pods: Sequence[Pod]) -> list[Pod]:
+        """Return the pods with a note that is not here."""
+        ours = self._by_set.get(set_uid, {})
+        noted = [pod for pod in pods if pod.downscale_note]
+        return [pod for pod in noted if ours.get(pod.uid) != pod.downscale_note]
 
-def _forget_gone(known: dict[Uid, dict[Uid, str]], set_uid: Uid, pods: Sequence[Pod]) -> None:
-    ours = known.pop(set_uid, {})
-    left = {pod.uid: ours[pod.uid] for pod in pods if pod.uid in ours}
-    if left:
-        known[set_uid] = left
+    def keep(self, set_uid: Uid, pods: Sequence[Pod]) -> None:
+        """Forget the notes of all other pods of a set."""
+        ours = self._by_set.pop(set_uid, {})
+        left = {pod.uid: ours[pod.uid] for pod in pods if pod.uid in ours}
+        if left:
+            self._by_set[set_uid] = left
 
 
 def _list_earlier(notes: Sequence[DownscaleRecord], target: Target | None) -> list[Target]:

@@ -9,11 +9,11 @@ write that did not stay.
 import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.rewrites import Rewrites
-from rollout_operator.kube.api import STATEFULSETS, Resource
+from rollout_operator.kube.api import STATEFULSETS, Reader
 from rollout_operator.model.decode.managers import decode_replica_writers
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.names import FIELD_MANAGER, Uid
@@ -24,12 +24,6 @@ from rollout_operator.planning.downscales.spacing import format_left
 
 # A name is worth a short wait, and no more: without it the sentence says "something else".
 NAMED_WITHIN: Final = timedelta(seconds=2)
-
-
-class Fetcher(Protocol):
-    """The part of `kube.api.Reader` that is needed."""
-
-    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +37,7 @@ class _Named:
 class Contests:
     """The counts that were written last, by UID of the set, and who undoes them."""
 
-    def __init__(self, client: Fetcher, clock: Clock) -> None:
+    def __init__(self, client: Reader, clock: Clock) -> None:
         self._client = client
         self._rewrites: Rewrites[Uid, int] = Rewrites(clock)
         self._named: dict[Uid, _Named] = {}

@@ -7,7 +7,7 @@ no answer, and whoever finds it removes it: this process at its next look, or th
 from typing import Final, Protocol
 
 from rollout_operator.guards.downscales.reservations import Downscales
-from rollout_operator.kube.api import STATEFULSETS, JsonObject, Patcher, Resource
+from rollout_operator.kube.api import STATEFULSETS, JsonObject, Patcher, Reader
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.errors import (
     Conflict,
@@ -24,10 +24,8 @@ from rollout_operator.telemetry.logs import log
 _PATH: Final = f"/metadata/annotations/{DOWNSCALE_INTENT.replace('/', '~1')}"
 
 
-class IntentClient(Patcher, Protocol):
+class IntentClient(Reader, Patcher, Protocol):
     """The part of `kube.api.ApiClient` that is needed."""
-
-    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes: ...
 
 
 class IntentWriter:

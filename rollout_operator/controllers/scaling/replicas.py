@@ -8,12 +8,13 @@ back to us as a review, which takes it (FP-24).
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Final, Protocol
+from datetime import timedelta
+from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.server_clock import CLOCK_ERROR
 from rollout_operator.controllers.live_reads import LOOK_LASTS, describe_slow
+from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.scaling.intents import IntentWriter, render_steps
 from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, Downscales
 from rollout_operator.guards.downscales.times import Times, is_annotated
@@ -53,15 +54,6 @@ from rollout_operator.telemetry.metrics import Metrics
 UNSEEN_LIMIT: Final = timedelta(seconds=60)
 
 
-class ScalingObserver(Protocol):
-    """Where the second look comes from."""
-
-    @property
-    def now(self) -> Callable[[], datetime]: ...
-
-    async def observe_live(self, cached: Group) -> Group: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _UnseenWrite:
     """A count that the cache does not show yet."""
@@ -82,7 +74,7 @@ class Counts:
     def __init__(
         self,
         client: Writer,
-        observer: ScalingObserver,
+        observer: Observer,
         times: Times,
         *,
         locks: Locks,

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from rollout_operator.aio.server_clock import CLOCK_ERROR
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.guards.downscales.times import DownscaleGrant, Member, RecordedTimes
-from rollout_operator.kube.api import CONFIG_MAPS, JsonObject, Patcher, Resource
+from rollout_operator.kube.api import CONFIG_MAPS, JsonObject, Reader, Writer
 from rollout_operator.kube.cache.store import is_older
 from rollout_operator.model.errors import Conflict, DecodeError, Denied, InvalidInput, NotFound
 from rollout_operator.model.names import Uid
@@ -53,16 +53,8 @@ _NO_VERSION: Final = "0"
 _ANY_VERSION: Final = ""
 
 
-class TrackerClient(Patcher, Protocol):
+class TrackerClient(Reader, Writer, Protocol):
     """The parts of `kube.api` that are needed."""
-
-    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes: ...
-
-    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes: ...
-
-    async def replace(
-        self, resource: Resource, namespace: str, name: str, body: JsonObject
-    ) -> bytes: ...
 
 
 class Tracker:

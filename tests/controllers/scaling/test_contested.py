@@ -36,6 +36,13 @@ def fight(bench: Bench, letter: str, manager: str = "keda") -> list[float]:
     return writes
 
 
+def contested(replicas: int = 5, *others: Json) -> Bench:
+    """Return zone-b that follows zone-a, and whose count does not stay."""
+    bench = Bench([zone("a", replicas), zone("b", 3, follows="a"), *others])
+    fight(bench, "b")
+    return bench
+
+
 def _hold(one: Json, replicas: object, manager: str) -> None:
     part(one, "spec")["replicas"] = replicas
     part(one, "metadata")["managedFields"] = [
@@ -60,8 +67,7 @@ async def test_li11_a_count_that_is_put_back_is_written_ever_more_seldom(replica
 
 @in_virtual_time
 async def test_the_reason_names_who_else_writes_it() -> None:
-    bench = Bench([zone("a", 5), zone("b", 3, follows="a")])
-    fight(bench, "b")
+    bench = contested()
     async with bench.living():
         await pass_time(2 * SECOND)
         assert bench.waits() == [f"{Code.COUNT_CONTESTED} zone-b"]
@@ -80,8 +86,7 @@ async def test_the_reason_names_who_else_writes_it() -> None:
 
 @in_virtual_time
 async def test_a_name_that_cannot_be_read_is_something_else() -> None:
-    bench = Bench([zone("a", 5), zone("b", 3, follows="a")])
-    fight(bench, "b")
+    bench = contested()
 
     def deny(call: str) -> None:
         if call == "get statefulsets/zone-b":
@@ -95,8 +100,7 @@ async def test_a_name_that_cannot_be_read_is_something_else() -> None:
 
 @in_virtual_time
 async def test_a_new_count_is_followed_at_once() -> None:
-    bench = Bench([zone("a", 5), zone("b", 3, follows="a")])
-    fight(bench, "b")
+    bench = contested()
     async with bench.living():
         await pass_time(10 * MINUTE)
         seen = len(bench.client.patched)
@@ -120,8 +124,7 @@ async def test_a_leading_zone_that_changes_all_the_time_is_followed_all_the_time
 @pytest.mark.parametrize("replicas", [5, 2], ids=["up", "down"])
 @in_virtual_time
 async def test_w42_a_contested_zone_stops_no_other(replicas: int) -> None:
-    bench = Bench([zone("a", replicas), zone("b", 3, follows="a"), zone("c", 3, follows="a")])
-    fight(bench, "b")
+    bench = contested(replicas, zone("c", 3, follows="a"))
     async with bench.living():
         await pass_time(5 * SECOND)
         assert f"zone-c {replicas}" in bench.client.patched
@@ -130,8 +133,7 @@ async def test_w42_a_contested_zone_stops_no_other(replicas: int) -> None:
 
 @in_virtual_time
 async def test_a_set_that_is_made_anew_begins_anew() -> None:
-    bench = Bench([zone("a", 5), zone("b", 3, follows="a")])
-    fight(bench, "b")
+    bench = contested()
     async with bench.living():
         await pass_time(MINUTE)
         bench.memory.contests.forget(bench.sets.list_all()[1].uid)

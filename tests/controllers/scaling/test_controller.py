@@ -4,7 +4,6 @@ from collections import deque
 
 import pytest
 
-from rollout_operator.model.errors import ApiError
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.downscales.spacing import format_downscale_time
 from tests.controllers.fake_client import Json
@@ -18,8 +17,7 @@ from tests.web.downscale_world import part
 @in_virtual_time
 async def test_t03_20_the_time_between_zones_holds_the_count_and_not_the_rollout() -> None:
     """SCALE-11, T-03 row 20: a went to 2 an hour ago, b waits for twelve, and is rolled out."""
-    a, b = zone("a", 2, last=ago(HOUR)), old("b", 3, follows="a", span="12h")
-    bench = Bench([a, b])
+    bench = Bench([zone("a", 2, last=ago(HOUR)), old("b", 3, follows="a", span="12h")])
     result = await bench.look()
     await bench.roll()
     assert bench.client.tries("zone-b") == 0
@@ -45,51 +43,40 @@ async def test_t03_21_a_zone_that_is_scaled_down_is_not_rolled_out_meanwhile() -
     assert bench.client.deleted == []
 
 
+@pytest.mark.parametrize(
+    ("zones", "held", "deleted", "direction"),
+    [
+        pytest.param(
+            [zone("a", 2), old("b", 3, follows="a")], "", "b-0 b-1", "down", id="row 22: down"
+        ),
+        pytest.param(
+            [zone("a", 1), old("b", 3, follows="a")], "b-1 b-2", "b-0", "down",
+            id="row 23: a pod that may not go hides no other",
+        ),
+        pytest.param(
+            [zone("a", 3), old("b", 2, follows="a")], "", "b-0 b-1", "up", id="row 24: an upscale"
+        ),
+        pytest.param(
+            [old("a", 3), zone("b", 1, follows="a")], "a-1 a-2", "a-0", "up",
+            id="row 25: no rollout of another zone",
+        ),
+    ],
+)  # fmt: skip
 @in_virtual_time
-async def test_t03_22_a_patch_that_fails_holds_no_rollout() -> None:
-    """T-03 row 22: b-0 and b-1 are replaced all the same."""
-    bench = Bench([zone("a", 2), old("b", 3, follows="a")])
+async def test_t03_a_patch_that_fails_holds_no_rollout(
+    zones: list[Json], held: str, deleted: str, direction: str
+) -> None:
+    """T-03 rows 22 to 25: pods that the API server lets go are replaced all the same."""
+    bench = Bench(zones)
     bench.client.refuse("zone-b")
-    await bench.look()
-    await bench.roll()
-    assert bench.client.deleted == ["zone-b-0", "zone-b-1"]
-    assert bench.failures(Code.SCALE_REFUSED) == 1
-    assert bench.scalings("down", "refused") == 1
-
-
-@in_virtual_time
-async def test_t03_23_a_pod_that_may_not_go_hides_no_other() -> None:
-    """T-03 row 23: the patch fails, and of both pods the API server lets one go."""
-    bench = Bench([zone("a", 1), old("b", 3, follows="a")])
-    bench.client.refuse("zone-b")
-    bench.client.fail_delete["zone-b-1"] = _refusals()
-    bench.client.fail_delete["zone-b-2"] = _refusals()
-    await bench.look()
-    await bench.roll()
-    assert bench.client.deleted == ["zone-b-0"]
-
-
-@in_virtual_time
-async def test_t03_24_an_upscale_that_fails_holds_no_rollout() -> None:
-    bench = Bench([zone("a", 3), old("b", 2, follows="a")])
-    bench.client.refuse("zone-b")
+    for pod in held.split():
+        bench.client.fail_delete[f"zone-{pod}"] = deque([REFUSAL] * 9)
     await bench.look()
     await bench.roll()
     assert bench.client.patched == []
-    assert bench.client.deleted == ["zone-b-0", "zone-b-1"]
-    assert bench.scalings("up", "refused") == 1
-
-
-@in_virtual_time
-async def test_t03_25_the_failure_of_one_zone_holds_no_rollout_of_another() -> None:
-    """T-03 row 25: b cannot be scaled, a is rolled out; of its pods one may go."""
-    bench = Bench([old("a", 3), zone("b", 1, follows="a")])
-    bench.client.refuse("zone-b")
-    bench.client.fail_delete["zone-a-1"] = _refusals()
-    bench.client.fail_delete["zone-a-2"] = _refusals()
-    await bench.look()
-    await bench.roll()
-    assert bench.client.deleted == ["zone-a-0"]
+    assert bench.client.deleted == [f"zone-{pod}" for pod in deleted.split()]
+    assert bench.failures(Code.SCALE_REFUSED) == 1
+    assert bench.scalings(direction, "refused") == 1
 
 
 @pytest.mark.parametrize(
@@ -132,13 +119,8 @@ async def test_a_chain_goes_up_in_one_look() -> None:
 @in_virtual_time
 async def test_a_chain_goes_down_zone_by_zone() -> None:
     """SEED-066, SCALE-09: all the way in one step each, and five minutes apart."""
-    bench = Bench(
-        [
-            zone("a", 5, span="5m"),
-            zone("b", 5, follows="a", span="5m"),
-            zone("c", 5, follows="b", span="5m"),
-        ]
-    )
+    followers = [zone("b", 5, follows="a", span="5m"), zone("c", 5, follows="b", span="5m")]
+    bench = Bench([zone("a", 5, span="5m"), *followers])
 
     def record(call: str) -> None:
         bench.annotate(call[-1], last=format_downscale_time(bench.clock.now()))
@@ -147,14 +129,9 @@ async def test_a_chain_goes_down_zone_by_zone() -> None:
     async with bench.living():
         bench.annotate("a", last=ago(0 * HOUR))
         bench.scale("a", 2)
-        await pass_time(299 * SECOND)
-        assert bench.client.patched == []
-        await pass_time(2 * SECOND)
-        assert bench.client.patched == ["zone-b 2"]
-        await pass_time(298 * SECOND)
-        assert bench.client.patched == ["zone-b 2"]
-        await pass_time(2 * SECOND)
-        assert bench.client.patched == ["zone-b 2", "zone-c 2"]
+        for seconds, patched in ((299, 0), (2, 1), (298, 1), (2, 2)):
+            await pass_time(seconds * SECOND)
+            assert bench.client.patched == ["zone-b 2", "zone-c 2"][:patched]
         assert bench.value("next_downscale_seconds") == 0
 
 
@@ -182,10 +159,6 @@ async def test_two_zones_go_down_one_after_the_other() -> None:
         await pass_time(5 * SECOND)
         assert bench.client.patched == ["zone-b 2", "zone-c 2"]
         assert bench.waits() == []
-
-
-def _refusals() -> deque[ApiError]:
-    return deque([REFUSAL] * 9)
 
 
 def _count_ready(one: Json, ready: int) -> None:

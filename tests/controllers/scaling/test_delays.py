@@ -249,11 +249,7 @@ async def test_a_pod_that_comes_back_is_asked_at_once(how: str) -> None:
         bench.follow()
         await pass_time(200 * SECOND)
         assert bench.client.patched == []
-        asked = [
-            at
-            for call, at in zip(bench.stores.calls, bench.stores.at, strict=True)
-            if call == "POST zone-b-4"
-        ]
+        asked = [at for call, at in _pairs(bench) if call == "POST zone-b-4"]
         assert [round((later - sooner) / SECOND) for sooner, later in pairwise(asked)][:5] == [
             5, 10, 20, 40, 60
         ]  # fmt: skip

@@ -23,14 +23,8 @@ FOREVER = [
 @in_virtual_time
 async def test_w42_one_zone_that_cannot_be_decided_stops_no_other() -> None:
     """W-42, W-43: counted with its reason, named with zone, key and value; others go on."""
-    bench = Bench(
-        [
-            zone("a", 5),
-            zone("b", 3, follows="x"),
-            zone("c", 3, follows="a"),
-            zone("d", 3, follows="d"),
-        ]
-    )
+    followers = [zone(letter, 3, follows=leading) for letter, leading in ("bx", "ca", "dd")]
+    bench = Bench([zone("a", 5), *followers])
     await bench.look()
     assert bench.client.patched == ["zone-c 5"]
     assert bench.waits() == [

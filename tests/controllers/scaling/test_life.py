@@ -98,6 +98,7 @@ async def test_an_annotation_that_is_removed_takes_all_that_was_shown_with_it() 
 
 @in_virtual_time
 async def test_what_rollouts_show_stays_when_nobody_scales_any_more() -> None:
+    """A group that vanishes is forgotten."""
     bench = waiting()
     await bench.roll()
     await bench.look()
@@ -105,10 +106,6 @@ async def test_what_rollouts_show_stays_when_nobody_scales_any_more() -> None:
     await bench.look()
     (entry,) = bench.memory.group_states.entries()
     assert [reason.code for reason in entry.plan.waits] == [Code.UP_TO_DATE]
-
-
-@in_virtual_time
-async def test_a_group_that_vanishes_is_forgotten() -> None:
     bench = waiting()
     await bench.look()
     bench.remove("a")

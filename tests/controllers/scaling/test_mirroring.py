@@ -5,14 +5,16 @@ from collections.abc import Sequence
 import pytest
 
 from rollout_operator.model.errors import Unreachable
+from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.scaling import NoScale
 from tests.controllers.fake_client import Json
 from tests.controllers.scaling_bench import GROUP, SECOND, Bench, pass_time
 from tests.controllers.scaling_clients import DEMO
-from tests.controllers.scaling_objects import ago, mirroring, zone
+from tests.controllers.scaling_objects import ago, in_group, mirroring, zone
 from tests.virtual_time import in_virtual_time
 
+STORE = GroupName("store")
 OFF = {"write_back": "false"}
 FOUR = [zone("a", 4), mirroring("b", 5), mirroring("c", 5, write_back="true"), mirroring("d", 2)]
 SWITCHED = [
@@ -140,3 +142,39 @@ async def test_a_reference_of_nobody_is_not_followed_any_more() -> None:
     bench.remove("b")
     await bench.look()
     assert bench.references.wanted == {GROUP: ()}
+
+
+def shared() -> Bench:
+    """Return two groups that mirror one object, of which the other one is behind."""
+    behind = in_group(mirroring("x", 5, delay="soon", url="http://pod/prepare"), STORE)
+    bench = Bench([mirroring("b", 3), behind])
+    bench.references.show(3, 5)
+    return bench
+
+
+@in_virtual_time
+async def test_w19_two_groups_do_not_publish_against_each_other() -> None:
+    """MIRR-10: an object that two groups mirror is told of both of them by either. The one that is
+    where it should be leaves the status to the one that is behind.
+    """
+    bench = shared()
+    reconcile = bench.memory.scaling.reconcile
+    await reconcile(STORE)
+    for _ in range(3):
+        await reconcile(GROUP)
+        await reconcile(STORE)
+    assert bench.references.published == []
+    bench.scale("x", 3)
+    await reconcile(STORE)
+    assert bench.references.published == [3]
+
+
+@in_virtual_time
+async def test_w19_a_group_that_mirrors_no_more_is_left_out() -> None:
+    bench = shared()
+    await bench.memory.scaling.reconcile(STORE)
+    bench.client.objects["statefulsets", "zone-x"] = in_group(zone("x", 5), STORE)
+    bench.follow()
+    await bench.memory.scaling.reconcile(STORE)
+    await bench.look()
+    assert bench.references.published == [3]

@@ -87,6 +87,11 @@ class Bench:
             )
         )
 
+    async def talk_on(self, letter: str = "b", **how: str) -> None:
+        """Begin a conversation, and wait for its end."""
+        self.talk(letter, **how)
+        await wait(2)
+
     def known(self, letter: str = "b") -> Mapping[Uid, Talk]:
         """Return what is remembered of the pods of a zone."""
         return self.talks.known([_set(letter).uid])
@@ -100,6 +105,11 @@ class Bench:
             tasks.create_task(workers.run())
             yield
             queue.close()
+
+
+async def wait(seconds: float) -> None:
+    """Let time pass."""
+    await VirtualClock().sleep(seconds * SECOND)
 
 
 def _set(letter: str) -> StatefulSet:
@@ -123,7 +133,7 @@ async def test_deletes_come_before_posts() -> None:
     bench = Bench()
     async with bench.talking():
         bench.talk(cancel="01", ask="43")
-        await VirtualClock().sleep(3 * SECOND)
+        await wait(3)
     assert bench.calls.calls == [
         "DELETE zone-b-0",
         "DELETE zone-b-1",
@@ -141,17 +151,14 @@ async def test_a_pod_that_does_not_confirm_is_remembered_as_tried() -> None:
     """SEED-079, W-13: what it said before stays known, so that it is told soon again."""
     bench = Bench()
     async with bench.talking():
-        bench.talk(ask="4")
-        await VirtualClock().sleep(2 * SECOND)
+        await bench.talk_on(ask="4")
         bench.calls.refusing = {Uid("b4")}
-        bench.talk(cancel="4")
-        await VirtualClock().sleep(2 * SECOND)
+        await bench.talk_on(cancel="4")
         talk = bench.known()[Uid("b4")]
         assert talk.word is not None
         assert (talk.cancelled_at, talk.tried_at) == (None, _at(3))
         bench.calls.refusing = set()
-        bench.talk(cancel="4")
-        await VirtualClock().sleep(2 * SECOND)
+        await bench.talk_on(cancel="4")
         assert bench.known()[Uid("b4")] == Talk(cancelled_at=EPOCH + 5 * SECOND)
 
 
@@ -160,11 +167,9 @@ async def test_a_pod_without_a_word_has_a_problem() -> None:
     """DELAY-07: its former word does not count any more."""
     bench = Bench()
     async with bench.talking():
-        bench.talk(ask="4")
-        await VirtualClock().sleep(2 * SECOND)
+        await bench.talk_on(ask="4")
         bench.calls.refusing = {Uid("b4")}
-        bench.talk(ask="4")
-        await VirtualClock().sleep(2 * SECOND)
+        await bench.talk_on(ask="4")
     word = bench.known()[Uid("b4")].word
     assert word is not None
     assert (word.since, word.problem) == (None, "POST zone-b-4: HTTP status 500")
@@ -177,18 +182,18 @@ async def test_one_conversation_per_set_and_many_sets_at_once() -> None:
     bench.calls.takes = 30 * SECOND
     async with bench.talking():
         bench.talk("b", ask="4")
-        await VirtualClock().sleep(SECOND)
+        await wait(1)
         bench.talk("b", ask="43")
         bench.talk("c", ask="4")
-        await VirtualClock().sleep(SECOND)
+        await wait(1)
         assert bench.calls.calls == ["POST zone-b-4", "POST zone-c-4"]
         assert bench.heard == []
-        await VirtualClock().sleep(30 * SECOND)
+        await wait(30)
         assert bench.heard == [_set("b").uid, _set("c").uid]
         bench.talk("b", ask="3")
-        await VirtualClock().sleep(SECOND)
+        await wait(1)
         assert bench.calls.calls[2:] == ["POST zone-b-3"]
-        await VirtualClock().sleep(30 * SECOND)
+        await wait(30)
 
 
 @in_virtual_time
@@ -198,7 +203,7 @@ async def test_a_conversation_that_has_not_begun_yet_stands() -> None:
     bench.talk(ask="4")
     bench.talk(cancel="0", ask="43")
     async with bench.talking():
-        await VirtualClock().sleep(3 * SECOND)
+        await wait(3)
     assert bench.calls.calls == ["POST zone-b-4"]
 
 
@@ -208,8 +213,7 @@ async def test_pods_that_are_gone_are_forgotten() -> None:
     bench = Bench()
     async with bench.talking():
         bench.talk("b", ask="43")
-        bench.talk("c", ask="4")
-        await VirtualClock().sleep(2 * SECOND)
+        await bench.talk_on("c", ask="4")
         bench.talks.keep(_set("b").uid, {Uid("b3"): True})
         assert bench.known("b").keys() == {"b3"}
         bench.talks.forget(_set("b").uid)
@@ -223,9 +227,9 @@ async def test_a_word_that_comes_after_its_pod_has_gone_is_forgotten_with_the_ne
     bench = Bench()
     async with bench.talking():
         bench.talk("b", ask="4")
-        await VirtualClock().sleep(SECOND / 2)
+        await wait(0.5)
         bench.talks.keep(_set("b").uid, {})
-        await VirtualClock().sleep(SECOND)
+        await wait(1)
         assert bench.known().keys() == {"b4"}
         bench.talks.keep(_set("b").uid, {})
         assert bench.known() == {}
@@ -239,12 +243,10 @@ async def test_a_bug_ends_one_conversation_and_no_other(how: dict[str, str]) -> 
     bench.calls.bugs = 1
     async with bench.talking(count=1):
         bench.talk("b", **how)
-        await VirtualClock().sleep(SECOND / 2)
-        bench.talk("c", ask="4")
-        await VirtualClock().sleep(2 * SECOND)
+        await wait(0.5)
+        await bench.talk_on("c", ask="4")
         assert bench.known("c").keys() == {"c4"}
-        bench.talk("b", ask="3")
-        await VirtualClock().sleep(2 * SECOND)
+        await bench.talk_on("b", ask="3")
         assert bench.known("b").keys() == {"b3"}
 
 
@@ -254,8 +256,7 @@ async def test_nothing_is_said_after_the_queue_was_closed() -> None:
     bench = Bench()
     async with bench.talking():
         bench.talks.queue.close()
-        bench.talk(ask="4")
-        await VirtualClock().sleep(2 * SECOND)
+        await bench.talk_on(ask="4")
     assert bench.calls.calls == []
 
 
@@ -273,12 +274,10 @@ async def test_li11_a_pod_that_gives_no_time_is_asked_soon_and_then_ever_more_se
     waits = list[timedelta | None]()
     async with bench.talking():
         for _ in range(6):
-            bench.talk(ask="4")
-            await VirtualClock().sleep(2 * SECOND)
+            await bench.talk_on(ask="4")
             waits.append(_lasts(bench))
         bench.calls.refusing = set()
-        bench.talk(ask="4")
-        await VirtualClock().sleep(2 * SECOND)
+        await bench.talk_on(ask="4")
         assert _lasts(bench) is None
         assert bench.known()[Uid("b4")].failures == 0
     assert waits == [one * SECOND for one in (5, 10, 20, 40, 60, 60)]
@@ -290,15 +289,13 @@ async def test_a_pod_that_has_become_ready_is_asked_at_once() -> None:
     bench.calls.refusing = {Uid("b4")}
     async with bench.talking():
         for _ in range(4):
-            bench.talk(ask="43")
-            await VirtualClock().sleep(2 * SECOND)
+            await bench.talk_on(ask="43")
         bench.talks.keep(uid, {Uid("b4"): False, Uid("b3"): False})
         assert _lasts(bench) == 40 * SECOND
         bench.talks.keep(uid, {Uid("b4"): True, Uid("b3"): True})
         assert _lasts(bench) == timedelta(0)
         assert bench.known()[Uid("b3")] == Talk(word=Word(asked_at=EPOCH + 7 * SECOND, since=EPOCH))
-        bench.talk(ask="4")
-        await VirtualClock().sleep(2 * SECOND)
+        await bench.talk_on(ask="4")
         bench.talks.keep(uid, {Uid("b4"): True, Uid("b3"): True})
         assert _lasts(bench) == 5 * SECOND, "once"
 
@@ -309,13 +306,10 @@ async def test_a_delete_without_an_answer_counts_until_it_can_arrive_no_more() -
     bench = Bench()
     async with bench.talking():
         bench.calls.silent = {Uid("b4")}
-        bench.talk(cancel="43")
-        await VirtualClock().sleep(2 * SECOND)
+        await bench.talk_on(cancel="43")
         bench.calls.silent = set()
-        bench.talk(cancel="4")
-        await VirtualClock().sleep(2 * SECOND)
-        bench.talk(ask="43")
-        await VirtualClock().sleep(2 * SECOND)
+        await bench.talk_on(cancel="4")
+        await bench.talk_on(ask="43")
     known = bench.known()
     assert known[Uid("b4")].word is not None
     assert known[Uid("b4")].unanswered_at == EPOCH + SECOND
@@ -332,10 +326,9 @@ async def test_a_pod_that_may_yet_hear_that_it_goes_is_told_once_more(
     async with bench.talking():
         bench.calls.silent = {Uid("b4")}
         bench.talk(ask="4")
-        await VirtualClock().sleep((1 + after) * SECOND)
+        await wait(1 + after)
         bench.calls.silent = set()
-        bench.talk(cancel="4")
-        await VirtualClock().sleep(2 * SECOND)
+        await bench.talk_on(cancel="4")
     talk = bench.known()[Uid("b4")]
     assert talk.cancelled_at is not None
     assert (talk.word is not None) is is_owed
