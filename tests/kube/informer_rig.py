@@ -31,7 +31,8 @@ class Rig:
     informer: PodInformer
     store: PodStore
     metrics: Metrics
-    told: list[tuple[str, str]] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    """Changes as `old>new`; either is empty where there is nothing."""
 
     @property
     def names(self) -> set[str]:
@@ -40,6 +41,32 @@ class Rig:
         found = {name for name in names if self.store.get(NAMESPACE, name) is not None}
         assert len(found) == len(self.store)
         return found
+
+    @property
+    def asked(self) -> list[str]:
+        """Return what was asked of the API server: first pages, further pages and streams."""
+        return [
+            f"watch {call.version}" if call.verb == "watch" else f"list {call.token}".rstrip()
+            for call in self.api.calls
+        ]
+
+    @property
+    def lists(self) -> int:
+        """Return how often all was listed."""
+        return len(self.api.lists)
+
+    @property
+    def age(self) -> float:
+        """Return the age of the newest proof of life in seconds."""
+        return self.informer.age.total_seconds()
+
+    def restarts(self, cause: str) -> float | None:
+        return self.sample("watch_restarts_total", cause=cause)
+
+    def stored(self, name: str = "a-0") -> str:
+        """Return class and version of a view."""
+        view = self.store.get(NAMESPACE, name)
+        return "" if view is None else f"{type(view).__name__}@{view.resource_version}"
 
     def has_synced(self) -> bool:
         return self.informer.has_synced
@@ -50,17 +77,13 @@ class Rig:
     def last_error(self) -> ApiError | None:
         return self.informer.last_error
 
-    def version(self, name: str) -> str:
-        view = self.store.get(NAMESPACE, name)
-        return view.resource_version if view is not None else ""
-
     def sample(self, metric: str, **labels: str) -> float | None:
         return self.metrics.registry.get_sample_value(
             f"rollout_operator_{metric}", {"kind": "Pod", **labels}
         )
 
     def note(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
-        self.told.append((_label(old), _label(new)))
+        self.told.append(f"{_label(old)}>{_label(new)}")
 
 
 def _label(view: Pod | Unreadable | None) -> str:
@@ -93,6 +116,20 @@ async def running(rig: Rig) -> AsyncIterator[None]:
         yield
         task.cancel()
     assert rig.api.open_watches == 0, "a stream was left open"
+
+
+async def played(
+    seconds: float,
+    lists: Sequence[Listing],
+    watches: Sequence[Sequence[Step]] = (),
+    *,
+    rng: float = 0.5,
+) -> Rig:
+    """Return an informer that ran on a script up to this moment of the loop."""
+    rig = make(lists, watches, rng=rng)
+    async with running(rig):
+        await after(seconds)
+    return rig
 
 
 async def after(seconds: float) -> None:

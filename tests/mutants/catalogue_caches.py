@@ -60,7 +60,7 @@ CACHES: Final = (
         new="            self._read_bookmark(event)\n",
         breaks="LI-02: an object is stored that does not exist",
         unseen="a bookmark names no object and no group, and what no group has is not looked at",
-        units="tests/kube/cache/test_informer_relist.py",
+        units="tests/kube/cache/test_informer.py",
     ),
     Mutant(
         name="lists-by-any-cache",
@@ -113,7 +113,7 @@ CACHES: Final = (
         breaks="LI-02: what one event has spoiled stays spoiled until everything is listed",
         unseen="the list that comes every four minutes is within the five that LI-02 allows; a "
         "systematic plan sees it, where nothing else went wrong",
-        units="tests/kube/cache/test_rereads.py",
+        units="tests/kube/cache/test_informer_doubt.py",
     ),
     Mutant(
         name="older-reads-taken",
@@ -122,7 +122,7 @@ CACHES: Final = (
         new="if _key(found) != key:",
         breaks="SI-09: a read of one object turns its view back",
         unseen="every list shows at least what its server has sent in the stream before",
-        units="tests/kube/cache/test_store_rereads.py",
+        units="tests/kube/cache/test_store.py",
     ),
     Mutant(
         name="deep-objects-hide-others",

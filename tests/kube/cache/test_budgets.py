@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Callable
 
-import pytest
-
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
@@ -15,7 +13,6 @@ from rollout_operator.lab.model.fields import metadata_of
 from rollout_operator.lab.model.request import ApiRequest, Verb
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.decode.budget import decode_budget
-from rollout_operator.model.objects import Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.contract.bodies import zone_budget
 from tests.lab.client_world import NAMESPACE, ClientWorld
@@ -42,13 +39,12 @@ class Followed:
         self._changed = asyncio.Event()
         self.informer.on_change(lambda old, new: self._changed.set())
 
-    async def wait(self, check: Callable[[Budget | None], bool]) -> Budget | None:
-        """Wait until `check` holds of the budget in force for the pods, and return it."""
+    async def wait(self, check: Callable[[Budget | None], bool]) -> None:
+        """Wait until `check` holds of the budget in force for the pods."""
         async with asyncio.timeout((RELIST * 2).total_seconds()):
             while not check(self.in_force()):
                 self._changed.clear()
                 await self._changed.wait()
-        return self.in_force()
 
     def write(self, verb: Verb, name: str, body: JsonObject | None = None) -> None:
         answer = self.world.api.call_now(
@@ -63,27 +59,6 @@ class Followed:
     def in_force(self) -> Budget | None:
         entries = self.catalog.find(POD)
         return entries[0].budget if entries else None
-
-
-@in_virtual_time
-async def test_w17_budgets_come_change_and_go() -> None:
-    followed = Followed()
-    async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(followed.informer.run())
-        await followed.informer.wait_synced()
-        followed.write("create", "", zone_budget("a", maxUnavailable=2))
-        first = await followed.wait(lambda found: found is not None)
-        assert isinstance(followed.store.get(NAMESPACE, "a"), Budget)
-        assert first is not None
-        assert first.max_unavailable == 2
-        followed.write("delete", "a")
-        await followed.wait(lambda found: found is None)
-        followed.write("create", "", zone_budget("a", maxUnavailable=3))
-        again = await followed.wait(lambda found: found is not None)
-        assert again is not None
-        assert (again.generation, again.max_unavailable) == (1, 3)
-        assert again.uid != first.uid
-        task.cancel()
 
 
 @in_virtual_time
@@ -102,6 +77,7 @@ async def test_w17_deleted_and_recreated_while_nobody_watched() -> None:
         await asyncio.sleep((WATCH_LASTS * 3).total_seconds())  # so long is the outage
         followed.world.link.is_cut = False
         await followed.wait(lambda found: found is not None and found.max_unavailable == 7)
+        assert isinstance(followed.store.get(NAMESPACE, "a"), Budget)
         assert followed.catalog.find({"app": "y"}) == ()
         task.cancel()
 
@@ -121,34 +97,6 @@ async def test_w52_what_was_stored_without_a_schema_is_flawed_and_not_absent() -
         assert isinstance(followed.store.get(NAMESPACE, "a"), FlawedBudget)
         assert followed.store.unreadable_count == 0
         (entry,) = followed.catalog.find(POD)
-        assert (entry.budget, entry.problem) == (
-            None,
-            "invalid value: max unavailable must be 0 <= val, got -1",
-        )
+        assert entry.budget is None
+        assert entry.problem == "invalid value: max unavailable must be 0 <= val, got -1"
         task.cancel()
-
-
-@pytest.mark.parametrize("verb", ["upsert", "remove"])
-def test_a_store_holds_all_three_views(verb: str) -> None:
-    store = BudgetStore()
-    views: list[AnyBudget] = [
-        decode_budget(
-            b'{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"%d"},%s}'
-            % (version, spec)
-        )
-        for version, spec in (
-            (1, b'"kind":"ZoneAwarePodDisruptionBudget","spec":{"selector":{"matchLabels":{}}}'),
-            (2, b'"spec":{}'),
-        )
-    ]
-    lost = Unreadable(
-        kind=ZONE_BUDGETS.kind, namespace="n", name="a", uid=views[0].uid,
-        resource_version="3", error="metadata",
-    )  # fmt: skip
-    before = None
-    for view in (*views, lost):
-        assert store.upsert(view) == ((before, view),)
-        before = view
-    if verb == "remove":
-        assert store.remove(lost) == ((lost, None),)
-        assert store.get("n", "a") is None

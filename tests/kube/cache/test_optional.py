@@ -1,7 +1,7 @@
 """Following a kind that may be absent, forbidden, installed later or removed (FP-31, W-52)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -16,7 +16,6 @@ from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.errors import ApiError, Denied, NotFound, Throttled, Unreachable
 from rollout_operator.model.objects import Pod, Unreadable
-from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.scripted_watch import (
     NAMESPACE,
@@ -74,15 +73,6 @@ class Rig:
         return [call.at for call in self.api.lists if call.limit == 1]
 
 
-@pytest.fixture
-def told() -> Iterator[list[str]]:
-    """Collect the lines of the log about the kind."""
-    lines: list[str] = []
-    logs.configure(write=lambda line: lines.append(line.decode()))
-    yield lines
-    logs.configure()
-
-
 @virtual
 async def test_before_the_first_answer_nothing_is_known() -> None:
     """Nor is there a view that could be old."""
@@ -110,27 +100,31 @@ async def test_a_kind_that_is_there_is_followed() -> None:
     assert first.version is None
 
 
+def told_about(lines: list[str]) -> str:
+    """Return the one line that says that a kind is not followed."""
+    (line,) = [line for line in lines if "Kind is not followed" in line]
+    return line
+
+
 def test_fp31_a_kind_that_is_absent_has_no_objects_and_is_asked_about_quietly(
-    told: list[str],
+    lines: list[str],
 ) -> None:
     """Rollouts go on: there can be no budget. One line says so, and no warning."""
-    _check_absent()
-    about = [line for line in told if "Kind is not followed" in line]
-    assert len(about) == 1
-    assert "level=info" in about[0]
 
+    @virtual
+    async def main() -> None:
+        rig = Rig(ABSENT, ABSENT, ABSENT)
+        async with rig.running() as optional:
+            await optional.wait_answered()
+            assert rig.is_absent()
+            assert optional.lack is None
+            assert optional.age == timedelta(0)
+            await asyncio.sleep(2.5 * ASK_AGAIN.total_seconds())
+            assert optional.lack is None
+        assert rig.asked_at == [0, 30, 60]
 
-@virtual
-async def _check_absent() -> None:
-    rig = Rig(ABSENT, ABSENT, ABSENT)
-    async with rig.running() as optional:
-        await optional.wait_answered()
-        assert rig.is_absent()
-        assert optional.lack is None
-        assert optional.age == timedelta(0)
-        await asyncio.sleep(2.5 * ASK_AGAIN.total_seconds())
-        assert optional.lack is None
-    assert rig.asked_at == [0, 30, 60]
+    main()
+    assert "level=info" in told_about(lines)
 
 
 @virtual
@@ -157,25 +151,22 @@ async def test_fp31_between_the_probe_and_the_first_list_nothing_is_known() -> N
         assert optional.lack is None
 
 
-def test_a_role_that_does_not_show_it_is_told_once(told: list[str]) -> None:
+def test_a_role_that_does_not_show_it_is_told_once(lines: list[str]) -> None:
     """What that means is left to the callers."""
-    _check_forbidden()
-    about = [line for line in told if "Kind is not followed" in line]
-    assert len(about) == 1
-    assert "level=warn" in about[0]
 
+    @virtual
+    async def main() -> None:
+        rig = Rig(FORBIDDEN, FORBIDDEN, *PROBE, *POD)
+        async with rig.running() as optional:
+            await optional.wait_answered()
+            assert (rig.is_forbidden(), rig.is_absent()) == (True, False)
+            assert optional.lack == str(FORBIDDEN)
+            await asyncio.sleep(2 * ASK_AGAIN.total_seconds() + 1)
+            assert not rig.is_forbidden()
+            assert optional.lack is None
 
-@virtual
-async def _check_forbidden() -> None:
-    rig = Rig(FORBIDDEN, FORBIDDEN, *PROBE, *POD)
-    async with rig.running() as optional:
-        await optional.wait_answered()
-        assert rig.is_forbidden()
-        assert not rig.is_absent()
-        assert optional.lack == str(FORBIDDEN)
-        await asyncio.sleep(2 * ASK_AGAIN.total_seconds() + 1)
-        assert not rig.is_forbidden()
-        assert optional.lack is None
+    main()
+    assert "level=warn" in told_about(lines)
 
 
 @pytest.mark.parametrize("error", [DOWN, Throttled("later")])

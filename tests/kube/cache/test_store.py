@@ -364,3 +364,44 @@ def test_fp07_any_order_of_a_history_ends_without_a_ghost(order: tuple[int, ...]
         verb, view = HISTORY[index]
         store.upsert(view) if verb == "upsert" else store.remove(view)
     assert held(store) == {"a-0": pod(version="4", uid="two")}
+
+
+# What was read again takes the place of what could not be decoded (LI-02, SI-07, SI-09)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(pod(version="5"), [("a-0@5", "a-0@5")], id="LI-02 the same version, whole"),
+        pytest.param(pod(version="9"), [("a-0@5", "a-0@9")], id="LI-02 a newer version"),
+        pytest.param(pod(version="9", uid="n"), [("a-0@5", ""), ("", "a-0@9")], id="SI-07 new"),
+        pytest.param(None, [("a-0@5", "")], id="LI-02 gone"),
+        pytest.param(pod(version="4"), [], id="SI-09 an older version"),
+        pytest.param(pod("a-1", version="9"), [], id="SI-07 another object"),
+        pytest.param(unreadable("a-0", "5"), [], id="as it was"),
+        pytest.param(unreadable("a-0", "6"), [("a-0@5", "a-0@6")], id="unreadable still"),
+    ],
+)
+def test_what_was_read_again_takes_the_place_of_what_it_was_read_for(
+    found: Pod | Unreadable | None, expected: list[tuple[str, str]]
+) -> None:
+    store, broken = PodStore(), unreadable("a-0", "5")
+    store.upsert(broken)
+    changes = store.heal(broken, found)
+    assert [(_version(old), _version(new)) for old, new in changes] == expected
+    assert store.unreadable_count == (not expected or isinstance(found, Unreadable))
+
+
+def test_si09_what_was_stored_since_the_read_began_stays() -> None:
+    store, broken = PodStore(), unreadable("a-0", "5")
+    store.upsert(broken)
+    store.upsert(pod(version="6"))
+    assert store.heal(broken, pod(version="9")) == ()
+    assert store.heal(broken, None) == ()
+    store.remove(pod(version="7"))
+    assert store.heal(broken, pod(version="9")) == ()
+    assert len(store) == 0
+
+
+def _version(view: Pod | Unreadable | None) -> str:
+    return "" if view is None else f"{view.name}@{view.resource_version}"

@@ -25,17 +25,10 @@ from tests.kube.client_bench import (
     WRITES,
     Bench,
     event,
-    open_bench,
     pods,
     read_watch,
 )
-from tests.kube.fake_api import Answer, FakeApi, cut, refuse, reply, stream
-
-
-@pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    async with FakeApi() as server, open_bench(server) as bench:
-        yield bench
+from tests.kube.fake_api import Answer, cut, refuse, reply, stream
 
 
 async def test_fetch_returns_the_object_as_it_came(bench: Bench) -> None:
@@ -103,7 +96,8 @@ async def test_a_status_is_replaced_as_given(bench: Bench) -> None:
     assert bench.server.requests[0].headers["content-type"] == "application/json"
 
 
-async def test_the_servers_time_is_known_from_any_answer(bench: Bench) -> None:
+async def test_the_servers_time_is_known_from_any_answer_to_any_client(bench: Bench) -> None:
+    """SI-11: who has asked nothing yet knows the time by the answers to others."""
     ahead = datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
     date = ahead.strftime("%a, %d %b %Y %H:%M:%S GMT")
     bench.server.on("GET", POD, refuse(404, "NotFound", "", Date=date))
@@ -111,9 +105,9 @@ async def test_the_servers_time_is_known_from_any_answer(bench: Bench) -> None:
     assert client.server_time() is None
     with pytest.raises(NotFound):
         await FETCH.run(client)
-    shown = client.server_time()
-    assert shown is not None
-    assert ahead <= shown < ahead + timedelta(seconds=2)
+    for shown in (client.server_time(), bench.client().server_time()):
+        assert shown is not None
+        assert ahead <= shown < ahead + timedelta(seconds=2)
 
 
 async def test_a_watch_yields_events_until_the_server_ends_it(bench: Bench) -> None:

@@ -46,12 +46,6 @@ from tests.kube.fake_api import Answer, FakeApi, cut, refuse, reply, stream
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    async with FakeApi() as server, open_bench(server) as bench:
-        yield bench
-
-
-@pytest.fixture
 def log_lines() -> Iterator[list[bytes]]:
     """Return what is logged, debug included, as it comes."""
     lines: list[bytes] = []

@@ -1,6 +1,5 @@
 """How requests of a client take their tokens (RATE-02, RATE-06, METR-22, D-65)."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -18,16 +17,9 @@ from tests.kube.client_bench import (
     UPDATE,
     WATCH,
     Bench,
-    open_bench,
     pods,
 )
-from tests.kube.fake_api import FakeApi, reply, stream
-
-
-@pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    async with FakeApi() as server, open_bench(server) as bench:
-        yield bench
+from tests.kube.fake_api import reply, stream
 
 
 async def test_rate_02_each_request_takes_a_token_but_watches(bench: Bench) -> None:

@@ -1,14 +1,12 @@
 """What the client sends for scales, statuses and discovery, and what the metrics call it."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from rollout_operator.kube.api import STATEFULSETS, Resource
 from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.model.errors import Denied, InvalidInput, NotFound, Throttled, Unreachable
-from tests.kube.client_bench import SET, SHORT, Bench, open_bench
-from tests.kube.fake_api import FakeApi, refuse, reply
+from tests.kube.client_bench import SET, SHORT, Bench
+from tests.kube.fake_api import refuse, reply
 
 GROUP = "x.example.org"
 SCALE = f"{SET}/scale"
@@ -20,12 +18,6 @@ KINDS = {
         {"name": "things/scale", "kind": "Scale", "namespaced": True},
     ],
 }
-
-
-@pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    async with FakeApi() as server, open_bench(server) as bench:
-        yield bench
 
 
 async def test_mirr_04_a_scale_is_read_from_its_subresource(bench: Bench) -> None:

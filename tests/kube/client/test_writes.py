@@ -1,6 +1,5 @@
 """What the client's writes send and return, and calls for what belongs to the cluster."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -16,18 +15,11 @@ from tests.kube.client_bench import (
     SET,
     Bench,
     Use,
-    open_bench,
     pods,
 )
-from tests.kube.fake_api import Answer, FakeApi, cut, reply, stream
+from tests.kube.fake_api import Answer, cut, reply, stream
 
 HEAD = b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\nContent-Length: 999\r\n\r\n"
-
-
-@pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    async with FakeApi() as server, open_bench(server) as bench:
-        yield bench
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from rollout_operator.kube.api import PODS, WatchEvent
 from rollout_operator.kube.cache.lists import FAILURES, SILENCE
 from rollout_operator.model.errors import Gone, TooManyRequests, Unreachable
-from tests.kube.client_bench import POD_LIST, open_bench
-from tests.kube.fake_api import FakeApi, stream
+from tests.kube.client_bench import POD_LIST, Bench
+from tests.kube.fake_api import stream
 from tests.kube.informer_rig import Rig, after, make, running
 from tests.kube.scripted_watch import (
     SILENCE as FOR_EVER,
@@ -56,11 +56,10 @@ async def test_d54_all_objects_come_from_one_stream() -> None:
     rig = streamed(state)
     async with running(rig):
         await after(1)
-        assert rig.has_synced()
-        assert rig.names == {"a-0", "a-1"}
-        assert rig.told == [("", "a-0@5"), ("", "a-1@7")]
-        assert [call.token for call in rig.api.calls if call.verb == "list"] == [""]
-        assert rig.api.watches[0].version == "9", "what happens since is followed from there"
+    assert rig.has_synced()
+    assert rig.names == {"a-0", "a-1"}
+    assert rig.told == [">a-0@5", ">a-1@7"]
+    assert rig.asked == ["list", "watch 9"], "what happens since is followed from there"
 
 
 @virtual
@@ -70,7 +69,7 @@ async def test_d54_what_was_written_meanwhile_counts() -> None:
     async with running(rig):
         await after(1)
         assert rig.names == {"a-0"}
-        assert rig.version("a-0") == "8"
+        assert rig.stored() == "Pod@8"
 
 
 @virtual
@@ -84,7 +83,7 @@ async def test_fp08_a_later_stream_replaces_everything_at_once() -> None:
         assert rig.names == {"a-0", "a-1"}
         await after(8)
         assert rig.names == {"a-1", "a-2"}
-        assert rig.told[2:] == [("a-0@5", ""), ("", "a-2@20")]
+        assert rig.told[2:] == ["a-0@5>", ">a-2@20"]
 
 
 @pytest.mark.parametrize(
@@ -101,36 +100,32 @@ async def test_fp08_a_later_stream_replaces_everything_at_once() -> None:
         ),
     ],
 )
-def test_d54_where_a_stream_fails_pages_are_read_at_once(state: Sequence[Step]) -> None:
-    @virtual
-    async def main() -> None:
-        rig = make([PAGED])
-        rig.api.states.append(state)
-        async with running(rig):
-            await after(SILENCE.total_seconds() + 1)
-            assert rig.has_synced()
-            assert rig.names == {"a-0", "a-2"}, "nothing of what the stream has sent"
-
-    main()
-
-
 @virtual
-async def test_d54_a_server_that_refuses_is_asked_once() -> None:
-    rig = make([PAGED] * 2, [[Wait(1), TOO_OLD]])
+async def test_d54_where_a_stream_fails_pages_are_read_at_once(state: Sequence[Step]) -> None:
+    rig = make([PAGED])
+    rig.api.states.append(state)
     async with running(rig):
-        await after(5)
-    assert len(rig.api.lists) == 2
-    assert rig.api.streamed == 1
+        await after(SILENCE.total_seconds() + 1)
+    assert rig.has_synced()
+    assert rig.names == {"a-0", "a-2"}, "nothing of what the stream has sent"
 
 
+@pytest.mark.parametrize(
+    ("states", "lists", "streamed"),
+    [
+        pytest.param([], 2, 1, id="refused"),
+        pytest.param([[CUT]] * 5, 5, FAILURES, id="fails again and again"),
+    ],
+)
 @virtual
-async def test_d54_a_stream_that_fails_again_and_again_is_given_up() -> None:
-    rig = make([PAGED] * 5, [[Wait(1), TOO_OLD]] * 4)
-    rig.api.states.extend([[CUT]] * 5)
+async def test_d54_a_stream_that_does_not_work_is_given_up(
+    states: Sequence[Sequence[Step]], lists: int, streamed: int
+) -> None:
+    rig = make([PAGED] * lists, [[Wait(1), TOO_OLD]] * (lists - 1))
+    rig.api.states.extend(states)
     async with running(rig):
         await after(60)
-    assert len(rig.api.lists) == 5
-    assert rig.api.streamed == FAILURES
+    assert (rig.lists, rig.api.streamed) == (lists, streamed)
 
 
 @virtual
@@ -156,7 +151,7 @@ async def test_fp05_an_older_stream_is_no_list() -> None:
         assert rig.names == {"a-1"}
         await after(30)
         assert rig.names == {"a-1"}, "a-2 was never shown"
-        assert ("", "a-2@9") not in rig.told
+        assert ">a-2@9" not in rig.told
 
 
 @virtual
@@ -168,17 +163,16 @@ async def test_li09_an_unreadable_object_of_a_stream_hides_no_other() -> None:
         assert rig.sample("unreadable_objects") == 1
 
 
-async def test_d54_what_is_asked_of_the_api_server() -> None:
+async def test_d54_what_is_asked_of_the_api_server(bench: Bench) -> None:
     """As client-go's reflector asks: state first, at least as new as any there is."""
-    async with FakeApi() as server, open_bench(server) as bench:
-        line = {"type": "BOOKMARK", "object": json.loads(bytes(end(9).object))}
-        server.on("GET", POD_LIST, stream([json.dumps(line).encode() + b"\n"]))
-        lasts = timedelta(seconds=60)
-        async with bench.client().watch(
-            PODS, "prod", resource_version="", lasts=lasts, has_state=True
-        ) as events:
-            assert [event.type async for event in events] == ["BOOKMARK"]
-    assert server.requests[0].query == {
+    line = {"type": "BOOKMARK", "object": json.loads(bytes(end(9).object))}
+    bench.server.on("GET", POD_LIST, stream([json.dumps(line).encode() + b"\n"]))
+    lasts = timedelta(seconds=60)
+    async with bench.client().watch(
+        PODS, "prod", resource_version="", lasts=lasts, has_state=True
+    ) as events:
+        assert [event.type async for event in events] == ["BOOKMARK"]
+    assert bench.server.requests[0].query == {
         "watch": "1",
         "allowWatchBookmarks": "true",
         "sendInitialEvents": "true",
