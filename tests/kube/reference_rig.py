@@ -153,6 +153,13 @@ class Rig:
         assert isinstance(found, NoScale), found
         return found
 
+    async def settle(self, replicas: int = 3) -> None:
+        """Have `demo` followed by the group `store`, up to a moment at which nothing goes on."""
+        self.put("demo", replicas)
+        self.want("store", "demo")
+        await self.until_shown(replicas)
+        await asyncio.sleep(3)
+
     async def until(self, holds: Callable[[], bool], within: float = 2.0) -> None:
         """Wait until it holds, at most for so many seconds."""
         async with asyncio.timeout(within):

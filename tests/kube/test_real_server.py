@@ -324,7 +324,6 @@ async def test_whoever_wrote_a_count_last_is_named_and_we_are_known(
     found = await client.patch(*where, "contested", steps)
     assert decode_replica_writers(found, but="") == (FIELD_MANAGER,)
     assert decode_replica_writers(found, but=FIELD_MANAGER) == ()
-
     managed = json.loads(found)["metadata"]["managedFields"]
     taken = [{**one, "manager": "keda"} for one in managed]
     found = await client.patch(

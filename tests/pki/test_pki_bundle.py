@@ -211,22 +211,19 @@ async def test_what_holds_a_bundle_is_told_by_the_caches() -> None:
         pytest.param(Denied("x"), "denied", id="RBAC-08 denied"),
     ],
 )
-def test_w_25_what_failed_is_tried_again(error: ApiError, outcome: str) -> None:
-    @virtual
-    async def story() -> None:
-        cluster = Cluster()
-        cluster.put(configuration())
-        cluster.errors.append(error)
-        async with cluster.running():
-            await after(1)
-            assert cluster.bundles() == [""]
-            cluster.errors.clear()
-            await after(70)
-            assert cluster.bundles() == [WANTED]
-        assert (cluster.count(outcome) or 0) >= 1
-        assert cluster.count("written") == 1
-
-    story()
+@virtual
+async def test_w_25_what_failed_is_tried_again(error: ApiError, outcome: str) -> None:
+    cluster = Cluster()
+    cluster.put(configuration())
+    cluster.errors.append(error)
+    async with cluster.running():
+        await after(1)
+        assert cluster.bundles() == [""]
+        cluster.errors.clear()
+        await after(70)
+        assert cluster.bundles() == [WANTED]
+    assert (cluster.count(outcome) or 0) >= 1
+    assert cluster.count("written") == 1
 
 
 @virtual

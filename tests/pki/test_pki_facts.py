@@ -45,7 +45,6 @@ def test_what_a_leaf_looks_like() -> None:
     """TLS-02, DEP-17, W-11: names, purposes, P-256, PKCS8, a start put back."""
     material = fresh()
     leaf, key = load(material.cert), serialization.load_pem_private_key(material.key, None)
-
     assert material.key.startswith(b"-----BEGIN PRIVATE")  # PKCS8: no kind of key between
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     assert key.curve.name == "secp256r1"
@@ -64,7 +63,6 @@ def test_what_a_leaf_looks_like() -> None:
 def test_what_a_ca_looks_like() -> None:
     """TLS-01, W-11: a CA by all signs, with a name and a serial of its own."""
     one, two = load(issue_ca(WANTED, EPOCH).cert), load(issue_ca(WANTED, EPOCH).cert)
-
     constraints = one.extensions.get_extension_for_class(x509.BasicConstraints)
     assert constraints.critical
     assert constraints.value.ca
@@ -81,7 +79,6 @@ def test_what_a_ca_looks_like() -> None:
 def test_a_leaf_does_not_outlive_its_ca() -> None:
     ca = issue_ca(WANTED, EPOCH)
     now = EPOCH + WANTED.ca_life - DAY
-
     assert load(issue_leaf(ca, WANTED, now).cert).not_valid_after_utc == EPOCH + WANTED.ca_life
 
 
@@ -89,7 +86,6 @@ def test_the_identifiers_of_leaf_and_ca_agree() -> None:
     material = fresh()
     authority = load(material.cert).extensions.get_extension_for_class(x509.AuthorityKeyIdentifier)
     subject = load(material.ca).extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
-
     assert authority.value.key_identifier == subject.value.digest
 
 
@@ -110,7 +106,6 @@ def test_the_facts_of_what_we_wrote() -> None:
 
 def test_the_facts_of_what_upstream_wrote() -> None:
     year = Validity(start=EPOCH, end=EPOCH + YEAR)
-
     assert assess_material(legacy()) == Held(names=(HOST,), leaf=year, ca=year)
 
 
@@ -120,7 +115,6 @@ def test_a_change_of_ca_step_by_step() -> None:
     introduced = step(CertificateStep.INTRODUCE_CA, before)
     switched = step(CertificateStep.SWITCH_CA, introduced)
     dropped = step(CertificateStep.DROP_OLD_CA, switched)
-
     assert introduced.served == before.served
     assert trusted_bundle(introduced) == introduced.next_ca + before.ca
     assert trusted_bundle(switched) == trusted_bundle(introduced)
@@ -132,7 +126,6 @@ def test_a_change_of_ca_step_by_step() -> None:
 
 def test_a_new_start_keeps_the_old_ca_where_others_may_serve_by_it() -> None:
     before = legacy()
-
     assert before.ca in trusted_bundle(step(CertificateStep.START_OVER, before, trusts_old=True))
     assert before.ca not in trusted_bundle(step(CertificateStep.START_OVER, before))
 
@@ -141,7 +134,6 @@ def test_a_bundle_holds_each_ca_once_and_nothing_unreadable() -> None:
     """An API server refuses the whole bundle for one bad part."""
     mine, old = fresh(), fresh().ca
     material = replace(mine, ca=b"a comment\n" + mine.ca, next_ca=b"garbage", old_ca=old)
-
     assert trusted_bundle(material) == mine.ca + old
     assert trusted_bundle(replace(material, old_ca=mine.ca)) == mine.ca
     assert trusted_bundle(Material()) == b""
@@ -153,7 +145,6 @@ def test_d31_a_ca_that_signs_nothing_of_ours_is_not_published() -> None:
     material = replace(
         mine, ca=planted + mine.ca + planted, next_ca=planted, old_ca=mine.cert + old + planted
     )
-
     assert trusted_bundle(material) == mine.ca + old
     introduced = step(CertificateStep.INTRODUCE_CA, material)
     assert step(CertificateStep.SWITCH_CA, introduced).old_ca == mine.ca
@@ -170,9 +161,7 @@ def test_a_key_that_is_not_that_of_the_next_ca_makes_it_useless() -> None:
         next_ca_key=introduced.key,
         old_ca=b"garbage",
     )
-
     facts = assess_material(spoilt)
-
     assert isinstance(facts, Held)
     assert facts.next_ca is None
     assert facts.old_ca is not None  # so that it is dropped
@@ -183,9 +172,7 @@ def test_a_chain_ends_with_its_first_certificate() -> None:
     """TLS-11: any certificate of the chain past its end counts."""
     data = Legacy(ca_life=DAY).data()
     material = legacy({**data, "cert": data["cert"] + data["ca"]})
-
     facts = assess_material(material)
-
     assert isinstance(facts, Held)
     assert facts.leaf.end == EPOCH + DAY
 
@@ -193,7 +180,6 @@ def test_a_chain_ends_with_its_first_certificate() -> None:
 def test_intermediates_lead_to_the_ca() -> None:
     """A person's own chain: leaf, intermediate, and only the root in `ca`."""
     root, middle, leaf = chain()
-
     assert isinstance(assess_material(_with(leaf, leaf.cert + middle, root)), Held)
     assert isinstance(assess_material(_with(leaf, leaf.cert, root)), BrokenCertificate)
     assert isinstance(assess_material(_with(leaf, leaf.cert + fresh().ca, root)), BrokenCertificate)
@@ -226,7 +212,6 @@ def chain() -> tuple[bytes, bytes, Pair]:
 def test_a_self_signed_certificate_is_its_own_ca() -> None:
     """The same certificate in `cert` and `ca`: clients that hold it accept it."""
     data = Legacy().data()
-
     assert isinstance(assess_material(legacy({**data, "ca": data["cert"]})), Held)
 
 
@@ -252,5 +237,4 @@ def test_problems_name_the_key_of_the_secret(change: dict[str, bytes], problem: 
 def test_a_weak_key_reads_well_until_tls_refuses_it() -> None:
     """RSA of 1024 bits: a matter of TLS, which the keeper asks as well."""
     weak = Legacy(key=rsa.generate_private_key(65537, 1024)).data()  # noqa: S505 (weak on purpose: TLS must refuse it)
-
     assert isinstance(assess_material(legacy(weak)), Held)

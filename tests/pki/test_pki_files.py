@@ -78,9 +78,7 @@ async def test_the_files_are_served(mount: Mount) -> None:
     """SEED-095."""
     pair = fresh()
     mount.fill(pair)
-
     mount.files.load()
-
     assert mount.serial == load(pair.cert).serial_number
     assert mount.expiry == {"leaf": EPOCH + YEAR}
 
@@ -114,7 +112,6 @@ async def test_files_that_cannot_be_served_end_the_start(
     if pair is not None:
         mount.fill(pair)
     text = error.format(cert=mount.paths.cert, key=mount.paths.key)
-
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
         mount.files.load()
 
@@ -122,7 +119,6 @@ async def test_files_that_cannot_be_served_end_the_start(
 async def test_a_missing_key_file_is_named(mount: Mount) -> None:
     mount.fill(GOOD)
     mount.paths.key.unlink()
-
     with pytest.raises(ConfigError, match=r"^-server-tls\.key-file: .*tls\.key: No such file"):
         mount.files.load()
 
@@ -132,9 +128,7 @@ async def test_new_files_are_served_within_ten_seconds(running: Mount) -> None:
     pair = fresh(EPOCH + timedelta(days=9))
     context = running.serving.current
     running.fill(pair)
-
     await running.clock.advance(10 * SECONDS)
-
     assert running.serving.current is not context
     assert running.serial == load(pair.cert).serial_number
     assert running.expiry["leaf"] == EPOCH + timedelta(days=9) + YEAR
@@ -142,9 +136,7 @@ async def test_new_files_are_served_within_ten_seconds(running: Mount) -> None:
 
 async def test_files_that_stay_are_not_loaded_again(running: Mount) -> None:
     context = running.serving.current
-
     await running.clock.advance(60 * SECONDS)
-
     assert running.serving.current is context
 
 
@@ -157,7 +149,6 @@ async def test_a_pair_that_does_not_fit_yet_is_left_alone(running: Mount) -> Non
         assert running.serial == old
         running.fill(pair)
         await running.clock.advance(10 * SECONDS)
-
     assert running.serial == load(pair.cert).serial_number
     assert len([line for line in lines if "level=warn" in line]) == 1
 
@@ -165,17 +156,13 @@ async def test_a_pair_that_does_not_fit_yet_is_left_alone(running: Mount) -> Non
 async def test_files_that_go_away_are_no_end(running: Mount) -> None:
     old = running.serial
     running.paths.cert.unlink()
-
     await running.clock.advance(60 * SECONDS)
-
     assert running.serial == old
 
 
 async def test_an_expired_file_is_served_with_a_warning(mount: Mount) -> None:
     """Rolling updates go on, reviews come back as soon as the file is renewed."""
     mount.fill(fresh(EPOCH - 2 * YEAR))
-
     with logged() as lines:
         mount.files.load()
-
     assert ["level=warn" in line for line in lines] == [True]

@@ -42,9 +42,7 @@ async def test_a_missing_secret_is_made() -> None:
     Its label says that it is ours, whatever becomes of its data.
     """
     rig = Rig(FakeSecrets())
-
     await rig.start()
-
     assert rig.secrets.calls == ["get", "create", "get"]
     assert set(rig.secrets.data) == {"ca", "cert", "key", "ca-key"}
     assert rig.secrets.body is not None
@@ -61,10 +59,8 @@ async def test_a_second_start_writes_nothing() -> None:
     first = Rig(FakeSecrets())
     await first.start()
     before = first.secrets.data
-
     second = Rig(first.secrets)
     await second.start()
-
     assert second.secrets.data == before
     assert second.secrets.writes == 1
     assert second.served == first.served
@@ -84,10 +80,8 @@ async def test_foreign_secrets_are_reused(legacy: Legacy) -> None:
     secrets = FakeSecrets()
     secrets.put(legacy.data())
     rig = Rig(secrets)
-
     async with rig.running():
         await rig.clock.advance(DAY / 24)
-
     assert secrets.writes == 0
     assert rig.keeper.ca_bundle == secrets.data["ca"]
     assert_sound(rig)
@@ -138,9 +132,7 @@ async def test_a_broken_secret_is_replaced_at_start(spoil: Callable[[Data], Data
     secrets = FakeSecrets()
     secrets.put({"mine": b"kept", **spoil(Legacy().data())}, labels={"a": "b", **MADE_BY_US})
     rig = Rig(secrets)
-
     await rig.start()
-
     assert secrets.writes == 1
     assert secrets.data["mine"] == b"kept"
     assert secrets.body is not None
@@ -165,9 +157,7 @@ async def test_a_broken_secret_that_grafanas_operator_made_is_replaced_at_start(
     secrets = FakeSecrets()
     secrets.put({"mine": b"kept", **spoil(Legacy().data())}, labels={"a": "b"})
     rig = Rig(secrets)
-
     await rig.start()
-
     assert secrets.data["mine"] == b"kept"
     assert secrets.labels == {"a": "b", **MADE_BY_US}
     assert_sound(rig)
@@ -179,9 +169,7 @@ async def test_data_that_is_no_data_is_replaced(data: object) -> None:
     secrets = FakeSecrets()
     secrets.put_raw(data, labels=MADE_BY_US)
     rig = Rig(secrets)
-
     await rig.start()
-
     assert_sound(rig)
 
 
@@ -191,9 +179,7 @@ async def test_a_secret_spoilt_at_run_time_is_restored(spoil: Callable[[Data], D
     async with Rig(FakeSecrets()).running() as rig:
         before, served = rig.secrets.data, rig.served
         rig.secrets.put(spoil(before))
-
         await rig.clock.advance(MINUTE)
-
         assert rig.secrets.data == before
         assert rig.served == served
         assert len(rig.bundles) == 1
@@ -203,9 +189,7 @@ async def test_a_deleted_secret_is_restored() -> None:
     async with Rig(FakeSecrets()).running() as rig:
         before = rig.secrets.data
         rig.secrets.body = None
-
         await rig.clock.advance(MINUTE)
-
         assert rig.secrets.data == before
 
 
@@ -213,9 +197,7 @@ async def test_a_good_secret_of_somebody_else_is_taken_over() -> None:
     """A person, or a backup, put another certificate there: it is served and published."""
     async with Rig(FakeSecrets()).running() as rig:
         rig.secrets.put(OTHER)
-
         await rig.clock.advance(MINUTE)
-
         assert rig.secrets.data == OTHER
         assert rig.keeper.ca_bundle == OTHER["ca"]
         assert_sound(rig)
@@ -226,10 +208,8 @@ async def test_another_name_under_our_ca_is_a_new_leaf_only() -> None:
     secrets = FakeSecrets()
     await Rig(secrets, wanted=replace(WANTED, names=("other.svc",))).start()
     before = secrets.data
-
     rig = Rig(secrets)
     await rig.start()
-
     assert secrets.data["ca"] == before["ca"]
     assert secrets.data["cert"] != before["cert"]
     assert_sound(rig)
@@ -241,9 +221,7 @@ async def test_a_foreign_ca_stays_trusted_after_a_change_of_name() -> None:
     foreign = Legacy(names=["other.prod.svc"]).data()
     secrets.put(foreign)
     rig = Rig(secrets)
-
     await rig.start()
-
     verify(foreign["cert"], rig.keeper.ca_bundle, EPOCH, host="other.prod.svc")
     assert_sound(rig)
 
@@ -262,11 +240,9 @@ async def test_two_starters_serve_the_same(verb: str) -> None:
 
     secrets.pause = meet
     one, two = Rig(secrets), Rig(secrets)
-
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(one.start())
         tasks.create_task(two.start())
-
     assert secrets.calls.count(verb) == 2
     assert one.served == two.served
     assert one.keeper.ca_bundle == two.keeper.ca_bundle
@@ -278,9 +254,7 @@ async def test_a_write_without_answer_is_read_back() -> None:
     secrets = FakeSecrets()
     secrets.lose_answers = 1
     rig = Rig(secrets)
-
     await rig.start()
-
     assert secrets.calls == ["get", "create", "get"]
     assert_sound(rig)
 
@@ -294,7 +268,6 @@ async def test_somebody_who_always_writes_first_is_an_error() -> None:
             secrets.put({})
 
     secrets.pause = interfere
-
     with pytest.raises(Conflict, match="secret prod/certificate: somebody else keeps writing it"):
         await Rig(secrets).keeper.look()
 
@@ -311,11 +284,9 @@ async def test_a_start_without_answers_ends_with_a_reason(error: ApiError) -> No
     """TLS-11: other errors than not-found end the start, after a minute of trying."""
     rig = Rig(FakeSecrets())
     rig.secrets.fail = error
-
     async with asyncio.TaskGroup() as tasks:
         start = tasks.create_task(caught(rig))
         await rig.clock.advance(MINUTE)
-
     assert start.result() == f"secret prod/certificate: no certificate to serve: {error}"
     assert 3 < len(rig.secrets.calls) < 20
 
@@ -329,13 +300,11 @@ async def caught(rig: Rig) -> str:
 async def test_a_start_gets_over_a_short_failure() -> None:
     rig = Rig(FakeSecrets())
     rig.secrets.fail = Unreachable("connection refused")
-
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(rig.start())
         await rig.clock.advance(MINUTE / 10)
         rig.secrets.fail = None
         await rig.clock.advance(MINUTE / 3)
-
     assert_sound(rig)
 
 
@@ -345,10 +314,8 @@ async def test_a_good_secret_is_served_even_where_it_cannot_be_written() -> None
     secrets.put(Legacy(start=EPOCH - 300 * DAY).data())
     secrets.fail_writes = Denied("cannot update secret", status=403)
     rig = Rig(secrets)
-
     with logged() as lines:
         await rig.start()
-
     assert_sound(rig)
     assert any("cannot update secret" in line for line in lines)
 
@@ -362,9 +329,7 @@ async def test_failures_never_end_the_keeper() -> None:
             rig.secrets.fail = error
             await rig.clock.advance(15 * MINUTE)
         rig.secrets.fail = None
-
         await rig.clock.advance(MINUTE)
-
         assert rig.secrets.data == before
 
 
@@ -375,7 +340,6 @@ async def test_a_decision_is_told_once() -> None:
             rig.secrets.fail_writes = Denied("role")
             rig.secrets.put({})
             await rig.clock.advance(60 * MINUTE)
-
     assert len([line for line in lines if 'reason="cert: missing"' in line]) == 1
 
 
@@ -390,7 +354,6 @@ async def test_no_key_is_ever_told() -> None:
             keys |= {secrets.data["key"], secrets.data["ca-key"]}
             secrets.put({**secrets.data, spoil: secrets.data["key"]}, labels=MADE_BY_US)
             lines.append(f"{vars(rig.keeper)} {vars(rig.serving)} {rig.keeper!r}")
-
     text = "".join(lines)
     assert len(keys) > 4
     assert "PRIVATE" not in text

@@ -33,7 +33,6 @@ async def test_a_secret_of_another_application_is_left_alone_until_a_person_help
     with logged() as lines:
         start = asyncio.create_task(rig.start())
         await rig.clock.advance(10 * MINUTE)
-
     assert not start.done(), "a new start would not help"
     assert (secrets.writes, secrets.data) == (0, data)
     assert rig.keeper.ca_bundle == b""
@@ -42,7 +41,6 @@ async def test_a_secret_of_another_application_is_left_alone_until_a_person_help
     assert 1 < len(told) < 5, "at once, and now and then"
     assert "-server-tls.self-signed-cert.secret-name" in told[0]
     assert len(secrets.calls) < 40
-
     secrets.body = None
     await rig.clock.advance(MINUTE)
     await start
@@ -56,9 +54,7 @@ async def test_what_overwrites_ours_is_replaced_and_never_trusted(data: Data) ->
     async with Rig(FakeSecrets()).running() as rig:
         before, served = rig.secrets.data, rig.served
         rig.secrets.put(data)
-
         await rig.clock.advance(MINUTE)
-
         assert rig.secrets.data == {**before, **_others(data)}
         assert rig.secrets.labels == MADE_BY_US
         assert rig.served == served
@@ -70,9 +66,7 @@ async def test_what_overwrote_ours_before_the_start_is_replaced_and_never_truste
     secrets = FakeSecrets()
     secrets.put(FOREIGN, labels=MADE_BY_US)
     rig = Rig(secrets)
-
     await rig.start()
-
     assert "old-ca" not in secrets.data
     assert rig.bundles == [secrets.data["ca"]]
     assert secrets.data["ca"] != FOREIGN["ca"]
@@ -85,13 +79,10 @@ async def test_another_secret_in_the_place_of_ours_is_left_alone(data: Data) -> 
     async with Rig(FakeSecrets()).running() as rig:
         served, bundle = rig.served, rig.keeper.ca_bundle
         rig.secrets.put(data, uid="u-2")
-
         await rig.clock.advance(5 * MINUTE)
-
         assert rig.secrets.data == data
         assert (rig.served, rig.keeper.ca_bundle) == (served, bundle)
         assert "not ours" in str(rig.keeper.last_error)
-
         rig.secrets.body = None
         await rig.clock.advance(MINUTE)
         assert rig.served == served
@@ -107,10 +98,8 @@ async def test_an_immutable_secret_is_served_and_its_end_is_told() -> None:
     rig = Rig(secrets)
     await rig.start()
     rig.clock.jump(timedelta(days=300))
-
     async with background(rig.keeper):
         await rig.clock.advance(5 * MINUTE)
-
     assert secrets.writes == 0
     assert_sound(rig)
     assert "prod/certificate: immutable, and has to be written" in str(rig.keeper.last_error)

@@ -126,10 +126,8 @@ async def test_twenty_rotations_under_the_eyes_of_every_client(replicas: int) ->
     for as long as one has not seen the Secret that the other wrote.
     """
     world = World(life=HOUR, ca_life=2.2 * HOUR, replicas=replicas)
-
     async with world.running():
         await world.pass_time(14 * HOUR)
-
     assert len(world.leaves) > 20
     assert 8 <= world.cas <= 12
     assert len(world.bundles) > 2 * world.cas - 2
@@ -144,13 +142,11 @@ def test_the_overlap_covers_a_replica_that_learns_of_it_late() -> None:
 async def test_bundles_that_nobody_publishes_end_the_wait_in_time() -> None:
     """LI-13: the next CA is used at an eighth of the life at the latest, and served in time."""
     world = World(life=HOUR, ca_life=HOUR, replicas=1)
-
     async with world.running():
         world.publishes = False
         await world.pass_time(50 * MINUTE)
         assert world.cas == 1
         await world.clock.advance(5 * MINUTE)
-
     world.bundles.clear()
     world.check()
     assert world.cas == 2
@@ -159,7 +155,6 @@ async def test_bundles_that_nobody_publishes_end_the_wait_in_time() -> None:
 async def test_a_rotation_waits_for_a_bundle_that_is_late() -> None:
     """SI-19: the overlap counts from the moment at which every configuration holds both CAs."""
     world = World(life=HOUR, ca_life=HOUR, replicas=1)
-
     async with world.running():
         world.publishes = False
         await world.pass_time(45 * MINUTE)
@@ -184,7 +179,6 @@ async def test_five_years_with_defaults() -> None:
         verify(secrets.data["cert"], rig.bundles[0], rig.clock.now(), lax=False)
         if len(rig.bundles) > 1:
             break
-
     assert len(issued) == 7
     assert rig.clock.now() - EPOCH > 4 * YEAR
     assert load(rig.keeper.ca_bundle).public_bytes(Encoding.PEM) == secrets.data["next-ca"]
@@ -198,7 +192,6 @@ async def test_a_foreign_secret_is_renewed_with_overlap() -> None:
     rig = Rig(secrets)
     await rig.start()
     rig.clock.jump(245 * DAY)
-
     async with background(rig.keeper):
         await rig.clock.advance(MINUTE)
         assert secrets.data["cert"] == foreign["cert"]
@@ -211,7 +204,6 @@ async def test_a_foreign_secret_is_renewed_with_overlap() -> None:
         verify(foreign["cert"], rig.bundles[-1], rig.clock.now())
         assert len(rig.bundles) == 2
         await rig.clock.advance(25 * HOUR)
-
     assert set(secrets.data) == {"ca", "cert", "key", "ca-key"}
     assert rig.keeper.ca_bundle == secrets.data["ca"] != foreign["ca"]
 
@@ -223,10 +215,8 @@ async def test_an_expired_secret_at_start_and_at_run_time() -> None:
     rig = Rig(secrets)
     await rig.start()
     first = rig.served
-
     rig.clock.jump(20 * YEAR)  # the machine slept
     await rig.keeper.look()
-
     assert rig.served != first
     verify(secrets.data["cert"], rig.bundles[-1], rig.clock.now(), lax=False)
     assert rig.expiry["leaf"] == rig.clock.now() + YEAR
@@ -238,9 +228,7 @@ async def test_what_another_version_wrote_over_ours_is_used() -> None:
     await Rig(secrets).start()
     secrets.put({**secrets.data, **Legacy().data()})
     rig = Rig(secrets)
-
     await rig.start()
-
     facts = assess_material(Material(**{k.replace("-", "_"): v for k, v in secrets.data.items()}))
     assert isinstance(facts, Held)
     assert not facts.may_sign
@@ -256,8 +244,6 @@ async def test_d31_an_old_ca_that_was_put_there_is_never_published() -> None:
     first.clock.jump(10 * DAY)
     secrets.put({**secrets.data, "old-ca": Legacy().data()["ca"]})
     rig = Rig(secrets, first.clock)
-
     await rig.start()
-
     assert rig.bundles == [secrets.data["ca"]]
     assert "old-ca" not in secrets.data

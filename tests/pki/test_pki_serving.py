@@ -25,7 +25,6 @@ def fresh() -> Material:
 
 def test_a_client_verifies_what_is_served() -> None:
     material = fresh()
-
     for host in WANTED.names:
         peer = shake_hands(server_context(material.served), client_context(material.ca), host)
         assert peer.version == "TLSv1.3"
@@ -34,7 +33,6 @@ def test_a_client_verifies_what_is_served() -> None:
 def test_a_client_refuses_another_name_and_another_ca() -> None:
     material = fresh()
     server = server_context(material.served)
-
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(server, client_context(material.ca), "other.svc")
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -46,9 +44,7 @@ def test_a_client_refuses_another_name_and_another_ca() -> None:
 )
 def test_foreign_keys_are_served(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> None:
     data = Legacy(key=key).data()
-
     peer = shake_hands(server_context(Pair(cert=data["cert"], key=data["key"])), client_context())
-
     assert peer.cert
 
 
@@ -56,7 +52,6 @@ def test_http_1_1_is_the_only_protocol() -> None:
     server, client = server_context(fresh().served), client_context()
     client.set_alpn_protocols(["h2", "http/1.1"])
     assert shake_hands(server, client).protocol == "http/1.1"
-
     client.set_alpn_protocols(["h2"])
     assert shake_hands(server, client).protocol is None
 
@@ -72,7 +67,6 @@ def limited(version: ssl.TLSVersion, suites: str = "ALL:@SECLEVEL=0") -> ssl.SSL
 @pytest.mark.parametrize("suite", ["ECDHE+AESGCM", "ECDHE+CHACHA20"])
 def test_tls_1_2_with_good_suites(suite: str) -> None:
     server = server_context(fresh().served)
-
     assert shake_hands(server, limited(ssl.TLSVersion.TLSv1_2, suite)).version == "TLSv1.2"
 
 
@@ -92,14 +86,12 @@ def test_weak_tls_is_refused(version: str, suites: str) -> None:
     """SEC-01: whatever the key would allow."""
     data = Legacy().data()
     server = server_context(Pair(cert=data["cert"], key=data["key"]))
-
     with pytest.raises(ssl.SSLError):
         shake_hands(server, limited(ssl.TLSVersion[version], suites))
 
 
 def test_no_tickets_no_compression_no_renegotiation() -> None:
     context = server_context(fresh().served)
-
     wanted = ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
     assert context.options & wanted == wanted
     assert context.num_tickets == 0
@@ -112,7 +104,6 @@ def test_clients_show_a_certificate_where_asked() -> None:
     server = server_context(material.served, ca.cert)
     stranger, friend = client_context(material.ca), client_context(material.ca)
     show(friend, issue_leaf(ca, WANTED, now))
-
     assert shake_hands(server, friend).cert
     with pytest.raises(ssl.SSLError):
         shake_hands(server, stranger)
@@ -143,7 +134,6 @@ def test_what_tls_refuses_is_told_without_keys(pair: Pair) -> None:
     """SEC-14: neither the text nor the cause holds key material."""
     with pytest.raises(InvalidInput, match="certificate and key: refused by tls: ") as raised:
         server_context(pair)
-
     assert raised.value.__cause__ is None
     assert "PRIVATE" not in str(raised.value)
 
@@ -154,7 +144,6 @@ def test_keys_touch_no_path_and_no_descriptor_stays() -> None:
     contexts = [server_context(fresh().served) for _ in range(3)]
     with pytest.raises(InvalidInput):
         server_context(Pair(cert=b"x", key=b"y"))
-
     assert set(os.listdir("/proc/self/fd")) == before
     assert len(contexts) == 3
 
@@ -163,7 +152,6 @@ def test_keys_touch_no_path_and_no_descriptor_stays() -> None:
 def test_no_text_of_material_shows_a_key(part: Material | Pair) -> None:
     """SEC-14: repr, str and f-string alike, also inside of containers and errors."""
     texts = [repr(part), str(part), f"{part}", f"{[part]}", repr(ValueError(part))]
-
     assert "PRIVATE" not in "".join(texts)
     assert part.key.splitlines()[1].decode() not in "".join(texts)
     assert all(len(text) < 100 for text in texts)
@@ -181,12 +169,10 @@ def test_a_swap_that_fails_changes_nothing() -> None:
     serving = ServingCertificate()
     serving.swap(fresh())
     before = serving.current
-
     with pytest.raises(InvalidInput):
         serving.swap(Material(cert=b"x", key=b"y"))
     with pytest.raises(InvalidInput):
         serving.check(Material())
-
     assert serving.current is before
 
 

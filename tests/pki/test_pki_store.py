@@ -21,9 +21,7 @@ async def test_what_is_written_is_read() -> None:
     """TLS-10: the keys of the data, ours beside those of every version."""
     secrets = FakeSecrets()
     store = store_of(secrets)
-
     await store.write(await store.fetch(), FULL)
-
     assert (await store.fetch()).material == FULL
     assert secrets.data == {
         "ca": b"3",
@@ -42,9 +40,7 @@ async def test_a_replaced_secret_keeps_what_is_not_ours() -> None:
     assert secrets.body is not None
     secrets.body["type"] = "example.org/any"
     store = store_of(secrets)
-
     await store.write(await store.fetch(), Material(ca=b"1", cert=b"2", key=b"3"))
-
     assert secrets.data == {"ca": b"1", "cert": b"2", "key": b"3", "tls.crt": b"kept"}
     assert secrets.body["type"] == "example.org/any"
     assert secrets.body["metadata"] == {
@@ -64,7 +60,6 @@ async def test_a_lost_race_is_told() -> None:
     before = await store.fetch()
     assert before.problem == "there is no secret"
     secrets.put({"ca": b"theirs"})
-
     with pytest.raises(Conflict):
         await store.write(before, FULL)
     before = await store.fetch()
@@ -84,7 +79,6 @@ class Garbage(FakeSecrets):
 async def test_an_answer_that_is_no_secret_is_no_answer() -> None:
     with pytest.raises(Unreachable, match="cannot read secret prod/certificate") as raised:
         await store_of(Garbage()).fetch()
-
     assert "private" not in str(raised.value)
     assert raised.value.__cause__ is None
 
@@ -94,9 +88,7 @@ async def test_a_value_that_is_not_base64_is_named_and_not_shown(text: str) -> N
     """SEC-14."""
     secrets = FakeSecrets()
     secrets.put_raw({"key": text})
-
     stored = await store_of(secrets).fetch()
-
     assert stored.problem == "data.key: not base64"
     assert stored.material == Material()
 
@@ -129,6 +121,5 @@ async def test_no_text_of_what_was_read_shows_a_key() -> None:
     secrets = FakeSecrets()
     secrets.put({"key": b"PRIVATE", "ca-key": b"PRIVATE"})
     stored = await store_of(secrets).fetch()
-
     assert "PRIVATE" not in repr(stored)
     assert "UFJJVkFURQ" not in repr(stored)

@@ -2,6 +2,7 @@
 
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.pods.client import Method, PodClient, PodError
+from rollout_operator.telemetry.metrics import Metrics
 
 
 async def confirm(client: PodClient, endpoint: Endpoint, method: Method = "POST") -> None:
@@ -21,3 +22,13 @@ async def _call(client: PodClient, endpoint: Endpoint, method: Method) -> list[P
     failures = await client.cancel_all([endpoint])
     assert set(failures) <= {endpoint.uid}
     return [*failures.values()]
+
+
+def count_calls(metrics: Metrics) -> dict[tuple[str, str, str], float]:
+    """Return how many calls were measured, by path, method and status, in their order."""
+    return {
+        (sample.labels["path"], sample.labels["method"], sample.labels["status_code"]): sample.value
+        for family in metrics.pod_request_duration.collect()
+        for sample in family.samples
+        if sample.name.endswith("_count")
+    }

@@ -5,50 +5,25 @@ DELAY-04, DELAY-07, DELAY-12, T-05 rows 5 to 7, W-20, FP-25, SEC-11, SI-21, SI-2
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
 
-from rollout_operator import __version__
-from rollout_operator.aio.clock import LoopClock
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import Uid
 from rollout_operator.model.scaling import Word
 from rollout_operator.pods.client import AT_MOST_PER_REVIEW, Method, PodClient
-from rollout_operator.pods.sender import HttpSender
-from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
+from tests.pods.one_call import count_calls
 from tests.pods.pod_servers import Answer, PodServers, Seen, endless, hang, reply, reset, status
 from tests.virtual_time import EPOCH, VirtualClock, elapsed, in_virtual_time
 
-SHORT = timedelta(milliseconds=200)
 GOOD = b'{"timestamp": 1700000000}'
 SINCE = datetime.fromtimestamp(1700000000, UTC)
 EMPTY = "POST zone-a-4: the answer is empty"
-
-
-def make_client(timeout: timedelta, metrics: Metrics | None = None) -> PodClient:
-    return PodClient(
-        HttpSender("prod"), timeout=timeout, metrics=metrics or Metrics(), clock=LoopClock()
-    )
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[PodClient]:
-    # No answer is late here, however slow the machine is.
-    made = make_client(timedelta(seconds=20))
-    yield made
-    await made.close()
-
-
-@pytest.fixture
-async def hasty() -> AsyncIterator[PodClient]:
-    made = make_client(SHORT)
-    yield made
-    await made.close()
 
 
 async def ask(client: PodClient, endpoint: Endpoint) -> Word:
@@ -58,26 +33,12 @@ async def ask(client: PodClient, endpoint: Endpoint) -> Word:
 
 
 async def test_a_pod_tells_since_when_it_is_prepared(client: PodClient) -> None:
-    """SEED-075, DELAY-12: the same bytes as of each call to a pod."""
+    """SEED-075, DELAY-12."""
     begin = datetime.now(UTC)
     async with PodServers(status(200, body=GOOD)) as pods:
-        word = await ask(client, pods.endpoint(4, path="a/b"))
-
+        word = await ask(client, pods.endpoint(4))
     assert (word.since, word.problem) == (SINCE, "")
     assert begin <= word.asked_at <= datetime.now(UTC)
-    lines = pods.seen[0].head.decode().removesuffix("\r\n\r\n").split("\r\n")
-    assert pods.seen[0].ip == "127.0.0.104"
-    assert lines[0] == "POST /a/b HTTP/1.1"
-    assert sorted(lines[1:]) == [
-        "Accept-Encoding: identity",
-        "Accept: */*",
-        "Connection: close",
-        "Content-Length: 0",
-        "Content-Type: application/json",
-        f"Host: zone-a-4.zone-a.prod.svc.cluster.local.:{pods.port}",
-        f"User-Agent: rollout-operator/{__version__}",
-        "X-Cluster: prod",
-    ]
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
@@ -98,22 +59,17 @@ async def test_path_and_query_arrive_as_they_are_written(
     async with PodServers(status(200, body=GOOD)) as pods:
         endpoint = replace(pods.endpoint(4), path=path, query=query, shows_port=False)
         await (client.ask_all if method == "POST" else client.cancel_all)([endpoint])
-
     lines = pods.seen[0].head.decode().split("\r\n")
     assert lines[0] == f"{method} {target or f'/{path}?{query}'} HTTP/1.1"
     assert "Host: zone-a-4.zone-a.prod.svc.cluster.local." in lines
 
 
-async def test_queries_are_not_logged(client: PodClient) -> None:
+async def test_queries_are_not_logged(client: PodClient, log_lines: list[bytes]) -> None:
     """SI-23: they may hold a token."""
-    lines: list[bytes] = []
-    logs.configure(level="debug", write=lines.append)
     async with PodServers(status(200, body=GOOD)) as pods:
         await ask(client, replace(pods.endpoint(4), query="token=secret"))
-    logs.configure()
-
-    assert [b"ingester/prepare" in line for line in lines] == [True]
-    assert b"secret" not in b"".join(lines)
+    assert [b"ingester/prepare" in line for line in log_lines] == [True]
+    assert b"secret" not in b"".join(log_lines)
 
 
 async def pause(seen: Seen) -> None:
@@ -200,7 +156,6 @@ async def test_no_other_answer_gives_a_time(
     """DELAY-07, FP-25: tried once, and nothing is followed."""
     async with PodServers(answer) as pods:
         word = await ask(hasty if problem == LATE else client, pods.endpoint(4))
-
     assert (word.since, word.problem) == (None, problem)
     assert len(pods.seen) == 1
 
@@ -220,7 +175,6 @@ async def test_nothing_is_unpacked(client: PodClient) -> None:
     """SEC-11: a few bytes may stand for gigabytes."""
     async with PodServers(status(200, "Content-Encoding: gzip", body=gzip.compress(GOOD))) as pods:
         word = await ask(client, pods.endpoint(4))
-
     assert word.problem.startswith("POST zone-a-4: the answer is no JSON object: \\x1f\\ufffd")
 
 
@@ -239,7 +193,6 @@ async def test_of_a_long_body_64_kib_are_read(client: PodClient, head: bytes) ->
         pods.answer = endless(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n", b" " * 4096, sent)
         word = await ask(client, pods.endpoint(4))
         await pods.reach(lambda: pods.active == 0)
-
     assert word.problem == LONG
     # What is read, and what the kernel holds at both ends.
     assert sent[0] < 700_000
@@ -265,7 +218,6 @@ async def test_every_pod_is_asked_whatever_the_others_say(client: PodClient) -> 
 
         pods.answer = answer
         words = await client.ask_all(pods.endpoints(70))
-
     assert {uid: word.since is None for uid, word in words.items()} == {
         Uid(f"uid-{ordinal}"): ordinal % 3 == 0 for ordinal in range(70)
     }
@@ -279,54 +231,13 @@ def has_seen(pods: PodServers, number: int) -> bool:
     return len(pods.seen) >= number
 
 
-async def test_no_pods_are_no_calls(client: PodClient) -> None:
-    assert await client.ask_all([]) == {}
-
-
-async def test_cancelling_cancels_the_calls(client: PodClient) -> None:
-    """All turns are free again."""
-    async with PodServers(hang) as pods:
-        async with asyncio.TaskGroup() as tasks:
-            asking = tasks.create_task(client.ask_all(pods.endpoints(70)))
-            await pods.reach(lambda: pods.active == AT_MOST_PER_REVIEW)
-            asking.cancel()
-        await pods.reach(lambda: pods.active == 0)
-        pods.answer = status(200, body=GOOD)
-        words = await client.ask_all(pods.endpoints(70))
-
-    assert asking.cancelled()
-    assert {word.since for word in words.values()} == {SINCE}
-
-
-async def test_closing_ends_the_calls_under_way(client: PodClient) -> None:
-    async with PodServers(hang) as pods, asyncio.TaskGroup() as tasks:
-        asking = tasks.create_task(client.ask_all([pods.endpoint(4)]))
-        await pods.reach(lambda: pods.active == 1)
-        await client.close()
-
-    (word,) = asking.result().values()
-    assert word.problem == "POST zone-a-4: connection closed without an answer"
-
-
-async def test_what_is_asked_is_measured() -> None:
+async def test_what_is_asked_is_measured(hasty: PodClient, metrics: Metrics) -> None:
     """METR-21: a body that does not come is an error, one that says nothing is not."""
-    metrics = Metrics()
-    client = make_client(SHORT, metrics)
     async with PodServers(status(200)) as pods:
-        await ask(client, pods.endpoint(4, path="a"))
+        await ask(hasty, pods.endpoint(4, path="a"))
         pods.answer = stop_halfway
-        await ask(client, replace(pods.endpoint(4, path="a"), query="b"))
-    await client.close()
-
-    assert [
-        sample.labels
-        for family in metrics.pod_request_duration.collect()
-        for sample in family.samples
-        if sample.name.endswith("_count")
-    ] == [
-        {"path": "/a", "method": "POST", "status_code": "200"},
-        {"path": "/a", "method": "POST", "status_code": "error"},
-    ]
+        await ask(hasty, replace(pods.endpoint(4, path="a"), query="b"))
+    assert count_calls(metrics) == {("/a", "POST", "200"): 1, ("/a", "POST", "error"): 1}
 
 
 class SlowPods:
@@ -359,22 +270,16 @@ def crowd(number: int) -> Sequence[Endpoint]:
 
 
 @pytest.mark.parametrize(("zones", "each", "seconds"), [(1, 1000, 1.6), (4, 250, 0.8)])
-def test_a_thousand_pods_are_asked_soon(zones: int, each: int, seconds: float) -> None:
+@in_virtual_time
+async def test_a_thousand_pods_are_asked_soon(zones: int, each: int, seconds: float) -> None:
     """DELAY-12, D-27: 32 at a time of one zone, 64 of the process."""
-
-    @in_virtual_time
-    async def scene() -> None:
-        slow = SlowPods()
-        client = PodClient(
-            slow, timeout=timedelta(seconds=5), metrics=Metrics(), clock=VirtualClock()
-        )
-        async with asyncio.TaskGroup() as tasks:
-            asking = [tasks.create_task(client.ask_all(crowd(each))) for _ in range(zones)]
-        assert [len(one.result()) for one in asking] == [each] * zones
-        assert elapsed().total_seconds() == pytest.approx(seconds, abs=0.06)
-        assert slow.peak == min(64, zones * AT_MOST_PER_REVIEW)
-
-    scene()
+    slow = SlowPods()
+    client = PodClient(slow, timeout=timedelta(seconds=5), metrics=Metrics(), clock=VirtualClock())
+    async with asyncio.TaskGroup() as tasks:
+        asking = [tasks.create_task(client.ask_all(crowd(each))) for _ in range(zones)]
+    assert [len(one.result()) for one in asking] == [each] * zones
+    assert elapsed().total_seconds() == pytest.approx(seconds, abs=0.06)
+    assert slow.peak == min(64, zones * AT_MOST_PER_REVIEW)
 
 
 @in_virtual_time

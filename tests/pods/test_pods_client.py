@@ -6,19 +6,15 @@ POD-01, RATE-07, PREP-20, PREP-21, SEED-014, SEED-016, SEED-116, SI-21, SI-23, S
 import asyncio
 import gzip
 import socket
-from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
 from rollout_operator import __version__
-from rollout_operator.aio.clock import LoopClock
 from rollout_operator.pods.client import Method, PodClient
-from rollout_operator.pods.sender import HttpSender
-from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
+from tests.pods.conftest import LONG, opened
 from tests.pods.one_call import confirm, fail
 from tests.pods.pod_servers import (
     OK,
@@ -32,49 +28,20 @@ from tests.pods.pod_servers import (
     status,
 )
 
-SHORT = timedelta(milliseconds=200)
 BROKEN = "POST zone-a-4: connection closed without an answer"
 INVALID = "POST zone-a-4: no valid HTTP answer, or too long headers"
 LATE = "POST zone-a-4: no answer within 200ms"
 
 
-@pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
+@pytest.mark.parametrize("call", ["prepare_all", "cancel_all", "ask_all"])
+async def test_a_request_has_exactly_these_bytes(client: PodClient, call: str) -> None:
+    """PREP-20, RATE-07, POD-01, SEED-014, SEED-016, SEED-116, D-27: address, `Host`, port, path.
 
-
-@pytest.fixture
-async def client(metrics: Metrics) -> AsyncIterator[PodClient]:
-    # No answer is late here, however slow the machine is.
-    made = PodClient(
-        HttpSender("prod"), timeout=timedelta(seconds=20), metrics=metrics, clock=LoopClock()
-    )
-    yield made
-    await made.close()
-
-
-@pytest.fixture
-async def hasty(metrics: Metrics) -> AsyncIterator[PodClient]:
-    made = PodClient(HttpSender("prod"), timeout=SHORT, metrics=metrics, clock=LoopClock())
-    yield made
-    await made.close()
-
-
-@pytest.fixture
-def log_lines() -> Iterator[list[bytes]]:
-    """Return what is logged, debug included, as it comes."""
-    lines: list[bytes] = []
-    logs.configure(level="debug", write=lines.append)
-    yield lines
-    logs.configure()
-
-
-@pytest.mark.parametrize("method", ["POST", "DELETE"])
-async def test_a_request_has_exactly_these_bytes(client: PodClient, method: Method) -> None:
-    """PREP-20, RATE-07, POD-01, SEED-014, SEED-016, SEED-116, D-27: address, `Host`, port, path."""
+    SEED-075, DELAY-12: whatever it is for.
+    """
     async with PodServers(status(200)) as pods:
-        await confirm(client, pods.endpoint(4, path="a/b.c~d"), method)
-
+        await getattr(client, call)([pods.endpoint(4, path="a/b.c~d")])
+    method = "DELETE" if call == "cancel_all" else "POST"
     lines = pods.seen[0].head.decode().removesuffix("\r\n\r\n").split("\r\n")
     assert pods.seen[0].ip == "127.0.0.104"
     assert lines[0] == f"{method} /a/b.c~d HTTP/1.1"
@@ -95,7 +62,6 @@ async def test_nobody_is_called_once_it_is_closed(client: PodClient) -> None:
     async with PodServers(status(200)) as pods:
         await client.close()
         errors = await client.prepare_all([pods.endpoint()])
-
     assert len(errors) == 1
     assert pods.seen == []
 
@@ -118,27 +84,22 @@ async def test_an_address_of_version_6_is_called(client: PodClient) -> None:
         await confirm(client, replace(pods.endpoint(), ip="::1", port=port))
     server.close()
     await server.wait_closed()
-
     assert f"Host: zone-a-0.zone-a.prod.svc.cluster.local.:{port}\r\n".encode() in arrived[0]
 
 
-@pytest.mark.parametrize("code", [200, 201, 202, 204, 206, 299])
-async def test_every_2xx_is_a_success(client: PodClient, code: int) -> None:
-    """PREP-21."""
-    async with PodServers(status(code)) as pods:
-        await confirm(client, pods.endpoint())
-
-    assert len(pods.seen) == 1
-
-
-@pytest.mark.parametrize("code", [101, 300, 304, 400, 401, 404, 407, 429, 500, 503, 511, 599])
-async def test_every_other_status_is_a_failure(client: PodClient, code: int) -> None:
+@pytest.mark.parametrize(
+    "code",
+    [200, 201, 202, 204, 206, 299, 101, 300, 304, 400, 401, 404, 407, 429, 500, 503, 511, 599],
+)
+async def test_every_2xx_is_a_success_and_every_other_status_a_failure(
+    client: PodClient, code: int
+) -> None:
     """PREP-21: tried once."""
     headers = ("WWW-Authenticate: Basic", "Retry-After: 0", "Connection: upgrade", "Upgrade: h2c")
     async with PodServers(status(code, *headers)) as pods:
-        error = await fail(client, pods.endpoint(4))
-
-    assert f"{error}" == f"POST zone-a-4: HTTP status {code}"
+        errors = await client.prepare_all([pods.endpoint(4)])
+    expected = [] if 200 <= code < 300 else [f"POST zone-a-4: HTTP status {code}"]
+    assert [f"{error}" for error in errors] == expected
     assert len(pods.seen) == 1
 
 
@@ -150,7 +111,6 @@ async def test_a_redirect_is_not_followed(client: PodClient, code: int) -> None:
         error = await fail(client, pods.endpoint(4))
         pods.answer = status(code, "Location: /other")
         await fail(client, pods.endpoint(4), "DELETE")
-
     assert f"{error}" == f"POST zone-a-4: HTTP status {code}"
     assert elsewhere.connections == 0
     assert [seen.method for seen in pods.seen] == ["POST", "DELETE"]
@@ -161,7 +121,6 @@ async def test_cookies_are_not_kept(client: PodClient) -> None:
     async with PodServers(status(200, "Set-Cookie: a=b; Path=/", "Set-Cookie: c=d")) as pods:
         await confirm(client, pods.endpoint())
         await confirm(client, pods.endpoint())
-
     assert [b"cookie" in seen.head.lower() for seen in pods.seen] == [False, False]
     assert pods.connections == 2
 
@@ -212,7 +171,6 @@ async def test_what_is_no_answer_is_a_failure_in_time(
     """SEC-11: the words are ours."""
     async with PodServers(answer) as pods:
         error = await fail(hasty if text == LATE else client, pods.endpoint(4))
-
     assert f"{error}" == text
 
 
@@ -240,7 +198,6 @@ async def test_a_long_body_is_left_unread(client: PodClient, metrics: Metrics, h
         pods.answer = endless(b"HTTP/1.1 500 No\r\n" + head + b"\r\n", bytes(4096), sent)
         error = await fail(client, pods.endpoint(4))
         await pods.reach(lambda: pods.active == 0)
-
     assert f"{error}" == "POST zone-a-4: HTTP status 500"
     # A few reads of ours, and what the kernel holds at both ends.
     assert [count < 400_000 for count in sent] == [True, True]
@@ -255,7 +212,6 @@ async def test_a_silent_body_delays_no_failure(client: PodClient, log_lines: lis
 
     async with PodServers(answer) as pods, asyncio.timeout(10):
         error = await fail(client, pods.endpoint(4))
-
     assert f"{error}" == "POST zone-a-4: HTTP status 500"
 
 
@@ -281,7 +237,6 @@ async def test_of_a_body_only_the_beginning_is_logged(
     """SI-23, SEC-11: 200 escaped characters at debug level, and none in the error."""
     async with PodServers(status(500, *headers, body=body)) as pods:
         error = await fail(client, pods.endpoint(4))
-
     (line,) = [line.decode() for line in log_lines if b"Pod refused" in line]
     told = line.partition("body=")[2].strip().strip('"').replace(r"\\", "\\")
     assert told.startswith(shown.replace(r"\\", "\\"))
@@ -296,16 +251,17 @@ async def test_nothing_is_sent_twice(client: PodClient, answer: Answer, method: 
     """PREP-22: one attempt each. The library repeats a DELETE by itself."""
     async with PodServers(answer) as pods:
         await fail(client, pods.endpoint(4), method)
-
     assert pods.connections == 1
 
 
 async def test_a_pod_that_does_not_listen_got_nothing(client: PodClient) -> None:
+    """SI-10: without a connection nothing was sent."""
     async with PodServers(hang) as pods:
         endpoint = pods.endpoint(4)
-    error = await fail(client, endpoint)
-
-    assert f"{error}" == "POST zone-a-4: no connection: connection refused"
+    for method in ("POST", "DELETE"):
+        error = await fail(client, endpoint, method)
+        assert f"{error}" == f"{method} zone-a-4: no connection: connection refused"
+        assert not error.may_arrive
 
 
 async def test_a_pod_that_cannot_be_reached_got_nothing(hasty: PodClient) -> None:
@@ -319,7 +275,6 @@ async def test_a_pod_that_cannot_be_reached_got_nothing(hasty: PodClient) -> Non
         async with PodServers(hang) as pods:
             port = full.getsockname()[1]
             error = await fail(hasty, replace(pods.endpoint(4), ip="127.0.0.1", port=port))
-
     assert f"{error}" == LATE
 
 
@@ -327,7 +282,6 @@ async def test_no_name_is_looked_up(client: PodClient) -> None:
     """SEC-12: even where a name gets this far, and means the right server."""
     async with PodServers(status(200)) as pods:
         error = await fail(client, replace(pods.endpoint(4), ip="localhost"))
-
     assert f"{error}" == "POST zone-a-4: no connection"
     assert pods.connections == 0
 
@@ -344,12 +298,8 @@ async def test_proxies_and_netrc_of_the_environment_are_not_for_pods(
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
         monkeypatch.setenv("no_proxy", "")
         monkeypatch.setenv("NETRC", str(netrc))
-        client = PodClient(
-            HttpSender("prod"), timeout=timedelta(seconds=20), metrics=metrics, clock=LoopClock()
-        )
-        await confirm(client, pods.endpoint())
-        await client.close()
-
+        async with opened(LONG, metrics) as client:
+            await confirm(client, pods.endpoint())
     assert proxy.connections == 0
     assert b"authorization" not in pods.seen[0].head.lower()
 
@@ -366,9 +316,3 @@ async def test_si10_whether_a_pod_may_still_act(
     async with PodServers(answer) as pods:
         caller = hasty if answer is hang else client
         assert (await fail(caller, pods.endpoint(), "DELETE")).may_arrive is may_arrive
-
-
-async def test_si10_without_a_connection_nothing_was_sent(client: PodClient) -> None:
-    async with PodServers(status(200)) as pods:
-        endpoint = pods.endpoint()
-    assert not (await fail(client, endpoint, "DELETE")).may_arrive

@@ -6,37 +6,16 @@ T-07 rows 10 to 13, PREP-20 to PREP-22, POD-01, SI-21.
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from functools import partial
 
 import pytest
 
-from rollout_operator.aio.clock import LoopClock
 from rollout_operator.model.names import Uid
 from rollout_operator.pods.client import AT_MOST_PER_REVIEW, PodClient
-from rollout_operator.pods.sender import HttpSender
 from rollout_operator.telemetry.metrics import Metrics
+from tests.pods.conftest import SHORT, opened
 from tests.pods.pod_servers import OK, Answer, PodServers, Seen, hang, status
-
-SHORT = timedelta(milliseconds=300)
-LONG = timedelta(seconds=20)
-CLOCK = LoopClock()
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[PodClient]:
-    made = PodClient(HttpSender("prod"), timeout=LONG, metrics=Metrics(), clock=CLOCK)
-    yield made
-    await made.close()
-
-
-@pytest.fixture
-async def narrow() -> AsyncIterator[PodClient]:
-    """Return a client with a single turn."""
-    made = PodClient(HttpSender("prod"), timeout=LONG, metrics=Metrics(), clock=CLOCK, at_most=1)
-    yield made
-    await made.close()
 
 
 def failing(*ordinals: int) -> Answer:
@@ -71,7 +50,6 @@ async def test_all_pods_are_asked_once(client: PodClient) -> None:
     """T-07 row 10: 64 endpoints, all succeed, exactly 64 POSTs."""
     async with PodServers(status(200)) as pods:
         failures = await client.prepare_all(pods.endpoints(64))
-
     assert failures == []
     assert Counter((seen.method, seen.ordinal) for seen in pods.seen) == {
         ("POST", ordinal): 1 for ordinal in range(64)
@@ -89,7 +67,6 @@ async def test_one_failure_is_a_failure(client: PodClient) -> None:
 
         pods.answer = answer
         failures = await client.prepare_all(pods.endpoints(64))
-
     assert [f"{failure}" for failure in failures] == ["POST zone-a-0: HTTP status 500"]
     assert len(pods.seen) == 64
 
@@ -98,7 +75,6 @@ async def test_all_are_undone_though_all_fail(client: PodClient) -> None:
     """T-07 row 12: 64 endpoints, all DELETEs fail, still exactly 64 DELETEs."""
     async with PodServers(status(500)) as pods:
         failures = await client.cancel_all(pods.endpoints(64))
-
     assert {uid: f"{failure}" for uid, failure in failures.items()} == {
         Uid(f"uid-{ordinal}"): f"DELETE zone-a-{ordinal}: HTTP status 500" for ordinal in range(64)
     }
@@ -112,7 +88,7 @@ async def test_no_pods_are_no_calls(client: PodClient) -> None:
     async with PodServers(status(500)) as pods:
         assert await client.prepare_all([]) == []
         assert await client.cancel_all([]) == {}
-
+        assert await client.ask_all([]) == {}
     assert pods.connections == 0
 
 
@@ -120,7 +96,6 @@ async def test_only_what_failed_to_be_undone_is_told(client: PodClient) -> None:
     """PREP-22."""
     async with PodServers(failing(1, 3)) as pods:
         failures = await client.cancel_all(pods.endpoints(5))
-
     assert sorted(failures) == ["uid-1", "uid-3"]
 
 
@@ -128,7 +103,6 @@ async def test_pods_are_asked_in_the_given_order(narrow: PodClient) -> None:
     """PREP-20: the highest first, as the caller lists them."""
     async with PodServers(status(200)) as pods:
         assert await narrow.prepare_all(pods.endpoints(40)) == []
-
     assert [seen.ordinal for seen in pods.seen] == [*reversed(range(40))]
 
 
@@ -136,7 +110,6 @@ async def test_a_failure_begins_no_more(narrow: PodClient) -> None:
     """PREP-21: what waits for its turn is not sent."""
     async with PodServers(failing(7)) as pods:
         failures = await narrow.prepare_all(pods.endpoints(10))
-
     assert [f"{failure}" for failure in failures] == ["POST zone-a-7: HTTP status 500"]
     assert [seen.ordinal for seen in pods.seen] == [9, 8, 7]
 
@@ -155,22 +128,21 @@ async def test_a_failure_cancels_what_is_under_way(client: PodClient) -> None:
         async with asyncio.timeout(10):
             failures = await client.prepare_all(pods.endpoints(32))
             await pods.reach(lambda: pods.active == 0)
-
     assert [f"{failure}" for failure in failures] == ["POST zone-a-5: HTTP status 503"]
 
 
-async def test_cancelling_cancels_the_calls(client: PodClient) -> None:
+@pytest.mark.parametrize("call", ["prepare_all", "cancel_all", "ask_all"])
+async def test_cancelling_cancels_the_calls(client: PodClient, call: str) -> None:
     """The review is over: its calls end with it, and all turns are free again."""
     async with PodServers(hang) as pods:
         async with asyncio.TaskGroup() as tasks:
-            preparing = tasks.create_task(client.prepare_all(pods.endpoints(64)))
+            calling = tasks.create_task(getattr(client, call)(pods.endpoints(64)))
             await pods.reach(lambda: pods.active == AT_MOST_PER_REVIEW)
-            preparing.cancel()
+            calling.cancel()
         await pods.reach(lambda: pods.active == 0)
         pods.answer = status(200)
         assert await client.prepare_all(pods.endpoints(64)) == []
-
-    assert preparing.cancelled()
+    assert calling.cancelled()
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
@@ -185,7 +157,6 @@ async def test_one_review_has_32_calls_under_way(client: PodClient, method: str)
                 await pods.reach(partial(has_seen, pods, seen))
                 gate.open(1)
             gate.open(70)
-
     assert len(pods.seen) == 70
     assert pods.peak == 32
 
@@ -200,36 +171,32 @@ async def test_a_process_has_64_calls_under_way(client: PodClient) -> None:
             await pods.reach(partial(has_seen, pods, seen))
             gate.open(1)
         gate.open(128)
-
     assert len(pods.seen) == 128
     assert pods.peak == 64
 
 
-async def test_waiting_for_a_turn_is_not_the_fault_of_a_pod() -> None:
+async def test_waiting_for_a_turn_is_not_the_fault_of_a_pod(metrics: Metrics) -> None:
     """POD-01: the time is per request; 3 pods that take a part of it do not fail the last one."""
-    limit = timedelta(seconds=1)
-    client = PodClient(HttpSender("prod"), timeout=limit, metrics=Metrics(), clock=CLOCK, at_most=1)
 
     async def answer(seen: Seen) -> None:
         await asyncio.sleep(0.3)
         await seen.send(OK)
 
-    async with PodServers(answer) as pods:
+    async with (
+        opened(timedelta(seconds=1), metrics, at_most=1) as client,
+        PodServers(answer) as pods,
+    ):
         assert await client.prepare_all(pods.endpoints(4)) == []
-    await client.close()
 
 
-async def test_what_is_not_confirmed_in_time_has_failed() -> None:
+async def test_what_is_not_confirmed_in_time_has_failed(hasty: PodClient) -> None:
     """PREP-21: each pod has the same time, and the first that lets it pass fails them all."""
-    client = PodClient(HttpSender("prod"), timeout=SHORT, metrics=Metrics(), clock=CLOCK)
     async with PodServers(hang) as pods, asyncio.timeout(10):
-        failures = await client.prepare_all(pods.endpoints(3))
+        failures = await hasty.prepare_all(pods.endpoints(3))
         await pods.reach(lambda: pods.active == 0)
-    await client.close()
-
     assert failures
     for failure in failures:
-        assert re.fullmatch(r"POST zone-a-[0-2]: no answer within 300ms", f"{failure}")
+        assert re.fullmatch(r"POST zone-a-[0-2]: no answer within 200ms", f"{failure}")
 
 
 async def test_who_waits_for_a_turn_is_not_sent_late(narrow: PodClient) -> None:
@@ -244,16 +211,15 @@ async def test_who_waits_for_a_turn_is_not_sent_late(narrow: PodClient) -> None:
         await pods.reach(lambda: pods.active == 0)
         pods.answer = status(200)
         assert await narrow.prepare_all([pods.endpoint(2)]) == []
-
     assert [seen.ordinal for seen in pods.seen] == [9, 2]
 
 
 async def test_closing_ends_the_calls_under_way(client: PodClient) -> None:
+    broken = "POST zone-a-0: connection closed without an answer"
     async with PodServers(hang) as pods, asyncio.TaskGroup() as tasks:
-        call = tasks.create_task(client.prepare_all([pods.endpoint()]))
-        await pods.reach(lambda: pods.active == 1)
+        preparing = tasks.create_task(client.prepare_all([pods.endpoint()]))
+        asking = tasks.create_task(client.ask_all([pods.endpoint()]))
+        await pods.reach(lambda: pods.active == 2)
         await client.close()
-
-    assert [f"{failure}" for failure in call.result()] == [
-        "POST zone-a-0: connection closed without an answer"
-    ]
+    assert [f"{failure}" for failure in preparing.result()] == [broken]
+    assert [word.problem for word in asking.result().values()] == [broken]

@@ -59,7 +59,6 @@ async def test_a_pod_is_known_by_its_name(names: Sequence[str]) -> None:
     authority = Authority(*names)
     async with PodServers(status(200, body=GOOD), tls=authority.serving) as pods:
         assert await ask(secure(pods), authority.trust) == "2023-11-14 22:13:20+00:00"
-
     assert authority.asked_for == [NAME]
     assert f"Host: {NAME}.:{pods.port}\r\n".encode() in pods.seen[0].head
 
@@ -84,7 +83,6 @@ async def test_no_other_certificate_is_accepted(
 ) -> None:
     async with PodServers(status(200, body=GOOD), tls=authority.serving) as pods:
         told = await ask(secure(pods), authority.trust if is_known else None)
-
     assert told.startswith("POST zone-a-4: certificate not accepted: ")
     # The words are OpenSSL's, and differ a little between its releases.
     assert problem.removesuffix(".") in told or not is_known
@@ -107,7 +105,6 @@ async def test_a_pod_without_tls_is_asked_nothing() -> None:
         told = await ask(replace(secure(pods), ip="127.0.0.1", port=port), None)
     server.close()
     await server.wait_closed()
-
     assert told == "POST zone-a-4: no TLS connection"
 
 
@@ -115,6 +112,5 @@ async def test_a_pod_with_tls_is_not_asked_without() -> None:
     authority = Authority(NAME)
     async with PodServers(status(200, body=GOOD), tls=authority.serving) as pods:
         told = await ask(pods.endpoint(4), authority.trust)
-
     assert "POST zone-a-4: " in told
     assert pods.seen == []

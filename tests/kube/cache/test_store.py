@@ -1,5 +1,6 @@
-"""What the cache keeps, what it finds, and which changes it tells (FP-07, FP-08, D-10)."""
+"""What the cache keeps, finds, and tells (FP-07, FP-08, D-10, LI-02, SI-07, SI-09)."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import permutations
 
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, is_older
+from rollout_operator.kube.cache.store import Change, PodStore, StatefulSetStore, is_older
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 
@@ -83,76 +84,109 @@ def test_versions_compare_only_where_both_are_decimal(
     assert is_older(version, than) is answer
 
 
-def test_added_modified_and_deleted_are_told_once_each() -> None:
+def view(text: str) -> Pod:
+    """Return the pod of a text such as `a-0@5/one`: name, version and, where it matters, UID."""
+    name, _, rest = text.partition("@")
+    version, _, uid = rest.partition("/")
+    return pod(name, version, uid=uid)
+
+
+def shown(view: Pod | StatefulSet | Unreadable | None) -> str:
+    if view is None:
+        return ""
+    uid = "" if view.uid == f"uid-{view.name}" else f"/{view.uid}"
+    return f"{view.name}@{view.resource_version}{uid}"
+
+
+def play(store: PodStore, steps: str) -> str:
+    """Play steps, and return what the last has changed, as `old>new`.
+
+    `+a-0@5` stores a pod, `-a-0@6` removes it, `=a-0@7,a-1@3` is a list of all.
+    """
+    changes: Sequence[Change[Pod | Unreadable]] = ()
+    for step in steps.split():
+        verb, rest = step[0], step[1:]
+        if verb == "=":
+            changes = store.replace_all([view(one) for one in rest.split(",") if one])
+        else:
+            changes = store.upsert(view(rest)) if verb == "+" else store.remove(view(rest))
+    return " ".join(f"{shown(old)}>{shown(new)}" for old, new in changes)
+
+
+@pytest.mark.parametrize(
+    ("steps", "changes", "held"),
+    [
+        pytest.param("+a-0@1", ">a-0@1", "a-0@1", id="added"),
+        pytest.param("+a-0@1 +a-0@2", "a-0@1>a-0@2", "a-0@2", id="modified"),
+        pytest.param("+a-0@2 -a-0@3", "a-0@2>", "", id="deleted"),
+        pytest.param("+a-0@5 +a-0@5", "", "a-0@5", id="FP-07 a duplicate"),
+        pytest.param("+a-0@5 -a-0@6 -a-0@6", "", "", id="FP-07 a duplicate of a deletion"),
+        pytest.param("+a-0@10 +a-0@9", "", "a-0@10", id="FP-07 an older event"),
+        pytest.param("+a-0@100 +a-1@5", ">a-1@5", "a-0@100 a-1@5", id="objects are never compared"),
+        # Opaque versions are taken in the order of their arrival.
+        pytest.param("+a-0@z +a-0@b", "a-0@z>a-0@b", "a-0@b", id="opaque"),
+        pytest.param("+a-0@z +a-0@b +a-0@b", "", "a-0@b", id="opaque duplicate"),
+        pytest.param("+a-0@x -a-0@y +a-0@z", ">a-0@z", "a-0@z", id="opaque after a deletion"),
+        pytest.param(
+            "+a-0@5/one +a-0@9/two",
+            "a-0@5/one> >a-0@9/two",
+            "a-0@9/two",
+            id="FP-07 recreated under the same name: a removal and an addition",
+        ),
+        pytest.param(
+            "+a-0@9/two -a-0@7/one", "", "a-0@9/two", id="FP-07 a late deletion of the old UID"
+        ),
+        pytest.param("+a-0@5 -a-0@6 +a-0@4", "", "", id="FP-07 late event, older"),
+        pytest.param("+a-0@5 -a-0@6 +a-0@5", "", "", id="FP-07 late event, the last state"),
+        pytest.param("+a-0@5 -a-0@6 +a-0@6", "", "", id="FP-07 late event, of the deletion"),
+        pytest.param(
+            "+a-0@5/one +a-0@9/two +a-0@6/one", "", "a-0@9/two", id="FP-07 later than its successor"
+        ),
+        pytest.param(
+            "+a-0@5/one +a-0@9/two -a-0@10/two +a-0@6/one",
+            "",
+            "",
+            id="FP-07 a predecessor does not come back once its successor has gone",
+        ),
+        pytest.param(
+            "+a-0@5/one -a-0@9/two",
+            "a-0@5/one>",
+            "",
+            id="FP-07 the deletion of a successor never seen",
+        ),
+        pytest.param(
+            "=a-0@1,a-1@2 =a-0@1,a-2@9",
+            "a-1@2> >a-2@9",
+            "a-0@1 a-2@9",
+            id="FP-08 a list reports as removed what it lacks",
+        ),
+        pytest.param(
+            "=a-0@5/one =a-0@9/two",
+            "a-0@5/one> >a-0@9/two",
+            "a-0@9/two",
+            id="FP-07 a list after a gap tells of both incarnations",
+        ),
+        pytest.param(
+            "=a-0@90 =a-0@7", "a-0@90>a-0@7", "a-0@7", id="FP-05 an older list is the truth"
+        ),
+        pytest.param(
+            "=a-0@90 =a-0@7 +a-0@8", "a-0@7>a-0@8", "a-0@8", id="FP-05 what follows it counts"
+        ),
+        pytest.param(
+            "+a-0@90 -a-0@91 = +a-0@8",
+            ">a-0@8",
+            "a-0@8",
+            id="FP-05 what was deleted before a restore exists again after it",
+        ),
+        pytest.param("=a-0@1 =a-0@1", "", "a-0@1", id="an unchanged list"),
+    ],
+)
+def test_what_a_step_changes(steps: str, changes: str, held: str) -> None:
     store = PodStore()
-    first, second = pod(version="1"), pod(version="2")
-    assert store.upsert(first) == ((None, first),)
-    assert store.upsert(second) == ((first, second),)
-    assert store.get("prod", "a-0") == second
-    assert store.remove(pod(version="3")) == ((second, None),)
-    assert store.get("prod", "a-0") is None
-    assert len(store) == 0
-
-
-def test_fp07_a_duplicate_changes_nothing() -> None:
-    store = PodStore()
-    store.upsert(pod(version="5"))
-    assert store.upsert(pod(version="5")) == ()
-    store.remove(pod(version="6"))
-    assert store.remove(pod(version="6")) == ()
-
-
-def test_fp07_an_older_event_changes_nothing() -> None:
-    store = PodStore()
-    store.upsert(pod(version="10"))
-    assert store.upsert(pod(version="9")) == ()
-    assert held(store) == {"a-0": pod(version="10")}
-
-
-def test_versions_of_different_objects_are_never_compared() -> None:
-    store = PodStore()
-    store.upsert(pod("a-0", "100"))
-    assert store.upsert(pod("a-1", "5")) == ((None, pod("a-1", "5")),)
-
-
-def test_opaque_versions_are_taken_in_the_order_of_their_arrival() -> None:
-    store = PodStore()
-    store.upsert(pod(version="z"))
-    assert store.upsert(pod(version="b")) == ((pod(version="z"), pod(version="b")),)
-    assert store.upsert(pod(version="b")) == ()
-
-
-def test_fp07_recreated_under_the_same_name_is_a_removal_and_an_addition() -> None:
-    store = PodStore()
-    old, new = pod(version="5", uid="one"), pod(version="9", uid="two")
-    store.upsert(old)
-    assert store.upsert(new) == ((old, None), (None, new))
-    assert held(store) == {"a-0": new}
-
-
-def test_fp07_a_late_deletion_of_the_old_uid_keeps_the_new_object() -> None:
-    store = PodStore()
-    new = pod(version="9", uid="two")
-    store.upsert(new)
-    assert store.remove(pod(version="7", uid="one")) == ()
-    assert held(store) == {"a-0": new}
-
-
-@pytest.mark.parametrize("late", ["4", "5", "6"])
-def test_fp07_a_deleted_object_does_not_come_back_by_a_late_event(late: str) -> None:
-    store = PodStore()
-    store.upsert(pod(version="5"))
-    store.remove(pod(version="6"))
-    assert store.upsert(pod(version=late)) == ()
-    assert len(store) == 0
-
-
-def test_fp07_an_event_later_than_the_replacement_of_its_object_is_ignored() -> None:
-    store = PodStore()
-    store.upsert(pod(version="5", uid="one"))
-    store.upsert(pod(version="9", uid="two"))
-    assert store.upsert(pod(version="6", uid="one")) == ()
-    assert held(store) == {"a-0": pod(version="9", uid="two")}
+    assert play(store, steps) == changes
+    assert " ".join(sorted(shown(one) for one in store.list_all())) == held
+    assert all(store.get(one.namespace, one.name) is one for one in store.list_all())
+    assert len(store) == len(held.split())
 
 
 def test_an_object_that_leaves_the_selection_may_come_back() -> None:
@@ -166,27 +200,12 @@ def test_an_object_that_leaves_the_selection_may_come_back() -> None:
     assert store.list_group(GroupName("g")) == (back,)
 
 
-def test_an_opaque_version_after_a_deletion_is_believed() -> None:
-    store = PodStore()
-    store.upsert(pod(version="x"))
-    store.remove(pod(version="y"))
-    assert store.upsert(pod(version="z")) == ((None, pod(version="z")),)
-
-
 def test_memory_of_deletions_is_bounded() -> None:
     store = PodStore()
     for number in range(5000):
         store.remove(pod(f"a-{number}", "2"))
     assert store.upsert(pod("a-4999", "1")) == (), "a late event"
     assert store.upsert(pod("a-0", "1")) != (), "too long ago to be remembered"
-
-
-def test_fp07_a_predecessor_does_not_come_back_once_its_successor_has_gone() -> None:
-    store = PodStore()
-    store.upsert(pod(version="5", uid="one"))
-    store.upsert(pod(version="9", uid="two"))
-    store.remove(pod(version="10", uid="two"))
-    assert store.upsert(pod(version="6", uid="one")) == ()
 
 
 def test_a_deletion_without_a_uid_hides_no_other_object() -> None:
@@ -196,45 +215,7 @@ def test_a_deletion_without_a_uid_hides_no_other_object() -> None:
     assert store.upsert(other) == ((None, other),)
 
 
-def test_fp08_a_list_reports_as_removed_what_it_lacks() -> None:
-    store = PodStore()
-    kept, gone = pod("a-0", "1"), pod("a-1", "2")
-    store.replace_all([kept, gone])
-    new = pod("a-2", "9")
-    assert store.replace_all([pod("a-0", "1"), new]) == [(gone, None), (None, new)]
-    assert held(store).keys() == {"a-0", "a-2"}
-
-
-def test_fp07_the_deletion_of_a_successor_never_seen_removes_its_predecessor() -> None:
-    store = PodStore()
-    old = pod(version="5", uid="one")
-    store.upsert(old)
-    assert store.remove(pod(version="9", uid="two")) == ((old, None),)
-
-
-def test_fp07_a_list_after_a_gap_tells_of_both_incarnations() -> None:
-    store = PodStore()
-    old, new = pod(version="5", uid="one"), pod(version="9", uid="two")
-    store.replace_all([old])
-    assert store.replace_all([new]) == [(old, None), (None, new)]
-
-
-def test_fp05_a_list_with_older_versions_is_the_truth() -> None:
-    store = PodStore()
-    store.replace_all([pod(version="90")])
-    assert store.replace_all([pod(version="7")]) == [(pod(version="90"), pod(version="7"))]
-    assert store.upsert(pod(version="8")) == ((pod(version="7"), pod(version="8")),)
-
-
-def test_fp05_what_was_deleted_before_a_restore_exists_again_after_it() -> None:
-    store = PodStore()
-    store.upsert(pod(version="90"))
-    store.remove(pod(version="91"))
-    store.replace_all([])
-    assert store.upsert(pod(version="8")) == ((None, pod(version="8")),)
-
-
-def test_an_unchanged_list_changes_nothing_and_keeps_the_views() -> None:
+def test_an_unchanged_list_keeps_the_views() -> None:
     store = PodStore()
     kept = pod()
     store.replace_all([kept])
@@ -366,29 +347,29 @@ def test_fp07_any_order_of_a_history_ends_without_a_ghost(order: tuple[int, ...]
     assert held(store) == {"a-0": pod(version="4", uid="two")}
 
 
-# What was read again takes the place of what could not be decoded (LI-02, SI-07, SI-09)
+# What was read again takes the place of what could not be decoded
 
 
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        pytest.param(pod(version="5"), [("a-0@5", "a-0@5")], id="LI-02 the same version, whole"),
-        pytest.param(pod(version="9"), [("a-0@5", "a-0@9")], id="LI-02 a newer version"),
-        pytest.param(pod(version="9", uid="n"), [("a-0@5", ""), ("", "a-0@9")], id="SI-07 new"),
-        pytest.param(None, [("a-0@5", "")], id="LI-02 gone"),
-        pytest.param(pod(version="4"), [], id="SI-09 an older version"),
-        pytest.param(pod("a-1", version="9"), [], id="SI-07 another object"),
-        pytest.param(unreadable("a-0", "5"), [], id="as it was"),
-        pytest.param(unreadable("a-0", "6"), [("a-0@5", "a-0@6")], id="unreadable still"),
+        pytest.param(pod(version="5"), "a-0@5>a-0@5", id="LI-02 the same version, whole"),
+        pytest.param(pod(version="9"), "a-0@5>a-0@9", id="LI-02 a newer version"),
+        pytest.param(pod(version="9", uid="n"), "a-0@5> >a-0@9/n", id="SI-07 new"),
+        pytest.param(None, "a-0@5>", id="LI-02 gone"),
+        pytest.param(pod(version="4"), "", id="SI-09 an older version"),
+        pytest.param(pod("a-1", version="9"), "", id="SI-07 another object"),
+        pytest.param(unreadable("a-0", "5"), "", id="as it was"),
+        pytest.param(unreadable("a-0", "6"), "a-0@5>a-0@6", id="unreadable still"),
     ],
 )
 def test_what_was_read_again_takes_the_place_of_what_it_was_read_for(
-    found: Pod | Unreadable | None, expected: list[tuple[str, str]]
+    found: Pod | Unreadable | None, expected: str
 ) -> None:
     store, broken = PodStore(), unreadable("a-0", "5")
     store.upsert(broken)
     changes = store.heal(broken, found)
-    assert [(_version(old), _version(new)) for old, new in changes] == expected
+    assert " ".join(f"{shown(old)}>{shown(new)}" for old, new in changes) == expected
     assert store.unreadable_count == (not expected or isinstance(found, Unreadable))
 
 
@@ -401,7 +382,3 @@ def test_si09_what_was_stored_since_the_read_began_stays() -> None:
     store.remove(pod(version="7"))
     assert store.heal(broken, pod(version="9")) == ()
     assert len(store) == 0
-
-
-def _version(view: Pod | Unreadable | None) -> str:
-    return "" if view is None else f"{view.name}@{view.resource_version}"

@@ -127,19 +127,16 @@ async def test_d_65_a_deadline_counts_only_those_as_urgent() -> None:
 
 
 @pytest.mark.parametrize("leaver", ["b", "c"], ids=["first in line", "second in line"])
-def test_rate_03_who_gives_up_leaves_its_token_to_the_next(leaver: str) -> None:
-    @in_virtual_time
-    async def check() -> None:
-        line = Line(RateLimiter(1, 1))
-        await line.join("a", "b", "c", "d")
-        await asyncio.sleep(0.5)
-        await line.leave(leaver)
-        await line.end()
-        stayed = {"b", "c"} - {leaver}
-        assert line.served == [("a", 0), (stayed.pop(), 1), ("d", 2)]
-        assert line.tasks[leaver].cancelled()
-
-    check()
+@in_virtual_time
+async def test_rate_03_who_gives_up_leaves_its_token_to_the_next(leaver: str) -> None:
+    line = Line(RateLimiter(1, 1))
+    await line.join("a", "b", "c", "d")
+    await asyncio.sleep(0.5)
+    await line.leave(leaver)
+    await line.end()
+    stayed = {"b", "c"} - {leaver}
+    assert line.served == [("a", 0), (stayed.pop(), 1), ("d", 2)]
+    assert line.tasks[leaver].cancelled()
 
 
 @in_virtual_time

@@ -47,7 +47,6 @@ async def test_mirr_03_groups_and_kinds_are_discovered(bench: Bench) -> None:
     assert await client.fetch_group("") == ("v1",), "known without asking"
     (thing,) = await client.fetch_resources(GROUP, "v2")
     assert await client.fetch_resources("", "v1") == ()
-
     assert thing.resource == Resource(GROUP, "v2", "things", "Thing")
     assert thing.subresources == {"scale"}
     assert bench.measured() == {

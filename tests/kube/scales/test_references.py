@@ -10,21 +10,12 @@ from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.lab.network.faults import Failure
 from rollout_operator.model.errors import Conflict, NotFound, Throttled
 from rollout_operator.model.scaling import NoScale, Scale
-from tests.kube.reference_rig import NAMESPACE, Rig, following, listed, reference, shown
+from tests.kube.reference_rig import NAMESPACE, following, listed, reference, shown
 from tests.lab.manifests import workload
 from tests.virtual_time import elapsed, in_virtual_time
 
 READ = "get replicatemplates/demo/scale"
 WATCH = "watch replicatemplates"
-
-
-async def settled(rig: Rig, replicas: int = 3) -> None:
-    """Have `demo` followed by a watch, by the group `store`."""
-    rig.put("demo", replicas)
-    rig.want("store", "demo")
-    await rig.until_shown(replicas)
-    await rig.until(lambda: rig.asked()[WATCH] == 1)
-    await asyncio.sleep(2)
 
 
 @in_virtual_time
@@ -35,7 +26,6 @@ async def test_mirr_04_a_wanted_count_is_read_at_once_and_told_once() -> None:
         rig.want("store", "demo")
         assert rig.reading() is None
         await rig.until(lambda: rig.reading() is not None)
-
         assert rig.references.readings == {reference("demo"): shown(3)}
         await asyncio.sleep(10)
         assert [group for _, group in rig.told] == ["store"]
@@ -56,7 +46,7 @@ async def test_mirr_03_any_kind_with_a_scale() -> None:
 @in_virtual_time
 async def test_w_44_a_change_is_shown_within_half_a_second() -> None:
     async with following() as rig:
-        await settled(rig)
+        await rig.settle()
         rig.put("demo", 5)
         await rig.until_shown(5, within=0.5)
         rig.patch("demo", {"spec": {"replicas": 0}}, "scale")
@@ -79,13 +69,12 @@ async def test_a_change_that_comes_while_it_is_read_is_read_too() -> None:
 @in_virtual_time
 async def test_w_44_many_changes_at_once_are_few_reads() -> None:
     async with following() as rig:
-        await settled(rig)
+        await rig.settle()
         begin = elapsed().total_seconds()
         for replicas in range(100):
             rig.put("demo", replicas)
             await asyncio.sleep(0.05)
         await asyncio.sleep(2)
-
         assert rig.reading() == shown(99)
         assert 4 <= rig.asked(begin)[READ] <= 7, "five seconds of changes: one a second"
 
@@ -93,7 +82,7 @@ async def test_w_44_many_changes_at_once_are_few_reads() -> None:
 @in_virtual_time
 async def test_what_a_read_has_shown_is_not_read_again() -> None:
     async with following() as rig:
-        await settled(rig)
+        await rig.settle()
         assert rig.asked()[READ] == 1, "the list and its versions tell nothing new"
 
 
@@ -107,7 +96,6 @@ async def test_li_11_idle_groups_cost_little() -> None:
         await asyncio.sleep(60)
         begin = elapsed().total_seconds()
         await asyncio.sleep(3600)
-
         asked = rig.asked(begin)
         assert asked.total() <= 60
         assert set(asked) == {listed(), WATCH}
@@ -126,7 +114,6 @@ async def test_several_groups_share_what_they_mirror() -> None:
         rig.told.clear()
         rig.put("demo", 4)
         await rig.until_shown(4)
-
         assert [group for _, group in rig.told] == ["a", "b"]
         rig.want("b", "more")
         assert rig.reading() == shown(4), "one group wants it still"
@@ -137,14 +124,13 @@ async def test_several_groups_share_what_they_mirror() -> None:
 @in_virtual_time
 async def test_what_nobody_wants_costs_nothing() -> None:
     async with following() as rig:
-        await settled(rig)
+        await rig.settle()
         rig.want("store")
         assert rig.references.readings == {}
         begin = elapsed().total_seconds()
         rig.put("demo", 9)
         await asyncio.sleep(1800)
         assert rig.asked(begin).total() == 0
-
         rig.want("store", "demo")
         await rig.until_shown(9)
 
@@ -152,7 +138,7 @@ async def test_what_nobody_wants_costs_nothing() -> None:
 @in_virtual_time
 async def test_a_watch_that_is_cut_loses_nothing() -> None:
     async with following() as rig:
-        await settled(rig)
+        await rig.settle()
         rig.trouble.fails["watch"] = Failure.UNAVAILABLE
         await asyncio.sleep(200)
         rig.put("demo", 5)
@@ -169,7 +155,7 @@ async def test_a_watch_that_is_cut_loses_nothing() -> None:
 @in_virtual_time
 async def test_fp_09_a_version_that_is_forgotten_leads_to_a_list() -> None:
     async with following() as rig:
-        await settled(rig)
+        await rig.settle()
         for _ in range(20):
             rig.put("unrelated", 1)
             rig.put("unrelated", 2)
@@ -183,11 +169,10 @@ async def test_fp_09_a_version_that_is_forgotten_leads_to_a_list() -> None:
 @in_virtual_time
 async def test_mirr_10_a_status_is_published_on_its_subresource() -> None:
     async with following() as rig:
-        await settled(rig)
+        await rig.settle()
         await rig.references.publish(reference("demo"), 3)
         assert rig.reading() == shown(3, 3)
         await asyncio.sleep(5)
-
         assert rig.reading() == shown(3, 3)
         assert rig.asked()["patch replicatemplates/demo/status"] == 1
         assert len(rig.told) == 1, "who wrote it knows"
@@ -200,7 +185,7 @@ async def test_mirr_10_a_status_that_cannot_be_published() -> None:
     async with following() as rig:
         with pytest.raises(Conflict, match=r"ReplicaTemplate.* demo has not been read"):
             await rig.references.publish(reference("demo"), 3)
-        await settled(rig)
+        await rig.settle()
         rig.delete("demo")
         with pytest.raises(NotFound, match="patch replicatemplates/demo/status"):
             await rig.references.publish(reference("demo"), 3)
@@ -209,7 +194,7 @@ async def test_mirr_10_a_status_that_cannot_be_published() -> None:
 @in_virtual_time
 async def test_li_11_a_status_that_others_write_too_is_not_fought_for() -> None:
     async with following() as rig:
-        await settled(rig)
+        await rig.settle()
         refusals = []
         for _ in range(600):
             rig.patch("demo", {"status": {"replicas": 1}}, "status")
@@ -218,7 +203,6 @@ async def test_li_11_a_status_that_others_write_too_is_not_fought_for() -> None:
             except Throttled as error:
                 refusals.append(str(error))
             await asyncio.sleep(1)
-
         written = rig.asked()["patch replicatemplates/demo/status"]
         assert written == 600 - len(refusals)
         assert 6 <= written <= 10
@@ -229,7 +213,7 @@ async def test_li_11_a_status_that_others_write_too_is_not_fought_for() -> None:
 @in_virtual_time
 async def test_a_reading_is_a_picture_of_one_moment() -> None:
     async with following() as rig:
-        await settled(rig)
+        await rig.settle()
         before = rig.references.readings
         rig.put("demo", 8)
         await rig.until_shown(8)
@@ -239,7 +223,7 @@ async def test_a_reading_is_a_picture_of_one_moment() -> None:
 @in_virtual_time
 async def test_a_status_that_changes_does_not_look_like_a_new_count() -> None:
     async with following(timedelta(seconds=30)) as rig:
-        await settled(rig)
+        await rig.settle()
         rig.patch("demo", {"status": {"replicas": 2}}, "status")
         await rig.until(lambda: isinstance(rig.reading(), Scale) and rig.reading() != shown(3))
         assert rig.reading() == shown(3, 2)
@@ -253,7 +237,7 @@ async def test_what_cannot_be_undone_rests_on_a_read_of_this_moment() -> None:
         assert await rig.references.refresh(reference("demo")) == NoScale(
             why=f"{reference('demo')} has not been read yet", is_lasting=False
         )
-        await settled(rig)
+        await rig.settle()
         rig.put("demo", 5)
         assert await rig.references.refresh(reference("demo")) == shown(5)
         await rig.until_shown(5, within=2)

@@ -37,7 +37,6 @@ async def test_rbac_06_without_watch_every_scale_is_read_each_interval() -> None
         rig.put("demo", 5)
         await rig.until_shown(5, within=23)
         await asyncio.sleep(begin + 1200 - now())
-
         asked = rig.asked(begin)
         assert 54 <= asked[READ] <= 67
         assert (asked[listed()], asked[WATCH]) == (2, 2), "every ten minutes"
@@ -75,7 +74,6 @@ async def test_seed072_what_may_not_be_watched_is_read_every_interval(count: int
         await asyncio.sleep(10)
         begin = now()
         await asyncio.sleep(600)
-
         reads = [
             (at.total_seconds(), call)
             for at, call in rig.trouble.asked
@@ -103,7 +101,6 @@ async def test_a_watch_that_ends_makes_no_burst_of_reads() -> None:
         rig.forbid("watch")
         rig.api.end_watches()
         await asyncio.sleep(20)
-
         seconds = Counter(
             int(at.total_seconds())
             for at, call in rig.trouble.asked
@@ -147,10 +144,7 @@ async def test_at_most_eight_read_at_a_time() -> None:
 @in_virtual_time
 async def test_what_passes_leaves_the_reading_for_half_a_minute() -> None:
     async with following() as rig:
-        rig.put("demo", 3)
-        rig.want("store", "demo")
-        await rig.until_shown(3)
-        await asyncio.sleep(2)
+        await rig.settle()
         rig.told.clear()
         rig.trouble.fails[READ] = Failure.UNAVAILABLE
         begin = now()
@@ -159,7 +153,6 @@ async def test_what_passes_leaves_the_reading_for_half_a_minute() -> None:
         assert rig.reading() == shown(3)
         assert not rig.told
         await rig.until(lambda: isinstance(rig.reading(), NoScale), within=3.0)
-
         found = rig.refusal()
         assert not found.is_lasting
         assert found.why.startswith(f"ReplicaTemplate.{GROUP} demo: cannot get replicatemplates/")
@@ -203,10 +196,7 @@ async def test_mirr_04_an_object_that_is_missing_is_seen_when_it_comes() -> None
 @in_virtual_time
 async def test_mirr_04_an_object_that_goes_while_nobody_watches() -> None:
     async with following(timedelta(minutes=30)) as rig:
-        rig.put("demo", 3)
-        rig.want("store", "demo")
-        await rig.until_shown(3)
-        await asyncio.sleep(2)
+        await rig.settle()
         rig.trouble.fails["watch"] = Failure.UNAVAILABLE
         await asyncio.sleep(300)
         rig.delete("demo")
@@ -222,7 +212,6 @@ async def test_rbac_06_a_right_that_is_missing_is_named() -> None:
         rig.put("demo", 3)
         rig.want("store", "demo")
         await rig.until(lambda: rig.reading() is not None)
-
         found = rig.refusal()
         assert found.is_lasting
         assert "not allowed in namespace default: cannot get replicatemplates/demo/" in found.why
@@ -267,21 +256,18 @@ async def test_rbac_06_a_right_that_is_missing_is_named() -> None:
         ),
     ],
 )
-def test_what_can_have_no_scale_is_told_as_lasting(one: Reference, why: str) -> None:
-    @in_virtual_time
-    async def test() -> None:
-        async with following() as rig:
-            rig.want("store", one)
-            await rig.until(lambda: rig.reading(one) is not None)
-            found = rig.refusal(one)
-            assert found.is_lasting
-            assert found.why.startswith(f"{one}: ")
-            assert why in found.why
-            await asyncio.sleep(600)
-            assert rig.asked()["discover"] <= 22, "twice a minute at most"
-            assert len(rig.told) == 1
-
-    test()
+@in_virtual_time
+async def test_what_can_have_no_scale_is_told_as_lasting(one: Reference, why: str) -> None:
+    async with following() as rig:
+        rig.want("store", one)
+        await rig.until(lambda: rig.reading(one) is not None)
+        found = rig.refusal(one)
+        assert found.is_lasting
+        assert found.why.startswith(f"{one}: ")
+        assert why in found.why
+        await asyncio.sleep(600)
+        assert rig.asked()["discover"] <= 22, "twice a minute at most"
+        assert len(rig.told) == 1
 
 
 @in_virtual_time
@@ -301,10 +287,7 @@ async def test_a_group_that_cannot_be_asked_for_is_asked_for_again_soon() -> Non
 @in_virtual_time
 async def test_an_operator_that_is_cut_off_sees_all_when_it_is_back() -> None:
     async with following() as rig:
-        rig.put("demo", 3)
-        rig.want("store", "demo")
-        await rig.until_shown(3)
-        await asyncio.sleep(2)
+        await rig.settle()
         rig.link.is_cut = True
         rig.put("demo", 4)
         await asyncio.sleep(400)
@@ -317,10 +300,7 @@ async def test_an_operator_that_is_cut_off_sees_all_when_it_is_back() -> None:
 async def test_mirr_03_a_kind_that_is_removed_and_comes_back() -> None:
     """The answer to a path that nobody serves is no answer of an API server: plain text."""
     async with following() as rig:
-        rig.put("demo", 3)
-        rig.want("store", "demo")
-        await rig.until_shown(3)
-        await asyncio.sleep(2)
+        await rig.settle()
         rig.api.is_bare = True
         await rig.until(lambda: isinstance(rig.reading(), NoScale), within=260)
         await rig.until(lambda: rig.refusal().is_lasting, within=100)
@@ -329,7 +309,6 @@ async def test_mirr_03_a_kind_that_is_removed_and_comes_back() -> None:
         await asyncio.sleep(1200)
         assert set(rig.asked(begin)) == {"discover"}
         assert rig.asked(begin)["discover"] <= 21
-
         rig.api.is_bare = False
         rig.put("demo", 4)
         await rig.until_shown(4, within=70)
