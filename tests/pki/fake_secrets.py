@@ -19,7 +19,8 @@ async def no_pause(verb: str) -> None:
 class FakeSecrets:
     """One Secret. `calls` are the verbs as they came; `fail` is raised by every call while set."""
 
-    def __init__(self) -> None:
+    def __init__(self, data: Mapping[str, bytes] | None = None, **metadata: object) -> None:
+        """Hold what another client has stored; nothing where `data` is None."""
         self.body: JsonObject | None = None
         self.calls: list[str] = []
         self.fail: ApiError | None = None
@@ -28,6 +29,8 @@ class FakeSecrets:
         """So many writes are committed and not answered."""
         self.pause: Callable[[str], Awaitable[None]] = no_pause
         self._version = 0
+        if data is not None:
+            self.put(data, **metadata)
 
     async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
         await self._begin("get", resource, namespace)

@@ -55,6 +55,8 @@ def configuration(
 class Cluster:
     """Configurations by plural and name; `stores` are the caches, by plural."""
 
+    first: WebhookConfiguration | None = None
+    """Stored before anything else."""
     objects: dict[tuple[str, str], WebhookConfiguration] = field(default_factory=dict)
     stores: dict[str, ConfigurationStore] = field(default_factory=dict)
     writes: list[tuple[float, str, Sequence[JsonObject]]] = field(default_factory=list)
@@ -84,6 +86,8 @@ class Cluster:
             LoopClock(),
             lambda: 1.0,
         )
+        if self.first is not None:
+            self.put(self.first)
 
     @property
     def times(self) -> list[float]:

@@ -67,6 +67,13 @@ class Rig:
             yield self
 
 
+async def started(secrets: FakeSecrets) -> Rig:
+    """Return a replica whose keeper has started."""
+    rig = Rig(secrets)
+    await rig.start()
+    return rig
+
+
 class Runs(Protocol):
     """What runs for ever."""
 

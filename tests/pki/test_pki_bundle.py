@@ -104,8 +104,7 @@ def test_si_20_a_patch_changes_bundles_and_nothing_else(bundles: list[bytes]) ->
 
 @virtual
 async def test_seed_097_both_kinds_are_written_and_others_left_alone() -> None:
-    cluster = Cluster()
-    cluster.put(configuration("guard"))
+    cluster = Cluster(configuration("guard"))
     cluster.put(configuration("prepare", b"", OTHER_PEM, kind=MUTATING_WEBHOOKS.kind))
     cluster.put(replace(configuration("foreign"), labels={NAMESPACE_LABEL: "ops"}))
     async with cluster.running():
@@ -128,8 +127,7 @@ async def test_ca_07_a_configuration_created_later_is_written() -> None:
 
 @virtual
 async def test_ca_07_a_label_that_is_set_later_counts() -> None:
-    cluster = Cluster()
-    cluster.put(replace(configuration(), labels={}))
+    cluster = Cluster(replace(configuration(), labels={}))
     async with cluster.running():
         await after(1)
         assert cluster.writes == []
@@ -140,8 +138,7 @@ async def test_ca_07_a_label_that_is_set_later_counts() -> None:
 
 @virtual
 async def test_ca_06_a_bundle_that_somebody_takes_away_is_put_back() -> None:
-    cluster = Cluster()
-    cluster.put(configuration("guard", PEM))
+    cluster = Cluster(configuration("guard", PEM))
     async with cluster.running():
         await after(1)
         cluster.put(configuration("guard", OTHER_PEM))
@@ -151,8 +148,7 @@ async def test_ca_06_a_bundle_that_somebody_takes_away_is_put_back() -> None:
 
 @virtual
 async def test_a_new_bundle_is_written_when_told_and_within_minutes_when_not() -> None:
-    cluster = Cluster()
-    cluster.put(configuration("guard", PEM))
+    cluster = Cluster(configuration("guard", PEM))
     async with cluster.running():
         await after(1)
         cluster.bundle = OTHER_PEM + PEM
@@ -168,8 +164,7 @@ async def test_a_new_bundle_is_written_when_told_and_within_minutes_when_not() -
 
 @virtual
 async def test_without_a_bundle_nothing_is_taken_away() -> None:
-    cluster = Cluster(bundle=b"")
-    cluster.put(configuration("guard", PEM))
+    cluster = Cluster(configuration("guard", PEM), bundle=b"")
     async with cluster.running():
         await after(400)
     assert cluster.writes == []
@@ -177,8 +172,7 @@ async def test_without_a_bundle_nothing_is_taken_away() -> None:
 
 @virtual
 async def test_li_11_at_rest_nothing_is_written() -> None:
-    cluster = Cluster()
-    cluster.put(configuration("guard", PEM))
+    cluster = Cluster(configuration("guard", PEM))
     async with cluster.running():
         cluster.put(replace(configuration("guard", PEM), labels={**configuration().labels}))
         await after(3600)
@@ -213,8 +207,7 @@ async def test_what_holds_a_bundle_is_told_by_the_caches() -> None:
 )
 @virtual
 async def test_w_25_what_failed_is_tried_again(error: ApiError, outcome: str) -> None:
-    cluster = Cluster()
-    cluster.put(configuration())
+    cluster = Cluster(configuration())
     cluster.errors.append(error)
     async with cluster.running():
         await after(1)
@@ -229,8 +222,7 @@ async def test_w_25_what_failed_is_tried_again(error: ApiError, outcome: str) ->
 @virtual
 async def test_ca_04_a_cache_that_lags_is_never_written_over() -> None:
     """The version tests fail until the cache shows what is there."""
-    cluster = Cluster()
-    cluster.put(configuration())
+    cluster = Cluster(configuration())
     renamed = replace(configuration("guard", OTHER_PEM), uid=Uid("uid-new"))
     cluster.put(renamed, is_cached=False)
     async with cluster.running():
@@ -244,8 +236,7 @@ async def test_ca_04_a_cache_that_lags_is_never_written_over() -> None:
 
 @virtual
 async def test_what_is_written_is_not_written_again_before_the_cache_shows_it() -> None:
-    cluster = Cluster(is_cached=False)
-    cluster.put(configuration())
+    cluster = Cluster(configuration(), is_cached=False)
     async with cluster.running():
         await after(60)
     assert len(cluster.writes) == 1
@@ -253,8 +244,7 @@ async def test_what_is_written_is_not_written_again_before_the_cache_shows_it() 
 
 @virtual
 async def test_w_06_one_that_fails_does_not_stop_another() -> None:
-    cluster = Cluster()
-    cluster.put(configuration("bad"))
+    cluster = Cluster(configuration("bad"))
     async with cluster.running():
         cluster.errors.append(Refused("x"))
         await after(0.1)
@@ -267,8 +257,7 @@ async def test_w_06_one_that_fails_does_not_stop_another() -> None:
 
 @virtual
 async def test_fp_34_a_co_writer_that_wipes_each_time_costs_bounded_writes() -> None:
-    cluster = Cluster(is_wiped=True)
-    cluster.put(configuration())
+    cluster = Cluster(configuration(), is_wiped=True)
     with captured_log() as lines:
         async with cluster.running():
             await after(660)
@@ -284,8 +273,7 @@ async def test_fp_34_a_co_writer_that_wipes_each_time_costs_bounded_writes() -> 
 
 @virtual
 async def test_fp_34_it_heals_as_soon_as_the_co_writer_stops() -> None:
-    cluster = Cluster(is_wiped=True)
-    cluster.put(configuration())
+    cluster = Cluster(configuration(), is_wiped=True)
     async with cluster.running():
         await after(300)
         cluster.is_wiped = False
@@ -295,8 +283,7 @@ async def test_fp_34_it_heals_as_soon_as_the_co_writer_stops() -> None:
 
 @virtual
 async def test_fp_34_a_wipe_each_minute_is_undone_at_once() -> None:
-    cluster = Cluster()
-    cluster.put(configuration())
+    cluster = Cluster(configuration())
     with captured_log() as lines:
         async with cluster.running():
             for minute in range(30):
@@ -309,8 +296,7 @@ async def test_fp_34_a_wipe_each_minute_is_undone_at_once() -> None:
 @virtual
 async def test_rbac_08_a_missing_role_is_told_once_and_is_not_fatal() -> None:
     text = 'cannot patch x: 403; grant verb patch on "validatingwebhookconfigurations"'
-    cluster = Cluster()
-    cluster.put(configuration())
+    cluster = Cluster(configuration())
     cluster.errors.append(Denied(text))
     with captured_log() as lines:
         async with cluster.running():
@@ -329,8 +315,7 @@ async def test_rbac_08_a_missing_role_is_told_once_and_is_not_fatal() -> None:
 
 @virtual
 async def test_li_11_a_server_that_is_down_is_told_now_and_then() -> None:
-    cluster = Cluster()
-    cluster.put(configuration())
+    cluster = Cluster(configuration())
     cluster.errors.append(Unreachable("x"))
     with captured_log() as lines:
         async with cluster.running():
@@ -341,8 +326,7 @@ async def test_li_11_a_server_that_is_down_is_told_now_and_then() -> None:
 
 @virtual
 async def test_cancelling_in_the_middle_of_a_write_leaves_nothing_behind() -> None:
-    cluster = Cluster()
-    cluster.put(configuration())
+    cluster = Cluster(configuration())
     async with cluster.running():
         await after(0.0005)
         assert len(cluster.writes) == 1

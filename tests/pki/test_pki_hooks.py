@@ -52,8 +52,7 @@ def test_d31_only_hooks_that_call_us_are_written(host: str, is_ours: bool) -> No
 @virtual
 async def test_d31_what_calls_another_server_is_told_once_and_waited_for_never() -> None:
     """D-31, SI-19: a rotation does not wait for a hook that is never written."""
-    cluster = Cluster()
-    cluster.put(called("other.ops.svc"))
+    cluster = Cluster(called("other.ops.svc"))
     with captured_log() as lines:
         async with cluster.running():
             await after(3600)

@@ -23,7 +23,7 @@ from rollout_operator.model.errors import (
 from tests.fakes_clock import EPOCH
 from tests.pki.certificates import PKCS8, WANTED, YEAR, Legacy, load, verify
 from tests.pki.fake_secrets import MADE_BY_US, FakeSecrets
-from tests.pki.keeper_rig import MINUTE, Rig, logged
+from tests.pki.keeper_rig import MINUTE, Rig, logged, started
 
 DAY = timedelta(days=1)
 Data = dict[str, bytes]
@@ -41,8 +41,7 @@ async def test_a_missing_secret_is_made() -> None:
 
     Its label says that it is ours, whatever becomes of its data.
     """
-    rig = Rig(FakeSecrets())
-    await rig.start()
+    rig = await started(FakeSecrets())
     assert rig.secrets.calls == ["get", "create", "get"]
     assert set(rig.secrets.data) == {"ca", "cert", "key", "ca-key"}
     assert rig.secrets.body is not None
@@ -59,8 +58,7 @@ async def test_a_second_start_writes_nothing() -> None:
     first = Rig(FakeSecrets())
     await first.start()
     before = first.secrets.data
-    second = Rig(first.secrets)
-    await second.start()
+    second = await started(first.secrets)
     assert second.secrets.data == before
     assert second.secrets.writes == 1
     assert second.served == first.served
@@ -77,8 +75,7 @@ async def test_a_second_start_writes_nothing() -> None:
 )
 async def test_foreign_secrets_are_reused(legacy: Legacy) -> None:
     """SEED-096, DEP-17: moving from upstream to ours does not touch the Secret."""
-    secrets = FakeSecrets()
-    secrets.put(legacy.data())
+    secrets = FakeSecrets(legacy.data())
     rig = Rig(secrets)
     async with rig.running():
         await rig.clock.advance(DAY / 24)
@@ -129,10 +126,10 @@ SPOILT = [
 @pytest.mark.parametrize("spoil", SPOILT)
 async def test_a_broken_secret_is_replaced_at_start(spoil: Callable[[Data], Data]) -> None:
     """TLS-11, TLS-12, W-11: nobody has to delete the Secret."""
-    secrets = FakeSecrets()
-    secrets.put({"mine": b"kept", **spoil(Legacy().data())}, labels={"a": "b", **MADE_BY_US})
-    rig = Rig(secrets)
-    await rig.start()
+    secrets = FakeSecrets(
+        {"mine": b"kept", **spoil(Legacy().data())}, labels={"a": "b", **MADE_BY_US}
+    )
+    rig = await started(secrets)
     assert secrets.writes == 1
     assert secrets.data["mine"] == b"kept"
     assert secrets.body is not None
@@ -154,10 +151,8 @@ async def test_a_broken_secret_that_grafanas_operator_made_is_replaced_at_start(
     spoil: Callable[[Data], Data],
 ) -> None:
     """TLS-11, D-30, D-31: it has no label, but its leaf says who issued it; it is labelled now."""
-    secrets = FakeSecrets()
-    secrets.put({"mine": b"kept", **spoil(Legacy().data())}, labels={"a": "b"})
-    rig = Rig(secrets)
-    await rig.start()
+    secrets = FakeSecrets({"mine": b"kept", **spoil(Legacy().data())}, labels={"a": "b"})
+    rig = await started(secrets)
     assert secrets.data["mine"] == b"kept"
     assert secrets.labels == {"a": "b", **MADE_BY_US}
     assert_sound(rig)
@@ -168,8 +163,7 @@ async def test_data_that_is_no_data_is_replaced(data: object) -> None:
     """LI-13: not base64, not an object, of the wrong type."""
     secrets = FakeSecrets()
     secrets.put_raw(data, labels=MADE_BY_US)
-    rig = Rig(secrets)
-    await rig.start()
+    rig = await started(secrets)
     assert_sound(rig)
 
 
@@ -208,8 +202,7 @@ async def test_another_name_under_our_ca_is_a_new_leaf_only() -> None:
     secrets = FakeSecrets()
     await Rig(secrets, wanted=replace(WANTED, names=("other.svc",))).start()
     before = secrets.data
-    rig = Rig(secrets)
-    await rig.start()
+    rig = await started(secrets)
     assert secrets.data["ca"] == before["ca"]
     assert secrets.data["cert"] != before["cert"]
     assert_sound(rig)
@@ -220,8 +213,7 @@ async def test_a_foreign_ca_stays_trusted_after_a_change_of_name() -> None:
     secrets = FakeSecrets()
     foreign = Legacy(names=["other.prod.svc"]).data()
     secrets.put(foreign)
-    rig = Rig(secrets)
-    await rig.start()
+    rig = await started(secrets)
     verify(foreign["cert"], rig.keeper.ca_bundle, EPOCH, host="other.prod.svc")
     assert_sound(rig)
 
@@ -253,15 +245,13 @@ async def test_a_write_without_answer_is_read_back() -> None:
     """SI-18: committed or not, nothing is made twice."""
     secrets = FakeSecrets()
     secrets.lose_answers = 1
-    rig = Rig(secrets)
-    await rig.start()
+    rig = await started(secrets)
     assert secrets.calls == ["get", "create", "get"]
     assert_sound(rig)
 
 
 async def test_somebody_who_always_writes_first_is_an_error() -> None:
-    secrets = FakeSecrets()
-    secrets.put({})
+    secrets = FakeSecrets({})
 
     async def interfere(verb: str) -> None:
         if verb == "update":
@@ -310,8 +300,7 @@ async def test_a_start_gets_over_a_short_failure() -> None:
 
 async def test_a_good_secret_is_served_even_where_it_cannot_be_written() -> None:
     """A foreign Secret that is due, and a role without update: serve first, complain then."""
-    secrets = FakeSecrets()
-    secrets.put(Legacy(start=EPOCH - 300 * DAY).data())
+    secrets = FakeSecrets(Legacy(start=EPOCH - 300 * DAY).data())
     secrets.fail_writes = Denied("cannot update secret", status=403)
     rig = Rig(secrets)
     with logged() as lines:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.pki.certificates import Legacy
 from tests.pki.fake_secrets import MADE_BY_US, FakeSecrets
-from tests.pki.keeper_rig import MINUTE, Rig, background, logged
+from tests.pki.keeper_rig import MINUTE, Rig, background, logged, started
 from tests.pki.test_pki_keeper import assert_sound
 
 FOREIGN = Legacy(issued_to="etcd.example").data()
@@ -27,8 +27,7 @@ async def test_a_secret_of_another_application_is_left_alone_until_a_person_help
     data: Data,
 ) -> None:
     """D-31: nothing is written, served or published; it says so, and looks again."""
-    secrets = FakeSecrets()
-    secrets.put(data)
+    secrets = FakeSecrets(data)
     rig = Rig(secrets)
     with logged() as lines:
         start = asyncio.create_task(rig.start())
@@ -63,10 +62,8 @@ async def test_what_overwrites_ours_is_replaced_and_never_trusted(data: Data) ->
 
 async def test_what_overwrote_ours_before_the_start_is_replaced_and_never_trusted() -> None:
     """D-31: by its label it is ours; no `old-ca` comes from what lies in it."""
-    secrets = FakeSecrets()
-    secrets.put(FOREIGN, labels=MADE_BY_US)
-    rig = Rig(secrets)
-    await rig.start()
+    secrets = FakeSecrets(FOREIGN, labels=MADE_BY_US)
+    rig = await started(secrets)
     assert "old-ca" not in secrets.data
     assert rig.bundles == [secrets.data["ca"]]
     assert secrets.data["ca"] != FOREIGN["ca"]
@@ -91,12 +88,10 @@ async def test_another_secret_in_the_place_of_ours_is_left_alone(data: Data) -> 
 
 async def test_an_immutable_secret_is_served_and_its_end_is_told() -> None:
     """LI-13: no write that the API server must refuse."""
-    secrets = FakeSecrets()
-    secrets.put(Legacy().data())
+    secrets = FakeSecrets(Legacy().data())
     assert secrets.body is not None
     secrets.body["immutable"] = True
-    rig = Rig(secrets)
-    await rig.start()
+    rig = await started(secrets)
     rig.clock.jump(timedelta(days=300))
     async with background(rig.keeper):
         await rig.clock.advance(5 * MINUTE)

@@ -18,7 +18,7 @@ from rollout_operator.planning.certificate import OVERLAP, Held
 from tests.fakes_clock import EPOCH, FakeClock
 from tests.pki.certificates import WANTED, YEAR, Legacy, load, verify
 from tests.pki.fake_secrets import FakeSecrets
-from tests.pki.keeper_rig import MINUTE, Rig, background
+from tests.pki.keeper_rig import MINUTE, Rig, background, started
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -168,8 +168,7 @@ async def test_a_rotation_waits_for_a_bundle_that_is_late() -> None:
 async def test_five_years_with_defaults() -> None:
     """SEED-109, SEED-101: leaves of a year, a look a day; then a new CA."""
     secrets = FakeSecrets()
-    rig = Rig(secrets)
-    await rig.start()
+    rig = await started(secrets)
     issued = [rig.served]
     for _ in range(5 * 365):
         rig.clock.jump(DAY)
@@ -189,8 +188,7 @@ async def test_a_foreign_secret_is_renewed_with_overlap() -> None:
     secrets = FakeSecrets()
     foreign = Legacy().data()
     secrets.put(foreign)
-    rig = Rig(secrets)
-    await rig.start()
+    rig = await started(secrets)
     rig.clock.jump(245 * DAY)
     async with background(rig.keeper):
         await rig.clock.advance(MINUTE)
@@ -210,10 +208,8 @@ async def test_a_foreign_secret_is_renewed_with_overlap() -> None:
 
 async def test_an_expired_secret_at_start_and_at_run_time() -> None:
     """SEED-101: a clock past the end; a new certificate is served and given to be injected."""
-    secrets = FakeSecrets()
-    secrets.put(Legacy(start=EPOCH - 2 * YEAR).data())
-    rig = Rig(secrets)
-    await rig.start()
+    secrets = FakeSecrets(Legacy(start=EPOCH - 2 * YEAR).data())
+    rig = await started(secrets)
     first = rig.served
     rig.clock.jump(20 * YEAR)  # the machine slept
     await rig.keeper.look()
@@ -227,8 +223,7 @@ async def test_what_another_version_wrote_over_ours_is_used() -> None:
     secrets = FakeSecrets()
     await Rig(secrets).start()
     secrets.put({**secrets.data, **Legacy().data()})
-    rig = Rig(secrets)
-    await rig.start()
+    rig = await started(secrets)
     facts = assess_material(Material(**{k.replace("-", "_"): v for k, v in secrets.data.items()}))
     assert isinstance(facts, Held)
     assert not facts.may_sign
@@ -239,8 +234,7 @@ async def test_what_another_version_wrote_over_ours_is_used() -> None:
 async def test_d31_an_old_ca_that_was_put_there_is_never_published() -> None:
     """D-31: nothing of ours was switched lately; what lies under `old-ca` is taken out unused."""
     secrets = FakeSecrets()
-    first = Rig(secrets)
-    await first.start()
+    first = await started(secrets)
     first.clock.jump(10 * DAY)
     secrets.put({**secrets.data, "old-ca": Legacy().data()["ca"]})
     rig = Rig(secrets, first.clock)

@@ -35,8 +35,9 @@ async def test_what_is_written_is_read() -> None:
 
 
 async def test_a_replaced_secret_keeps_what_is_not_ours() -> None:
-    secrets = FakeSecrets()
-    secrets.put({"old-ca": b"gone", "tls.crt": b"kept"}, labels={"a": "b"}, annotations={"c": "d"})
+    secrets = FakeSecrets(
+        {"old-ca": b"gone", "tls.crt": b"kept"}, labels={"a": "b"}, annotations={"c": "d"}
+    )
     assert secrets.body is not None
     secrets.body["type"] = "example.org/any"
     store = store_of(secrets)
@@ -118,8 +119,7 @@ async def test_what_counts_as_empty(data: object, type_: str | None, is_empty: b
 
 async def test_no_text_of_what_was_read_shows_a_key() -> None:
     """SEC-14."""
-    secrets = FakeSecrets()
-    secrets.put({"key": b"PRIVATE", "ca-key": b"PRIVATE"})
+    secrets = FakeSecrets({"key": b"PRIVATE", "ca-key": b"PRIVATE"})
     stored = await store_of(secrets).fetch()
     assert "PRIVATE" not in repr(stored)
     assert "UFJJVkFURQ" not in repr(stored)
