@@ -45,14 +45,6 @@ def statefulset(name: str, replicas: int | None = 3, **spec: object) -> JsonObje
     }
 
 
-def workload(kind: str, name: str, replicas: int) -> JsonObject:
-    """Return a Deployment or ReplicaSet."""
-    body = statefulset(name, replicas)
-    spec: Json = body["spec"]
-    del spec["serviceName"]
-    return {**body, "kind": kind, "spec": spec}
-
-
 def replica_template(name: str, **spec: object) -> JsonObject:
     """Return a ReplicaTemplate with such a spec."""
     return {
@@ -90,16 +82,6 @@ def ready_status(phase: str = "Running", ready: str = "True") -> JsonObject:
     """Return a patch by which a kubelet says how a pod is."""
     condition = {"type": "Ready", "status": ready}
     return {"status": {"phase": phase, "conditions": [condition]}}
-
-
-def lease(name: str, holder: str, seconds: int = 15) -> JsonObject:
-    """Return a Lease held by someone."""
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": name},
-        "spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds},
-    }
 
 
 def budget(name: str, **spec: object) -> JsonObject:

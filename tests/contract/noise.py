@@ -37,31 +37,8 @@ DROPPED_WARNING: Final = "unknown field "
 # are compared, the words are not.
 TEXTS_OF_GO: Final = frozenset(
     {
-        "creates/another_kind_in_the_body",
         "doors/a_token_that_is_none",
-        "forms/another_version_in_the_body",
-        "json_patches/a_wrong_type",
-        "kinds/a_pod_keeps_its_spec",
-        "kinds/data_that_is_no_base64",
-        "list_selectors/nonsense",
         "lists/a_token_that_is_none",
-        "mutating_hooks/a_patch_that_is_none",
-        "mutating_hooks/a_patch_to_a_wrong_type",
-        "mutating_hooks/another_type_of_patch",
-        "patches/a_patch_with_a_wrong_type",
-        "statefulset_rules/an_unknown_strategy",
-        "strategic_patches/a_container_without_name",
-        "strategic_patches/an_unknown_directive",
-        "validating_hooks/no_json",
-        "validating_hooks/no_review",
-        "watches/a_selector_that_is_none",
-    }
-)
-# Sequences at which the sandbox says that it does not know: loud, hence honest.
-NOT_MODELLED: Final = frozenset(
-    {
-        "forms/an_unknown_field_validation",
-        "kinds/a_budget_with_both_limits",
     }
 )
 Json = Any

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from tests.contract import sequences
-from tests.contract.noise import NOT_MODELLED, TEXTS_OF_GO
+from tests.contract.noise import TEXTS_OF_GO
 from tests.contract.world import World
 
 Play = Callable[[World], Awaitable[None]]
@@ -40,11 +40,6 @@ class Sequence:
     def has_texts(self) -> bool:
         """Tell whether messages are compared too, and not only codes and reasons."""
         return str(self) not in TEXTS_OF_GO
-
-    @property
-    def is_modelled(self) -> bool:
-        """Tell whether the sandbox answers at all, and does not raise NotModelled."""
-        return str(self) not in NOT_MODELLED
 
 
 _ALL: list[Sequence] = []

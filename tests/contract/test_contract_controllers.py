@@ -303,4 +303,4 @@ def test_there_are_enough_sequences_about_controllers() -> None:
 
     assert len(found) >= 130
     assert {one.needs for one in found} == {Needs.CONTROLLERS}
-    assert all(one.has_texts and one.is_modelled for one in found)
+    assert all(one.has_texts for one in found)

@@ -23,17 +23,6 @@ def workload(kind: str = "StatefulSet", **spec: object) -> JsonObject:
     }
 
 
-def pod(**spec: object) -> JsonObject:
-    """Return the least that makes a pod."""
-    containers = [{"name": "main", "image": "app:1"}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "a-0", "namespace": "default", "labels": {"app": "a"}},
-        "spec": {"containers": containers, **spec},
-    }
-
-
 def created(kind: ObjectKind, obj: JsonObject) -> JsonObject:
     """Return an object as it is stored."""
     stored = copy_json(obj)

@@ -1,11 +1,10 @@
 """AdmissionReview v1 between the API server and a webhook: what is asked, and what an answer says.
 
-Decides the words of the question and which answers are none. What an answer leads to is `webhooks`'
-part.
+Decides the words of the question, and reads answers; what is no review is not modelled. What an
+answer leads to is `webhooks`' part.
 """
 
 import base64
-import binascii
 import random
 import uuid
 from collections.abc import Sequence
@@ -17,7 +16,8 @@ import msgspec
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.admission.rules import Attempt, RegisteredHook
 from rollout_operator.lab.model.fields import child, text
-from rollout_operator.lab.model.request import ApiRefusal
+from rollout_operator.lab.model.request import ApiRefusal, not_modelled
+from rollout_operator.lab.schemas.refusals import expect, expect_one_of
 
 _VERSION: Final = "admission.k8s.io/v1"
 _KIND: Final = "AdmissionReview"
@@ -33,7 +33,7 @@ _DETAILS: Final = ("name", "group", "kind", "uid")
 
 
 class CallFailed(Exception):
-    """A webhook could not be asked, or gave no useful answer; the text says what."""
+    """A webhook could not be asked; the text says what."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,21 +94,24 @@ def encode_review(attempt: Attempt, obj: JsonObject | None, uid: str) -> bytes:
 
 
 def decode_answer(body: bytes, uid: str, *, is_mutating: bool) -> HookAnswer:
-    """Return what a webhook answered. Raises CallFailed where it is no useful answer."""
-    review = _decode_object(body)
-    if not review.get("kind"):
-        raise CallFailed(f"failed to call webhook: Object 'Kind' is missing in '{_shown(body)}'")
-    response = review.get("response")
-    if not isinstance(response, dict):
-        raise _invalid("webhook response was absent")
-    given = text(response, "uid")
-    if given != uid:
-        raise _invalid(f'expected response.uid="{uid}", got "{given}"')
-    kind = (review.get("apiVersion"), review.get("kind"))
-    if kind != (_VERSION, _KIND):
-        wanted, found = f"{_VERSION}, Kind={_KIND}", f"{kind[0] or '/'}, Kind={kind[1]}"
-        raise _invalid(f"expected webhook response of {wanted}, got {found}")
-    patch = _patch(response, is_mutating=is_mutating)
+    """Return what a webhook answered. Raises NotModelled where it is no useful answer."""
+    try:
+        review = msgspec.json.decode(body, type=JsonObject)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        not_modelled(f"a webhook that answers no review: {error}")
+    response = child(review, "response")
+    expect_one_of((_VERSION,), "apiVersion of a review", review.get("apiVersion"))
+    expect_one_of((_KIND,), "kind of a review", review.get("kind"))
+    expect_one_of((uid,), "response.uid", response.get("uid"))
+    coded, kind = response.get("patch"), response.get("patchType")
+    expect_one_of((None, "JSONPatch") if is_mutating else (None,), "response.patchType", kind)
+    expect(bool(coded) is (kind is not None), "response.patch", coded)
+    patch: Sequence[JsonObject] = ()
+    if coded:
+        try:
+            patch = msgspec.json.decode(base64.b64decode(str(coded)), type=list[JsonObject])
+        except ValueError as error:  # no base64, or no list of steps
+            not_modelled(f"a webhook's patch that is none: {error}")
     warnings = response.get("warnings")
     return HookAnswer(
         is_allowed=response.get("allowed") is True,
@@ -138,49 +141,3 @@ def internal_error(why: str) -> ApiRefusal:
     """Return the refusal of a server that could not do it."""
     causes: list[JsonObject] = [{"message": why}]
     return ApiRefusal(500, "InternalError", f"Internal error occurred: {why}", causes=causes)
-
-
-def _patch(response: JsonObject, *, is_mutating: bool) -> Sequence[JsonObject]:
-    coded, kind = response.get("patch"), response.get("patchType")
-    if not is_mutating:
-        if coded:
-            raise _invalid("validating webhook may not return response.patch")
-        if kind is not None:
-            raise _invalid("validating webhook may not return response.patchType")
-        return ()
-    if coded and kind is None:
-        raise _invalid("webhook returned response.patch but not response.patchType")
-    if not coded and kind is not None:
-        raise _invalid("webhook returned response.patchType but not response.patch")
-    if not coded:
-        return ()
-    if kind != "JSONPatch":
-        raise CallFailed(f'unsupported patch type "{kind}"')
-    return _decode_patch(str(coded))
-
-
-def _decode_patch(coded: str) -> Sequence[JsonObject]:
-    try:
-        raw = base64.b64decode(coded, validate=True)
-    except binascii.Error as error:
-        raise CallFailed(f"failed to call webhook: illegal base64 data: {error}") from error
-    try:
-        return msgspec.json.decode(raw, type=list[JsonObject])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise CallFailed(f"received undecodable patch in webhook response: {error}") from error
-
-
-def _decode_object(body: bytes) -> JsonObject:
-    try:
-        return msgspec.json.decode(body, type=JsonObject)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        text_ = "failed to call webhook: couldn't get version/kind; json parse error"
-        raise CallFailed(f"{text_}: {error}") from error
-
-
-def _invalid(why: str) -> CallFailed:
-    return CallFailed(f"received invalid webhook response: {why}")
-
-
-def _shown(body: bytes) -> str:
-    return body.decode("utf-8", "replace")

@@ -31,7 +31,7 @@ from rollout_operator.lab.admission.reviews import (
 )
 from rollout_operator.lab.admission.rules import Attempt, RegisteredHook, read_hooks
 from rollout_operator.lab.model.history import History, Reviewed
-from rollout_operator.lab.model.request import ApiRefusal
+from rollout_operator.lab.model.request import ApiRefusal, not_modelled
 from rollout_operator.lab.patches.json_patch import patched
 from rollout_operator.lab.schemas.tidy import copy_json
 
@@ -245,20 +245,15 @@ class _Rounds:
             self._called.add(hook.key)
 
     def apply(self, hook: RegisteredHook, answer: HookAnswer) -> bool:
-        """Apply the patch of an answer; tell whether it changed anything. Raises Refusal."""
+        """Apply the patch of an answer; tell whether it changed anything."""
         if not answer.patch:
             return False
         if self.obj is None:
-            raise internal_error(
-                f'admission webhook "{hook.name}" attempted to modify the object, which is not '
-                "supported for this operation"
-            )
+            not_modelled(f"the patch of {hook.name} to a deletion")
         try:
             changed = self._defaulted(patched(self.obj, answer.patch))
-        except ValueError as error:
-            raise internal_error(str(error)) from error
-        except ApiRefusal as refusal:  # it cannot be read any more
-            raise internal_error(refusal.message) from refusal
+        except (ValueError, ApiRefusal) as error:
+            not_modelled(f"the patch of {hook.name}, which does not apply: {error}")
         before, self.obj = self.obj, changed
         return before != changed
 

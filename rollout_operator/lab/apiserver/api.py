@@ -39,8 +39,8 @@ from rollout_operator.lab.model.request import (
 from rollout_operator.lab.schemas.kinds import KINDS, NAMESPACES, ObjectKind, find_kind
 from rollout_operator.lab.schemas.refusals import (
     NoPage,
+    expect,
     forbidden,
-    no_method,
     no_resource,
     not_found,
     timed_out,
@@ -116,7 +116,7 @@ class SimulatedApi:
         return _finish(self._serve(request, may_wait=False))
 
     def open_watch(self, request: ApiRequest) -> Stream:
-        """Open a watch, with the query of a list. Raises Refusal (400, 403, 404, 405, 422)."""
+        """Open a watch, with the query of a list. Raises Refusal (403, 404)."""
         self._calls += 1
         number = self._calls
         try:
@@ -290,7 +290,7 @@ def _finish(work: Coroutine[Any, Any, ApiAnswer]) -> ApiAnswer:
 
 
 def _check_path(request: ApiRequest, kind: ObjectKind) -> None:
-    """Raise Refusal (404, 405) where there is no such path, or it does not know the verb."""
+    """Raise Refusal (404) where there is no such path, NotModelled where its verb is no use."""
     verb, subresource = request.verb, request.subresource
     is_nameless = verb in _NAMELESS
     if subresource:
@@ -299,20 +299,14 @@ def _check_path(request: ApiRequest, kind: ObjectKind) -> None:
                 not_modelled(f"{request.resource.plural}/{subresource}")
             is_custom = kind.resource.group == ZONE_BUDGETS.group
             raise not_found(kind.resource, request.name) if is_custom else no_resource()
-        if verb != "create" if subresource == "eviction" else verb not in _OF_SUBRESOURCE:
-            raise no_method()
+        verbs = ("create",) if subresource == "eviction" else _OF_SUBRESOURCE
+        expect(verb in verbs, f"the verb of {subresource}", verb)
         is_nameless = False
     if not kind.resource.is_namespaced:
-        if request.namespace:
-            raise no_resource()
-    elif not request.namespace and verb not in ("list", "watch"):
-        raise no_method() if is_nameless else no_resource()
-    if is_nameless and request.name:
-        raise no_method()
-    if not is_nameless and not request.name:
-        if verb == "delete":
-            not_modelled("the deletion of a whole collection")
-        raise no_method()
+        expect(not request.namespace, "a namespace", request.namespace)
+    elif not request.namespace:
+        expect(verb in ("list", "watch"), "all namespaces at once", verb)
+    expect(is_nameless is not bool(request.name), f"a name of a {verb}", request.name)
 
 
 def _resource_of(obj: JsonObject) -> Resource:

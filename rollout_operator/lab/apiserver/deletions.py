@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.lab.apiserver.turns import Turn, no_such_kind
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.apiserver.turns import Turn
 from rollout_operator.lab.apiserver.writes import Writes, store_precondition, uid_precondition
 from rollout_operator.lab.model.fields import (
     is_terminating,
@@ -22,24 +22,21 @@ from rollout_operator.lab.model.fields import (
     timestamp,
     uid_of,
 )
-from rollout_operator.lab.model.request import ApiAnswer, ApiRequest, not_modelled
-from rollout_operator.lab.schemas.invalid import Problems
-from rollout_operator.lab.schemas.refusals import bad_request, conflict, not_found
+from rollout_operator.lab.model.request import ApiAnswer, not_modelled
+from rollout_operator.lab.schemas.refusals import conflict, expect, expect_one_of, not_found
 from rollout_operator.lab.schemas.tidy import copy_json
 
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
-_POLICIES: Final = ("Foreground", "Background", "Orphan")
-_OPTIONS: Final = Resource("meta.k8s.io", "v1", "deleteoptions", "DeleteOptions")
+_POLICIES: Final = (None, "Foreground", "Background", "Orphan")
 _FIELDS: Final = frozenset(
     {
         *("kind", "apiVersion", "gracePeriodSeconds", "preconditions", "propagationPolicy"),
-        *("orphanDependents", "dryRun"),
+        "dryRun",
     }
 )
 _GRACEFUL: Final = "pods"
 """The one kind whose objects are told to go and go by themselves."""
-_ANSWERED_WITH_OBJECT: Final = frozenset({"pods", "services", "namespaces"})
 _TERMINAL: Final = ("Failed", "Succeeded")
 
 
@@ -70,11 +67,11 @@ async def delete_object(writes: Writes, turn: Turn) -> ApiAnswer:
     obj = writes.store.get(turn.place)
     if obj is None:
         raise not_found(turn.kind.resource, turn.request.name)
-    fate = _assess(turn, obj, options, writes.now())
-    if fate.is_pending:
+    ending = _assess(turn, obj, options, writes.now())
+    if ending.is_pending:
         return _answer(turn, obj)
     marked: JsonObject | None = None
-    if fate.is_graceful or metadata_of(obj).get("finalizers") or _finalizers(obj, options)[0]:
+    if ending.is_graceful or metadata_of(obj).get("finalizers") or _finalizers(obj, options)[0]:
         try:
             marked = await _mark(writes, turn, options)
         except _Settled as settled:
@@ -83,51 +80,25 @@ async def delete_object(writes: Writes, turn: Turn) -> ApiAnswer:
         else:
             is_waiting = bool(metadata_of(marked).get("finalizers"))
             if is_waiting or number(options, "gracePeriodSeconds"):
-                has_to_go = options.get("orphanDependents") is False
-                return ApiAnswer(status=202 if has_to_go else 200, body=marked)
+                return ApiAnswer(status=200, body=marked)
             if turn.is_dry_run:
                 return _answer(turn, marked)
     return _answer(turn, await _remove(writes, turn, options, marked))
 
 
 def _read_options(turn: Turn) -> JsonObject:
-    """Return the DeleteOptions of the body, or of the query where there is no body."""
-    request, body = turn.request, turn.request.body
-    if body is not None and not isinstance(body, dict):
-        raise bad_request("decoded object cannot be converted to DeleteOptions")
-    options = copy_json(body) if body else _from_query(request)
-    if (kind := str(options.get("kind") or "DeleteOptions")) != "DeleteOptions":
-        raise bad_request(no_such_kind(str(options.get("apiVersion")), kind))
+    """Return the DeleteOptions of the body. Raises NotModelled for what no server takes."""
+    body = turn.request.body
+    expect(body is None or isinstance(body, dict), "DeleteOptions", body)
+    options = copy_json(body) if isinstance(body, dict) else {}
+    expect_one_of(("DeleteOptions", None), "DeleteOptions", options.get("kind"))
     if unknown := sorted(key for key in options if key not in _FIELDS):
         not_modelled(f"DeleteOptions with {', '.join(unknown)}")
     options["kind"], options["apiVersion"] = "DeleteOptions", "meta.k8s.io/v1"
     if turn.is_dry_run:
         options["dryRun"] = ["All"]
-    problems = Problems()
-    if (asked := options.get("dryRun")) not in (None, [], ["All"]):
-        problems.unsupported("dryRun", asked, ("All",))
-    policy = options.get("propagationPolicy")
-    if policy is not None and options.get("orphanDependents") is not None:
-        why = "orphanDependents and deletionPropagation cannot be both set"
-        problems.invalid("propagationPolicy", policy, why)
-    if policy is not None and policy not in _POLICIES:
-        problems.unsupported("propagationPolicy", policy, (*_POLICIES, "nil"))
-    problems.raise_if_any(_OPTIONS, "")
-    return options
-
-
-def _from_query(request: ApiRequest) -> JsonObject:
-    options: JsonObject = {}
-    if grace := request.query.get("gracePeriodSeconds"):
-        try:
-            options["gracePeriodSeconds"] = int(grace)
-        except ValueError:
-            why = f'strconv.ParseInt: parsing "{grace}": invalid syntax'
-            raise bad_request(why) from None
-    if policy := request.query.get("propagationPolicy"):
-        options["propagationPolicy"] = policy
-    if orphan := request.query.get("orphanDependents"):
-        options["orphanDependents"] = orphan == "true"
+    expect_one_of((None, [], ["All"]), "dryRun", options.get("dryRun"))
+    expect_one_of(_POLICIES, "propagationPolicy", options.get("propagationPolicy"))
     return options
 
 
@@ -136,17 +107,17 @@ def _assess(turn: Turn, obj: JsonObject, options: JsonObject, now: datetime) -> 
     _check_early(turn, obj, options)
     if isinstance(grace := options.get("gracePeriodSeconds"), int) and grace < 0:
         options["gracePeriodSeconds"] = 1
-    fate = _Ending(obj={**obj, "metadata": dict(metadata_of(obj))})
+    ending = _Ending(obj={**obj, "metadata": dict(metadata_of(obj))})
     if turn.kind.resource.plural != _GRACEFUL:
-        return fate
+        return ending
     if is_terminating(obj):
-        _shorten(fate, options, now)
-        return fate
+        _shorten(ending, options, now)
+        return ending
     period = _grace(obj, options)
     options["gracePeriodSeconds"] = period
-    _set_deadline(fate, now + timedelta(seconds=period), period)
-    _raise_generation(fate.obj)
-    return fate
+    _set_deadline(ending, now + timedelta(seconds=period), period)
+    _raise_generation(ending.obj)
+    return ending
 
 
 def _check_early(turn: Turn, obj: JsonObject, options: JsonObject) -> None:
@@ -179,30 +150,30 @@ def _grace(pod: JsonObject, options: JsonObject) -> int:
     return 1 if period < 0 else period
 
 
-def _shorten(fate: _Ending, options: JsonObject, now: datetime) -> None:
+def _shorten(ending: _Ending, options: JsonObject, now: datetime) -> None:
     """Bring the end of a pod nearer that was told to go before; it is never put off."""
-    left = number(fate.obj, "metadata", "deletionGracePeriodSeconds")
+    left = number(ending.obj, "metadata", "deletionGracePeriodSeconds")
     if not left:
         return
     asked = options.get("gracePeriodSeconds")
     if not isinstance(asked, int) or asked >= left:
         if not isinstance(asked, int):
             options["gracePeriodSeconds"] = left
-        fate.is_pending = True
+        ending.is_pending = True
         return
-    told = moment_of(text(fate.obj, "metadata", "deletionTimestamp"))
+    told = moment_of(text(ending.obj, "metadata", "deletionTimestamp"))
     deadline = told + timedelta(seconds=asked - left)
     if deadline < now:
         # All of the grace is over, but who asked for some gets the least there is.
         deadline, asked = now, min(asked, 1)
-    _set_deadline(fate, deadline, asked)
+    _set_deadline(ending, deadline, asked)
 
 
-def _set_deadline(fate: _Ending, deadline: datetime, period: int) -> None:
-    metadata = metadata_of(fate.obj)
+def _set_deadline(ending: _Ending, deadline: datetime, period: int) -> None:
+    metadata = metadata_of(ending.obj)
     metadata["deletionTimestamp"] = timestamp(deadline)
     metadata["deletionGracePeriodSeconds"] = period
-    fate.is_graceful = True
+    ending.is_graceful = True
 
 
 def _raise_generation(obj: JsonObject) -> None:
@@ -226,8 +197,6 @@ def _finalizers(obj: JsonObject, options: JsonObject) -> tuple[bool, list[str]]:
 
 def _policy(finalizers: list[str], options: JsonObject) -> str:
     """Return what is to become of dependants: as asked for, else as the finalizers say."""
-    if (orphans := options.get("orphanDependents")) is not None:
-        return "Orphan" if orphans else "Background"
     if policy := options.get("propagationPolicy"):
         return str(policy)
     named = next((one for one in finalizers if one in (ORPHAN, FOREGROUND)), "")
@@ -240,19 +209,19 @@ async def _mark(writes: Writes, turn: Turn, options: JsonObject) -> JsonObject:
     async def mark(current: JsonObject) -> JsonObject:
         _check_stored(turn, current, options)
         await writes.asker.review_deletion(turn, current, options)
-        fate = _assess(turn, current, options, writes.now())
-        if fate.is_pending:
+        ending = _assess(turn, current, options, writes.now())
+        if ending.is_pending:
             raise _Settled(is_pending=True)
-        metadata = metadata_of(fate.obj)
+        metadata = metadata_of(ending.obj)
         _, finalizers = _finalizers(current, options)
         metadata.pop("finalizers", None)
         if finalizers:
             metadata["finalizers"] = finalizers
-        if not fate.is_graceful:
+        if not ending.is_graceful:
             if not finalizers:
                 raise _Settled(is_pending=False)
-            _mark_as_deleting(fate.obj, writes.now())
-        return fate.obj
+            _mark_as_deleting(ending.obj, writes.now())
+        return ending.obj
 
     return await writes.guarantee(turn, mark)
 
@@ -307,7 +276,7 @@ async def _remove(
 def _answer(turn: Turn, obj: JsonObject) -> ApiAnswer:
     """Return the object that is gone, or a Status that names it, as its kind does."""
     resource = turn.kind.resource
-    if resource.plural in _ANSWERED_WITH_OBJECT:
+    if resource.plural == _GRACEFUL:
         return ApiAnswer(status=200, body=obj)
     details: JsonObject = {"name": name_of(obj), "kind": resource.plural, "uid": uid_of(obj)}
     if resource.group:

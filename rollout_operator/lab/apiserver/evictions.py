@@ -1,9 +1,8 @@
-"""The `eviction` subresource of pods: the arithmetic of native disruption budgets, as in the real
-server.
+"""The `eviction` subresource of pods, and the native disruption budgets that refuse it.
 
-Decides whether a pod may go and what is written for it. Webhooks are asked before by the server's
-frame; how a pod then goes is decided there too. No other write comes between the steps, so that
-nothing here has to be tried again.
+Decides whether a pod may go and what is written for it; a budget that would allow it is not
+modelled. Webhooks are asked before by the server's frame; how a pod then goes is decided there too.
+No other write comes between the steps, so that nothing here has to be tried again.
 """
 
 from collections.abc import Sequence
@@ -22,20 +21,13 @@ from rollout_operator.lab.model.fields import (
     text,
     timestamp,
 )
-from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest
+from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest, not_modelled
 from rollout_operator.lab.schemas.kinds import BUDGETS
 from rollout_operator.lab.schemas.labels import labels_of, matches
-from rollout_operator.lab.schemas.refusals import bad_request, conflict, not_found
+from rollout_operator.lab.schemas.refusals import conflict, expect, expect_one_of, not_found
 
-_VERSIONS: Final = ("policy/v1", "policy/v1beta1")
+_VERSIONS: Final = (None, "", "policy/v1", "policy/v1beta1")
 _WOULD_VIOLATE: Final = "Cannot evict pod as it would violate the pod's disruption budget."
-_SEVERAL: Final = (
-    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
-    "support."
-)
-# Evictions that the budget's controller has not confirmed yet.
-_MOST_UNCONFIRMED: Final = 2000
-_RETRY_SECONDS: Final = 10
 _OVER: Final = ("Succeeded", "Failed")
 _DISRUPTED: Final[JsonObject] = {
     "type": "DisruptionTarget",
@@ -58,21 +50,14 @@ class EvictionApi(Protocol):
 
 
 def check_eviction(request: ApiRequest) -> None:
-    """Check the body of an eviction, before any webhook is asked. Raises Refusal (400)."""
+    """Check the body of an eviction, before any webhook is asked. Raises NotModelled."""
     body = request.body if isinstance(request.body, dict) else {}
-    version = text(body, "apiVersion") or _VERSIONS[0]
-    if version not in _VERSIONS:
-        raise bad_request(
-            f"the API version in the data ({version}) does not match the expected API version "
-            f"({_VERSIONS[0]})"
-        )
-    if name_of(body) != request.name:
-        raise bad_request("name in URL does not match name in Eviction object")
+    expect_one_of(_VERSIONS, "apiVersion of an eviction", body.get("apiVersion"))
+    expect(name_of(body) == request.name, "metadata.name of an eviction", name_of(body))
 
 
 def evict(api: EvictionApi, request: ApiRequest) -> ApiAnswer:
-    """Evict a pod, or refuse it. Raises Refusal (400, 403, 404, 409, 429, 500)."""
-    check_eviction(request)
+    """Evict a pod, or refuse it. Raises Refusal (404, 409, 429)."""
     pod = api.get(PODS, request.namespace, request.name)
     if pod is None:
         raise not_found(PODS, request.name)
@@ -80,16 +65,14 @@ def evict(api: EvictionApi, request: ApiRequest) -> ApiAnswer:
     if _needs_no_budget(pod):
         if text(pod, "status", "phase") not in _OVER and not is_terminating(pod):
             options = _with_version(options, pod)  # lest it becomes ready meanwhile
-        _delete(api, request, options)
     else:
         budgets = [one for one in api.list(BUDGETS, request.namespace) if _guards(one, pod)]
-        if len(budgets) > 1:
-            raise ApiRefusal(500, "", _SEVERAL)
-        if budgets and _is_unready_and_free(pod, budgets[0]):
+        expect(len(budgets) <= 1, "an eviction under several budgets", len(budgets))
+        if budgets and not _is_unready_and_free(pod, budgets[0]):
+            raise _exhausted(budgets[0])
+        if budgets:
             options = _with_version(options, pod)
-        elif budgets:
-            _take(api, request, budgets[0])
-        _delete(api, request, options)
+    _delete(api, request, options)
     return ApiAnswer(
         status=201,
         body={
@@ -132,63 +115,8 @@ def _is_unready_and_free(pod: JsonObject, budget: JsonObject) -> bool:
     """Tell whether a pod that is not ready may go without taking from the budget."""
     if condition_of(pod, "Ready").get("status") == "True":
         return False
-    if text(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":
-        return True
     healthy = number(budget, "status", "currentHealthy")
     return healthy >= number(budget, "status", "desiredHealthy") > 0
-
-
-def _take(api: EvictionApi, request: ApiRequest, budget: JsonObject) -> None:
-    """Take one disruption from a budget. Raises Refusal (403, 429) where it has none."""
-    name, status = name_of(budget), child(budget, "status")
-    if number(status, "observedGeneration") < number(budget, "metadata", "generation"):
-        raise _too_early(f"The disruption budget {name} is still being processed by the server.")
-    allowed, disrupted = number(status, "disruptionsAllowed"), child(status, "disruptedPods")
-    if allowed < 0:
-        raise _forbidden(name, "pdb disruptions allowed is negative")
-    if len(disrupted) > _MOST_UNCONFIRMED:
-        text_ = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-        raise _forbidden(name, text_)
-    if not allowed:
-        raise _exhausted(budget)
-    if request.is_dry_run:
-        return
-    now = timestamp(api.now())
-    taken = {
-        **status,
-        "disruptionsAllowed": allowed - 1,
-        "disruptedPods": {**disrupted, request.name: now},
-    }
-    if allowed == 1:
-        taken["conditions"] = _insufficient(budget, now)
-    write = ApiRequest(
-        verb="update",
-        resource=BUDGETS,
-        namespace=request.namespace,
-        name=name,
-        subresource="status",
-        body={**budget, "status": taken},
-        user=request.user,
-    )
-    _checked(api.call_now(write))
-
-
-def _insufficient(budget: JsonObject, now: str) -> list[JsonObject]:
-    """Return the conditions of a budget that has just given its last disruption."""
-    changed: JsonObject = {
-        "type": "DisruptionAllowed",
-        "status": "False",
-        "reason": "InsufficientPods",
-        "message": "",
-        "lastTransitionTime": now,
-    }
-    generation = number(budget, "status", "observedGeneration")
-    if generation:
-        changed["observedGeneration"] = generation
-    before = condition_of(budget, "DisruptionAllowed")
-    if before.get("status") == "False":
-        changed["lastTransitionTime"] = before.get("lastTransitionTime")
-    return _with_condition(children(budget, "status", "conditions"), changed)
 
 
 def _delete(api: EvictionApi, request: ApiRequest, options: JsonObject) -> None:
@@ -208,12 +136,12 @@ def _delete(api: EvictionApi, request: ApiRequest, options: JsonObject) -> None:
 def _check_preconditions(pod: JsonObject, options: JsonObject) -> None:
     checks = (("uid", "UID", "deleted and then recreated"),
               ("resourceVersion", "ResourceVersion", "modified"))  # fmt: skip
-    for key, word, fate in checks:
+    for key, word, what in checks:
         wanted, found = text(options, "preconditions", key), text(pod, "metadata", key)
         if wanted and wanted != found:
             why = f"the {word} in the precondition ({wanted}) does not match the {word} in record"
             raise conflict(
-                "Pod", name_of(pod), f"{why} ({found}). The object might have been {fate}"
+                "Pod", name_of(pod), f"{why} ({found}). The object might have been {what}"
             )
 
 
@@ -240,32 +168,17 @@ def _checked(answer: ApiAnswer) -> ApiAnswer:
     raise ApiRefusal(answer.status, answer.reason, answer.message)
 
 
-def _forbidden(budget: str, why: str) -> ApiRefusal:
-    message = f'poddisruptionbudget.policy "{budget}" is forbidden: {why}'
-    return ApiRefusal(403, "Forbidden", message)
-
-
-def _too_early(why: str) -> ApiRefusal:
-    return _too_many(why, retry_after=_RETRY_SECONDS)
-
-
 def _exhausted(budget: JsonObject) -> ApiRefusal:
-    name, condition = name_of(budget), condition_of(budget, "DisruptionAllowed")
-    message, reason = text(condition, "message"), text(condition, "reason")
-    speaks = condition.get("status") == "False" and bool(message)
-    healthy = number(budget, "status", "currentHealthy")
-    wanted = number(budget, "status", "desiredHealthy")
-    now = f"The disruption budget {name} does not allow evicting pods currently"
-    if speaks and reason == "SyncFailed":
-        return _too_many(f"{now} because it failed sync: {message}")
+    """Return the refusal of a budget that has no disruption left. Raises NotModelled."""
+    name, status = name_of(budget), child(budget, "status")
+    is_observed = number(status, "observedGeneration") >= number(budget, "metadata", "generation")
+    expect(is_observed, "an eviction under a budget that is not observed", name)
+    if number(status, "disruptionsAllowed"):
+        not_modelled(f"the eviction that the native budget {name} allows")
+    healthy, wanted = number(status, "currentHealthy"), number(status, "desiredHealthy")
+    why = f"The disruption budget {name} does not allow evicting pods currently"
     if healthy <= wanted:
         needs = f"needs {wanted} healthy pods and has {healthy} currently"
-        return _too_many(f"The disruption budget {name} {needs}")
-    return _too_many(f"{now} ({reason}): {message}" if speaks else now)
-
-
-def _too_many(why: str, retry_after: int = 0) -> ApiRefusal:
+        why = f"The disruption budget {name} {needs}"
     causes: list[JsonObject] = [{"reason": "DisruptionBudget", "message": why}]
-    return ApiRefusal(
-        429, "TooManyRequests", _WOULD_VIOLATE, causes=causes, retry_after=retry_after
-    )
+    return ApiRefusal(429, "TooManyRequests", _WOULD_VIOLATE, causes=causes)

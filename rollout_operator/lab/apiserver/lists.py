@@ -12,24 +12,22 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.apiserver.selection import read_selection
 from rollout_operator.lab.apiserver.store import ObjectStore
 from rollout_operator.lab.model.fields import name_of, namespace_of
-from rollout_operator.lab.model.request import ApiRefusal, ApiRequest, api_version_of
-from rollout_operator.lab.schemas.invalid import Problems
+from rollout_operator.lab.model.request import ApiRequest, api_version_of, not_modelled
 from rollout_operator.lab.schemas.refusals import (
     ContinueExpired,
     bad_request,
+    expect,
+    expect_one_of,
     list_expired,
-    unexpected,
-    version_too_large,
 )
 
 EXACT: Final = "Exact"
 NOT_OLDER: Final = "NotOlderThan"
 _MATCHES: Final = ("", EXACT, NOT_OLDER)
-_LIST_OPTIONS: Final = Resource("meta.k8s.io", "v1", "listoptions", "ListOptions")
 _TOKEN_VERSION: Final = "meta.k8s.io/v1"  # noqa: S105 (of a list: not secret)
 # Lists of custom resources are written as they are, and say also what is empty.
 _CUSTOM: Final = frozenset({"rollout-operator.grafana.com"})
@@ -60,7 +58,7 @@ _TOKEN: Final = msgspec.json.Decoder(_Token)
 
 
 def list_objects(store: ObjectStore, request: ApiRequest) -> JsonObject:
-    """Return a list as the real server answers it. Raises Refusal (400, 410, 422, 504)."""
+    """Return a list as the real server answers it. Raises Refusal (400, 410)."""
     resource, query = request.resource, request.query
     selection = read_selection(resource, query)
     cut = _read_cut(store, query)
@@ -91,30 +89,14 @@ def list_objects(store: ObjectStore, request: ApiRequest) -> JsonObject:
 
 
 def parse_version(text: str) -> int:
-    """Return a resourceVersion of a query as a number, 0 for none. Raises Refusal (500)."""
-    if not text:
-        return 0
-    if not (text.isascii() and text.isdigit()):
-        why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise unexpected(f'resourceVersion: Invalid value: "{text}": {why}')
-    return int(text)
-
-
-def _parse_listed(text: str) -> int:
-    """Return the version of a list, whose malformed ones are better refused. Raises Refusal."""
-    try:
-        return parse_version(text)
-    except ApiRefusal as refusal:
-        raise bad_request(f"invalid resource version: {refusal.message}") from None
+    """Return a resourceVersion of a query as a number, 0 for none. Raises NotModelled."""
+    expect(not text or (text.isascii() and text.isdigit()), "resourceVersion", text)
+    return int(text or "0")
 
 
 def check_reached(store: ObjectStore, revision: int) -> None:
-    """Raise Refusal (504) where the server has not come to a version yet.
-
-    The real server waits three seconds for it before it says so.
-    """
-    if revision > store.revision:
-        raise version_too_large(revision, store.revision)
+    """Raise NotModelled where the server has not come to a version yet."""
+    expect(revision <= store.revision, "resourceVersion", revision)
 
 
 def _read_cut(store: ObjectStore, query: Mapping[str, str]) -> _Cut:
@@ -123,7 +105,7 @@ def _read_cut(store: ObjectStore, query: Mapping[str, str]) -> _Cut:
     asked, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     if token := query.get("continue", ""):
         return _read_token(store, token, asked, limit)
-    version = _parse_listed(asked)
+    version = parse_version(asked)
     check_reached(store, version)
     # A limit makes an old version exact; at version 0 the watch cache answers, which knows none.
     if match == EXACT or (not match and limit and version):
@@ -134,29 +116,17 @@ def _read_cut(store: ObjectStore, query: Mapping[str, str]) -> _Cut:
 
 
 def _check_options(query: Mapping[str, str]) -> None:
-    problems = Problems()
-    field = "resourceVersionMatch"
-    if match := query.get(field, ""):
-        version = query.get("resourceVersion", "")
-        if not version:
-            problems.forbid(field, f"{field} is forbidden unless resourceVersion is provided")
-        if query.get("continue"):
-            problems.forbid(field, f"{field} is forbidden when continue is provided")
-        if match not in _MATCHES:
-            problems.unsupported(field, match, (EXACT, NOT_OLDER, ""))
-        if match == EXACT and version == "0":
-            problems.forbid(field, f'{field} "exact" is forbidden for resourceVersion "0"')
+    match, version = query.get("resourceVersionMatch", ""), query.get("resourceVersion", "")
+    expect_one_of(_MATCHES, "resourceVersionMatch", match)
+    is_possible = not match or (version and not query.get("continue"))
+    expect(bool(is_possible) and not (match == EXACT and version == "0"), "a list", query)
     if "sendInitialEvents" in query:
-        problems.forbid("sendInitialEvents", "sendInitialEvents is forbidden for list")
-    problems.raise_if_any(_LIST_OPTIONS, "")
+        not_modelled("sendInitialEvents of a list")
 
 
 def _parse_limit(text: str) -> int:
-    try:
-        return max(int(text or "0"), 0)
-    except ValueError:
-        why = f'strconv.ParseInt: parsing "{text}": invalid syntax'
-        raise bad_request(why) from None
+    expect(not text or text.isdigit(), "limit", text)
+    return int(text or "0")
 
 
 def _read_token(store: ObjectStore, text: str, asked: str, limit: int) -> _Cut:
@@ -167,16 +137,13 @@ def _read_token(store: ObjectStore, text: str, asked: str, limit: int) -> _Cut:
         # What exactly is wrong is said in words of Go's decoders: nobody reads it.
         why = f"invalid continue token: continue key is not valid: {error}"
         raise bad_request(why) from None
-    if token.v != _TOKEN_VERSION or not token.rv or not token.start:
-        raise bad_request("invalid continue token: continue key is not valid")
-    if asked not in ("", "0"):
-        raise bad_request("specifying resource version is not allowed when using continue")
+    expect(token.v == _TOKEN_VERSION and bool(token.rv and token.start), "continue", text)
+    expect_one_of(("", "0"), "resourceVersion of a next page", asked)
     if token.rv == _NEWEST:
         return _Cut(revision=store.revision, start=token.start, limit=limit)
     if token.rv < store.compacted:
         raise ContinueExpired(_write_token(_NEWEST, token.start))
-    if token.rv > store.revision:
-        raise unexpected("etcdserver: mvcc: required revision is a future revision")
+    check_reached(store, token.rv)
     return _Cut(revision=token.rv, start=token.start, limit=limit)
 
 

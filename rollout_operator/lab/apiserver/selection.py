@@ -1,11 +1,11 @@
 """Which objects a list or a watch asks for: label and field selectors of a query.
 
-Decides by the grammar and the words of the real server; what is asked beyond that is refused with
-400, as there. Selectors inside of objects are `lab.schemas.labels`' part.
+Decides for the forms that clients of the lab send; any other is not modelled. Selectors inside of
+objects are `lab.schemas.labels`' part.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -13,38 +13,31 @@ from typing import Final
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.model.fields import text
 from rollout_operator.lab.model.request import not_modelled
-from rollout_operator.lab.schemas.label_grammar import Requirement, parse_requirements
 from rollout_operator.lab.schemas.labels import labels_of
-from rollout_operator.lab.schemas.refusals import bad_request
 
 _OF_ALL: Final = frozenset({"metadata.name", "metadata.namespace"})
-# Fields of a kind that the real server selects by as well, as far as they are texts at that path.
-_OF_KIND: Final[Mapping[str, frozenset[str]]] = {
-    "Pod": frozenset(
-        {
-            *("spec.nodeName", "spec.restartPolicy", "spec.schedulerName"),
-            *("spec.serviceAccountName", "status.phase", "status.podIP"),
-            "status.nominatedNodeName",
-        }
-    ),
-    "Secret": frozenset({"type"}),
-    "Namespace": frozenset({"status.phase"}),
-    "Node": frozenset(),
-    "Service": frozenset({"spec.clusterIP", "spec.type"}),
-    "Event": frozenset(
-        {
-            *("involvedObject.kind", "involvedObject.namespace", "involvedObject.name"),
-            *("involvedObject.uid", "involvedObject.apiVersion", "involvedObject.fieldPath"),
-            *("involvedObject.resourceVersion", "reason", "reportingComponent", "type"),
-        }
-    ),
-}
-_NOT_MODELLED: Final[Mapping[str, frozenset[str]]] = {
-    "Pod": frozenset({"spec.hostNetwork", "status.podIPs", "spec.host"}),
-    "Node": frozenset({"spec.unschedulable"}),
-    "Event": frozenset({"source"}),
-}
-_TERM: Final = re.compile(r"(?P<field>.*?)(?P<sign>!=|==|=)(?P<value>.*)")
+_OF_PODS: Final = frozenset({"spec.nodeName", "status.phase"})
+_WORD: Final = r"[^\s=!(),<>]+"
+# One requirement up to the comma that ends it; only a set holds commas of its own.
+_LABELS: Final = re.compile(
+    rf"\s*(?:(?P<absent>!)\s*)?(?P<key>{_WORD})\s*"
+    rf"(?:(?P<sign>==?|!=)\s*(?P<value>{_WORD})?|(?P<set>in|notin)\s*\((?P<values>[^()=!<>]*)\))?"
+    r"\s*(?:,(?=.)|$)"
+)
+_FIELD: Final = re.compile(r"(?P<field>[^=!\\]+)(?P<sign>!=|==|=)(?P<value>[^\\]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition: the value is among `values`, or is not. None stands for no value at all."""
+
+    key: str
+    values: frozenset[str | None]
+    is_among: bool
+
+    def holds(self, value: str | None) -> bool:
+        """Tell whether a value is what is asked for."""
+        return (value in self.values) is self.is_among
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,48 +65,46 @@ class Selection:
 
 
 def read_selection(resource: Resource, query: Mapping[str, str]) -> Selection:
-    """Return what a query asks for. Raises Refusal (400)."""
+    """Return what a query asks for. Raises NotModelled."""
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
     if not (labels or fields):
         return _EVERYTHING
-    return Selection(parse_labels(labels), parse_fields(resource.kind, fields))
+    return Selection(_parse_labels(labels), _parse_fields(resource.kind, fields))
 
 
 @lru_cache(maxsize=512)
-def parse_labels(selector: str) -> tuple[Requirement, ...]:
-    """Return the conditions of a label selector. Raises Refusal (400)."""
-    try:
-        return parse_requirements(selector)
-    except ValueError as error:
-        raise bad_request(str(error)) from error
+def _parse_labels(selector: str) -> tuple[Requirement, ...]:
+    return tuple(_read_labels(selector))
+
+
+def _read_labels(selector: str) -> Iterator[Requirement]:
+    at = 0
+    while at < len(selector):
+        found = _LABELS.match(selector, at)
+        if found is None or (found["absent"] and (found["sign"] or found["set"])):
+            not_modelled(f"the label selector {selector!r}")
+        at = found.end()
+        key = found["key"]
+        if found["sign"]:
+            yield Requirement(key, frozenset({found["value"] or ""}), found["sign"] != "!=")
+        elif found["set"]:
+            values = frozenset(one.strip() for one in found["values"].split(","))
+            yield Requirement(key, values, found["set"] == "in")
+        else:
+            yield Requirement(key, frozenset({None}), bool(found["absent"]))
 
 
 @lru_cache(maxsize=512)
-def parse_fields(kind: str, selector: str) -> tuple[Requirement, ...]:
-    """Return the conditions of a field selector on objects of a kind. Raises Refusal (400)."""
-    if "\\" in selector:
-        not_modelled(f"escapes in the field selector {selector!r}")
+def _parse_fields(kind: str, selector: str) -> tuple[Requirement, ...]:
+    known = _OF_ALL | _OF_PODS if kind == "Pod" else _OF_ALL
     found = []
     for term in sorted(part for part in selector.split(",") if part):
-        match = _TERM.fullmatch(term)
-        if match is None:
-            text = f"invalid selector: '{selector}'; can't understand '{term}'"
-            raise bad_request(text)
-        _check_field(kind, match["field"])
+        match = _FIELD.fullmatch(term)
+        if match is None or match["field"] not in known:
+            not_modelled(f"the field selector {selector!r} of {kind}")
         values = frozenset({match["value"]})
         found.append(Requirement(match["field"], values, match["sign"] != "!="))
     return tuple(found)
-
-
-def _check_field(kind: str, field: str) -> None:
-    if field in _NOT_MODELLED.get(kind, ()):
-        not_modelled(f"the field selector {field!r} of {kind}")
-    own = _OF_KIND.get(kind)
-    if field in _OF_ALL or (own is not None and field in own):
-        return
-    known = '"metadata.name", "metadata.namespace"'
-    text = f'"{field}" is not a known field selector: only {known}'
-    raise bad_request(text if own is None else f"field label not supported: {field}")
 
 
 _EVERYTHING: Final = Selection()

@@ -21,13 +21,11 @@ from rollout_operator.lab.apiserver.store import Collection, ObjectStore, collec
 from rollout_operator.lab.model.fields import text
 from rollout_operator.lab.model.history import Commit
 from rollout_operator.lab.model.request import ApiRefusal, ApiRequest, api_version_of
-from rollout_operator.lab.schemas.invalid import Problems
-from rollout_operator.lab.schemas.refusals import bad_request, watch_expired
+from rollout_operator.lab.schemas.refusals import expect, watch_expired
 
 # A watch that does not say how long it may last is ended after one to two times this.
 UNASKED_LENGTH: Final = timedelta(minutes=30)
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
-_LIST_OPTIONS: Final = Resource("meta.k8s.io", "v1", "listoptions", "ListOptions")
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -135,7 +133,7 @@ class Streams:
         store.listeners.append(self._tell)
 
     def open(self, request: ApiRequest) -> Stream:
-        """Open a watch. Raises Refusal (400, 422).
+        """Open a watch.
 
         From a forgotten version it fails as from a watch cache: by an ERROR in the stream.
         """
@@ -146,8 +144,6 @@ class Streams:
         try:
             start = _read_start(self._store, query, has_bookmarks)
         except ApiRefusal as refusal:
-            if refusal.status not in (410, 504):
-                raise
             stream.fail(refusal)
             return stream
         self._begin(stream, request, start)
@@ -236,9 +232,7 @@ class Streams:
 
     def _read_length(self, query: Mapping[str, str]) -> timedelta:
         asked = query.get("timeoutSeconds", "")
-        if asked and not asked.isdigit():
-            why = f'strconv.ParseInt: parsing "{asked}": invalid syntax'
-            raise bad_request(why)
+        expect(not asked or asked.isdigit(), "timeoutSeconds", asked)
         if asked and int(asked):
             return timedelta(seconds=int(asked))
         return UNASKED_LENGTH * (1 + self._rng.random())
@@ -262,17 +256,7 @@ def _read_start(store: ObjectStore, query: Mapping[str, str], has_bookmarks: boo
 
 
 def _check_options(match: str, initial: str | None) -> None:
-    problems = Problems()
-    field = "resourceVersionMatch"
-    if initial is not None and match != NOT_OLDER:
-        problems.forbid(field, f"sendInitialEvents requires setting {field} to {NOT_OLDER}")
-    if match:
-        if initial is None:
-            why = f"{field} is forbidden for watch unless sendInitialEvents is provided"
-            problems.forbid(field, why)
-        if match != NOT_OLDER:
-            problems.unsupported(field, match, (NOT_OLDER,))
-    problems.raise_if_any(_LIST_OPTIONS, "")
+    expect(match == (NOT_OLDER if initial is not None else ""), "a watch", (match, initial))
 
 
 def _revision_of(obj: JsonObject) -> int:

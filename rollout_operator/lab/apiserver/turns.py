@@ -18,9 +18,9 @@ from rollout_operator.lab.admission.webhooks import Admission, Attempt
 from rollout_operator.lab.apiserver.store import By, ObjectKey, ObjectStore
 from rollout_operator.lab.model.fields import metadata_of, name_of
 from rollout_operator.lab.model.request import ApiRequest, api_version_of, not_modelled
-from rollout_operator.lab.schemas.kinds import KINDS, NAMESPACES, ObjectKind
+from rollout_operator.lab.schemas.kinds import NAMESPACES, ObjectKind
 from rollout_operator.lab.schemas.labels import labels_of
-from rollout_operator.lab.schemas.refusals import bad_request, unknown_format
+from rollout_operator.lab.schemas.refusals import expect, expect_one_of
 
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
@@ -65,40 +65,35 @@ class Turn:
     def read_body(self) -> JsonObject:
         """Return the object in the body, of the right kind, with metadata of its own.
 
-        All else in it is the sender's: never change it. Raises Refusal (400).
+        All else in it is the sender's: never change it.
         """
         body = self.request.body
-        if not isinstance(body, dict) or self.request.content_type != "application/json":
-            raise unknown_format()
+        is_json = self.request.content_type == "application/json"
+        if not isinstance(body, dict) or not is_json:
+            not_modelled(f"a body that is no JSON object: {body!r}")
         version, kind = self._type()
-        _check_type(body, version, kind)
+        expect_one_of((None, "", version), "apiVersion", body.get("apiVersion"))
+        expect_one_of((None, "", kind), "kind", body.get("kind"))
         metadata = {**metadata_of(body)}
         return {**body, "metadata": metadata, "apiVersion": version, "kind": kind}
 
     def check_identity(self, obj: JsonObject) -> None:
-        """Set the namespace where it is absent. Raises Refusal (400) where it is another object."""
+        """Set the namespace where it is absent. Raises NotModelled where it is another object."""
         metadata, name, namespace = metadata_of(obj), self.request.name, self.request.namespace
         self.check_namespace(obj)
-        given = metadata.get("name")
-        if not given:
-            text = f"the name of the object ({name} based on URL) was undeterminable"
-            raise bad_request(f"{text}: name must be provided")
-        if given != name:
-            text = f"the name of the object ({given}) does not match the name on the URL ({name})"
-            raise bad_request(text)
+        expect(metadata.get("name") == name, "metadata.name", metadata.get("name"))
         if namespace:
             metadata["namespace"] = namespace
 
     def check_namespace(self, obj: JsonObject) -> None:
-        """Set the namespace where it is absent. Raises Refusal (400) where it is another one."""
+        """Set the namespace where it is absent. Raises NotModelled where it is another one."""
         metadata, namespace = metadata_of(obj), self.request.namespace
         if not namespace:
             metadata.pop("namespace", None)
-        elif metadata.get("namespace") in (None, "", namespace):
-            metadata["namespace"] = namespace
         else:
-            text = "the namespace of the provided object does not match the namespace sent on the"
-            raise bad_request(f"{text} request")
+            given = metadata.get("namespace")
+            expect_one_of((None, "", namespace), "metadata.namespace", given)
+            metadata["namespace"] = namespace
 
     def _type(self) -> tuple[str, str]:
         if self.request.subresource == "scale":
@@ -182,12 +177,6 @@ class WriteAdmission:
         return {} if found is None else labels_of(found)
 
 
-def no_such_kind(version: str, kind: str) -> str:
-    """Return how the real server says that it knows no such kind."""
-    scheme = "pkg/runtime/scheme.go:111"
-    return f'no kind "{kind}" is registered for version "{version}" in scheme "{scheme}"'
-
-
 def _options(turn: Turn, operation: Operation) -> JsonObject:
     kind = _OPTIONS.get(operation, "DeleteOptions")
     options: JsonObject = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
@@ -197,22 +186,3 @@ def _options(turn: Turn, operation: Operation) -> JsonObject:
     if turn.is_dry_review:
         options["dryRun"] = ["All"]
     return options
-
-
-def _check_type(body: JsonObject, version: str, kind: str) -> None:
-    """Raise Refusal (400) where a body says that it is of another kind."""
-    given = str(body.get("apiVersion") or version), str(body.get("kind") or kind)
-    if given == (version, kind):
-        return
-    _, _, short = given[0].rpartition("/")
-    if any(_is_of(one, given) for one in KINDS.values()):
-        internal = (version.rpartition("/")[0] or "core").partition(".")[0]
-        why = f"converting ({short}.{given[1]}) to ({internal}.{kind}): unknown conversion"
-    else:
-        why = no_such_kind(*given)
-    text = f'{given[1]} in version "{short}" cannot be handled as a {kind}: {why}'
-    raise bad_request(text)
-
-
-def _is_of(kind: ObjectKind, given: tuple[str, str]) -> bool:
-    return given == (api_version_of(kind.resource), kind.resource.kind)

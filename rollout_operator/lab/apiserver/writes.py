@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Final
 
-from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.admission.reviews import make_uid
 from rollout_operator.lab.apiserver.scales import read_scale, write_scale
 from rollout_operator.lab.apiserver.store import ObjectKey, ObjectStore
@@ -18,17 +18,16 @@ from rollout_operator.lab.apiserver.turns import Turn, WriteAdmission
 from rollout_operator.lab.model.fields import is_terminating, metadata_of, name_of, text, timestamp
 from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, not_modelled
 from rollout_operator.lab.patches.apply import apply_patch
-from rollout_operator.lab.schemas.invalid import Problems
 from rollout_operator.lab.schemas.kinds import NAMESPACES
 from rollout_operator.lab.schemas.refusals import (
     MODIFIED,
     already_exists,
     conflict,
-    name_not_generated,
+    expect,
+    invalid,
     no_namespace,
     not_found,
     qualified,
-    unexpected,
 )
 from rollout_operator.lab.schemas.tidy import copy_head
 
@@ -43,8 +42,6 @@ _GIVEN_BY_SERVER: Final = (
 _NAME_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _NAME_TRIES: Final = 8
 _LONGEST_BASE: Final = 58
-# A PUT of one of these creates it where it does not exist.
-_CREATED_BY_PUT: Final = frozenset({"leases", "events", "services"})
 
 
 class Writes:
@@ -77,15 +74,10 @@ class Writes:
         body = turn.read_body()
         turn.check_identity(body)
         uid = text(body, "metadata", "uid")
-        place = turn.place
-        if self.store.get(place) is None and turn.kind.resource.plural in _CREATED_BY_PUT:
-            if uid:
-                raise uid_precondition(place, uid, "")
-            return ApiAnswer(status=201, body=await self._create(turn, body))
 
         async def put(current: JsonObject) -> JsonObject:
             if uid and uid != text(current, "metadata", "uid"):
-                raise uid_precondition(place, uid, text(current, "metadata", "uid"))
+                raise uid_precondition(turn.place, uid, text(current, "metadata", "uid"))
             return await self._review(turn, current, lambda _: copy_head(body))
 
         return self._answer(turn, await self.guarantee(turn, put))
@@ -144,23 +136,19 @@ class Writes:
         base = text(obj, "metadata", "generateName")
         if name_of(obj) or not base:
             return await self._insert(turn, obj, name_of(obj))
-        name = ""
         for _ in range(_NAME_TRIES):
             suffix = "".join(self._rng.choice(_NAME_LETTERS) for _ in range(5))
             name = base[:_LONGEST_BASE] + suffix
             if self.store.get(ObjectKey(turn.kind.resource, turn.request.namespace, name)) is None:
                 return await self._insert(turn, obj, name)
-        raise name_not_generated(turn.kind.resource, name)
+        return not_modelled(f"a name made of {base!r} that is not taken")
 
     async def _insert(self, turn: Turn, obj: JsonObject, name: str) -> JsonObject:
         resource = turn.kind.resource
         place = ObjectKey(resource, turn.request.namespace, name)
         new = copy_head(obj)
         metadata = metadata_of(new)
-        if not name:
-            problems = Problems()
-            problems.require("metadata.name", "name or generateName is required")
-            problems.raise_if_any(resource, "")
+        expect(bool(name), "metadata.name", name)
         metadata["name"] = name
         metadata["uid"] = make_uid(self._rng)
         metadata["creationTimestamp"] = timestamp(self.now())
@@ -168,8 +156,9 @@ class Writes:
         await self.asker.validate(turn, "CREATE", None, new)
         is_dry_run = turn.is_dry_run
         given = metadata_of(new).pop("resourceVersion", "")
-        if given and turn.request.verb == "create" and not is_dry_run:
-            raise unexpected("resourceVersion should not be set on objects to be created")
+        if given and not is_dry_run:
+            text_ = "resourceVersion should not be set on objects to be created"
+            raise ApiRefusal(500, "", text_)
         existing = self.store.get(place)
         if existing is not None:
             refusal = already_exists(resource, name)
@@ -216,17 +205,15 @@ class Writes:
         resource, name = turn.kind.resource, turn.request.name
         version = text(new, "metadata", "resourceVersion")
         newest = text(current, "metadata", "resourceVersion")
-        if version and not (version.isascii() and version.isdigit()):
-            raise unexpected(f'strconv.ParseUint: parsing "{version}": invalid syntax')
+        expect(not version or version.isdigit(), "metadata.resourceVersion", version)
         if version not in ("", "0"):
             if int(version) != int(newest):
                 raise conflict(qualified(resource), name, MODIFIED)
         elif turn.kind.allows_blind_update:
             metadata_of(new)["resourceVersion"] = newest
         else:
-            problems = Problems()
-            problems.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise problems.refusal(Resource(resource.group, "", "", resource.plural), name)
+            why = "must be specified for an update"
+            raise invalid(qualified(resource), name, "metadata.resourceVersion", 0, why)
 
     def _settle(self, turn: Turn, current: JsonObject, new: JsonObject) -> JsonObject:
         """Write what is new; no write where nothing is; take away what its last finalizer held."""

@@ -1,7 +1,6 @@
 """The pods of a StatefulSet: which are its own, what state they are in, what a new one looks like.
 
-Pure. Claims of volume templates are named on the pods, and taken to exist: nothing here waits for
-a volume.
+Pure. Sets that claim volumes are not modelled.
 """
 
 import re
@@ -175,20 +174,4 @@ def new_pod(sts: JsonObject, template: JsonObject, revision: str, ordinal: int) 
     service = text(sts, "spec", "serviceName")
     if service:
         spec["subdomain"] = service
-    volumes = _claimed_volumes(sts, ordinal)
-    if volumes:
-        claimed = {text(one, "name") for one in volumes}
-        others = children(template, "spec", "volumes")
-        spec["volumes"] = volumes + [one for one in others if text(one, "name") not in claimed]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-
-
-def _claimed_volumes(sts: JsonObject, ordinal: int) -> list[JsonObject]:
-    names = [name_of(one) for one in children(sts, "spec", "volumeClaimTemplates")]
-    return [
-        {
-            "name": name,
-            "persistentVolumeClaim": {"claimName": f"{name}-{name_of(sts)}-{ordinal}"},
-        }
-        for name in names
-    ]

@@ -4,64 +4,48 @@ Decides what each makes of an object. Whether the result may be stored is decide
 its kind, and preconditions in `lab.schemas.metadata` by the server's frame.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
-from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.request import (
     JSON_PATCH,
     MERGE_PATCH,
     STRATEGIC_PATCH,
-    ApiRefusal,
     Body,
     not_modelled,
 )
 from rollout_operator.lab.patches.json_patch import apply_json_patch
 from rollout_operator.lab.patches.strategic_merge import merge_strategic
-from rollout_operator.lab.schemas.invalid import Problems
-from rollout_operator.lab.schemas.shapes import find_misfit
+from rollout_operator.lab.schemas.metadata import find_misfit
+from rollout_operator.lab.schemas.refusals import expect
 from rollout_operator.lab.schemas.tidy import copy_head
 
-_APPLY: Final = ("application/apply-patch+yaml", "application/apply-patch+cbor")
-# What cannot be read has no kind yet.
-_NAMELESS: Final = Resource("", "", "", "")
 # Kinds that only a schema describes: how their lists merge is not known.
 _CUSTOM: Final = frozenset({"ReplicaTemplate", "ZoneAwarePodDisruptionBudget"})
-_STEPS: Final = "[]handlers.jsonPatchOp"
-_OBJECT: Final = "map[string]interface {}"
 
 
 def apply_patch(obj: JsonObject, content_type: str, body: Body) -> JsonObject:
     """Return a new object, patched; it shares with `obj` what `tidy.copy_head` shares.
 
-    Raises Refusal (400, 413, 415, 422).
+    Raises Refusal (422), NotModelled for what no server takes.
     """
-    kind = content_type.partition(";")[0]
-    if kind in _APPLY:
-        not_modelled("server-side apply")
-    if kind not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
-        raise ApiRefusal(415, "UnsupportedMediaType", "415: Unsupported Media Type")
-    result = _patched(obj, kind, body)
+    result = _patched(obj, content_type, body)
     misfit = find_misfit(result)
-    if misfit:
-        problems = Problems()
-        problems.invalid("patch", msgspec.json.encode(result).decode(), misfit)
-        raise problems.refusal(_NAMELESS, "")
+    expect(not misfit, "a patch", misfit)
     return result
 
 
-def _patched(obj: JsonObject, kind: str, body: Body) -> JsonObject:
-    if kind == JSON_PATCH:
-        return apply_json_patch(obj, _steps(body))
-    if not isinstance(body, dict):
-        raise _undecodable("array", _OBJECT)
-    if kind == STRATEGIC_PATCH:
-        if obj.get("kind") in _CUSTOM:
-            not_modelled("the refusal of a strategic merge patch of a custom resource")
+def _patched(obj: JsonObject, content_type: str, body: Body) -> JsonObject:
+    is_object = isinstance(body, dict)
+    if content_type == JSON_PATCH and body is not None and not isinstance(body, dict):
+        return apply_json_patch(obj, body)
+    if content_type == MERGE_PATCH and isinstance(body, dict):
+        return copy_head(merge(obj, body))
+    is_built_in = obj.get("kind") not in _CUSTOM
+    if content_type == STRATEGIC_PATCH and isinstance(body, dict) and is_built_in:
         return copy_head(merge_strategic(obj, body))
-    return copy_head(merge(obj, body))
+    form = "an object" if is_object else "a list"
+    return not_modelled(f"{form} as {content_type} of a {obj.get('kind')}")
 
 
 def merge(obj: JsonObject, patch: JsonObject) -> JsonObject:
@@ -76,14 +60,3 @@ def merge(obj: JsonObject, patch: JsonObject) -> JsonObject:
         else:
             result[key] = value
     return result
-
-
-def _steps(body: Body) -> Sequence[JsonObject]:
-    if body is None or isinstance(body, dict):
-        raise _undecodable("object", _STEPS)
-    return body
-
-
-def _undecodable(found: str, wanted: str) -> ApiRefusal:
-    text = f"error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
-    return ApiRefusal(400, "BadRequest", text)

@@ -10,10 +10,9 @@ from functools import partial
 from typing import Final
 
 from rollout_operator.kube.api import (
-    DEPLOYMENTS,
+    CONFIG_MAPS,
     MUTATING_WEBHOOKS,
     PODS,
-    REPLICASETS,
     SECRETS,
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
@@ -21,44 +20,25 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
+from rollout_operator.lab.schemas.custom import REPLICA_TEMPLATE, ZONE_BUDGET
 from rollout_operator.lab.schemas.plain_kinds import (
     BUDGET,
     CONFIG_MAP,
-    EVENT,
-    LEASE,
+    MUTATING,
     NAMESPACE,
     NODE,
     SECRET,
-    SERVICE,
+    VALIDATING,
 )
 from rollout_operator.lab.schemas.pods import POD
 from rollout_operator.lab.schemas.refusals import NoPage, no_resource
-from rollout_operator.lab.schemas.replica_templates import REPLICA_TEMPLATE
-from rollout_operator.lab.schemas.rules import (
-    Rules,
-    Update,
-    create_object,
-    default_object,
-    list_unknown,
-    update_object,
-)
-from rollout_operator.lab.schemas.webhooks import MUTATING, VALIDATING
-from rollout_operator.lab.schemas.workloads import (
-    CONTROLLER_REVISION,
-    DEPLOYMENT,
-    REPLICASET,
-    STATEFULSET,
-)
-from rollout_operator.lab.schemas.zone_budgets import ZONE_BUDGET
+from rollout_operator.lab.schemas.rules import Rules, create_object, default_object, update_object
+from rollout_operator.lab.schemas.workloads import CONTROLLER_REVISION, STATEFULSET
 
 CONTROLLER_REVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
-CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
-LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
-EVENTS: Final = Resource("", "v1", "events", "Event")
 BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False)
 NODES: Final = Resource("", "v1", "nodes", "Node", False)
-SERVICES: Final = Resource("", "v1", "services", "Service")
 REPLICA_TEMPLATES: Final = Resource(
     "rollout-operator.grafana.com", "v1", "replicatemplates", "ReplicaTemplate"
 )
@@ -71,19 +51,17 @@ class ObjectKind:
     resource: Resource
     subresources: frozenset[str]
     prepare_create: Callable[[JsonObject], None]
-    """Given a copy as of `tidy.copy_head`: drops, defaults, checks it. Raises Refusal (422).
+    """Given a copy as of `tidy.copy_head`: drops, defaults, checks it.
 
     Fields that change are made anew.
     """
     prepare_update: Callable[[JsonObject, JsonObject, str], None]
     """Given old, such a copy of new, and the subresource (empty for the object and its scale).
 
-    What may not change stays as it was or is refused (422).
+    What may not change stays as it was. Raises Refusal (422) for another identity.
     """
     default: Callable[[JsonObject], None] = lambda _: None
     """Bring an object, in place, into the form that webhooks are shown."""
-    list_unknown: Callable[[JsonObject], tuple[str, ...]] = lambda _: ()
-    """Return warnings about the fields of a body that are dropped because nobody knows them."""
     allows_blind_update: bool = True
     """Whether a PUT without resourceVersion overwrites whatever is there."""
 
@@ -92,34 +70,22 @@ def _kind(resource: Resource, rules: Rules, *subresources: str, blind: bool = Tr
     return ObjectKind(
         resource=resource,
         subresources=frozenset(subresources),
-        prepare_create=partial(create_object, resource, rules),
-        prepare_update=partial(_prepare_update, resource, rules),
+        prepare_create=partial(create_object, rules),
+        prepare_update=partial(update_object, resource, rules),
         default=partial(default_object, rules),
-        list_unknown=partial(list_unknown, rules),
         allows_blind_update=blind,
     )
 
 
-def _prepare_update(
-    resource: Resource, rules: Rules, old: JsonObject, new: JsonObject, subresource: str
-) -> None:
-    update_object(resource, rules, Update(old=old, new=new, subresource=subresource))
-
-
 _ALL: Final = (
     _kind(STATEFULSETS, STATEFULSET, "status", "scale"),
-    _kind(DEPLOYMENTS, DEPLOYMENT, "status", "scale"),
-    _kind(REPLICASETS, REPLICASET, "status", "scale"),
     _kind(CONTROLLER_REVISIONS, CONTROLLER_REVISION),
     _kind(PODS, POD, "status", "eviction"),
     _kind(SECRETS, SECRET),
     _kind(CONFIG_MAPS, CONFIG_MAP),
-    _kind(LEASES, LEASE, blind=False),
-    _kind(EVENTS, EVENT),
     _kind(BUDGETS, BUDGET, "status", blind=False),
     _kind(NAMESPACES, NAMESPACE, "status"),
     _kind(NODES, NODE, "status"),
-    _kind(SERVICES, SERVICE, "status"),
     _kind(VALIDATING_WEBHOOKS, VALIDATING, blind=False),
     _kind(MUTATING_WEBHOOKS, MUTATING, blind=False),
     _kind(REPLICA_TEMPLATES, REPLICA_TEMPLATE, "status", "scale", blind=False),

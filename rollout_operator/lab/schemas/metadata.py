@@ -1,6 +1,5 @@
-"""Rules of `metadata` that all kinds share: what a write may say and what it may not change.
+"""Rules that all kinds share: names, labels and what an update of `metadata` cannot change.
 
-Names are checked as DNS labels or subdomains; labels, annotations and finalizers by their grammar.
 Who sets uid, creationTimestamp, resourceVersion and namespace is the server's frame
 (`lab.apiserver.api`).
 """
@@ -8,93 +7,91 @@ Who sets uid, creationTimestamp, resourceVersion and namespace is the server's f
 import re
 from typing import Final
 
-from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.fields import children, metadata_of, text
-from rollout_operator.lab.schemas.invalid import IMMUTABLE, Problems
+from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.lab.model.fields import children, metadata_of, name_of
 from rollout_operator.lab.schemas.labels import strings
+from rollout_operator.lab.schemas.refusals import expect, invalid
 
-_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
-_WORD: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_IS_LABEL: Final = re.compile(_LABEL)
-_IS_SUBDOMAIN: Final = re.compile(_SUBDOMAIN)
-_IS_WORD: Final = re.compile(_WORD)
-
-_LABEL_TEXT: Final = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
-    "must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used "
-    f"for validation is '{_LABEL}')"
-)
-_SUBDOMAIN_TEXT: Final = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
-    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
-    rf"for validation is '{_LABEL}(\.{_LABEL})*')"
-)
-_KEY_TEXT: Final = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
-    "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
-    f"validation is '{_WORD}')"
-)
-_VALUE_TEXT: Final = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or "
-    "'.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  "
-    "or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-)
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_WORD: Final = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _LONGEST_LABEL: Final = 63
-_LONGEST_SUBDOMAIN: Final = 253
-_OWNER: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+_LONGEST_NAME: Final = 253
 _FIXED: Final = ("name", "namespace", "uid")
+_OF_DELETION: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
+
+_NUMBERS: Final = ("replicas", "minReadySeconds", "revisionHistoryLimit")
+# Kinds whose fields are judged by a schema, after they were read.
+_BY_SCHEMA: Final = frozenset({"ReplicaTemplate", "ZoneAwarePodDisruptionBudget"})
+_NAMES: Final = {bool: "bool", int: "number", float: "number", str: "string", list: "array"}
 
 
-def check_label_name(field: str, name: str, problems: Problems) -> None:
-    """Note where a name is no DNS label."""
-    if len(name) > _LONGEST_LABEL:
-        problems.invalid(field, name, f"must be no more than {_LONGEST_LABEL} bytes")
-    if not _IS_LABEL.fullmatch(name):
-        problems.invalid(field, name, _LABEL_TEXT)
+def find_misfit(obj: JsonObject) -> str:
+    """Return why an object cannot be read at all, in the words of the decoder; empty where it can.
+
+    Decides for the fields that all objects share and those that decide a rollout; others pass.
+    """
+    for key in ("spec", "status", "metadata"):
+        value = obj.get(key)
+        if value is not None and not isinstance(value, dict):
+            return _misfit(value, key, "struct")
+    metadata, spec = metadata_of(obj), obj.get("spec")
+    for key in ("labels", "annotations"):
+        if text := _find_in_map(metadata.get(key), f"metadata.{key}"):
+            return text
+    if isinstance(spec, dict) and obj.get("kind") not in _BY_SCHEMA:
+        for key in _NUMBERS:
+            value = spec.get(key)
+            if value is not None and type(value) is not int:
+                return _misfit(value, f"spec.{key}", "int32")
+    return ""
 
 
-def check_subdomain_name(field: str, name: str, problems: Problems) -> None:
-    """Note where a name is no DNS subdomain."""
-    if len(name) > _LONGEST_SUBDOMAIN:
-        problems.invalid(field, name, f"must be no more than {_LONGEST_SUBDOMAIN} bytes")
-    if not _IS_SUBDOMAIN.fullmatch(name):
-        problems.invalid(field, name, _SUBDOMAIN_TEXT)
+def _find_in_map(value: object, field: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, dict):
+        return _misfit(value, field, "map[string]string")
+    for key, one in value.items():
+        if one is not None and not isinstance(one, str):
+            return _misfit(one, f"{field}.{key}", "string")
+    return ""
 
 
-def check_metadata(obj: JsonObject, problems: Problems) -> None:
-    """Note what is malformed in labels, annotations, owner references and finalizers."""
-    check_labels("metadata.labels", strings(obj, "metadata", "labels"), problems)
+def _misfit(value: object, field: str, wanted: str) -> str:
+    found = _NAMES.get(type(value), "object")
+    return f"json: cannot unmarshal {found} into Go struct field .{field} of type {wanted}"
+
+
+def check_name(field: str, name: str, *, is_label: bool = False) -> None:
+    """Raise NotModelled where a name is no DNS subdomain, or no DNS label."""
+    longest = _LONGEST_LABEL if is_label else _LONGEST_NAME
+    has_form = _NAME.fullmatch(name) and not (is_label and "." in name)
+    expect(bool(has_form) and len(name) <= longest, field, name)
+
+
+def check_metadata(obj: JsonObject) -> None:
+    """Raise NotModelled for what is malformed in labels, annotations and owner references."""
+    check_labels("metadata.labels", strings(obj, "metadata", "labels"))
     for key in strings(obj, "metadata", "annotations"):
-        _check_key("metadata.annotations", key, key.lower(), problems)
-    for owner in children(obj, "metadata", "ownerReferences"):
-        for part in ("kind", "name", "uid"):
-            if not owner.get(part):
-                problems.invalid(f"metadata.ownerReferences.{part}", "", "must not be empty")
-    _check_controllers(children(obj, "metadata", "ownerReferences"), problems)
+        _check_key("metadata.annotations", key.lower())
+    owners = children(obj, "metadata", "ownerReferences")
+    for owner in owners:
+        expect(all(owner.get(part) for part in ("kind", "name", "uid")), "owner", owner)
+    expect(sum(owner.get("controller") is True for owner in owners) <= 1, "owners", owners)
 
 
-def _check_controllers(owners: list[JsonObject], problems: Problems) -> None:
-    """Note each controlling owner after the first one."""
-    named = [f"{one.get('kind')}/{one.get('name')}" for one in owners if one.get("controller")]
-    shown = [{key: one[key] for key in _OWNER if key in one} for one in owners]
-    for other in named[1:]:
-        problems.invalid(
-            "metadata.ownerReferences",
-            shown,
-            'Only one reference can have Controller set to true. Found "true" in references for '
-            f"{named[0]} and {other}",
-        )
-
-
-def check_labels(field: str, labels: dict[str, str], problems: Problems) -> None:
-    """Note labels whose key or value is malformed."""
+def check_labels(field: str, labels: dict[str, str]) -> None:
+    """Raise NotModelled for labels whose key or value is malformed."""
     for key, value in labels.items():
-        _check_key(field, key, key, problems)
-        if len(value) > _LONGEST_LABEL:
-            problems.invalid(field, value, f"must be no more than {_LONGEST_LABEL} bytes")
-        if value and not _IS_WORD.fullmatch(value):
-            problems.invalid(field, value, _VALUE_TEXT)
+        _check_key(field, key)
+        has_form = not value or _WORD.fullmatch(value)
+        expect(bool(has_form) and len(value) <= _LONGEST_LABEL, field, value)
+
+
+def _check_key(field: str, key: str) -> None:
+    prefix, slash, name = key.rpartition("/")
+    has_form = _WORD.fullmatch(name) and (not slash or _NAME.fullmatch(prefix))
+    expect(bool(has_form) and len(name) <= _LONGEST_LABEL, field, key)
 
 
 def keep_metadata(old: JsonObject, new: JsonObject) -> None:
@@ -111,40 +108,19 @@ def keep_metadata(old: JsonObject, new: JsonObject) -> None:
             after.setdefault("deletionGracePeriodSeconds", before["deletionGracePeriodSeconds"])
 
 
-def check_metadata_update(old: JsonObject, new: JsonObject, problems: Problems) -> None:
-    """Note what changed in `metadata` although it may not."""
+def check_metadata_update(resource: Resource, old: JsonObject, new: JsonObject) -> None:
+    """Raise Refusal (422) where what may not change in `metadata` did."""
     before, after = metadata_of(old), metadata_of(new)
-    if "deletionTimestamp" in before:
-        known, added = _texts(before, "finalizers"), _texts(after, "finalizers")
-        extra = sorted(set(added) - set(known))
-        if extra:
-            listed = ", ".join(f'"{one}"' for one in extra)
-            problems.forbid(
-                "metadata.finalizers",
-                "no new finalizers can be added if the object is being deleted, "
-                f"found new finalizers []string{{{listed}}}",
-            )
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     for key in _FIXED:
         if after.get(key) != before.get(key):
-            problems.invalid(f"metadata.{key}", text(new, "metadata", key), IMMUTABLE)
-    for key in ("deletionTimestamp", "deletionGracePeriodSeconds"):
-        if after.get(key) != before.get(key):
-            problems.invalid(f"metadata.{key}", after.get(key), IMMUTABLE)
-    check_metadata(new, problems)
-
-
-def _check_key(field: str, key: str, checked: str, problems: Problems) -> None:
-    prefix, slash, name = checked.rpartition("/")
-    if slash and not _IS_SUBDOMAIN.fullmatch(prefix):
-        problems.invalid(field, key, f"prefix part {_SUBDOMAIN_TEXT}")
-    if len(name) > _LONGEST_LABEL:
-        problems.invalid(field, key, f"name part must be no more than {_LONGEST_LABEL} bytes")
-    if not name:
-        problems.invalid(field, key, "name part must be non-empty")
-    if not _IS_WORD.fullmatch(name):
-        problems.invalid(field, key, _KEY_TEXT)
-
-
-def _texts(holder: JsonObject, key: str) -> list[str]:
-    found = holder.get(key)
-    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+            value = str(after.get(key) or "")
+            raise invalid(kind, name_of(old), f"metadata.{key}", value, "field is immutable")
+    for key in _OF_DELETION:
+        expect(after.get(key) == before.get(key), f"metadata.{key}", after.get(key))
+    if "deletionTimestamp" in before:
+        known, found = before.get("finalizers"), after.get("finalizers")
+        listed = known if isinstance(known, list) else []
+        added = [one for one in found if one not in listed] if isinstance(found, list) else []
+        expect(not added, "finalizers of what is being deleted", added)
+    check_metadata(new)

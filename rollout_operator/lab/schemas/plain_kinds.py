@@ -1,88 +1,61 @@
-"""Rules of the small kinds: Secrets, ConfigMaps, Leases, Events, disruption budgets, and minimal
-Namespaces, Nodes and Services.
+"""Rules of the small kinds.
+
+Secrets, ConfigMaps, native budgets and webhook configurations; minimal Namespaces and Nodes.
 """
 
+import base64
+import binascii
 import re
-from base64 import b64encode
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.fields import child, children, name_of, text
-from rollout_operator.lab.model.request import not_modelled
-from rollout_operator.lab.schemas.invalid import IMMUTABLE, Problems
+from rollout_operator.lab.model.fields import child, children, name_of, number, text
 from rollout_operator.lab.schemas.labels import strings
-from rollout_operator.lab.schemas.metadata import check_labels
+from rollout_operator.lab.schemas.metadata import check_name
+from rollout_operator.lab.schemas.refusals import expect, expect_counts, expect_one_of
 from rollout_operator.lab.schemas.rules import Rules
 
-_FROZEN: Final = "field is immutable when `immutable` is set"
 _IS_KEY: Final = re.compile("[-._a-zA-Z0-9]+")
-_KEY_TEXT: Final = (
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name', "
-    " or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-)
-# What a Secret of a type must hold; other types may hold anything.
-_SECRET_KEYS: Final = {
-    "kubernetes.io/tls": ("tls.crt", "tls.key"),
-    "kubernetes.io/dockercfg": (".dockercfg",),
-    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
-    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
-}
-_UNHEALTHY: Final = ("AlwaysAllow", "IfHealthyBudget")
 _BUDGET_COUNTS: Final = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
-
-
-def _merge_string_data(obj: JsonObject) -> None:
-    given = obj.pop("stringData", None)
-    if isinstance(given, dict) and given:
-        coded = {key: b64encode(str(value).encode()).decode() for key, value in given.items()}
-        obj["data"] = {**child(obj, "data"), **coded}
 
 
 def _default_type(obj: JsonObject) -> None:
     obj["type"] = obj.get("type") or "Opaque"
 
 
-def _check_data(obj: JsonObject, problems: Problems) -> None:
-    for field in ("data", "binaryData"):
-        for key in child(obj, field):
-            if not _IS_KEY.fullmatch(key):
-                problems.invalid(f"{field}[{key}]", key, _KEY_TEXT)
+def _check_data(obj: JsonObject) -> None:
+    data = child(obj, "data")
+    expect(all(_IS_KEY.fullmatch(key) for key in data), "data", sorted(data))
+    expect(len(strings(obj, "data")) == len(data), "data", sorted(data))
+    others = [key for key in ("stringData", "binaryData", "immutable") if key in obj]
+    expect(not others and isinstance(obj.get("data", {}), dict), "data", others)
 
 
-def _check_secret(obj: JsonObject, problems: Problems) -> None:
-    _check_data(obj, problems)
-    for key in _SECRET_KEYS.get(text(obj, "type"), ()):
-        if key not in child(obj, "data"):
-            problems.require(f"data[{key}]")
+def _check_secret(obj: JsonObject) -> None:
+    _check_data(obj)
+    data = strings(obj, "data")
+    try:
+        for value in data.values():
+            base64.b64decode(value, validate=True)
+    except binascii.Error:
+        expect(False, "data", sorted(data))
+    if obj["type"] == "kubernetes.io/tls":
+        expect(data.keys() >= {"tls.crt", "tls.key"}, "data", sorted(data))
 
 
-def _check_secret_update(old: JsonObject, new: JsonObject, problems: Problems) -> None:
-    if new.get("type") != old.get("type"):
-        problems.invalid("type", new.get("type"), IMMUTABLE)
-    _check_immutable(old, new, problems)
-
-
-def _check_immutable(old: JsonObject, new: JsonObject, problems: Problems) -> None:
-    if old.get("immutable") is not True:
-        return
-    if new.get("immutable") is not True:
-        problems.forbid("immutable", _FROZEN)
-    for key in ("data", "binaryData"):
-        if new.get(key) != old.get(key):
-            problems.forbid(key, _FROZEN)
+def _check_type_stays(old: JsonObject, new: JsonObject) -> None:
+    expect(new.get("type") == old.get("type"), "a change of type", new.get("type"))
 
 
 SECRET: Final = Rules(
     parts=frozenset({"data", "stringData", "type", "immutable"}),
-    defaults={"stringData": _merge_string_data, "type": _default_type},
+    defaults={"type": _default_type},
     check=_check_secret,
-    check_update=_check_secret_update,
+    check_update=_check_type_stays,
 )
-CONFIG_MAP: Final = Rules(
-    parts=frozenset({"data", "binaryData", "immutable"}),
-    check=_check_data,
-    check_update=_check_immutable,
-)
+CONFIG_MAP: Final = Rules(parts=frozenset({"data", "binaryData", "immutable"}), check=_check_data)
 
 
 def _default_spec(obj: JsonObject) -> None:
@@ -93,89 +66,26 @@ def _default_status(obj: JsonObject) -> None:
     obj.setdefault("status", {})
 
 
-def _check_lease(obj: JsonObject, problems: Problems) -> None:
-    spec = child(obj, "spec")
-    duration = spec.get("leaseDurationSeconds")
-    if isinstance(duration, int) and duration <= 0:
-        problems.invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")
-    problems.negative("spec.leaseTransitions", spec.get("leaseTransitions"))
-
-
-LEASE: Final = Rules(
-    parts=frozenset({"spec"}), defaults={"spec": _default_spec}, check=_check_lease
-)
-
-
-def _default_event(obj: JsonObject) -> None:
-    for key in ("eventTime", "firstTimestamp", "lastTimestamp"):
-        obj.setdefault(key, None)
-    obj.setdefault("source", {})
-    obj.setdefault("reportingComponent", "")
-    obj.setdefault("reportingInstance", "")
-
-
-def _check_event(obj: JsonObject, problems: Problems) -> None:
-    namespace = text(obj, "involvedObject", "namespace")
-    if namespace not in ("", text(obj, "metadata", "namespace")):
-        problems.invalid("involvedObject.namespace", namespace, "does not match event.namespace")
-
-
-EVENT: Final = Rules(
-    parts=frozenset(
-        {
-            *("involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp"),
-            *("count", "type", "eventTime", "series", "action", "related", "reportingComponent"),
-            *("reportingInstance",),
-        }
-    ),
-    defaults={"source": _default_event},
-    check_new=_check_event,
-)
-
-
 def _default_budget_status(obj: JsonObject) -> None:
     status = obj.setdefault("status", {})
     assert isinstance(status, dict)
     for key in _BUDGET_COUNTS:
         status.setdefault(key, 0)
-    for one in children(status, "conditions"):
-        one.setdefault("message", "")
-        one.setdefault("reason", "")
 
 
-def _check_budget(obj: JsonObject, problems: Problems) -> None:
+def _check_budget(obj: JsonObject) -> None:
     spec = child(obj, "spec")
-    if "minAvailable" in spec and "maxUnavailable" in spec:
-        not_modelled("the refusal of a PodDisruptionBudget with both of its limits")
-    for key in ("minAvailable", "maxUnavailable"):
-        _check_share(f"spec.{key}", spec.get(key), problems)
-    check_labels("spec.selector.matchLabels", strings(spec, "selector", "matchLabels"), problems)
-    unhealthy = spec.get("unhealthyPodEvictionPolicy")
-    if unhealthy is not None and unhealthy not in _UNHEALTHY:
-        problems.unsupported("spec.unhealthyPodEvictionPolicy", unhealthy, _UNHEALTHY)
-
-
-def _check_share(field: str, value: object, problems: Problems) -> None:
-    problems.negative(field, value)
-    if isinstance(value, str):
-        if not value.removesuffix("%").isdigit() or not value.endswith("%"):
-            text_ = "a valid percent string must be a numeric string followed by an ending '%'"
-            example = "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
-            problems.invalid(field, value, f"{text_} {example}")
-        elif int(value[:-1]) > 100:
-            problems.invalid(field, value, "must not be greater than 100%")
-
-
-def _check_budget_status(_: JsonObject, new: JsonObject, problems: Problems) -> None:
-    for key in _BUDGET_COUNTS:
-        problems.negative(f"status.{key}", child(new, "status").get(key))
+    expect(spec.keys() <= {"selector", "maxUnavailable"}, "a native budget with", sorted(spec))
+    expect(isinstance(spec.get("maxUnavailable", 0), int), "maxUnavailable", spec)
+    expect_counts(spec, "maxUnavailable")
+    expect_counts(child(obj, "status"), *_BUDGET_COUNTS)
+    expect("conditions" not in child(obj, "status"), "conditions of a native budget", obj)
 
 
 BUDGET: Final = Rules(
     counted=("spec",),
     defaults={"spec": _default_spec, "status": _default_budget_status},
     check=_check_budget,
-    check_status=_check_budget_status,
 )
 
 
@@ -205,28 +115,50 @@ NAMESPACE: Final = Rules(
 NODE: Final = Rules(keeps_status=True, defaults={"spec": _default_spec, "status": _default_status})
 
 
-def _default_service(obj: JsonObject) -> None:
-    spec = obj.setdefault("spec", {})
-    assert isinstance(spec, dict)
-    spec.setdefault("sessionAffinity", "None")
-    kind = spec.setdefault("type", "ClusterIP")
-    for port in children(spec, "ports"):
-        port.setdefault("protocol", "TCP")
-        port.setdefault("targetPort", port.get("port"))
-    if kind == "ExternalName":
-        return
-    if kind != "ClusterIP" or spec.get("clusterIP") != "None":
-        not_modelled("the address of a Service that is neither headless nor an ExternalName")
-    spec.setdefault("internalTrafficPolicy", "Cluster")
-    spec.setdefault("clusterIPs", ["None"])
-    spec.setdefault("ipFamilies", ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "SingleStack")
+def _default_hooks(is_mutating: bool, obj: JsonObject) -> None:
+    for hook in children(obj, "webhooks"):
+        hook.setdefault("failurePolicy", "Fail")
+        hook.setdefault("matchPolicy", "Equivalent")
+        hook.setdefault("namespaceSelector", {})
+        hook.setdefault("objectSelector", {})
+        hook.setdefault("timeoutSeconds", 10)
+        if is_mutating:
+            hook.setdefault("reinvocationPolicy", "Never")
+        for rule in children(hook, "rules"):
+            rule.setdefault("scope", "*")
+        service = child(hook, "clientConfig", "service")
+        if service:
+            service.setdefault("port", 443)
 
 
-def _begin_service(obj: JsonObject) -> None:
-    obj["status"] = {"loadBalancer": {}}
+def _check_hooks(obj: JsonObject) -> None:
+    hooks = children(obj, "webhooks")
+    names = [text(hook, "name") for hook in hooks]
+    expect(len(set(names)) == len(names), "two webhooks of one name", names)
+    for hook, name in zip(hooks, names, strict=True):
+        check_name("a webhook's name", name)
+        expect(name.count(".") >= 2, "a webhook's name", name)
+        expect_one_of(("Fail", "Ignore"), "failurePolicy", hook["failurePolicy"])
+        expect_one_of(("None", "NoneOnDryRun"), "sideEffects", hook.get("sideEffects"))
+        expect(1 <= number(hook, "timeoutSeconds") <= 30, "timeoutSeconds", hook)
+        versions = hook.get("admissionReviewVersions")
+        expect(isinstance(versions, list) and "v1" in versions, "admissionReviewVersions", versions)
+        config = child(hook, "clientConfig")
+        expect(("url" in config) != ("service" in config), "clientConfig", config)
+        expect(text(config, "url").startswith("https://") or "service" in config, "url", config)
+        for rule in children(hook, "rules"):
+            named = [rule.get(key) for key in ("operations", "apiVersions", "resources")]
+            expect(all(named) and bool(rule.get("apiGroups")), "a rule", rule)
 
 
-SERVICE: Final = Rules(
-    has_label_name=True, defaults={"spec": _default_service}, begin=_begin_service
-)
+def _hook_rules(default: Callable[[JsonObject], None]) -> Rules:
+    return Rules(
+        parts=frozenset({"webhooks"}),
+        counted=("webhooks",),
+        defaults={"webhooks": default},
+        check=_check_hooks,
+    )
+
+
+VALIDATING: Final = _hook_rules(partial(_default_hooks, False))
+MUTATING: Final = _hook_rules(partial(_default_hooks, True))

@@ -1,30 +1,32 @@
 """What the API server writes into a pod's spec by itself, in pods and in pod templates alike.
 
-Decides defaults of the fields that a rollout may meet. Volumes are defaulted as far as Secrets,
-ConfigMaps, projected and empty ones go; other sources pass as they are.
+Decides defaults of the fields that a rollout may meet. A field that would need further ones is not
+modelled: ports, volumes, environments, probes, limits.
 """
 
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import child, children, text
+from rollout_operator.lab.schemas.labels import is_empty, matches, strings
+from rollout_operator.lab.schemas.metadata import check_labels
+from rollout_operator.lab.schemas.refusals import expect, expect_counts
 
 _GRACE_SECONDS: Final = 30
-_FILE_MODE: Final = 0o644
-_CONTAINER_LISTS: Final = ("containers", "initContainers")
-_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _POD: Final[JsonObject] = {
     "restartPolicy": "Always",
     "terminationGracePeriodSeconds": _GRACE_SECONDS,
     "dnsPolicy": "ClusterFirst",
     "schedulerName": "default-scheduler",
 }
-_PROBE: Final[JsonObject] = {
-    "timeoutSeconds": 1,
-    "periodSeconds": 10,
-    "successThreshold": 1,
-    "failureThreshold": 3,
+_FILLED: Final = ("volumes", "initContainers", "ephemeralContainers", "hostNetwork")
+_CONTAINER: Final[JsonObject] = {
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
 }
+_FILLED_IN_CONTAINERS: Final = frozenset(
+    {"ports", "env", "livenessProbe", "readinessProbe", "startupProbe", "volumeMounts"}
+)
 
 
 def default_template(holder: JsonObject) -> None:
@@ -38,7 +40,7 @@ def default_template(holder: JsonObject) -> None:
 
 
 def default_pod_spec(spec: JsonObject) -> None:
-    """Fill the spec of a pod or of a template."""
+    """Fill the spec of a pod or of a template. Raises NotModelled."""
     for key, value in _POD.items():
         spec.setdefault(key, value)
     spec.setdefault("securityContext", {})
@@ -46,78 +48,38 @@ def default_pod_spec(spec: JsonObject) -> None:
     account = text(spec, "serviceAccountName") or text(spec, "serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
-    for key in _CONTAINER_LISTS:
-        for one in children(spec, key):
-            _default_container(one, is_on_host=spec.get("hostNetwork") is True)
-    for one in children(spec, "volumes"):
-        _default_volume(one)
+    for key in _FILLED:
+        expect(not spec.get(key), f"a pod without defaults of its {key}", spec.get(key))
+    for one in children(spec, "containers"):
+        _default_container(one)
 
 
-def default_requests(spec: JsonObject) -> None:
-    """Set requests to limits where only limits are given: done for pods, not for templates."""
-    for key in _CONTAINER_LISTS:
-        for one in children(spec, key):
-            limits = child(one, "resources", "limits")
-            if limits:
-                resources = child(one, "resources")
-                resources["requests"] = {**limits, **child(resources, "requests")}
+def check_pod_spec(spec: JsonObject) -> None:
+    """Raise NotModelled where no server would take it."""
+    containers = children(spec, "containers")
+    are_whole = all(one.get("name") and one.get("image") for one in containers)
+    expect(bool(containers) and are_whole, "containers", spec.get("containers"))
 
 
-def default_claims(spec: JsonObject) -> None:
-    """Fill `volumeClaimTemplates` of a StatefulSet's spec."""
-    for claim in children(spec, "volumeClaimTemplates"):
-        claim.setdefault("apiVersion", "v1")
-        claim.setdefault("kind", "PersistentVolumeClaim")
-        claim.setdefault("metadata", {})
-        inner = claim.setdefault("spec", {})
-        if isinstance(inner, dict):
-            inner.setdefault("volumeMode", "Filesystem")
-            inner.setdefault("resources", {})
-        claim.setdefault("status", {"phase": "Pending"})
+def check_template(spec: JsonObject) -> None:
+    """Raise NotModelled where a workload's selector or template would not be taken."""
+    expect_counts(spec, "replicas", "minReadySeconds")
+    selector = child(spec, "selector")
+    check_labels("matchLabels", strings(selector, "matchLabels"))
+    is_met = matches(selector, strings(spec, "template", "metadata", "labels"))
+    expect(is_met and not is_empty(selector), "selector", selector)
+    inner = child(spec, "template", "spec")
+    check_pod_spec(inner)
+    expect(inner.get("restartPolicy") == "Always", "restartPolicy", inner.get("restartPolicy"))
 
 
-def quality_of(spec: JsonObject) -> str:
-    """Return `status.qosClass` of a new pod, from the resources of its containers."""
-    everyone = [one for key in _CONTAINER_LISTS for one in children(spec, key)]
-    given = [(child(one, "resources", "requests"), child(one, "resources", "limits"))
-             for one in everyone]  # fmt: skip
-    if not any(requests or limits for requests, limits in given):
-        return "BestEffort"
-    guaranteed = all(
-        limits.keys() >= {"cpu", "memory"}
-        and all(requests.get(key) == limits[key] for key in ("cpu", "memory"))
-        for requests, limits in given
-    )
-    return "Guaranteed" if guaranteed else "Burstable"
-
-
-def _default_container(one: JsonObject, *, is_on_host: bool) -> None:
+def _default_container(one: JsonObject) -> None:
+    filled = sorted(_FILLED_IN_CONTAINERS & one.keys())
+    expect(not filled and not child(one, "resources"), "a container without defaults of", filled)
     one.setdefault("imagePullPolicy", _pull_policy(text(one, "image")))
-    one.setdefault("terminationMessagePath", "/dev/termination-log")
-    one.setdefault("terminationMessagePolicy", "File")
+    for key, value in _CONTAINER.items():
+        one.setdefault(key, value)
     one.setdefault("resources", {})
-    for port in children(one, "ports"):
-        port.setdefault("protocol", "TCP")
-        if is_on_host:
-            port.setdefault("hostPort", port.get("containerPort"))
-    for variable in children(one, "env"):
-        reference = child(variable, "valueFrom", "fieldRef")
-        if reference:
-            reference.setdefault("apiVersion", "v1")
-    for key in _PROBES:
-        probe = one.get(key)
-        if isinstance(probe, dict):
-            _default_probe(probe)
-
-
-def _default_probe(probe: JsonObject) -> None:
-    for key, value in _PROBE.items():
-        if probe.get(key) in (None, 0):
-            probe[key] = value
-    call = probe.get("httpGet")
-    if isinstance(call, dict):
-        call.setdefault("path", "/")
-        call.setdefault("scheme", "HTTP")
 
 
 def _pull_policy(image: str) -> str:
@@ -125,12 +87,3 @@ def _pull_policy(image: str) -> str:
     name, digest, _ = image.partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
     return "Always" if tag == "latest" or not (tag or digest) else "IfNotPresent"
-
-
-def _default_volume(volume: JsonObject) -> None:
-    if volume.keys() <= {"name"}:
-        volume["emptyDir"] = {}
-    for key in ("secret", "configMap", "projected", "downwardAPI"):
-        source = volume.get(key)
-        if isinstance(source, dict):
-            source.setdefault("defaultMode", _FILE_MODE)

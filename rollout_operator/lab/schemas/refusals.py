@@ -1,12 +1,16 @@
 """Refusals that any kind may meet, worded as the real API server words them.
 
-Decides status, reason and message; when to refuse is decided where it is found out.
+Decides status, reason and message; when to refuse is decided where it is found out. What the real
+server refuses and nobody in the lab sends is no refusal here: it is NotModelled (`expect`).
 """
 
+from collections.abc import Container
 from typing import Final
 
+import msgspec
+
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest
+from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest, not_modelled
 
 MODIFIED: Final = (
     "the object has been modified; please apply your changes to the latest version and try again"
@@ -45,10 +49,36 @@ class NoPage(ApiRefusal):
         return ApiAnswer(status=404, body={"text": "404 page not found\n"})
 
 
-def qualified(resource: Resource, subresource: str = "") -> str:
+def expect(is_valid: bool, field: str, value: object) -> None:
+    """Raise NotModelled for a value that the real server would refuse in words of its own."""
+    if not is_valid:
+        not_modelled(f"the refusal of {field}: {value!r}")
+
+
+def expect_one_of(known: Container[object], field: str, value: object) -> None:
+    """Raise NotModelled for a value that is none of those which are known."""
+    expect(value in known, field, value)
+
+
+def expect_counts(holder: JsonObject, *keys: str) -> None:
+    """Raise NotModelled for a number below zero."""
+    for key in keys:
+        value = holder.get(key)
+        expect(not isinstance(value, int) or value >= 0, key, value)
+
+
+def qualified(resource: Resource) -> str:
     """Return a resource as messages name it: `statefulsets.apps`, `pods`."""
-    plural = f"{resource.plural}/{subresource}" if subresource else resource.plural
-    return f"{plural}.{resource.group}" if resource.group else plural
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+def invalid(kind: str, name: str, field: str, value: object, why: str) -> ApiRefusal:
+    """Return the refusal for one field that is malformed, or may not change."""
+    found = f"Invalid value: {msgspec.json.encode(value).decode()}: {why}"
+    causes: list[JsonObject] = [{"reason": "FieldValueInvalid", "message": found, "field": field}]
+    return ApiRefusal(
+        422, "Invalid", f'{kind} "{name}" is invalid: {field}: {found}', causes=causes
+    )
 
 
 def not_found(resource: Resource, name: str) -> ApiRefusal:
@@ -66,22 +96,9 @@ def no_resource() -> ApiRefusal:
     return ApiRefusal(404, "NotFound", "the server could not find the requested resource")
 
 
-def no_method() -> ApiRefusal:
-    """Return the refusal for a verb that a path does not know."""
-    text = "the server does not allow this method on the requested resource"
-    return ApiRefusal(405, "MethodNotAllowed", text)
-
-
 def already_exists(resource: Resource, name: str) -> ApiRefusal:
     """Return the refusal for a name that is taken."""
     return ApiRefusal(409, "AlreadyExists", f'{qualified(resource)} "{name}" already exists')
-
-
-def name_not_generated(resource: Resource, name: str) -> ApiRefusal:
-    """Return the refusal where every name that was made up is taken."""
-    text = "already exists, the server was not able to generate a unique name for the object"
-    message = f'{qualified(resource)} "{name}" {text}'
-    return ApiRefusal(409, "AlreadyExists", message, retry_after=1)
 
 
 def conflict(target: str, name: str, why: str) -> ApiRefusal:
@@ -94,31 +111,10 @@ def bad_request(message: str) -> ApiRefusal:
     return ApiRefusal(400, "BadRequest", message)
 
 
-def unknown_format() -> ApiRefusal:
-    """Return the refusal for a body that is no JSON."""
-    known = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
-    text = "the body of the request was in an unknown format - accepted media types include:"
-    return ApiRefusal(415, "UnsupportedMediaType", f"{text} {known}")
-
-
-def unexpected(message: str) -> ApiRefusal:
-    """Return the answer to what the real server meets with a plain error: 500 without a reason."""
-    return ApiRefusal(500, "", message)
-
-
 def timed_out() -> ApiRefusal:
     """Return the refusal of a request that took longer than the server lets it."""
     text = "Timeout: request did not complete within requested timeout - context deadline exceeded"
     return ApiRefusal(504, "Timeout", text)
-
-
-def version_too_large(asked: int, newest: int) -> ApiRefusal:
-    """Return the refusal for a version that the server has not reached."""
-    message = f"Timeout: Too large resource version: {asked}, current: {newest}"
-    causes: list[JsonObject] = [
-        {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    ]
-    return ApiRefusal(504, "Timeout", message, causes=causes, retry_after=1)
 
 
 def list_expired() -> ApiRefusal:

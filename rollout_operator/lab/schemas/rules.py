@@ -10,21 +10,15 @@ from typing import Final
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.model.fields import metadata_of, name_of, number
-from rollout_operator.lab.model.request import ApiRefusal
-from rollout_operator.lab.schemas.invalid import Problems
 from rollout_operator.lab.schemas.metadata import (
-    check_label_name,
     check_metadata,
     check_metadata_update,
-    check_subdomain_name,
+    check_name,
+    find_misfit,
     keep_metadata,
 )
-from rollout_operator.lab.schemas.shapes import find_misfit
-from rollout_operator.lab.schemas.tidy import (
-    METADATA_FIELDS,
-    tidied_fields,
-    tidied_metadata,
-)
+from rollout_operator.lab.schemas.refusals import bad_request
+from rollout_operator.lab.schemas.tidy import tidied_fields, tidied_metadata
 
 _ALWAYS: Final = frozenset({"apiVersion", "kind", "metadata"})
 
@@ -37,17 +31,9 @@ def _no_step(old: JsonObject, new: JsonObject) -> None:
     """Leave an update as it is."""
 
 
-def _no_check(obj: JsonObject, problems: Problems) -> None:
-    """Find nothing."""
-
-
-def _no_update_check(old: JsonObject, new: JsonObject, problems: Problems) -> None:
-    """Find nothing."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What sets one kind apart from the others."""
+    """What sets one kind apart from the others. Its checks raise NotModelled."""
 
     parts: frozenset[str] = frozenset({"spec", "status"})
     """Fields beside `metadata`; others are dropped."""
@@ -70,19 +56,9 @@ class Rules:
     """What an update of the object does besides, given old and new."""
     settle_status: Callable[[JsonObject, JsonObject], None] = _no_step
     """The same for an update of its status."""
-    check: Callable[[JsonObject, Problems], None] = _no_check
+    check: Callable[[JsonObject], None] = _nothing
     """What must hold of every version."""
-    check_new: Callable[[JsonObject, Problems], None] = _no_check
-    """What must hold besides of a new object."""
-    check_update: Callable[[JsonObject, JsonObject, Problems], None] = _no_update_check
-    check_status: Callable[[JsonObject, JsonObject, Problems], None] = _no_update_check
-
-
-def list_unknown(rules: Rules, obj: JsonObject) -> tuple[str, ...]:
-    """Return the warnings about fields of a body that nobody knows, and that are dropped."""
-    unknown = [key for key in obj if key not in rules.parts and key not in _ALWAYS]
-    unknown += [f"metadata.{key}" for key in metadata_of(obj) if key not in METADATA_FIELDS]
-    return tuple(f'unknown field "{one}"' for one in sorted(unknown))
+    check_update: Callable[[JsonObject, JsonObject], None] = _no_step
 
 
 def default_object(rules: Rules, obj: JsonObject, kept: frozenset[str] = frozenset()) -> None:
@@ -93,7 +69,7 @@ def default_object(rules: Rules, obj: JsonObject, kept: frozenset[str] = frozens
     """
     misfit = find_misfit(obj)
     if misfit:
-        raise ApiRefusal(400, "BadRequest", f"{_name_type(obj)}: {misfit}")
+        raise bad_request(f"{_name_type(obj)}: {misfit}")
     obj["metadata"] = tidied_metadata(obj)
     for key in [key for key in obj if key not in kept and key not in _ALWAYS]:
         if key in rules.raw and obj[key] is not None:
@@ -106,51 +82,39 @@ def default_object(rules: Rules, obj: JsonObject, kept: frozenset[str] = frozens
             fill(obj)
 
 
-def create_object(resource: Resource, rules: Rules, obj: JsonObject) -> None:
-    """Make a new object, in place, ready to be stored. Raises Refusal (422)."""
+def create_object(rules: Rules, obj: JsonObject) -> None:
+    """Make a new object, in place, ready to be stored."""
     if not rules.keeps_status:
         obj.pop("status", None)
     default_object(rules, obj)
     if rules.counted:  # of other kinds it is what their creator says
         metadata_of(obj)["generation"] = 1
     rules.begin(obj)
-    problems = Problems()
-    name = name_of(obj)
-    check_name = check_label_name if rules.has_label_name else check_subdomain_name
-    check_name("metadata.name", name, problems)
-    check_metadata(obj, problems)
-    rules.check_new(obj, problems)
-    rules.check(obj, problems)
-    problems.raise_if_any(resource, name)
+    check_name("metadata.name", name_of(obj), is_label=rules.has_label_name)
+    check_metadata(obj)
+    rules.check(obj)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Update:
-    """Old and new version of one object; of the new one top level and metadata may be changed."""
+def update_object(
+    resource: Resource, rules: Rules, old: JsonObject, new: JsonObject, subresource: str
+) -> None:
+    """Make the new version of an object, in place, ready to be stored. Raises Refusal (422).
 
-    old: JsonObject
-    new: JsonObject
-    subresource: str
-
-
-def update_object(resource: Resource, rules: Rules, update: Update) -> None:
-    """Make the new version of an object, in place, ready to be stored. Raises Refusal (422)."""
-    old, new, is_status = update.old, update.new, update.subresource == "status"
+    Of the new version, top level and metadata may be changed.
+    """
+    is_status = subresource == "status"
     _keep(old, new, tuple(rules.parts - {"status"}) if is_status else ("status",))
     _default_changed(rules, old, new)
     keep_metadata(old, new)
     (rules.settle_status if is_status else rules.settle)(old, new)
     if any(old.get(key) != new.get(key) for key in rules.counted):
         metadata_of(new)["generation"] = number(new, "metadata", "generation") + 1
-    problems = Problems()
     if old["metadata"] != new["metadata"]:
-        check_metadata_update(old, new, problems)
-    if is_status:
-        rules.check_status(old, new, problems)
-    elif any(old.get(key) is not new.get(key) for key in rules.parts):
-        rules.check(new, problems)
-        rules.check_update(old, new, problems)
-    problems.raise_if_any(resource, name_of(old))
+        check_metadata_update(resource, old, new)
+    if any(old.get(key) is not new.get(key) for key in rules.parts):
+        rules.check(new)
+        if not is_status:
+            rules.check_update(old, new)
 
 
 def _keep(old: JsonObject, new: JsonObject, keys: tuple[str, ...]) -> None:

@@ -35,15 +35,14 @@ _MAPS: Final = frozenset(
         *("binaryData", "limits", "requests", "disruptedPods"),
     }
 )
-METADATA_FIELDS: Final = frozenset(
+# What the server knows in `metadata`, without an account of who wrote which field.
+_KEPT_METADATA: Final = frozenset(
     {
         *("name", "generateName", "namespace", "uid", "resourceVersion", "generation"),
         *("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "labels"),
-        *("annotations", "ownerReferences", "finalizers", "managedFields", "selfLink"),
+        *("annotations", "ownerReferences", "finalizers"),
     }
 )
-"""What the server knows in `metadata`."""
-_KEPT_METADATA: Final = METADATA_FIELDS - {"managedFields", "selfLink"}
 
 
 def copy_json(obj: JsonObject) -> JsonObject:
@@ -91,10 +90,7 @@ def tidied_fields(holder: JsonObject) -> JsonObject:
 
 
 def tidied_metadata(obj: JsonObject) -> JsonObject:
-    """Return a deep copy of `metadata` without what says nothing or is unknown.
-
-    `managedFields` goes as well: the sandbox keeps no account of who wrote which field.
-    """
+    """Return a deep copy of `metadata` without what says nothing or is unknown."""
     found = obj.get("metadata")
     given = found if isinstance(found, dict) else {}
     metadata = tidied_fields({key: given[key] for key in given if key in _KEPT_METADATA})

@@ -43,7 +43,6 @@ async def what_fails_before_and_after_admission(world: World) -> None:
     other = {"uid": "11111111-2222-3333-4444-555555555555"}
     options: JsonObject = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": other}
     await world.delete(CONFIG_MAPS, "a", options)
-    await world.create(CONFIG_MAPS, config_map("c", labels={"x": "no label!"}))
 
 
 @sequence()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rollout_operator.kube.api import STATEFULSETS, JsonObject
+from rollout_operator.kube.api import JsonObject
 from tests.contract.bodies import tree
 from tests.contract.controllers_pods import PENDING, QUICK
 from tests.contract.controllers_scene import Scene, controlled
@@ -126,7 +126,6 @@ async def all_that_a_pod_says_of_its_set(scene: Scene) -> None:
     template["metadata"]["labels"]["tier"] = "db"
     template["metadata"]["finalizers"] = ["x.org/a"]
     template["spec"]["hostname"] = "other"
-    template["spec"]["volumes"] = [{"name": "tmp", "emptyDir": {}}]
     await scene.create(body)
     await _look_at_pod(scene, "a-3")
     await scene.rest("no node for it")
@@ -138,25 +137,6 @@ async def all_that_a_pod_says_of_its_set(scene: Scene) -> None:
 async def a_pod_without_a_service(scene: Scene) -> None:
     body = web(replicas=1, image=PENDING)
     del _spec(body)["serviceName"]
-    await scene.create(body)
-    await _look_at_pod(scene, "a-0")
-
-
-@controlled
-async def a_pod_with_claims(scene: Scene) -> None:
-    claims = [
-        {
-            "metadata": {"name": name},
-            "spec": {
-                "accessModes": ["ReadWriteOnce"],
-                "resources": {"requests": {"storage": "1Gi"}},
-            },
-        }
-        for name in ("data",)
-    ]
-    body = web(replicas=1, image=PENDING, volumeClaimTemplates=claims)
-    volumes = [{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]
-    _spec(body)["template"]["spec"]["volumes"] = volumes
     await scene.create(body)
     await _look_at_pod(scene, "a-0")
 
@@ -183,13 +163,6 @@ async def all_that_a_revision_keeps(scene: Scene) -> None:
         kept=sorted(found["data"]["spec"]),
         template=found["data"]["spec"]["template"]["metadata"],
     )
-
-
-@controlled
-async def how_pods_come_and_go_may_not_change(scene: Scene) -> None:
-    await scene.create(web(replicas=0))
-    await scene.world.patch(STATEFULSETS, "a", {"spec": {"podManagementPolicy": PARALLEL}})
-    await scene.rest("as before")
 
 
 async def _look_at_pod(scene: Scene, name: str) -> None:

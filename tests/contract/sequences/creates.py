@@ -1,7 +1,7 @@
 """Creating objects, and reading single ones."""
 
-from rollout_operator.kube.api import DEPLOYMENTS, PODS, SECRETS, STATEFULSETS
-from tests.contract.bodies import config_map, pod, secret, statefulset, uid_of, version_of, workload
+from rollout_operator.kube.api import PODS, SECRETS, STATEFULSETS
+from tests.contract.bodies import config_map, pod, secret, statefulset, uid_of, version_of
 from tests.contract.plays import sequence
 from tests.contract.sides import CONFIG_MAPS, NAMESPACES
 from tests.contract.world import World
@@ -47,28 +47,8 @@ async def a_given_name_wins_over_a_generated_one(world: World) -> None:
 
 
 @sequence()
-async def no_name_at_all(world: World) -> None:
-    await world.create(CONFIG_MAPS, config_map(""))
-
-
-@sequence()
-async def a_name_that_is_none(world: World) -> None:
-    await world.create(CONFIG_MAPS, config_map("A_b"))
-
-
-@sequence()
-async def another_namespace_in_the_body(world: World) -> None:
-    await world.create(CONFIG_MAPS, config_map("a", namespace="elsewhere"))
-
-
-@sequence()
 async def the_own_namespace_in_the_body(world: World) -> None:
     await world.create(CONFIG_MAPS, config_map("a", namespace=world.namespace))
-
-
-@sequence()
-async def a_version_in_the_body(world: World) -> None:
-    await world.create(CONFIG_MAPS, config_map("a", resourceVersion="17"))
 
 
 @sequence()
@@ -93,11 +73,6 @@ async def server_fields_in_the_body_are_dropped(world: World) -> None:
 
 
 @sequence()
-async def another_kind_in_the_body(world: World) -> None:
-    await world.create(CONFIG_MAPS, secret("a"))
-
-
-@sequence()
 async def no_kind_in_the_body(world: World) -> None:
     await world.create(CONFIG_MAPS, {"metadata": {"name": "a"}, "data": {"key": "value"}})
 
@@ -111,22 +86,11 @@ async def dry_run_of_a_create_leaves_nothing(world: World) -> None:
 
 
 @sequence()
-async def a_dry_run_that_is_none(world: World) -> None:
-    await world.create(CONFIG_MAPS, config_map("a"), dryRun="Some")
-    await world.get(CONFIG_MAPS, "a")
-
-
-@sequence()
 async def unknown_fields_are_dropped(world: World) -> None:
     body = config_map("a")
     body["nonsense"] = {"b": 1}
     await world.create(CONFIG_MAPS, body)
     await world.get(CONFIG_MAPS, "a")
-
-
-@sequence()
-async def labels_that_are_none(world: World) -> None:
-    await world.create(CONFIG_MAPS, config_map("a", labels={"x": "not a label!"}))
 
 
 @sequence()
@@ -151,14 +115,6 @@ async def a_pod_status_in_the_body_is_dropped(world: World) -> None:
 @sequence()
 async def a_stateful_set_status_in_the_body_is_dropped(world: World) -> None:
     await world.create(STATEFULSETS, {**statefulset("a"), "status": {"replicas": 3}})
-
-
-@sequence()
-async def a_deployment_has_generation_one(world: World) -> None:
-    made = await world.create(DEPLOYMENTS, workload("Deployment", "a", 2), dryRun="All")
-    metadata = made.body["metadata"]
-    assert isinstance(metadata, dict)
-    world.note("generation", is_=metadata["generation"])
 
 
 @sequence()

@@ -160,12 +160,6 @@ async def the_grace_of_the_pod(world: World) -> None:
 
 
 @sequence()
-async def a_grace_given_in_the_query(world: World) -> None:
-    await world.make(PODS, pod("a", node="n"))
-    await world.delete(PODS, "a", gracePeriodSeconds="5")
-
-
-@sequence()
 async def a_pod_that_has_ended_goes_at_once(world: World) -> None:
     await world.make(PODS, pod("a", node="n"))
     await world.patch(PODS, "a/status", {"status": {"phase": "Succeeded"}})
@@ -211,14 +205,6 @@ async def a_finalizer_removed_before_the_grace_is_over(world: World) -> None:
 
 
 @sequence()
-async def no_finalizer_is_added_to_what_is_deleted(world: World) -> None:
-    await world.make(CONFIG_MAPS, config_map("a", finalizers=["x.org/a"]))
-    await world.delete(CONFIG_MAPS, "a")
-    await world.patch(CONFIG_MAPS, "a", {"metadata": {"finalizers": ["x.org/a", "x.org/b"]}})
-    await world.patch(CONFIG_MAPS, "a", {"metadata": {"finalizers": None}})
-
-
-@sequence()
 async def what_is_deleted_may_change_still(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a", finalizers=["x.org/a"]))
     await world.delete(CONFIG_MAPS, "a")
@@ -244,12 +230,6 @@ async def dry_run_of_a_pod_delete(world: World) -> None:
 
 
 @sequence()
-async def a_propagation_that_is_none(world: World) -> None:
-    await world.make(CONFIG_MAPS, config_map("a"))
-    await world.delete(CONFIG_MAPS, "a", delete_options(propagationPolicy="Nonsense"))
-
-
-@sequence()
 async def orphan_leaves_a_finalizer(world: World) -> None:
     await _deleted_and_released(world, "Orphan")
 
@@ -266,9 +246,3 @@ async def _deleted_and_released(world: World, policy: str) -> None:
     await world.get(STATEFULSETS, "a")
     await world.patch(STATEFULSETS, "a", {"metadata": {"finalizers": None}})
     await world.get(STATEFULSETS, "a")
-
-
-@sequence()
-async def options_of_another_kind(world: World) -> None:
-    await world.make(CONFIG_MAPS, config_map("a"))
-    await world.delete(CONFIG_MAPS, "a", {"apiVersion": "v1", "kind": "ConfigMap"})

@@ -60,8 +60,6 @@ async def creates(world: World) -> None:
     for _ in range(2):
         call = world.clients.create(CONFIG_MAPS, world.namespace, config_map("a"))
         await world.attempt("create", call)
-    bad = world.clients.create(CONFIG_MAPS, world.namespace, config_map("A_b"))
-    await world.attempt("create", bad)
 
 
 @sequence()
@@ -81,7 +79,6 @@ async def merge_patches(world: World) -> None:
     await world.make(STATEFULSETS, statefulset("a"))
     patches: tuple[JsonObject, ...] = (
         {"spec": {"replicas": 2}},
-        {"spec": {"replicas": -1}},
         {"metadata": {"uid": OTHER}, "spec": {"replicas": 1}},
         {"metadata": {"resourceVersion": "1"}, "spec": {"replicas": 1}},
     )

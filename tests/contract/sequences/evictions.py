@@ -42,16 +42,6 @@ async def what_does_not_exist(world: World) -> None:
 
 
 @sequence()
-async def a_budget_that_allows_one(world: World) -> None:
-    await _running(world, "a", "b")
-    await _budget(world, "budget", 1)
-    await world.create(PODS, eviction("a"), "a/eviction")
-    await world.get(BUDGETS, "budget")
-    await world.create(PODS, eviction("b"), "b/eviction")
-    await world.get(BUDGETS, "budget")
-
-
-@sequence()
 async def a_budget_that_allows_none(world: World) -> None:
     await _running(world, "a")
     await _budget(world, "budget", 0)
@@ -60,42 +50,10 @@ async def a_budget_that_allows_none(world: World) -> None:
 
 
 @sequence()
-async def a_budget_whose_status_is_behind(world: World) -> None:
-    await _running(world, "a")
-    await _budget(world, "budget", 1)
-    await world.patch(BUDGETS, "budget", {"spec": {"maxUnavailable": 2}})
-    await world.create(PODS, eviction("a"), "a/eviction")
-
-
-@sequence()
-async def a_budget_without_status(world: World) -> None:
-    await _running(world, "a")
-    await world.make(BUDGETS, budget("budget", maxUnavailable=1))
-    await world.create(PODS, eviction("a"), "a/eviction")
-
-
-@sequence()
-async def two_budgets(world: World) -> None:
-    await _running(world, "a")
-    await _budget(world, "one", 1)
-    await _budget(world, "two", 1)
-    await world.create(PODS, eviction("a"), "a/eviction")
-
-
-@sequence()
 async def a_budget_of_other_pods(world: World) -> None:
     await _running(world, "a")
     await _budget(world, "budget", 0, maxUnavailable=1, selector={"matchLabels": {"app": "y"}})
     await world.create(PODS, eviction("a"), "a/eviction")
-
-
-@sequence()
-async def dry_run_by_options(world: World) -> None:
-    await _running(world, "a")
-    await _budget(world, "budget", 1)
-    await world.create(PODS, eviction("a", dryRun=["All"]), "a/eviction")
-    await world.get(PODS, "a")
-    await world.get(BUDGETS, "budget")
 
 
 @sequence()
@@ -116,15 +74,6 @@ async def preconditions(world: World) -> None:
     newest = version_of(await world.get(PODS, "a"))
     right = {"uid": uid_of(made), "resourceVersion": newest}
     await world.create(PODS, eviction("a", preconditions=right), "a/eviction")
-    await world.get(PODS, "a")
-
-
-@sequence()
-async def preconditions_under_a_budget(world: World) -> None:
-    await _running(world, "a")
-    await _budget(world, "budget", 1)
-    other = {"uid": "11111111-2222-3333-4444-555555555555"}
-    await world.create(PODS, eviction("a", preconditions=other), "a/eviction")
     await world.get(PODS, "a")
 
 
@@ -158,16 +107,6 @@ async def an_unready_pod_of_an_unhealthy_budget(world: World) -> None:
 
 
 @sequence()
-async def unready_pods_are_always_allowed(world: World) -> None:
-    await _running(world, "a", ready="False")
-    await world.make(
-        BUDGETS, budget("budget", maxUnavailable=1, unhealthyPodEvictionPolicy="AlwaysAllow")
-    )
-    await world.patch(BUDGETS, "budget/status", budget_status(0, currentHealthy=0))
-    await world.create(PODS, eviction("a"), "a/eviction")
-
-
-@sequence()
 async def pods_that_are_done_or_pending_cost_nothing(world: World) -> None:
     await world.make(PODS, pod("pending"))
     await world.make(PODS, pod("done", node="n"))
@@ -185,9 +124,3 @@ async def a_pod_that_is_terminating_already(world: World) -> None:
     await _budget(world, "budget", 0)
     await world.delete(PODS, "a")
     await world.create(PODS, eviction("a"), "a/eviction")
-
-
-@sequence()
-async def another_name_in_the_eviction(world: World) -> None:
-    await _running(world, "a")
-    await world.create(PODS, eviction("b"), "a/eviction")

@@ -1,6 +1,6 @@
 """Owners and what goes with them: the garbage collector is at work."""
 
-from rollout_operator.kube.api import PODS, SECRETS, STATEFULSETS
+from rollout_operator.kube.api import PODS, SECRETS
 from rollout_operator.lab.model.request import ApiAnswer
 from tests.contract.bodies import (
     config_map,
@@ -8,7 +8,6 @@ from tests.contract.bodies import (
     owner,
     pod,
     secret,
-    statefulset,
     tree,
 )
 from tests.contract.plays import Needs, sequence
@@ -108,21 +107,6 @@ async def a_chain_of_owners(world: World) -> None:
     await world.delete(CONFIG_MAPS, "first")
     await world.until_gone(CONFIG_MAPS, "third")
     await world.get(CONFIG_MAPS, "second")
-
-
-@sequence()
-async def two_controllers(world: World) -> None:
-    one = await world.make(CONFIG_MAPS, config_map("one"))
-    two = await world.make(CONFIG_MAPS, config_map("two"))
-    references = [owner(each, controller=True) for each in (one, two)]
-    await world.create(CONFIG_MAPS, config_map("a", ownerReferences=references))
-
-
-@sequence()
-async def a_reference_without_uid(world: World) -> None:
-    made = await world.make(STATEFULSETS, statefulset("one"))
-    reference = {**owner(made), "uid": ""}
-    await world.create(CONFIG_MAPS, config_map("a", ownerReferences=[reference]))
 
 
 def _owners(answer: ApiAnswer) -> list[object]:

@@ -58,14 +58,6 @@ async def pages_with_a_selector_do_not_count_the_rest(world: World) -> None:
 
 
 @sequence()
-async def a_token_and_a_version(world: World) -> None:
-    await _letters(world, "abc")
-    page = await world.list(CONFIG_MAPS, limit="1")
-    more = {"continue": token_of(page), "resourceVersion": version_of(page)}
-    await world.list(CONFIG_MAPS, **more)
-
-
-@sequence()
 async def a_token_that_is_none(world: World) -> None:
     await world.list(CONFIG_MAPS, limit="1", **{"continue": "nonsense"})
 
@@ -107,11 +99,9 @@ add_each(
         ("label_exists", _selected(labelSelector="at")),
         ("label_does_not_exist", _selected(labelSelector="!at")),
         ("two_labels", _selected(labelSelector="at=0,other=x")),
-        ("nonsense", _selected(labelSelector="at=0,,=(")),
         ("name", _selected(fieldSelector="metadata.name=b")),
         ("name_differs", _selected(fieldSelector="metadata.name!=b")),
         ("name_and_label", _selected(fieldSelector="metadata.name=b", labelSelector="at=0")),
-        ("unknown_field", _selected(fieldSelector="data.key=value")),
         ("pods_by_node", _selected_pods("spec.nodeName=n")),
         ("pods_by_phase", _selected_pods("status.phase!=Running")),
     ),
@@ -153,13 +143,6 @@ async def not_older_than_a_version(world: World) -> None:
     await world.list(CONFIG_MAPS, **query)
 
 
-@sequence()
-async def a_match_without_version(world: World) -> None:
-    await world.list(CONFIG_MAPS, resourceVersionMatch="Exact")
-    await world.list(CONFIG_MAPS, resourceVersion="0", resourceVersionMatch="Exact")
-    await world.list(CONFIG_MAPS, resourceVersion="0", resourceVersionMatch="Nonsense")
-
-
 @sequence(needs=Needs.OBLIVION)
 async def an_exact_version_that_is_forgotten(world: World) -> None:
     made = await world.make(CONFIG_MAPS, config_map("a"))
@@ -167,14 +150,3 @@ async def an_exact_version_that_is_forgotten(world: World) -> None:
     await world.side.forget_past()
     query = {"resourceVersion": version_of(made), "resourceVersionMatch": "Exact"}
     await world.list(CONFIG_MAPS, **query)
-
-
-@sequence()
-async def a_version_that_is_no_number(world: World) -> None:
-    await world.list(CONFIG_MAPS, resourceVersion="nonsense")
-    await world.get(CONFIG_MAPS, "a", resourceVersion="nonsense")
-
-
-@sequence()
-async def a_limit_that_is_no_number(world: World) -> None:
-    await world.list(CONFIG_MAPS, limit="nonsense")

@@ -76,34 +76,13 @@ def _not_created(replicas: int = 3, **spec: object) -> Play:
 
 add_each(
     (
-        ("another_service_name", _refused({"serviceName": "other"})),
-        ("another_pod_management", _refused({"podManagementPolicy": "Parallel"})),
-        ("another_selector", _refused({"selector": {"matchLabels": {"name": "b"}}})),
-        ("labels_that_the_selector_misses", _refused(
-            {"template": {"metadata": {"labels": {"name": "b"}}}})),
-        ("volume_claims_added", _refused({"volumeClaimTemplates": [{"metadata": {"name": "v"},
-            "spec": {"accessModes": ["ReadWriteOnce"],
-                     "resources": {"requests": {"storage": "1Gi"}}}}]})),
-        ("negative_replicas", _refused({"replicas": -1})),
-        ("an_unknown_strategy", _refused({"updateStrategy": {"type": "Nonsense"}})),
         ("on_delete_and_back", _refused(
             {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}},
             {"updateStrategy": {"type": "RollingUpdate"}})),
-        ("on_delete_with_a_partition", _refused({"updateStrategy": {"type": "OnDelete"}})),
         ("what_may_change", _refused({"minReadySeconds": 3}, {"ordinals": {"start": 2}},
             {"revisionHistoryLimit": 2},
             {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}})),
-        ("another_restart_policy", _refused({"template": {"spec": {"restartPolicy": "Never"}}})),
-        ("no_containers", _refused({"template": {"spec": {"containers": []}}})),
-        ("negative_min_ready_seconds", _refused({"minReadySeconds": -1})),
-        ("created_with_negative_replicas", _not_created(replicas=-1)),
-        ("created_without_selector", _not_created(selector=None)),
-        ("created_with_another_selector", _not_created(
-            selector={"matchLabels": {"name": "other"}})),
-        ("created_with_an_unknown_policy", _not_created(podManagementPolicy="Nonsense")),
         ("created_without_service_name", _not_created(serviceName="")),
-        ("created_with_a_service_name_that_is_none", _not_created(serviceName="a@b:9/")),
-        ("created_with_negative_ordinals", _not_created(ordinals={"start": -1})),
     ),
     "statefulset_rules",
 )  # fmt: skip
@@ -141,13 +120,6 @@ async def a_status_without_version(world: World) -> None:
     del body["metadata"]["resourceVersion"]
     body["status"] = {"replicas": 2}
     await world.update(STATEFULSETS, "a/status", body)
-
-
-@sequence()
-async def a_status_that_is_none(world: World) -> None:
-    await world.make(STATEFULSETS, statefulset("a"))
-    await world.patch(STATEFULSETS, "a/status", {"status": {"replicas": -1}})
-    await world.patch(STATEFULSETS, "a/status", {"status": {"replicas": 1, "readyReplicas": 2}})
 
 
 @sequence()
@@ -205,21 +177,6 @@ async def a_scale_of_another_uid(world: World) -> None:
     body["metadata"]["uid"] = "11111111-2222-3333-4444-555555555555"
     body["spec"]["replicas"] = 5
     await world.update(STATEFULSETS, "a/scale", body)
-
-
-@sequence()
-async def a_scale_of_another_name(world: World) -> None:
-    await world.make(STATEFULSETS, statefulset("a"))
-    body = tree(await world.get(STATEFULSETS, "a/scale"))
-    body["metadata"]["name"] = "b"
-    await world.update(STATEFULSETS, "a/scale", body)
-
-
-@sequence()
-async def a_negative_scale(world: World) -> None:
-    await world.make(STATEFULSETS, statefulset("a"))
-    await world.patch(STATEFULSETS, "a/scale", {"spec": {"replicas": -1}})
-    await world.get(STATEFULSETS, "a")
 
 
 @sequence()

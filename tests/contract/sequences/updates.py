@@ -1,9 +1,9 @@
 """Replacing objects whole: versions, conflicts, writes that change nothing."""
 
 from rollout_operator.kube.api import PODS, SECRETS, STATEFULSETS
-from tests.contract.bodies import config_map, lease, pod, secret, statefulset, tree
+from tests.contract.bodies import config_map, pod, secret, statefulset, tree
 from tests.contract.plays import sequence
-from tests.contract.sides import CONFIG_MAPS, LEASES
+from tests.contract.sides import CONFIG_MAPS
 from tests.contract.world import World
 
 
@@ -87,44 +87,10 @@ async def what_does_not_exist_is_not_replaced(world: World) -> None:
 
 
 @sequence()
-async def a_lease_may_be_created_by_put(world: World) -> None:
-    await world.update(LEASES, "a", lease("a", "me"))
-    await world.update(LEASES, "a", lease("a", "you"))
-
-
-@sequence()
-async def another_name_in_the_body(world: World) -> None:
-    await world.make(CONFIG_MAPS, config_map("a"))
-    await world.update(CONFIG_MAPS, "a", config_map("b"))
-
-
-@sequence()
-async def another_namespace_in_the_body_of_a_put(world: World) -> None:
-    await world.make(CONFIG_MAPS, config_map("a"))
-    await world.update(CONFIG_MAPS, "a", config_map("a", namespace="elsewhere"))
-
-
-@sequence()
 async def another_uid_in_the_body(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
     uid = "11111111-2222-3333-4444-555555555555"
     await world.update(CONFIG_MAPS, "a", config_map("a", uid=uid))
-
-
-@sequence()
-async def a_version_that_is_none(world: World) -> None:
-    await world.make(CONFIG_MAPS, config_map("a"))
-    await world.update(CONFIG_MAPS, "a", config_map("a", resourceVersion="nonsense"))
-
-
-@sequence()
-async def server_fields_of_a_put_stay_as_they_were(world: World) -> None:
-    body = tree(await world.make(CONFIG_MAPS, config_map("a")))
-    body["metadata"]["creationTimestamp"] = "2001-01-01T00:00:00Z"
-    body["metadata"]["generation"] = 7
-    await world.update(CONFIG_MAPS, "a", body)
-    body["metadata"]["deletionTimestamp"] = "2001-01-01T00:00:00Z"
-    await world.update(CONFIG_MAPS, "a", body)
 
 
 @sequence()
@@ -142,9 +108,3 @@ async def what_is_left_out_of_a_put_is_gone(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a", labels={"x": "y"}, annotations={"x": "y"}))
     await world.update(CONFIG_MAPS, "a", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
         "name": "a"}})  # fmt: skip
-
-
-@sequence()
-async def no_name_in_the_body(world: World) -> None:
-    await world.make(CONFIG_MAPS, config_map("a"))
-    await world.update(CONFIG_MAPS, "a", {"apiVersion": "v1", "kind": "ConfigMap"})

@@ -131,12 +131,6 @@ async def all_objects_first_and_a_bookmark_that_says_so(world: World) -> None:
 
 
 @sequence()
-async def all_objects_first_without_a_word_on_versions(world: World) -> None:
-    query = {"sendInitialEvents": "true", "timeoutSeconds": "1"}
-    await world.events(CONFIG_MAPS, allowWatchBookmarks="true", **query)
-
-
-@sequence()
 async def no_bookmarks_unless_asked_for(world: World) -> None:
     version = await _start(world)
     query = {"resourceVersion": version, "timeoutSeconds": "4"}
@@ -151,21 +145,6 @@ async def a_version_that_is_too_old(world: World) -> None:
     await _end(world)
     await world.side.forget_past()
     await world.events(CONFIG_MAPS, resourceVersion=version, timeoutSeconds="2")
-
-
-@sequence()
-async def a_version_that_is_no_number(world: World) -> None:
-    await world.events(CONFIG_MAPS, resourceVersion="nonsense", timeoutSeconds="1")
-
-
-@sequence()
-async def a_selector_that_is_none(world: World) -> None:
-    await world.events(CONFIG_MAPS, labelSelector="=(", timeoutSeconds="1")
-
-
-@sequence()
-async def an_unknown_field(world: World) -> None:
-    await world.events(CONFIG_MAPS, fieldSelector="data.key=value", timeoutSeconds="1")
 
 
 @sequence()

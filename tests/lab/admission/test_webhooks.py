@@ -5,11 +5,22 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.kube.api import JsonObject
+from rollout_operator.kube.api import VALIDATING_WEBHOOKS
 from rollout_operator.lab.model.history import Reviewed
-from rollout_operator.lab.model.request import ApiRefusal
+from rollout_operator.lab.model.request import ApiRefusal, NotModelled
+from rollout_operator.lab.schemas.kinds import find_kind
 from rollout_operator.lab.schemas.tidy import copy_json
-from tests.lab.hook_world import World, annotate, attempt, deny, hook, patch, review
+from tests.lab.hook_world import (
+    Respond,
+    World,
+    annotate,
+    attempt,
+    deny,
+    hook,
+    patch,
+    review,
+    rule,
+)
 from tests.lab.manifests import part
 from tests.virtual_time import in_virtual_time
 
@@ -28,49 +39,6 @@ def validating(**fields: object) -> World:
     world = World()
     world.register(validating=[hook("a", **fields)])
     return world
-
-
-@in_virtual_time
-async def test_a_question_is_what_the_real_server_asks() -> None:
-    world = validating()
-    wanted = attempt(options={"fieldManager": "me"})
-    await world.admission.validate(wanted)
-    question = world.questions[0]
-    uid = str(question.pop("uid"))
-    assert [len(one) for one in uid.split("-")] == [8, 4, 4, 4, 12]
-    assert uid[14] == "4"
-    named = {"group": "apps", "version": "v1"}
-    assert question == {
-        "kind": {**named, "kind": "StatefulSet"},
-        "resource": {**named, "resource": "statefulsets"},
-        "requestKind": {**named, "kind": "StatefulSet"},
-        "requestResource": {**named, "resource": "statefulsets"},
-        "name": "a",
-        "namespace": "default",
-        "operation": "UPDATE",
-        "userInfo": {"username": "jo", "groups": ["system:authenticated"]},
-        "object": wanted.new,
-        "oldObject": wanted.old,
-        "dryRun": False,
-        "options": {
-            "kind": "UpdateOptions",
-            "apiVersion": "meta.k8s.io/v1",
-            "fieldManager": "me",
-        },
-    }
-
-
-@in_virtual_time
-async def test_a_scale_is_asked_about_as_what_it_is() -> None:
-    world = validating()
-    scale: JsonObject = {"spec": {"replicas": 2}}
-    await world.admission.validate(attempt(subresource="scale", old=scale, new=scale))
-    question = world.questions[0]
-    assert question["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
-    assert question["requestKind"] == question["kind"]
-    assert question["subResource"] == question["requestSubResource"] == "scale"
-    assert part(question, "resource")["resource"] == "statefulsets"
-    assert question["object"] == scale
 
 
 @in_virtual_time
@@ -100,46 +68,6 @@ async def test_each_question_has_its_own_uid_and_one_seed_gives_one_run() -> Non
         runs.append([one["uid"] for one in world.questions])
     assert runs[0] == runs[1]
     assert runs[0][0] != runs[0][1]
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "reason", "message"),
-    [
-        ({}, 400, "", " without explanation"),
-        ({"message": "not now"}, 400, "", ": not now"),
-        ({"message": "not now", "code": 200}, 400, "", ": not now"),
-        ({"message": "not now", "code": 403}, 403, "", ": not now"),
-        ({"message": "wait", "code": 429, "reason": "TooMany"}, 429, "TooMany", ": wait"),
-        ({"reason": "Forbidden", "code": 403}, 403, "Forbidden", ": Forbidden"),
-    ],
-)
-def test_a_denial_is_passed_on(status: JsonObject, code: int, reason: str, message: str) -> None:
-    @in_virtual_time
-    async def run() -> None:
-        world = validating()
-        world.responses["/a"] = deny(**status)
-        refusal = await refused(world)
-        assert (refusal.status, refusal.reason) == (code, reason)
-        begin = 'admission webhook "a.example.com" denied the request'
-        assert refusal.message == begin + message
-        assert [(one.status, one.allowed, one.message) for one in world.reviewed] == [
-            (code, False, refusal.message)
-        ]
-
-    run()
-
-
-@in_virtual_time
-async def test_a_denial_may_say_when_to_come_back() -> None:
-    world = validating()
-    causes = [{"reason": "x", "message": "y"}]
-    details = {"retryAfterSeconds": 7, "causes": causes, "name": "a-0", "kind": "pods", "uid": ""}
-    world.responses["/a"] = deny(code=429, details=details)
-    refusal = await refused(world)
-    assert (refusal.retry_after, refusal.causes) == (7, tuple(causes))
-    answer = refusal.answer()
-    assert answer.retry_after == 7
-    assert answer.body["details"] == {key: value for key, value in details.items() if value}
 
 
 @in_virtual_time
@@ -181,61 +109,6 @@ async def test_a_webhook_out_of_reach_is_a_failure() -> None:
     assert (await refused(world)).message == (
         f"{text}dial tcp default/hooks: connect: connection refused"
     )
-
-
-UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
-
-
-@pytest.mark.parametrize(
-    ("body", "text"),
-    [
-        (b"{", "failed to call webhook: couldn't get version/kind; json parse error: "),
-        (b"[]", "failed to call webhook: couldn't get version/kind; json parse error: "),
-        (b"\xff", "failed to call webhook: couldn't get version/kind; json parse error: "),
-        (b"{}", "failed to call webhook: Object 'Kind' is missing in '{}'"),
-        (
-            b'{"kind":"AdmissionReview"}',
-            "received invalid webhook response: webhook response was a",
-        ),
-        (
-            review({"uid": UID, "allowed": True}),
-            'received invalid webhook response: expected response.uid="',
-        ),
-    ],
-)
-def test_garbage_is_a_failure(body: bytes, text: str) -> None:
-    @in_virtual_time
-    async def run() -> None:
-        world = validating()
-        world.raw["/a"] = body
-        assert (await refused(world)).message.startswith(FAILED + text)
-        assert [one.status for one in world.reviewed] == [-1]
-        ignoring = validating(failurePolicy="Ignore")
-        ignoring.raw["/a"] = body
-        await ignoring.admission.validate(attempt())
-        assert [one.status for one in ignoring.reviewed] == [-1]
-
-    run()
-
-
-@in_virtual_time
-async def test_a_failure_may_be_ignored_and_a_denial_not() -> None:
-    world = validating(failurePolicy="Ignore")
-    world.delays["/a"] = timedelta(seconds=11)
-    await world.admission.validate(attempt())
-    world.delays.clear()
-    world.responses["/a"] = deny(code=403)
-    assert (await refused(world)).status == 403
-
-
-@in_virtual_time
-async def test_validating_webhooks_may_not_patch() -> None:
-    world = validating()
-    world.responses["/a"] = patch({"op": "add", "path": "/spec/x", "value": 1})
-    text = "received invalid webhook response: validating webhook may not return response.patch"
-    assert (await refused(world)).message == FAILED + text
-    world.responses["/a"] = lambda _: {"allowed": True, "patchType": "JSONPatch"}
-    assert (await refused(world)).message == FAILED + text + "Type"
 
 
 @in_virtual_time
@@ -315,3 +188,70 @@ async def test_what_is_reviewed_is_never_changed() -> None:
     assert {"old": wanted.old, "new": wanted.new} == before
     assert mutated is not None
     assert part(mutated, "metadata")["annotations"] == {"a": "1"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b"\xff",
+        b"{}",
+        b'{"kind":"AdmissionReview"}',
+        review({"uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "allowed": True}),
+    ],
+)
+def test_garbage_is_not_modelled(body: bytes) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        world = validating()
+        world.raw["/a"] = body
+        with pytest.raises(NotModelled):
+            await world.admission.validate(attempt())
+
+    run()
+
+
+def none_of(**response: object) -> Respond:
+    return lambda _: {"allowed": True, **response}
+
+
+@pytest.mark.parametrize(
+    "respond",
+    [
+        none_of(patch="W10="),
+        none_of(patchType="JSONPatch"),
+        none_of(patchType="MergePatch", patch="e30="),
+        none_of(patchType="JSONPatch", patch="?"),
+        none_of(patchType="JSONPatch", patch="e30="),
+        patch({"op": "test", "path": "/spec/replicas", "value": 9}),
+        patch({"op": "replace", "path": "/spec", "value": "text"}),
+    ],
+)
+def test_a_patch_that_is_none_or_does_not_apply_is_not_modelled(respond: Respond) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        world = World()
+        world.register(mutating=[hook("a")])
+        world.responses["/a"] = respond
+        with pytest.raises(NotModelled):
+            await world.admission.mutate(attempt())
+
+    run()
+
+
+@in_virtual_time
+async def test_match_conditions_are_not_modelled_where_they_would_count() -> None:
+    conditions = [{"name": "x", "expression": "true"}]
+    world = validating(matchConditions=conditions, rules=[rule(resources=["pods"])])
+    assert not world.admission.matches(attempt())
+    with pytest.raises(NotModelled, match="matchConditions, which the webhook a"):
+        validating(matchConditions=conditions).admission.matches(attempt())
+
+
+@in_virtual_time
+async def test_configurations_of_webhooks_are_never_reviewed() -> None:
+    every = rule(operations=["*"], apiGroups=["*"], resources=["*"])
+    world = validating(rules=[every])
+    kind = find_kind(VALIDATING_WEBHOOKS)
+    assert not world.admission.matches(attempt(kind=kind, namespace=""))

@@ -2,13 +2,11 @@
 
 import asyncio
 
-import pytest
-
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.kube.api import CONFIG_MAPS, PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.apiserver.garbage import ACTOR
-from rollout_operator.lab.model.fields import children, text
-from rollout_operator.lab.schemas.kinds import CONFIG_MAPS, NAMESPACES
-from tests.lab.server import Asked, Server, config_map, metadata, owned_by, pod, zone
+from rollout_operator.lab.model.fields import text
+from rollout_operator.lab.schemas.kinds import NAMESPACES
+from tests.lab.server import Asked, Server, config_map, owned_by, pod, zone
 from tests.virtual_time import in_virtual_time
 
 # Longer than the collector takes for a step, or for a few in a row.
@@ -30,43 +28,6 @@ def delete(server: Server, policy: str = "Background") -> None:
 
 
 @in_virtual_time
-async def test_dependants_of_a_deleted_owner_go_a_little_later() -> None:
-    server, _ = with_pods("a-0", "a-1")
-    server.create(PODS, pod("stranger", node=""))
-    delete(server)
-    assert server.has(PODS, "a-0"), "not in the same moment"
-    await asyncio.sleep(A_WHILE)
-    assert [text(one, "metadata", "name") for one in server.api.list(PODS, "default")] == [
-        "stranger"
-    ]
-    removed = [one for one in server.commits() if one.after is None]
-    assert {one.actor for one in removed if one.resource == PODS} == {ACTOR}
-
-
-@in_virtual_time
-async def test_running_dependants_get_their_grace() -> None:
-    server, _ = with_pods("a-0", node="n")
-    delete(server)
-    await asyncio.sleep(A_WHILE)
-    assert metadata(server.fetch(PODS, "a-0"))["deletionGracePeriodSeconds"] == 30
-    calls = len(server.calls())
-    await asyncio.sleep(60)
-    assert len(server.calls()) == calls, "told once, and left alone from then on"
-
-
-@in_virtual_time
-async def test_orphans_forget_their_owner_and_stay() -> None:
-    server, owner = with_pods("a-0", "a-1")
-    delete(server, "Orphan")
-    assert server.has(STATEFULSETS, "a"), "until the last pod has forgotten it"
-    await asyncio.sleep(A_WHILE)
-    assert not server.has(STATEFULSETS, "a")
-    for name in ("a-0", "a-1"):
-        assert children(server.fetch(PODS, name), "metadata", "ownerReferences") == []
-    assert owner
-
-
-@in_virtual_time
 async def test_in_the_foreground_an_owner_waits_for_those_that_hold_it() -> None:
     server, _ = with_pods("a-0", node="n")
     delete(server, "Foreground")
@@ -85,47 +46,6 @@ async def test_in_the_foreground_an_owner_does_not_wait_for_others() -> None:
     await asyncio.sleep(A_WHILE)
     assert not server.has(STATEFULSETS, "a")
     assert text(server.fetch(PODS, "a-0"), "metadata", "deletionTimestamp")
-
-
-@in_virtual_time
-async def test_an_object_goes_with_the_last_of_its_owners() -> None:
-    server = Server()
-    owners = [server.create(STATEFULSETS, zone(name)) for name in ("a", "b")]
-    references = [{**owned_by(one), "controller": False} for one in owners]
-    server.create(CONFIG_MAPS, config_map(ownerReferences=references))
-    server.ask("delete", STATEFULSETS, "a")
-    await asyncio.sleep(A_WHILE)
-    kept = children(server.fetch(CONFIG_MAPS, "c"), "metadata", "ownerReferences")
-    assert [one["name"] for one in kept] == ["b"]
-    server.ask("delete", STATEFULSETS, "b")
-    await asyncio.sleep(A_WHILE)
-    assert not server.has(CONFIG_MAPS, "c")
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        pytest.param({"uid": "nobody"}, id="an owner that never was"),
-        pytest.param({"name": "other"}, id="another name than the owner's"),
-    ],
-)
-@in_virtual_time
-async def test_who_names_an_owner_that_is_not_there_goes_too(wrong: JsonObject) -> None:
-    server, owner = with_pods()
-    wrong = {**owned_by(owner), **wrong}
-    server.create(CONFIG_MAPS, config_map(ownerReferences=[wrong]))
-    await asyncio.sleep(A_WHILE)
-    assert not server.has(CONFIG_MAPS, "c")
-
-
-@in_virtual_time
-async def test_a_new_object_of_the_name_is_not_the_owner() -> None:
-    server, _ = with_pods("a-0")
-    delete(server)
-    server.create(STATEFULSETS, zone())
-    await asyncio.sleep(A_WHILE)
-    assert server.has(STATEFULSETS, "a")
-    assert not server.has(PODS, "a-0")
 
 
 @in_virtual_time

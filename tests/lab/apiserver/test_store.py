@@ -28,21 +28,6 @@ def names(objects: object) -> list[str]:
     return [name_of(one) for one in objects]
 
 
-def test_every_write_has_a_revision_of_its_own_across_all_kinds() -> None:
-    store, history = make_store()
-    first = store.write(at("a"), obj("a"), SOMEONE)
-    second = store.write(at("b", resource=STATEFULSETS), obj("b"), SOMEONE)
-    gone = store.remove(at("a"), SOMEONE)
-    versions = [one["metadata"] for one in (first, second, gone)]
-    assert versions == [
-        {"name": "a", "resourceVersion": "2"},
-        {"name": "b", "resourceVersion": "3"},
-        {"name": "a", "resourceVersion": "4"},
-    ]
-    assert [one.revision for one in history.list_all(Commit)] == [2, 3, 4]
-    assert store.revision == 4
-
-
 def test_a_commit_tells_who_what_when_and_both_versions() -> None:
     store, history = make_store()
     before = store.write(at("a"), obj("a", spec=1), SOMEONE)
@@ -54,15 +39,6 @@ def test_a_commit_tells_who_what_when_and_both_versions() -> None:
     assert changed.before is before
     assert changed.after is after
     assert (changed.resource, changed.namespace, changed.name) == (PODS, "prod", "a")
-
-
-def test_what_is_stored_is_never_changed_by_a_later_write() -> None:
-    store, _ = make_store()
-    given = obj("a", spec={"x": 1})
-    first = store.write(at("a"), given, SOMEONE)
-    store.write(at("a"), obj("a", spec={"x": 2}), SOMEONE)
-    assert first == {"metadata": {"name": "a", "resourceVersion": "2"}, "spec": {"x": 1}}
-    assert given == obj("a", spec={"x": 1})
 
 
 def test_lists_are_in_the_order_of_keys_of_the_real_store() -> None:

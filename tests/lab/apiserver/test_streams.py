@@ -5,11 +5,9 @@ import asyncio
 import msgspec
 import pytest
 
-from rollout_operator.kube.api import PODS
-from rollout_operator.lab.apiserver.streams import INITIAL_EVENTS_END
-from rollout_operator.lab.model.fields import child, number, text
-from rollout_operator.lab.model.request import ApiRefusal, NotModelled
-from rollout_operator.lab.schemas.kinds import CONFIG_MAPS, NAMESPACES
+from rollout_operator.kube.api import CONFIG_MAPS, PODS
+from rollout_operator.lab.model.fields import text
+from rollout_operator.lab.schemas.kinds import NAMESPACES
 from tests.lab.server import (
     CLUSTER_WIDE,
     Asked,
@@ -18,100 +16,8 @@ from tests.lab.server import (
     drained,
     lines,
     pod,
-    version,
 )
 from tests.virtual_time import in_virtual_time
-
-
-@in_virtual_time
-async def test_a_watch_from_a_version_gets_all_later_writes_in_order() -> None:
-    server = Server()
-    server.create(CONFIG_MAPS, config_map("a"))
-    since = str(server.api.revision)
-    server.create(CONFIG_MAPS, config_map("b"))
-    stream = server.watch(CONFIG_MAPS, resourceVersion=since)
-    server.merge(CONFIG_MAPS, "a", {"data": {"key": "2"}})
-    server.ask("delete", CONFIG_MAPS, "b")
-    events = drained(stream)
-    assert [one.type for one in events] == ["ADDED", "MODIFIED", "DELETED"]
-    assert [one.revision for one in events] == [3, 4, 5]
-    assert [version(one.object) for one in events] == ["3", "4", "5"]
-    stream.close()
-
-
-@pytest.mark.parametrize("since", ["", "0"])
-def test_a_watch_from_nowhere_begins_with_what_is_there(since: str) -> None:
-    @in_virtual_time
-    async def run() -> None:
-        server = Server()
-        server.create(CONFIG_MAPS, config_map("b"))
-        server.create(CONFIG_MAPS, config_map("a"))
-        stream = server.watch(CONFIG_MAPS, resourceVersion=since)
-        assert lines(stream) == ["ADDED a", "ADDED b"]
-        server.create(CONFIG_MAPS, config_map("c"))
-        assert lines(stream) == ["ADDED c"]
-        stream.close()
-
-    run()
-
-
-@in_virtual_time
-async def test_the_state_ends_with_a_marked_bookmark_where_bookmarks_are_allowed() -> None:
-    server = Server()
-    server.create(CONFIG_MAPS, config_map("a"))
-    stream = server.watch(CONFIG_MAPS, allowWatchBookmarks="true")
-    state, end = drained(stream)
-    assert state.type == "ADDED"
-    assert end.type == "BOOKMARK"
-    assert child(end.object, "metadata", "annotations") == {INITIAL_EVENTS_END: "true"}
-    assert version(end.object) == str(server.api.revision)
-    stream.close()
-
-
-@in_virtual_time
-async def test_a_watch_that_wants_no_state_begins_now() -> None:
-    server = Server()
-    server.create(CONFIG_MAPS, config_map("a"))
-    asked = {"sendInitialEvents": "false", "resourceVersionMatch": "NotOlderThan"}
-    stream = server.watch(CONFIG_MAPS, **asked)
-    assert lines(stream) == []
-    server.ask("delete", CONFIG_MAPS, "a")
-    assert lines(stream) == ["DELETED a"]
-    stream.close()
-
-
-@in_virtual_time
-async def test_a_bookmark_tells_the_version_to_those_who_allow_it() -> None:
-    server = Server()
-    silent = server.watch(CONFIG_MAPS, resourceVersion="1")
-    told = server.watch(CONFIG_MAPS, resourceVersion="1", allowWatchBookmarks="true")
-    server.create(PODS, pod())
-    server.api.send_bookmarks()
-    (event,) = drained(told)
-    assert (event.type, event.object["kind"]) == ("BOOKMARK", "ConfigMap")
-    assert version(event.object) == str(server.api.revision)
-    assert lines(silent) == []
-    silent.close()
-    told.close()
-
-
-@in_virtual_time
-async def test_an_object_that_leaves_a_selection_is_deleted_for_the_watch() -> None:
-    server = Server()
-    stream = server.watch(CONFIG_MAPS, resourceVersion="1", labelSelector="on=yes")
-    server.create(CONFIG_MAPS, config_map("a", data={"key": "1"}))
-    server.merge(CONFIG_MAPS, "a", {"metadata": {"labels": {"on": "yes"}}})
-    server.merge(CONFIG_MAPS, "a", {"data": {"key": "2"}})
-    server.merge(CONFIG_MAPS, "a", {"metadata": {"labels": {"on": "no"}}, "data": {"key": "3"}})
-    events = drained(stream)
-    assert [one.type for one in events] == ["ADDED", "MODIFIED", "DELETED"]
-    last = events[-1]
-    # The last state that matched, under the version of the write that ended it.
-    assert text(last.object, "data", "key") == "2"
-    assert version(last.object) == str(server.api.revision) == str(last.revision)
-    server.ask("delete", CONFIG_MAPS, "a")
-    assert lines(stream) == []
-    stream.close()
 
 
 @in_virtual_time
@@ -144,20 +50,6 @@ async def test_a_body_is_encoded_once_for_all_streams_and_replays() -> None:
     assert msgspec.json.decode(first.body) == first.object
     for stream in (one, two, late):
         stream.close()
-
-
-@in_virtual_time
-async def test_a_watch_ends_in_order_when_its_time_is_over() -> None:
-    server = Server()
-    stream = server.watch(CONFIG_MAPS, resourceVersion="1", timeoutSeconds="90")
-    begun = asyncio.get_running_loop().time()
-    server.create(CONFIG_MAPS, config_map("a"))
-    events = [one.type async for one in stream]
-    assert events == ["ADDED"]
-    assert asyncio.get_running_loop().time() - begun == 90
-    assert stream.is_closed
-    server.create(CONFIG_MAPS, config_map("b"))
-    assert stream.pop() is None
 
 
 @in_virtual_time
@@ -194,25 +86,6 @@ async def test_the_listener_of_a_stream_is_told_of_events_and_of_the_end() -> No
 
 
 @in_virtual_time
-async def test_a_forgotten_version_is_an_error_in_the_stream_as_from_a_watch_cache() -> None:
-    server = Server()
-    for name in "abc":
-        server.create(CONFIG_MAPS, config_map(name))
-    server.api.compact()
-    stream = server.watch(CONFIG_MAPS, resourceVersion="2")
-    (event,) = [one async for one in stream]
-    assert event.type == "ERROR"
-    assert number(event.object, "code") == 410
-    assert (event.object["reason"], event.object["message"]) == (
-        "Expired",
-        "too old resource version: 2 (4)",
-    )
-    at_the_edge = server.watch(CONFIG_MAPS, resourceVersion="4")
-    assert not at_the_edge.is_closed
-    at_the_edge.close()
-
-
-@in_virtual_time
 async def test_versions_of_the_future_are_waited_for_in_silence() -> None:
     server = Server()
     stream = server.watch(CONFIG_MAPS, resourceVersion="3")
@@ -221,25 +94,3 @@ async def test_versions_of_the_future_are_waited_for_in_silence() -> None:
     server.create(CONFIG_MAPS, config_map("c"))
     assert [one.revision for one in drained(stream)] == [4]
     stream.close()
-
-
-@pytest.mark.parametrize(
-    ("query", "status"),
-    [
-        pytest.param({"resourceVersion": "x"}, 500, id="no version"),
-        pytest.param({"timeoutSeconds": "x"}, 400, id="no length"),
-        pytest.param({"resourceVersionMatch": "NotOlderThan"}, 422, id="match without state"),
-        pytest.param({"sendInitialEvents": "true"}, 422, id="state without match"),
-        pytest.param({"labelSelector": "a=b,"}, 400, id="selector"),
-    ],
-)
-def test_watches_that_make_no_sense_are_refused(query: dict[str, str], status: int) -> None:
-    server = Server()
-    with pytest.raises(ApiRefusal) as caught:
-        server.watch(CONFIG_MAPS, **query)
-    assert caught.value.status == status
-
-
-def test_a_parameter_that_nobody_models_is_said() -> None:
-    with pytest.raises(NotModelled, match="shardSelector"):
-        Server().watch(CONFIG_MAPS, shardSelector="x")

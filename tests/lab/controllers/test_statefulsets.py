@@ -2,17 +2,15 @@
 
 from datetime import timedelta
 
-import pytest
-
 from rollout_operator.kube.api import PODS, JsonObject
 from rollout_operator.lab.controllers.members import revision_of
 from rollout_operator.lab.controllers.revisions import new_revision
 from rollout_operator.lab.model.fields import child, children, name_of, number, text, uid_of
 from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
-from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, always
+from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind
 from rollout_operator.lab.schemas.kinds import CONTROLLER_REVISIONS
 from rollout_operator.lab.zones import ZoneSpec
-from rollout_operator.model.names import ON_DELETE, PARALLEL, REVISION_LABEL
+from rollout_operator.model.names import REVISION_LABEL
 from tests.lab.cluster_world import NAMESPACE, World, world
 from tests.virtual_time import in_virtual_time
 
@@ -306,18 +304,3 @@ async def test_a_pod_that_no_longer_matches_is_released_and_its_place_stays_take
 
 def count_refused(scene: World) -> int:
     return len([one for one in scene.called("statefulset-controller") if one.status == 409])
-
-
-@pytest.mark.parametrize("management", [PARALLEL, "OrderedReady"])
-def test_claims_of_templates_are_named_on_the_pods(management: str) -> None:
-    @in_virtual_time
-    async def scenario() -> None:
-        with world(choose=always()) as scene:
-            zone = ZoneSpec(name="web", replicas=1, pod_management=management, strategy=ON_DELETE)
-            claims: list[JsonObject] = [{"metadata": {"name": "data"}, "spec": {}}]
-            await scene.bring_up(zone, volumeClaimTemplates=claims)
-            volumes = children(scene.pod("web-0"), "spec", "volumes")
-            claim = {"claimName": "data-web-0"}
-            assert {"name": "data", "persistentVolumeClaim": claim} in volumes
-
-    scenario()

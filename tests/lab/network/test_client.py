@@ -12,7 +12,7 @@ import pytest
 
 from rollout_operator.kube.api import PODS, SECRETS, STATEFULSETS, JsonObject, Precondition
 from rollout_operator.lab.virtual_loop.loop import Deadlock
-from rollout_operator.model.errors import Conflict, InvalidInput, NotFound, Refused, Unreachable
+from rollout_operator.model.errors import Conflict, InvalidInput, NotFound, Unreachable
 from rollout_operator.model.names import Uid
 from tests.lab.client_world import (
     ACTOR,
@@ -63,8 +63,8 @@ async def test_refusals_are_the_errors_of_the_real_client() -> None:
     stale = secret("a") | {"metadata": {"name": "a", "resourceVersion": f"{version - 1}"}}
     with pytest.raises(Conflict):
         await world.client.replace(SECRETS, NAMESPACE, "a", stale)
-    with pytest.raises(Refused):
-        await world.client.create(SECRETS, NAMESPACE, secret("Not a name"))
+    with pytest.raises(Conflict):
+        await world.client.patch(SECRETS, NAMESPACE, "a", {"metadata": {"uid": "other"}})
     wrong = Precondition(uid=Uid("other"), resource_version=f"{version}")
     with pytest.raises(Conflict) as caught:
         await world.client.delete(SECRETS, NAMESPACE, "a", precondition=wrong)

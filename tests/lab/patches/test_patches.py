@@ -1,0 +1,98 @@
+"""What patches of the simulated API server leave alone, and which of them it does not know.
+
+What each makes of an object is compared by the contract.
+"""
+
+import pytest
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.model.request import (
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    ApiRefusal,
+    Body,
+    NotModelled,
+)
+from rollout_operator.lab.patches.apply import apply_patch
+from rollout_operator.lab.schemas.tidy import copy_json
+
+DOC: JsonObject = {
+    "kind": "Thing",
+    "metadata": {"name": "a", "labels": {"x": "1", "y": "2"}, "finalizers": ["x.org/a"]},
+    "spec": {"list": [1, 2, 3], "is": True, "containers": [{"name": "a"}, {"name": "b"}]},
+}
+
+
+def changed(kind: str, body: Body) -> JsonObject:
+    """Return the patched spec; fails where the document was touched or is shared."""
+    before = copy_json(DOC)
+    result = apply_patch(DOC, kind, body)
+    assert before == DOC
+    assert result["metadata"] is not DOC["metadata"]
+    spec = result["spec"]
+    assert isinstance(spec, dict)
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("step", "key", "value"),
+    [
+        ({"op": "add", "path": "/spec/list/1", "value": 9}, "list", [1, 9, 2, 3]),
+        ({"op": "add", "path": "/spec/list/-1", "value": 9}, "list", [1, 2, 3, 9]),
+        ({"op": "remove", "path": "/spec/list/0"}, "list", [2, 3]),
+        ({"op": "replace", "path": "/spec/list/-1", "value": 9}, "list", [1, 2, 9]),
+        ({"op": "test", "path": "/spec/is", "value": True}, "is", True),
+    ],
+)
+def test_steps_in_lists(step: JsonObject, key: str, value: object) -> None:
+    assert changed(JSON_PATCH, [step])[key] == value
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"op": "add", "path": "/spec/list/9", "value": 1},
+        {"op": "add", "path": "/status/a", "value": 1},
+        {"op": "remove", "path": "/spec/absent"},
+        {"op": "test", "path": "/spec/is", "value": 1},
+        {"op": "replace", "path": "/spec/list/x", "value": 1},
+    ],
+)
+def test_a_step_that_does_not_apply_leaves_all_as_it_was(step: JsonObject) -> None:
+    with pytest.raises(ApiRefusal, match="422 Invalid: the server rejected our request"):
+        changed(JSON_PATCH, [{"op": "add", "path": "/spec/new", "value": {}}, step])
+
+
+def test_a_patch_is_not_shared_with_its_result() -> None:
+    value: JsonObject = {"a": {"b": 1}}
+    assert changed(MERGE_PATCH, {"spec": value})["a"] is not value["a"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (JSON_PATCH, {}),
+        (MERGE_PATCH, []),
+        ("application/apply-patch+yaml", {}),
+        (MERGE_PATCH, {"metadata": {"labels": {"x": 1}}}),
+        (JSON_PATCH, [{"op": "replace", "path": "", "value": {}}]),
+        (JSON_PATCH, [{"op": "move", "from": "/spec/is", "path": "/spec/was"}]),
+        (STRATEGIC_PATCH, {"spec": {"$retainKeys": ["is"]}}),
+        (STRATEGIC_PATCH, {"spec": {"new": {"$patch": "replace"}}}),
+        (STRATEGIC_PATCH, {"spec": {"list": [4]}}),
+        (STRATEGIC_PATCH, {"metadata": {"finalizers": ["x.org/b"]}}),
+        (STRATEGIC_PATCH, {"spec": {"containers": [{"image": "v2"}]}}),
+        (STRATEGIC_PATCH, {"spec": {"containers": [{"name": "a", "$patch": "replace"}]}}),
+        (STRATEGIC_PATCH, {"spec": {"containers": [{"name": "b"}, {"name": "a"}]}}),
+        (STRATEGIC_PATCH, {"spec": {"containers": [{"name": "a"}, {"name": "new"}]}}),
+    ],
+)
+def test_what_nobody_sends_is_not_modelled(kind: str, body: Body) -> None:
+    with pytest.raises(NotModelled):
+        apply_patch(DOC, kind, body)
+
+
+def test_lists_of_custom_resources_merge_by_no_key() -> None:
+    with pytest.raises(NotModelled, match="of a ReplicaTemplate"):
+        apply_patch({**DOC, "kind": "ReplicaTemplate"}, STRATEGIC_PATCH, {"spec": {}})
