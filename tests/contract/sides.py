@@ -23,7 +23,6 @@ CORE: Final = "v1"
 PODS: Final = Resource("", CORE, "pods", "Pod")
 CONFIG_MAPS: Final = Resource("", CORE, "configmaps", "ConfigMap")
 NAMESPACES: Final = Resource("", CORE, "namespaces", "Namespace", False)
-LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 REVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
 

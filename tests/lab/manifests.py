@@ -49,12 +49,3 @@ def part(obj: JsonObject, *path: str) -> JsonObject:
         assert isinstance(inner, dict), f"{key} is {inner!r}"
         obj = inner
     return obj
-
-
-def entry(obj: JsonObject, *path: str, index: int = 0) -> JsonObject:
-    """Return one object of the list at a path."""
-    found = part(obj, *path[:-1])[path[-1]]
-    assert isinstance(found, list)
-    one = found[index]
-    assert isinstance(one, dict)
-    return one

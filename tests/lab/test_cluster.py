@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.lab.model.fields import child, number, text, uid_of
-from rollout_operator.lab.model.history import Commit, PodCalled
+from rollout_operator.kube.api import PODS, JsonObject
+from rollout_operator.lab.model.fields import number, text
+from rollout_operator.lab.model.history import Commit
 from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.lab.virtual_loop.pace import StepTimes
 from rollout_operator.lab.zones import ZoneSpec, three_zones
@@ -209,39 +209,6 @@ async def wait(scene: World, span: timedelta) -> None:
 
 
 @in_virtual_time
-async def test_a_set_made_anew_under_its_name_takes_no_pods_of_the_old_one() -> None:
-    """FP-28, S10: pods of the old set are removed first, those of the new one are others."""
-    with world() as scene:
-        await scene.bring_up(ZoneSpec(name="web"))
-        old = {uid_of(one) for one in scene.pods()}
-        scene.call("delete", "web", {"kind": "DeleteOptions", "apiVersion": "v1"})
-        await scene.bring_up(ZoneSpec(name="web"))
-        assert not old & {uid_of(one) for one in scene.pods()}
-        owner = uid_of(scene.sts("web"))
-        assert all(owner in str(child(one, "metadata")["ownerReferences"]) for one in scene.pods())
-
-
-@in_virtual_time
-async def test_a_set_deleted_without_its_pods_and_made_anew_adopts_them() -> None:
-    """How immutable fields are changed in practice: no pod restarts, revisions stay."""
-    with world() as scene:
-        await scene.bring_up(ZoneSpec(name="web"))
-        pods, revisions = [uid_of(one) for one in scene.pods()], scene.revisions()
-        options: JsonObject = {
-            "kind": "DeleteOptions",
-            "apiVersion": "v1",
-            "propagationPolicy": "Orphan",
-        }
-        scene.call("delete", "web", options)
-        await scene.until(lambda: scene.api.get(STATEFULSETS, NAMESPACE, "web") is None)
-        await wait(scene, timedelta(seconds=1))
-        await scene.bring_up(ZoneSpec(name="web"))
-        assert [uid_of(one) for one in scene.pods()] == pods
-        assert [uid_of(one) for one in scene.revisions()] == [uid_of(one) for one in revisions]
-        assert number(scene.status("web"), "updatedReplicas") == 3
-
-
-@in_virtual_time
 async def test_a_late_status_may_land_on_a_set_of_the_same_name() -> None:
     """As in real life: after a conflict the newest object of that name gets what was counted."""
     slow = StepTimes(status=(timedelta(seconds=5), timedelta(seconds=5)))
@@ -271,34 +238,6 @@ async def test_a_refused_pod_is_tried_again_with_growing_pauses() -> None:
 
 def refusals(scene: World) -> list[timedelta]:
     return [one.at for one in scene.called("statefulset-controller") if one.status == 403]
-
-
-@in_virtual_time
-async def test_pods_answer_from_running_to_their_end() -> None:
-    with world() as scene:
-        scene.create(ZoneSpec(name="web", replicas=1))
-        await scene.until(lambda: bool(scene.pods()) and bool(ip_of(scene)))
-        assert await prepare(scene) == 200, "running is enough, it need not be ready"
-        await scene.until_ready("web")
-        uid = uid_of(scene.pod("web-0"))
-        assert scene.cluster.endpoints.prepared(uid)
-        scene.delete_pod("web-0")
-        assert await prepare(scene) == 200, "a terminating pod still runs"
-        await scene.until(lambda: text(scene.pod("web-0"), "status", "phase") == "Succeeded")
-        with pytest.raises(ConnectionRefusedError):
-            await prepare(scene)
-        assert {one.uid for one in scene.history.list_all(PodCalled)} == {uid}
-
-
-@in_virtual_time
-async def test_a_crashed_pod_refuses_and_a_mended_one_answers() -> None:
-    with world() as scene:
-        await scene.bring_up(ZoneSpec(name="web", replicas=1))
-        scene.cluster.fail_pod("web-0")
-        with pytest.raises(ConnectionRefusedError):
-            await prepare(scene)
-        scene.cluster.mend_pod("web-0")
-        assert await prepare(scene) == 200
 
 
 def ip_of(scene: World) -> str:

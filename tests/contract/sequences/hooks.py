@@ -1,6 +1,5 @@
 """One webhook and one change that it is asked about: every kind of answer."""
 
-import base64
 from collections.abc import Mapping
 
 from rollout_operator.kube.api import JsonObject
@@ -36,13 +35,6 @@ def _answered(decide: Decide, **fields: object) -> Play:
 def _mutated(decide: Decide, **fields: object) -> Play:
     return _asked("Mutating", decide, fields)
 
-
-def _raw(patch: bytes, kind: str = "JSONPatch") -> Decide:
-    text = base64.b64encode(patch).decode()
-    return allow(patchType=kind, patch=text)
-
-
-REVIEW = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
 
 add_each(
     (

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.lab.model.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Body
+from rollout_operator.lab.model.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from tests.contract.bodies import config_map, pod, statefulset, uid_of, version_of
 from tests.contract.plays import Play, add_each, sequence
 from tests.contract.sides import CONFIG_MAPS
@@ -193,14 +193,6 @@ def _json(*steps: JsonObject) -> Play:
         await world.make(CONFIG_MAPS, body)
         await world.patch(CONFIG_MAPS, "a", list(steps), JSON_PATCH)
         await world.get(CONFIG_MAPS, "a")
-
-    return play
-
-
-def _whole(body: Body) -> Play:
-    async def play(world: World) -> None:
-        await world.make(CONFIG_MAPS, config_map("a"))
-        await world.patch(CONFIG_MAPS, "a", body, JSON_PATCH)
 
     return play
 

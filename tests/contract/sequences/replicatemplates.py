@@ -11,8 +11,6 @@ from tests.contract.plays import sequence
 from tests.contract.sides import CONFIG_MAPS
 from tests.contract.world import World
 
-TOO_MANY = 2**31
-WRAPS_TO_THREE = 2**32 + 3
 GROUP = REPLICA_TEMPLATES.group
 
 

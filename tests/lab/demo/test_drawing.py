@@ -15,7 +15,7 @@ from rollout_operator.lab.demo.drawing import (
     draw_note,
     render_line,
 )
-from rollout_operator.lab.demo.picture import Cell, DemoNote, DemoReason, PodCell
+from rollout_operator.lab.demo.picture import Cell, DemoNote, DemoReason
 from tests.lab.demo.pictures import (
     ENDING,
     GONE,
@@ -56,36 +56,6 @@ def test_the_grid_says_all_without_colour() -> None:
     ]
 
 
-def test_each_state_has_a_shape_of_its_own() -> None:
-    assert set(LOOKS) == set(PodCell)
-    assert len({look.mark for look in LOOKS.values()}) == len(PodCell)
-
-
-def test_a_paused_zone_says_so() -> None:
-    paused = replace(row("zone-a", OLD), is_paused=True)
-
-    assert plain(draw_grid(picture(paused)))[3].endswith("1/1   paused > 79bf74c864")
-
-
-def test_a_paused_zone_that_wants_nothing_shows_its_revision() -> None:
-    paused = replace(row("zone-a", OLD, update="794c7697f9"), is_paused=True)
-
-    assert plain(draw_grid(picture(paused)))[3].endswith("1/1   794c7697f9 (paused)")
-
-
-def test_a_broken_pod_says_of_which_version_it_is() -> None:
-    """A bad revision, v2, that is wanted no more."""
-    drawn = plain(draw_grid(picture(row("zone-a", Cell(PodCell.BROKEN, "v2")))))
-
-    assert "! v2 broken" in drawn[3]
-
-
-def test_the_columns_line_up_where_one_zone_is_shorter() -> None:
-    lines = plain(draw_grid(picture(row("zone-a", OLD, OLD, OLD), row("zone-b", OLD, OLD))))
-
-    assert lines[3].index("3/3") == lines[4].index("2/2")
-
-
 @pytest.mark.parametrize("pods", range(1, MOST_PODS + 1))
 def test_every_line_fits_80_columns_and_the_columns_line_up(pods: int) -> None:
     states = [list(LOOKS)[n % len(LOOKS)] for n in range(pods)]
@@ -111,15 +81,6 @@ def test_the_frame_tells_why_and_what_happens() -> None:
         *[""] * 4,
         "What happens:",
         " 0.50 s  operator   deletes zone-a-1: pod_outdated",
-    ]
-
-
-def test_reasons_are_notes_where_they_have_no_place_of_their_own() -> None:
-    found = replace(HALFWAY, notes=(note(1.0, "paused: zone-a", is_why=True),))
-
-    assert plain(draw_frame(found, HEIGHT))[-2:] == [
-        "What happens:",
-        " 1.00 s  operator   paused: zone-a",
     ]
 
 

@@ -4,7 +4,6 @@ import io
 import os
 import re
 import sys
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,86 +11,11 @@ import pytest
 
 from rollout_operator.lab.demo.screen import BEGIN, END, Plain
 from tests.demo.__main__ import _parser
-from tests.demo.figures import Record, measure
 from tests.demo.show import Settings, present
-from tests.judge.builder import HistoryBuilder
 from tests.terminal import PATIENCE, on_terminal, read_until
-from tests.world.forged import observe
 from tests.world.plane import ControlPlane
-from tests.world.timings import Restart
 
 ROOT = Path(__file__).parents[3]
-
-
-# Measuring
-
-
-def restart(zone: str, ordinal: int, deleted: float, counted: float | None) -> Restart:
-    return Restart(pod=f"{zone}-{ordinal}", zone=zone, deleted=deleted, counted=counted)
-
-
-def record(*restarts: Restart) -> Record:
-    return Record(begin=100.0, changes=(), restarts=restarts, deletes=(), violations=())
-
-
-def test_one_at_a_time_the_floor_is_the_sum_of_the_restarts() -> None:
-    found = measure(
-        record(
-            restart("a", 0, 100.5, 101.5),
-            restart("a", 1, 101.6, 102.6),
-            restart("b", 0, 102.9, 104.4),
-        ),
-        limit=1,
-    )
-
-    assert found.wall == pytest.approx(4.4)
-    assert found.floor == pytest.approx(3.5)
-    assert found.reaction == pytest.approx(0.2), "of 0.1 and 0.3; the template allowed the first"
-    assert found.replaced == 3
-
-
-def test_two_at_a_time_the_floor_runs_beside_itself() -> None:
-    found = measure(
-        record(
-            restart("a", 0, 100.1, 101.1),
-            restart("a", 1, 100.1, 102.1),
-            restart("a", 2, 101.2, 102.2),  # as soon as a-0 counts, not a-1
-            restart("b", 0, 102.5, 103.5),
-            restart("b", 1, 102.5, 103.5),  # both since a-2 counts
-        ),
-        limit=2,
-    )
-
-    assert found.floor == pytest.approx(2.0 + 1.0)
-    assert found.reaction == pytest.approx(0.3), "of 0.1, 0.3, 0.3"
-
-
-def test_a_restart_that_is_not_over_has_no_length() -> None:
-    found = measure(record(restart("a", 0, 101.0, 102.0), restart("a", 1, 102.5, None)), limit=1)
-
-    assert (found.replaced, found.reaction) == (1, None)
-    with pytest.raises(ValueError, match=r"max\(\)"):
-        measure(record(restart("a", 1, 102.5, None)), limit=1)
-
-
-def test_what_was_short_at_once_is_counted_from_the_begin_on() -> None:
-    """Before, as while the sets are new, all of them are short."""
-    t = HistoryBuilder().zones().delete(160, "a-0").pod(161, "a-1", ready=False).pod(161, "a-1")
-    t.pod(161, "b-2", ready=False).replace(161, "a-0").gone(162, "c-1")
-    seen = observe(t)
-
-    found = measure(
-        Record(
-            begin=160.0,
-            changes=seen.changes,
-            restarts=[restart("a", 0, 160.0, 161.0)],
-            deletes=[*seen.deletes, replace(seen.deletes[0], code=409)],
-            violations=[],
-        ),
-        limit=1,
-    )
-
-    assert (found.zones_short, found.pods_short, found.refused) == (2, 2, 1)
 
 
 # The command

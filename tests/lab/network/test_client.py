@@ -7,15 +7,12 @@ import asyncio
 import json
 from datetime import timedelta
 
-import msgspec
 import pytest
 
-from rollout_operator.kube.api import PODS, SECRETS, STATEFULSETS, JsonObject, Precondition
+from rollout_operator.kube.api import PODS, SECRETS
 from rollout_operator.lab.virtual_loop.loop import Deadlock
-from rollout_operator.model.errors import Conflict, InvalidInput, NotFound, Unreachable
-from rollout_operator.model.names import Uid
+from rollout_operator.model.errors import InvalidInput, NotFound, Unreachable
 from tests.lab.client_world import (
-    ACTOR,
     NAMESPACE,
     ClientWorld,
     loop_time,
@@ -26,91 +23,11 @@ from tests.virtual_time import EPOCH, in_virtual_time
 
 
 @in_virtual_time
-async def test_an_object_is_created_read_changed_and_deleted() -> None:
-    world = ClientWorld()
-    created = json.loads(await world.client.create(SECRETS, NAMESPACE, secret("a", key="MQ==")))
-    read = json.loads(await world.client.fetch(SECRETS, NAMESPACE, "a"))
-    assert read == created
-
-    read["data"]["key"] = "Mg=="
-    replaced = json.loads(await world.client.replace(SECRETS, NAMESPACE, "a", read))
-    assert replaced["data"] == {"key": "Mg=="}
-    patched = json.loads(
-        await world.client.patch(SECRETS, NAMESPACE, "a", {"metadata": {"labels": {"b": "c"}}})
-    )
-    assert patched["metadata"]["labels"] == {"b": "c"}
-    stepped = json.loads(
-        await world.client.patch(
-            SECRETS, NAMESPACE, "a", [{"op": "remove", "path": "/metadata/labels/b"}]
-        )
-    )
-    assert not stepped["metadata"].get("labels")
-
-    await world.client.delete(SECRETS, NAMESPACE, "a", precondition=world.precondition("a"))
-    assert not world.exists("a")
-    assert [call.status for call in world.calls()] == [201, 200, 200, 200, 200, 200]
-    assert {commit.actor for commit in world.commits()} == {ACTOR}
-
-
-@in_virtual_time
-async def test_refusals_are_the_errors_of_the_real_client() -> None:
-    world = ClientWorld()
-    version = world.put("a", key="MQ==")
-    with pytest.raises(NotFound, match="cannot get secrets/b in namespace default: 404 NotFound"):
-        await world.client.fetch(SECRETS, NAMESPACE, "b")
-    with pytest.raises(Conflict, match="cannot create secrets in namespace default: 409 Already"):
-        await world.client.create(SECRETS, NAMESPACE, secret("a"))
-    stale = secret("a") | {"metadata": {"name": "a", "resourceVersion": f"{version - 1}"}}
-    with pytest.raises(Conflict):
-        await world.client.replace(SECRETS, NAMESPACE, "a", stale)
-    with pytest.raises(Conflict):
-        await world.client.patch(SECRETS, NAMESPACE, "a", {"metadata": {"uid": "other"}})
-    wrong = Precondition(uid=Uid("other"), resource_version=f"{version}")
-    with pytest.raises(Conflict) as caught:
-        await world.client.delete(SECRETS, NAMESPACE, "a", precondition=wrong)
-
-    assert caught.value.status == 409
-    assert caught.value.call == "delete secrets/a in namespace default"
-    assert world.exists("a")
-
-
-@in_virtual_time
 async def test_a_call_that_names_nothing_is_not_sent() -> None:
     world = ClientWorld()
     with pytest.raises(InvalidInput):
         await world.client.fetch(SECRETS, NAMESPACE, "..")
     assert world.calls() == []
-
-
-@in_virtual_time
-async def test_a_status_is_replaced_on_its_own_path() -> None:
-    world = ClientWorld()
-    body: JsonObject = {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": "a", "namespace": NAMESPACE, "resourceVersion": "1"},
-    }
-    with pytest.raises(NotFound):
-        await world.client.replace_status(STATEFULSETS, NAMESPACE, "a", body)
-    assert [call.request.subresource for call in world.calls()] == ["status"]
-
-
-@in_virtual_time
-async def test_lists_come_in_pages() -> None:
-    world = ClientWorld()
-    for name in "abc":
-        world.put(name)
-    first = await world.client.fetch_page(SECRETS, NAMESPACE, limit=2)
-    world.put("d")
-    rest = await world.client.fetch_page(SECRETS, NAMESPACE, limit=2, token=first.next_token)
-
-    names = [
-        [msgspec.json.decode(item)["metadata"]["name"] for item in page.items]
-        for page in (first, rest)
-    ]
-    assert names == [["a", "b"], ["c"]]
-    assert first.resource_version == rest.resource_version
-    assert rest.next_token == ""
 
 
 @in_virtual_time
