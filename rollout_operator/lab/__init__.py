@@ -7,8 +7,7 @@ this package.
     virtual_loop  time that jumps, an order by seed, and who waits for what
     network       what a process of the operator holds, and what goes wrong on the way
     apiserver     a request, from its admission to the store; watches
-    schemas       what each kind is, and the words in which an object is refused
-    patches       merge, strategic merge and JSON patches
+    schemas       what each kind is, the words of refusals, and what patches make of an object
     admission     webhooks, whom they are asked about, and their reviews
     controllers   the StatefulSet controller
     nodes         scheduler, kubelets, and pods over HTTP

@@ -5,17 +5,17 @@ synchronous function. The seed decides when each comes.
 """
 
 import random
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
-from typing import Final, Protocol
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
+from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.controllers.statefulsets import StatefulSets
 from rollout_operator.lab.model.fields import name_of, namespace_of, text
-from rollout_operator.lab.model.history import Commit, History
-from rollout_operator.lab.model.request import ApiAnswer, ApiRequest
+from rollout_operator.lab.model.history import Commit
 from rollout_operator.lab.nodes.behaviour import DEFAULT, Choose
-from rollout_operator.lab.nodes.kubelet import Kubelets, Means
+from rollout_operator.lab.nodes.kubelet import Kubelets
 from rollout_operator.lab.nodes.pods import PodEndpoints
 from rollout_operator.lab.schemas.kinds import CONTROLLER_REVISIONS, NODES
 from rollout_operator.lab.virtual_loop.pace import StepTimes, Timers
@@ -23,30 +23,12 @@ from rollout_operator.lab.virtual_loop.pace import StepTimes, Timers
 DEFAULT_PACE: Final = StepTimes()
 
 
-class ClusterApi(Protocol):
-    """What a cluster needs of the API server."""
-
-    history: History
-
-    def get(self, resource: Resource, namespace: str, name: str) -> JsonObject | None: ...
-
-    def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]: ...
-
-    def call_now(self, request: ApiRequest) -> ApiAnswer: ...
-
-    def put(self, obj: JsonObject, *, actor: str) -> None: ...
-
-    def now(self) -> datetime: ...
-
-    def on_commit(self, callback: Callable[[Commit], None]) -> None: ...
-
-
 class Cluster:
     """Controllers and kubelets of one world; needs a running loop from `start` on."""
 
     def __init__(
         self,
-        api: ClusterApi,
+        api: SimulatedApi,
         *,
         rng: random.Random,
         elapsed: Callable[[], timedelta],
@@ -60,13 +42,14 @@ class Cluster:
             api.history, elapsed=elapsed, now=api.now, timers=self._timers
         )
         # One stream of chance each: what kubelets draw does not change what controllers draw.
-        means = Means(
+        self._kubelets = Kubelets(
+            api,
+            choose,
             timers=self._timers,
             rng=random.Random(rng.getrandbits(64)),
             pace=pace,
             endpoints=self.endpoints,
         )
-        self._kubelets = Kubelets(api, means, choose)
         self._sets = StatefulSets(
             api, timers=self._timers, rng=random.Random(rng.getrandbits(64)), pace=pace
         )

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.lab.patches.json_patch import patched
+from rollout_operator.lab.schemas.patches import patched
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.errors import ApiError, Conflict, Refused, UnknownOutcome
 from rollout_operator.model.names import GroupName

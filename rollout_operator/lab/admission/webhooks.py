@@ -32,7 +32,7 @@ from rollout_operator.lab.admission.reviews import (
 from rollout_operator.lab.admission.rules import Attempt, RegisteredHook, read_hooks
 from rollout_operator.lab.model.history import History, Reviewed
 from rollout_operator.lab.model.request import ApiRefusal, not_modelled
-from rollout_operator.lab.patches.json_patch import patched
+from rollout_operator.lab.schemas.patches import patched
 from rollout_operator.lab.schemas.tidy import copy_json
 
 __all__ = ["Admission", "AdmissionApi", "Attempt", "HookCall", "HookCaller"]

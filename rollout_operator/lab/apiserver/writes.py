@@ -17,8 +17,8 @@ from rollout_operator.lab.apiserver.store import ObjectKey, ObjectStore
 from rollout_operator.lab.apiserver.turns import Turn, WriteAdmission
 from rollout_operator.lab.model.fields import is_terminating, metadata_of, name_of, text, timestamp
 from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, not_modelled
-from rollout_operator.lab.patches.apply import apply_patch
 from rollout_operator.lab.schemas.kinds import NAMESPACES
+from rollout_operator.lab.schemas.patches import apply_patch
 from rollout_operator.lab.schemas.refusals import (
     MODIFIED,
     already_exists,

@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.lab.demo.admin import HOST, make_admin, render_url
 from rollout_operator.lab.demo.drawing import BLANK
 from rollout_operator.lab.demo.flags import DemoSettings, read_settings
 from rollout_operator.lab.demo.objects import NAMESPACE
@@ -22,7 +21,12 @@ from rollout_operator.lab.demo.screen import Screen, choose_screen
 from rollout_operator.lab.demo.stage import DemoRun, open_stage
 from rollout_operator.lab.demo.totals import draw_totals
 from rollout_operator.lab.end import INTERRUPTED, end_by_signal
+from rollout_operator.operator.context import Telemetry
+from rollout_operator.web.admin import AdminServer
+from rollout_operator.web.http.cluster import ClusterRules
 
+# A demo has no reason to be seen by a network.
+HOST: Final = "127.0.0.1"
 # Between two rollouts of a demo that serves: as long as a scrape, so that both are seen.
 PAUSE: Final = timedelta(seconds=15)
 
@@ -68,10 +72,21 @@ async def _serve(settings: DemoSettings, stage: DemoRun) -> AsyncIterator[None]:
     admin = make_admin(settings.port, NAMESPACE, stage.process.telemetry)
     await admin.start(HOST)
     try:
-        stage.address = render_url(admin)
+        stage.address = f"http://{HOST}:{admin.port}/"
         yield
     finally:
         await admin.stop()
+
+
+def make_admin(port: int, namespace: str, telemetry: Telemetry) -> AdminServer:
+    """Return the server of one operator, to be started on HOST; port 0 takes a free one."""
+    return AdminServer(
+        port,
+        metrics=telemetry.metrics,
+        health=telemetry.health,
+        cluster=ClusterRules(namespace=namespace),
+        group_states=telemetry.group_states,
+    )
 
 
 async def _go_on(stage: DemoRun) -> None:

@@ -46,48 +46,42 @@ STORY: Final = Flag(
     name="story",
     kind=TEXT,
     default=STORIES[0],
-    group="",
     help=f"What is to be seen: {', '.join(STORIES)}, or {ALL} for one after the other.",
 )
 ZONES: Final = Flag(
     name="zones",
     kind=INT,
     default=3,
-    group="",
     help=f"Zones of the rollout group, each a StatefulSet; at most {MOST_ZONES}.",
 )
 PODS: Final = Flag(
-    name="pods", kind=INT, default=3, group="", help=f"Pods of each zone, at most {MOST_PODS}."
+    name="pods", kind=INT, default=3, help=f"Pods of each zone, at most {MOST_PODS}."
 )
 LIMIT: Final = Flag(
     name="limit",
     kind=INT,
     default=1,
-    group="",
     help="How many pods of a zone may be down: the annotation rollout-max-unavailable.",
 )
 READY_AFTER: Final = Flag(
     name="ready-after",
     kind=DURATION,
     default=timedelta(milliseconds=1200),
-    group="",
     help="How long a new pod takes until it is ready.",
 )
 SPEED: Final = Flag(
     name="speed",
     kind=FLOAT,
     default=1.0,
-    group="",
     help="How many times faster pods and people are; the operator's own pace stays.",
 )
 SEED: Final = Flag(
-    name="seed", kind=INT, default=0, group="", help="Where the delays of the simulation come from."
+    name="seed", kind=INT, default=0, help="Where the delays of the simulation come from."
 )
 COLOR: Final = Flag(
     name="color",
     kind=TEXT,
     default=str(Color.AUTO),
-    group="",
     help="When to use colours: auto, always or never. NO_COLOR in the environment and TERM=dumb"
     " count for auto.",
 )
@@ -95,7 +89,6 @@ SERVE: Final = Flag(
     name="serve",
     kind=BOOL,
     default=False,
-    group="",
     help="Go on with a new rollout now and then, and serve the operator's status page, /metrics"
     " and /ready to this machine, until Ctrl-C.",
 )
@@ -103,7 +96,6 @@ PORT: Final = Flag(
     name="server.port",
     kind=INT,
     default=8001,
-    group="",
     help="TCP port of these pages, on 127.0.0.1 only. 0 takes any free port. Needs -serve.",
 )
 FLAGS: Final[tuple[Flag[Any], ...]] = (

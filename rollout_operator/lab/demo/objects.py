@@ -3,19 +3,25 @@
 Pure: what a person would write into a file or type, as the API server takes it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import (
     MUTATING_WEBHOOKS,
+    PODS,
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
+    ZONE_BUDGETS,
     JsonObject,
     Resource,
 )
+from rollout_operator.lab.admission.registrations import pod_eviction
 from rollout_operator.lab.demo.flags import DemoSettings
 from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
+from rollout_operator.lab.nodes.nodes import node
+from rollout_operator.lab.schemas.kinds import NODES
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import (
     GROUP_LABEL,
@@ -31,6 +37,7 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.units import format_duration
 
+NODES_OF_A_ZONE: Final = 2
 GROUP: Final = "ingester"
 NAMESPACE: Final = "demo"
 # Who the people of the stories are, for the API server and for the reader.
@@ -149,16 +156,47 @@ def allow_downscale(name: str) -> ApiRequest:
 
 def scale(name: str, replicas: int) -> ApiRequest:
     """Return the request of `kubectl scale`."""
-    return ApiRequest(
-        verb="patch",
-        resource=STATEFULSETS,
-        namespace=NAMESPACE,
-        name=name,
-        subresource="scale",
-        body={"spec": {"replicas": replicas}},
-        content_type=MERGE_PATCH,
-        user=PERSON,
-    )
+    return replace(_patch(name, {"spec": {"replicas": replicas}}), subresource="scale")
+
+
+def name_node(zone: str, number: int) -> str:
+    """Return the name of a node of a zone, counted from 1."""
+    return f"node-{zone.removeprefix('zone-')}{number}"
+
+
+def set_up_nodes(zones: Sequence[str], limit: int) -> list[ApiRequest]:
+    """Return the requests that make nodes, the budget, and the webhook that evictions pass."""
+    nodes = [
+        node(name_node(zone, number), select_nodes(zone))
+        for zone in zones
+        for number in range(1, NODES_OF_A_ZONE + 1)
+    ]
+    budget: JsonObject = {
+        "apiVersion": f"{ZONE_BUDGETS.group}/{ZONE_BUDGETS.version}",
+        "kind": ZONE_BUDGETS.kind,
+        "metadata": {"name": GROUP},
+        "spec": {"selector": {"matchLabels": SELECTED}, "maxUnavailable": limit},
+    }
+    return [
+        *(_create(NODES, "", one) for one in nodes),
+        _create(ZONE_BUDGETS, NAMESPACE, budget),
+        _create(VALIDATING_WEBHOOKS, "", pod_eviction(NAMESPACE)),
+    ]
+
+
+def cordon(name: str) -> ApiRequest:
+    """Return the request by which a node takes no new pods."""
+    return replace(_patch(name, {"spec": {"unschedulable": True}}), resource=NODES, namespace="")
+
+
+def evict(pod: str) -> ApiRequest:
+    """Return the request that asks for the eviction of a pod."""
+    body: JsonObject = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": NAMESPACE},
+    }
+    return replace(_create(PODS, NAMESPACE, body), name=pod, subresource="eviction")
 
 
 def _create(resource: Resource, namespace: str, obj: JsonObject) -> ApiRequest:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.lab.demo.nodes import name_node
 from rollout_operator.lab.demo.objects import (
     APART,
     FOLLOWING,
@@ -15,6 +14,7 @@ from rollout_operator.lab.demo.objects import (
     PREPARED,
     allow_downscale,
     change_version,
+    name_node,
     pause,
     scale,
 )

@@ -17,14 +17,16 @@ from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.demo.flags import DemoSettings
 from rollout_operator.lab.demo.log import is_retried, read_log, read_move, read_record, read_waits
-from rollout_operator.lab.demo.nodes import cordon, evict, set_up_nodes
 from rollout_operator.lab.demo.objects import (
     FIRST,
     NAMESPACE,
     OPERATOR,
     PERSON,
+    cordon,
     create_webhook,
     create_zone,
+    evict,
+    set_up_nodes,
 )
 from rollout_operator.lab.demo.picture import (
     DemoNote,

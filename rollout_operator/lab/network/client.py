@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -33,10 +33,10 @@ from rollout_operator.kube.call import (
     watch_query,
 )
 from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
+from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.apiserver.discovery import read_resources, read_versions
 from rollout_operator.lab.apiserver.streams import Stream
 from rollout_operator.lab.model.fields import metadata_of, uid_of
-from rollout_operator.lab.model.history import History
 from rollout_operator.lab.model.request import (
     JSON_PATCH,
     MERGE_PATCH,
@@ -56,28 +56,6 @@ FOLLOWING: Final = "following"
 """Name of the client through which informers look: only their lists may be of the past."""
 
 _encode: Final = msgspec.json.Encoder().encode
-
-
-class Api(Protocol):
-    """What a client needs of the simulated API server; see `lab.apiserver.api`."""
-
-    @property
-    def history(self) -> History: ...
-
-    @property
-    def elapsed(self) -> Callable[[], timedelta]: ...
-
-    @property
-    def has_state_streams(self) -> bool: ...
-
-    @property
-    def largest_page(self) -> int: ...
-
-    def now(self) -> datetime: ...
-
-    async def call(self, request: ApiRequest) -> ApiAnswer: ...
-
-    def open_watch(self, request: ApiRequest) -> Stream: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +99,7 @@ class SimulatedClient:
 
     def __init__(
         self,
-        api: Api,
+        api: SimulatedApi,
         link: Link,
         *,
         name: str,

@@ -5,29 +5,23 @@ Which events come through is decided in `watch_views`, how the request gets ther
 
 from collections.abc import AsyncGenerator
 from datetime import timedelta
-from typing import Protocol
 
 import msgspec
 
 from rollout_operator.kube.api import WatchEvent
 from rollout_operator.kube.call import Call
 from rollout_operator.kube.client.responses import Status, error_of, read_status
+from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.apiserver.streams import Stream, StreamEvent
 from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest
 from rollout_operator.lab.network.watch_views import Delivery, Expired, Silent
 from rollout_operator.model.errors import Unreachable
 
 
-class Opener(Protocol):
-    """What a watch needs of the simulated API server."""
-
-    def open_watch(self, request: ApiRequest) -> Stream: ...
-
-
 class Opening:
     """A watch that is asked for: whoever gave up before it was opened does not leave it open."""
 
-    def __init__(self, api: Opener) -> None:
+    def __init__(self, api: SimulatedApi) -> None:
         self._api = api
         self._is_closed = False
         self.stream: Stream | None = None

@@ -66,24 +66,26 @@ class _PodSlot:
     is_ending: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """What a kubelet works with."""
-
-    timers: Timers
-    rng: random.Random
-    pace: StepTimes
-    endpoints: PodEndpoints
-
-
 class Kubelets:
     """Plays every pod of a world. Told of commits by `see`, it works by timers."""
 
-    def __init__(self, api: PodApi, means: Means, choose: Choose) -> None:
+    def __init__(
+        self,
+        api: PodApi,
+        choose: Choose,
+        *,
+        timers: Timers,
+        rng: random.Random,
+        pace: StepTimes,
+        endpoints: PodEndpoints,
+    ) -> None:
         self.choose = choose
         self._api = api
-        self._means = means
-        self._seats: dict[str, _PodSlot] = {}
+        self._timers = timers
+        self._rng = rng
+        self._pace = pace
+        self._endpoints = endpoints
+        self._slots: dict[str, _PodSlot] = {}
         self._given = 0
 
     def see(self, commit: Commit) -> None:
@@ -92,54 +94,54 @@ class Kubelets:
         if pod is None:
             self._forget(uid_of(commit.before or {}))
             return
-        seat = self._seats.get(uid_of(pod))
-        if seat is None:
+        slot = self._slots.get(uid_of(pod))
+        if slot is None:
             self.admit(pod)
-        elif is_terminating(pod) and not seat.is_ending:
-            self._begin_end(seat)
+        elif is_terminating(pod) and not slot.is_ending:
+            self._begin_end(slot)
 
     def see_node(self) -> None:
         """Take note of a change of a node: pods that wait for one may get it."""
-        for seat in self._seats.values():
-            waits = seat.shape is Shape.UNSCHEDULABLE and not seat.is_ending
-            if waits and seat.behaviour.kind is not StartKind.PENDING:
-                self._later(seat, self._soon(self._means.pace.scheduler), self._bind)
+        for slot in self._slots.values():
+            waits = slot.shape is Shape.UNSCHEDULABLE and not slot.is_ending
+            if waits and slot.behaviour.kind is not StartKind.PENDING:
+                self._later(slot, self._soon(self._pace.scheduler), self._bind)
 
     def fail(self, name: str) -> None:
         """Crash a pod, or let it crash as soon as it runs; it stays so until `mend`.
 
         Raises LookupError where no living pod has that name.
         """
-        seat = self._find(name)
-        seat.is_failed = True
-        if seat.shape.is_running:
-            self._crash(seat)
+        slot = self._find(name)
+        slot.is_failed = True
+        if slot.shape.is_running:
+            self._crash(slot)
 
     def mend(self, name: str) -> None:
         """Make a pod well, whatever its behaviour was: one that has run is ready at once.
 
         Raises LookupError where no living pod has that name.
         """
-        seat = self._find(name)
-        seat.is_failed = False
-        seat.behaviour = replace(seat.behaviour, kind=StartKind.NORMAL)
-        if seat.shape in (Shape.NEW, Shape.UNSCHEDULABLE):
-            self._later(seat, self._soon(self._means.pace.scheduler), self._bind)
-        elif seat.shape not in (Shape.CREATING, Shape.FAILED):
-            self._means.timers.cancel(seat.timer)
-            self._write(seat, Shape.READY)
+        slot = self._find(name)
+        slot.is_failed = False
+        slot.behaviour = replace(slot.behaviour, kind=StartKind.NORMAL)
+        if slot.shape in (Shape.NEW, Shape.UNSCHEDULABLE):
+            self._later(slot, self._soon(self._pace.scheduler), self._bind)
+        elif slot.shape not in (Shape.CREATING, Shape.FAILED):
+            self._timers.cancel(slot.timer)
+            self._write(slot, Shape.READY)
 
     def _find(self, name: str) -> _PodSlot:
-        for seat in self._seats.values():
-            if seat.name == name and not seat.is_ending:
-                return seat
+        for slot in self._slots.values():
+            if slot.name == name and not slot.is_ending:
+                return slot
         raise LookupError(f"no living pod {name}")
 
     # Beginning
 
     def admit(self, pod: JsonObject) -> None:
         """Take a pod on as it is: new, or running already elsewhere."""
-        seat = self._seats[uid_of(pod)] = _PodSlot(
+        slot = self._slots[uid_of(pod)] = _PodSlot(
             name=name_of(pod),
             namespace=namespace_of(pod),
             uid=uid_of(pod),
@@ -148,45 +150,45 @@ class Kubelets:
         )
         phase = text(pod, "status", "phase")
         if phase == "Running":
-            self._resume(seat, pod)
+            self._resume(slot, pod)
         if is_terminating(pod):
-            self._begin_end(seat)
+            self._begin_end(slot)
         elif phase in ("", "Pending"):
             has_node = bool(text(pod, "spec", "nodeName"))
-            pace = self._means.pace
+            pace = self._pace
             if has_node:
-                self._later(seat, self._soon(pace.kubelet), self._create)
+                self._later(slot, self._soon(pace.kubelet), self._create)
             else:
-                self._later(seat, self._soon(pace.scheduler), self._bind)
+                self._later(slot, self._soon(pace.scheduler), self._bind)
 
-    def _resume(self, seat: _PodSlot, pod: JsonObject) -> None:
+    def _resume(self, slot: _PodSlot, pod: JsonObject) -> None:
         """Go on with a pod that was put into the world as it ran elsewhere."""
         statuses = children(pod, "status", "containerStatuses")
         if not any(child(one, "state", "running") for one in statuses):
-            seat.shape = Shape.BACKOFF
-            self._later(seat, seat.behaviour.starts_after, self._start)
+            slot.shape = Shape.BACKOFF
+            self._later(slot, slot.behaviour.starts_after, self._start)
             return
         is_ready = any(
             one.get("type") == "Ready" and one.get("status") == "True"
             for one in children(pod, "status", "conditions")
         )
-        seat.shape = Shape.READY if is_ready else Shape.RUNNING
-        self._listen(seat)
-        if not is_ready or seat.behaviour.kind is not StartKind.NORMAL:
-            self._later(seat, seat.behaviour.ready_after, self._settle)
+        slot.shape = Shape.READY if is_ready else Shape.RUNNING
+        self._listen(slot)
+        if not is_ready or slot.behaviour.kind is not StartKind.NORMAL:
+            self._later(slot, slot.behaviour.ready_after, self._settle)
 
     def _next_ip(self) -> str:
         self._given += 1
         high, low = divmod(self._given, 250)
         return f"10.{high // 256}.{high % 256}.{low + 1}"
 
-    def _bind(self, seat: _PodSlot) -> None:
-        pod = self._look(seat)
+    def _bind(self, slot: _PodSlot) -> None:
+        pod = self._look(slot)
         if pod is None:
             return
-        node = None if seat.behaviour.kind is StartKind.PENDING else find_node(self._api, pod)
+        node = None if slot.behaviour.kind is StartKind.PENDING else find_node(self._api, pod)
         if node is None:
-            self._write(seat, Shape.UNSCHEDULABLE, user=SCHEDULER)
+            self._write(slot, Shape.UNSCHEDULABLE, user=SCHEDULER)
             return
         conditions = [scheduled(pod, self._now())]
         bound: JsonObject = {
@@ -195,106 +197,106 @@ class Kubelets:
             "status": {**child(pod, "status"), "conditions": conditions},
         }
         self._api.put(bound, actor=SCHEDULER)
-        self._later(seat, self._soon(self._means.pace.kubelet), self._create)
+        self._later(slot, self._soon(self._pace.kubelet), self._create)
 
-    def _create(self, seat: _PodSlot) -> None:
-        self._write(seat, Shape.CREATING)
-        self._later(seat, seat.behaviour.starts_after, self._start)
+    def _create(self, slot: _PodSlot) -> None:
+        self._write(slot, Shape.CREATING)
+        self._later(slot, slot.behaviour.starts_after, self._start)
 
-    def _start(self, seat: _PodSlot) -> None:
-        self._write(seat, Shape.RUNNING)
-        self._later(seat, seat.behaviour.ready_after, self._settle)
-        if seat.is_failed:
-            self._crash(seat)
+    def _start(self, slot: _PodSlot) -> None:
+        self._write(slot, Shape.RUNNING)
+        self._later(slot, slot.behaviour.ready_after, self._settle)
+        if slot.is_failed:
+            self._crash(slot)
 
     # Living
 
-    def _settle(self, seat: _PodSlot) -> None:
+    def _settle(self, slot: _PodSlot) -> None:
         """Show what becomes of a pod that has run for a while."""
-        match seat.behaviour.kind:
+        match slot.behaviour.kind:
             case StartKind.NORMAL:
-                self._write(seat, Shape.READY)
+                self._write(slot, Shape.READY)
             case StartKind.NEVER_READY | StartKind.PENDING:
                 pass
             case StartKind.CRASH_LOOP:
-                self._crash(seat)
+                self._crash(slot)
             case StartKind.GATE_CLOSED:
-                self._write(seat, Shape.GATED)
+                self._write(slot, Shape.GATED)
             case StartKind.NO_STATUSES:
-                self._write(seat, Shape.CLAIMED)
+                self._write(slot, Shape.CLAIMED)
             case StartKind.FLAPPING:
-                flipped = Shape.RUNNING if seat.shape is Shape.READY else Shape.READY
-                self._write(seat, flipped)
-                self._later(seat, seat.behaviour.period, self._settle)
+                flipped = Shape.RUNNING if slot.shape is Shape.READY else Shape.READY
+                self._write(slot, flipped)
+                self._later(slot, slot.behaviour.period, self._settle)
             case StartKind.FAILED:
-                self._write(seat, Shape.FAILED)
+                self._write(slot, Shape.FAILED)
             case _:
-                assert_never(seat.behaviour.kind)
+                assert_never(slot.behaviour.kind)
 
-    def _crash(self, seat: _PodSlot) -> None:
-        self._write(seat, Shape.CRASHED)
-        self._later(seat, self._soon(self._means.pace.kubelet), self._back_off)
+    def _crash(self, slot: _PodSlot) -> None:
+        self._write(slot, Shape.CRASHED)
+        self._later(slot, self._soon(self._pace.kubelet), self._back_off)
 
-    def _back_off(self, seat: _PodSlot) -> None:
-        self._write(seat, Shape.BACKOFF)
-        if not seat.is_failed:
-            pause = seat.behaviour.period * 2 ** min(seat.crashes, _LONGEST_DOUBLING)
-            self._later(seat, pause, self._start)
-        seat.crashes += 1
+    def _back_off(self, slot: _PodSlot) -> None:
+        self._write(slot, Shape.BACKOFF)
+        if not slot.is_failed:
+            pause = slot.behaviour.period * 2 ** min(slot.crashes, _LONGEST_DOUBLING)
+            self._later(slot, pause, self._start)
+        slot.crashes += 1
 
     # Ending
 
-    def _begin_end(self, seat: _PodSlot) -> None:
-        seat.is_ending = True
-        noticed = self._soon(self._means.pace.kubelet)
-        self._later(seat, noticed + seat.behaviour.terminates_after, self._end)
+    def _begin_end(self, slot: _PodSlot) -> None:
+        slot.is_ending = True
+        noticed = self._soon(self._pace.kubelet)
+        self._later(slot, noticed + slot.behaviour.terminates_after, self._end)
 
-    def _end(self, seat: _PodSlot) -> None:
-        if seat.shape.is_running and seat.behaviour.shows_its_end:
-            self._write(seat, Shape.SUCCEEDED)
-            self._later(seat, self._soon(self._means.pace.kubelet), self._remove)
+    def _end(self, slot: _PodSlot) -> None:
+        if slot.shape.is_running and slot.behaviour.shows_its_end:
+            self._write(slot, Shape.SUCCEEDED)
+            self._later(slot, self._soon(self._pace.kubelet), self._remove)
         else:
-            self._remove(seat)
+            self._remove(slot)
 
-    def _remove(self, seat: _PodSlot) -> None:
-        self._means.endpoints.leave(seat.ip)
+    def _remove(self, slot: _PodSlot) -> None:
+        self._endpoints.leave(slot.ip)
         options: JsonObject = {
             "kind": "DeleteOptions",
             "apiVersion": "v1",
             "gracePeriodSeconds": 0,
-            "preconditions": {"uid": seat.uid},
+            "preconditions": {"uid": slot.uid},
         }
-        self._call(seat, "delete", "", options)
+        self._call(slot, "delete", "", options)
 
     def _forget(self, uid: str) -> None:
-        seat = self._seats.pop(uid, None)
-        if seat is not None:
-            self._means.timers.cancel(seat.timer)
-            self._means.endpoints.leave(seat.ip)
+        slot = self._slots.pop(uid, None)
+        if slot is not None:
+            self._timers.cancel(slot.timer)
+            self._endpoints.leave(slot.ip)
 
     # Writing
 
-    def _write(self, seat: _PodSlot, shape: Shape, *, user: str = KUBELET) -> None:
-        pod = self._look(seat)
+    def _write(self, slot: _PodSlot, shape: Shape, *, user: str = KUBELET) -> None:
+        pod = self._look(slot)
         if pod is None:
             return
-        seat.shape = shape
+        slot.shape = shape
         if shape.is_running:
-            self._listen(seat)
+            self._listen(slot)
         else:
-            self._means.endpoints.leave(seat.ip)
-        status = next_status(pod, shape, StatusPlace(ip=seat.ip, now=self._now()))
-        patch: JsonObject = {"metadata": {"uid": seat.uid}, "status": status}
-        self._call(seat, "patch", user, patch)
+            self._endpoints.leave(slot.ip)
+        status = next_status(pod, shape, StatusPlace(ip=slot.ip, now=self._now()))
+        patch: JsonObject = {"metadata": {"uid": slot.uid}, "status": status}
+        self._call(slot, "patch", user, patch)
 
-    def _call(self, seat: _PodSlot, verb: str, user: str, body: JsonObject) -> None:
+    def _call(self, slot: _PodSlot, verb: str, user: str, body: JsonObject) -> None:
         is_patch = verb == "patch"
         answer = self._api.call_now(
             ApiRequest(
                 verb="patch" if is_patch else "delete",
                 resource=PODS,
-                namespace=seat.namespace,
-                name=seat.name,
+                namespace=slot.namespace,
+                name=slot.name,
                 subresource="status" if is_patch else "",
                 body=body,
                 content_type=MERGE_PATCH if is_patch else "application/json",
@@ -303,21 +305,21 @@ class Kubelets:
         )
         # Gone, or another one of its name: there is nothing left to do for this one.
         if not answer.is_ok and answer.status not in (404, 409):
-            raise RuntimeError(f"{user or KUBELET}: {verb} pod {seat.name}: {answer.message}")
+            raise RuntimeError(f"{user or KUBELET}: {verb} pod {slot.name}: {answer.message}")
 
-    def _listen(self, seat: _PodSlot) -> None:
-        self._means.endpoints.enter(seat.ip, pod=seat.name, uid=seat.uid, behaviour=seat.behaviour)
+    def _listen(self, slot: _PodSlot) -> None:
+        self._endpoints.enter(slot.ip, pod=slot.name, uid=slot.uid, behaviour=slot.behaviour)
 
-    def _look(self, seat: _PodSlot) -> JsonObject | None:
-        pod = self._api.get(PODS, seat.namespace, seat.name)
-        return pod if pod is not None and uid_of(pod) == seat.uid else None
+    def _look(self, slot: _PodSlot) -> JsonObject | None:
+        pod = self._api.get(PODS, slot.namespace, slot.name)
+        return pod if pod is not None and uid_of(pod) == slot.uid else None
 
     def _now(self) -> str:
         return timestamp(self._api.now())
 
     def _soon(self, span: Range) -> timedelta:
-        return draw(self._means.rng, span)
+        return draw(self._rng, span)
 
-    def _later(self, seat: _PodSlot, span: timedelta, step: Callable[[_PodSlot], None]) -> None:
-        self._means.timers.cancel(seat.timer)
-        seat.timer = self._means.timers.after(span, lambda: step(seat))
+    def _later(self, slot: _PodSlot, span: timedelta, step: Callable[[_PodSlot], None]) -> None:
+        self._timers.cancel(slot.timer)
+        slot.timer = self._timers.after(span, lambda: step(slot))

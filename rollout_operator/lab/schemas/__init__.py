@@ -1,1 +1,1 @@
-"""What each kind is: defaults, what is refused, and in which words."""
+"""What each kind is: defaults, patches, what is refused, and in which words."""

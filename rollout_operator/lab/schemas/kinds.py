@@ -4,9 +4,8 @@ How an object is made ready is written in `rules` and in the modules of each kin
 not here is a 404, as for a resource that no server knows.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from rollout_operator.kube.api import (
@@ -44,37 +43,37 @@ REPLICA_TEMPLATES: Final = Resource(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ObjectKind:
     """One kind of object, as the API server knows it."""
 
     resource: Resource
+    rules: Rules
     subresources: frozenset[str]
-    prepare_create: Callable[[JsonObject], None]
-    """Given a copy as of `tidy.copy_head`: drops, defaults, checks it.
-
-    Fields that change are made anew.
-    """
-    prepare_update: Callable[[JsonObject, JsonObject, str], None]
-    """Given old, such a copy of new, and the subresource (empty for the object and its scale).
-
-    What may not change stays as it was. Raises Refusal (422) for another identity.
-    """
-    default: Callable[[JsonObject], None] = lambda _: None
-    """Bring an object, in place, into the form that webhooks are shown."""
-    allows_blind_update: bool = True
+    allows_blind_update: bool
     """Whether a PUT without resourceVersion overwrites whatever is there."""
+
+    def prepare_create(self, obj: JsonObject) -> None:
+        """Drop, default and check in a new object, a copy as of `tidy.copy_head`.
+
+        Fields that change are made anew.
+        """
+        create_object(self.rules, obj)
+
+    def prepare_update(self, old: JsonObject, new: JsonObject, subresource: str) -> None:
+        """Do so in such a copy of a new version; no subresource for the object and its scale.
+
+        What may not change stays as it was. Raises Refusal (422) for another identity.
+        """
+        update_object(self.resource, self.rules, old, new, subresource)
+
+    def default(self, obj: JsonObject) -> None:
+        """Bring an object, in place, into the form that webhooks are shown."""
+        default_object(self.rules, obj)
 
 
 def _kind(resource: Resource, rules: Rules, *subresources: str, blind: bool = True) -> ObjectKind:
-    return ObjectKind(
-        resource=resource,
-        subresources=frozenset(subresources),
-        prepare_create=partial(create_object, rules),
-        prepare_update=partial(update_object, resource, rules),
-        default=partial(default_object, rules),
-        allows_blind_update=blind,
-    )
+    return ObjectKind(resource, rules, frozenset(subresources), blind)
 
 
 _ALL: Final = (

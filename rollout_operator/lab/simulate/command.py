@@ -16,8 +16,7 @@ from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.figures import add_up
 from rollout_operator.lab.simulate.flags import Output, SimulateSettings, read_settings
 from rollout_operator.lab.simulate.input import read_file, read_objects
-from rollout_operator.lab.simulate.json_output import render_json
-from rollout_operator.lab.simulate.report import SimulationRun, render_text
+from rollout_operator.lab.simulate.report import SimulationRun, render_json, render_text
 from rollout_operator.lab.simulate.times import learn_ready_times
 from rollout_operator.lab.simulate.world import play
 

@@ -39,7 +39,6 @@ FILE: Final = Flag(
     name="f",
     kind=TEXT,
     default="",
-    group="",
     help="File with what `kubectl get statefulsets,pods -o yaml` prints, YAML or JSON;"
     f" {STDIN} reads standard input. Required.",
 )
@@ -50,7 +49,6 @@ CHANGE: Final[Flag[tuple[Change, ...]]] = Flag(
     name="change",
     kind=_ONE_CHANGE,
     default=(),
-    group="",
     help="What happens, see below; may be given several times. Without any, the operator is only"
     " started.",
 )
@@ -58,14 +56,12 @@ NAMESPACE: Final = Flag(
     name="namespace",
     kind=TEXT,
     default="",
-    group="",
     help="Which namespace is meant, where the input holds several.",
 )
 READY: Final = Flag(
     name="ready-after",
     kind=DURATION,
     default=timedelta(0),
-    group="",
     help="How long a new pod takes until it is ready. 0 stands for the median of the rollout"
     f" group's pods in the input, or {format_duration(READY_AFTER)} where none tells.",
 )
@@ -73,22 +69,20 @@ TERMINATES: Final = Flag(
     name="terminates-after",
     kind=DURATION,
     default=timedelta(seconds=10),
-    group="",
     help="How long a pod takes to end.",
 )
 AS_OF: Final = Flag(
     name="as-of",
     kind=TEXT,
     default="",
-    group="",
     help="When the input was read, as in 2006-01-02T15:04:05Z: it counts for how long ago a zone"
     " was scaled down. By default the time of the file, or now.",
 )
 SEED: Final = Flag(
-    name="seed", kind=INT, default=0, group="", help="Where the delays of the simulation come from."
+    name="seed", kind=INT, default=0, help="Where the delays of the simulation come from."
 )
 OUTPUT: Final = Flag(
-    name="o", kind=TEXT, default=str(Output.TEXT), group="", help="Text for people, or json."
+    name="o", kind=TEXT, default=str(Output.TEXT), help="Text for people, or json."
 )
 FLAGS: Final[tuple[Flag[Any], ...]] = (
     FILE,

@@ -1,4 +1,7 @@
-"""A simulation as text for people: what was read, what is taken for granted, what happens."""
+"""A simulation as text for people: what was read, what is taken for granted, what happens.
+
+And as one JSON object for machines.
+"""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,6 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
+
+from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import name_of, number
 from rollout_operator.lab.model.history import Called, History, Lived, Record
 from rollout_operator.lab.simulate.dump import Dump, FoundSet
@@ -14,6 +20,7 @@ from rollout_operator.lab.simulate.flags import SimulateSettings, show_time
 from rollout_operator.lab.simulate.people import PERSON
 from rollout_operator.lab.simulate.times import LEAST, ReadyTime, list_stuck
 from rollout_operator.lab.simulate.world import Play
+from rollout_operator.lab.trace.lines import Storyteller
 from rollout_operator.lab.trace.trace import WIDTH, render_story
 from rollout_operator.model.names import DOWNSCALE_DELAY, MAX_UNAVAILABLE, PAUSED
 from rollout_operator.model.units import format_duration
@@ -167,3 +174,47 @@ def _fill(sentence: str, indent: str = "") -> Sequence[str]:
         break_on_hyphens=False,
         break_long_words=False,
     )
+
+
+def render_json(told: SimulationRun) -> str:
+    """Return it as JSON, indented for people; times are seconds since the start."""
+    figures = told.figures
+    found: JsonObject = {
+        "namespace": told.dump.namespace,
+        "groups": told.dump.groups,
+        "begins": show_time(told.epoch),
+        "readyAfter": {group: _seconds(one.span) for group, one in told.ready.items()},
+        "terminatesAfter": _seconds(told.settings.terminates_after),
+        "steps": list(_list_steps(told)),
+        "ends": {str(one.plan.group): explain(one.plan) for one in told.play.entries},
+        "seconds": _seconds(told.play.moved_at),
+        "isCutOff": told.play.is_cut,
+        "deletes": figures.deletes,
+        "mostDown": figures.most_down,
+        "downTogether": [
+            {
+                "zones": one.zones,
+                "at": _seconds(one.begin),
+                "seconds": _seconds(one.span),
+                "isOpen": one.is_open,
+            }
+            for one in figures.overlaps
+        ],
+        "refusals": figures.refusals,
+    }
+    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
+
+
+def _list_steps(told: SimulationRun) -> Iterator[JsonObject]:
+    for line in Storyteller(History(records=told.records())).tell():
+        if line.at >= FIRST_STEP:
+            yield {
+                "at": _seconds(line.at),
+                "who": line.who,
+                "what": line.what,
+                "text": line.text,
+            }
+
+
+def _seconds(span: timedelta) -> float:
+    return round(span.total_seconds(), 3)

@@ -25,9 +25,8 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from datetime import timedelta
 from itertools import count
+from types import CodeType, FrameType
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
-
-from rollout_operator.lab.virtual_loop.waits import list_waits
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -36,6 +35,8 @@ Ts = TypeVarTuple("Ts")
 # two tasks that only call each other.
 MOST_STEPS_AT_ONCE: Final = 200_000
 _FEW_TIMERS: Final = 64
+# Deeper than any chain of awaits here; a bound, because what is asked may refer to itself.
+_DEEPEST: Final = 100
 
 _NOT_HERE: Final = (
     *("run_in_executor", "set_default_executor", "getaddrinfo", "getnameinfo"),
@@ -260,7 +261,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
         if not timers:
-            self._error = Deadlock(f"everyone waits for ever: {list_waits(self)}")
+            self._error = Deadlock(f"everyone waits for ever: {_list_waits(self)}")
             return False
         self._now = timers[0][0]
         self.elapsed = timedelta(seconds=self._now)
@@ -282,7 +283,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         while self._marks and self._marks[0][0] <= self.steps:
             heapq.heappop(self._marks)[2]()
         if self.steps - self._jumped_at >= MOST_STEPS_AT_ONCE:
-            waits = list_waits(self)
+            waits = _list_waits(self)
             self._error = Livelock(f"{MOST_STEPS_AT_ONCE} steps at {self._now:g} s: {waits}")
             return False
         self._set_next_look()
@@ -317,6 +318,36 @@ class _NumberedTask(asyncio.Task[Any]):
 
     def __hash__(self) -> int:
         return self.number
+
+
+def _list_waits(loop: asyncio.AbstractEventLoop) -> str:
+    """Return which tasks of a loop there are, by name, and where each of them waits."""
+    tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
+    return ", ".join(f"{task.get_name()} in {_find_place(task)}" for task in tasks) or "no task"
+
+
+def _find_place(task: asyncio.Task[Any]) -> str:
+    """Return function and line of the innermost `await`."""
+    place = "its first step"
+    waiting: object = task.get_coro()
+    for _ in range(_DEEPEST):
+        frame = _first(waiting, "cr_frame", "gi_frame", "ag_frame")
+        if isinstance(frame, FrameType):
+            code: CodeType = frame.f_code
+            place = f"{code.co_qualname}:{frame.f_lineno}"
+        waiting = _first(waiting, "cr_await", "gi_yieldfrom", "ag_await")
+        if waiting is None:
+            break
+    return place
+
+
+def _first(of: object, *names: str) -> object | None:
+    """Return what a coroutine, a generator or an asynchronous one has there, None for others."""
+    for name in names:
+        found: object = getattr(of, name, None)
+        if found is not None:
+            return found
+    return None
 
 
 def _closed() -> RuntimeError:

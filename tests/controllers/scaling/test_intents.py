@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from rollout_operator.lab.patches.json_patch import patched
+from rollout_operator.lab.schemas.patches import patched
 from rollout_operator.model.errors import ApiError, Unreachable
 from rollout_operator.model.names import DOWNSCALE_INTENT
 from rollout_operator.model.outcome import Code

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.lab.demo.admin import HOST, make_admin, render_url
+from rollout_operator.lab.demo.command import HOST, make_admin
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.operator.context import Telemetry
 from rollout_operator.web.admin import AdminServer
@@ -29,7 +29,6 @@ async def test_the_pages_of_the_operator_are_served() -> None:
     server = admin()
     await server.start(HOST)
     try:
-        assert render_url(server) == f"http://127.0.0.1:{server.port}/"
         assert "operator: starting" in await get(server.port, "/ready")
         assert "rollout_operator_" in await get(server.port, "/metrics")
         assert "0 rollout groups" in await get(server.port, "/")

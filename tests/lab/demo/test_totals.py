@@ -9,8 +9,7 @@ import pytest
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
 from rollout_operator.lab.demo.drawing import COLUMNS, render_line
-from rollout_operator.lab.demo.nodes import evict
-from rollout_operator.lab.demo.objects import OPERATOR, PERSON, scale
+from rollout_operator.lab.demo.objects import OPERATOR, PERSON, evict, scale
 from rollout_operator.lab.demo.totals import (
     Restart,
     Totals,

@@ -80,7 +80,7 @@ def contained(**fields: object) -> JsonObject:
     ],
 )
 def test_what_the_real_server_refuses_is_not_modelled(resource: Resource, body: JsonObject) -> None:
-    with pytest.raises(NotModelled, match="the refusal of"):
+    with pytest.raises(NotModelled):
         find_kind(resource).prepare_create(body)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rollout_operator.lab.simulate.command import tell
 from rollout_operator.lab.simulate.flags import read_settings
-from rollout_operator.lab.simulate.json_output import render_json
+from rollout_operator.lab.simulate.report import render_json
 from rollout_operator.lab.zones import ZoneSpec
 from tests.lab.simulate.dumps import Json, grow, to_yaml
 from tests.virtual_time import EPOCH

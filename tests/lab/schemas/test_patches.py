@@ -14,7 +14,7 @@ from rollout_operator.lab.model.request import (
     Body,
     NotModelled,
 )
-from rollout_operator.lab.patches.apply import apply_patch
+from rollout_operator.lab.schemas.patches import apply_patch
 from rollout_operator.lab.schemas.tidy import copy_json
 
 DOC: JsonObject = {

@@ -1,1 +1,0 @@
-"""Patches as the real API server applies them."""

@@ -1,0 +1,227 @@
+"""Patches as the real API server applies them: merge patch, JSON patch and strategic merge patch.
+
+Decides what each makes of an object, for what is sent in the lab; the rest is not modelled. Whether
+the result may be stored is decided by the rules of its kind, and preconditions by the server's
+frame.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rollout_operator.kube.api import JsonObject
+from rollout_operator.lab.model.request import (
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    ApiRefusal,
+    Body,
+    not_modelled,
+)
+from rollout_operator.lab.schemas.metadata import find_misfit
+from rollout_operator.lab.schemas.refusals import expect
+from rollout_operator.lab.schemas.tidy import copy_head, copy_json
+
+# Kinds that only a schema describes: how their lists merge is not known.
+_CUSTOM: Final = frozenset({"ReplicaTemplate", "ZoneAwarePodDisruptionBudget"})
+
+
+def apply_patch(obj: JsonObject, content_type: str, body: Body) -> JsonObject:
+    """Return a new object, patched; it shares with `obj` what `tidy.copy_head` shares.
+
+    Raises Refusal (422), NotModelled for what no server takes.
+    """
+    result = _patched(obj, content_type, body)
+    misfit = find_misfit(result)
+    expect(not misfit, "a patch", misfit)
+    return result
+
+
+def _patched(obj: JsonObject, content_type: str, body: Body) -> JsonObject:
+    is_object = isinstance(body, dict)
+    if content_type == JSON_PATCH and body is not None and not isinstance(body, dict):
+        return apply_json_patch(obj, body)
+    if content_type == MERGE_PATCH and isinstance(body, dict):
+        return copy_head(merge(obj, body))
+    is_built_in = obj.get("kind") not in _CUSTOM
+    if content_type == STRATEGIC_PATCH and isinstance(body, dict) and is_built_in:
+        return copy_head(merge_strategic(obj, body))
+    form = "an object" if is_object else "a list"
+    return not_modelled(f"{form} as {content_type} of a {obj.get('kind')}")
+
+
+def merge(obj: JsonObject, patch: JsonObject) -> JsonObject:
+    """Return an object with a merge patch applied: nulls take away, lists are replaced."""
+    result = dict(obj)
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            before = result.get(key)
+            result[key] = merge(before if isinstance(before, dict) else {}, value)
+        else:
+            result[key] = value
+    return result
+
+
+# JSON patch (RFC 6902), oddities included: what replaces or tests an absent field finds null there,
+# and an index may count from the end.
+
+_REFUSED: Final = "the server rejected our request due to an error in our request"
+_Holder = JsonObject | list[object]
+
+
+def apply_json_patch(obj: JsonObject, steps: Sequence[JsonObject]) -> JsonObject:
+    """Return the patched object. Raises Refusal (422)."""
+    try:
+        return patched(obj, steps)
+    except ValueError as error:
+        raise ApiRefusal(422, "Invalid", _REFUSED) from error
+
+
+def patched(obj: JsonObject, steps: Sequence[JsonObject]) -> JsonObject:
+    """Return a changed copy of an object. Raises ValueError where a step does not apply."""
+    result = copy_json(obj)
+    for step in steps:
+        _apply(result, copy_json(step))
+    return result
+
+
+def _apply(doc: JsonObject, step: JsonObject) -> None:
+    kind, path, value = step.get("op"), step.get("path"), step.get("value")
+    if not isinstance(path, str) or not path.startswith("/"):
+        not_modelled(f"a JSON patch of the whole document: {step}")
+    holder, key = _find(doc, path)
+    match kind:
+        case "add":
+            _add(holder, key, value)
+        case "remove":
+            _remove(holder, key)
+        case "replace":
+            _replace(holder, key, value)
+        case "test":
+            found = _get(holder, key)
+            # In Python true is 1: not in JSON.
+            if found != value or isinstance(found, bool) is not isinstance(value, bool):
+                raise ValueError(f"{path} has another value")
+        case _:
+            not_modelled(f"the step {kind!r} of a JSON patch")
+
+
+def _find(doc: JsonObject, path: str) -> tuple[_Holder, str]:
+    """Return what holds the last part of a path, and that part."""
+    parts = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")]
+    holder: object = doc
+    for part in parts[1:-1]:
+        holder = _get(holder, part) if isinstance(holder, dict | list) else None
+    if not isinstance(holder, dict | list):
+        raise ValueError(f"nothing holds {path}")
+    return holder, parts[-1]
+
+
+def _get(holder: _Holder, key: str) -> object:
+    return holder.get(key) if isinstance(holder, dict) else holder[_index(key, len(holder))]
+
+
+def _index(key: str, size: int) -> int:
+    """Return an index into a list of some size; negative ones count from the end."""
+    index = int(key)
+    if not -size <= index < size:
+        raise ValueError(f"no index {index} among {size}")
+    return index % size
+
+
+def _add(holder: _Holder, key: str, value: object) -> None:
+    if isinstance(holder, dict):
+        holder[key] = value
+    elif key == "-":
+        holder.append(value)
+    else:
+        holder.insert(_index(key, len(holder) + 1), value)
+
+
+def _remove(holder: _Holder, key: str) -> None:
+    if isinstance(holder, list):
+        del holder[_index(key, len(holder))]
+    elif key in holder:
+        del holder[key]
+    else:
+        raise ValueError(f"{key} is not there")
+
+
+def _replace(holder: _Holder, key: str, value: object) -> None:
+    if isinstance(holder, list):
+        holder[_index(key, len(holder))] = value
+    else:
+        holder[key] = value  # also where it is absent
+
+
+# Strategic merge patch: lists of objects merge under a key.
+
+# Merge keys of lists of objects, by the name of the field.
+_KEYS: Final = {
+    "containers": "name",
+    "conditions": "type",
+    "ownerReferences": "uid",
+    "webhooks": "name",
+}
+_PATCH: Final = "$patch"
+
+
+def merge_strategic(original: JsonObject, patch: JsonObject) -> JsonObject:
+    """Return the patched object; neither argument is changed. Raises NotModelled."""
+    result = dict(original)
+    for key, value in patch.items():
+        if key.startswith("$"):
+            not_modelled(f"the directive {key} of a strategic merge patch")
+        before = result.get(key)
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(before, dict) and isinstance(value, dict):
+            result[key] = merge_strategic(before, value)
+        elif isinstance(before, list) and isinstance(value, list):
+            result[key] = _merge_list(key, before, value)
+        else:
+            result[key] = _clean(value)
+    return result
+
+
+def _merge_list(key: str, before: list[object], patch: list[object]) -> list[object]:
+    if all(isinstance(one, str) for one in (*before, *patch)) and key != "finalizers":
+        return patch
+    merge_key = _KEYS.get(key)
+    items = [one for one in patch if isinstance(one, dict)]
+    if merge_key is None or len(items) != len(patch):
+        not_modelled(f"the merge of the list {key}")
+    merged, added, places = list(before), [], [-1]
+    for one in items:
+        expect(merge_key in one, f"an item of {key}", one)
+        place = _position(merged, one, merge_key)
+        if _PATCH in one:
+            expect(one[_PATCH] == "delete", f"the directive in {key}", one)
+            merged = [kept for at, kept in enumerate(merged) if at != place]
+        elif place < 0:
+            added.append(_clean(one))
+        else:
+            found = merged[place]
+            assert isinstance(found, dict)
+            merged[place] = merge_strategic(found, one)
+            places.append(place)
+    # What is new comes before all that was there. Together with others, their order decides.
+    is_plain = places == sorted(places) and not (added and len(places) > 1)
+    expect(is_plain, f"the order of {key}", patch)
+    return [*added, *merged]
+
+
+def _clean(value: object) -> object:
+    """Return a value without nulls. Raises NotModelled for directives."""
+    if isinstance(value, dict):
+        expect(not any(key[:1] == "$" for key in value), "a directive", value)
+        return {key: _clean(one) for key, one in value.items() if one is not None}
+    return [_clean(one) for one in value] if isinstance(value, list) else value
+
+
+def _position(items: list[object], wanted: JsonObject, merge_key: str) -> int:
+    for index, one in enumerate(items):
+        if isinstance(one, dict) and one.get(merge_key) == wanted[merge_key]:
+            return index
+    return -1
