@@ -11,12 +11,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rollout_operator.model.budget import Budget
+from rollout_operator.model.budget import Budget, DisruptionSource
+from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.planning.budgets.rule import Scene, assess_disruption
-from tests.builders import NOW, pod, sts, sts_uid
+from tests.builders import NOW, pod, sts, sts_uid, unreadable
+from tests.planning.tables import change_pods, read_words
 
 PATTERN: Final = r"[a-z\-]+-zone-[a-z]-([0-9]+)"
 LONG_READY: Final = timedelta(hours=1)
@@ -104,6 +106,50 @@ def scene(going: str = "a-0", *zones: Zone, rule: Budget | None = None, **change
     return Scene(**fields)  # type: ignore[arg-type]  # a case changes any field
 
 
+def read_scene(text: str) -> Scene:
+    """Return a question such as `a-0; b Frr replicas=4; partitions 2; granted c-0; rollout`.
+
+    First the pod, then zones by their letter, the budget (`budget` of zones, or `partitions`), and
+    what else is not as usual; `only` names the zones there are.
+    """
+    going, *statements = text.split("; ")
+    zones = {letter: ingesters(letter) for letter in "abc"}
+    changes: dict[str, object] = {}
+    deletions: dict[Uid, Deletion] = {}
+    rule: Budget | None = None
+    for statement in statements:
+        (word, *plain), named = read_words(statement)
+        match word:
+            case "a" | "b" | "c":
+                zones[word] = ingesters(word, *plain, **named)
+            case "pod":
+                names = [f"ingester-zone-{name}" for name in plain]
+                zones = {key: change_pods(one, names, named) for key, one in zones.items()}
+            case "budget" | "partitions":
+                if "delay" in named:
+                    named["delay"] = timedelta(seconds=int(str(named["delay"])))
+                rule = (budget if word == "budget" else by_partition)(*map(int, plain), **named)
+            case "only":
+                zones = {letter: zones[letter] for letter in plain}
+                changes["zones"] = tuple(zones.values())
+            case "rollout":
+                changes["engine"] = DisruptionSource.ROLLOUT
+            case "override":
+                changes["override"] = int(plain[0])
+            case "stale":
+                changes["view_age"] = timedelta(seconds=int(plain[0]))
+            case "owner":
+                changes["owner"] = Uid(plain[0])
+            case "unreadable":
+                changes["unreadable"] = tuple(unreadable("StatefulSet", name) for name in plain)
+            case "downscale":
+                downscale = Underway(zone="ingester-zone-b", replicas_from=3, replicas_to=2)
+                changes["downscale"] = downscale
+            case _:
+                deletions.update({Uid(f"uid-{pod}"): Deletion(word) for pod in plain})
+    return scene(going, *zones.values(), rule=rule, deletions=deletions, **changes)
+
+
 def granted(*pods: str) -> Mapping[Uid, Deletion]:
     """Return that these pods, such as `a-0`, may go."""
     return {Uid(f"uid-{one}"): Deletion.GRANTED for one in pods}
@@ -115,3 +161,12 @@ def answer(case: Scene) -> str:
     if refusal is None:
         return "allow"
     return f"{refusal.status} {refusal.reason.text.split(' (')[0].split(';')[0]}"
+
+
+def render_refusal(case: Scene) -> list[str]:
+    """Return the whole text of a refusal, and when time alone may change it."""
+    refusal = assess_disruption(case)
+    if refusal is None:
+        return ["allow"]
+    wait = refusal.look_again
+    return [refusal.reason.text, *([] if wait is None else [f"again in {wait.total_seconds():g}s"])]

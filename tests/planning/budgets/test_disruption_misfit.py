@@ -7,8 +7,6 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.model.budget import Budget, DisruptionSource
-from rollout_operator.model.downscale import Underway
-from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.planning.budgets.rule import (
     Refusal,
@@ -16,15 +14,8 @@ from rollout_operator.planning.budgets.rule import (
     assess_disruption,
     choose_budget,
 )
-from tests.builders import unreadable
-from tests.planning.disruptions import answer, budget, by_partition, ingesters, scene
-
-STALE = timedelta(seconds=61)
-DOWNSCALE = Underway(zone="ingester-zone-b", replicas_from=3, replicas_to=2)
-LOST = (unreadable("StatefulSet", "ingester-zone-d"),)
-STRANGER = Uid("uid-of-another-set")
-ALONE = (ingesters("a"),)
-BEHIND = ingesters("c", generation=3, observed_generation=2)
+from tests.planning.disruptions import answer, budget, by_partition, ingesters, read_scene, scene
+from tests.planning.tables import read_table
 
 
 def refused(case: Scene) -> Refusal:
@@ -33,136 +24,77 @@ def refused(case: Scene) -> Refusal:
     return refusal
 
 
-@pytest.mark.parametrize(
-    ("case", "code", "status", "text"),
-    [
-        pytest.param(
-            scene(view_age=STALE),
-            Code.VIEW_STALE,
-            429,
-            "the newest proof that the view is live is more than 60s old",
-            id="SI-09 a frozen view",
-        ),
-        pytest.param(
-            scene(rule=budget(0)),
-            Code.BUDGET_ZERO,
-            403,
-            "max unavailable = 0; budget ingester",
-            id="ZPDB-61 maximum 0",
-        ),
-        pytest.param(
-            scene(unreadable=LOST),
-            Code.OBJECT_UNREADABLE,
-            500,
-            "unable to determine pod status in related StatefulSet ingester-zone-d: it cannot be "
-            'read: spec.replicas: expected int, got str: "x"; budget ingester',
-            id="ZPDB-64 a zone that cannot be read is not taken for none",
-        ),
-        pytest.param(
-            scene(zones=ALONE),
-            Code.TOO_FEW_ZONES,
-            400,
-            "minimum number of StatefulSets not found: 1 StatefulSet has the labels "
-            "name=ingester, 2 are needed; budget ingester",
-            id="W-57 one StatefulSet",
-        ),
-        pytest.param(
-            scene(zones=(), rule=budget(selector={"z": "1", "a": "2"})),
-            Code.TOO_FEW_ZONES,
-            400,
-            "minimum number of StatefulSets not found: 0 StatefulSets have the labels "
-            "a=2,z=1, 2 are needed; budget ingester",
-            id="W-57 no StatefulSet",
-        ),
-        pytest.param(
-            scene(zones=(), rule=budget(selector={})),
-            Code.TOO_FEW_ZONES,
-            400,
-            "minimum number of StatefulSets not found: 0 StatefulSets have the labels "
-            "{} (any), 2 are needed; budget ingester",
-            id="W-57 a selector of everything",
-        ),
-        pytest.param(
-            scene(owner=STRANGER),
-            Code.OWNER_NOT_STATEFULSET,
-            400,
-            "pod ingester-zone-a-0 belongs to none of the 3 StatefulSets with the labels "
-            "name=ingester; budget ingester",
-            id="W-10 ZPDB-87 the owner is outside of the selector",
-        ),
-        pytest.param(
-            scene(owner=STRANGER, rule=budget(0, percentage=50)),
-            Code.OWNER_NOT_STATEFULSET,
-            400,
-            "pod ingester-zone-a-0 belongs to none of the 3 StatefulSets with the labels "
-            "name=ingester; budget ingester",
-            id="W-10 a share of a zone that is not there",
-        ),
-        pytest.param(
-            scene(rule=by_partition(pattern="store-([0-9]+)")),
-            Code.PARTITION_UNKNOWN,
-            400,
-            "failed to extract partition from pod Name regular expression: group 1 of "
-            '"store-([0-9]+)" finds nothing in ingester-zone-a-0; budget ingester',
-            id="ZPDB-63 the pattern does not match",
-        ),
-        pytest.param(
-            scene(rule=by_partition(pattern="ingester(-x)?-zone-a-0")),
-            Code.PARTITION_UNKNOWN,
-            400,
-            "failed to extract partition from pod Name regular expression: group 1 of "
-            '"ingester(-x)?-zone-a-0" finds nothing in ingester-zone-a-0; budget ingester',
-            id="W-28 an optional group captures nothing",
-        ),
-        pytest.param(
-            scene(downscale=DOWNSCALE),
-            Code.DOWNSCALE_UNDERWAY,
-            429,
-            "ingester-zone-b is being scaled down from 3 to 2 replicas; no pod may go until that "
-            "has happened or failed; budget ingester",
-            id="D-25 a downscale",
-        ),
-        pytest.param(
-            scene("a-0", BEHIND),
-            Code.STATUS_BEHIND,
-            429,
-            "the status of ingester-zone-c is of generation 2, its spec of generation 3; "
-            "budget ingester",
-            id="D-12 the status is behind",
-        ),
-        pytest.param(
-            scene("a-0", BEHIND, rule=by_partition()),
-            Code.STATUS_BEHIND,
-            429,
-            "the status of ingester-zone-c is of generation 2, its spec of generation 3; "
-            "budget ingester",
-            id="D-12 the status is behind, by partition",
-        ),
-    ],
-)
-def test_refused_before_counting(case: Scene, code: Code, status: int, text: str) -> None:
+REFUSED = """
+SI-09 a frozen view
+  a-0; stale 61 | view_stale 429 the newest proof that the view is live is more than 60s old
+ZPDB-61 maximum 0
+  a-0; budget 0 | budget_zero 403 max unavailable = 0; budget ingester
+ZPDB-64 a zone that cannot be read is not taken for none
+  a-0; unreadable ingester-zone-d
+  | object_unreadable 500 unable to determine pod status in related StatefulSet ingester-zone-d: it
+    cannot be read: spec.replicas: expected int, got str: "x"; budget ingester
+W-57 one StatefulSet
+  a-0; only a
+  | too_few_zones 400 minimum number of StatefulSets not found: 1 StatefulSet has the labels
+    name=ingester, 2 are needed; budget ingester
+W-10 ZPDB-87 the owner is outside of the selector
+  a-0; owner stranger
+  | owner_not_statefulset 400 pod ingester-zone-a-0 belongs to none of the 3 StatefulSets with the
+    labels name=ingester; budget ingester
+W-10 a share of a zone that is not there
+  a-0; owner stranger; budget 0 percentage=50
+  | owner_not_statefulset 400 pod ingester-zone-a-0 belongs to none of the 3 StatefulSets with the
+    labels name=ingester; budget ingester
+ZPDB-63 the pattern does not match
+  a-0; partitions pattern=store-([0-9]+)
+  | partition_unknown 400 failed to extract partition from pod Name regular expression: group 1 of
+    "store-([0-9]+)" finds nothing in ingester-zone-a-0; budget ingester
+W-28 an optional group captures nothing
+  a-0; partitions pattern=ingester(-x)?-zone-a-0
+  | partition_unknown 400 failed to extract partition from pod Name regular expression: group 1 of
+    "ingester(-x)?-zone-a-0" finds nothing in ingester-zone-a-0; budget ingester
+D-25 a downscale
+  a-0; downscale
+  | downscale_underway 429 ingester-zone-b is being scaled down from 3 to 2 replicas; no pod may go
+    until that has happened or failed; budget ingester
+W-57 no StatefulSet
+  a-0; only; budget 1 selector=z:1,a:2
+  | too_few_zones 400 minimum number of StatefulSets not found: 0 StatefulSets have the labels
+    a=2,z=1, 2 are needed; budget ingester
+W-57 a selector of everything
+  a-0; only; budget 1 selector=
+  | too_few_zones 400 minimum number of StatefulSets not found: 0 StatefulSets have the labels {}
+    (any), 2 are needed; budget ingester
+D-12 the status is behind
+  a-0; c generation=3 observed_generation=2
+  | status_behind 429 the status of ingester-zone-c is of generation 2, its spec of generation 3;
+    budget ingester
+D-12 the status is behind, by partition
+  a-0; c generation=3 observed_generation=2; partitions
+  | status_behind 429 the status of ingester-zone-c is of generation 2, its spec of generation 3;
+    budget ingester
+"""
+
+
+@pytest.mark.parametrize(("case", "expected"), read_table(REFUSED, read_scene))
+def test_refused_before_counting(case: Scene, expected: list[str]) -> None:
     refusal = refused(case)
 
-    assert (refusal.reason.code, refusal.status, refusal.reason.text) == (code, status, text)
+    assert [f"{refusal.reason.code} {refusal.status} {refusal.reason.text}"] == expected
     # The rollout is bound by the same, also for a pod that is down.
     down = ingesters("a", "Crr").pods[0]
     assert assess_disruption(replace(case, engine=DisruptionSource.ROLLOUT, pod=down)) == refusal
 
 
-ALL_AT_ONCE = scene(
-    "a-0",
-    ingesters("b", "CCC", observed_generation=0),
-    view_age=STALE,
-    rule=budget(0),
-    unreadable=LOST,
-    owner=STRANGER,
-    downscale=DOWNSCALE,
+ALL_AT_ONCE = read_scene(
+    "a-0; b CCC observed_generation=0; stale 61; budget 0; unreadable ingester-zone-d; downscale; "
+    "owner stranger"
 )
 
 
 def test_the_first_obstacle_is_told() -> None:
     """The order of the checks: each one is what remains once those before it are gone."""
-    case = replace(ALL_AT_ONCE, zones=ALONE)
+    case = replace(ALL_AT_ONCE, zones=ALL_AT_ONCE.zones[:1])
     codes = [refused(case).reason.code]
     for change in [
         {"view_age": timedelta(0)},
@@ -172,7 +104,7 @@ def test_the_first_obstacle_is_told() -> None:
         {"budget": budget()},
         {"owner": scene().owner},
         {"downscale": None},
-        {"zones": scene("a-0", ingesters("b", "CCC")).zones},
+        {"zones": read_scene("a-0; b CCC").zones},
     ]:
         case = replace(case, **change)  # type: ignore[arg-type]  # fields of several types
         codes.append(refused(case).reason.code)
@@ -190,24 +122,25 @@ def test_the_first_obstacle_is_told() -> None:
     ]
 
 
-def test_of_several_zones_the_first_by_name_is_told() -> None:
-    behind = [ingesters(letter, generation=3, observed_generation=2) for letter in "ba"]
-    lost = tuple(unreadable("StatefulSet", name) for name in ["zone-f", "zone-e"])
-
-    assert refused(scene(zones=tuple(behind))).reason.zone == "ingester-zone-a"
-    assert refused(scene(unreadable=lost)).reason.zone == "zone-e"
-
-
-def test_a_view_at_the_limit_is_live() -> None:
-    assert answer(scene(view_age=timedelta(seconds=60))) == "allow"
+@pytest.mark.parametrize(
+    ("case", "zone"),
+    [
+        ("a-0; a observed_generation=0; b observed_generation=0", "ingester-zone-a"),
+        ("a-0; unreadable zone-f zone-e", "zone-e"),
+    ],
+)
+def test_of_several_zones_the_first_by_name_is_told(case: str, zone: str) -> None:
+    refusal = read_scene(case)
+    assert refused(replace(refusal, zones=refusal.zones[::-1])).reason.zone == zone
 
 
 def test_a_frozen_view_is_looked_at_again() -> None:
     """That it has come alive is announced by no event."""
-    refusal = refused(scene(view_age=STALE))
+    refusal = refused(read_scene("a-0; stale 61"))
 
     assert refusal.look_again == timedelta(seconds=5)
-    assert refusal == refused(scene(view_age=10 * STALE))
+    assert refusal == refused(read_scene("a-0; stale 610"))
+    assert answer(read_scene("a-0; stale 60")) == "allow"
 
 
 @dataclass(frozen=True, slots=True)

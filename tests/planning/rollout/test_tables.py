@@ -10,177 +10,100 @@ from rollout_operator.model.group import Group
 from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.planning.rollout.zones import choose_limit
-from tests.builders import group, outline, sts, zone
+from tests.builders import outline, sts
+from tests.planning.tables import read_group, read_table
 
-ONE_HELD_IN_B = "budget_used: zone-b: 1 outdated pod waits: 0 unavailable of 2 allowed, 2 going now"
-ONE_HELD_IN_A = "budget_used: zone-a: 1 outdated pod waits: 0 unavailable of 2 allowed, 2 going now"
-UP_TO_DATE_6 = "up_to_date: 6 pods of 2 zones: all ready at the update revision"
-
-T01 = [
-    pytest.param(
-        group(zone("a", strategy="RollingUpdate"), zone("b", "ppp", current="prev")),
-        [
-            "wrong_strategy: StatefulSet zone-a has RollingUpdate update strategy while OnDelete "
-            "is expected, skipping reconcile",
-            "failed",
-        ],
-        id="T-01 #1 RollingUpdate in a: nothing, failed (ROLL-13, SEED-012, SEED-058)",
-    ),
-    pytest.param(
-        group(zone("a", "ppp", current="prev", ready=2), zone("b", "ppp", current="prev", ready=1)),
-        [
-            "several_zones_not_ready: zone-a has 2 of 3 pods ready (status counts 2 ready); "
-            "zone-b has 1 of 3 pods ready (status counts 1 ready)"
-        ],
-        id="T-01 #2 both short by status: nothing (ROLL-15)",
-    ),
-    pytest.param(
-        group(zone("a", "tpp", current="prev"), zone("b", "ppt", current="prev")),
-        [
-            "several_zones_not_ready: zone-a has 2 of 3 pods ready (zone-a-0: terminating); "
-            "zone-b has 2 of 3 pods ready (zone-b-2: terminating)"
-        ],
-        id="T-01 #3 both have a terminating pod: nothing",
-    ),
-    pytest.param(
-        group(zone("a", "ppp", current="prev", ready=2), zone("b", "ppt", current="prev")),
-        [
-            "several_zones_not_ready: zone-a has 2 of 3 pods ready (status counts 2 ready); "
-            "zone-b has 2 of 3 pods ready (zone-b-2: terminating)"
-        ],
-        id="T-01 #4 one short by status, one by a pod: nothing",
-    ),
-    pytest.param(group(zone("a"), zone("b")), [UP_TO_DATE_6], id="T-01 #5 all at last: nothing"),
-    pytest.param(
-        group(zone("a"), zone("b", "ppp", current="prev")),
-        [
-            "replace in zone-b: 2 of [zone-b-0 zone-b-1 zone-b-2]",
-            ONE_HELD_IN_B,
-        ],
-        id="T-01 #6 b outdated: b-0 and b-1 first",
-    ),
-    pytest.param(
-        group(zone("a"), zone("b", "ppp", current="prev")),
-        [
-            "replace in zone-b: 2 of [zone-b-0 zone-b-1 zone-b-2]",
-            ONE_HELD_IN_B,
-        ],
-        id="T-01 #7 #8 one refused: D-15 every candidate is listed, so b-2 may take its place",
-    ),
-    pytest.param(
-        group(zone("a", "ppp"), zone("b", "ppp")),
-        [
-            "replace in zone-a: 2 of [zone-a-0 zone-a-1 zone-a-2]",
-            ONE_HELD_IN_A,
-            "another_zone_first: zone-b waits for zone-a",
-        ],
-        id="T-01 #9 #10 equal revisions are no shortcut, refusals do not move on to b (ROLL-33)",
-    ),
-    pytest.param(
-        group(zone("a", "ppp", current="prev"), zone("b", "ppp", current="prev")),
-        [
-            "replace in zone-a: 2 of [zone-a-0 zone-a-1 zone-a-2]",
-            ONE_HELD_IN_A,
-            "another_zone_first: zone-b waits for zone-a",
-        ],
-        id="T-01 #11 both outdated: a first (SORT-01)",
-    ),
-    pytest.param(
-        group(zone("a", "ppp", current="prev", limit="xxx")),
-        [
-            "replace in zone-a: 1 of [zone-a-0 zone-a-1 zone-a-2]",
-            "budget_used: zone-a: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 going now",
-            "problem bad_max_unavailable zone-a",
-        ],
-        id="T-01 #13 limit xxx counts as 1 (ROLL-53, SEED-060)",
-    ),
-    pytest.param(
-        group(zone("a", "ppp", current="prev"), zone("b", "ppp", current="prev", ready=2)),
-        [
-            "replace in zone-b: 1 of [zone-b-0 zone-b-1 zone-b-2]",
-            "budget_used: zone-b: 2 outdated pods wait: 1 unavailable of 2 allowed, 1 going now",
-            "another_zone_first: zone-a waits for zone-b",
-        ],
-        id="T-01 #14 short zone first, half the budget is used (ROLL-16)",
-    ),
-    pytest.param(
-        group(zone("a", "ppp", current="prev"), zone("b", "ppp", current="prev", ready=1)),
-        [
-            "pods_starting: zone-b: 3 outdated pods wait: 2 unavailable of 2 allowed "
-            "(status counts 1 ready); zone-a waits"
-        ],
-        id="T-01 #15 budget used up by status: nothing",
-    ),
-    pytest.param(
-        group(zone("a", "tpp", current="prev")),
-        [
-            "replace in zone-a: 1 of [zone-a-1 zone-a-2]",
-            "budget_used: zone-a: 1 outdated pod waits: 1 unavailable of 2 allowed, 1 going now",
-        ],
-        id="T-01 #16 terminating pod is skipped and counts",
-    ),
-    pytest.param(
-        group(zone("a", "lll", current="prev")),
-        ["record zone-a last"],
-        id="T-01 #17 rolled out: current revision is recorded (ROLL-39)",
-    ),
-    pytest.param(
-        group(zone("a", "lll", current="prev", ready=1)),
-        ["zone_not_ready: zone-a has 1 of 3 pods ready (status counts 1 ready)"],
-        id="T-01 #18 short by status: nothing recorded",
-    ),
-    pytest.param(
-        group(zone("a", "ll-", current="prev")),
-        ["zone_not_ready: zone-a has 2 of 3 pods ready (zone-a-2: no pod)"],
-        id="T-01 #19 a pod does not exist: nothing recorded",
-    ),
-    pytest.param(
-        group(zone("a", ready=2), zone("b", "ppp", current="prev")),
-        ["zone_not_ready: zone-a has 2 of 3 pods ready (status counts 2 ready); zone-b waits"],
-        id="T-01 #20 a short by status: b waits (ROLL-41)",
-    ),
-    pytest.param(
-        group(zone("a", "llT"), zone("b", "ppp", current="prev")),
-        ["zone_not_ready: zone-a has 2 of 3 pods ready (zone-a-2: terminating); zone-b waits"],
-        id="T-01 #21 a has a terminating pod: b waits",
-    ),
-    pytest.param(
-        group(zone("a", "---"), zone("b", "ppp", current="prev")),
-        [
-            "zone_not_ready: zone-a has 0 of 3 pods ready (zone-a-0: no pod, zone-a-1: no pod and "
-            "zone-a-2: no pod); zone-b waits",
-            "problem pods_missing zone-a",
-        ],
-        id="T-01 #22 a has no pods: b waits, and D-10 says that nobody owns any (SEED-112)",
-    ),
-    pytest.param(
-        group(zone("a"), zone("b")),
-        [UP_TO_DATE_6],
-        id="T-01 #23 the compactor without group label is in no group (SEED-054)",
-    ),
-    pytest.param(
-        group(zone("a", "ppp", current="prev", paused="true")),
-        ["paused: zone-a is paused: 3 outdated pods wait"],
-        id="T-01 #24 paused: nothing (ROLL-30)",
-    ),
-    pytest.param(
-        group(zone("a", "ppp", current="prev", paused="true"), zone("b", "ppp", current="prev")),
-        [
-            "replace in zone-b: 2 of [zone-b-0 zone-b-1 zone-b-2]",
-            "paused: zone-a is paused: 3 outdated pods wait",
-            ONE_HELD_IN_B,
-        ],
-        id="T-01 #25 a paused and whole: b goes",
-    ),
-    pytest.param(
-        group(zone("a", "ppp", current="prev", paused="false")),
-        ["replace in zone-a: 2 of [zone-a-0 zone-a-1 zone-a-2]", ONE_HELD_IN_A],
-        id="T-01 #26 paused false is not paused",
-    ),
-]
+T01 = """
+T-01 #1 RollingUpdate in a: nothing, failed (ROLL-13, SEED-012, SEED-058)
+  zone a strategy=RollingUpdate; zone b ppp current=prev
+  | wrong_strategy: StatefulSet zone-a has RollingUpdate update strategy while OnDelete is expected,
+    skipping reconcile
+  | failed
+T-01 #2 both short by status: nothing (ROLL-15)
+  zone a ppp current=prev ready=2; zone b ppp current=prev ready=1
+  | several_zones_not_ready: zone-a has 2 of 3 pods ready (status counts 2 ready); zone-b has 1 of 3
+    pods ready (status counts 1 ready)
+T-01 #3 both have a terminating pod: nothing
+  zone a tpp current=prev; zone b ppt current=prev
+  | several_zones_not_ready: zone-a has 2 of 3 pods ready (zone-a-0: terminating); zone-b has 2 of 3
+    pods ready (zone-b-2: terminating)
+T-01 #4 one short by status, one by a pod: nothing
+  zone a ppp current=prev ready=2; zone b ppt current=prev
+  | several_zones_not_ready: zone-a has 2 of 3 pods ready (status counts 2 ready); zone-b has 2 of 3
+    pods ready (zone-b-2: terminating)
+T-01 #5 all at last: nothing
+  zone a; zone b | up_to_date: 6 pods of 2 zones: all ready at the update revision
+T-01 #6 b outdated: b-0 and b-1 first
+  zone a; zone b ppp current=prev
+  | replace in zone-b: 2 of [zone-b-0 zone-b-1 zone-b-2]
+  | budget_used: zone-b: 1 outdated pod waits: 0 unavailable of 2 allowed, 2 going now
+T-01 #7 #8 one refused: D-15 every candidate is listed, so b-2 may take its place
+  zone a; zone b ppp current=prev
+  | replace in zone-b: 2 of [zone-b-0 zone-b-1 zone-b-2]
+  | budget_used: zone-b: 1 outdated pod waits: 0 unavailable of 2 allowed, 2 going now
+T-01 #9 #10 equal revisions are no shortcut, refusals do not move on to b (ROLL-33)
+  zone a ppp; zone b ppp
+  | replace in zone-a: 2 of [zone-a-0 zone-a-1 zone-a-2]
+  | budget_used: zone-a: 1 outdated pod waits: 0 unavailable of 2 allowed, 2 going now
+  | another_zone_first: zone-b waits for zone-a
+T-01 #11 both outdated: a first (SORT-01)
+  zone a ppp current=prev; zone b ppp current=prev
+  | replace in zone-a: 2 of [zone-a-0 zone-a-1 zone-a-2]
+  | budget_used: zone-a: 1 outdated pod waits: 0 unavailable of 2 allowed, 2 going now
+  | another_zone_first: zone-b waits for zone-a
+T-01 #13 limit xxx counts as 1 (ROLL-53, SEED-060)
+  zone a ppp current=prev limit=xxx
+  | replace in zone-a: 1 of [zone-a-0 zone-a-1 zone-a-2]
+  | budget_used: zone-a: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 going now
+  | problem bad_max_unavailable zone-a
+T-01 #14 short zone first, half the budget is used (ROLL-16)
+  zone a ppp current=prev; zone b ppp current=prev ready=2
+  | replace in zone-b: 1 of [zone-b-0 zone-b-1 zone-b-2]
+  | budget_used: zone-b: 2 outdated pods wait: 1 unavailable of 2 allowed, 1 going now
+  | another_zone_first: zone-a waits for zone-b
+T-01 #15 budget used up by status: nothing
+  zone a ppp current=prev; zone b ppp current=prev ready=1
+  | pods_starting: zone-b: 3 outdated pods wait: 2 unavailable of 2 allowed (status counts 1 ready);
+    zone-a waits
+T-01 #16 terminating pod is skipped and counts
+  zone a tpp current=prev
+  | replace in zone-a: 1 of [zone-a-1 zone-a-2]
+  | budget_used: zone-a: 1 outdated pod waits: 1 unavailable of 2 allowed, 1 going now
+T-01 #17 rolled out: current revision is recorded (ROLL-39)
+  zone a lll current=prev | record zone-a last
+T-01 #18 short by status: nothing recorded
+  zone a lll current=prev ready=1
+  | zone_not_ready: zone-a has 1 of 3 pods ready (status counts 1 ready)
+T-01 #19 a pod does not exist: nothing recorded
+  zone a ll- current=prev | zone_not_ready: zone-a has 2 of 3 pods ready (zone-a-2: no pod)
+T-01 #20 a short by status: b waits (ROLL-41)
+  zone a ready=2; zone b ppp current=prev
+  | zone_not_ready: zone-a has 2 of 3 pods ready (status counts 2 ready); zone-b waits
+T-01 #21 a has a terminating pod: b waits
+  zone a llT; zone b ppp current=prev
+  | zone_not_ready: zone-a has 2 of 3 pods ready (zone-a-2: terminating); zone-b waits
+T-01 #22 a has no pods: b waits, and D-10 says that nobody owns any (SEED-112)
+  zone a ---; zone b ppp current=prev
+  | zone_not_ready: zone-a has 0 of 3 pods ready (zone-a-0: no pod, zone-a-1: no pod and zone-a-2:
+    no pod); zone-b waits
+  | problem pods_missing zone-a
+T-01 #23 the compactor without group label is in no group (SEED-054)
+  zone a; zone b | up_to_date: 6 pods of 2 zones: all ready at the update revision
+T-01 #24 paused: nothing (ROLL-30)
+  zone a ppp current=prev paused=true | paused: zone-a is paused: 3 outdated pods wait
+T-01 #25 a paused and whole: b goes
+  zone a ppp current=prev paused=true; zone b ppp current=prev
+  | replace in zone-b: 2 of [zone-b-0 zone-b-1 zone-b-2]
+  | paused: zone-a is paused: 3 outdated pods wait
+  | budget_used: zone-b: 1 outdated pod waits: 0 unavailable of 2 allowed, 2 going now
+T-01 #26 paused false is not paused
+  zone a ppp current=prev paused=false
+  | replace in zone-a: 2 of [zone-a-0 zone-a-1 zone-a-2]
+  | budget_used: zone-a: 1 outdated pod waits: 0 unavailable of 2 allowed, 2 going now
+"""
 
 
-@pytest.mark.parametrize(("case", "expected"), T01)
+@pytest.mark.parametrize(("case", "expected"), read_table(T01, read_group))
 def test_t01_rolling_pods(case: Group, expected: list[str]) -> None:
     assert outline(plan_group(case)) == expected
 

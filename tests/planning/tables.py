@@ -1,0 +1,122 @@
+"""Tables of planner cases as text: what a case shows, the case in few words, what comes of it.
+
+    SI-02 another zone is short
+      prev a; zone b lLl
+      | zone_not_ready: zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff); zone-a waits
+
+A `|` begins each line of what is expected; what is indented below it goes on with it. A case is
+words between semicolons: builders of `tests.builders` with their arguments, and what else holds.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from textwrap import dedent
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+import pytest
+
+from rollout_operator.model.group import Deletion, Group, Zone
+from tests.builders import NOW, group, prev, unreadable, zone
+
+if TYPE_CHECKING:
+    from _pytest.mark.structures import ParameterSet
+
+T = TypeVar("T")
+
+_PLAIN = {"true": True, "false": False, "none": None}
+# Text, whatever it looks like.
+_MAPS = {"selector", "labels"}
+_TEXTS = {"limit", "paused", "current", "update_revision"}
+
+
+def read_table(text: str, read: Callable[[str], T]) -> "list[ParameterSet]":
+    """Return the cases of a table, each with its lines of what is expected."""
+    return [
+        pytest.param(read(case), expected, id=name) for name, case, expected in _read_rows(text)
+    ]
+
+
+def _read_rows(text: str) -> Iterator[tuple[str, str, list[str]]]:
+    row: list[str] = []
+    for line in [*dedent(text).strip().splitlines(), ""]:
+        if row and not line.startswith(" "):
+            case, *expected = " ".join(row[1:]).split(" | ")
+            yield row[0], case.strip(), [one.strip() for one in expected]
+            row = []
+        row.append(line if not row else line.strip())
+
+
+def read_words(text: str) -> tuple[list[str], dict[str, object]]:
+    """Return the plain words of a statement, and those of the form `name=value`."""
+    plain: list[str] = []
+    named: dict[str, object] = {}
+    for word in text.split():
+        name, is_named, value = word.partition("=")
+        if is_named:
+            named[name] = value if name in _TEXTS else _read_value(value)
+            if name in _MAPS:
+                named[name] = dict(pair.split(":") for pair in value.split(",") if pair)
+        else:
+            plain.append("" if word == '""' else word)
+    return plain, named
+
+
+def _read_value(text: str) -> object:
+    if text in _PLAIN:
+        return _PLAIN[text]
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def read_group(text: str) -> Group:
+    """Return a group: `prev a pPp limit=2; zone b; pod zone-a-0 was_ready=true; unknown zone-b-1`.
+
+    `pod` changes pods, all of a zone where it ends in `*`; `ready_for` are seconds. `lost` adds a
+    pod that cannot be read, `stale` is the age of the view, other words are kinds of deletions.
+    """
+    zones: list[Zone] = []
+    deletions: dict[str, Deletion] = {}
+    changes: dict[str, object] = {}
+    for statement in filter(None, text.split("; ")):
+        (word, *plain), named = read_words(statement)
+        match word:
+            case "prev" | "zone":
+                make = prev if word == "prev" else zone
+                zones.append(make(*plain, **named))  # type: ignore[arg-type]  # by the table
+            case "pod":
+                zones = [change_pods(one, plain, named) for one in zones]
+            case "lost":
+                zones = [_lose_pods(one, plain, str(named.get("owner", ""))) for one in zones]
+            case "none":
+                pass
+            case "stale":
+                changes["view_age"] = timedelta(seconds=int(plain[0]))
+            case "unreadable":
+                changes["unreadable"] = (unreadable("StatefulSet", plain[0]),)
+            case _:
+                deletions.update(dict.fromkeys(plain, Deletion(word)))
+    return replace(group(*zones, deletions=deletions), **changes)  # type: ignore[arg-type]
+
+
+def change_pods(base: Zone, names: Collection[str], changes: Mapping[str, object]) -> Zone:
+    """Return the zone with some of its pods changed, as `read_group` says."""
+    given = dict(changes)
+    if "ready_for" in given:
+        given["ready_since"] = NOW - timedelta(seconds=float(str(given.pop("ready_for"))))
+    pods = [
+        msgspec.structs.replace(pod, **given)
+        if pod.name in names or f"{base.sts.name}-*" in names
+        else pod
+        for pod in base.pods
+    ]
+    return replace(base, pods=tuple(pods))
+
+
+def _lose_pods(base: Zone, names: list[str], owner: str) -> Zone:
+    lost = [
+        unreadable("Pod", name, owner=owner or base.sts.name[-1])
+        for name in names
+        if name.startswith(base.sts.name)
+    ]
+    return replace(base, unreadable_pods=(*base.unreadable_pods, *lost))
