@@ -110,7 +110,7 @@ def read_scene(text: str) -> Scene:
     """Return a question such as `a-0; b Frr replicas=4; partitions 2; granted c-0; rollout`.
 
     First the pod, then zones by their letter, the budget (`budget` of zones, or `partitions`), and
-    what else is not as usual; `only` names the zones there are.
+    what else is not as usual; `only` names the zones there are. A table gives any field.
     """
     going, *statements = text.split("; ")
     zones = {letter: ingesters(letter) for letter in "abc"}
@@ -121,14 +121,15 @@ def read_scene(text: str) -> Scene:
         (word, *plain), named = read_words(statement)
         match word:
             case "a" | "b" | "c":
-                zones[word] = ingesters(word, *plain, **named)
+                zones[word] = ingesters(word, *plain, **named)  # type: ignore[arg-type]  # any field
             case "pod":
                 names = [f"ingester-zone-{name}" for name in plain]
                 zones = {key: change_pods(one, names, named) for key, one in zones.items()}
             case "budget" | "partitions":
                 if "delay" in named:
                     named["delay"] = timedelta(seconds=int(str(named["delay"])))
-                rule = (budget if word == "budget" else by_partition)(*map(int, plain), **named)
+                make = budget if word == "budget" else by_partition
+                rule = make(*map(int, plain), **named)  # type: ignore[arg-type]  # any field
             case "only":
                 zones = {letter: zones[letter] for letter in plain}
                 changes["zones"] = tuple(zones.values())
