@@ -1,9 +1,9 @@
 """Call pods over HTTP: prepare them for a downscale, take that back, ask since when they are ready.
 
 Decides how long a call may take, how many go at a time and what counts as success. What may be
-called is decided in `planning.downscales.endpoint` and `planning.scaling.delay_endpoint`, how it is
-sent in `sender`, what an answer says in `model.decode.pod_answer`; who is called, and what a
-failure means, is left to `guards` and `controllers`.
+called is decided in `planning.downscales.endpoint`, how it is sent in `sender`, what an answer says
+in `model.decode.pod_answer`; who is called, and what a failure means, is left to `guards` and
+`controllers`.
 """
 
 import asyncio

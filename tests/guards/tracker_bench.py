@@ -12,7 +12,7 @@ from rollout_operator.model.errors import ApiError
 from rollout_operator.model.names import GROUP_LABEL, MIN_TIME_BETWEEN_DOWNSCALES, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.tracker import format_entry
-from rollout_operator.planning.downscales.spacing import Refusal, format_downscale_time
+from rollout_operator.planning.downscales.spacing import Blocker, format_downscale_time
 from tests.builders import sts
 from tests.controllers.fake_client import FakeClient, Json
 from tests.fakes_clock import EPOCH, FakeClock
@@ -111,7 +111,7 @@ class TrackerBench:
         letter = one.name.removeprefix("zone-")
         return self.downscales.begin(one, key(letter), self.clock.now(), ())
 
-    async def grant(self, one: StatefulSet, *others: StatefulSet) -> Refusal | None:
+    async def grant(self, one: StatefulSet, *others: StatefulSet) -> Blocker | None:
         """Look, claim and record, as a review does."""
         seen = RecordedTimes()
         if others:

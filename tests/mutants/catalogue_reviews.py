@@ -220,7 +220,7 @@ REVIEWS: Final = (
     Mutant(
         name="other-zones-not-looked-at",
         file="planning/downscales/rule.py",
-        old=("            return _refuse_unsettled(decrease, scaled, group, other, why)\n"),
+        old=("            return _block_unsettled(decrease, scaled, group, other, why)\n"),
         new="            continue\n",
         breaks="SI-02: a zone loses pods while another is short (PREP-17)",
         scenarios=DOWNSCALES,

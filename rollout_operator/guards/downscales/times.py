@@ -19,7 +19,7 @@ from rollout_operator.model.objects import StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.tracker import TimesSource, TrackerEntry, ZoneMap
 from rollout_operator.model.units import parse_rfc3339
-from rollout_operator.planning.downscales.spacing import Refusal, format_downscale_time
+from rollout_operator.planning.downscales.spacing import Blocker, format_downscale_time
 from rollout_operator.telemetry.logs import log
 
 Member = StatefulSet | Unreadable
@@ -98,7 +98,7 @@ class Records(Times, Protocol):
         """
         ...
 
-    async def record(self, grant: DownscaleGrant) -> Refusal | None:
+    async def record(self, grant: DownscaleGrant) -> Blocker | None:
         """Write down a downscale before it is allowed, or return why it must not be after all.
 
         Notes on the claim what was written. Raises as `read`.
@@ -138,7 +138,7 @@ class AnnotationTimes:
         """Return what these sets are too old to show."""
         return RecordedTimes(times=self.recall(sets))
 
-    async def record(self, grant: DownscaleGrant) -> Refusal | None:
+    async def record(self, grant: DownscaleGrant) -> Blocker | None:
         """Write nothing: the object under review must not be written meanwhile."""
         return None
 

@@ -33,7 +33,7 @@ from rollout_operator.model.tracker import (
 from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.planning.downscales.spacing import (
     BROKEN_TIMES,
-    Refusal,
+    Blocker,
     find_recent_downscale,
     format_downscale_time,
 )
@@ -116,7 +116,7 @@ class Tracker:
             _add_later(times, one.uid, self._read_entry(zone_map, one, but))
         return RecordedTimes(times=times, zone_map=zone_map)
 
-    async def record(self, grant: DownscaleGrant) -> Refusal | None:
+    async def record(self, grant: DownscaleGrant) -> Blocker | None:
         """Write the own entry and no other; judge again where one of the group has changed.
 
         Raises ApiError: then nobody knows for sure what is written, and it is given back later.
@@ -232,7 +232,7 @@ class Tracker:
         before = ours.before if ours is not None and ours.text == held else held
         grant.claim.entry = TrackerEntry(_format(grant.at), before)
 
-    def _judge_again(self, grant: DownscaleGrant, seen: RecordedTimes) -> Refusal | None:
+    def _judge_again(self, grant: DownscaleGrant, seen: RecordedTimes) -> Blocker | None:
         recent = find_recent_downscale(
             grant.sts, grant.others, seen.times, self._now(), self.source
         )
@@ -243,7 +243,7 @@ class Tracker:
             known, now = grant.seen.times.get(one.uid), seen.times.get(one.uid)
             if now is not None and (known is None or now - known > ROUNDING):
                 text = f"statefulset {one.name} was scaled down meanwhile; try again"
-                return Code.CHANGED_MEANWHILE, text
+                return Blocker(Code.CHANGED_MEANWHILE, text)
         return None
 
     async def _write(self, zone_map: ZoneMap, key: str, text: str | None) -> ZoneMap:

@@ -1,20 +1,18 @@
 """Where the pods of a set are called before a downscale.
 
 Decides which port, path and names may become part of a request (D-27): what a tenant writes into an
-annotation must reach nothing but the pods of its own set. Which pods are called is decided by who
-asks, how they are called in `pods.client`; what a refusal means for the review is left to
-`request`. The URL of delayed downscales is judged in `planning.scaling.delay_endpoint`, by the same
-rules for pods, ports and names.
+annotation must reach nothing but the pods of its own set. A review names port and path, a delayed
+downscale a URL (DELAY-04), of which all but its host is taken: each pod has its own. Which pods are
+called is decided by the callers, how they are called in `pods.client`.
 """
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 from rollout_operator.model.downscale import Endpoint, Target
-from rollout_operator.model.names import PREPARE_PATH, PREPARE_PORT
+from rollout_operator.model.names import DOWNSCALE_DELAY_URL, PREPARE_PATH, PREPARE_PORT
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.units import quote
 
@@ -26,15 +24,30 @@ _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 # The flag is the operator's own, and capitals in a domain are legal; a dot may end it (FQDN-02).
 _DOMAIN_LABEL: Final = re.compile(_LABEL.pattern, re.IGNORECASE | re.ASCII)
 
-SCHEMES: Final = ("http", "https")
+_SCHEMES: Final = ("http", "https")
 # Delayed downscales may be asked for by https; preparing has no way to say so.
-PREPARE_SCHEME: Final = "http"
-LARGEST_PORT: Final = 65535
+_PREPARE_SCHEME: Final = "http"
+_LARGEST_PORT: Final = 65535
 _LONGEST_PATH: Final = 256
 # As in DNS, the dot at the end not counted.
 _LONGEST_HOST: Final = 253
 # Refusals go into messages and logs, where hundreds of pods may repeat them.
 _LONGEST_SHOWN: Final = 200
+
+# Of the URL of a delayed downscale.
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+# Request lines of 8 KiB are read by every server; the names of a path rarely have a hundred.
+_LONGEST_URL: Final = 1024
+# All that can be seen in ASCII. A backslash is a slash to some parsers, and to others it is not.
+_SEEN: Final = re.compile(r"[!-\[\]-~]*")
+_URL: Final = re.compile(r"([A-Za-z]+)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(#.*)?")
+_HOST: Final = re.compile(r"\[[0-9A-Fa-f:.]*\]|[A-Za-z0-9._~!$&'()*+,;=-]*")
+_URL_PORT: Final = re.compile(r":[^:\]]*\Z")
+_URL_PATH: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/%-]*")
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_CONTROL: Final = re.compile(r"%([01][0-9A-Fa-f]|7[Ff])")
+# What a path means once it is decoded.
+_DECODED: Final = {"%2e": ".", "%2f": "/", "%5c": "/"}
 
 _PATH_RULE: Final = (
     f"letters, digits and . _ ~ - between single slashes, no . or .. alone,"
@@ -42,12 +55,12 @@ _PATH_RULE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodPlace:
-    """Where a pod is, whatever it is asked there."""
+class DelayTarget(Target, frozen=True, kw_only=True):
+    """Where the pods of a set are asked for their delayed downscale; `path` is as written."""
 
-    ip: str
-    host: str
+    query: str = ""
+    shows_port: bool = True
+    """Whether the URL names a port; where not, it is the default of the scheme."""
 
 
 def plan_target(annotations: Mapping[str, str], service_name: str) -> Target | str:
@@ -57,7 +70,7 @@ def plan_target(annotations: Mapping[str, str], service_name: str) -> Target | s
     """
     port_text = annotations.get(PREPARE_PORT, "")
     path = annotations.get(PREPARE_PATH, "")
-    problem = _judge_port(port_text) or _judge_path(path) or judge_service(service_name)
+    problem = _judge_port(port_text) or _judge_path(path) or _judge_service(service_name)
     if problem:
         return problem
     return Target(port=int(port_text), path=path.lstrip("/"), service=service_name)
@@ -65,11 +78,11 @@ def plan_target(annotations: Mapping[str, str], service_name: str) -> Target | s
 
 def judge_target(target: Target) -> str:
     """Return what is wrong with a target that comes from somewhere else, empty where nothing is."""
-    if target.scheme not in SCHEMES:
-        return f"the scheme is none of {', '.join(SCHEMES)}: {show(target.scheme)}"
+    if target.scheme not in _SCHEMES:
+        return f"the scheme is none of {', '.join(_SCHEMES)}: {show(target.scheme)}"
     is_plain = not target.path.startswith("/")
     problem = _judge_port(str(target.port)) or _judge_path(target.path if is_plain else "")
-    return problem or judge_service(target.service)
+    return problem or _judge_service(target.service)
 
 
 def judge_place(target: Target, sts: StatefulSet, ports: Collection[int]) -> str:
@@ -79,8 +92,8 @@ def judge_place(target: Target, sts: StatefulSet, ports: Collection[int]) -> str
     believed only as far as the set and the pod's own spec say the same. Nothing confirms the path:
     the set may name another one by now.
     """
-    if target.scheme != PREPARE_SCHEME:
-        return f"scheme: pods are prepared by {PREPARE_SCHEME} only: {show(target.scheme)}"
+    if target.scheme != _PREPARE_SCHEME:
+        return f"scheme: pods are prepared by {_PREPARE_SCHEME} only: {show(target.scheme)}"
     if target.service != sts.service_name:
         return f"service: it is not the serviceName of the set: {show(target.service)}"
     if target.port not in ports and str(target.port) != sts.annotations.get(PREPARE_PORT):
@@ -88,31 +101,38 @@ def judge_place(target: Target, sts: StatefulSet, ports: Collection[int]) -> str
     return ""
 
 
-def plan_endpoint(pod: Pod, target: Target, cluster_domain: str) -> Endpoint | str:
-    """Return where one pod is called, or why it cannot be.
+def plan_delay_target(url: str, service_name: str) -> DelayTarget | str:
+    """Return how the pods of a set are asked for a delayed downscale, or why they cannot be.
 
-    `cluster_domain` is the flag as given; its dot at the end stays part of the host.
+    The host of `url` may be anything, or nothing: pods have their own.
     """
-    place = plan_place(pod, target.service, cluster_domain)
-    if isinstance(place, str):
-        return place
-    return Endpoint(
-        pod=pod.name,
-        uid=pod.uid,
-        ip=place.ip,
-        host=place.host,
-        port=target.port,
-        path=target.path,
-        scheme=target.scheme,
+    found = _URL.fullmatch(url) if len(url) <= _LONGEST_URL else None
+    scheme, authority, path, query, fragment = found.groups(default="") if found else [""] * 5
+    port = _URL_PORT.search(authority)
+    problem = _judge_url(url, scheme.lower())
+    problem = problem or _judge_authority(authority, port[0] if port else "")
+    if fragment and not problem:
+        problem = "has a fragment, which nobody would be sent"
+    problem = problem or _judge_url_path(path) or _judge_escapes(path + query)
+    if problem:
+        return f"the {DOWNSCALE_DELAY_URL} annotation {problem}: {show(_without_user(url))}"
+    return _judge_service(service_name) or DelayTarget(
+        scheme=scheme.lower(),
+        port=int(port[0][1:]) if port else _DEFAULT_PORTS[scheme.lower()],
+        shows_port=port is not None,
+        path=path.removeprefix("/"),
+        query=query,
+        service=service_name,
     )
 
 
-def plan_place(pod: Pod, service: str, cluster_domain: str) -> PodPlace | str:
-    """Return where a pod is and what it is called there, or why it cannot be called.
+def plan_endpoint(pod: Pod, target: Target, cluster_domain: str) -> Endpoint | str:
+    """Return where one pod is called, or why it cannot be.
 
-    `service` has been judged; `cluster_domain` is as in `plan_endpoint`.
+    `target` has been checked. `cluster_domain` is the flag as given; its dot at the end stays part
+    of the host.
     """
-    host = f"{pod.name}.{service}.{pod.namespace}.svc.{cluster_domain}"
+    host = f"{pod.name}.{target.service}.{pod.namespace}.svc.{cluster_domain}"
     problem = _judge_names(pod, cluster_domain)
     if problem:
         return problem
@@ -122,16 +142,27 @@ def plan_place(pod: Pod, service: str, cluster_domain: str) -> PodPlace | str:
     if ip is None:
         shown = f"has no valid address: {show(pod.ip)}" if pod.ip else "has no address yet"
         return f"pod {pod.name} {shown}"
-    return PodPlace(ip=ip, host=host)
+    query, shows_port = "", True
+    if isinstance(target, DelayTarget):
+        query, shows_port = target.query, target.shows_port
+    return Endpoint(
+        pod=pod.name,
+        uid=pod.uid,
+        ip=ip,
+        host=host,
+        port=target.port,
+        path=target.path,
+        scheme=target.scheme,
+        query=query,
+        shows_port=shows_port,
+    )
 
 
-def is_port(text: str) -> bool:
-    """Tell whether a text is a port from 1 to 65535, in the one way to write it."""
-    return _PORT.fullmatch(text) is not None and int(text) <= LARGEST_PORT
+def _is_port(text: str) -> bool:
+    return _PORT.fullmatch(text) is not None and int(text) <= _LARGEST_PORT
 
 
-def judge_service(name: str) -> str:
-    """Return what is wrong with the `serviceName` of a set, empty where nothing is."""
+def _judge_service(name: str) -> str:
     if not name:
         return "the serviceName is not set or empty."
     return "" if _LABEL.fullmatch(name) else f"the serviceName is no DNS label: {show(name)}"
@@ -139,20 +170,24 @@ def judge_service(name: str) -> str:
 
 def show(text: str) -> str:
     """Return text in double quotes, on one printable line, cut where it is long."""
-    escaped = "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode()
-        for char in quote(text)
-    )
+    escaped = escape(quote(text))
     return escaped if len(escaped) <= _LONGEST_SHOWN else f'{escaped[: _LONGEST_SHOWN - 4]}..."'
+
+
+def escape(text: str) -> str:
+    """Return text on one printable line."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
 
 
 def _judge_port(text: str) -> str:
     """Return what is wrong, empty where nothing is; so do the others of this name."""
     if not text:
         return f"the {PREPARE_PORT} annotation is not set or empty."
-    if is_port(text):
+    if _is_port(text):
         return ""
-    return f"the {PREPARE_PORT} annotation is no port from 1 to {LARGEST_PORT}: {show(text)}"
+    return f"the {PREPARE_PORT} annotation is no port from 1 to {_LARGEST_PORT}: {show(text)}"
 
 
 def _judge_path(text: str) -> str:
@@ -190,3 +225,46 @@ def _read_address(text: str) -> str | None:
     # A zone such as `fe80::1%eth0` is a name of the machine that wrote it, and free text.
     has_zone = isinstance(address, IPv6Address) and address.scope_id is not None
     return None if has_zone else str(address)
+
+
+def _judge_url(url: str, scheme: str) -> str:
+    # The length first: texts of megabytes are not worth a look.
+    if len(url) > _LONGEST_URL:
+        return f"is longer than {_LONGEST_URL} characters"
+    if not _SEEN.fullmatch(url):
+        return "has a blank or another character that stands in no URL"
+    return "" if scheme in _DEFAULT_PORTS else "is no http or https URL"
+
+
+def _judge_authority(authority: str, port: str) -> str:
+    """Judge user, host and port; `port` begins with its colon, or is empty."""
+    if "@" in authority:
+        return "has a user, and pods are told no credentials"
+    if not _HOST.fullmatch(authority.removesuffix(port)):
+        return "has a host that is none"
+    if port and not _is_port(port[1:]):
+        return f"has no port from 1 to {_LARGEST_PORT}"
+    return ""
+
+
+def _judge_url_path(path: str) -> str:
+    if not _URL_PATH.fullmatch(path):
+        return "has a path with characters that must be escaped"
+    decoded = path.lower()
+    for escape, char in _DECODED.items():
+        decoded = decoded.replace(escape, char)
+    # A dot segment is resolved by whoever reads it first: `a/../b` may be `b` to a proxy.
+    return "" if {".", ".."}.isdisjoint(decoded.split("/")) else "has a path with . or .. in it"
+
+
+def _judge_escapes(text: str) -> str:
+    if _BAD_ESCAPE.search(text):
+        return "has a % that begins no escape"
+    return "has an escaped control character" if _CONTROL.search(text) else ""
+
+
+def _without_user(text: str) -> str:
+    """Return a URL for messages: what may be a password is in none (SI-23)."""
+    before, at, rest = text.rpartition("@")
+    scheme, slashes, _ = before.partition("//")
+    return f"{scheme if slashes else ''}{slashes}***@{rest}" if at else text

@@ -23,17 +23,13 @@ _STATEFULSETS: Final = "statefulsets"
 
 def allow(code: Code, text: str = "", *, warning: str = "") -> Verdict:
     """Return a verdict that lets the request pass, with at most one warning for its sender."""
-    severity = Severity.WARN if warning else Severity.DEBUG
-    return Verdict(
-        is_allowed=True,
-        reason=Reason(code=code, text=text, severity=severity),
-        warnings=(warning,) if warning else (),
-    )
+    reason = Reason(code, text, Severity.WARN if warning else Severity.DEBUG)
+    return Verdict(is_allowed=True, reason=reason, warnings=(warning,) if warning else ())
 
 
 def refuse(code: Code, text: str, *, status: int = 0) -> Verdict:
     """Return a verdict that turns the request away; `text` is what its sender reads."""
-    reason = Reason(code=code, text=text, severity=Severity.WARN)
+    reason = Reason(code, text, Severity.WARN)
     return Verdict(is_allowed=False, reason=reason, code=status)
 
 

@@ -17,11 +17,20 @@ from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.tracker import TimesSource
 from rollout_operator.planning.downscales.endpoint import plan_endpoint
 from rollout_operator.planning.downscales.request import RETRY, refuse_decrease
-from rollout_operator.planning.downscales.spacing import find_recent_downscale, format_left
+from rollout_operator.planning.downscales.spacing import (
+    Blocker,
+    find_recent_downscale,
+    format_left,
+)
 from rollout_operator.planning.rollout.newcomers import count_used, render_settling
 from rollout_operator.planning.rollout.pods import count_outdated_used, is_starting
 from rollout_operator.planning.rollout.readiness import assess_readiness
-from rollout_operator.planning.rollout.zones import is_paused, order_zones
+from rollout_operator.planning.rollout.zones import (
+    is_behind,
+    is_paused,
+    order_zones,
+    render_behind,
+)
 from rollout_operator.planning.wording import count, join_names, join_some, verb
 
 # So many pods are named in one message; the rest is counted.
@@ -53,6 +62,20 @@ def assess_neighbours(
     times: Mapping[Uid, datetime],
     source: TimesSource = TimesSource.ANNOTATIONS,
 ) -> Verdict | None:
+    """Return the refusal where the group does not let a zone lose pods now, None where it does."""
+    blocker = find_blocker(decrease, scaled, group, times, source)
+    if blocker is None:
+        return None
+    return refuse_decrease(decrease, blocker.code, blocker.why, status=blocker.status)
+
+
+def find_blocker(
+    decrease: Decrease,
+    scaled: StatefulSet,
+    group: Group,
+    times: Mapping[Uid, datetime],
+    source: TimesSource = TimesSource.ANNOTATIONS,
+) -> Blocker | None:
     """Return why the group does not let a zone lose pods now, None where it does.
 
     PREP-10 to 19: what else is scaled down, when others were, and whether they are whole and rolled
@@ -60,22 +83,22 @@ def assess_neighbours(
     those of `find_recent_downscale`.
     """
     if group.unreadable:
-        one = min(group.unreadable, key=lambda one: one.name)
-        why = f"finding other statefulsets failed. {one.kind} {one.name}: {one.error}"
-        return refuse_decrease(decrease, Code.GROUP_NOT_READ, why)
+        lost = min(group.unreadable, key=lambda lost: lost.name)
+        why = f"finding other statefulsets failed. {lost.kind} {lost.name}: {lost.error}"
+        return Blocker(Code.GROUP_NOT_READ, why)
     if group.downscale is not None:
         why = f"statefulset {group.downscale.zone} is already in process of updating replicas"
-        return refuse_decrease(decrease, Code.OTHER_DOWNSCALE_UNDERWAY, why, status=RETRY)
+        return Blocker(Code.OTHER_DOWNSCALE_UNDERWAY, why, RETRY)
     others = [zone for zone in order_zones(group.zones) if zone.sts.uid != scaled.uid]
     recent = find_recent_downscale(scaled, [zone.sts for zone in others], times, group.now, source)
     if recent is not None:
-        return refuse_decrease(decrease, *recent)
+        return recent
     if takes_newcomers_only(scaled, decrease, group):
-        return None  # D-67: nobody loses anything by it
+        return None  # D-67: no data is lost by it
     for other in others:
         why = _find_unsettled(other, group)
         if why:
-            return _refuse_unsettled(decrease, scaled, group, other, why)
+            return _block_unsettled(decrease, scaled, group, other, why)
     return None
 
 
@@ -90,16 +113,17 @@ def choose_pods_to_prepare(
     sts = zone.sts
     first = sts.first_ordinal
     wanted = range(first + decrease.replicas_to, first + decrease.replicas_from)
-    seats = _seat(zone, wanted)
-    going = tuple(seats[ordinal] for ordinal in sorted(seats, reverse=True))
+    held = zone.list_pods(wanted)
+    going = tuple(pod for _, pod in reversed(held))
     why = _find_doubt(zone, wanted, going)
     if why:
         return _refuse_pod(decrease, why, status=RETRY)
     why = _find_lasting_doubt(zone, wanted, going)
     if why:
         return _refuse_pod(decrease, why, status=FORBIDDEN if _WAY_OUT in why else RETRY)
+    staying = zone.list_pods(range(first, wanted.start))
     endpoints: list[Endpoint] = []
-    missing = len(wanted) - len(seats)
+    missing = len(wanted) - len({ordinal for ordinal, _ in held})
     skipped = [f"{count(missing, 'pod')} of the range: no such pod"] if missing else []
     for pod in going:
         idle = _find_idle(pod)
@@ -113,7 +137,7 @@ def choose_pods_to_prepare(
     return PreparePods(
         endpoints=tuple(endpoints),
         going=going,
-        witness=_choose_witness(zone, range(first, wanted.start)),
+        witness=next((pod for _, pod in staying if not pod.is_terminating), None),
         skipped=join_some(skipped[:NAMES_SHOWN], total=len(skipped)),
     )
 
@@ -136,20 +160,18 @@ def assess_unanswered(
     return _refuse_pod(decrease, f"{why}; try again in {format_left(left)}", status=RETRY)
 
 
-def _refuse_unsettled(
+def _block_unsettled(
     decrease: Decrease, scaled: StatefulSet, group: Group, other: Zone, why: str
-) -> Verdict:
+) -> Blocker:
     """Return that another zone is not at rest, and what helps: time, or else a person."""
     own = _find_zone(scaled, group)
     settling = render_settling(other) if own is None else render_settling(own, other)
-    way_out = _find_way_out(decrease, scaled, group)
     if settling:
-        status, why = RETRY, f"{why}; {settling}"
-    else:
-        # Where pods of the range run, time may still help.
-        status = FORBIDDEN if takes_idle_only(scaled, decrease, group) else 0
-        why = f"{why}{way_out}"
-    return refuse_decrease(decrease, Code.OTHER_ZONE_NOT_READY, why, status=status)
+        return Blocker(Code.OTHER_ZONE_NOT_READY, f"{why}; {settling}", RETRY)
+    # Where pods of the range run, time may still help.
+    status = FORBIDDEN if takes_idle_only(scaled, decrease, group) else 0
+    why = f"{why}{_find_way_out(decrease, scaled, group)}"
+    return Blocker(Code.OTHER_ZONE_NOT_READY, why, status)
 
 
 def _find_way_out(decrease: Decrease, scaled: StatefulSet, group: Group) -> str:
@@ -174,7 +196,7 @@ def takes_idle_only(scaled: StatefulSet, decrease: Decrease, group: Group) -> bo
 def _list_going(scaled: StatefulSet, decrease: Decrease, group: Group) -> list[Pod]:
     first, zone = scaled.first_ordinal, _find_zone(scaled, group)
     wanted = range(first + decrease.replicas_to, first + decrease.replicas_from)
-    return [] if zone is None else list(_seat(zone, wanted).values())
+    return [] if zone is None else [pod for _, pod in zone.list_pods(wanted)]
 
 
 def takes_newcomers_only(scaled: StatefulSet, decrease: Decrease, group: Group) -> bool:
@@ -185,12 +207,6 @@ def takes_newcomers_only(scaled: StatefulSet, decrease: Decrease, group: Group) 
 
 def _find_zone(sts: StatefulSet, group: Group) -> Zone | None:
     return next((one for one in group.zones if one.sts.uid == sts.uid), None)
-
-
-def _choose_witness(zone: Zone, staying: range) -> Pod | None:
-    seats = _seat(zone, staying)
-    lasting = [ordinal for ordinal, pod in seats.items() if not pod.is_terminating]
-    return seats[min(lasting)] if lasting else None
 
 
 def _refuse_pod(decrease: Decrease, why: str, *, status: int = 0) -> Verdict:
@@ -240,16 +256,6 @@ def _find_lasting_doubt(zone: Zone, wanted: range, going: Sequence[Pod]) -> str:
     return f"{text}; if no pod before them held anything, pause it, or {_WAY_OUT} {sts.name}"
 
 
-def _seat(zone: Zone, wanted: range) -> dict[int, Pod]:
-    """Return the zone's pods in a range of ordinals; the range may be of any length."""
-    sts = zone.sts
-    return {
-        ordinal: pod
-        for pod in zone.pods
-        if pod.owner_uid == sts.uid and (ordinal := sts.find_ordinal(pod.name, wanted)) is not None
-    }
-
-
 def _find_idle(pod: Pod) -> str:
     """Return why a pod has nothing to prepare, empty where it must confirm."""
     if pod.phase in _IDLE_PHASES:
@@ -260,11 +266,8 @@ def _find_idle(pod: Pod) -> str:
 def _find_unsettled(zone: Zone, group: Group) -> str:
     """Return what another zone has still to come to rest from, empty where it is at rest."""
     sts = zone.sts
-    if sts.observed_generation < sts.generation:
-        return (
-            f"the status of statefulset {sts.name} is of generation {sts.observed_generation}, its"
-            f" spec of generation {sts.generation}"
-        )
+    if is_behind(sts):
+        return render_behind(sts, "statefulset ")
     look = assess_readiness(zone, group.deletions, group.now)
     counted = sts.status_replicas - len(look.newcomers)
     updated = sts.updated_replicas - sum(

@@ -21,9 +21,6 @@ from rollout_operator.model.units import (
     parse_rfc3339,
 )
 
-Refusal = tuple[Code, str]
-"""Why a downscale must wait: the code, and the words after `is not allowed because`."""
-
 _SECOND: Final = timedelta(seconds=1)
 
 # As all releases word it: people look for these texts.
@@ -31,6 +28,17 @@ BROKEN_TIMES: Final = {
     TimesSource.ANNOTATIONS: "parsing downscale annotations failed.",
     TimesSource.TRACKER: "parsing parsing downscale timestamps from the zone ConfigMap failed.",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """Why a zone may not lose pods now."""
+
+    code: Code
+    why: str
+    """The words after `is not allowed because`."""
+    status: int = 0
+    """HTTP, 0 for the API server's own choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +67,7 @@ def find_recent_downscale(
     remembered: Mapping[Uid, datetime],
     now: datetime,
     source: TimesSource = TimesSource.ANNOTATIONS,
-) -> Refusal | None:
+) -> Blocker | None:
     """Return why one zone may not be scaled down yet, None where it may.
 
     The wait is the longest that any zone asks for, the one that is scaled included. `remembered`
@@ -70,8 +78,16 @@ def find_recent_downscale(
     found = find_recent(scaled, others, remembered, now, source)
     if isinstance(found, BadTime):
         text = f"{BROKEN_TIMES[source]} statefulset {found.sts.name}: {found.why}"
-        return Code.BAD_DOWNSCALE_TIME, text
-    return (Code.ZONE_DOWNSCALED_LATELY, _word_wait(found[0], now, source)) if found else None
+        return Blocker(Code.BAD_DOWNSCALE_TIME, text)
+    if not found:
+        return None
+    recent = found[0]
+    return Blocker(
+        Code.ZONE_DOWNSCALED_LATELY,
+        f"statefulset {recent.sts.name} was downscaled at {format_go_time(recent.last)} and is"
+        f" labelled to wait {format_duration(recent.wait)} between zone downscales"
+        f"{hint_future(recent, now, source)}",
+    )
 
 
 def find_recent(
@@ -173,11 +189,3 @@ def _read_last(
     except InvalidInput as error:
         raise InvalidInput(f"annotation {LAST_DOWNSCALE}: {error}") from error
     return written if known is None else max(written, known)
-
-
-def _word_wait(recent: Recent, now: datetime, source: TimesSource) -> str:
-    return (
-        f"statefulset {recent.sts.name} was downscaled at {format_go_time(recent.last)} and is"
-        f" labelled to wait {format_duration(recent.wait)} between zone downscales"
-        f"{hint_future(recent, now, source)}"
-    )

@@ -4,7 +4,6 @@ Only of zones that mirror (DELAY-01). What the pods that are to go must say is d
 `pod_answers`, how they are called in `pods.client`.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -17,12 +16,8 @@ from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.scaling import ScalingSnapshot, Talk
 from rollout_operator.model.units import parse_prometheus_duration
-from rollout_operator.planning.scaling.annotations import complain
-from rollout_operator.planning.scaling.delay_endpoint import (
-    DelayTarget,
-    plan_delay_endpoint,
-    plan_delay_target,
-)
+from rollout_operator.planning.downscales.endpoint import plan_delay_target, plan_endpoint
+from rollout_operator.planning.scaling.desired import Delay, complain
 
 # How often a pod is asked again, or told again that it stays where it did not confirm: one that has
 # restarted its preparation is found out so much later at most.
@@ -37,15 +32,6 @@ SOON_TRIES: Final = 5
 _LONGEST: Final = timedelta(days=10_000 * 365)
 
 _UNUSABLE: Final = "no downscale until that is mended"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delay:
-    """How long pods must have been prepared before they go, and where they are asked."""
-
-    span: timedelta
-    """More than zero."""
-    target: DelayTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +71,7 @@ def read_delay(sts: StatefulSet) -> Delay | Reason | None:
     target = plan_delay_target(url, sts.service_name)
     if isinstance(target, str):
         why = f"StatefulSet {sts.name}: {target.removesuffix('.')}; {_UNUSABLE}"
-        return Reason(code=Code.BAD_DELAY, text=why, severity=Severity.WARN, zone=sts.name)
+        return Reason(Code.BAD_DELAY, why, Severity.WARN, sts.name)
     return Delay(span=span, target=target)
 
 
@@ -120,7 +106,7 @@ def choose_staying(zone: Zone, replicas: int, delay: Delay, scaling: ScalingSnap
         if wait > timedelta(0):
             waits.append(wait)
             continue
-        endpoint = plan_delay_endpoint(seat.pod, delay.target, scaling.cluster_domain)
+        endpoint = plan_endpoint(seat.pod, delay.target, scaling.cluster_domain)
         if not isinstance(endpoint, str):
             (routine if seat.talk.word is None else owed).append(endpoint)
     look_again = min(waits, default=None)
@@ -128,16 +114,11 @@ def choose_staying(zone: Zone, replicas: int, delay: Delay, scaling: ScalingSnap
 
 
 def list_seats(zone: Zone, ordinals: range, scaling: ScalingSnapshot) -> list[DelayedPod]:
-    """Return the pods that a zone owns in a range of ordinals, which may be long; highest first."""
-    sts = zone.sts
-    found = (
+    """Return the pods of a zone in a range of ordinals, highest first."""
+    return [
         DelayedPod(ordinal=ordinal, pod=pod, talk=scaling.talks.get(pod.uid, Talk()))
-        for pod in zone.pods
-        if pod.owner_uid == sts.uid
-        and (ordinal := sts.find_ordinal(pod.name, ordinals)) is not None
-    )
-    # A cache that missed an event may hold two pods of one name.
-    return sorted(found, key=lambda seat: (seat.ordinal, seat.pod.uid), reverse=True)
+        for ordinal, pod in reversed(zone.list_pods(ordinals))
+    ]
 
 
 def find_late(talk: Talk, scaling: ScalingSnapshot) -> timedelta:
@@ -161,15 +142,11 @@ def _read_both(sts: StatefulSet) -> tuple[str, str]:
 
 def _next_cancel(talk: Talk, now: datetime) -> timedelta:
     """Return how long a pod need not be told that it stays; zero or less: now."""
-    last = max(_gather(talk.cancelled_at, talk.tried_at), default=None)
-    if last is None:
+    times = [time for time in (talk.cancelled_at, talk.tried_at) if time is not None]
+    if not times:
         return timedelta(0)
     # Of a pod that this process has never heard, the one before it may have been the last to say
     # something (LI-05); whoever does not know the word is not asked every minute for ever (LI-11).
     is_unheard = talk.cancelled_at is None and 0 < talk.tries <= SOON_TRIES
     is_owed = talk.word is not None or is_unheard
-    return (ASK_AGAIN if is_owed else CANCEL_AGAIN) - abs(now - last)
-
-
-def _gather(*times: datetime | None) -> Iterable[datetime]:
-    return (time for time in times if time is not None)
+    return (ASK_AGAIN if is_owed else CANCEL_AGAIN) - abs(now - max(times))

@@ -1,20 +1,33 @@
-"""What the count of one zone is, and what it is to become: words shared by all who decide it.
+"""What the replicas of one zone are, what they should become, and what annotations are wrong.
 
-A count is followed in `following` and mirrored in `mirroring`; what comes of an aim is decided in
-`plan`.
+Shared by all that decide it: replicas are followed in `following` and mirrored in `mirroring`; what
+holds them back is decided in `plan`.
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import FORCE_REPLICAS
 from rollout_operator.model.objects import StatefulSet
-from rollout_operator.model.outcome import Reason
+from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.scaling import ScalingSnapshot
-from rollout_operator.planning.scaling.delays import Delay
+from rollout_operator.model.units import parse_go_int, quote
+from rollout_operator.planning.downscales.endpoint import DelayTarget, escape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """How long pods must have been prepared before they go, and where they are asked."""
+
+    span: timedelta
+    """More than zero."""
+    target: DelayTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """What the count of one zone should become, whatever holds it back."""
+    """What the replicas of one zone should become, whatever holds them back."""
 
     replicas: int | None = None
     """None where it stays as it is, or cannot be told."""
@@ -51,3 +64,26 @@ def is_unseen(sts: StatefulSet, scaling: ScalingSnapshot) -> bool:
     """Tell whether a count that we wrote is not shown by the set yet."""
     written = scaling.written.get(sts.uid)
     return written is not None and written.generation > sts.generation
+
+
+def read_force(sts: StatefulSet) -> int | Reason | None:
+    """Return the replicas that a person forces, the problem with them, or None for none.
+
+    SCALE-07: what cannot be read counts as absent.
+    """
+    text = sts.annotations.get(FORCE_REPLICAS)
+    if text is None:
+        return None
+    try:
+        replicas = parse_go_int(text, bits=32)
+        if replicas < 0:
+            raise InvalidInput(f"{quote(text)} is negative")
+    except InvalidInput as error:
+        return complain(sts, Code.BAD_FORCE_REPLICAS, FORCE_REPLICAS, f"{error}; it is ignored")
+    return replicas
+
+
+def complain(sts: StatefulSet, code: Code, key: str, why: str) -> Reason:
+    """Return what is wrong with an annotation of a zone, on one printable line."""
+    text = f"StatefulSet {sts.name}: annotation {key}: {escape(why)}"
+    return Reason(code, text, Severity.WARN, sts.name)

@@ -23,8 +23,14 @@ from rollout_operator.model.outcome import Code, Reason
 from rollout_operator.model.scaling import ScalingSnapshot
 from rollout_operator.planning.downscales.endpoint import show
 from rollout_operator.planning.downscales.request import is_labelled
-from rollout_operator.planning.scaling.annotations import complain, read_force
-from rollout_operator.planning.scaling.desired import Aim, count_replicas, is_unseen
+from rollout_operator.planning.rollout.zones import is_behind
+from rollout_operator.planning.scaling.desired import (
+    Aim,
+    complain,
+    count_replicas,
+    is_unseen,
+    read_force,
+)
 
 # Longer circles are cut in messages: each of their zones has one.
 _CIRCLE_SHOWN: Final = 5
@@ -137,14 +143,14 @@ def _find_unready(
     count, wanted = count_replicas(sts, scaling), count_replicas(leading, scaling)
     if wanted <= count or sts.annotations.get(UPSCALE_WHEN_READY) != "true":
         return None
-    if is_unseen(leading, scaling) or leading.observed_generation < leading.generation:
+    if is_unseen(leading, scaling) or is_behind(leading):
         why = f"the status of {leading.name} does not show its newest spec yet"
     elif leading.ready_replicas != wanted:
         why = f"{leading.name} has {leading.ready_replicas} of {wanted} pods ready"
     else:
         return None
     text = f"{aim.word(count, wanted)} waits: {why}"
-    return Reason(code=Code.LEADING_ZONE_NOT_READY, text=text, zone=sts.name)
+    return Reason(Code.LEADING_ZONE_NOT_READY, text, zone=sts.name)
 
 
 def _find_circles(sets: Sequence[StatefulSet]) -> dict[str, str]:

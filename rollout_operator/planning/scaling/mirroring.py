@@ -1,12 +1,14 @@
-"""What a zone that mirrors an object with a `scale` should count: MIRR-01 to 11.
+"""What a zone that mirrors an object with a `scale` should count, and what is published there.
 
-Decides which object that is, and by what is known of it what the zone should count; how it is found
-and read is left to `kube`. What is published there is decided in `publishing`, whether a downscale
-may go on in `permission`, and what pods have to say to it in `pod_answers`.
+Decides which object that is, and by what is known of it what the zone should count (MIRR-01 to 11);
+how it is found and read is left to `kube`. It is told one value for all zones that mirror it
+(W-19): the replicas of the zone that is furthest from what is wanted, so that it is done only when
+all zones are. Whether a downscale may go on is decided in `permission`, how far by the answers
+of pods in `pod_answers`.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -17,15 +19,22 @@ from rollout_operator.model.names import (
     MIRROR_KIND,
     MIRROR_NAME,
     MIRROR_WRITE_BACK,
+    Uid,
 )
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
-from rollout_operator.model.scaling import NoScale, Reference, Scale, ScalingSnapshot
+from rollout_operator.model.scaling import (
+    NoScale,
+    PublishReplicas,
+    Reference,
+    Scale,
+    ScalingSnapshot,
+)
 from rollout_operator.model.units import parse_go_bool
 from rollout_operator.planning.downscales.endpoint import show
-from rollout_operator.planning.scaling.annotations import complain, read_force
 from rollout_operator.planning.scaling.delays import find_half_delay, read_delay
-from rollout_operator.planning.scaling.desired import Aim
+from rollout_operator.planning.scaling.desired import Aim, complain, count_replicas, read_force
+from rollout_operator.planning.scaling.following import follows
 
 # All of it becomes part of a path: nothing but names may.
 _KIND: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
@@ -86,6 +95,54 @@ def read_write_back(sts: StatefulSet) -> bool | Reason:
         return complain(sts, Code.BAD_SCALING_SWITCH, MIRROR_WRITE_BACK, why)
 
 
+def list_mirrored(sets: Iterable[StatefulSet]) -> dict[Reference, list[StatefulSet]]:
+    """Return which sets mirror which object, in the order of references and of `sets`."""
+    found: dict[Reference, list[StatefulSet]] = {}
+    for sts in sets:
+        reference = None if follows(sts) else find_reference(sts)
+        if isinstance(reference, Reference):
+            found.setdefault(reference, []).append(sts)
+    return dict(sorted(found.items()))
+
+
+def choose_published(
+    sets: Iterable[StatefulSet], scaled: Collection[Uid], scaling: ScalingSnapshot
+) -> tuple[PublishReplicas, ...]:
+    """Return what is to be written, in the order of references.
+
+    Zones of other groups have their part in it, so that no two groups publish against each other.
+    Nothing where one of the zones is in `scaled`, those that are scaled right now: it would be
+    written twice.
+    """
+    published: list[PublishReplicas] = []
+    others = list_mirrored(scaling.elsewhere)
+    for reference, mirrors in list_mirrored(sets).items():
+        scale = scaling.scales.get(reference)
+        publishing = [sts for sts in mirrors if read_write_back(sts) is True]
+        if not isinstance(scale, Scale) or not publishing:
+            continue
+        if any(sts.uid in scaled for sts in publishing):
+            continue
+        publishing += [sts for sts in others.get(reference, ()) if read_write_back(sts) is True]
+        replicas, last = _find_furthest(publishing, scale.replicas, scaling)
+        if replicas != scale.status_replicas:
+            text = (
+                f"{reference}: status.replicas {scale.status_replicas} → {replicas},"
+                f" as {last.name} has; {scale.replicas} wanted"
+            )
+            reason = Reason(Code.SCALE_PUBLISHED, text, zone=last.name)
+            published.append(PublishReplicas(reference=reference, replicas=replicas, reason=reason))
+    return tuple(published)
+
+
+def _find_furthest(
+    sets: Iterable[StatefulSet], wanted: int, scaling: ScalingSnapshot
+) -> tuple[int, StatefulSet]:
+    """Return the replicas that are furthest from what is wanted, and the first set with them."""
+    replicas = [(count_replicas(sts, scaling), sts) for sts in sets]
+    return min(replicas, key=lambda pair: (-abs(pair[0] - wanted), pair[0]))
+
+
 def _read_count(sts: StatefulSet, reference: Reference, scaling: ScalingSnapshot) -> Aim:
     reading = scaling.scales.get(reference)
     match reading:
@@ -99,8 +156,7 @@ def _read_count(sts: StatefulSet, reference: Reference, scaling: ScalingSnapshot
         case None:
             text = f"{sts.name} mirrors {reference}, which has not been read yet"
             severity = Severity.DEBUG
-    reason = Reason(code=Code.REFERENCE_NOT_READ, text=text, severity=severity, zone=sts.name)
-    return Aim(waits=(reason,))
+    return Aim(waits=(Reason(Code.REFERENCE_NOT_READ, text, severity, sts.name),))
 
 
 def _add_delay(sts: StatefulSet, aim: Aim) -> Aim:

@@ -6,23 +6,19 @@ reviews judge them; for others only the time between zones counts, where it is k
 nothing else takes pods of the group away at this moment.
 """
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from rollout_operator.model.downscale import Decrease, Underway
 from rollout_operator.model.group import Group, Zone
-from rollout_operator.model.names import (
-    MIN_TIME_BETWEEN_DOWNSCALES,
-    PREPARE_DOWNSCALE,
-)
+from rollout_operator.model.names import MIN_TIME_BETWEEN_DOWNSCALES, PREPARE_DOWNSCALE
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.scaling import ScalingSnapshot
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.downscales.request import is_labelled
 from rollout_operator.planning.downscales.rule import (
-    assess_neighbours,
+    find_blocker,
     takes_idle_only,
     takes_newcomers_only,
 )
@@ -37,9 +33,13 @@ from rollout_operator.planning.downscales.spacing import (
 )
 from rollout_operator.planning.rollout.pods import count_outdated_used
 from rollout_operator.planning.rollout.readiness import assess_readiness, render_readiness
-from rollout_operator.planning.rollout.zones import STALE_RECHECK, VIEW_LIMIT, order_zones
-from rollout_operator.planning.scaling.annotations import complain
-from rollout_operator.planning.scaling.desired import Aim, count_replicas, is_unseen
+from rollout_operator.planning.rollout.zones import (
+    STALE_RECHECK,
+    STALE_VIEW,
+    VIEW_LIMIT,
+    order_zones,
+)
+from rollout_operator.planning.scaling.desired import Aim, complain, count_replicas, is_unseen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class _Downscale:
 
     def wait(self, code: Code, why: str, severity: Severity = Severity.INFO) -> Hold:
         text = f"{self.change} waits: {why}"
-        return Hold(reason=Reason(code=code, text=text, severity=severity, zone=self.sts.name))
+        return Hold(reason=Reason(code, text, severity, self.sts.name))
 
 
 def assess_scale_down(
@@ -113,10 +113,8 @@ def assess_scale_down(
 def _find_blindness(case: _Downscale) -> Hold | None:
     """Return what is not known of the group."""
     if case.group.view_age > VIEW_LIMIT:
-        limit = VIEW_LIMIT.total_seconds()
-        why = f"the newest proof that the view is live is more than {limit:.0f}s old"
-        hold = case.wait(Code.VIEW_STALE, why, Severity.WARN)
-        return dataclasses.replace(hold, look_again=STALE_RECHECK)
+        hold = case.wait(Code.VIEW_STALE, STALE_VIEW, Severity.WARN)
+        return replace(hold, look_again=STALE_RECHECK)
     if case.group.unreadable:
         one = min(case.group.unreadable, key=lambda one: (one.kind, one.name, one.uid))
         why = f"{one.kind} {one.name} cannot be read: {one.error}"
@@ -133,11 +131,7 @@ def _find_underway(case: _Downscale) -> Hold | None:
         underway = _find_unseen(case)
     if underway is None:
         return None
-    why = (
-        f"{underway.zone} is being scaled down from {underway.replicas_from} to"
-        f" {underway.replicas_to} replicas"
-    )
-    return case.wait(Code.DOWNSCALE_UNDERWAY, why)
+    return case.wait(Code.DOWNSCALE_UNDERWAY, underway.text)
 
 
 def _find_unseen(case: _Downscale) -> Underway | None:
@@ -158,9 +152,7 @@ def _find_recent(case: _Downscale) -> Hold | None:
     recent = find_recent(sts, others, scaling.times, case.group.now, scaling.source)
     if isinstance(recent, BadTime):
         text = f"StatefulSet {recent.sts.name}: {recent.why}; {sts.name} is not scaled down"
-        reason = Reason(
-            code=Code.BAD_DOWNSCALE_TIME, text=text, severity=Severity.WARN, zone=sts.name
-        )
+        reason = Reason(Code.BAD_DOWNSCALE_TIME, text, Severity.WARN, sts.name)
         return Hold(reason=reason, is_failure=True)
     key = MIN_TIME_BETWEEN_DOWNSCALES
     has_own = key in sts.annotations or key in sts.labels
@@ -177,12 +169,8 @@ def _wait_for(case: _Downscale, recent: Recent) -> Hold:
         f" wait {format_duration(recent.wait)}"
         f"{hint_future(recent, case.group.now, case.scaling.source)}"
     )
-    reason = Reason(
-        code=Code.ZONE_DOWNSCALED_LATELY,
-        text=f"{case.change} in {format_left(recent.left)}, {told}",
-        gist=f"{case.change}, {told}",
-        zone=case.sts.name,
-    )
+    text, gist = f"{case.change} in {format_left(recent.left)}, {told}", f"{case.change}, {told}"
+    reason = Reason(Code.ZONE_DOWNSCALED_LATELY, text, zone=case.sts.name, gist=gist)
     return Hold(reason=reason, look_again=recent.left, next_downscale=recent.left)
 
 
@@ -191,15 +179,9 @@ def _find_refusal(case: _Downscale) -> Hold | None:
     sts, decrease = case.sts, case.decrease
     # What is underway in the zone itself is no obstacle to it: then it is the same downscale, or
     # its review says what is wrong.
-    group = dataclasses.replace(case.group, downscale=None)
-    scaling = case.scaling
-    verdict = assess_neighbours(decrease, sts, group, scaling.times, scaling.source)
-    if verdict is None:
-        return None
-    reason = verdict.reason
-    return case.wait(
-        reason.code, reason.text.removeprefix(f"{decrease.text} is not allowed because ")
-    )
+    group = replace(case.group, downscale=None)
+    blocker = find_blocker(decrease, sts, group, case.scaling.times, case.scaling.source)
+    return None if blocker is None else case.wait(blocker.code, blocker.why)
 
 
 def _find_rollout(case: _Downscale) -> Hold | None:

@@ -32,10 +32,13 @@ from rollout_operator.planning.scaling.following import (
     follows,
     keeps_time,
 )
-from rollout_operator.planning.scaling.mirroring import choose_mirrored
+from rollout_operator.planning.scaling.mirroring import (
+    choose_mirrored,
+    choose_published,
+    list_mirrored,
+)
 from rollout_operator.planning.scaling.permission import assess_scale_down
 from rollout_operator.planning.scaling.pod_answers import Going, hear_pods
-from rollout_operator.planning.scaling.publishing import choose_published, list_mirrored
 from rollout_operator.planning.wording import count, verb
 
 
@@ -180,7 +183,7 @@ def _is_permitted(
     if hold is None:
         assert draft.downscale is not None, "else it would be permitted"
         text = f"{change} waits: {draft.downscale.zone.name} is scaled down first"
-        draft.waits.append(Reason(code=Code.DOWNSCALE_UNDERWAY, text=text, zone=sts.name))
+        draft.waits.append(Reason(Code.DOWNSCALE_UNDERWAY, text, zone=sts.name))
         return False
     if hold.is_failure:
         draft.failed.add(sts.name)
@@ -197,14 +200,12 @@ def _may_move(sts: StatefulSet, change: str, scaling: ScalingSnapshot, draft: _D
     """Tell whether the count of a set may be changed at all; add why not."""
     if sts.is_terminating:
         text = f"{change} waits: {sts.name} is being deleted"
-        draft.waits.append(Reason(code=Code.SET_TERMINATING, text=text, zone=sts.name))
+        draft.waits.append(Reason(Code.SET_TERMINATING, text, zone=sts.name))
         return False
     if is_unseen(sts, scaling):
         written = count_replicas(sts, scaling)
         text = f"{change} waits: the cache does not show yet that {sts.name} was set to {written}"
-        draft.waits.append(
-            Reason(code=Code.VIEW_CHANGED, text=text, severity=Severity.DEBUG, zone=sts.name)
-        )
+        draft.waits.append(Reason(Code.VIEW_CHANGED, text, Severity.DEBUG, sts.name))
         return False
     return True
 
@@ -212,7 +213,7 @@ def _may_move(sts: StatefulSet, change: str, scaling: ScalingSnapshot, draft: _D
 def _scale(
     sts: StatefulSet, replicas: int, aim: Aim, code: Code, scaling: ScalingSnapshot
 ) -> ScaleZone:
-    reason = Reason(code=code, text=aim.word(sts.replicas, replicas), zone=sts.name)
+    reason = Reason(code, aim.word(sts.replicas, replicas), zone=sts.name)
     is_kept = code is Code.SCALE_DOWN and keeps_time(sts, [one.sts for one in scaling.group.zones])
     is_exact = code is Code.SCALE_DOWN and _goes_unasked(sts, aim, scaling)
     return ScaleZone(
@@ -228,7 +229,7 @@ def _goes_unasked(sts: StatefulSet, aim: Aim, scaling: ScalingSnapshot) -> bool:
 
 def _word_confirmation(sts: StatefulSet, change: str, pods: int) -> Reason:
     text = f"{change} waits: {count(pods, 'pod')} {verb(pods, 'is', 'are')} asked once more"
-    return Reason(code=Code.DELAYED_BY_PODS, text=text, severity=Severity.DEBUG, zone=sts.name)
+    return Reason(Code.DELAYED_BY_PODS, text, Severity.DEBUG, sts.name)
 
 
 def _choose_talks(draft: _Draft) -> tuple[TalkToPods, ...]:

@@ -5,30 +5,28 @@ last. Of all pods that are to go at all, one without a usable word holds back th
 not known what it keeps. Whether the group lets the zone go is decided in `permission`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.group import Zone
-from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.scaling import ScalingSnapshot, Word
 from rollout_operator.model.units import format_duration
+from rollout_operator.planning.downscales.endpoint import plan_endpoint
 from rollout_operator.planning.downscales.spacing import format_left, format_moment
 from rollout_operator.planning.rollout.newcomers import count_used
-from rollout_operator.planning.rollout.zones import is_paused
-from rollout_operator.planning.scaling.delay_endpoint import plan_delay_endpoint
+from rollout_operator.planning.rollout.zones import is_behind, is_paused
 from rollout_operator.planning.scaling.delays import (
     ASK_AGAIN,
-    Delay,
     DelayedPod,
     find_absence,
     find_late,
     list_seats,
 )
+from rollout_operator.planning.scaling.desired import Delay
 from rollout_operator.planning.wording import join_names, verb
 
 # A downscale rests only on words that are not older.
@@ -140,7 +138,7 @@ def _hear_one(
         notes.unanswered.append(name)
         return
     if word is None or _must_ask(word, delay.span, now):
-        endpoint = plan_delay_endpoint(seat.pod, delay.target, scaling.cluster_domain)
+        endpoint = plan_endpoint(seat.pod, delay.target, scaling.cluster_domain)
         if isinstance(endpoint, str):
             notes.problems.append(endpoint)
             return
@@ -179,7 +177,7 @@ def _confirm(notes: _Findings, delay: Delay, scaling: ScalingSnapshot) -> tuple[
     for seat in notes.stale:
         if seat.pod.uid in known:
             continue
-        endpoint = plan_delay_endpoint(seat.pod, delay.target, scaling.cluster_domain)
+        endpoint = plan_endpoint(seat.pod, delay.target, scaling.cluster_domain)
         if isinstance(endpoint, str):
             notes.problems.append(endpoint)
         else:
@@ -194,17 +192,17 @@ def _find_wait(going: Going, notes: _Findings) -> Reason | None:
         more = len(notes.problems) - 1
         tail = f", and {more} more {verb(more, 'pod', 'pods')} gave no time" if more else ""
         text = f"{going.change} waits: {notes.problems[0]}{tail}"
-        return Reason(code=Code.POD_GAVE_NO_TIME, text=text, severity=Severity.WARN, zone=name)
+        return Reason(Code.POD_GAVE_NO_TIME, text, Severity.WARN, name)
     if notes.unanswered:
         names = join_names(notes.unanswered)
         stay = verb(len(notes.unanswered), "it stays", "they stay")
         text = f"{going.change} waits: {names} may still act on an earlier call that {stay}"
-        return Reason(code=Code.DELAYED_BY_PODS, text=text, severity=Severity.DEBUG, zone=name)
+        return Reason(Code.DELAYED_BY_PODS, text, Severity.DEBUG, name)
     if notes.silent:
         names = join_names(notes.silent)
         are = verb(len(notes.silent), "is", "are")
         text = f"{going.change} waits: {names} {are} asked to prepare"
-        return Reason(code=Code.DELAYED_BY_PODS, text=text, severity=Severity.DEBUG, zone=name)
+        return Reason(Code.DELAYED_BY_PODS, text, Severity.DEBUG, name)
     return None
 
 
@@ -215,12 +213,8 @@ def _word_early(
         f"{going.change} waits: {seat.pod.name} is prepared since {format_moment(since)},"
         f" {format_duration(delay.span)} are wanted"
     )
-    return Reason(
-        code=Code.DELAYED_BY_PODS,
-        text=f"{gist}, {format_left(left)} left",
-        gist=gist,
-        zone=going.zone.sts.name,
-    )
+    text = f"{gist}, {format_left(left)} left"
+    return Reason(Code.DELAYED_BY_PODS, text, zone=going.zone.sts.name, gist=gist)
 
 
 def _find_empty_seats(going: Going) -> Iterator[str]:
@@ -232,11 +226,12 @@ def _find_empty_seats(going: Going) -> Iterator[str]:
     """
     ordinals = going.used
     zone, sts = going.zone, going.zone.sts
-    taken = {seat for seat in _list_taken(zone) if seat in ordinals}
-    yield from (f"{one.name} cannot be read" for one in _list_unreadable(zone, ordinals))
-    top = max(taken, default=ordinals.start - 1)
-    if top - ordinals.start + 1 > len(taken):
-        gap = next(seat for seat in range(top, ordinals.start - 1, -1) if seat not in taken)
+    held = zone.by_ordinal(ordinals)
+    lost = [pod for pod in zone.own_unreadable if sts.find_ordinal(pod.name, ordinals) is not None]
+    yield from (f"{pod.name} cannot be read" for pod in sorted(lost, key=lambda pod: pod.name))
+    top = max(held, default=ordinals.start - 1)
+    if top - ordinals.start + 1 > len(held):
+        gap = next(ordinal for ordinal in range(top, -1, -1) if ordinal not in held)
         yield f"{sts.name}-{gap} does not exist, and {sts.name}-{top} does"
     if top < ordinals.stop - 1:
         doubt = _find_doubt(zone)
@@ -244,32 +239,14 @@ def _find_empty_seats(going: Going) -> Iterator[str]:
             yield f"{sts.name}-{ordinals.stop - 1} does not exist, and may come back: {doubt}"
 
 
-def _list_taken(zone: Zone) -> Iterator[int]:
-    names = [pod.name for pod in zone.pods if pod.owner_uid == zone.sts.uid]
-    names += [pod.name for pod in _own_unreadable(zone)]
-    yield from (seat for name in names if (seat := zone.sts.ordinal_of(name)) is not None)
-
-
-def _list_unreadable(zone: Zone, ordinals: range) -> Sequence[Unreadable]:
-    sts, known = zone.sts, _own_unreadable(zone)
-    found = [one for one in known if sts.find_ordinal(one.name, ordinals) is not None]
-    return sorted(found, key=lambda one: (one.name, one.uid))
-
-
-def _own_unreadable(zone: Zone) -> Sequence[Unreadable]:
-    """Return the pods that may be the zone's and of which nothing more is known."""
-    owners: tuple[Uid | None, ...] = (zone.sts.uid, None)
-    return [one for one in zone.unreadable_pods if one.owner_uid in owners]
-
-
 def _find_doubt(zone: Zone) -> str:
     """Return why a pod that is not there may just be on its way back, empty where it is not."""
     sts = zone.sts
-    if sts.observed_generation < sts.generation:
+    if is_behind(sts):
         return f"the status of {sts.name} does not show its newest spec yet"
     if sts.current_revision != sts.update_revision and not is_paused(sts):
         return f"{sts.name} is being rolled out"
-    there = sum(pod.owner_uid == sts.uid for pod in zone.pods) + len(_own_unreadable(zone))
+    there = len(zone.own_pods) + len(zone.own_unreadable)
     if sts.status_replicas > there:
         return f"the status of {sts.name} counts {sts.status_replicas} pods, {there} are seen"
     return ""

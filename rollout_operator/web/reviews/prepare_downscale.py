@@ -244,7 +244,7 @@ class PrepareDownscale:
         except TimeoutError:
             why = f"{_NOT_RECORDED} no answer within {limit:.1f}s"
             return ask.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
-        return None if refusal is None else ask.refuse(*refusal)
+        return None if refusal is None else ask.refuse(refusal.code, refusal.why)
 
     async def _take_back(self, ask: DecreaseRequest, step: ReservedDownscale) -> bool:
         """Tell all pods of the range that they stay, whoever was called (PREP-22).

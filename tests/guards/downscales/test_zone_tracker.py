@@ -19,6 +19,7 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.tracker import TimesSource, TrackerEntry, format_entry
+from rollout_operator.planning.downscales.spacing import Blocker
 from rollout_operator.telemetry import logs
 from tests.builders import sts
 from tests.fakes_clock import EPOCH
@@ -260,7 +261,8 @@ async def test_w15_two_processes_do_not_let_two_zones_go(wait: str, code: Code, 
     seen = await bench.tracker.look([one, other], but=one.uid)
     assert await second.grant(other, one) is None
 
-    assert await bench.tracker.record(bench.granting(one, (other,), seen)) == (code, words)
+    answer = await bench.tracker.record(bench.granting(one, (other,), seen))
+    assert answer == Blocker(code, words)
 
     assert bench.data == {"zone-b": NOW}
 
@@ -282,7 +284,7 @@ async def test_a_map_that_is_deleted_meanwhile_is_made_anew() -> None:
     del bench.client.objects["configmaps", NAME]
     refusal = await bench.tracker.record(bench.granting(one, (other,), seen))
     assert refusal is not None
-    assert refusal[0] is Code.ZONE_DOWNSCALED_LATELY
+    assert refusal.code is Code.ZONE_DOWNSCALED_LATELY
     assert bench.data == {"zone-a": FRESH, "zone-b": FRESH}
 
 

@@ -13,7 +13,7 @@ from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.planning.downscales.spacing import (
-    Refusal,
+    Blocker,
     find_recent_downscale,
     format_downscale_time,
 )
@@ -70,23 +70,23 @@ def zone_set(
     return sts(letter, labels=labels, annotations=known)
 
 
-def ask(*sets: StatefulSet, seen: Mapping[str, timedelta] | None = None) -> Refusal | None:
+def ask(*sets: StatefulSet, seen: Mapping[str, timedelta] | None = None) -> Blocker | None:
     """Ask for the first of the sets; `seen` is how long ago we saw zones go, by letter."""
     remembered = {sts_uid(letter): NOW - ago for letter, ago in (seen or {}).items()}
     return find_recent_downscale(sets[0], sets[1:], remembered, NOW)
 
 
-def waiting(letter: str, at: str, span: str, more: str = "") -> Refusal:
+def waiting(letter: str, at: str, span: str, more: str = "") -> Blocker:
     text = (
         f"statefulset zone-{letter} was downscaled at {at} and is labelled to wait {span} between"
         f" zone downscales{more}"
     )
-    return Code.ZONE_DOWNSCALED_LATELY, text
+    return Blocker(Code.ZONE_DOWNSCALED_LATELY, text)
 
 
-def broken(letter: str, why: str) -> Refusal:
+def broken(letter: str, why: str) -> Blocker:
     text = f"parsing downscale annotations failed. statefulset zone-{letter}: {why}"
-    return Code.BAD_DOWNSCALE_TIME, text
+    return Blocker(Code.BAD_DOWNSCALE_TIME, text)
 
 
 AT_11: Final = "2026-01-01 11:00:00 +0000 UTC"
@@ -232,7 +232,7 @@ KEY_SPAN: Final = "grafana.com/min-time-between-zones-downscale"
         ),
     ],
 )
-def test_the_wait_between_zones(sets: Sequence[StatefulSet], expected: Refusal | None) -> None:
+def test_the_wait_between_zones(sets: Sequence[StatefulSet], expected: Blocker | None) -> None:
     assert ask(*sets) == expected
 
 
@@ -262,7 +262,7 @@ def test_the_wait_between_zones(sets: Sequence[StatefulSet], expected: Refusal |
     ],
 )  # fmt: skip
 def test_what_was_seen_counts_beside_annotations(
-    other: StatefulSet, seen: Mapping[str, timedelta], expected: Refusal | None
+    other: StatefulSet, seen: Mapping[str, timedelta], expected: Blocker | None
 ) -> None:
     """SI-11: the record of a downscale by `/scale` is written after the fact."""
     assert ask(A, other, seen=seen) == expected
@@ -273,8 +273,8 @@ def test_sec25_ten_kibibytes_are_refused_in_a_short_sentence(text: str) -> None:
     for other in (zone_set("b", last=text), zone_set("b", span=text)):
         refusal = ask(A, other)
         assert refusal is not None
-        assert refusal[0] is Code.BAD_DOWNSCALE_TIME
-        assert len(refusal[1]) < 500
+        assert refusal.code is Code.BAD_DOWNSCALE_TIME
+        assert len(refusal.why) < 500
 
 
 hostile = st.one_of(

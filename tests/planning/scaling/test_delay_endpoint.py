@@ -17,10 +17,10 @@ from yarl import URL
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
-from rollout_operator.planning.scaling.delay_endpoint import (
+from rollout_operator.planning.downscales.endpoint import (
     DelayTarget,
-    plan_delay_endpoint,
     plan_delay_target,
+    plan_endpoint,
 )
 from rollout_operator.pods.sender import render_url
 
@@ -43,7 +43,7 @@ def plan(
     target = plan_delay_target(url, service)
     if isinstance(target, str):
         return target
-    return plan_delay_endpoint(replace(POD, **changes), target, domain)
+    return plan_endpoint(replace(POD, **changes), target, domain)
 
 
 def named(endpoint: Endpoint) -> str:
