@@ -96,7 +96,9 @@ async def measure_held(task: Task) -> dict[str, float]:
 def make_held_group(size: int) -> Group:
     """Return a group whose first zone is outdated; its peers have just become ready."""
     first, *others = make_group(size, size).zones
-    started = replace(first.pods[0], is_ready=False, ready_since=None, trouble="not ready")
+    started = replace(
+        first.pods[0], is_ready=False, ready_since=None, trouble="not ready", is_starting=True
+    )
     lately = [
         Zone(sts=zone.sts, pods=tuple(replace(pod, ready_since=NOW) for pod in zone.pods))
         for zone in others

@@ -112,6 +112,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """The annotation `names.DISRUPTION_RECORD`, undecoded."""
     trouble: str = ""
     """Why the pod is not ready, in a few words, e.g. `CrashLoopBackOff`; empty where it is."""
+    is_starting: bool = False
+    """Whether that is what every pod passes through on its way up: others may stay down."""
 
 
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):

@@ -84,12 +84,12 @@ def rolling(states: str, *, paused: str | None = None) -> Zone:
             id="SI-10 missing while the zone rolls",
         ),
         pytest.param(
-            with_pod(rolling("ppppP"), 4, phase="Pending", trouble="phase Pending"),
+            with_pod(rolling("ppppP"), 4, phase="Pending", is_starting=True),
             f"1 pod of the range {MAY_BE_REPLACED}",
             id="SI-10 the successor of one that was rolled is pending",
         ),
         pytest.param(
-            with_pod(rolling("ppppL"), 4, never_ready=True, trouble="ContainerCreating"),
+            with_pod(rolling("ppppL"), 4, never_ready=True, is_starting=True),
             f"1 pod of the range {MAY_BE_REPLACED}",
             id="SI-10 the successor of one that was rolled has not been ready yet",
         ),

@@ -12,24 +12,34 @@ from rollout_operator.model.decode.wire import Container, PodStatus
 # Long enough for every reason that Kubernetes knows, short enough for one line of a page.
 TROUBLE_LIMIT: Final = 80
 
+# What a container waits for in every pod; for anything else it may wait for ever.
+_STARTING: Final = frozenset({"ContainerCreating", "PodInitializing", "waiting"})
 
-def trouble_of(status: PodStatus, *, terminating: bool) -> str:
-    """Return why a pod is not ready, on one short line; empty where it is ready."""
+
+def find_trouble(status: PodStatus, *, terminating: bool) -> tuple[str, bool]:
+    """Return why a pod is not ready, on one short line, and whether every pod is so at first.
+
+    Empty where it is ready.
+    """
     if terminating:
-        return "terminating"
+        return "terminating", False
     containers = status.container_statuses or ()
     if status.phase == "Running" and containers and all(map(_is_up, containers)):
-        return _condition_trouble(status)
-    found = _scheduling_trouble(status) or _init_trouble(status) or _halt(containers)
-    if found:
-        return one_line(found)
+        trouble = _condition_trouble(status)
+        return trouble, bool(trouble)
+    lasting = _scheduling_trouble(status) or _init_trouble(status)
+    halt = "" if lasting else _halt(containers)
+    if lasting or halt:
+        return one_line(lasting or halt), halt in _STARTING
     if status.phase != "Running":
         why = f": {status.reason}" if status.reason else ""
-        return one_line(f"phase {status.phase}{why}" if status.phase else "no phase")
+        trouble = one_line(f"phase {status.phase}{why}" if status.phase else "no phase")
+        return trouble, status.phase in ("Pending", "")
     if not containers:
-        return "no container statuses"
+        return "no container statuses", True
     down = next(container for container in containers if not _is_up(container))
-    return one_line(f"container {down.name} {'not ready' if _runs(down) else 'not running'}")
+    what = "not ready" if _runs(down) else "not running"
+    return one_line(f"container {down.name} {what}"), True
 
 
 def one_line(text: str) -> str:

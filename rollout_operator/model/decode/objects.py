@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from rollout_operator.model.decode.nesting import cut_deep, decode_shallow
-from rollout_operator.model.decode.not_ready import one_line, trouble_of
+from rollout_operator.model.decode.not_ready import find_trouble, one_line
 from rollout_operator.model.decode.wire import (
     BookmarkHead,
     Owner,
@@ -75,7 +75,7 @@ def decode_pod(raw: JsonBytes) -> Pod:
     head, status = wire.metadata, wire.status or PodStatus()
     owner = _controller(head.owner_references)
     terminating = head.deletion_timestamp is not None
-    trouble = trouble_of(status, terminating=terminating)
+    trouble, is_starting = find_trouble(status, terminating=terminating)
     labels, annotations = _intern(head.labels), head.annotations or PodAnnotations()
     revision = labels.get(REVISION_LABEL)
     been_ready = _been_ready(status) if trouble else None
@@ -100,6 +100,7 @@ def decode_pod(raw: JsonBytes) -> Pod:
         ports=_decode_ports(raw) if annotations.note else (),
         disruption=annotations.disruption or "",
         trouble=sys.intern(trouble),
+        is_starting=is_starting,
     )
 
 

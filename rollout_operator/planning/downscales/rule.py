@@ -23,7 +23,7 @@ from rollout_operator.planning.downscales.spacing import (
     format_left,
 )
 from rollout_operator.planning.rollout.newcomers import count_used, render_settling
-from rollout_operator.planning.rollout.pods import count_outdated_used, is_starting
+from rollout_operator.planning.rollout.pods import count_outdated_used
 from rollout_operator.planning.rollout.readiness import assess_readiness
 from rollout_operator.planning.rollout.zones import (
     is_behind,
@@ -115,12 +115,11 @@ def choose_pods_to_prepare(
     wanted = range(first + decrease.replicas_to, first + decrease.replicas_from)
     held = zone.list_pods(wanted)
     going = tuple(pod for _, pod in reversed(held))
-    why = _find_doubt(zone, wanted, going)
+    why, status = _find_doubt(zone, wanted, going), RETRY
+    if not why:
+        why, status = _find_lasting_doubt(zone, wanted)
     if why:
-        return _refuse_pod(decrease, why, status=RETRY)
-    why = _find_lasting_doubt(zone, wanted, going)
-    if why:
-        return _refuse_pod(decrease, why, status=FORBIDDEN if _WAY_OUT in why else RETRY)
+        return _refuse_pod(decrease, why, status=status)
     staying = zone.list_pods(range(first, wanted.start))
     endpoints: list[Endpoint] = []
     missing = len(wanted) - len({ordinal for ordinal, _ in held})
@@ -236,24 +235,28 @@ def _find_doubt(zone: Zone, wanted: range, going: Sequence[Pod]) -> str:
     return ""
 
 
-def _find_lasting_doubt(zone: Zone, wanted: range, going: Sequence[Pod]) -> str:
-    """Return which pods of a zone that is being rolled out may be successors, empty where none is.
+def _find_lasting_doubt(zone: Zone, wanted: range) -> tuple[str, int]:
+    """Return which pods of a zone that is being rolled out may be successors, and the HTTP status.
+
+    The text is empty where none is.
 
     Those that are starting tell soon. A rollout waits for the others, perhaps for ever, and so
     would a client: nothing tells whether there was one before them (D-67), but a person may know.
     """
     sts = zone.sts
     known = range(wanted.start, min(wanted.stop, sts.first_ordinal + count_used(zone)))
-    doubtful = [pod for pod in going if sts.find_ordinal(pod.name, known) is not None]
-    idle = len(known) - len(doubtful) + sum(1 for pod in doubtful if _find_idle(pod))
+    held = zone.list_pods(known)
+    doubtful = [pod for _, pod in held if _find_idle(pod)]
+    idle = len(known) - len({ordinal for ordinal, _ in held}) + len(doubtful)
     if not idle or sts.current_revision == sts.update_revision or is_paused(sts):
-        return ""
+        return "", 0
     text = f"{count(idle, 'pod')} of the range may just be replaced: {sts.name} is being rolled out"
     if settling := render_settling(zone):
-        return f"{text}; {settling}"
-    if all(is_starting(pod.trouble) for pod in doubtful if _find_idle(pod)):
-        return f"{text}; try again when it is, or pause it"
-    return f"{text}; if no pod before them held anything, pause it, or {_WAY_OUT} {sts.name}"
+        return f"{text}; {settling}", RETRY
+    if all(pod.is_starting for pod in doubtful):
+        return f"{text}; try again when it is, or pause it", RETRY
+    way_out = f"if no pod before them held anything, pause it, or {_WAY_OUT} {sts.name}"
+    return f"{text}; {way_out}", FORBIDDEN
 
 
 def _find_idle(pod: Pod) -> str:

@@ -5,7 +5,6 @@ of the candidates are refused, and what is tried instead, is up to whoever carri
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import (
@@ -24,21 +23,6 @@ from rollout_operator.planning.rollout.readiness import (
     render_why,
 )
 from rollout_operator.planning.wording import count, verb
-
-# What every pod passes through on its way up, as `model.decode.not_ready` words it. A pod for which
-# something else is told may stay down for ever.
-_STARTING: Final = (
-    "not ready",
-    "no phase",
-    "no container statuses",
-    "phase Pending",
-    "ContainerCreating",
-    "PodInitializing",
-    "waiting",
-    "container ",
-    "readiness condition ",
-    "no readiness condition",
-)
 
 
 def count_outdated(look: Readiness) -> int:
@@ -226,15 +210,8 @@ def _explain_held(look: Readiness, *, held: int, going: int, limit: int) -> Reas
     if going:
         return Reason(Code.BUDGET_USED, f"{text}, {going} going now", Severity.DEBUG, zone)
     text = f"{text}{render_trouble(look)}"
-    if not look.unreadable and all(_is_starting(look, one) for one in look.down):
+    if not look.unreadable and all(
+        one.why is not DownCause.UNREADY or one.pod.is_starting for one in look.down
+    ):
         return Reason(Code.PODS_STARTING, text, Severity.DEBUG, zone)
     return Reason(Code.BUDGET_USED, text, zone=zone)
-
-
-def is_starting(trouble: str) -> bool:
-    """Tell whether a pod with this trouble may be on its way up: others may stay down for ever."""
-    return trouble.startswith(_STARTING)
-
-
-def _is_starting(look: Readiness, one: Down) -> bool:
-    return one.why is not DownCause.UNREADY or is_starting(render_why(look, one))

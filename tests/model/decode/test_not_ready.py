@@ -19,6 +19,12 @@ from tests.model.wire_trees import (
     with_metadata,
 )
 
+# What every pod passes through on its way up.
+STARTING = (
+    "no phase", "no container statuses", "phase Pending", "ContainerCreating", "PodInitializing",
+    "waiting", "container ", "readiness condition ", "no readiness condition",
+)  # fmt: skip
+
 
 @pytest.mark.parametrize(
     ("status", "trouble"),
@@ -166,6 +172,7 @@ from tests.model.wire_trees import (
 def test_readiness_and_why_not(status: Tree, trouble: str) -> None:
     view = decode_pod(as_json(pod_tree(**status)))
     assert (view.trouble, view.is_ready) == (trouble, not trouble)
+    assert view.is_starting is trouble.startswith(STARTING)
     assert (view.ready_since is not None) is view.is_ready
 
 

@@ -228,7 +228,7 @@ def test_d67_a_rollout_that_waits_for_perhaps_successors_is_told_with_the_way_ou
 
 
 def test_d26_one_that_may_be_starting_is_tried_again() -> None:
-    base = crowded(zone("a", "pppll", current="prev"), 3, 4, new=False, trouble="phase Pending")
+    base = crowded(zone("a", "pppll", current="prev"), 3, 4, new=False, is_starting=True)
     plan = choose_pods_to_prepare(decrease(), base, TARGET, "cluster.local.")
 
     assert isinstance(plan, Verdict)
