@@ -43,6 +43,7 @@ from rollout_operator.model.scaling import (
     Word,
     Written,
 )
+from rollout_operator.model.units import parse_prometheus_duration
 from rollout_operator.planning.downscales.spacing import format_downscale_time
 from rollout_operator.planning.scaling.plan import plan_scaling
 from tests.builders import NOW, group, sts_uid, with_pods, zone
@@ -170,6 +171,45 @@ def view(
     )
 
 
+def read_view(text: str) -> ScalingSnapshot:
+    """Return a view such as `a 2 ago=1h; b 3 follows=a label=12h; mirroring c 3; scale 5/2`.
+
+    Words before a letter: `mirroring`, `delayed` and `guarded`; `going` is a set being deleted.
+    Below them `written b 4`, `downscale b 5 3` and `stale 61`.
+    """
+    zones: list[Zone] = []
+    more: dict[str, object] = {}
+    for statement in filter(None, text.split("; ")):
+        plain = [one for one in statement.split() if "=" not in one]
+        notes: dict[str, object] = dict(
+            one.split("=", 1) for one in statement.split() if "=" in one
+        )
+        if "ago" in notes:
+            notes["ago"] = parse_prometheus_duration(str(notes["ago"]))
+        match plain:
+            case ["scale", counts]:
+                more["scale"] = counts
+            case ["written", letter, count]:
+                more["written"] = {letter: int(count)}
+            case ["downscale", letter, before, after]:
+                more["downscale"] = Underway(
+                    zone=f"zone-{letter}", replicas_from=int(before), replicas_to=int(after)
+                )
+            case ["stale", seconds]:
+                more["view_age"] = int(seconds) * SECOND
+            case [*words, letter, replicas]:
+                make = mirroring if "mirroring" in words else counted
+                make = delayed if "delayed" in words else make
+                generation = int(str(notes.pop("generation", 1)))
+                zone = make(letter, int(replicas), **notes)  # type: ignore[arg-type]  # any note
+                zone = guarded(zone) if "guarded" in words else zone
+                zone = changed(zone, generation=generation, is_terminating="going" in words)
+                zones.append(zone)
+            case _:
+                raise ValueError(statement)
+    return view(*zones, **more)  # type: ignore[arg-type]  # by the words above
+
+
 def word(since: timedelta | None, *, asked: timedelta = SECOND, problem: str = "") -> Word:
     """Return a word of a pod that is prepared for so long, said so long ago."""
     begun = None if since is None else NOW - since
@@ -189,6 +229,11 @@ def outline(plan: ScalingPlan) -> list[str]:
 def show(*zones: Zone, scale: str | None = None) -> list[str]:
     """Return the outline of the plan for such a view."""
     return outline(plan_scaling(view(*zones, scale=scale)))
+
+
+def outline_view(scaling: ScalingSnapshot) -> list[str]:
+    """Return the outline of the plan for a view, `nothing` where that is empty."""
+    return outline(plan_scaling(scaling)) or ["nothing"]
 
 
 def counts(plan: ScalingPlan) -> dict[str, int]:

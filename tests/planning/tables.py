@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import pytest
 
+from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Deletion, Group, Zone
+from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES
+from rollout_operator.model.units import format_rfc3339
 from tests.builders import NOW, group, prev, unreadable, zone
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ T = TypeVar("T")
 
 _PLAIN = {"true": True, "false": False, "none": None}
 # Text, whatever it looks like.
-_MAPS = {"selector", "labels"}
+_MAPS = {"selector", "labels", "annotations"}
 _TEXTS = {"limit", "paused", "current", "update_revision"}
 
 
@@ -57,7 +60,7 @@ def read_words(text: str) -> tuple[list[str], dict[str, object]]:
         if is_named:
             named[name] = value if name in _TEXTS else _read_value(value)
             if name in _MAPS:
-                named[name] = dict(pair.split(":") for pair in value.split(",") if pair)
+                named[name] = dict(pair.split(":", 1) for pair in value.split(",") if pair)
         else:
             plain.append("" if word == '""' else word)
     return plain, named
@@ -72,8 +75,9 @@ def _read_value(text: str) -> object:
 def read_group(text: str) -> Group:
     """Return a group: `prev a pPp limit=2; zone b; pod zone-a-0 was_ready=true; unknown zone-b-1`.
 
-    `pod` changes pods, all of a zone where it ends in `*`; `ready_for` are seconds. `lost` adds a
-    pod that cannot be read, `stale` is the age of the view, other words are kinds of deletions.
+    `lately` is a zone that was scaled down an hour ago and waits for twelve. `pod` changes pods,
+    all of a zone where it ends in `*`; `ready_for` are seconds. `lost` adds a pod that cannot be
+    read, `stale` is the age of the view, other words are kinds of deletions.
     """
     zones: list[Zone] = []
     deletions: dict[str, Deletion] = {}
@@ -93,7 +97,14 @@ def read_group(text: str) -> Group:
             case "stale":
                 changes["view_age"] = timedelta(seconds=int(plain[0]))
             case "unreadable":
-                changes["unreadable"] = (unreadable("StatefulSet", plain[0]),)
+                changes["unreadable"] = tuple(unreadable("StatefulSet", name) for name in plain)
+            case "downscale":
+                name, before, after = plain
+                changes["downscale"] = Underway(
+                    zone=name, replicas_from=int(before), replicas_to=int(after)
+                )
+            case "lately":
+                zones = [_scale_down(one) if one.sts.name in plain else one for one in zones]
             case _:
                 deletions.update(dict.fromkeys(plain, Deletion(word)))
     return replace(group(*zones, deletions=deletions), **changes)  # type: ignore[arg-type]
@@ -111,6 +122,12 @@ def change_pods(base: Zone, names: Collection[str], changes: Mapping[str, object
         for pod in base.pods
     ]
     return replace(base, pods=tuple(pods))
+
+
+def _scale_down(base: Zone) -> Zone:
+    last = format_rfc3339(NOW - timedelta(hours=1))
+    annotations = {LAST_DOWNSCALE: last, MIN_TIME_BETWEEN_DOWNSCALES: "12h"}
+    return replace(base, sts=msgspec.structs.replace(base.sts, annotations=annotations))
 
 
 def _lose_pods(base: Zone, names: list[str], owner: str) -> Zone:

@@ -14,8 +14,8 @@ from tests.planning.scalings import (
     codes,
     counted,
     counts,
-    mirroring,
     outline,
+    read_view,
     show,
     view,
 )
@@ -24,40 +24,28 @@ FORCE: Final = "grafana.com/rollout-force-replicas"
 GATE: Final = "grafana.com/rollout-upscale-only-when-leader-ready"
 
 
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        pytest.param(None, 4, id="absent"),
-        pytest.param("5", 5, id="five"),
-        pytest.param("+5", 5, id="24 a sign"),
-        pytest.param("0", 0, id="none"),
-        pytest.param("2147483647", 2147483647, id="the largest int32"),
-    ],
-)
-def test_force_values_that_count(text: str | None, count: int) -> None:
+FORCES: Final = {"5": 5, "+5": 5, "0": 0, "2147483647": 2147483647}
+BAD_FORCES: Final = {
+    "-1": "is negative",
+    "2147483648": "does not fit into 32 bits",
+    **dict.fromkeys(("invalid", "", " 5", "5.0", "1_0", "\u0665"), "is not an integer"),
+}
+
+
+@pytest.mark.parametrize("text", [None, *FORCES])
+def test_force_values_that_count(text: str | None) -> None:
     plan = plan_scaling(view(counted("a", 4), counted("b", 3, follows="a", force=text)))
 
+    count = 4 if text is None else FORCES[text]
     assert (counts(plan), codes(plan)) == ({"zone-b": count}, [])
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("-1", '"-1" is negative'),
-        ("invalid", '"invalid" is not an integer'),
-        ("", '"" is not an integer'),
-        ("2147483648", '"2147483648" does not fit into 32 bits'),
-        (" 5", '" 5" is not an integer'),
-        ("5.0", '"5.0" is not an integer'),
-        ("1_0", '"1_0" is not an integer'),
-        ("\u0665", '"\u0665" is not an integer'),
-    ],
-)
+@pytest.mark.parametrize(("text", "why"), BAD_FORCES.items())
 def test_scale07_force_values_that_do_not_count_are_named(text: str, why: str) -> None:
     assert show(counted("a", 4), counted("b", 3, follows="a", force=text)) == [
         "scale_up: zone-b follows zone-a: 3 → 4",
-        f"problem bad_force_replicas zone-b: StatefulSet zone-b: annotation {FORCE}: {why};"
-        " it is ignored",
+        f'problem bad_force_replicas zone-b: StatefulSet zone-b: annotation {FORCE}: "{text}" {why}'
+        "; it is ignored",
     ]
 
 
@@ -78,11 +66,9 @@ def test_a_gate_that_is_neither_true_nor_false_is_named_and_off(text: str) -> No
 
 
 def test_following_wins_over_mirroring_and_both_are_named() -> None:
-    both = counted("b", 3, follows="a", name="demo", kind="ReplicaTemplate")
-    lines = show(counted("a", 4), both, scale="9/0")
+    plan = plan_scaling(read_view("a 4; b 3 follows=a name=demo kind=ReplicaTemplate; scale 9/0"))
 
-    assert lines[0] == "scale_up: zone-b follows zone-a: 3 → 4"
-    assert [line.partition(":")[0] for line in lines[1:]] == ["problem follows_and_mirrors zone-b"]
+    assert (counts(plan), codes(plan)) == ({"zone-b": 4}, ["follows_and_mirrors zone-b"])
 
 
 def test_an_unreadable_leading_zone_is_named_as_such() -> None:
@@ -98,14 +84,8 @@ def test_an_unreadable_leading_zone_is_named_as_such() -> None:
 
 
 def test_w42_an_error_of_one_zone_stays_with_it() -> None:
-    plan = plan_scaling(
-        view(
-            counted("a", 5),
-            counted("b", 3, follows="nobody"),
-            counted("c", 3, follows="a"),
-            mirroring("d", 3, version="a/b/c"),
-        )
-    )
+    case = "a 5; b 3 follows=nobody; c 3 follows=a; mirroring d 3 version=a/b/c"
+    plan = plan_scaling(read_view(case))
 
     assert counts(plan) == {"zone-c": 5}
     assert plan.failed == {"zone-b", "zone-d"}
@@ -153,13 +133,7 @@ def test_a_long_circle_is_cut_and_found_in_time_that_grows_with_its_length() -> 
 
 
 def test_zones_of_a_circle_stay_as_they_are_and_others_follow_them() -> None:
-    zones = [
-        counted("b", 3, follows="c"),
-        counted("c", 5, follows="b"),
-        counted("d", 1, follows="c"),
-        counted("e", 1, follows="e"),
-    ]
-    plan = plan_scaling(view(*zones))
+    plan = plan_scaling(read_view("b 3 follows=c; c 5 follows=b; d 1 follows=c; e 1 follows=e"))
 
     assert counts(plan) == {"zone-d": 5}
     assert plan.failed == {"zone-b", "zone-c", "zone-e"}
@@ -167,7 +141,7 @@ def test_zones_of_a_circle_stay_as_they_are_and_others_follow_them() -> None:
 
 
 def test_a_forced_count_ends_a_circle() -> None:
-    plan = plan_scaling(view(counted("b", 3, follows="c", force="5"), counted("c", 3, follows="b")))
+    plan = plan_scaling(read_view("b 3 follows=c force=5; c 3 follows=b"))
 
     assert (counts(plan), codes(plan)) == ({"zone-b": 5}, [])
 

@@ -21,6 +21,8 @@ from tests.planning.scalings import (
     guarded,
     mirroring,
     outline,
+    outline_view,
+    read_view,
     view,
     word,
 )
@@ -42,14 +44,9 @@ def test_t03_21_its_own_rollout_does_not_hold_a_zone() -> None:
 
 
 def test_a_group_in_which_all_is_as_it_should_be_gives_an_empty_plan() -> None:
-    zones = [
-        mirroring("a", 3),
-        counted("b", 3, follows="a", label="12h", gate="true", ago=HOUR),
-        counted("c", 3, follows="b", gate="false"),
-        counted("d", 7),
-    ]
+    case = "mirroring a 3; b 3 follows=a label=12h gate=true ago=1h; c 3 follows=b gate=false; d 7"
 
-    assert plan_scaling(view(*zones, scale="3/3")) == ScalingPlan(group=view().group.name)
+    assert plan_scaling(read_view(f"{case}; scale 3/3")) == ScalingPlan(group=view().group.name)
 
 
 def test_seed068_seed069_one_number_becomes_the_number_of_every_zone() -> None:
@@ -65,9 +62,9 @@ def test_seed068_seed069_one_number_becomes_the_number_of_every_zone() -> None:
 
 
 def test_one_downscale_at_a_time_and_the_others_name_it() -> None:
-    zones = [mirroring("b", 5), mirroring("a", 5), mirroring("c", 5)]
+    case = read_view("mirroring b 5; mirroring a 5; mirroring c 5; scale 3/5")
 
-    assert outline(plan_scaling(view(*zones, scale="3/5"))) == [
+    assert outline_view(case) == [
         f"scale_down: zone-a mirrors {SHOWN}: 5 → 3",
         f"wait downscale_underway zone-b: zone-b mirrors {SHOWN}: 5 → 3 waits: zone-a is scaled"
         " down first",
@@ -87,13 +84,9 @@ def test_the_first_zone_that_may_goes_not_the_first_that_wants() -> None:
 
 
 def test_upscales_are_not_counted_and_not_held() -> None:
-    zones = [
-        mirroring("a", 5),
-        counted("b", 2, follows="a"),
-        counted("c", 2, follows="a"),
-        counted("d", 2, follows="a", ago=HOUR, label="12h"),
-    ]
-    plan = plan_scaling(view(*zones, scale="3/5", deletions={"zone-b-0": Deletion.UNKNOWN}))
+    zones = read_view("mirroring a 5; b 2 follows=a; c 2 follows=a; d 2 follows=a ago=1h label=12h")
+    deletions = {"zone-b-0": Deletion.UNKNOWN}
+    plan = plan_scaling(view(*zones.group.zones, scale="3/5", deletions=deletions))
 
     assert counts(plan) == {"zone-b": 5, "zone-c": 5, "zone-d": 5}
     assert codes(plan) == ["zone_downscaled_lately zone-a"]
@@ -101,9 +94,7 @@ def test_upscales_are_not_counted_and_not_held() -> None:
 
 @pytest.mark.parametrize("wanted", [2, 7])
 def test_a_zone_that_is_being_deleted_is_left_as_it_is(wanted: int) -> None:
-    zones = [counted("a", wanted), changed(counted("b", 5, follows="a"), is_terminating=True)]
-
-    assert outline(plan_scaling(view(*zones))) == [
+    assert outline_view(read_view(f"a {wanted}; going b 5 follows=a")) == [
         f"wait set_terminating zone-b: zone-b follows zone-a: 5 → {wanted} waits: zone-b is being"
         " deleted"
     ]
@@ -124,9 +115,9 @@ def test_no_second_step_before_the_first_is_seen(wanted: int) -> None:
 
 
 def test_what_somebody_else_wrote_after_us_counts() -> None:
-    zones = [counted("a", 3), changed(counted("b", 5, follows="a"), generation=3)]
+    case = read_view("a 3; b 5 follows=a generation=3; written b 3")
 
-    assert counts(plan_scaling(view(*zones, written={"b": 3}))) == {"zone-b": 3}
+    assert counts(plan_scaling(case)) == {"zone-b": 3}
 
 
 def test_s7_two_zones_downscaled_at_once_by_their_object_keep_the_time_between_them() -> None:
