@@ -181,9 +181,8 @@ def read_view(text: str) -> ScalingSnapshot:
     more: dict[str, object] = {}
     for statement in filter(None, text.split("; ")):
         plain = [one for one in statement.split() if "=" not in one]
-        notes: dict[str, object] = dict(
-            one.split("=", 1) for one in statement.split() if "=" in one
-        )
+        pairs = [one.split("=", 1) for one in statement.split() if "=" in one]
+        notes: dict[str, object] = {**dict(pairs)}
         if "ago" in notes:
             notes["ago"] = parse_prometheus_duration(str(notes["ago"]))
         match plain:
