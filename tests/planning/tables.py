@@ -19,7 +19,7 @@ import pytest
 
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Deletion, Group, Zone
-from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES
+from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES, Uid
 from rollout_operator.model.units import format_rfc3339
 from tests.builders import NOW, group, prev, unreadable, zone
 
@@ -76,8 +76,9 @@ def read_group(text: str) -> Group:
     """Return a group: `prev a pPp limit=2; zone b; pod zone-a-0 was_ready=true; unknown zone-b-1`.
 
     `lately` is a zone that was scaled down an hour ago and waits for twelve. `pod` changes pods,
-    all of a zone where it ends in `*`; `ready_for` are seconds. `lost` adds a pod that cannot be
-    read, `stale` is the age of the view, other words are kinds of deletions.
+    all of a zone where it ends in `*`; `ready_for` are seconds. `twin` adds a second pod of a
+    name, `lost` one that cannot be read, `stale` is the age of the view; other words are kinds of
+    deletions.
     """
     zones: list[Zone] = []
     deletions: dict[str, Deletion] = {}
@@ -90,6 +91,8 @@ def read_group(text: str) -> Group:
                 zones.append(make(*plain, **named))  # type: ignore[arg-type]  # by the table
             case "pod":
                 zones = [change_pods(one, plain, named) for one in zones]
+            case "twin":
+                zones = [_add_twins(one, plain, named) for one in zones]
             case "lost":
                 zones = [_lose_pods(one, plain, str(named.get("owner", ""))) for one in zones]
             case "none":
@@ -122,6 +125,16 @@ def change_pods(base: Zone, names: Collection[str], changes: Mapping[str, object
         for pod in base.pods
     ]
     return replace(base, pods=tuple(pods))
+
+
+def _add_twins(base: Zone, names: Collection[str], changes: Mapping[str, object]) -> Zone:
+    """Return the zone with a second pod of some names, as a cache that missed an event holds it."""
+    twins = [
+        msgspec.structs.replace(pod, uid=Uid(f"{pod.uid}-twin"), **changes)
+        for pod in base.pods
+        if pod.name in names
+    ]
+    return replace(base, pods=(*base.pods, *twins))
 
 
 def _scale_down(base: Zone) -> Zone:

@@ -1,4 +1,7 @@
-"""Which pods are called before they go: T-07, PREP-20, D-26, SEED-092, SEED-106, SI-10, W-48."""
+"""Which pods are called before they go: T-07, PREP-20, D-26, SEED-092, SEED-106, SI-10, W-48.
+
+Where it cannot be told now who must be prepared, it is refused for a while: SI-10, SI-13, D-26.
+"""
 
 import dataclasses
 from collections.abc import Sequence
@@ -15,7 +18,8 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
 from rollout_operator.planning.downscales.rule import PreparePods, choose_pods_to_prepare
-from tests.builders import pod, sts, with_pods, zone
+from tests.builders import pod, sts, unreadable, with_pods, zone
+from tests.planning.tables import read_group, read_table
 
 REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=200, database=None)
 TARGET: Final = Target(port=8080, path="prepare-downscale", service="service-name")
@@ -88,91 +92,103 @@ def test_the_pods_of_the_range_are_called_from_the_highest_on() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("case", "expected"),
-    [
-        pytest.param(
-            five("lllL"),
-            ([3], [3], "1 pod of the range: no such pod"),
-            id="SEED-106 D-26 a pod that an upscale has not created yet",
-        ),
-        pytest.param(
-            five("lll"),
-            ([], [], "2 pods of the range: no such pod"),
-            id="T-07 13 no pod exists",
-        ),
-        pytest.param(
-            with_pod(five("llllL"), 4, phase="Pending", ip=""),
-            ([3], [4, 3], "zone-a-4 does not run (phase Pending)"),
-            id="D-26 a pod without running containers",
-        ),
-        pytest.param(
-            with_pod(five("llllL"), 4, never_ready=True),
-            ([3], [4, 3], "zone-a-4 was never ready"),
-            id="SEED-106 D-26 a pod that starts and was never ready",
-        ),
-        pytest.param(
-            with_pod(with_pod(five("lllLL"), 4, never_ready=True), 3, never_ready=True),
-            ([], [4, 3], "zone-a-4 was never ready and zone-a-3 was never ready"),
-            id="D-26 none of them was ever ready",
-        ),
-        pytest.param(
-            five("lllLL"), ([4, 3], [4, 3], ""), id="D-26 SEED-092 a pod that crashes must confirm"
-        ),
-        pytest.param(
-            with_pod(five("llllL"), 4, was_ready=True),
-            ([4, 3], [4, 3], ""),
-            id="D-26 a pod that has been ready must confirm",
-        ),
-        pytest.param(
-            with_pod(five(), 4, phase=""), ([4, 3], [4, 3], ""), id="SI-13 no phase: must confirm"
-        ),
-        pytest.param(five("pppLL"), ([4, 3], [4, 3], ""), id="PREP-19 whatever its revision"),
-        pytest.param(
-            with_pod(five(), 4, owner_uid=Uid("stranger")),
-            ([3], [3], "1 pod of the range: no such pod"),
-            id="D-10 SI-21 a pod of somebody else is not called",
-        ),
-        pytest.param(
-            with_pod(five(), 4, owner_uid=None),
-            ([3], [3], "1 pod of the range: no such pod"),
-            id="D-10 nor a pod of nobody",
-        ),
-        pytest.param(
-            and_pod(five(), replace(pod("a", 5, "l"), ip=IP)),
-            ([4, 3], [4, 3], ""),
-            id="a pod above the range has been prepared before",
-        ),
-        pytest.param(
-            and_pod(
-                five("llll"),
-                *(
-                    replace(pod("a", 9, "l"), name=name, uid=Uid(name), ip=IP)
-                    for name in (
-                        *("zone-a-", "zone-a-x4", "4", "zone-a-4-4", "zone-a-\u0664", "b-4"),
-                        *("zone-a-04", "zone-a-+4", "zone-a-4 "),
-                    )
-                ),
-            ),
-            ([3], [3], "1 pod of the range: no such pod"),
-            id="names of another form have no ordinal",
-        ),
-    ],
-)
-def test_who_is_called(case: Zone, expected: tuple[list[int], list[int], str]) -> None:
-    assert outline(ask(case)) == expected
+CALLED = """
+SEED-106 D-26 a pod that an upscale has not created yet
+  zone a lllL | call 3; go 3; 1 pod of the range: no such pod
+T-07 13 no pod exists
+  zone a lll | call; go; 2 pods of the range: no such pod
+D-26 a pod without running containers
+  zone a llllL; pod zone-a-4 phase=Pending ip=
+  | call 3; go 4 3; zone-a-4 does not run (phase Pending)
+D-26 a pod that has ended
+  zone a llllL; pod zone-a-4 phase=Succeeded
+  | call 3; go 4 3; zone-a-4 does not run (phase Succeeded)
+D-26 a pod that has failed
+  zone a llllL; pod zone-a-4 phase=Failed | call 3; go 4 3; zone-a-4 does not run (phase Failed)
+SEED-106 D-26 a pod that starts and was never ready
+  zone a llllL; pod zone-a-4 never_ready=true | call 3; go 4 3; zone-a-4 was never ready
+D-26 none of them was ever ready
+  zone a lllLL; pod zone-a-4 zone-a-3 never_ready=true
+  | call; go 4 3; zone-a-4 was never ready and zone-a-3 was never ready
+D-26 SEED-092 a pod that crashes must confirm
+  zone a lllLL | call 4 3; go 4 3
+D-26 a pod that has been ready must confirm
+  zone a llllL; pod zone-a-4 was_ready=true | call 4 3; go 4 3
+SI-13 no phase: must confirm
+  zone a lllll; pod zone-a-4 phase= | call 4 3; go 4 3
+SI-10 D-26 the node is silent, and the phase Unknown proves nothing: must confirm
+  zone a lllll; pod zone-a-4 phase=Unknown | call 4 3; go 4 3
+SI-10 D-26 not ready on a silent node: must confirm
+  zone a llllL; pod zone-a-4 phase=Unknown | call 4 3; go 4 3
+SI-10 has been ready, on a silent node: must confirm
+  zone a llllL; pod zone-a-4 was_ready=true phase=Unknown | call 4 3; go 4 3
+D-26 not ready and without a phase: must confirm
+  zone a llllL; pod zone-a-4 phase= | call 4 3; go 4 3
+D-26 a phase in other letters: must confirm
+  zone a llllL; pod zone-a-4 phase=pending | call 4 3; go 4 3
+PREP-19 whatever its revision
+  zone a pppLL | call 4 3; go 4 3
+D-10 SI-21 a pod of somebody else is not called
+  zone a lllll; pod zone-a-4 owner_uid=stranger | call 3; go 3; 1 pod of the range: no such pod
+D-10 nor a pod of nobody
+  zone a lllll; pod zone-a-4 owner_uid=none | call 3; go 3; 1 pod of the range: no such pod
+D-10 a stranger's pod terminates
+  zone a lllll; pod zone-a-4 owner_uid=stranger is_terminating=true
+  | call 3; go 3; 1 pod of the range: no such pod
+a pod above the range has been prepared before
+  zone a llllll replicas=5 | call 4 3; go 4 3
+D-10 replicas 5 that start at 2 are pods 2 to 6
+  zone a --lllll replicas=5 first_ordinal=2 | call 6 5; go 6 5
+one that stays terminates
+  zone a ttTll | call 4 3; go 4 3
+one that stays has failed
+  zone a llLll; pod zone-a-2 was_ready=true phase=Failed | call 4 3; go 4 3
+those that stay cannot be read
+  zone a --lll; lost zone-a-0 zone-a-1 | call 4 3; go 4 3
+one above the range is lost
+  zone a lllll; lost zone-a-5 | call 4 3; go 4 3
+the zone rolls, and no pod is missing
+  prev a ppppp | call 4 3; go 4 3
+the zone rolls below the range
+  prev a -pppp | call 4 3; go 4 3
+the zone is paused: no pod is replaced
+  prev a pppp- paused=true | call 3; go 3; 1 pod of the range: no such pod
+"""
 
 
-def test_a_set_may_count_from_another_number() -> None:
-    """D-10: replicas 5 that start at 2 are pods 2 to 6."""
-    base = five("--lllll")
-    moved = dataclasses.replace(base, sts=replace(base.sts, replicas=5, first_ordinal=2))
-    assert outline(ask(moved)) == ([6, 5], [6, 5], "")
+def read_zone(text: str) -> Zone:
+    """Return zone a, as `read_group` does, with an address for each pod."""
+    whole, _, rest = text.partition("; ")
+    return read_group(f"{whole}; pod zone-a-* ip={IP}; {rest}").zones[0]
 
 
-def test_si10_a_pod_that_runs_but_whose_node_is_silent_must_confirm() -> None:
-    """D-26: the phase Unknown proves nothing."""
-    assert outline(ask(with_pod(five(), 4, phase="Unknown"))) == ([4, 3], [4, 3], "")
+@pytest.mark.parametrize(("case", "expected"), read_table(CALLED, read_zone))
+def test_who_is_called(case: Zone, expected: list[str]) -> None:
+    called, going, skipped = outline(ask(case))
+    words = [" ".join(["call", *map(str, called)]), " ".join(["go", *map(str, going)])]
+    assert "; ".join([*words, *filter(None, [skipped])]) == expected[0]
+
+
+def test_names_of_another_form_have_no_ordinal() -> None:
+    names = ("zone-a-", "zone-a-x4", "4", "zone-a-4-4", "zone-a-\u0664", "b-4", "zone-a-04",
+             "zone-a-+4", "zone-a-4 ")  # fmt: skip
+    odd = [replace(pod("a", 9, "l"), name=name, uid=Uid(name), ip=IP) for name in names]
+    assert outline(ask(and_pod(five("llll"), *odd))) == (
+        [3],
+        [3],
+        "1 pod of the range: no such pod",
+    )
+
+
+def test_those_that_are_not_called_are_counted() -> None:
+    """Four are idle: three are named."""
+    answer = ask(with_pods(five("llLLLL"), phase="Pending"), start=6, end=2)
+    assert outline(answer) == (
+        [],
+        [5, 4, 3, 2],
+        "zone-a-5 does not run (phase Pending), zone-a-4 does not run (phase Pending),"
+        " zone-a-3 does not run (phase Pending) and 1 more",
+    )
 
 
 @pytest.mark.parametrize("is_first", [True, False])
@@ -190,21 +206,74 @@ def test_si10_a_pod_with_a_lookalike_name_takes_nobodys_place(is_first: bool) ->
     )
 
 
+REFUSED = """
+D-27 no address
+  zone a lllll; pod zone-a-4 ip= | 0 pod zone-a-4 has no address yet
+SEC-12 no valid address
+  zone a lllll; pod zone-a-3 ip=pod | 0 pod zone-a-3 has no valid address: "pod"
+SI-10 its successor was never ready but has its data
+  zone a llllt | 429 zone-a-4 is terminating: try again when it has been replaced
+SI-10 terminating, whatever else it was
+  zone a llllt; pod zone-a-4 never_ready=true phase=Pending
+  | 429 zone-a-4 is terminating: try again when it has been replaced
+D-26 has been ready, is pending
+  zone a llllL; pod zone-a-4 was_ready=true phase=Pending
+  | 429 zone-a-4 has been ready and does not run now (phase Pending)
+D-26 has been ready, has ended
+  zone a lllLl; pod zone-a-3 was_ready=true phase=Succeeded
+  | 429 zone-a-3 has been ready and does not run now (phase Succeeded)
+D-26 has been ready, has failed
+  zone a llllL; pod zone-a-4 was_ready=true phase=Failed
+  | 429 zone-a-4 has been ready and does not run now (phase Failed)
+SI-13 a pod of the range cannot be read
+  zone a llll replicas=5; lost zone-a-4 | 429 pods cannot be read: zone-a-4
+SI-13 two pods of the range cannot be read
+  zone a lll replicas=5; lost zone-a-4 zone-a-3
+  | 429 pods cannot be read: zone-a-3 and zone-a-4
+SI-13 a name that no controller gives
+  zone a lllll; lost zone-a-04 zone-a-2 | 429 pods cannot be read: zone-a-04
+SI-10 missing while the zone rolls
+  prev a pppp-
+  | 429 1 pod of the range may just be replaced: zone-a is being rolled out; try again when it is,
+    or pause it
+SI-10 the successor of one that was rolled is pending
+  prev a ppppP; pod zone-a-4 phase=Pending is_starting=true
+  | 429 1 pod of the range may just be replaced: zone-a is being rolled out; try again when it is,
+    or pause it
+SI-10 the successor of one that was rolled has not been ready yet
+  prev a ppppL; pod zone-a-4 never_ready=true is_starting=true
+  | 429 1 pod of the range may just be replaced: zone-a is being rolled out; try again when it is,
+    or pause it
+SI-10 all missing while the zone rolls
+  prev a ppp--
+  | 429 2 pods of the range may just be replaced: zone-a is being rolled out; try again when it is,
+    or pause it
+SI-10 a zone that is not paused
+  prev a pppp- paused=false
+  | 429 1 pod of the range may just be replaced: zone-a is being rolled out; try again when it is,
+    or pause it
+SI-10 two pods of one name, one of which never was ready, hide no gap
+  prev a ppp-P; twin zone-a-4 never_ready=true is_starting=true
+  | 429 2 pods of the range may just be replaced: zone-a is being rolled out; try again when it is,
+    or pause it
+"""
+
+
+@pytest.mark.parametrize(("case", "expected"), read_table(REFUSED, read_zone))
+def test_who_cannot_be_called_refuses(case: Zone, expected: list[str]) -> None:
+    """SI-10, SI-13, D-26: where a retry is worth it, no pod has been called."""
+    status, _, why = expected[0].partition(" ")
+    assert ask(case) == refused(why, int(status))
+
+
 @pytest.mark.parametrize(
-    ("case", "why"),
-    [
-        pytest.param(
-            with_pod(five(), 4, ip=""), "pod zone-a-4 has no address yet", id="D-27 no address"
-        ),
-        pytest.param(
-            with_pod(five(), 3, ip="pod"),
-            'pod zone-a-3 has no valid address: "pod"',
-            id="SEC-12 no valid address",
-        ),
-    ],
+    ("names", "shown"),
+    [([""], "one without a name"), (["b", "d", "c", "a", "e"], "a, b, c and 2 more")],
 )
-def test_who_cannot_be_called_refuses(case: Zone, why: str) -> None:
-    assert ask(case) == refused(why)
+def test_si13_what_cannot_be_read_may_be_any_pod(names: list[str], shown: str) -> None:
+    lost = tuple(unreadable("Pod", name, owner="a") for name in names)
+    case = dataclasses.replace(five("llll"), unreadable_pods=lost)
+    assert ask(case) == refused(f"pods cannot be read: {shown}", 429)
 
 
 def test_all_pods_may_go() -> None:

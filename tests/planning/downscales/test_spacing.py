@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.units import parse_rfc3339
+from rollout_operator.model.units import parse_duration, parse_rfc3339
 from rollout_operator.planning.downscales.spacing import (
     Blocker,
     find_recent_downscale,
     format_downscale_time,
 )
 from tests.builders import NOW, sts, sts_uid
+from tests.planning.tables import read_table, read_words
 
 REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=200, database=None)
 HOUR: Final = timedelta(hours=1)
@@ -70,6 +71,18 @@ def zone_set(
     return sts(letter, labels=labels, annotations=known)
 
 
+def read_sets(text: str) -> list[StatefulSet]:
+    """Return sets such as `a; b ago=1h label=12h; c last=x`."""
+    sets: list[StatefulSet] = []
+    for statement in text.split("; "):
+        (letter,), named = read_words(statement)
+        notes = {key: str(value) for key, value in named.items()}
+        if "ago" in notes:
+            notes["last"] = format_downscale_time(NOW - parse_duration(notes.pop("ago")))
+        sets.append(zone_set(letter, **notes))
+    return sets
+
+
 def ask(*sets: StatefulSet, seen: Mapping[str, timedelta] | None = None) -> Blocker | None:
     """Ask for the first of the sets; `seen` is how long ago we saw zones go, by letter."""
     remembered = {sts_uid(letter): NOW - ago for letter, ago in (seen or {}).items()}
@@ -98,142 +111,110 @@ KEY_LAST: Final = "annotation grafana.com/last-downscale"
 KEY_SPAN: Final = "grafana.com/min-time-between-zones-downscale"
 
 
-@pytest.mark.parametrize(
-    ("sets", "expected"),
-    [
-        pytest.param([A], None, id="alone in the group"),
-        pytest.param([A, zone_set("b", label="12h")], None, id="PREP-11 never scaled down"),
-        pytest.param([A, zone_set("b", ago=HOUR)], None, id="PREP-15 nobody asks for a wait"),
-        pytest.param(
-            [A, zone_set("b", ago=HOUR, label="12h")],
-            waiting("b", AT_11, "12h0m0s"),
-            id="PREP-16 SEED-091 an hour ago, to wait twelve",
-        ),
-        pytest.param([A, zone_set("b", ago=HALF_A_DAY, label="12h")], None, id="PREP-16 just over"),
-        pytest.param(
-            [A, zone_set("b", ago=HALF_A_DAY - A_SECOND, label="12h")],
-            waiting("b", "2026-01-01 00:00:01 +0000 UTC", "12h0m0s"),
-            id="PREP-16 a second is missing",
-        ),
-        pytest.param(
-            [zone_set("a", label="90m"), zone_set("b", ago=HOUR)],
-            waiting("b", AT_11, "1h30m0s"),
-            id="D-22 W-18 what the set itself asks for counts as well",
-        ),
-        pytest.param(
-            [zone_set("a", label="1h"), zone_set("b", ago=2 * HOUR, label="1h"), zone_set("c")],
-            None,
-            id="D-22 each long enough",
-        ),
-        pytest.param(
-            [
-                zone_set("a", label="1h"),
-                zone_set("b", ago=2 * HOUR, label="1h"),
-                zone_set("c", label="3h"),
-            ],
-            waiting("b", "2026-01-01 10:00:00 +0000 UTC", "3h0m0s"),
-            id="D-22 the longest wait counts, whoever has it",
-        ),
-        pytest.param(
-            [A, zone_set("b", ago=2 * HOUR, label="12h", span="1h")],
-            None,
-            id="SEED-115 D-22 the annotation wins over the label",
-        ),
-        pytest.param(
-            [A, zone_set("b", ago=2 * HOUR, label="1h", span="12h")],
-            waiting("b", "2026-01-01 10:00:00 +0000 UTC", "12h0m0s"),
-            id="SEED-115 the annotation wins where it is longer, too",
-        ),
-        pytest.param(
-            [A, zone_set("b", ago=HOUR, span="12h")],
-            waiting("b", AT_11, "12h0m0s"),
-            id="SEED-115 annotation only",
-        ),
-        pytest.param(
-            [A, zone_set("b", ago=HOUR, label="12h", span="x")],
-            broken("b", f'annotation {KEY_SPAN}: time: invalid duration "x"'),
-            id="SEED-115 a broken annotation does not fall back to the label",
-        ),
-        pytest.param([A, zone_set("b", ago=HOUR, label="0")], None, id="PREP-15 a wait of no time"),
-        pytest.param(
-            [zone_set("a", label="-12h"), zone_set("b", ago=HOUR, label="2h")],
-            waiting("b", AT_11, "2h0m0s"),
-            id="SEC-25 a negative wait takes nothing off another one",
-        ),
-        pytest.param(
-            [A, zone_set("b", ago=-20 * HOUR, label="-12h")],
-            None,
-            id="SEC-25 a negative wait is none",
-        ),
-        pytest.param(
-            [A, zone_set("b", last="yesterday")],
-            broken("b", f'{KEY_LAST}: "yesterday" is no RFC 3339 time'),
-            id="PREP-12 a broken time refuses, also where nobody asks for a wait",
-        ),
-        pytest.param(
-            [A, zone_set("b", last="")],
-            broken("b", f'{KEY_LAST}: "" is no RFC 3339 time'),
-            id="PREP-12 an empty time is a broken one",
-        ),
-        pytest.param(
-            [A, zone_set("b", ago=HOUR, label="1d")],
-            broken("b", f'label {KEY_SPAN}: time: unknown unit "d" in duration "1d"'),
-            id="PREP-15 a broken wait refuses",
-        ),
-        pytest.param(
-            [A, zone_set("b", label="1d")],
-            broken("b", f'label {KEY_SPAN}: time: unknown unit "d" in duration "1d"'),
-            id="W-50 a broken wait names its set, also of a zone never scaled down",
-        ),
-        pytest.param(
-            [zone_set("a", span="soon"), zone_set("b")],
-            broken("a", f'annotation {KEY_SPAN}: time: invalid duration "soon"'),
-            id="D-22 a broken wait of the set itself refuses",
-        ),
-        pytest.param(
-            [zone_set("a", ago=timedelta(0), label="12h"), zone_set("b", label="12h")],
-            None,
-            id="PREP-19 its own time does not matter",
-        ),
-        pytest.param(
-            [zone_set("a", last="x", label="12h"), zone_set("b", label="12h")],
-            None,
-            id="PREP-19 its own time does not matter, even a broken one",
-        ),
-        pytest.param(
-            [A, zone_set("b", last="2026-01-01T13:30:00.25+02:00", label="12h")],
-            waiting("b", "2026-01-01 13:30:00.25 +0200 +0200", "12h0m0s"),
-            id="24 another offset, a fraction",
-        ),
-        pytest.param(
-            [A, zone_set("b", last="2026-01-01T12:00:59Z", label="1s")],
-            waiting("b", "2026-01-01 12:00:59 +0000 UTC", "1s"),
-            id="a clock a little ahead is not worth a word",
-        ),
-        pytest.param(
-            [A, zone_set("b", last="9999-12-31T23:59:59Z", label="1s")],
-            waiting("b", "9999-12-31 23:59:59 +0000 UTC", "1s", LATER),
-            id="SEC-25 W-50 a future time refuses and names its annotation",
-        ),
-        pytest.param(
-            [A, zone_set("b", last="9999-12-31T23:59:59-23:59", label="1s")],
-            waiting("b", "9999-12-31 23:59:59 -2359 -2359", "1s", LATER),
-            id="SEC-25 later than any time in UTC",
-        ),
-        pytest.param(
-            [A, zone_set("b", last="0001-01-01T00:00:00+23:59", label="2562047h")],
-            None,
-            id="SEC-25 earlier than any time in UTC",
-        ),
-        pytest.param(
-            [A, zone_set("c", ago=HOUR, label="12h"), zone_set("b", last="x")],
-            broken("b", f'{KEY_LAST}: "x" is no RFC 3339 time'),
-            id="W-50 what a person must mend is told before what time mends",
-        ),
-    ],
-)
-def test_the_wait_between_zones(sets: Sequence[StatefulSet], expected: Blocker | None) -> None:
-    assert ask(*sets) == expected
+WAITS = """
+alone in the group
+  a | allowed
+PREP-11 never scaled down
+  a; b label=12h | allowed
+PREP-15 nobody asks for a wait
+  a; b ago=1h0m0s | allowed
+PREP-16 SEED-091 an hour ago, to wait twelve
+  a; b ago=1h0m0s label=12h
+  | zone_downscaled_lately statefulset zone-b was downscaled at 2026-01-01 11:00:00 +0000 UTC and is
+    labelled to wait 12h0m0s between zone downscales
+PREP-16 just over
+  a; b ago=12h0m0s label=12h | allowed
+PREP-16 a second is missing
+  a; b ago=11h59m59s label=12h
+  | zone_downscaled_lately statefulset zone-b was downscaled at 2026-01-01 00:00:01 +0000 UTC and is
+    labelled to wait 12h0m0s between zone downscales
+D-22 W-18 what the set itself asks for counts as well
+  a label=90m; b ago=1h0m0s
+  | zone_downscaled_lately statefulset zone-b was downscaled at 2026-01-01 11:00:00 +0000 UTC and is
+    labelled to wait 1h30m0s between zone downscales
+D-22 each long enough
+  a label=1h; b ago=2h0m0s label=1h; c | allowed
+D-22 the longest wait counts, whoever has it
+  a label=1h; b ago=2h0m0s label=1h; c label=3h
+  | zone_downscaled_lately statefulset zone-b was downscaled at 2026-01-01 10:00:00 +0000 UTC and is
+    labelled to wait 3h0m0s between zone downscales
+SEED-115 D-22 the annotation wins over the label
+  a; b ago=2h0m0s label=12h span=1h | allowed
+SEED-115 the annotation wins where it is longer, too
+  a; b ago=2h0m0s label=1h span=12h
+  | zone_downscaled_lately statefulset zone-b was downscaled at 2026-01-01 10:00:00 +0000 UTC and is
+    labelled to wait 12h0m0s between zone downscales
+SEED-115 annotation only
+  a; b ago=1h0m0s span=12h
+  | zone_downscaled_lately statefulset zone-b was downscaled at 2026-01-01 11:00:00 +0000 UTC and is
+    labelled to wait 12h0m0s between zone downscales
+SEED-115 a broken annotation does not fall back to the label
+  a; b ago=1h0m0s label=12h span=x
+  | bad_downscale_time parsing downscale annotations failed. statefulset zone-b: annotation
+    grafana.com/min-time-between-zones-downscale: time: invalid duration "x"
+PREP-15 a wait of no time
+  a; b ago=1h0m0s label=0 | allowed
+SEC-25 a negative wait takes nothing off another one
+  a label=-12h; b ago=1h0m0s label=2h
+  | zone_downscaled_lately statefulset zone-b was downscaled at 2026-01-01 11:00:00 +0000 UTC and is
+    labelled to wait 2h0m0s between zone downscales
+SEC-25 a negative wait is none
+  a; b ago=-20h0m0s label=-12h | allowed
+PREP-12 a broken time refuses, also where nobody asks for a wait
+  a; b last=yesterday
+  | bad_downscale_time parsing downscale annotations failed. statefulset zone-b: annotation
+    grafana.com/last-downscale: "yesterday" is no RFC 3339 time
+PREP-12 an empty time is a broken one
+  a; b last=
+  | bad_downscale_time parsing downscale annotations failed. statefulset zone-b: annotation
+    grafana.com/last-downscale: "" is no RFC 3339 time
+PREP-15 a broken wait refuses
+  a; b ago=1h0m0s label=1d
+  | bad_downscale_time parsing downscale annotations failed. statefulset zone-b: label
+    grafana.com/min-time-between-zones-downscale: time: unknown unit "d" in duration "1d"
+W-50 a broken wait names its set, also of a zone never scaled down
+  a; b label=1d
+  | bad_downscale_time parsing downscale annotations failed. statefulset zone-b: label
+    grafana.com/min-time-between-zones-downscale: time: unknown unit "d" in duration "1d"
+D-22 a broken wait of the set itself refuses
+  a span=soon; b
+  | bad_downscale_time parsing downscale annotations failed. statefulset zone-a: annotation
+    grafana.com/min-time-between-zones-downscale: time: invalid duration "soon"
+PREP-19 its own time does not matter
+  a ago=0s label=12h; b label=12h | allowed
+PREP-19 its own time does not matter, even a broken one
+  a last=x label=12h; b label=12h | allowed
+24 another offset, a fraction
+  a; b last=2026-01-01T13:30:00.25+02:00 label=12h
+  | zone_downscaled_lately statefulset zone-b was downscaled at 2026-01-01 13:30:00.25 +0200 +0200
+    and is labelled to wait 12h0m0s between zone downscales
+a clock a little ahead is not worth a word
+  a; b last=2026-01-01T12:00:59Z label=1s
+  | zone_downscaled_lately statefulset zone-b was downscaled at 2026-01-01 12:00:59 +0000 UTC and is
+    labelled to wait 1s between zone downscales
+SEC-25 W-50 a future time refuses and names its annotation
+  a; b last=9999-12-31T23:59:59Z label=1s
+  | zone_downscaled_lately statefulset zone-b was downscaled at 9999-12-31 23:59:59 +0000 UTC and is
+    labelled to wait 1s between zone downscales; that time lies in the future: see its annotation
+    grafana.com/last-downscale
+SEC-25 later than any time in UTC
+  a; b last=9999-12-31T23:59:59-23:59 label=1s
+  | zone_downscaled_lately statefulset zone-b was downscaled at 9999-12-31 23:59:59 -2359 -2359 and
+    is labelled to wait 1s between zone downscales; that time lies in the future: see its annotation
+    grafana.com/last-downscale
+SEC-25 earlier than any time in UTC
+  a; b last=0001-01-01T00:00:00+23:59 label=2562047h | allowed
+W-50 what a person must mend is told before what time mends
+  a; c ago=1h0m0s label=12h; b last=x
+  | bad_downscale_time parsing downscale annotations failed. statefulset zone-b: annotation
+    grafana.com/last-downscale: "x" is no RFC 3339 time
+"""
+
+
+@pytest.mark.parametrize(("sets", "expected"), read_table(WAITS, read_sets))
+def test_the_wait_between_zones(sets: Sequence[StatefulSet], expected: list[str]) -> None:
+    blocker = ask(*sets)
+    assert ["allowed" if blocker is None else f"{blocker.code} {blocker.why}"] == expected
 
 
 @pytest.mark.parametrize(
