@@ -75,7 +75,7 @@ SCALING: Final = (
     Mutant(
         name="time-between-zones-forgotten",
         file="planning/scaling/permission.py",
-        old="    if not case.aim.keeps_apart and not case.is_guarded:\n",
+        old="    if not case.desired.keeps_apart and not case.is_guarded:\n",
         new="    if not case.is_guarded:\n",
         breaks="SI-11: a zone that no webhook guards follows at once",
         scenarios=FOLLOWING,
@@ -100,7 +100,7 @@ SCALING: Final = (
         name="pods-without-a-word-go",
         file="planning/scaling/pod_answers.py",
         old=(
-            '        notes.problems.append(word.problem or f"{name} gave no time")\n'
+            '        findings.problems.append(word.problem or f"{name} gave no time")\n'
             "        return\n"
         ),
         new="        return\n",
@@ -153,7 +153,7 @@ SCALING: Final = (
     Mutant(
         name="asked-pods-are-owed-nothing",
         file="planning/scaling/delays.py",
-        old="            (routine if seat.talk.word is None else owed).append(endpoint)\n",
+        old="            (routine if delayed.talk.word is None else owed).append(endpoint)\n",
         new="            continue\n",
         breaks="LI-05: pods that were asked and stay are never told so",
         scenarios=MIRRORING,

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Yardstick:
+class CountingRule:
     """By what the pods of one snapshot are counted."""
 
     budget: Budget
@@ -102,7 +102,7 @@ class Survey:
     None, without the pod itself (ZPDB-74..76, 90..92).
     """
 
-    def __init__(self, zone: Zone, by: Yardstick) -> None:
+    def __init__(self, zone: Zone, by: CountingRule) -> None:
         sts, budget, pods = zone.sts, by.budget, zone.own_pods
         lost = [pod.name for pod in zone.own_unreadable]
         names = {pod.name for pod in pods}.union(lost)
@@ -226,7 +226,7 @@ def next_up(tallies: Sequence[ZoneCount], limit: int) -> timedelta | None:
     return min(waits) if waits and lasting < limit else None
 
 
-def _list_down(sts: StatefulSet, pods: Sequence[Pod], by: Yardstick) -> tuple[CountedDown, ...]:
+def _list_down(sts: StatefulSet, pods: Sequence[Pod], by: CountingRule) -> tuple[CountedDown, ...]:
     patience = timedelta(seconds=sts.min_ready_seconds)
     delay = by.budget.delay if by.budget.by_partition else _NONE
     deletions, now = by.deletions, by.now

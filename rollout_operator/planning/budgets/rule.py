@@ -20,8 +20,8 @@ from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.units import quote
 from rollout_operator.planning.budgets.counting import (
+    CountingRule,
     Survey,
-    Yardstick,
     ZoneCount,
     find_partition,
     list_troubles,
@@ -154,11 +154,11 @@ class Decisions:
             return self._shared
         scene = self.scene_of(pod)
         partition = find_partition(scene.budget, pod.name) if scene.budget.by_partition else None
-        obstacle = _find_misfit(scene, partition) or self._movement
+        blocker = _find_mismatch(scene, partition) or self._movement
         # A pod that is down already is as much down without its deletion: its crash loop must not
         # keep its own fix away (D-14, LI-10).
-        if obstacle is not None or (scene.engine is DisruptionSource.ROLLOUT and is_down(scene)):
-            return obstacle
+        if blocker is not None or (scene.engine is DisruptionSource.ROLLOUT and is_down(scene)):
+            return blocker
         if partition is not None:
             return self._count_partition(scene, partition)
         if self._is_itself_down(scene):
@@ -179,7 +179,7 @@ class Decisions:
         known = self._surveys.get(zone.sts.uid)
         if known is None:
             scene = self._scene
-            by = Yardstick(budget=scene.budget, deletions=scene.deletions, now=scene.now)
+            by = CountingRule(budget=scene.budget, deletions=scene.deletions, now=scene.now)
             known = self._surveys[zone.sts.uid] = Survey(zone, by)
         return known
 
@@ -253,7 +253,7 @@ def _find_shared(scene: Scene, maximum: int) -> Refusal | None:
     return None
 
 
-def _find_misfit(scene: Scene, partition: str | None) -> Refusal | None:
+def _find_mismatch(scene: Scene, partition: str | None) -> Refusal | None:
     """Return what only a person can put right: budget and pod do not fit together."""
     budget, pod, sets = scene.budget, scene.pod.name, len(scene.zones)
     if not budget.by_partition and all(zone.sts.uid != scene.owner for zone in scene.zones):

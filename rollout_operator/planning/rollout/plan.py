@@ -19,7 +19,7 @@ from rollout_operator.planning.rollout.readiness import (
 )
 from rollout_operator.planning.rollout.zones import (
     choose_limit,
-    find_obstacle,
+    find_group_blocker,
     is_paused,
     list_podless,
     list_warnings,
@@ -45,14 +45,14 @@ def plan_group(group: Group) -> Plan:
     """
     zones = order_zones(group.zones)
     warnings = list_warnings(zones)
-    obstacle = find_obstacle(group)
-    if obstacle is not None:
+    blocker = find_group_blocker(group)
+    if blocker is not None:
         return Plan(
             group=group.name,
-            waits=obstacle.reasons,
+            waits=blocker.reasons,
             problems=warnings,
-            failed=obstacle.is_failure,
-            look_again=obstacle.look_again,
+            failed=blocker.is_failure,
+            look_again=blocker.look_again,
         )
     looks = tuple(assess_readiness(zone, group.deletions, group.now) for zone in zones)
     steps = _plan_zones(looks)

@@ -38,7 +38,7 @@ _DEFAULT_LIMIT: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacle:
+class GroupBlocker:
     """Why nothing at all may be decided for a group."""
 
     reasons: tuple[Reason, ...]
@@ -87,24 +87,26 @@ def choose_limit(sts: StatefulSet) -> tuple[int, Reason | None]:
         return _DEFAULT_LIMIT, Reason(Code.BAD_MAX_UNAVAILABLE, why, Severity.WARN, sts.name)
 
 
-def find_obstacle(group: Group) -> Obstacle | None:
+def find_group_blocker(group: Group) -> GroupBlocker | None:
     """Return the first thing that stops the whole group, None where nothing does (SI-08)."""
     sets = tuple(zone.sts for zone in order_zones(group.zones))
     if group.view_age > VIEW_LIMIT:
         stale = Reason(Code.VIEW_STALE, STALE_VIEW, Severity.WARN)
-        return Obstacle(reasons=(stale,), look_again=STALE_RECHECK)
+        return GroupBlocker(reasons=(stale,), look_again=STALE_RECHECK)
     if group.unreadable:
-        return Obstacle(reasons=_list_unreadable(group), is_failure=True)
+        return GroupBlocker(reasons=_list_unreadable(group), is_failure=True)
     if group.downscale is not None:
         # A rollout and a downscale that may still persist exclude each other (D-25).
         text = f"{group.downscale.text}; no pod is replaced until that has happened or failed"
-        return Obstacle(reasons=(Reason(Code.DOWNSCALE_UNDERWAY, text, zone=group.downscale.zone),))
+        return GroupBlocker(
+            reasons=(Reason(Code.DOWNSCALE_UNDERWAY, text, zone=group.downscale.zone),)
+        )
     if wrong := tuple(_list_wrong_strategies(sets)):
-        return Obstacle(reasons=wrong, is_failure=True)
+        return GroupBlocker(reasons=wrong, is_failure=True)
     if unsettled := tuple(_list_unsettled(sets)):
-        return Obstacle(reasons=unsettled)
+        return GroupBlocker(reasons=unsettled)
     if empty := tuple(_list_empty_revisions(sets)):
-        return Obstacle(reasons=empty, is_failure=True)
+        return GroupBlocker(reasons=empty, is_failure=True)
     return None
 
 

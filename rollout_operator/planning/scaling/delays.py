@@ -99,21 +99,21 @@ def choose_staying(zone: Zone, replicas: int, delay: Delay, scaling: ScalingSnap
     routine: list[Endpoint] = []
     waits: list[timedelta] = []
     first = zone.sts.first_ordinal
-    for seat in list_seats(zone, range(first, first + replicas), scaling):
-        wait = _next_cancel(seat.talk, scaling.group.now)
-        if find_absence(seat.pod):
+    for delayed in list_delayed(zone, range(first, first + replicas), scaling):
+        wait = _next_cancel(delayed.talk, scaling.group.now)
+        if find_absence(delayed.pod):
             continue
         if wait > timedelta(0):
             waits.append(wait)
             continue
-        endpoint = plan_endpoint(seat.pod, delay.target, scaling.cluster_domain)
+        endpoint = plan_endpoint(delayed.pod, delay.target, scaling.cluster_domain)
         if not isinstance(endpoint, str):
-            (routine if seat.talk.word is None else owed).append(endpoint)
+            (routine if delayed.talk.word is None else owed).append(endpoint)
     look_again = min(waits, default=None)
     return Stays(owed=tuple(owed), routine=tuple(routine), look_again=look_again)
 
 
-def list_seats(zone: Zone, ordinals: range, scaling: ScalingSnapshot) -> list[DelayedPod]:
+def list_delayed(zone: Zone, ordinals: range, scaling: ScalingSnapshot) -> list[DelayedPod]:
     """Return the pods of a zone in a range of ordinals, highest first."""
     return [
         DelayedPod(ordinal=ordinal, pod=pod, talk=scaling.talks.get(pod.uid, Talk()))
@@ -136,8 +136,8 @@ def find_absence(pod: Pod) -> str:
 
 
 def _read_both(sts: StatefulSet) -> tuple[str, str]:
-    notes = sts.annotations
-    return notes.get(DOWNSCALE_DELAY, ""), notes.get(DOWNSCALE_DELAY_URL, "")
+    annotations = sts.annotations
+    return annotations.get(DOWNSCALE_DELAY, ""), annotations.get(DOWNSCALE_DELAY_URL, "")
 
 
 def _next_cancel(talk: Talk, now: datetime) -> timedelta:
@@ -145,8 +145,8 @@ def _next_cancel(talk: Talk, now: datetime) -> timedelta:
     times = [time for time in (talk.cancelled_at, talk.tried_at) if time is not None]
     if not times:
         return timedelta(0)
-    # Of a pod that this process has never heard, the one before it may have been the last to say
-    # something (LI-05); whoever does not know the word is not asked every minute for ever (LI-11).
+    # A pod that this process has never reached may have been asked by the one before it (LI-05); one
+    # that does not know the call is not told every minute for ever (LI-11).
     is_unheard = talk.cancelled_at is None and 0 < talk.tries <= SOON_TRIES
     is_owed = talk.word is not None or is_unheard
     return (ASK_AGAIN if is_owed else CANCEL_AGAIN) - abs(now - max(times))

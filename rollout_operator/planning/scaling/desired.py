@@ -26,7 +26,7 @@ class Delay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aim:
+class DesiredReplicas:
     """What the replicas of one zone should become, whatever holds them back."""
 
     replicas: int | None = None

@@ -25,7 +25,7 @@ from rollout_operator.planning.downscales.endpoint import show
 from rollout_operator.planning.downscales.request import is_labelled
 from rollout_operator.planning.rollout.zones import is_behind
 from rollout_operator.planning.scaling.desired import (
-    Aim,
+    DesiredReplicas,
     complain,
     count_replicas,
     is_unseen,
@@ -75,30 +75,32 @@ def keeps_time(sts: StatefulSet, group: Iterable[StatefulSet]) -> bool:
     return follows(sts) or any(one.annotations.get(LEADING_ZONE) == sts.name for one in group)
 
 
-def choose_following(sts: StatefulSet, leads: Leads, scaling: ScalingSnapshot) -> Aim:
+def choose_following(sts: StatefulSet, leads: Leads, scaling: ScalingSnapshot) -> DesiredReplicas:
     """Return what the count of a following set should become."""
     problems = _find_oddities(sts)
     leading = leads.by_name.get(sts.annotations[LEADING_ZONE])
     problem = _find_no_lead(sts, scaling) if leading is None else _find_circle(sts, leads)
     if leading is None or problem is not None:
         found = () if problem is None else (problem,)
-        return Aim(problems=(*found, *problems), is_failure=True)
+        return DesiredReplicas(problems=(*found, *problems), is_failure=True)
     what = f"{sts.name} follows {leading.name}"
     force = read_force(sts)
     if isinstance(force, int):
         note = f", forced by {FORCE_REPLICAS}"
-        return Aim(replicas=force, what=what, note=note, is_forced=True, problems=problems)
+        return DesiredReplicas(
+            replicas=force, what=what, note=note, is_forced=True, problems=problems
+        )
     if force is not None:
         problems = (*problems, force)
-    aim = Aim(
+    desired = DesiredReplicas(
         replicas=count_replicas(leading, scaling),
         what=what,
         keeps_apart=True,
         must_name_time=True,
         problems=problems,
     )
-    wait = _find_unready(sts, leading, aim, scaling)
-    return aim if wait is None else Aim(what=what, waits=(wait,), problems=problems)
+    wait = _find_unready(sts, leading, desired, scaling)
+    return desired if wait is None else DesiredReplicas(what=what, waits=(wait,), problems=problems)
 
 
 def _find_oddities(sts: StatefulSet) -> tuple[Reason, ...]:
@@ -134,7 +136,7 @@ def _find_circle(sts: StatefulSet, leads: Leads) -> Reason | None:
 
 
 def _find_unready(
-    sts: StatefulSet, leading: StatefulSet, aim: Aim, scaling: ScalingSnapshot
+    sts: StatefulSet, leading: StatefulSet, desired: DesiredReplicas, scaling: ScalingSnapshot
 ) -> Reason | None:
     """Return why an upscale waits for the leading zone's pods (SCALE-08), None where it does not.
 
@@ -149,7 +151,7 @@ def _find_unready(
         why = f"{leading.name} has {leading.ready_replicas} of {wanted} pods ready"
     else:
         return None
-    text = f"{aim.word(count, wanted)} waits: {why}"
+    text = f"{desired.word(count, wanted)} waits: {why}"
     return Reason(Code.LEADING_ZONE_NOT_READY, text, zone=sts.name)
 
 
@@ -164,7 +166,7 @@ def _find_circles(sets: Sequence[StatefulSet]) -> dict[str, str]:
         if follows(sts) and not isinstance(read_force(sts), int)
     }
     _drop_ends(leading)
-    return {name: _word_circle(name, leading) for name in leading}
+    return {name: _render_circle(name, leading) for name in leading}
 
 
 def _drop_ends(leading: dict[str, str]) -> None:
@@ -184,7 +186,7 @@ def _drop_ends(leading: dict[str, str]) -> None:
     # other, so that each follows exactly one that is left.
 
 
-def _word_circle(name: str, leading: Mapping[str, str]) -> str:
+def _render_circle(name: str, leading: Mapping[str, str]) -> str:
     """Return a text such as `zone-a follows zone-b follows zone-a: a circle leads nowhere`."""
     names, at = [name], leading[name]
     while at != name and len(names) < _CIRCLE_SHOWN:

@@ -33,7 +33,12 @@ from rollout_operator.model.scaling import (
 from rollout_operator.model.units import parse_go_bool
 from rollout_operator.planning.downscales.endpoint import show
 from rollout_operator.planning.scaling.delays import find_half_delay, read_delay
-from rollout_operator.planning.scaling.desired import Aim, complain, count_replicas, read_force
+from rollout_operator.planning.scaling.desired import (
+    DesiredReplicas,
+    complain,
+    count_replicas,
+    read_force,
+)
 from rollout_operator.planning.scaling.following import follows
 
 # All of it becomes part of a path: nothing but names may.
@@ -63,27 +68,31 @@ def find_reference(sts: StatefulSet) -> Reference | Reason | None:
     return Reference(group, kind, name)
 
 
-def choose_mirrored(sts: StatefulSet, followed: Collection[str], scaling: ScalingSnapshot) -> Aim:
+def choose_mirrored(
+    sts: StatefulSet, followed: Collection[str], scaling: ScalingSnapshot
+) -> DesiredReplicas:
     """Return what the count of a set should become that follows nobody.
 
     `followed` are the names of zones that others follow: the time between zones begins with them.
     """
     reference = find_reference(sts)
     if reference is None:
-        return Aim(problems=_find_idle_annotations(sts))
+        return DesiredReplicas(problems=_find_idle_annotations(sts))
     force = read_force(sts)
     problems = tuple(one for one in (force, read_write_back(sts)) if isinstance(one, Reason))
     if isinstance(reference, Reason):
-        return Aim(problems=(reference, *problems), is_failure=True)
-    aim = replace(
+        return DesiredReplicas(problems=(reference, *problems), is_failure=True)
+    desired = replace(
         _read_count(sts, reference, scaling),
         what=f"{sts.name} mirrors {reference}",
         keeps_apart=sts.name in followed,
     )
     if isinstance(force, int):
         note = f", forced by {FORCE_REPLICAS}"
-        aim = replace(aim, replicas=force, note=note, is_forced=True, waits=(), is_failure=False)
-    return _add_delay(sts, replace(aim, problems=(*aim.problems, *problems)))
+        desired = replace(
+            desired, replicas=force, note=note, is_forced=True, waits=(), is_failure=False
+        )
+    return _add_delay(sts, replace(desired, problems=(*desired.problems, *problems)))
 
 
 def read_write_back(sts: StatefulSet) -> bool | Reason:
@@ -143,29 +152,31 @@ def _find_furthest(
     return min(replicas, key=lambda pair: (-abs(pair[0] - wanted), pair[0]))
 
 
-def _read_count(sts: StatefulSet, reference: Reference, scaling: ScalingSnapshot) -> Aim:
+def _read_count(
+    sts: StatefulSet, reference: Reference, scaling: ScalingSnapshot
+) -> DesiredReplicas:
     reading = scaling.scales.get(reference)
     match reading:
         case Scale(replicas=replicas):
-            return Aim(replicas=replicas)
+            return DesiredReplicas(replicas=replicas)
         case NoScale(why=why, is_lasting=True):
             problem = complain(sts, Code.BAD_REFERENCE, MIRROR_NAME, why)
-            return Aim(problems=(problem,), is_failure=True)
+            return DesiredReplicas(problems=(problem,), is_failure=True)
         case NoScale(why=why):
             text, severity = f"{sts.name} mirrors {reference}: {why}", Severity.INFO
         case None:
             text = f"{sts.name} mirrors {reference}, which has not been read yet"
             severity = Severity.DEBUG
-    return Aim(waits=(Reason(Code.REFERENCE_NOT_READ, text, severity, sts.name),))
+    return DesiredReplicas(waits=(Reason(Code.REFERENCE_NOT_READ, text, severity, sts.name),))
 
 
-def _add_delay(sts: StatefulSet, aim: Aim) -> Aim:
+def _add_delay(sts: StatefulSet, desired: DesiredReplicas) -> DesiredReplicas:
     delay = read_delay(sts)
     if isinstance(delay, Reason):
-        return replace(aim, problems=(*aim.problems, delay), may_shrink=False)
+        return replace(desired, problems=(*desired.problems, delay), may_shrink=False)
     half = find_half_delay(sts)
-    problems = aim.problems if half is None else (*aim.problems, half)
-    return replace(aim, delay=delay, problems=problems)
+    problems = desired.problems if half is None else (*desired.problems, half)
+    return replace(desired, delay=delay, problems=problems)
 
 
 def _find_idle_annotations(sts: StatefulSet) -> tuple[Reason, ...]:

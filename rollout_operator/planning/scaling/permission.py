@@ -39,11 +39,16 @@ from rollout_operator.planning.rollout.zones import (
     VIEW_LIMIT,
     order_zones,
 )
-from rollout_operator.planning.scaling.desired import Aim, complain, count_replicas, is_unseen
+from rollout_operator.planning.scaling.desired import (
+    DesiredReplicas,
+    complain,
+    count_replicas,
+    is_unseen,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class ScaleDownBlocker:
     """Why a zone may not be scaled down."""
 
     reason: Reason
@@ -60,7 +65,7 @@ class _Downscale:
 
     sts: StatefulSet
     replicas: int
-    aim: Aim
+    desired: DesiredReplicas
     scaling: ScalingSnapshot
 
     @property
@@ -90,31 +95,31 @@ class _Downscale:
 
     @property
     def change(self) -> str:
-        return self.aim.word(self.sts.replicas, self.replicas)
+        return self.desired.word(self.sts.replicas, self.replicas)
 
-    def wait(self, code: Code, why: str, severity: Severity = Severity.INFO) -> Hold:
+    def wait(self, code: Code, why: str, severity: Severity = Severity.INFO) -> ScaleDownBlocker:
         text = f"{self.change} waits: {why}"
-        return Hold(reason=Reason(code, text, severity, self.sts.name))
+        return ScaleDownBlocker(reason=Reason(code, text, severity, self.sts.name))
 
 
 def assess_scale_down(
-    sts: StatefulSet, replicas: int, aim: Aim, scaling: ScalingSnapshot
-) -> Hold | None:
+    sts: StatefulSet, replicas: int, desired: DesiredReplicas, scaling: ScalingSnapshot
+) -> ScaleDownBlocker | None:
     """Return why a zone may not be scaled down to `replicas` now, None where it may."""
-    case = _Downscale(sts=sts, replicas=replicas, aim=aim, scaling=scaling)
+    case = _Downscale(sts=sts, replicas=replicas, desired=desired, scaling=scaling)
     return (
-        _find_blindness(case)
+        _find_unknown(case)
         or _find_underway(case)
         or _find_recent(case)
         or (_find_refusal(case) if case.is_guarded else _find_rollout(case))
     )
 
 
-def _find_blindness(case: _Downscale) -> Hold | None:
+def _find_unknown(case: _Downscale) -> ScaleDownBlocker | None:
     """Return what is not known of the group."""
     if case.group.view_age > VIEW_LIMIT:
-        hold = case.wait(Code.VIEW_STALE, STALE_VIEW, Severity.WARN)
-        return replace(hold, look_again=STALE_RECHECK)
+        blocker = case.wait(Code.VIEW_STALE, STALE_VIEW, Severity.WARN)
+        return replace(blocker, look_again=STALE_RECHECK)
     if case.group.unreadable:
         one = min(case.group.unreadable, key=lambda one: (one.kind, one.name, one.uid))
         why = f"{one.kind} {one.name} cannot be read: {one.error}"
@@ -124,7 +129,7 @@ def _find_blindness(case: _Downscale) -> Hold | None:
     return None
 
 
-def _find_underway(case: _Downscale) -> Hold | None:
+def _find_underway(case: _Downscale) -> ScaleDownBlocker | None:
     """Return another downscale of the group that has not come to its end yet."""
     underway = case.group.downscale
     if underway is None or underway.zone == case.sts.name:
@@ -143,9 +148,9 @@ def _find_unseen(case: _Downscale) -> Underway | None:
     return None
 
 
-def _find_recent(case: _Downscale) -> Hold | None:
+def _find_recent(case: _Downscale) -> ScaleDownBlocker | None:
     """Return the downscale of another zone after which this one must still wait (D-22)."""
-    if not case.aim.keeps_apart and not case.is_guarded:
+    if not case.desired.keeps_apart and not case.is_guarded:
         return None
     sts, scaling = case.sts, case.scaling
     others = [zone.sts for zone in case.others]
@@ -153,17 +158,21 @@ def _find_recent(case: _Downscale) -> Hold | None:
     if isinstance(recent, BadTime):
         text = f"StatefulSet {recent.sts.name}: {recent.why}; {sts.name} is not scaled down"
         reason = Reason(Code.BAD_DOWNSCALE_TIME, text, Severity.WARN, sts.name)
-        return Hold(reason=reason, is_failure=True)
+        return ScaleDownBlocker(reason=reason, is_failure=True)
     key = MIN_TIME_BETWEEN_DOWNSCALES
     has_own = key in sts.annotations or key in sts.labels
-    is_needed = case.aim.must_name_time and knows_downscale(others, scaling.times, scaling.source)
+    is_needed = case.desired.must_name_time and knows_downscale(
+        others, scaling.times, scaling.source
+    )
     if is_needed and not has_own:
         why = f"not set, nor as label, and another zone was scaled down before: {case.change}"
-        return Hold(reason=complain(sts, Code.WAIT_TIME_MISSING, key, why), is_failure=True)
+        return ScaleDownBlocker(
+            reason=complain(sts, Code.WAIT_TIME_MISSING, key, why), is_failure=True
+        )
     return _wait_for(case, max(recent, key=lambda one: one.left)) if recent else None
 
 
-def _wait_for(case: _Downscale, recent: Recent) -> Hold:
+def _wait_for(case: _Downscale, recent: Recent) -> ScaleDownBlocker:
     told = (
         f"last downscale {recent.sts.name} {format_moment(recent.last)},"
         f" wait {format_duration(recent.wait)}"
@@ -171,27 +180,27 @@ def _wait_for(case: _Downscale, recent: Recent) -> Hold:
     )
     text, gist = f"{case.change} in {format_left(recent.left)}, {told}", f"{case.change}, {told}"
     reason = Reason(Code.ZONE_DOWNSCALED_LATELY, text, zone=case.sts.name, gist=gist)
-    return Hold(reason=reason, look_again=recent.left, next_downscale=recent.left)
+    return ScaleDownBlocker(reason=reason, look_again=recent.left, next_downscale=recent.left)
 
 
-def _find_refusal(case: _Downscale) -> Hold | None:
+def _find_refusal(case: _Downscale) -> ScaleDownBlocker | None:
     """Return what a review would refuse the downscale for, beyond what was found before."""
     sts, decrease = case.sts, case.decrease
-    # What is underway in the zone itself is no obstacle to it: then it is the same downscale, or
+    # What is underway in the zone itself does not block it: then it is the same downscale, or
     # its review says what is wrong.
     group = replace(case.group, downscale=None)
     blocker = find_blocker(decrease, sts, group, case.scaling.times, case.scaling.source)
     return None if blocker is None else case.wait(blocker.code, blocker.why)
 
 
-def _find_rollout(case: _Downscale) -> Hold | None:
+def _find_rollout(case: _Downscale) -> ScaleDownBlocker | None:
     """Return the rollout of another zone that has pods down (D-25, SEED-110).
 
-    A zone that is short for other reasons is no obstacle (T-03 row 6), and none is one to pods that
-    hold nothing (D-67), or by a person's word to pods that do not run.
+    A zone that is short for other reasons blocks nothing (T-03 row 6), and none blocks pods that
+    blocker nothing (D-67), or by a person's word to pods that do not run.
     """
     group = case.group
-    takes = takes_idle_only if case.aim.is_forced else takes_newcomers_only
+    takes = takes_idle_only if case.desired.is_forced else takes_newcomers_only
     if takes(case.sts, case.decrease, group):
         return None
     for zone in case.others:

@@ -24,7 +24,7 @@ from rollout_operator.model.scaling import (
 from rollout_operator.planning.rollout.newcomers import count_used, find_settling
 from rollout_operator.planning.rollout.zones import order_zones
 from rollout_operator.planning.scaling.delays import Stays, choose_staying
-from rollout_operator.planning.scaling.desired import Aim, count_replicas, is_unseen
+from rollout_operator.planning.scaling.desired import DesiredReplicas, count_replicas, is_unseen
 from rollout_operator.planning.scaling.following import (
     Leads,
     choose_following,
@@ -38,7 +38,7 @@ from rollout_operator.planning.scaling.mirroring import (
     list_mirrored,
 )
 from rollout_operator.planning.scaling.permission import assess_scale_down
-from rollout_operator.planning.scaling.pod_answers import Going, hear_pods
+from rollout_operator.planning.scaling.pod_answers import Going, assess_answers
 from rollout_operator.planning.wording import count, verb
 
 
@@ -85,7 +85,7 @@ def plan_scaling(scaling: ScalingSnapshot) -> ScalingPlan:
     for zone in zones:
         draft.note_time(find_settling(zone))
     for zone in zones:
-        _plan_zone(zone, _choose_aim(zone.sts, leads, scaling), scaling, draft)
+        _plan_zone(zone, _choose_desired(zone.sts, leads, scaling), scaling, draft)
     scaled = {one.zone.uid for one in draft.scale}
     return ScalingPlan(
         group=scaling.group.name,
@@ -105,94 +105,100 @@ def list_references(sets: Iterable[StatefulSet]) -> tuple[Reference, ...]:
     return tuple(list_mirrored(sets))
 
 
-def _choose_aim(sts: StatefulSet, leads: Leads, scaling: ScalingSnapshot) -> Aim:
+def _choose_desired(sts: StatefulSet, leads: Leads, scaling: ScalingSnapshot) -> DesiredReplicas:
     if follows(sts):
         return choose_following(sts, leads, scaling)
     return choose_mirrored(sts, leads.followed, scaling)
 
 
-def _plan_zone(zone: Zone, aim: Aim, scaling: ScalingSnapshot, draft: _Draft) -> None:
+def _plan_zone(
+    zone: Zone, desired: DesiredReplicas, scaling: ScalingSnapshot, draft: _Draft
+) -> None:
     """Add what becomes of one zone."""
-    draft.waits += aim.waits
-    draft.problems += aim.problems
-    sts, now, wanted = zone.sts, count_replicas(zone.sts, scaling), aim.replicas
-    if aim.is_failure:
+    draft.waits += desired.waits
+    draft.problems += desired.problems
+    sts, now, wanted = zone.sts, count_replicas(zone.sts, scaling), desired.replicas
+    if desired.is_failure:
         draft.failed.add(sts.name)
     if wanted is None:
         return
     if wanted < now:
-        _plan_downscale(zone, wanted, aim, scaling, draft)
+        _plan_downscale(zone, wanted, desired, scaling, draft)
         return
-    if aim.delay is not None:
-        stays = choose_staying(zone, now, aim.delay, scaling)
+    if desired.delay is not None:
+        stays = choose_staying(zone, now, desired.delay, scaling)
         draft.note_time(stays.look_again)
         draft.messages.append(_Message(zone=sts, stays=stays))
-    if wanted > now and _may_move(sts, aim.word(now, wanted), scaling, draft):
-        draft.scale.append(_scale(sts, wanted, aim, Code.SCALE_UP, scaling))
+    if wanted > now and _may_move(sts, desired.word(now, wanted), scaling, draft):
+        draft.scale.append(_scale(sts, wanted, desired, Code.SCALE_UP, scaling))
 
 
 def _plan_downscale(
-    zone: Zone, wanted: int, aim: Aim, scaling: ScalingSnapshot, draft: _Draft
+    zone: Zone, wanted: int, desired: DesiredReplicas, scaling: ScalingSnapshot, draft: _Draft
 ) -> None:
-    if not aim.may_shrink:
+    if not desired.may_shrink:
         draft.failed.add(zone.sts.name)
-    elif aim.delay is not None:
-        _plan_delayed(zone, wanted, aim, scaling, draft)
-    elif _is_permitted(zone.sts, wanted, aim, scaling, draft):
-        draft.scale.append(_scale(zone.sts, wanted, aim, Code.SCALE_DOWN, scaling))
+    elif desired.delay is not None:
+        _plan_delayed(zone, wanted, desired, scaling, draft)
+    elif _is_permitted(zone.sts, wanted, desired, scaling, draft):
+        draft.scale.append(_scale(zone.sts, wanted, desired, Code.SCALE_DOWN, scaling))
 
 
 def _plan_delayed(
-    zone: Zone, wanted: int, aim: Aim, scaling: ScalingSnapshot, draft: _Draft
+    zone: Zone, wanted: int, desired: DesiredReplicas, scaling: ScalingSnapshot, draft: _Draft
 ) -> None:
     """Add what becomes of a zone whose pods have a say."""
-    assert aim.delay is not None, "checked by the caller"
+    assert desired.delay is not None, "checked by the caller"
     sts, now = zone.sts, count_replicas(zone.sts, scaling)
-    change = aim.word(now, wanted)
+    change = desired.word(now, wanted)
     going = Going(
-        zone=zone, replicas_from=now, replicas_to=wanted, change=change, is_forced=aim.is_forced
+        zone=zone, replicas_from=now, replicas_to=wanted, change=change, is_forced=desired.is_forced
     )
-    heard = hear_pods(going, aim.delay, scaling)
-    stays = choose_staying(zone, wanted, aim.delay, scaling)
-    ask = heard.ask
-    if heard.replicas > wanted:
-        aim = replace(aim, note=f"{aim.note}, on the way to {wanted}")
-    if heard.wait is not None:
-        draft.waits.append(heard.wait)
-    elif _is_permitted(sts, heard.replicas, aim, scaling, draft):
-        if heard.confirm:
-            ask = heard.confirm
-            draft.waits.append(_word_confirmation(sts, change, len(ask)))
+    answers = assess_answers(going, desired.delay, scaling)
+    stays = choose_staying(zone, wanted, desired.delay, scaling)
+    ask = answers.ask
+    if answers.replicas > wanted:
+        desired = replace(desired, note=f"{desired.note}, on the way to {wanted}")
+    if answers.wait is not None:
+        draft.waits.append(answers.wait)
+    elif _is_permitted(sts, answers.replicas, desired, scaling, draft):
+        if answers.confirm:
+            ask = answers.confirm
+            draft.waits.append(_render_confirmation(sts, change, len(ask)))
         else:
-            draft.scale.append(_scale(sts, heard.replicas, aim, Code.SCALE_DOWN, scaling))
-    draft.messages.append(_Message(zone=sts, stays=stays, ask=ask, has_new=heard.has_new))
-    draft.note_time(heard.look_again)
+            draft.scale.append(_scale(sts, answers.replicas, desired, Code.SCALE_DOWN, scaling))
+    draft.messages.append(_Message(zone=sts, stays=stays, ask=ask, has_new=answers.has_new))
+    draft.note_time(answers.look_again)
     draft.note_time(stays.look_again)
 
 
 def _is_permitted(
-    sts: StatefulSet, replicas: int, aim: Aim, scaling: ScalingSnapshot, draft: _Draft
+    sts: StatefulSet,
+    replicas: int,
+    desired: DesiredReplicas,
+    scaling: ScalingSnapshot,
+    draft: _Draft,
 ) -> bool:
     """Tell whether a zone may be scaled down now; add why not."""
-    change = aim.word(count_replicas(sts, scaling), replicas)
+    change = desired.word(count_replicas(sts, scaling), replicas)
     if sts.uid in scaling.held or not _may_move(sts, change, scaling, draft):
         return False
-    hold = assess_scale_down(sts, replicas, aim, scaling)
-    if hold is None and draft.downscale is None:
+    blocker = assess_scale_down(sts, replicas, desired, scaling)
+    if blocker is None and draft.downscale is None:
         return True
-    if hold is None:
+    if blocker is None:
         assert draft.downscale is not None, "else it would be permitted"
         text = f"{change} waits: {draft.downscale.zone.name} is scaled down first"
         draft.waits.append(Reason(Code.DOWNSCALE_UNDERWAY, text, zone=sts.name))
         return False
-    if hold.is_failure:
+    if blocker.is_failure:
         draft.failed.add(sts.name)
-        draft.problems.append(hold.reason)
+        draft.problems.append(blocker.reason)
     else:
-        draft.waits.append(hold.reason)
-    draft.note_time(hold.look_again)
-    if hold.next_downscale is not None:
-        draft.next_downscales.append(hold.next_downscale)
+        draft.waits.append(blocker.reason)
+    draft.note_time(blocker.look_again)
+    if blocker.next_downscale is not None:
+        draft.next_downscales.append(blocker.next_downscale)
     return False
 
 
@@ -211,23 +217,23 @@ def _may_move(sts: StatefulSet, change: str, scaling: ScalingSnapshot, draft: _D
 
 
 def _scale(
-    sts: StatefulSet, replicas: int, aim: Aim, code: Code, scaling: ScalingSnapshot
+    sts: StatefulSet, replicas: int, desired: DesiredReplicas, code: Code, scaling: ScalingSnapshot
 ) -> ScaleZone:
-    reason = Reason(code, aim.word(sts.replicas, replicas), zone=sts.name)
+    reason = Reason(code, desired.word(sts.replicas, replicas), zone=sts.name)
     is_kept = code is Code.SCALE_DOWN and keeps_time(sts, [one.sts for one in scaling.group.zones])
-    is_exact = code is Code.SCALE_DOWN and _goes_unasked(sts, aim, scaling)
+    is_exact = code is Code.SCALE_DOWN and _goes_unasked(sts, desired, scaling)
     return ScaleZone(
         zone=sts, replicas=replicas, reason=reason, keeps_time=is_kept, is_exact=is_exact
     )
 
 
-def _goes_unasked(sts: StatefulSet, aim: Aim, scaling: ScalingSnapshot) -> bool:
+def _goes_unasked(sts: StatefulSet, desired: DesiredReplicas, scaling: ScalingSnapshot) -> bool:
     """Tell whether pods go for no other reason than that they were not up when looked at."""
     own = next(zone for zone in scaling.group.zones if zone.sts.uid == sts.uid)
-    return aim.is_forced or count_used(own) < sts.replicas
+    return desired.is_forced or count_used(own) < sts.replicas
 
 
-def _word_confirmation(sts: StatefulSet, change: str, pods: int) -> Reason:
+def _render_confirmation(sts: StatefulSet, change: str, pods: int) -> Reason:
     text = f"{change} waits: {count(pods, 'pod')} {verb(pods, 'is', 'are')} asked once more"
     return Reason(Code.DELAYED_BY_PODS, text, Severity.DEBUG, sts.name)
 

@@ -24,7 +24,7 @@ from rollout_operator.planning.scaling.delays import (
     DelayedPod,
     find_absence,
     find_late,
-    list_seats,
+    list_delayed,
 )
 from rollout_operator.planning.scaling.desired import Delay
 from rollout_operator.planning.wording import join_names, verb
@@ -60,7 +60,7 @@ class Going:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class PodAnswers:
     """What the words of pods come to."""
 
     replicas: int
@@ -94,69 +94,71 @@ class _Findings:
     """When something else falls due."""
 
 
-def hear_pods(going: Going, delay: Delay, scaling: ScalingSnapshot) -> Heard:
+def assess_answers(going: Going, delay: Delay, scaling: ScalingSnapshot) -> PodAnswers:
     """Return how far down a zone may go now, and whom to ask for that.
 
     Newcomers have nothing to say: they go like ordinals without a pod (D-67).
     """
-    notes = _Findings(problems=[] if going.is_forced else list(_find_empty_seats(going)))
-    for seat in list_seats(going.zone, going.used, scaling):
-        _hear_one(seat, going, delay, scaling, notes)
+    findings = _Findings(problems=[] if going.is_forced else list(_find_empty_ordinals(going)))
+    for delayed in list_delayed(going.zone, going.used, scaling):
+        _assess_pod(delayed, going, delay, scaling, findings)
     first = going.zone.sts.first_ordinal
-    stopped = max((ordinal + 1 - first for ordinal, _ in notes.early), default=going.replicas_to)
-    wait = _find_wait(going, notes)
+    stopped = max((ordinal + 1 - first for ordinal, _ in findings.early), default=going.replicas_to)
+    wait = _find_wait(going, findings)
     confirm: tuple[Endpoint, ...] = ()
     if wait is None and stopped == going.replicas_from:
-        wait = notes.early[0][1]
+        wait = findings.early[0][1]
     elif wait is None:
-        confirm = _confirm(notes, delay, scaling)
-        wait = _find_wait(going, notes)
-    return Heard(
+        confirm = _confirm(findings, delay, scaling)
+        wait = _find_wait(going, findings)
+    return PodAnswers(
         replicas=going.replicas_from if wait else stopped,
         wait=wait,
-        ask=tuple(notes.ask),
+        ask=tuple(findings.ask),
         confirm=confirm,
-        has_new=bool(notes.silent),
-        look_again=min(notes.times, default=None),
+        has_new=bool(findings.silent),
+        look_again=min(findings.times, default=None),
     )
 
 
-def _hear_one(
-    seat: DelayedPod, going: Going, delay: Delay, scaling: ScalingSnapshot, notes: _Findings
+def _assess_pod(
+    delayed: DelayedPod, going: Going, delay: Delay, scaling: ScalingSnapshot, findings: _Findings
 ) -> None:
-    now, word, name = scaling.group.now, seat.talk.word, seat.pod.name
-    absence = find_absence(seat.pod)
+    now, word, name = scaling.group.now, delayed.talk.word, delayed.pod.name
+    absence = find_absence(delayed.pod)
     if absence and going.is_forced:
         return
     if absence:
-        notes.problems.append(f"{name} {absence}")
+        findings.problems.append(f"{name} {absence}")
         return
     # SI-10: what it says now may be undone by a call that it has not answered.
-    late = find_late(seat.talk, scaling)
+    late = find_late(delayed.talk, scaling)
     if late > timedelta(0):
-        notes.times.append(late)
-        notes.unanswered.append(name)
+        findings.times.append(late)
+        findings.unanswered.append(name)
         return
     if word is None or _must_ask(word, delay.span, now):
-        endpoint = plan_endpoint(seat.pod, delay.target, scaling.cluster_domain)
+        endpoint = plan_endpoint(delayed.pod, delay.target, scaling.cluster_domain)
         if isinstance(endpoint, str):
-            notes.problems.append(endpoint)
+            findings.problems.append(endpoint)
             return
-        notes.ask.append(endpoint)
+        findings.ask.append(endpoint)
     else:
-        notes.times.append(_next_ask(word) - abs(now - word.asked_at))
+        findings.times.append(_next_ask(word) - abs(now - word.asked_at))
     if word is None:
-        notes.silent.append(name)
+        findings.silent.append(name)
         return
     if word.since is None:
-        notes.problems.append(word.problem or f"{name} gave no time")
+        findings.problems.append(word.problem or f"{name} gave no time")
         return
     if abs(now - word.asked_at) > FRESH:
-        notes.stale.append(seat)
+        findings.stale.append(delayed)
     left = delay.span - (now - word.since)
     if left > timedelta(0):
-        notes.times.append(left)
-        notes.early.append((seat.ordinal, _word_early(seat, word.since, left, going, delay)))
+        findings.times.append(left)
+        findings.early.append(
+            (delayed.ordinal, _render_early(delayed, word.since, left, going, delay))
+        )
 
 
 def _must_ask(word: Word, span: timedelta, now: datetime) -> bool:
@@ -170,54 +172,54 @@ def _next_ask(word: Word) -> timedelta:
     return ASK_AGAIN if word.lasts is None else word.lasts
 
 
-def _confirm(notes: _Findings, delay: Delay, scaling: ScalingSnapshot) -> tuple[Endpoint, ...]:
+def _confirm(findings: _Findings, delay: Delay, scaling: ScalingSnapshot) -> tuple[Endpoint, ...]:
     """Return whom to ask once more; where a pod cannot be, it is a problem."""
-    known = {endpoint.uid for endpoint in notes.ask}
-    found = list(notes.ask)
-    for seat in notes.stale:
-        if seat.pod.uid in known:
+    known = {endpoint.uid for endpoint in findings.ask}
+    found = list(findings.ask)
+    for delayed in findings.stale:
+        if delayed.pod.uid in known:
             continue
-        endpoint = plan_endpoint(seat.pod, delay.target, scaling.cluster_domain)
+        endpoint = plan_endpoint(delayed.pod, delay.target, scaling.cluster_domain)
         if isinstance(endpoint, str):
-            notes.problems.append(endpoint)
+            findings.problems.append(endpoint)
         else:
             found.append(endpoint)
     return tuple(found)
 
 
-def _find_wait(going: Going, notes: _Findings) -> Reason | None:
+def _find_wait(going: Going, findings: _Findings) -> Reason | None:
     """Return why nothing at all is known of how far the zone may go."""
     name = going.zone.sts.name
-    if notes.problems:
-        more = len(notes.problems) - 1
+    if findings.problems:
+        more = len(findings.problems) - 1
         tail = f", and {more} more {verb(more, 'pod', 'pods')} gave no time" if more else ""
-        text = f"{going.change} waits: {notes.problems[0]}{tail}"
+        text = f"{going.change} waits: {findings.problems[0]}{tail}"
         return Reason(Code.POD_GAVE_NO_TIME, text, Severity.WARN, name)
-    if notes.unanswered:
-        names = join_names(notes.unanswered)
-        stay = verb(len(notes.unanswered), "it stays", "they stay")
+    if findings.unanswered:
+        names = join_names(findings.unanswered)
+        stay = verb(len(findings.unanswered), "it stays", "they stay")
         text = f"{going.change} waits: {names} may still act on an earlier call that {stay}"
         return Reason(Code.DELAYED_BY_PODS, text, Severity.DEBUG, name)
-    if notes.silent:
-        names = join_names(notes.silent)
-        are = verb(len(notes.silent), "is", "are")
+    if findings.silent:
+        names = join_names(findings.silent)
+        are = verb(len(findings.silent), "is", "are")
         text = f"{going.change} waits: {names} {are} asked to prepare"
         return Reason(Code.DELAYED_BY_PODS, text, Severity.DEBUG, name)
     return None
 
 
-def _word_early(
-    seat: DelayedPod, since: datetime, left: timedelta, going: Going, delay: Delay
+def _render_early(
+    delayed: DelayedPod, since: datetime, left: timedelta, going: Going, delay: Delay
 ) -> Reason:
     gist = (
-        f"{going.change} waits: {seat.pod.name} is prepared since {format_moment(since)},"
+        f"{going.change} waits: {delayed.pod.name} is prepared since {format_moment(since)},"
         f" {format_duration(delay.span)} are wanted"
     )
     text = f"{gist}, {format_left(left)} left"
     return Reason(Code.DELAYED_BY_PODS, text, zone=going.zone.sts.name, gist=gist)
 
 
-def _find_empty_seats(going: Going) -> Iterator[str]:
+def _find_empty_ordinals(going: Going) -> Iterator[str]:
     """Return which of the ordinals are not held by a pod, and may be so only for the moment.
 
     Those above all others hold nothing once the set itself says that there is no pod of them: a

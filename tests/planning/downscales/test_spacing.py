@@ -79,7 +79,7 @@ def read_sets(text: str) -> list[StatefulSet]:
         notes = {key: str(value) for key, value in named.items()}
         if "ago" in notes:
             notes["last"] = format_downscale_time(NOW - parse_duration(notes.pop("ago")))
-        sets.append(zone_set(letter, **notes))
+        sets.append(zone_set(letter, **notes))  # type: ignore[arg-type]  # texts only
     return sets
 
 
