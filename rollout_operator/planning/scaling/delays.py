@@ -145,8 +145,8 @@ def _next_cancel(talk: Talk, now: datetime) -> timedelta:
     times = [time for time in (talk.cancelled_at, talk.tried_at) if time is not None]
     if not times:
         return timedelta(0)
-    # A pod that this process never reached may have been asked by the one before it (LI-05); one that
-    # does not know the call is not told every minute for ever (LI-11).
+    # A pod that this process never reached may have been asked by the one before it (LI-05). One
+    # that does not know the call is not told every minute for ever (LI-11).
     is_unheard = talk.cancelled_at is None and 0 < talk.tries <= SOON_TRIES
     is_owed = talk.word is not None or is_unheard
     return (ASK_AGAIN if is_owed else CANCEL_AGAIN) - abs(now - max(times))
