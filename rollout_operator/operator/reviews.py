@@ -45,9 +45,8 @@ from rollout_operator.web.reviews.eviction import EvictionContext, PodEviction
 from rollout_operator.web.reviews.no_downscale import NoDownscale
 from rollout_operator.web.reviews.prepare_downscale import PrepareDownscale
 from rollout_operator.web.reviews.prepare_reservation import PrepareContext
-from rollout_operator.web.reviews.read_shares import RepeatedLooks, UnconfirmedReads
+from rollout_operator.web.reviews.read_shares import RepeatedLooks, UnconfirmedReads, UnknownPods
 from rollout_operator.web.reviews.scale_parent import Parents
-from rollout_operator.web.reviews.unknown_pods import UnknownPods
 
 NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
 PREPARE_PATH: Final = "/admission/prepare-downscale"

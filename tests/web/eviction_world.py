@@ -10,8 +10,7 @@ from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.outcome import Verdict
 from rollout_operator.web.reviews.answer import render_answer
 from rollout_operator.web.reviews.eviction import EvictionContext, PodEviction
-from rollout_operator.web.reviews.read_shares import UnconfirmedReads
-from rollout_operator.web.reviews.unknown_pods import UnknownPods
+from rollout_operator.web.reviews.read_shares import UnconfirmedReads, UnknownPods
 from tests.guards.arbiter_bench import Process, World, name_of, world
 
 LIMIT: Final = timedelta(seconds=9)

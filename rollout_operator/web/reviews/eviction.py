@@ -2,18 +2,19 @@
 
 Decides which pods the gate is asked about, and looks live where the cache cannot know: a pod that
 it does not show, one that it shows as not running, and an owner that is no StatefulSet. How often
-the API server is asked for that is left to `unknown_pods` and `read_shares`.
+the API server is asked for that is left to `read_shares`.
 """
 
 import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.budgets.request import Answer, DisruptionRequest
+from rollout_operator.guards.budgets.arbiter import Arbiter
+from rollout_operator.guards.budgets.request import DisruptionRequest
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
-from rollout_operator.model.budget import Budget, DisruptionSource
+from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.decode.review import decode_owner
 from rollout_operator.model.errors import ApiError, InvalidInput, NotFound, OperatorError
@@ -31,8 +32,7 @@ from rollout_operator.planning.budgets.rule import Refusal
 from rollout_operator.planning.downscales.request import RETRY, allow, refuse
 from rollout_operator.telemetry.disruptions import DisruptionMetrics
 from rollout_operator.web.reviews.dispatch import SHARE
-from rollout_operator.web.reviews.read_shares import Standing
-from rollout_operator.web.reviews.unknown_pods import UnknownPods
+from rollout_operator.web.reviews.read_shares import Standing, UnknownPods
 
 # The verdict is decided here, and not by the server, which refuses whatever is late.
 _TO_DECIDE: Final = timedelta(milliseconds=200)
@@ -40,27 +40,11 @@ _NO_OWNER: Final = 500
 _MARGIN: Final = timedelta(milliseconds=500)
 
 
-class EvictionArbiter(Protocol):
-    """Who decides about pods under a budget, and counts its answers."""
-
-    def may_cover(self, pod: Pod) -> bool:
-        """Tell whether a budget selects a pod, or might: not all are known."""
-        ...
-
-    def choose(self, ask: DisruptionRequest) -> Budget | Refusal | None:
-        """Return the budget that rules over a pod, None where none does."""
-        ...
-
-    async def ask(self, ask: DisruptionRequest, until: timedelta) -> Answer:
-        """Answer before `until`, on the clock's `elapsed`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionContext:
     """What a PodEviction works with."""
 
-    gate: EvictionArbiter
+    gate: Arbiter
     pods: PodStore
     sets: StatefulSetStore
     unknown: UnknownPods

@@ -32,9 +32,9 @@ from rollout_operator.planning.downscales.spacing import format_downscale_time
 from rollout_operator.pods.client import PodError
 from rollout_operator.telemetry.logs import log
 from rollout_operator.web.reviews.prepare_reservation import (
-    Claims,
     DecreaseRequest,
     PrepareContext,
+    Reservations,
     ReservedDownscale,
     find_unanswered,
 )
@@ -55,7 +55,7 @@ class PrepareDownscale:
 
     def __init__(self, parts: PrepareContext) -> None:
         self._parts = parts
-        self._claims = Claims(parts)
+        self._reservations = Reservations(parts)
 
     async def review(self, review: Review, until: timedelta) -> Verdict:
         """Return the verdict; `until`, on the clock's `elapsed`, is when it must be out."""
@@ -132,7 +132,7 @@ class PrepareDownscale:
     async def _prepare(self, ask: DecreaseRequest) -> Verdict:
         try:
             async with asyncio.timeout(self._left(ask.until)):
-                step = await self._claims.claim(ask)
+                step = await self._reservations.reserve(ask)
                 if isinstance(step, asyncio.Future):
                     return await asyncio.shield(step)
         except TimeoutError:
@@ -154,7 +154,7 @@ class PrepareDownscale:
         try:
             async with parts.locks.hold(calls_lock(ask.set_uid)):
                 # Again: while we waited for the lock, pods may have been told that they stay.
-                refusal = find_unanswered(parts, ask, step.missing)
+                refusal = find_unanswered(parts, ask, step.plan.missing)
                 if refusal is None:
                     verdict = await self._ask_pods(ask, step)
                     may_undo = not verdict.is_allowed and step.granted_at is None
@@ -171,7 +171,7 @@ class PrepareDownscale:
         parts = self._parts
         problem = await self._tell(ask, step)
         # The nearer to the write the better: others wait from then on (SI-11).
-        now = None if step.is_repeated else parts.server_time() + CLOCK_ERROR
+        now = None if step.plan.is_repeated else parts.server_time() + CLOCK_ERROR
         if problem is None and now is not None:
             problem = await self._record(ask, step, now)
         if problem is None:
@@ -199,23 +199,23 @@ class PrepareDownscale:
         """Note the downscale and call the pods; return the refusal where not all confirmed."""
         parts, claim = self._parts, step.claim
         limit = self._left(ask.until) * (1 - UNDO_SHARE)
-        called = {one.uid for one in step.missing}
+        called = {one.uid for one in step.plan.missing}
         if called:
             log.info(
                 "Preparing pods for a downscale",
                 zone=claim.name, replicas_from=claim.key.replicas_from,
-                replicas_to=claim.key.replicas_to, pods=[one.pod for one in step.missing],
+                replicas_to=claim.key.replicas_to, pods=[one.pod for one in step.plan.missing],
             )  # fmt: skip
-        elif step.is_repeated:
+        elif step.plan.is_repeated:
             return None
         try:
             async with asyncio.timeout(limit):
                 # Where nobody is called either: after a crash the time of it counts (SI-11).
-                carriers = [pod for pod in step.plan.going if pod.uid in called]
+                carriers = [pod for pod in step.plan.pods.going if pod.uid in called]
                 owed = parts.downscales.debts.list_targets(claim.key.set_uid)
                 note = DownscaleRecord.of(claim.key, claim.begun, owed=owed)
-                await parts.notes.write(note, carriers, step.plan.witness)
-                failures = await parts.pods.prepare_all(step.missing)
+                await parts.notes.write(note, carriers, step.plan.pods.witness)
+                failures = await parts.pods.prepare_all(step.plan.missing)
         except ApiError as error:
             why = f"adding an annotation to the pods failed. {error}"
             return ask.refuse(Code.NOT_RECORDED, why, status=RETRY)
@@ -256,7 +256,9 @@ class PrepareDownscale:
         parts, unanswered = self._parts, self._parts.downscales.unanswered
         try:
             async with asyncio.timeout(self._left(ask.until - ANSWER_TIME)):
-                failed = await unanswered.cancel_all(parts.pods, ask.set_uid, step.plan.endpoints)
+                failed = await unanswered.cancel_all(
+                    parts.pods, ask.set_uid, step.plan.pods.endpoints
+                )
         except TimeoutError:
             log.warn("Pods are not told yet that they stay", zone=step.claim.name)
             return False
@@ -266,7 +268,7 @@ class PrepareDownscale:
 
     def _allow(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict:
         text = f"{ask.decrease.text} is allowed -- all pods successfully prepared for shutdown."
-        skipped = step.plan.skipped
+        skipped = step.plan.pods.skipped
         return Verdict(
             is_allowed=True,
             reason=Reason(code=Code.PODS_PREPARED, text=text),

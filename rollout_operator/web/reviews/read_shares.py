@@ -12,8 +12,10 @@ from enum import StrEnum
 from typing import Final
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.kube.api import Reader, Resource
+from rollout_operator.aio.single_flight import SingleFlight
+from rollout_operator.kube.api import PODS, Reader, Resource
 from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
+from rollout_operator.model.errors import ApiError
 from rollout_operator.model.names import Uid
 
 # Of the requests that the process may send to an API group, for each bucket of a kind.
@@ -75,6 +77,36 @@ class UnconfirmedReads:
         else:
             await self._limits.take(f"{resource.plural} {standing}", Priority.LOOK, within)
         return await reader.fetch(resource, namespace, name)
+
+
+class UnknownPods:
+    """Reads pods that the cache cannot tell enough of; all reviews of one pod share one read."""
+
+    def __init__(self, reader: Reader, namespace: str, reads: UnconfirmedReads) -> None:
+        self._reader = reader
+        self._namespace = namespace
+        self._limited = reads
+        self._reads: SingleFlight[str, bytes | ApiError] = SingleFlight()
+
+    async def fetch(self, name: str, standing: Standing, within: timedelta) -> bytes:
+        """Return a pod, from a read that was sent after the call.
+
+        Raises as `UnconfirmedReads.fetch`.
+        """
+        answer = await self._reads.share(
+            name, lambda: self._fetch(name, standing, within), lambda begun_before: False
+        )
+        if isinstance(answer, ApiError):
+            raise answer.with_traceback(None)  # others raise it too
+        return answer
+
+    async def _fetch(self, name: str, standing: Standing, within: timedelta) -> bytes | ApiError:
+        try:
+            return await self._limited.fetch(
+                self._reader, PODS, self._namespace, name, standing=standing, within=within
+            )
+        except ApiError as error:
+            return error
 
 
 class RepeatedLooks:
