@@ -90,19 +90,3 @@ def test_w_58_of_two_hooks_with_one_name_fail_is_shown_in_any_order() -> None:
             '{type="ValidatingWebhook",webhook="a",policy="Fail"} 1',
             '{type="ValidatingWebhook",webhook="a",policy="Ignore"} 0',
         ]
-
-
-def test_the_metrics_of_reviews_and_certificates_have_their_names_and_labels() -> None:
-    metrics = Metrics()
-    metrics.reviews.labels("no-downscale", "allowed", "not_guarded").inc()
-    metrics.downscales.labels("underway").set(2)
-    metrics.certificate_expiry.labels("leaf").set(1_900_000_000)
-    metrics.ca_bundle_writes.labels("written").inc()
-    lines = b"".join(metrics.render()).decode().splitlines()
-    for line in (
-        'reviews_total{hook="no-downscale",verdict="allowed",reason="not_guarded"} 1',
-        'downscales{state="underway"} 2',
-        'certificate_expiry_timestamp_seconds{certificate="leaf"} 1900000000',
-        'ca_bundle_writes_total{outcome="written"} 1',
-    ):
-        assert f"rollout_operator_{line}" in lines

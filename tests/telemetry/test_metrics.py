@@ -72,6 +72,12 @@ def buckets_of(metrics: Metrics, name: str) -> list[float]:
         pytest.param("group_waiting", "gauge", "rollout_group reason", id="W-31 why blocked"),
         pytest.param("webhook_denials_total", "counter", "hook user", id="ours denials"),
         pytest.param("pods_deleted_total", "counter", "rollout_group outcome", id="ours deletes"),
+        pytest.param("reviews_total", "counter", "hook verdict reason", id="ours reviews"),
+        pytest.param("downscales", "gauge", "state", id="ours downscales"),
+        pytest.param(
+            "certificate_expiry_timestamp_seconds", "gauge", "certificate", id="ours expiry"
+        ),
+        pytest.param("ca_bundle_writes_total", "counter", "outcome", id="ours bundles"),
         pytest.param("watch_age_seconds", "gauge", "kind", id="ours cache age"),
         pytest.param("watch_restarts_total", "counter", "kind cause", id="ours restarts"),
         pytest.param("watch_events_total", "counter", "kind type", id="ours events"),
@@ -146,56 +152,88 @@ def test_no_created_series() -> None:
     assert "_created" not in read(metrics)
 
 
+AT_ZERO = [
+    "group_reconciles_total",
+    "group_reconciles_failed_total",
+    "last_successful_group_reconcile_timestamp_seconds",
+    *(f"pods_deleted_total outcome={outcome}" for outcome in DELETE_OUTCOMES),
+    *(f"group_waiting reason={code}" for code in WAIT_CODES),
+]
+AT_ZERO_WHERE_SCALED = [
+    "next_downscale_seconds",
+    *(
+        f"scalings_total direction={direction} outcome={outcome}"
+        for direction in ("up", "down")
+        for outcome in ("accepted", "conflict", "refused", "unknown", "failed")
+    ),
+    *(
+        f"scaling_failures_total reason={code}"
+        for code in (
+            "no_leading_zone", "leading_zones_circle", "wait_time_missing", "bad_reference",
+            "bad_delay", "bad_downscale_time", "scale_refused", "count_contested",
+        )
+    ),
+]  # fmt: skip
+
+
+def value(metrics: Metrics, series: str, group: str = "g") -> float | None:
+    """Return the value of a series of a group, such as `name label=value`."""
+    name, *labels = series.split()
+    pairs = dict(label.split("=") for label in labels)
+    return metrics.registry.get_sample_value(
+        f"rollout_operator_{name}", {"rollout_group": group, **pairs}
+    )
+
+
 def test_a_group_exists_at_zero_from_its_first_reconcile() -> None:
-    """ROLL-10, METR-02, METR-04: an alert sees a zero, not an absence."""
+    """ROLL-10, METR-02, METR-04, W-43: an alert sees a zero, not an absence."""
     metrics = Metrics()
     assert lines_with(metrics, "rollout_group=") == []
-
-    metrics.begin_group("ingester")
-
-    prefix = "rollout_operator_"
-    text = read(metrics)
-    for name in ("group_reconciles_total", "group_reconciles_failed_total",
-                 "last_successful_group_reconcile_timestamp_seconds"):  # fmt: skip
-        assert f'{prefix}{name}{{rollout_group="ingester"}} 0\n' in text
-    for outcome in DELETE_OUTCOMES:
-        labels = f'rollout_group="ingester",outcome="{outcome}"'
-        assert f"{prefix}pods_deleted_total{{{labels}}} 0\n" in text
-    assert len(lines_with(metrics, "group_waiting{")) == len(WAIT_CODES)
+    metrics.begin_group("g")
+    assert {value(metrics, series) for series in AT_ZERO} == {0}
+    assert {value(metrics, series) for series in AT_ZERO_WHERE_SCALED} == {None}
+    metrics.begin_scaling("g")
+    assert {value(metrics, series) for series in AT_ZERO_WHERE_SCALED} == {0}
 
 
 def test_beginning_again_resets_nothing() -> None:
     metrics = Metrics()
-    metrics.begin_group("g")
-    metrics.group_reconciles.labels("g").inc()
-    metrics.begin_group("g")
+    for _ in range(2):
+        metrics.begin_group("g")
+        metrics.begin_scaling("g")
+        metrics.group_reconciles.labels("g").inc()
+        metrics.scalings.labels("g", "up", "accepted").inc()
 
-    assert 'group_reconciles_total{rollout_group="g"} 1\n' in read(metrics)
+    assert value(metrics, "group_reconciles_total") == 2
+    assert value(metrics, "scalings_total direction=up outcome=accepted") == 2
 
 
 def test_forgetting_a_group_removes_all_its_series() -> None:
-    """DEP-67, ROLL-06; the series of others stay."""
+    """DEP-67, ROLL-06; the series of others stay, and one that comes back starts at zero."""
     metrics = Metrics()
     for name in ("leaves", "stays"):
         metrics.begin_group(name)
+        metrics.begin_scaling(name)
         metrics.hold_group(name, [Code.PAUSED])
-    before = len(lines_with(metrics, '"stays"'))
+        metrics.group_reconciles.labels(name).inc()
+    before = lines_with(metrics, '"stays"')
 
     metrics.forget_group("leaves")
     metrics.forget_group("never seen")
 
     assert lines_with(metrics, '"leaves"') == []
-    assert len(lines_with(metrics, '"stays"')) == before
+    assert lines_with(metrics, '"stays"') == before
+    metrics.begin_group("leaves")
+    assert value(metrics, "group_reconciles_total", "leaves") == 0
 
 
-def test_a_group_that_comes_back_starts_at_zero() -> None:
+def test_the_gauge_goes_and_counters_stay_where_nobody_scales_any_more() -> None:
     metrics = Metrics()
-    metrics.begin_group("g")
-    metrics.group_reconciles.labels("g").inc()
-    metrics.forget_group("g")
-    metrics.begin_group("g")
-
-    assert 'group_reconciles_total{rollout_group="g"} 0\n' in read(metrics)
+    metrics.begin_scaling("g")
+    metrics.forget_scaling("g")
+    metrics.forget_scaling("unknown")
+    assert value(metrics, "next_downscale_seconds") is None
+    assert value(metrics, "scalings_total direction=up outcome=accepted") == 0
 
 
 def test_hold_shows_exactly_what_holds_now() -> None:
