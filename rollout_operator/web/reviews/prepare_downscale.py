@@ -33,8 +33,8 @@ from rollout_operator.pods.client import PodError
 from rollout_operator.telemetry.logs import log
 from rollout_operator.web.reviews.prepare_reservation import (
     DecreaseRequest,
+    DownscaleReservations,
     PrepareContext,
-    Reservations,
     ReservedDownscale,
     find_unanswered,
 )
@@ -55,7 +55,7 @@ class PrepareDownscale:
 
     def __init__(self, parts: PrepareContext) -> None:
         self._parts = parts
-        self._reservations = Reservations(parts)
+        self._reservations = DownscaleReservations(parts)
 
     async def review(self, review: Review, until: timedelta) -> Verdict:
         """Return the verdict; `until`, on the clock's `elapsed`, is when it must be out."""

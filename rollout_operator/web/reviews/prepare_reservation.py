@@ -132,7 +132,7 @@ class ReservedDownscale:
     """The times on which the decision rests."""
 
 
-class Reservations:
+class DownscaleReservations:
     """Decides and reserves, for one review at a time of each group."""
 
     def __init__(self, parts: PrepareContext) -> None:

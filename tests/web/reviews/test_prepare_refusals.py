@@ -1,6 +1,9 @@
-"""Prepare-downscale: what is refused or let through before any pod is called, and in time."""
+"""Prepare-downscale: what is refused or let through before any pod is called, and in time.
 
-from collections.abc import Callable, Mapping
+Which reviews, labels and groups are refused at all stands in the tables of `tests/planning`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 
 import pytest
@@ -9,13 +12,15 @@ from msgspec.structs import replace
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.downscale import Endpoint, Key
 from rollout_operator.model.errors import ApiError, NotFound, Throttled, Unreachable
-from rollout_operator.model.names import Uid
-from rollout_operator.model.outcome import Code
+from rollout_operator.model.names import PREPARE_PATH, PREPARE_PORT, Uid
+from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Scalable, Unusable
-from tests.controllers.fake_client import Json
 from tests.virtual_time import EPOCH, in_virtual_time
 from tests.web.downscale_world import (
+    LIMIT,
     PREPARED,
+    WHERE,
+    World,
     outdate,
     part,
     prepared_alone,
@@ -25,145 +30,115 @@ from tests.web.downscale_world import (
 )
 from tests.web.fake_pods import hang
 
-PREFIX = "downscale of statefulsets/zone-a in test from 5 to 3 replicas is "
-DENIED = f"{PREFIX}not allowed because "
+DENIED = "downscale of statefulsets/zone-a in test from 5 to 3 replicas is not allowed because "
 FAILED = "one or more pods failed to prepare for shutdown."
-
-Change = Callable[[Json], None]
-
-
-def _annotate(**values: str | None) -> Change:
-    keys = {"port": "grafana.com/prepare-downscale-http-port"}
-    keys["path"] = "grafana.com/prepare-downscale-http-path"
-
-    def change(one: Json) -> None:
-        annotations = part(part(one, "metadata"), "annotations")
-        for name, value in values.items():
-            if value is None:
-                del annotations[keys[name]]
-            else:
-                annotations[keys[name]] = value
-
-    return change
+NO_PREPARE = "is not true: the check is off"
 
 
-def _no_service(one: Json) -> None:
-    part(one, "spec")["serviceName"] = ""
+def nothing_was_done(world: World) -> bool:
+    return (world.calls.calls, world.memory.downscales.list_sets()) == ([], [])
 
 
 @pytest.mark.parametrize(
-    ("change", "text"),
+    ("labels", "annotations", "code", "text"),
     [
-        pytest.param(_annotate(port=None), "port annotation is not set or empty.", id="PREP-06"),
         pytest.param(
-            _annotate(port="", path=""), "port annotation is not set or empty.", id="PREP-06 first"
+            PREPARED,
+            {PREPARE_PATH: WHERE[PREPARE_PATH]},
+            Code.PREPARE_MISCONFIGURED,
+            "port annotation is not set or empty.",
+            id="PREP-06 SEED-090",
         ),
-        pytest.param(_annotate(path=None), "path annotation is not set or empty.", id="PREP-07"),
-        pytest.param(_no_service, "the serviceName is not set or empty.", id="PREP-08"),
         pytest.param(
-            _annotate(port="80@127.0.0.1:9999"), "is no port from 1 to 65535", id="SEC SI-21 a port"
+            PREPARED,
+            {PREPARE_PORT: "8080"},
+            Code.PREPARE_MISCONFIGURED,
+            "path annotation is not set or empty.",
+            id="PREP-07",
         ),
-    ],
-)
-@pytest.mark.parametrize("whole", [True, False])
-def test_misconfigured(change: Change, text: str, whole: bool) -> None:
-    """SEED-090: refused without a call, and nothing is claimed."""
-
-    @in_virtual_time
-    async def run() -> None:
-        one = zone("zone-a")
-        change(one)
-        world = prepared_alone(one)
-        verdict = await world.ask("zone-a", 3, whole=whole)
-        assert verdict.reason.code is Code.PREPARE_MISCONFIGURED
-        assert verdict.reason.text.startswith(DENIED)
-        assert text in verdict.reason.text
-        assert world.calls.calls == []
-        assert world.memory.downscales.list_sets() == []
-
-    run()
-
-
-@pytest.mark.parametrize(
-    ("labels", "warnings"),
-    [
-        pytest.param({}, (), id="PREP-05 absent"),
+        pytest.param(
+            PREPARED,
+            {**WHERE, PREPARE_PORT: "80@127.0.0.1:9999"},
+            Code.PREPARE_MISCONFIGURED,
+            "is no port from 1 to 65535",
+            id="SEC SI-21 a port",
+        ),
+        pytest.param(
+            {**PREPARED, "grafana.com/no-downscale": "true"},
+            WHERE,
+            Code.NO_DOWNSCALE,
+            f"{DENIED}it has the label 'grafana.com/no-downscale=true'",
+            id="NODOWN-04 SI-10 no-downscale is asked after this hook, and would refuse",
+        ),
+        pytest.param({}, WHERE, Code.NOT_GUARDED, "", id="PREP-05 absent: allowed"),
         pytest.param(
             {"grafana.com/prepare-downscale": "yes"},
-            ('label grafana.com/prepare-downscale: "yes" is not true: the check is off',),
-            id="PREP-05 W-49 not true",
+            WHERE,
+            Code.LABEL_MISPLACED,
+            "",
+            id="PREP-05 W-49 not true: allowed with a warning",
         ),
     ],
 )
 @pytest.mark.parametrize("whole", [True, False])
-def test_unlabelled(labels: Mapping[str, str], warnings: tuple[str, ...], whole: bool) -> None:
+def test_what_the_set_says_is_judged_before_any_call(
+    labels: Mapping[str, str], annotations: Mapping[str, str], code: Code, text: str, whole: bool
+) -> None:
     @in_virtual_time
     async def run() -> None:
-        world = prepared_alone(zone("zone-a", labels=labels))
+        world = prepared_alone(zone("zone-a", labels=labels, annotations=annotations))
         verdict = await world.ask("zone-a", 3, whole=whole)
-        assert verdict.is_allowed
-        assert verdict.warnings == warnings
-        assert world.calls.calls == []
-        assert world.memory.downscales.list_sets() == []
-
-    run()
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_set_that_may_not_lose_pods_is_not_prepared(whole: bool) -> None:
-    """NODOWN-04, SI-10: no-downscale is asked after this hook, and would refuse."""
-
-    @in_virtual_time
-    async def run() -> None:
-        labels = {**PREPARED, "grafana.com/no-downscale": "true"}
-        world = prepared_alone(zone("zone-a", labels=labels))
-        verdict = await world.ask("zone-a", 3, whole=whole)
-        assert (verdict.is_allowed, verdict.reason.code) == (False, Code.NO_DOWNSCALE)
-        assert verdict.reason.text == (f"{DENIED}it has the label 'grafana.com/no-downscale=true'")
-        assert (world.client.calls, world.calls.calls) == ([], [])
-        assert world.memory.downscales.list_sets() == []
+        assert verdict.reason.code is code
+        assert text in verdict.reason.text
+        assert verdict.is_allowed is (code in {Code.NOT_GUARDED, Code.LABEL_MISPLACED})
+        assert bool(verdict.warnings) == (code is Code.LABEL_MISPLACED)
+        assert all(warning.endswith(NO_PREPARE) for warning in verdict.warnings)
+        assert nothing_was_done(world)
 
     run()
 
 
 @in_virtual_time
-async def test_the_first_ordinal_must_not_change_in_the_same_request() -> None:
-    """SI-10, D-10: 5 pods from 0 become 3 from 2: pods 0 and 1 go, and nobody asked them."""
-    world = three_zones()
-    asked = world.review("zone-a", 3, whole=True)
-    assert isinstance(asked.new, Scalable)
-    moved = replace(asked, new=replace(asked.new, first_ordinal=2))
-    verdict = await world.memory.hook.review(moved, timedelta(seconds=9))
-    assert (verdict.is_allowed, verdict.reason.code) == (False, Code.PREPARE_MISCONFIGURED)
-    assert verdict.reason.text == (
-        f"{DENIED}it changes spec.ordinals.start, and pods are prepared only where the first"
-        " ordinal stays"
-    )
-    assert (world.client.calls, world.calls.calls) == ([], [])
+async def test_prep_08_a_set_without_a_service_is_refused() -> None:
+    one = zone("zone-a")
+    part(one, "spec")["serviceName"] = ""
+    world = prepared_alone(one)
+    verdict = await world.ask("zone-a", 3)
+    assert verdict.reason.code is Code.PREPARE_MISCONFIGURED
+    assert verdict.reason.text.endswith("the serviceName is not set or empty.")
+    assert nothing_was_done(world)
 
 
-@pytest.mark.parametrize(("replicas", "first"), [(5, 2), (9, 2), (5, -2)])
-def test_si10_ordinals_that_move_alone_are_refused(replicas: int, first: int) -> None:
-    """SI-10, FP-29, D-10: the count does not fall, and pods go that nobody would have asked."""
+@pytest.mark.parametrize(
+    ("replicas", "first", "asked"),
+    [
+        pytest.param(3, 2, "downscale of", id="SI-10 D-10 pods 0 and 1 go, and nobody asked them"),
+        pytest.param(5, 2, "change of spec.ordinals.start of", id="SI-10 FP-29 moved up"),
+        pytest.param(9, 2, "change of spec.ordinals.start of", id="moved up, and more of them"),
+        pytest.param(5, -2, "change of spec.ordinals.start of", id="moved down"),
+    ],
+)
+def test_si10_ordinals_that_move_are_refused(replicas: int, first: int, asked: str) -> None:
+    """SI-10, D-10: pods go that nobody would have asked, whether the count falls or not."""
 
     @in_virtual_time
     async def run() -> None:
         world = three_zones()
-        asked = world.review("zone-a", replicas, whole=True)
-        assert isinstance(asked.old, Scalable)
-        assert isinstance(asked.new, Scalable)
         start = max(-first, 0)
+        review = world.review("zone-a", replicas, whole=True)
+        assert isinstance(review.old, Scalable)
+        assert isinstance(review.new, Scalable)
         moved = replace(
-            asked,
-            old=replace(asked.old, first_ordinal=start),
-            new=replace(asked.new, first_ordinal=start + first),
+            review,
+            old=replace(review.old, first_ordinal=start),
+            new=replace(review.new, first_ordinal=start + first),
         )
-        verdict = await world.memory.hook.review(moved, timedelta(seconds=9))
+        verdict = await world.memory.hook.review(moved, LIMIT)
         assert (verdict.is_allowed, verdict.reason.code) == (False, Code.PREPARE_MISCONFIGURED)
-        assert verdict.reason.text == (
-            "change of spec.ordinals.start of statefulsets/zone-a in test from"
-            f" {start} to {start + first}, which removes pods, is not allowed because it changes"
-            " spec.ordinals.start, and pods are prepared only where the first ordinal stays"
+        assert verdict.reason.text.startswith(asked)
+        assert verdict.reason.text.endswith(
+            " is not allowed because it changes spec.ordinals.start, and pods are prepared only"
+            " where the first ordinal stays"
         )
         assert (world.client.calls, world.calls.calls) == ([], [])
 
@@ -191,6 +166,17 @@ async def test_what_is_found_during_the_look_counts() -> None:
     assert world.calls.calls == []
 
 
+async def ask_unread(world: World, begin: str, fault: ApiError) -> Verdict:
+    """Ask while calls that begin so fail."""
+
+    def fail(call: str) -> None:
+        if call.startswith(begin):
+            raise fault
+
+    world.client.before = fail
+    return await world.ask("zone-a", 3)
+
+
 @pytest.mark.parametrize(
     "fault", [Unreachable("time-out"), Throttled("own limiter"), NotFound("no such set")]
 )
@@ -201,17 +187,11 @@ def test_w12_a_set_that_cannot_be_read_is_refused(fault: ApiError) -> None:
     async def run() -> None:
         world = three_zones()
         world.sets.replace_all([])
-
-        def fail(call: str) -> None:
-            raise fault
-
-        world.client.before = fail
-        verdict = await world.ask("zone-a", 3)
-        assert verdict.reason.code is Code.CANNOT_CHECK
+        verdict = await ask_unread(world, "", fault)
+        assert (verdict.reason.code, verdict.code) == (Code.CANNOT_CHECK, 429)
         assert verdict.reason.text == (
             f"{DENIED}the label grafana.com/prepare-downscale cannot be ruled out: {fault}"
         )
-        assert verdict.code == 429
 
     run()
 
@@ -221,16 +201,10 @@ def test_prep_10_18_a_group_that_cannot_be_read_is_refused(kind: str) -> None:
     @in_virtual_time
     async def run() -> None:
         world = three_zones()
-
-        def fail(call: str) -> None:
-            if call.startswith(kind):
-                raise Unreachable("time-out")
-
-        world.client.before = fail
-        verdict = await world.ask("zone-a", 3)
+        verdict = await ask_unread(world, kind, Unreachable("time-out"))
         assert verdict.reason.code is Code.GROUP_NOT_READ
         assert verdict.reason.text == f"{DENIED}finding other statefulsets failed. time-out"
-        assert world.memory.downscales.list_sets() == []
+        assert nothing_was_done(world)
 
     run()
 
@@ -255,38 +229,44 @@ async def test_si10_pods_are_found_where_the_selector_has_no_labels() -> None:
     assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"]
 
 
-@in_virtual_time
-async def test_nothing_is_done_on_the_word_of_a_review() -> None:
-    """SEC: whoever reaches the port could send reviews; the store must confirm them."""
-    world = three_zones()
-    asked = world.review("zone-a", 3)
+async def changed(world: World) -> Verdict:
+    """Ask what was right a moment ago: the store must confirm what a review says."""
+    review = world.review("zone-a", 3)
     world.commit("zone-a", 4)
-    verdict = await world.memory.hook.review(asked, timedelta(seconds=9))
-    assert verdict.reason.code is Code.CHANGED_MEANWHILE
-    assert verdict.code == 429
-    assert world.calls.calls == []
+    return await world.memory.hook.review(review, LIMIT)
 
 
-@in_virtual_time
-async def test_an_undecodable_set_is_refused_and_another_kind_is_not() -> None:
-    """PREP-02, PREP-04, SI-13."""
-    world = three_zones()
-    asked = world.review("zone-a", 3)
-    broken = type(asked)(
-        version=asked.version, uid="u", resource="statefulsets", namespace="test", name="zone-a",
-        old=asked.old, new=Unusable("broken"),
-    )  # fmt: skip
-    assert not (await world.memory.hook.review(broken, timedelta(seconds=9))).is_allowed
+async def undecodable(world: World) -> Verdict:
+    review = replace(world.review("zone-a", 3), new=Unusable("broken"))
+    return await world.memory.hook.review(review, LIMIT)
 
 
-@in_virtual_time
-async def test_no_downscale_begins_while_the_operator_stops() -> None:
-    """SI-22, FP-35: its pods would be left to the next process at once."""
-    world = three_zones()
+async def stopping(world: World) -> Verdict:
+    """Its pods would be left to the next process at once."""
     world.is_stopping = True
-    verdict = await world.ask("zone-a", 3)
-    assert (verdict.reason.code, verdict.code) == (Code.STOPPING, 429)
-    assert world.calls.calls == []
+    return await world.ask("zone-a", 3)
+
+
+@pytest.mark.parametrize(
+    ("ask", "code"),
+    [
+        pytest.param(changed, Code.CHANGED_MEANWHILE, id="SEC D-68"),
+        pytest.param(undecodable, Code.CANNOT_CHECK, id="PREP-02, PREP-04, SI-13"),
+        pytest.param(stopping, Code.STOPPING, id="SI-22, FP-35"),
+    ],
+)
+def test_what_cannot_be_relied_upon_is_asked_again(
+    ask: Callable[[World], Awaitable[Verdict]], code: Code
+) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        world = three_zones()
+        verdict = await ask(world)
+        assert (verdict.is_allowed, verdict.reason.code) == (False, code)
+        assert code is Code.CANNOT_CHECK or verdict.code == 429
+        assert world.calls.calls == []
+
+    run()
 
 
 @in_virtual_time
