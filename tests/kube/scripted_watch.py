@@ -1,19 +1,15 @@
-"""A scripted API server for whoever lists and watches, on a loop whose time jumps.
+"""A scripted API server for whoever lists and watches, on virtual time.
 
-`ScriptedApi` plays lists and streams in the order of its script. `virtual` runs a test on a loop on
-which an hour takes a millisecond, and on which it is an error that everyone waits for ever.
+`ScriptedApi` plays lists and streams in the order of its script.
 """
 
 import asyncio
-import functools
 import json
-import selectors
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import ParamSpec
 
 import msgspec
 
@@ -21,45 +17,6 @@ from rollout_operator.kube.api import Page, Resource, WatchEvent
 from rollout_operator.model.errors import ApiError, NotFound, Refused
 
 NAMESPACE = "prod"
-
-P = ParamSpec("P")
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop that jumps to the next timer instead of waiting for it."""
-
-    def __init__(self) -> None:
-        self.virtual_time = 0.0
-        super().__init__(_JumpingSelector(self))
-
-    def time(self) -> float:
-        return self.virtual_time
-
-
-class _JumpingSelector(selectors.SelectSelector):
-    def __init__(self, loop: VirtualLoop) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None:
-            raise RuntimeError("everyone waits for ever")
-        self._loop.virtual_time += timeout
-        return super().select(0)
-
-
-def virtual(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
-    """Run an async test on a `VirtualLoop`."""
-
-    @functools.wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        async def main() -> None:
-            await test(*args, **kwargs)
-
-        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            runner.run(main())
-
-    return run
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,10 @@ from rollout_operator.kube.api import (
     SECRETS,
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
+    ZONE_BUDGETS,
     JsonObject,
     Precondition,
+    Resource,
 )
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.lists import StateStream
@@ -37,6 +39,7 @@ from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.pki.bundle import plan_patch
 from rollout_operator.telemetry.metrics import Metrics
 from tests.world.api import VALIDATING_HOOKS, ApiError
+from tests.world.crds import install_kinds
 from tests.world.plane import ADMIN
 from tests.world.scene import World
 from tests.world.sets import Zone
@@ -330,3 +333,22 @@ async def test_whoever_wrote_a_count_last_is_named_and_we_are_known(
         *where, "contested", {"metadata": {"managedFields": taken}, "spec": {"replicas": 0}}
     )
     assert "keda" in decode_replica_writers(found, but=FIELD_MANAGER)
+
+
+async def test_mirr_03_kinds_are_discovered(client: Client, world: World) -> None:
+    await install_kinds(world.api)
+    (version, *_) = await client.fetch_group(ZONE_BUDGETS.group)
+    ours = {
+        one.resource.kind: one for one in await client.fetch_resources(ZONE_BUDGETS.group, version)
+    }
+    only = ours["ReplicaTemplate"]
+    assert only.resource == Resource(
+        ZONE_BUDGETS.group, "v1", "replicatemplates", "ReplicaTemplate"
+    )
+    assert only.subresources == {"scale", "status"}
+    apps = {one.resource.kind: one for one in await client.fetch_resources("apps", "v1")}
+    assert "scale" in apps["StatefulSet"].subresources
+    core = {one.resource.kind: one for one in await client.fetch_resources("", "v1")}
+    assert "scale" not in core["ConfigMap"].subresources
+    with pytest.raises(NotFound):
+        await client.fetch_group("nothings.example.org")

@@ -22,7 +22,6 @@ from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL, Uid
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.pki.bundle import is_ours, plan_patch
 from tests.kube.informer_rig import after, captured_log
-from tests.kube.scripted_watch import virtual
 from tests.pki.injection_bench import (
     NAMES,
     OTHER_PEM,
@@ -32,6 +31,7 @@ from tests.pki.injection_bench import (
     configuration,
     encoded,
 )
+from tests.virtual_time import in_virtual_time
 
 WANTED = encoded(PEM)
 
@@ -102,7 +102,7 @@ def test_si_20_a_patch_changes_bundles_and_nothing_else(bundles: list[bytes]) ->
 # The shell
 
 
-@virtual
+@in_virtual_time
 async def test_seed_097_both_kinds_are_written_and_others_left_alone() -> None:
     cluster = Cluster(configuration("guard"))
     cluster.put(configuration("prepare", b"", OTHER_PEM, kind=MUTATING_WEBHOOKS.kind))
@@ -115,7 +115,7 @@ async def test_seed_097_both_kinds_are_written_and_others_left_alone() -> None:
     assert len(cluster.writes) == cluster.count("written") == 2
 
 
-@virtual
+@in_virtual_time
 async def test_ca_07_a_configuration_created_later_is_written() -> None:
     cluster = Cluster()
     async with cluster.running():
@@ -125,7 +125,7 @@ async def test_ca_07_a_configuration_created_later_is_written() -> None:
         assert cluster.bundles("late") == [WANTED]
 
 
-@virtual
+@in_virtual_time
 async def test_ca_07_a_label_that_is_set_later_counts() -> None:
     cluster = Cluster(replace(configuration(), labels={}))
     async with cluster.running():
@@ -136,7 +136,7 @@ async def test_ca_07_a_label_that_is_set_later_counts() -> None:
         assert cluster.bundles() == [WANTED]
 
 
-@virtual
+@in_virtual_time
 async def test_ca_06_a_bundle_that_somebody_takes_away_is_put_back() -> None:
     cluster = Cluster(configuration("guard", PEM))
     async with cluster.running():
@@ -146,7 +146,7 @@ async def test_ca_06_a_bundle_that_somebody_takes_away_is_put_back() -> None:
         assert cluster.bundles() == [WANTED]
 
 
-@virtual
+@in_virtual_time
 async def test_a_new_bundle_is_written_when_told_and_within_minutes_when_not() -> None:
     cluster = Cluster(configuration("guard", PEM))
     async with cluster.running():
@@ -162,7 +162,7 @@ async def test_a_new_bundle_is_written_when_told_and_within_minutes_when_not() -
         assert cluster.bundles() == [encoded(OTHER_PEM)]
 
 
-@virtual
+@in_virtual_time
 async def test_without_a_bundle_nothing_is_taken_away() -> None:
     cluster = Cluster(configuration("guard", PEM), bundle=b"")
     async with cluster.running():
@@ -170,7 +170,7 @@ async def test_without_a_bundle_nothing_is_taken_away() -> None:
     assert cluster.writes == []
 
 
-@virtual
+@in_virtual_time
 async def test_li_11_at_rest_nothing_is_written() -> None:
     cluster = Cluster(configuration("guard", PEM))
     async with cluster.running():
@@ -205,7 +205,7 @@ async def test_what_holds_a_bundle_is_told_by_the_caches() -> None:
         pytest.param(Denied("x"), "denied", id="RBAC-08 denied"),
     ],
 )
-@virtual
+@in_virtual_time
 async def test_w_25_what_failed_is_tried_again(error: ApiError, outcome: str) -> None:
     cluster = Cluster(configuration())
     cluster.errors.append(error)
@@ -219,7 +219,7 @@ async def test_w_25_what_failed_is_tried_again(error: ApiError, outcome: str) ->
     assert cluster.count("written") == 1
 
 
-@virtual
+@in_virtual_time
 async def test_ca_04_a_cache_that_lags_is_never_written_over() -> None:
     """The version tests fail until the cache shows what is there."""
     cluster = Cluster(configuration())
@@ -234,7 +234,7 @@ async def test_ca_04_a_cache_that_lags_is_never_written_over() -> None:
         assert cluster.bundles() == [WANTED]
 
 
-@virtual
+@in_virtual_time
 async def test_what_is_written_is_not_written_again_before_the_cache_shows_it() -> None:
     cluster = Cluster(configuration(), is_cached=False)
     async with cluster.running():
@@ -242,7 +242,7 @@ async def test_what_is_written_is_not_written_again_before_the_cache_shows_it() 
     assert len(cluster.writes) == 1
 
 
-@virtual
+@in_virtual_time
 async def test_w_06_one_that_fails_does_not_stop_another() -> None:
     cluster = Cluster(configuration("bad"))
     async with cluster.running():
@@ -255,7 +255,7 @@ async def test_w_06_one_that_fails_does_not_stop_another() -> None:
         assert cluster.bundles("good") == [WANTED]
 
 
-@virtual
+@in_virtual_time
 async def test_fp_34_a_co_writer_that_wipes_each_time_costs_bounded_writes() -> None:
     cluster = Cluster(configuration(), is_wiped=True)
     with captured_log() as lines:
@@ -271,7 +271,7 @@ async def test_fp_34_a_co_writer_that_wipes_each_time_costs_bounded_writes() -> 
     assert "managedFields" in told[0]
 
 
-@virtual
+@in_virtual_time
 async def test_fp_34_it_heals_as_soon_as_the_co_writer_stops() -> None:
     cluster = Cluster(configuration(), is_wiped=True)
     async with cluster.running():
@@ -281,7 +281,7 @@ async def test_fp_34_it_heals_as_soon_as_the_co_writer_stops() -> None:
         assert cluster.bundles() == [WANTED]
 
 
-@virtual
+@in_virtual_time
 async def test_fp_34_a_wipe_each_minute_is_undone_at_once() -> None:
     cluster = Cluster(configuration())
     with captured_log() as lines:
@@ -293,7 +293,7 @@ async def test_fp_34_a_wipe_each_minute_is_undone_at_once() -> None:
     assert sum("Somebody else" in line for line in lines) == 1
 
 
-@virtual
+@in_virtual_time
 async def test_rbac_08_a_missing_role_is_told_once_and_is_not_fatal() -> None:
     text = 'cannot patch x: 403; grant verb patch on "validatingwebhookconfigurations"'
     cluster = Cluster(configuration())
@@ -313,7 +313,7 @@ async def test_rbac_08_a_missing_role_is_told_once_and_is_not_fatal() -> None:
     assert "grant verb patch on" in told[0]
 
 
-@virtual
+@in_virtual_time
 async def test_li_11_a_server_that_is_down_is_told_now_and_then() -> None:
     cluster = Cluster(configuration())
     cluster.errors.append(Unreachable("x"))
@@ -324,7 +324,7 @@ async def test_li_11_a_server_that_is_down_is_told_now_and_then() -> None:
     assert sum("level=warn" in line for line in lines) <= 5
 
 
-@virtual
+@in_virtual_time
 async def test_cancelling_in_the_middle_of_a_write_leaves_nothing_behind() -> None:
     cluster = Cluster(configuration())
     async with cluster.running():
@@ -333,7 +333,7 @@ async def test_cancelling_in_the_middle_of_a_write_leaves_nothing_behind() -> No
     assert cluster.bundles() == [""]
 
 
-@virtual
+@in_virtual_time
 async def test_what_is_gone_is_forgotten() -> None:
     """One that is created anew by every deployment is nobody's fight."""
     cluster = Cluster()

@@ -33,8 +33,8 @@ from tests.kube.scripted_watch import (
     modified,
     page,
     pod,
-    virtual,
 )
+from tests.virtual_time import in_virtual_time
 
 GONE = Gone("watch pods in namespace prod: too old resource version", status=410)
 CUT = Unreachable("watch pods in namespace prod: connection reset")
@@ -44,7 +44,7 @@ BUSY = TooManyRequests("cannot list pods in namespace prod: too many requests", 
 # Lists
 
 
-@virtual
+@in_virtual_time
 async def test_d54_the_first_list_comes_in_pages_of_the_newest_state() -> None:
     first = page(10, pod("a-0", 1), pod("a-1", 2), next_token="more")
     rig = make([[first, page(10, pod("a-2", 3))]])
@@ -62,7 +62,7 @@ async def test_d54_the_first_list_comes_in_pages_of_the_newest_state() -> None:
     assert rig.sample("cached_objects") == 3
 
 
-@virtual
+@in_virtual_time
 async def test_si09_nothing_counts_as_synced_before_the_last_page() -> None:
     rig = make([[page(10, pod("a-0", 1), next_token="more"), DOWN, page(11, pod("a-0", 1))]])
     async with running(rig):
@@ -73,7 +73,7 @@ async def test_si09_nothing_counts_as_synced_before_the_last_page() -> None:
         assert rig.names == {"a-0"}
 
 
-@virtual
+@in_virtual_time
 async def test_the_selector_goes_with_each_call_and_groups_are_found() -> None:
     head = {"namespace": NAMESPACE, "name": "a", "uid": "A", "resourceVersion": "1"}
     tree = {"metadata": {**head, "labels": {"rollout-group": "g"}}, "spec": {}}
@@ -94,7 +94,7 @@ async def test_the_selector_goes_with_each_call_and_groups_are_found() -> None:
     assert [view.name for view in store.list_group(GroupName("g"))] == ["a"]
 
 
-@virtual
+@in_virtual_time
 async def test_si09_a_list_is_as_old_as_its_request() -> None:
     rig = make([[DOWN, page(1)]], rng=1.0)
     async with running(rig):
@@ -108,7 +108,7 @@ async def test_si09_a_list_is_as_old_as_its_request() -> None:
 # Streams
 
 
-@virtual
+@in_virtual_time
 async def test_events_reach_store_and_callbacks_in_order() -> None:
     stream = [added(pod("a-1", 11)), modified(pod("a-0", 12, ready=False)), deleted(pod("a-1", 13))]
     rig = make([[page(10, pod("a-0", 1))]], [[Wait(1), *stream, Wait(100)]])
@@ -123,14 +123,14 @@ async def test_events_reach_store_and_callbacks_in_order() -> None:
         assert rig.sample("watch_events_total", type=type) == 1
 
 
-@virtual
+@in_virtual_time
 async def test_w44_a_change_that_decides_nothing_is_stored_and_not_told() -> None:
     rig = await played(1, [[page(10, pod("a-0", 1))]], [[modified(pod("a-0", 12)), *SILENCE]])
     assert rig.stored() == "Pod@12"
     assert rig.told == [">a-0@1"]
 
 
-@virtual
+@in_virtual_time
 async def test_li03_an_idle_stream_proves_itself_by_bookmarks_and_resumes_without_a_list() -> None:
     streams: list[list[Step]] = [[Wait(38), bookmark(10 + n), Wait(2)] for n in range(1, 4)]
     rig = make([[page(10, pod("a-0", 1))]], streams)
@@ -147,26 +147,26 @@ async def test_li03_an_idle_stream_proves_itself_by_bookmarks_and_resumes_withou
 
 
 @pytest.mark.parametrize(("rng", "seconds"), [(0.0, 36), (0.5, 40), (1.0, 44)])
-@virtual
+@in_virtual_time
 async def test_li11_streams_of_many_processes_do_not_end_in_step(rng: float, seconds: int) -> None:
     rig = await played(1, [[page(10)]], rng=rng)
     assert rig.api.watches[0].lasts == timedelta(seconds=seconds)
 
 
-@virtual
+@in_virtual_time
 async def test_li11_an_idle_informer_asks_at_most_twice_a_minute() -> None:
     rig = await played(3_000, [[page(10)]] * 20, [[Wait(38), bookmark(10), Wait(2)]] * 100)
     assert len(rig.api.calls) <= 100
 
 
-@virtual
+@in_virtual_time
 async def test_a_stream_resumes_from_its_newest_event() -> None:
     stream: list[Step] = [Wait(2), bookmark(15), added(pod("a-0", 17)), Wait(3)]
     rig = await played(6, [[page(10)]], [stream])
     assert rig.asked == ["list", "watch 10", "watch 17"]
 
 
-@virtual
+@in_virtual_time
 async def test_fp07_duplicated_and_reordered_events_change_nothing_and_turn_nothing_back() -> None:
     new = modified(pod("a-0", 30, ready=False))
     stream = [new, new, modified(pod("a-0", 20)), deleted(pod("a-1", 29)), added(pod("a-1", 28))]
@@ -177,7 +177,7 @@ async def test_fp07_duplicated_and_reordered_events_change_nothing_and_turn_noth
     assert rig.asked[-1] == "watch 30", "not 28"
 
 
-@virtual
+@in_virtual_time
 async def test_a_bookmark_from_the_past_neither_turns_back_nor_proves_anything() -> None:
     rig = make([[page(10)]], [[Wait(20), bookmark(9), Wait(5), CUT]])
     async with running(rig):
@@ -187,7 +187,7 @@ async def test_a_bookmark_from_the_past_neither_turns_back_nor_proves_anything()
     assert rig.asked == ["list", "watch 10", "watch 10"]
 
 
-@virtual
+@in_virtual_time
 async def test_versions_that_are_no_numbers_are_opaque() -> None:
     events = [added(pod("a-0", "v2")), modified(pod("a-0", "v1", ready=False))]
     rig = make([[page("x")], [page("b")]], [[*events, Wait(5)], [GONE]])
@@ -198,7 +198,7 @@ async def test_versions_that_are_no_numbers_are_opaque() -> None:
     assert rig.asked == ["list", "watch x", "watch v1", "list", "watch b"]
 
 
-@virtual
+@in_virtual_time
 async def test_fp07_recreated_under_the_same_name_within_one_stream() -> None:
     old, new = pod("a-0", 1, uid="one", owner="A"), pod("a-0", 12, uid="two", owner="A")
     rig = await played(1, [[page(10, old)]], [[added(new), *SILENCE]])
@@ -222,7 +222,7 @@ RESET: Sequence[Sequence[Step]] = [
         pytest.param(RESET, id="FP-05 streams that end with an error"),
     ],
 )
-@virtual
+@in_virtual_time
 async def test_what_a_watch_never_brings_is_found_within_five_minutes(
     streams: Sequence[Sequence[Step]],
 ) -> None:
@@ -233,7 +233,7 @@ async def test_what_a_watch_never_brings_is_found_within_five_minutes(
 
 
 @pytest.mark.parametrize("error", [BUSY, Unreachable("no answer")], ids=["429", "down"])
-@virtual
+@in_virtual_time
 async def test_a_list_that_fails_gives_up_no_watch(error: ApiError) -> None:
     """SI-09, FP-12: large lists are turned away for ten minutes, watches are fine."""
     streams: list[list[Step]] = [[Wait(38), bookmark(16 + n), Wait(2)] for n in range(14)]
@@ -247,7 +247,7 @@ async def test_a_list_that_fails_gives_up_no_watch(error: ApiError) -> None:
     assert rig.lists <= 2 + (600 - 240) / 30
 
 
-@virtual
+@in_virtual_time
 async def test_a_list_without_news_keeps_the_views_that_are_stored() -> None:
     """D-51: a second copy of five thousand pods would be 20 MiB."""
     rig = make([[page(10, pod("a-0", 5))], [page(20, pod("a-0", 5))]], [[Wait(40)]] * 10)
@@ -263,7 +263,7 @@ async def test_a_list_without_news_keeps_the_views_that_are_stored() -> None:
 # Life and load
 
 
-@virtual
+@in_virtual_time
 async def test_li14_a_bug_in_a_callback_ends_run_with_it() -> None:
     rig = make([[page(10)]], [[Wait(1), added(pod("a-0", 11))]])
 
@@ -277,7 +277,7 @@ async def test_li14_a_bug_in_a_callback_ends_run_with_it() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05, 3.0])
-@virtual
+@in_virtual_time
 async def test_fp36_cancelling_ends_run_wherever_it_is(seconds: float) -> None:
     rig = make([[DOWN], [page(10)]], rng=1.0)
     async with asyncio.TaskGroup() as tasks:
@@ -288,7 +288,7 @@ async def test_fp36_cancelling_ends_run_wherever_it_is(seconds: float) -> None:
     assert rig.api.open_watches == 0
 
 
-@virtual
+@in_virtual_time
 async def test_every_known_outcome_exists_at_zero() -> None:
     rig = make([])
     assert all(rig.restarts(cause) == 0 for cause in RetryCause)
@@ -332,7 +332,7 @@ async def read_in_turns(rig: Rig, turns: Turns, until: int) -> None:
     assert turns.most_decoded <= STEP
 
 
-@virtual
+@in_virtual_time
 async def test_fp39_five_thousand_pods_come_in_small_steps() -> None:
     pages = [
         page(
@@ -350,7 +350,7 @@ async def test_fp39_five_thousand_pods_come_in_small_steps() -> None:
     assert turns.most_told <= STEP
 
 
-@virtual
+@in_virtual_time
 async def test_fp39_a_burst_of_events_lets_others_in() -> None:
     turns = Turns()
     burst = [added(pod(f"a-{n}", 100 + n)) for n in range(2_000)]

@@ -12,21 +12,15 @@ from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import Configuration, ConfigurationStore
 from rollout_operator.model.decode.webhooks import decode_validating_webhooks
 from rollout_operator.model.errors import Unreachable
-from rollout_operator.model.objects import Unreadable, WebhookConfiguration
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.informer_rig import after, captured_log
 from tests.kube.scripted_watch import (
     ScriptedApi,
-    Step,
-    Wait,
-    added,
     as_raw,
-    deleted,
-    modified,
     page,
-    virtual,
 )
 from tests.model.webhook_trees import configuration_tree
+from tests.virtual_time import in_virtual_time
 
 DOWN = Unreachable("list validatingwebhookconfigurations: connection refused")
 
@@ -71,28 +65,7 @@ def item(name: str, version: int, **bend: object) -> msgspec.Raw:
     return as_raw({**configuration_tree(name, version), **bend})
 
 
-@virtual
-async def test_ca_07_all_configurations_are_followed() -> None:
-    told: list[tuple[str, str]] = []
-    steps: list[Step] = [
-        Wait(1),
-        added(item("late", 11)),
-        modified(item("guard", 12)),
-        deleted(item("late", 13)),
-    ]
-    rig = make(ScriptedApi([[page(10, item("guard", 5))]], [[*steps, Wait(100)]]))
-    rig.informer.on_change(
-        lambda old, new: told.append((old.name if old else "", new.name if new else ""))
-    )
-    await follow(rig, 5)
-    assert told == [("", "guard"), ("", "late"), ("late", "")]
-    (one,) = rig.store.list_all()
-    assert isinstance(one, WebhookConfiguration)
-    assert (one.namespace, one.name, one.resource_version) == ("", "guard", "12")
-    assert rig.api.field_selectors == ["", ""]
-
-
-@virtual
+@in_virtual_time
 async def test_sec_18_one_configuration_is_asked_for_by_name_in_list_and_watch() -> None:
     rig = make(ScriptedApi([[page(10, item("guard", 5))]]), "metadata.name=guard")
     await follow(rig, 5)
@@ -100,7 +73,7 @@ async def test_sec_18_one_configuration_is_asked_for_by_name_in_list_and_watch()
     assert rig.cached() == {"ValidatingWebhookConfiguration metadata.name=guard": 1}
 
 
-@virtual
+@in_virtual_time
 async def test_two_informers_of_one_kind_have_series_of_their_own() -> None:
     metrics = Metrics()
     first = make(ScriptedApi([[page(10, item("a", 5))]]), "metadata.name=a", metrics)
@@ -110,7 +83,7 @@ async def test_two_informers_of_one_kind_have_series_of_their_own() -> None:
     assert sorted(first.cached().values()) == [0, 1]
 
 
-@virtual
+@in_virtual_time
 async def test_the_log_names_no_namespace() -> None:
     rig = make(ScriptedApi([[page("")], [DOWN], [page(10)]]), "metadata.name=guard")
     with captured_log() as lines:
@@ -120,17 +93,3 @@ async def test_the_log_names_no_namespace() -> None:
     )
     assert all("namespace" not in line for line in lines)
     assert all("field_selector=" in line for line in lines)
-
-
-@virtual
-async def test_fp_13_a_configuration_that_cannot_be_read_is_kept_as_such() -> None:
-    rig = make(ScriptedApi([[page(10, item("guard", 5, webhooks=7))]]))
-    with captured_log() as lines:
-        await follow(rig, 5)
-    (one,) = rig.store.list_all()
-    assert isinstance(one, Unreadable)
-    assert one.error == (
-        "ValidatingWebhookConfiguration guard: webhooks: expected array | null, got int: 7"
-    )
-    assert rig.store.unreadable_count == 1
-    assert sum("Unreadable object" in line for line in lines) == 1

@@ -25,8 +25,8 @@ from tests.kube.scripted_watch import (
     page,
     pod,
     pod_tree,
-    virtual,
 )
+from tests.virtual_time import in_virtual_time
 
 GONE = Gone("watch pods in namespace prod: too old resource version", status=410)
 DOWN = Unreachable("list pods in namespace prod: connection refused")
@@ -49,7 +49,7 @@ async def refreshed(
     return rig
 
 
-@virtual
+@in_virtual_time
 async def test_refresh_drops_the_stream_and_lists_at_once() -> None:
     rig = make([[page(10)], [page(20, pod("a-0", 15))]], [SILENCE])
     async with running(rig):
@@ -62,7 +62,7 @@ async def test_refresh_drops_the_stream_and_lists_at_once() -> None:
     assert (rig.restarts("refresh"), rig.restarts("unreachable")) == (1, 0)
 
 
-@virtual
+@in_virtual_time
 async def test_li11_refresh_is_granted_once_in_ten_seconds() -> None:
     rig = make([[page(10)], [page(20)], [page(30)]], [SILENCE] * 3)
     granted = []
@@ -74,7 +74,7 @@ async def test_li11_refresh_is_granted_once_in_ten_seconds() -> None:
     assert (sum(granted), rig.lists) == (2, 3)
 
 
-@virtual
+@in_virtual_time
 async def test_refresh_during_a_list_makes_another_list() -> None:
     rig = make([[page(10)], [page(20, pod("a-0", 15))]])
     async with running(rig):
@@ -86,7 +86,7 @@ async def test_refresh_during_a_list_makes_another_list() -> None:
     assert rig.asked == ["list", "list", "watch 20"]
 
 
-@virtual
+@in_virtual_time
 async def test_refresh_from_a_callback_is_obeyed() -> None:
     rig = make([[page(10)], [page(20)]], [[Wait(1), added(pod("a-0", 11)), *SILENCE]])
     async with running(rig):
@@ -101,7 +101,7 @@ async def test_refresh_from_a_callback_is_obeyed() -> None:
     assert rig.lists == 2
 
 
-@virtual
+@in_virtual_time
 async def test_si09_a_refresh_keeps_the_stream_until_its_list_can_be_sent() -> None:
     """SI-09: the token is 30 s away; what the stream brings meanwhile is taken."""
     stream: Sequence[Step] = [Wait(20), added(pod("a-0", 11)), Wait(9), bookmark(12), *SILENCE]
@@ -122,7 +122,7 @@ async def test_si09_a_refresh_keeps_the_stream_until_its_list_can_be_sent() -> N
     assert rig.api.taken == [False, True], "no second token"
 
 
-@virtual
+@in_virtual_time
 async def test_si09_the_list_of_every_four_minutes_keeps_the_stream_as_long() -> None:
     """SI-09, LI-02: a stream that ends meanwhile is resumed."""
     rig = make([[page(10)], [page(90, pod("a-0", 80))]], [[Wait(40)]] * 10)
@@ -136,7 +136,7 @@ async def test_si09_the_list_of_every_four_minutes_keeps_the_stream_as_long() ->
     assert rig.api.taken == [False, True]
 
 
-@virtual
+@in_virtual_time
 async def test_li02_a_stream_that_fails_meanwhile_is_resumed_and_the_list_follows() -> None:
     again: Sequence[Step] = [Wait(5), added(pod("a-0", 11)), *SILENCE]
     lists = [[page(10)], [page(20, pod("a-0", 15, ready=False))]]
@@ -145,7 +145,7 @@ async def test_li02_a_stream_that_fails_meanwhile_is_resumed_and_the_list_follow
     assert rig.lists == 2
 
 
-@virtual
+@in_virtual_time
 async def test_a_list_that_has_to_be_made_meanwhile_takes_no_second_token() -> None:
     """LI-04, LI-11: the stream is gone, and the list that was asked for is the one it needs."""
     rig = await refreshed([[page(10)], [page(20)]], [[Wait(10), GONE]], 30)
@@ -154,7 +154,7 @@ async def test_a_list_that_has_to_be_made_meanwhile_takes_no_second_token() -> N
 
 
 @pytest.mark.parametrize("error", [FULL, None], ids=["no token", "list fails"])
-@virtual
+@in_virtual_time
 async def test_li02_a_refresh_that_comes_to_nothing_is_made_up_for(error: Throttled | None) -> None:
     """LI-02: the watch goes on, and the list is tried again ten seconds after."""
     failing = [[Unreachable("no answer")]] if error is None else []
@@ -168,7 +168,7 @@ async def test_li02_a_refresh_that_comes_to_nothing_is_made_up_for(error: Thrott
         assert rig.broken_for() is None
 
 
-@virtual
+@in_virtual_time
 async def test_si09_a_list_older_than_what_the_stream_brought_is_not_taken() -> None:
     """SI-09, FP-05: nothing goes backwards."""
     stream: Sequence[Step] = [Wait(6), added(pod("a-0", 30)), *SILENCE]
@@ -182,7 +182,7 @@ async def test_si09_a_list_older_than_what_the_stream_brought_is_not_taken() -> 
 
 
 def test_one_unreadable_object_of_a_list_hides_no_other(lines: list[str]) -> None:
-    @virtual
+    @in_virtual_time
     async def main() -> None:
         items = [pod("a-0", 1), broken_pod("a-1", 2), pod("a-2", 3)]
         rig = await played(2, [[page(10, *items)], [page(50, *items)]], [[Wait(1), GONE]])
@@ -203,7 +203,7 @@ def test_an_object_that_becomes_unreadable_in_a_stream_is_told_and_heals(lines: 
     bad, worse = modified(broken_pod("a-0", 11)), modified(broken_pod("a-0", 12))
     stream = [Wait(1), bad, bad, worse, Wait(1), modified(pod("a-0", 13)), *SILENCE]
 
-    @virtual
+    @in_virtual_time
     async def main() -> None:
         rig = make([[page(10, pod("a-0", 1))]], [stream])
         async with running(rig):
@@ -218,7 +218,7 @@ def test_an_object_that_becomes_unreadable_in_a_stream_is_told_and_heals(lines: 
     assert sum("Unreadable object" in line for line in lines) == 2, "one per version"
 
 
-@virtual
+@in_virtual_time
 async def test_an_unreadable_last_state_still_removes_the_object() -> None:
     gone = deleted(broken_pod("a-0", 11))
     rig = await played(1, [[page(10, pod("a-0", 1))]], [[gone, *SILENCE]])
@@ -262,7 +262,7 @@ def gaps(rig: Rig) -> list[float]:
 def test_li02_a_spoiled_event_is_mended_after_five_seconds(
     lines: list[str], found: Page, expected: str, told: list[str]
 ) -> None:
-    @virtual
+    @in_virtual_time
     async def main() -> None:
         rig = follow([[found]])
         async with running(rig):
@@ -291,7 +291,7 @@ STILL = page(12, broken_pod("a-0", 11, uid="uid-a-0"))
         pytest.param([DOWN, DOWN, DOWN, page(20, pod("a-0", 14))], [5, 5, 5, 5], id="LI-02 down"),
     ],
 )
-@virtual
+@in_virtual_time
 async def test_when_an_object_is_read_again(
     answers: Sequence[Page | Unreachable], expected: list[float]
 ) -> None:
@@ -302,7 +302,7 @@ async def test_when_an_object_is_read_again(
     assert rig.stored() == ("Unreadable@11" if STILL in answers else "Pod@14")
 
 
-@virtual
+@in_virtual_time
 async def test_li02_an_event_that_is_whole_ends_it() -> None:
     rig = follow([], Wait(2), modified(pod("a-0", 12)))
     async with running(rig):
@@ -311,7 +311,7 @@ async def test_li02_an_event_that_is_whole_ends_it() -> None:
     assert reads(rig) == []
 
 
-@virtual
+@in_virtual_time
 async def test_li02_an_unreadable_item_of_the_list_is_read_again() -> None:
     rig = await played(6, [[page(10, broken_pod("a-0", 5))], [page(12, pod("a-0", 5))]])
     assert rig.stored() == "Pod@5"
@@ -324,7 +324,7 @@ async def test_li02_an_unreadable_item_of_the_list_is_read_again() -> None:
         pytest.param(deleted(pod("a-0", 13)), "", id="SI-07 the deletion"),
     ],
 )
-@virtual
+@in_virtual_time
 async def test_li02_an_event_that_comes_while_it_is_read_wins(event: Step, expected: str) -> None:
     rig = follow([[page(12, pod("a-0", 12))]], Wait(6), event)
     rig.api.pauses = {ONE: 3}
@@ -341,7 +341,7 @@ async def test_li02_an_event_that_comes_while_it_is_read_wins(event: Step, expec
         pytest.param(7, [page(12, pod("a-0", 12)), page(30, pod("a-0", 14))], id="SI-09 answered"),
     ],
 )
-@virtual
+@in_virtual_time
 async def test_si09_a_read_never_comes_into_a_list_of_all(
     refreshed_at: int, pages: list[Page]
 ) -> None:
@@ -358,7 +358,7 @@ async def test_si09_a_read_never_comes_into_a_list_of_all(
     assert len(reads(rig)) == len(pages) - 1
 
 
-@virtual
+@in_virtual_time
 async def test_li02_what_has_lost_its_name_is_found_by_a_list_of_all() -> None:
     nameless = modified(as_raw({**pod_tree("a-0", 11), "metadata": {"name": 7, "uid": "u"}}))
     pages = [[page(10, pod("a-0", 5))], [page(20, pod("a-0", 11))]]
@@ -368,7 +368,7 @@ async def test_li02_what_has_lost_its_name_is_found_by_a_list_of_all() -> None:
     assert rig.sample("unreadable_objects") == 0
 
 
-@virtual
+@in_virtual_time
 async def test_a_bug_where_a_change_is_told_ends_run_with_it() -> None:
     rig = follow([[page(15, pod("a-0", 14))]])
 

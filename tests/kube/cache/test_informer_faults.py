@@ -37,8 +37,8 @@ from tests.kube.scripted_watch import (
     bookmark,
     page,
     pod,
-    virtual,
 )
+from tests.virtual_time import in_virtual_time
 
 GONE = Gone("watch pods in namespace prod: too old resource version", status=410)
 CUT = Unreachable("watch pods in namespace prod: connection reset")
@@ -58,7 +58,7 @@ MISSING = NotFound("no such kind")
         pytest.param([[page(10, next_token="t"), GONE], [page(50)]], [], 0, id="LI-04 in a page"),
     ],
 )
-@virtual
+@in_virtual_time
 async def test_gone_in_any_form_lists_again_at_once(
     lists: list[Listing], watches: list[list[Step]], gone_at: float
 ) -> None:
@@ -77,7 +77,7 @@ async def test_gone_in_any_form_lists_again_at_once(
         pytest.param([[page(10 + n, next_token="t"), GONE] for n in range(1_000)], [], id="lists"),
     ],
 )
-@virtual
+@in_virtual_time
 async def test_fp10_gone_again_and_again_is_no_hot_loop(
     lists: list[Listing], watches: list[list[Step]]
 ) -> None:
@@ -108,7 +108,7 @@ async def test_fp10_gone_again_and_again_is_no_hot_loop(
         ),
     ],
 )
-@virtual
+@in_virtual_time
 async def test_what_follows_a_success_counts_as_the_first_failure_again(
     verb: str, lists: list[Listing], watches: list[list[Step]], times: list[float]
 ) -> None:
@@ -119,7 +119,7 @@ async def test_what_follows_a_success_counts_as_the_first_failure_again(
 # Gaps
 
 
-@virtual
+@in_virtual_time
 async def test_fp08_what_went_during_a_gap_is_told_as_removed() -> None:
     owned = [pod(f"a-{n}", n + 1, owner="A") for n in range(3)]
     after_gap = page(50, owned[0], pod("a-2", 40, owner="A"))
@@ -129,14 +129,14 @@ async def test_fp08_what_went_during_a_gap_is_told_as_removed() -> None:
     assert rig.sample("cached_objects") == 2
 
 
-@virtual
+@in_virtual_time
 async def test_fp07_recreated_under_the_same_name_during_a_gap() -> None:
     old, new = pod("a-0", 1, uid="one"), pod("a-0", 40, uid="two")
     rig = await played(1, [[page(10, old)], [page(50, new)]], [[GONE]])
     assert rig.told[1:] == ["a-0@1>", ">a-0@40"]
 
 
-@virtual
+@in_virtual_time
 async def test_a_list_that_breaks_off_loses_nothing() -> None:
     items = [pod("a-0", 1), pod("a-1", 2)]
     half = page(50, items[0], next_token="t")
@@ -154,7 +154,7 @@ async def test_a_list_that_breaks_off_loses_nothing() -> None:
 # Silence and ends
 
 
-@virtual
+@in_virtual_time
 async def test_li03_a_silent_stream_is_resumed_and_proven_within_a_minute() -> None:
     silent = Unreachable("watch pods in namespace prod: silent for 45s")
     first: list[Step] = [Wait(1), bookmark(11), Wait(44), silent]
@@ -170,14 +170,14 @@ async def test_li03_a_silent_stream_is_resumed_and_proven_within_a_minute() -> N
     assert rig.lists == 1
 
 
-@virtual
+@in_virtual_time
 async def test_li03_a_stream_that_its_client_forgets_is_cut() -> None:
     rig = await played(58, [[page(10)]], [SILENCE, SILENCE])
     assert rig.api.watches[1].at <= 56, rig.last_error()
     assert rig.restarts("unreachable") == 1
 
 
-@virtual
+@in_virtual_time
 async def test_li11_a_stream_that_ends_when_asked_is_a_proof_and_costs_no_list() -> None:
     """LI-11: an idle server may have no bookmark to send; three requests in two minutes."""
     rig = make([[page(10)]], [[Wait(40)]] * 4)
@@ -191,7 +191,7 @@ async def test_li11_a_stream_that_ends_when_asked_is_a_proof_and_costs_no_list()
     assert rig.restarts("closed") == 2
 
 
-@virtual
+@in_virtual_time
 async def test_fp09_a_stream_that_ends_early_proves_nothing_and_is_resumed() -> None:
     """Something between us and the server may have ended it; it is not suspected."""
     rig = make([[page(10)]], [[Wait(20)], [Wait(40)]])
@@ -201,7 +201,7 @@ async def test_fp09_a_stream_that_ends_early_proves_nothing_and_is_resumed() -> 
     assert rig.asked == ["list", "watch 10", "watch 10"]
 
 
-@virtual
+@in_virtual_time
 async def test_fp10_streams_that_end_at_once_are_no_hot_loop() -> None:
     rig = await played(300, [[page(10 + n)] for n in range(500)], [[bookmark(9_999)], []] * 500)
     assert len(rig.api.watches) < 80
@@ -210,7 +210,7 @@ async def test_fp10_streams_that_end_at_once_are_no_hot_loop() -> None:
 # Failures
 
 
-@virtual
+@in_virtual_time
 async def test_w22_an_api_server_that_is_down_at_first_is_asked_with_bounded_backoff() -> None:
     """LI-11: ten seconds at most between attempts, five on average."""
     rig = make([[DOWN]] * 200 + [[page(10, pod("a-0", 1))]])
@@ -229,7 +229,7 @@ async def test_w22_an_api_server_that_is_down_at_first_is_asked_with_bounded_bac
 
 
 def test_w22_denied_is_asked_rarely_and_told_loudly(lines: list[str]) -> None:
-    @virtual
+    @in_virtual_time
     async def main() -> None:
         rig = await played(600, [[DENIED]] * 100 + [[page(10)]], rng=1.0)
         assert rig.last_error() is DENIED
@@ -266,7 +266,7 @@ FIRST_FAILURES = pytest.mark.parametrize(
 
 
 @FIRST_FAILURES
-@virtual
+@in_virtual_time
 async def test_how_long_each_failure_waits(
     error: ApiError, cause: RetryCause, seconds: float, severity: Severity
 ) -> None:
@@ -310,7 +310,7 @@ def test_the_log_tells_the_first_failures_of_a_list_and_then_one_in_ten() -> Non
     assert all(row.needs_list for row in rows)
 
 
-@virtual
+@in_virtual_time
 async def test_fp13_a_cut_stream_resumes_where_it_was() -> None:
     rig = make([[page(10)]], [[Wait(3), added(pod("a-0", 12)), Wait(2), CUT]], rng=1.0)
     async with running(rig):
@@ -320,13 +320,13 @@ async def test_fp13_a_cut_stream_resumes_where_it_was() -> None:
     assert [round(call.at, 1) for call in rig.api.watches] == [0, 5.1]
 
 
-@virtual
+@in_virtual_time
 async def test_fp10_a_version_that_stays_unknown_lists_after_three_resumes() -> None:
     rig = await played(5, [[page(10)], [page(10)]], [[TOO_LARGE]] * 3)
     assert rig.asked == ["list", *["watch 10"] * 3, "list", "watch 10"]
 
 
-@virtual
+@in_virtual_time
 async def test_fp10_watches_that_always_fail_do_not_list_each_time() -> None:
     rig = make([[page(10 + n)] for n in range(500)], [[CUT]] * 500)
     async with running(rig):
@@ -340,14 +340,14 @@ NO_VERSION = WatchEvent(type="BOOKMARK", object=msgspec.Raw(b'{"metadata":{}}'))
 
 
 @pytest.mark.parametrize("event", [SURPRISE, NO_VERSION], ids=["FP-13 type", "FP-13 bookmark"])
-@virtual
+@in_virtual_time
 async def test_a_stream_that_makes_no_sense_is_resumed_from_before_it(event: WatchEvent) -> None:
     rig = await played(2.2, [[page(10)]], [[Wait(2), bookmark(11), event, *SILENCE]])
     assert rig.asked == ["list", "watch 10", "watch 11"]
     assert rig.restarts("unreachable") == 1
 
 
-@virtual
+@in_virtual_time
 async def test_fp13_a_list_without_a_version_is_not_taken() -> None:
     rig = await played(5, [[page("", pod("a-0", 1))], [page(10, pod("a-1", 2))]])
     assert rig.names == {"a-1"}
@@ -363,7 +363,7 @@ def back(*versions: int) -> Sequence[Listing]:
 
 
 def test_fp05_a_lagging_server_is_asked_again(lines: list[str]) -> None:
-    @virtual
+    @in_virtual_time
     async def main() -> None:
         rig = await played(8, back(90, 50, 95), [[GONE]])
         assert rig.stored() == "Pod@80", "the old list was not taken"
@@ -375,7 +375,7 @@ def test_fp05_a_lagging_server_is_asked_again(lines: list[str]) -> None:
 
 
 def test_fp05_a_restored_server_is_believed_in_the_end(lines: list[str]) -> None:
-    @virtual
+    @in_virtual_time
     async def main() -> None:
         rig = await played(30, back(90, 50, 50, 50, 50), [[GONE]])
         assert rig.stored() == "Pod@7"
@@ -386,13 +386,13 @@ def test_fp05_a_restored_server_is_believed_in_the_end(lines: list[str]) -> None
     assert sum("Accepting an older list" in line for line in lines) == 1
 
 
-@virtual
+@in_virtual_time
 async def test_fp05_lagging_now_and_then_is_not_a_restore() -> None:
     rig = await played(30, back(90, 50, 50, 95, 60, 60, 99), [[GONE], [GONE]])
     assert [call.version for call in rig.api.watches] == ["90", "95", "99"]
 
 
-@virtual
+@in_virtual_time
 async def test_a_bookmark_counts_as_seen_when_a_list_goes_back() -> None:
     rig = await played(10, back(10, 20, 41), [[Wait(2), bookmark(40), GONE]])
     assert [call.version for call in rig.api.watches] == ["10", "41"]

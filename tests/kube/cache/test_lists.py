@@ -27,8 +27,8 @@ from tests.kube.scripted_watch import (
     modified,
     page,
     pod,
-    virtual,
 )
+from tests.virtual_time import in_virtual_time
 
 CUT: Final = Unreachable("watch pods in namespace prod: connection reset")
 TOO_OLD: Final = Gone("watch pods in namespace prod: too old", status=410)
@@ -50,7 +50,7 @@ def streamed(*states: Sequence[Step], watch: Sequence[Step] = FOR_EVER) -> Rig:
     return rig
 
 
-@virtual
+@in_virtual_time
 async def test_d54_all_objects_come_from_one_stream() -> None:
     state: list[Step] = [added(pod("a-0", 5)), bookmark(6), added(pod("a-1", 7)), end(9)]
     rig = streamed(state)
@@ -62,7 +62,7 @@ async def test_d54_all_objects_come_from_one_stream() -> None:
     assert rig.asked == ["list", "watch 9"], "what happens since is followed from there"
 
 
-@virtual
+@in_virtual_time
 async def test_d54_what_was_written_meanwhile_counts() -> None:
     state: list[Step] = [added(pod("a-0", 5)), added(pod("a-1", 7)), modified(pod("a-0", 8))]
     rig = streamed([*state, deleted(pod("a-1", 9)), end(9)])
@@ -72,7 +72,7 @@ async def test_d54_what_was_written_meanwhile_counts() -> None:
         assert rig.stored() == "Pod@8"
 
 
-@virtual
+@in_virtual_time
 async def test_fp08_a_later_stream_replaces_everything_at_once() -> None:
     """A deletion that no watch has brought is found; until the end nothing shows."""
     first: list[Step] = [added(pod("a-0", 5)), added(pod("a-1", 7)), end(9)]
@@ -100,7 +100,7 @@ async def test_fp08_a_later_stream_replaces_everything_at_once() -> None:
         ),
     ],
 )
-@virtual
+@in_virtual_time
 async def test_d54_where_a_stream_fails_pages_are_read_at_once(state: Sequence[Step]) -> None:
     rig = make([PAGED])
     rig.api.states.append(state)
@@ -117,7 +117,7 @@ async def test_d54_where_a_stream_fails_pages_are_read_at_once(state: Sequence[S
         pytest.param([[CUT]] * 5, 5, FAILURES, id="fails again and again"),
     ],
 )
-@virtual
+@in_virtual_time
 async def test_d54_a_stream_that_does_not_work_is_given_up(
     states: Sequence[Sequence[Step]], lists: int, streamed: int
 ) -> None:
@@ -128,7 +128,7 @@ async def test_d54_a_stream_that_does_not_work_is_given_up(
     assert (rig.lists, rig.api.streamed) == (lists, streamed)
 
 
-@virtual
+@in_virtual_time
 async def test_d54_what_fits_into_a_page_is_not_streamed() -> None:
     """The role may let us watch and not list: that shows at once, and live looks need it."""
     rig = make([[page(9, pod("a-0", 5))]])
@@ -139,7 +139,7 @@ async def test_d54_what_fits_into_a_page_is_not_streamed() -> None:
     assert rig.api.streamed == 0
 
 
-@virtual
+@in_virtual_time
 async def test_fp05_an_older_stream_is_no_list() -> None:
     """LI-04: a server that lags shows an older state than was seen; then all is listed again."""
     later = page(30, next_token="more")
@@ -154,7 +154,7 @@ async def test_fp05_an_older_stream_is_no_list() -> None:
         assert ">a-2@9" not in rig.told
 
 
-@virtual
+@in_virtual_time
 async def test_li09_an_unreadable_object_of_a_stream_hides_no_other() -> None:
     rig = streamed([added(broken_pod("a-0", 5)), added(pod("a-1", 7)), end(9)])
     async with running(rig):

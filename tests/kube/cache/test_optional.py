@@ -26,8 +26,8 @@ from tests.kube.scripted_watch import (
     Wait,
     page,
     pod,
-    virtual,
 )
+from tests.virtual_time import in_virtual_time
 
 ABSENT = NotFound("list pods: the server could not find the requested resource", status=404)
 FORBIDDEN = Denied("list pods: forbidden", status=403)
@@ -73,7 +73,7 @@ class Rig:
         return [call.at for call in self.api.lists if call.limit == 1]
 
 
-@virtual
+@in_virtual_time
 async def test_before_the_first_answer_nothing_is_known() -> None:
     """Nor is there a view that could be old."""
     rig = Rig(*PROBE, *POD)
@@ -85,7 +85,7 @@ async def test_before_the_first_answer_nothing_is_known() -> None:
         pass
 
 
-@virtual
+@in_virtual_time
 async def test_a_kind_that_is_there_is_followed() -> None:
     """The probe is cheap: one object, from the watch cache of the server."""
     rig = Rig(*PROBE, *POD)
@@ -111,7 +111,7 @@ def test_fp31_a_kind_that_is_absent_has_no_objects_and_is_asked_about_quietly(
 ) -> None:
     """Rollouts go on: there can be no budget. One line says so, and no warning."""
 
-    @virtual
+    @in_virtual_time
     async def main() -> None:
         rig = Rig(ABSENT, ABSENT, ABSENT)
         async with rig.running() as optional:
@@ -127,7 +127,7 @@ def test_fp31_a_kind_that_is_absent_has_no_objects_and_is_asked_about_quietly(
     assert "level=info" in told_about(lines)
 
 
-@virtual
+@in_virtual_time
 async def test_fp31_a_kind_that_is_installed_later_is_followed_then() -> None:
     rig = Rig(ABSENT, *PROBE, *POD)
     async with rig.running() as optional:
@@ -139,7 +139,7 @@ async def test_fp31_a_kind_that_is_installed_later_is_followed_then() -> None:
         assert len(rig.store) == 1
 
 
-@virtual
+@in_virtual_time
 async def test_fp31_between_the_probe_and_the_first_list_nothing_is_known() -> None:
     """It was installed a moment ago: what it holds must be seen first."""
     rig = Rig(ABSENT, *PROBE, DOWN, *POD)
@@ -154,7 +154,7 @@ async def test_fp31_between_the_probe_and_the_first_list_nothing_is_known() -> N
 def test_a_role_that_does_not_show_it_is_told_once(lines: list[str]) -> None:
     """What that means is left to the callers."""
 
-    @virtual
+    @in_virtual_time
     async def main() -> None:
         rig = Rig(FORBIDDEN, FORBIDDEN, *PROBE, *POD)
         async with rig.running() as optional:
@@ -170,7 +170,7 @@ def test_a_role_that_does_not_show_it_is_told_once(lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize("error", [DOWN, Throttled("later")])
-@virtual
+@in_virtual_time
 async def test_w52_an_error_at_the_start_says_nothing_of_the_kind(error: ApiError) -> None:
     """Nobody goes on before it is known, and it is asked again soon."""
     rig = Rig(error, error, *PROBE, *POD)
@@ -185,7 +185,7 @@ async def test_w52_an_error_at_the_start_says_nothing_of_the_kind(error: ApiErro
 
 
 @pytest.mark.parametrize("known", [ABSENT, FORBIDDEN])
-@virtual
+@in_virtual_time
 async def test_an_error_later_leaves_what_was_known(known: ApiError) -> None:
     """One probe in thirty seconds fails: that must not hold up everything for as long."""
     rig = Rig(known, DOWN, DOWN, known)
@@ -197,7 +197,7 @@ async def test_an_error_later_leaves_what_was_known(known: ApiError) -> None:
     assert rig.asked_at == [0, 30, 31, 32]
 
 
-@virtual
+@in_virtual_time
 async def test_fp31_a_kind_that_is_removed_has_no_objects_any_more() -> None:
     """Its objects went before it did; a view of nothing does not grow old."""
     # The stream ends, and nothing can be listed from then on.
@@ -211,7 +211,7 @@ async def test_fp31_a_kind_that_is_removed_has_no_objects_any_more() -> None:
         assert optional.age == timedelta(0)
 
 
-@virtual
+@in_virtual_time
 async def test_fp31_a_kind_that_comes_back_is_followed_again() -> None:
     ends: Sequence[Step] = (Wait(20), ABSENT)
     rig = Rig(*PROBE, *POD, *[ABSENT] * 3, *POD, *POD, watches=[ends, *[[ABSENT]] * 3, SILENCE])
@@ -223,7 +223,7 @@ async def test_fp31_a_kind_that_comes_back_is_followed_again() -> None:
         assert optional.age < timedelta(seconds=100)
 
 
-@virtual
+@in_virtual_time
 async def test_li13_a_view_that_is_cut_off_grows_old() -> None:
     """Unreachable is not absent: who decides by it must know."""
     ends: Sequence[Step] = (Wait(20), DOWN)

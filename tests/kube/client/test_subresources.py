@@ -29,15 +29,6 @@ async def test_mirr_04_a_scale_is_read_from_its_subresource(bench: Bench) -> Non
     assert request.headers["x-cluster"] == "ops"
 
 
-async def test_mirr_10_a_status_is_patched_on_its_subresource(bench: Bench) -> None:
-    bench.server.on("PATCH", f"{SET}/status", reply({"kind": "StatefulSet"}))
-    patch = {"status": {"replicas": 3}}
-    await bench.client().patch(STATEFULSETS, "prod", "a", dict(patch), "status")
-    (request,) = bench.server.requests
-    assert request.json == patch
-    assert request.headers["content-type"] == "application/merge-patch+json"
-
-
 async def test_mirr_03_groups_and_kinds_are_discovered(bench: Bench) -> None:
     bench.server.on("GET", f"/apis/{GROUP}", reply(dict(VERSIONS)))
     bench.server.on("GET", f"/apis/{GROUP}/v2", reply(dict(KINDS)))
@@ -96,10 +87,3 @@ async def test_sec_12_nothing_is_sent_for_a_group_that_is_a_path(bench: Bench) -
     with pytest.raises(InvalidInput, match="names nothing"):
         await bench.client().fetch_group("../api/v1/secrets")
     assert bench.server.requests == []
-
-
-@pytest.mark.parametrize("body", [b"[]", b"{}", b"{"])
-async def test_an_answer_that_is_no_discovery_is_none(bench: Bench, body: bytes) -> None:
-    bench.server.on("GET", f"/apis/{GROUP}", reply(body))
-    with pytest.raises(Unreachable, match="the answer is no discovery"):
-        await bench.client().fetch_group(GROUP)

@@ -122,21 +122,28 @@ async def test_flag_14_a_ca_in_the_file_is_what_we_trust(pki: Pki, kubeconfig: K
     async with FakeApi(serving(pki)) as server:
         server.on("GET", POD, reply(b'{"kind":"Pod"}'))
         assert await fetch_by(kubeconfig.write(), server.url) == b'{"kind":"Pod"}'
-    assert server.requests[0].headers["authorization"] == "Bearer inline"
-
-
-async def test_a_relative_path_to_a_ca_starts_at_the_file(pki: Pki, kubeconfig: Kubeconfig) -> None:
-    (kubeconfig.file.parent / "ca.crt").write_bytes(pki.ca.read_bytes())
-    kubeconfig.cluster["certificate-authority"] = "ca.crt"
-    async with FakeApi(serving(pki)) as server:
-        server.on("GET", POD, reply({}))
+        # A relative path starts at the file.
+        del kubeconfig.cluster["certificate-authority-data"]
+        (kubeconfig.file.parent / "ca.crt").write_bytes(pki.ca.read_bytes())
+        kubeconfig.cluster["certificate-authority"] = "ca.crt"
         await fetch_by(kubeconfig.write(), server.url)
+    shown = [request.headers["authorization"] for request in server.requests]
+    assert shown == ["Bearer inline"] * 2
 
 
-async def test_another_ca_is_refused(pki: Pki, other_pki: Pki, kubeconfig: Kubeconfig) -> None:
+async def test_another_ca_or_name_is_refused(
+    pki: Pki, other_pki: Pki, kubeconfig: Kubeconfig
+) -> None:
+    """A name beside the address is what the certificate must show."""
     kubeconfig.cluster["certificate-authority-data"] = data(other_pki.ca)
     async with FakeApi(serving(pki)) as server:
         with pytest.raises(Unreachable, match="certificate verify failed"):
+            await fetch_by(kubeconfig.write(), server.url)
+        kubeconfig.cluster |= {
+            "certificate-authority-data": data(pki.ca),
+            "tls-server-name": "elsewhere.example.org",
+        }
+        with pytest.raises(Unreachable, match=r"elsewhere\.example\.org"):
             await fetch_by(kubeconfig.write(), server.url)
     assert server.requests == []
 
@@ -163,18 +170,6 @@ async def test_a_client_certificate_identifies_us(pki: Pki, kubeconfig: Kubeconf
         server.on("GET", POD, reply({}))
         await fetch_by(kubeconfig.write(), server.url)
     assert "authorization" not in server.requests[0].headers
-
-
-async def test_a_name_beside_the_address_is_what_the_certificate_must_show(
-    pki: Pki, kubeconfig: Kubeconfig
-) -> None:
-    kubeconfig.cluster |= {
-        "certificate-authority-data": data(pki.ca),
-        "tls-server-name": "elsewhere.example.org",
-    }
-    async with FakeApi(serving(pki)) as server:
-        with pytest.raises(Unreachable, match=r"elsewhere\.example\.org"):
-            await fetch_by(kubeconfig.write(), server.url)
 
 
 # --- kubeconfig --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""References that cannot be read or watched: what is shown, who waits, and what it costs."""
+"""RBAC-06: references that cannot be read or watched: what is shown, who waits, what it costs."""
 
 import asyncio
 from collections import Counter
