@@ -72,7 +72,7 @@ class Scaling:
             downscales=context.downscales,
             clock=context.clock,
             metrics=context.metrics,
-            intents=IntentWriter(client, context.downscales, process),
+            intents=IntentWriter(client, context.downscales, context.clock, process),
             is_stopping=lambda: context.is_stopping,
         )
         self._contests = Contests(client, context.clock)

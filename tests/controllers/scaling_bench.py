@@ -115,7 +115,7 @@ class Bench:
         counts = Counts(
             self.client, observer, AnnotationTimes(self.client, downscales), locks=locks,
             downscales=downscales, clock=self.clock, metrics=metrics,
-            intents=IntentWriter(self.client, downscales, f"{next(self.processes)}"),
+            intents=IntentWriter(self.client, downscales, self.clock, f"{next(self.processes)}"),
             is_stopping=lambda: self.is_stopping,
         )  # fmt: skip
         calls = PodClient(self.stores, timeout=5 * SECOND, metrics=metrics, clock=self.clock)

@@ -4,8 +4,11 @@ A mark is written and answered before the write that holds by it is sent. It sta
 no answer, and whoever finds it removes it: this process at its next look, or the one after it.
 """
 
+from datetime import timedelta
 from typing import Final, Protocol
 
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.rewrites import Rewrites
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Patcher, Reader
 from rollout_operator.model.decode.objects import decode_statefulset
@@ -31,12 +34,15 @@ class IntentClient(Reader, Patcher, Protocol):
 class IntentWriter:
     """Writes and removes the marks of one process."""
 
-    def __init__(self, client: IntentClient, downscales: Downscales, process: str) -> None:
+    def __init__(
+        self, client: IntentClient, downscales: Downscales, clock: Clock, process: str
+    ) -> None:
         """`process`: no two of one namespace may have the same name."""
         self._client = client
         self._downscales = downscales
         self._process = process
         self._attempts = 0
+        self._revoked: Rewrites[Uid, str] = Rewrites(clock)
 
     def begin(self, sts: StatefulSet, replicas: int) -> str:
         """Return the mark of a new attempt."""
@@ -56,6 +62,17 @@ class IntentWriter:
             return await self._patch(sts, [_test_uid(sts.uid), *tests, add])
         except UnknownOutcome as error:
             raise Unreachable(f"{error}", call=error.call) from error
+
+    def wait_before_revoke(self, sts: StatefulSet) -> timedelta:
+        """Return how long a mark must wait that comes back when it is removed; zero for go.
+
+        A copy of the set, as GitOps may hold one, would else be fought at the speed of both.
+        """
+        return self._revoked.wait_before(sts.uid, sts.annotations[DOWNSCALE_INTENT])
+
+    def forget(self, set_uid: Uid) -> None:
+        """Forget a set that is gone."""
+        self._revoked.forget(set_uid)
 
     async def revoke(self, sts: StatefulSet) -> bool:
         """Remove the mark of a set; tell whether it was there still.
@@ -81,6 +98,7 @@ class IntentWriter:
             self._downscales.note_revoked(sts, text, now.resource_version)
             return False
         self._downscales.note_revoked(sts, text, now.resource_version)
+        self._revoked.note(sts.uid, text)
         return True
 
     async def _patch(self, sts: StatefulSet, steps: list[JsonObject]) -> StatefulSet:

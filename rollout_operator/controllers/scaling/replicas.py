@@ -139,6 +139,7 @@ class Counts:
         """Forget a set that is gone."""
         self._downscales.last.forget(set_uid)
         self._downscales.intents.forget(set_uid)
+        self._intents.forget(set_uid)
         self._unrecorded.discard(set_uid)
         self._pending.pop(set_uid, None)
         self._downscales.withdraw(set_uid)
@@ -224,6 +225,10 @@ class Counts:
     def list_marked(self, sets: Iterable[StatefulSet]) -> list[StatefulSet]:
         """Return the sets with a mark that is to be removed: nobody waits for an answer there."""
         return self._downscales.intents.list_left(sets)
+
+    def wait_before_revoke(self, sts: StatefulSet) -> timedelta:
+        """Return how long a mark must wait that comes back when it is removed; zero for go."""
+        return self._intents.wait_before_revoke(sts)
 
     async def revoke(self, sts: StatefulSet) -> None:
         """Have a downscale fail, however late it comes, that a set is marked with. Raises ApiError.

@@ -207,3 +207,18 @@ async def test_si02_a_live_look_finds_the_mark_that_the_cache_does_not_show() ->
     write_mark(bench, '{"id":"9-1","replicasFrom":5,"replicasTo":2}')
     await bench.roll()
     assert bench.client.deleted == []
+
+
+@in_virtual_time
+async def test_li11_a_mark_that_comes_back_is_removed_ever_more_seldom() -> None:
+    """As GitOps writes it from a copy of the set; the reason says what to do."""
+    bench = follower()
+    bench.scale("a", 5)
+    async with bench.living():
+        for _ in range(300):
+            if mark_of(bench) is None:
+                write_mark(bench, "of a copy")
+                bench.follow()
+            await pass_time(SECOND)
+        assert 3 < bench.client.calls.count(MARK) <= 3 + 6
+        assert f"{Code.COUNT_CONTESTED} zone-b" in bench.waits()
