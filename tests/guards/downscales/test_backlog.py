@@ -32,14 +32,6 @@ def test_li05_pods_that_were_told_are_owed_a_word(bench: Bench) -> None:
     assert bench.underway() == ""
 
 
-def test_li05_debts_are_paid_one_by_one(bench: Bench) -> None:
-    bench.downscales.close(bench.begin(pods="12"), owed=uids("12"))
-    bench.downscales.debts.settle(A, waiting("2"))
-    assert bench.owed() == {"pod-1": NONE}
-    bench.downscales.debts.settle(A, waiting("129"))
-    bench.assert_is_empty()
-
-
 def test_fp26_who_may_have_been_called_late_is_told_twice(bench: Bench) -> None:
     """A slow prepare may arrive after the first word; after the second nothing is owed."""
     bench.downscales.close(bench.begin(pods="12"), owed=uids("12"), again=9 * SECOND)
@@ -54,10 +46,16 @@ def test_fp26_who_may_have_been_called_late_is_told_twice(bench: Bench) -> None:
     bench.assert_is_empty()
 
 
-def test_who_is_told_once_is_owed_nothing_more(bench: Bench) -> None:
-    bench.downscales.close(bench.begin(pods="1"), owed=uids("1"))
-    bench.downscales.debts.note_told(A, waiting("1"))
-    bench.downscales.debts.note_told(B, waiting("1"))
+def test_li05_who_is_told_once_is_owed_nothing_more(bench: Bench) -> None:
+    """Only pods that were told can be owed; one by one they are settled."""
+    debts = bench.downscales.debts
+    bench.downscales.close(bench.begin(pods="123"), owed=uids("1239"))
+    debts.note_told(A, waiting("1"))
+    debts.note_told(B, waiting("1"))
+    debts.settle(A, waiting("2"))
+    debts.list_owed(A).clear()  # a copy
+    assert bench.owed() == {"pod-3": NONE}
+    debts.settle(A, waiting("139"))
     bench.assert_is_empty()
 
 
@@ -94,17 +92,6 @@ def test_si12_a_debt_remembers_which_state_of_the_set_it_is_of(bench: Bench) -> 
     ledger.forget_set(A)
     assert ledger.debts.find_version(A) == ""
     bench.assert_is_empty()
-
-
-def test_only_pods_that_were_told_can_be_owed(bench: Bench) -> None:
-    bench.downscales.close(bench.begin(pods="1"), owed=uids("19"))
-    assert bench.owed() == {"pod-1": NONE}
-
-
-def test_what_is_listed_is_a_copy(bench: Bench) -> None:
-    bench.downscales.close(bench.begin(pods="1"), owed=uids("1"))
-    bench.downscales.debts.list_owed(A).clear()
-    assert bench.owed() == {"pod-1": NONE}
 
 
 @pytest.mark.parametrize("again", ["begin", "renew", "adopt"])

@@ -47,31 +47,26 @@ def test_a_claim_is_remembered_as_it_was_made(bench: Bench) -> None:
 
 def test_d25_w15_a_claim_holds_its_group_back_until_it_has_happened(bench: Bench) -> None:
     """SEED-111: whoever looks between the first call and the write finds it."""
-    assert bench.downscales.find_underway(INGESTER) is None
+    ledger, expected = bench.downscales, Underway(zone="zone-a", replicas_from=3, replicas_to=1)
+    assert ledger.find_underway(INGESTER) is None
     claim = bench.begin()
-    expected = Underway(zone="zone-a", replicas_from=3, replicas_to=1)
-
-    assert bench.downscales.find_underway(INGESTER) == expected
-    bench.downscales.allow(claim)
-    assert bench.downscales.find_underway(INGESTER) == expected
-    bench.downscales.note_persisted(claim, EPOCH)
-    assert bench.downscales.find_underway(INGESTER) is None
+    assert ledger.find_underway(INGESTER) == expected
+    assert [ledger.count(stage) for stage in ReservationState] == [1, 0, 0]
+    ledger.allow(claim)
+    assert ledger.find_underway(INGESTER) == expected
+    assert [ledger.count(stage) for stage in ReservationState] == [0, 1, 0]
+    ledger.note_persisted(claim, EPOCH)
+    assert ledger.find_underway(INGESTER) is None
+    assert [ledger.count(stage) for stage in ReservationState] == [0, 0, 1]
 
 
 def test_d25_a_claim_holds_back_neither_its_own_set_nor_other_groups(bench: Bench) -> None:
+    """Of two claims the other one is found: a restarted process may find the notes of both."""
     bench.open("a")
-
-    assert bench.underway(but=A) == ""
-    assert bench.underway(but=B) == "zone-a"
+    assert (bench.underway(but=A), bench.underway(but=B)) == ("", "zone-a")
     assert bench.underway(group=GroupName("other")) == ""
     assert bench.underway(group=None) == ""
-
-
-def test_d25_of_two_claims_the_other_one_is_found(bench: Bench) -> None:
-    """A restarted process may find the notes of both."""
-    bench.open("a")
     bench.open("b")
-
     assert (bench.underway(but=A), bench.underway(but=B)) == ("zone-b", "zone-a")
 
 
@@ -90,14 +85,6 @@ def test_the_group_of_a_claim_is_that_of_its_set(
 
     assert claim.group == group
     assert bench.underway(group=group) == ("" if group is None else "zone-a")
-
-
-def test_stages_are_counted(bench: Bench) -> None:
-    bench.begin("a")
-    bench.open("b")
-    bench.downscales.note_persisted(bench.open("c"), EPOCH)
-
-    assert [bench.downscales.count(stage) for stage in ReservationState] == [1, 1, 1]
 
 
 def test_si12_it_may_persist_for_36_seconds_after_the_newest_review(bench: Bench) -> None:
@@ -142,15 +129,18 @@ def test_si11_the_time_of_a_downscale_is_the_later_one(
     assert bench.downscales.last.times == {A: expected}
 
 
-def test_a_downscale_that_happened_is_noted_once(bench: Bench) -> None:
-    """D-24: seen again an hour later it is not younger."""
-    claim = bench.open()
-    bench.downscales.note_persisted(claim, EPOCH)
+def test_si11_a_downscale_that_happened_is_noted_once(bench: Bench) -> None:
+    """D-24: seen again an hour later it is not younger. The time never moves back: a second one is
+    seen by a clock that was set back, and the other zones wait as long.
+    """
+    claim, late = bench.open(start=5, end=3), EPOCH + timedelta(seconds=30)
+    bench.downscales.note_persisted(claim, late)
     told = len(bench.told)
     bench.downscales.note_persisted(claim, EPOCH + timedelta(hours=1))
-
-    assert bench.downscales.last.times == {A: EPOCH}
+    assert bench.downscales.last.times == {A: late}
     assert len(bench.told) == told
+    bench.downscales.note_persisted(bench.open(start=3, end=1), EPOCH)
+    assert bench.downscales.last.times == {A: late}
 
 
 def test_si11_what_is_seen_late_was_written_in_time(bench: Bench) -> None:
@@ -158,17 +148,7 @@ def test_si11_what_is_seen_late_was_written_in_time(bench: Bench) -> None:
     claim = bench.open()
     bench.clock.jump(timedelta(hours=1))
     bench.downscales.note_persisted(claim, EPOCH + timedelta(hours=1))
-
     assert bench.downscales.last.times == {A: EPOCH + PERSIST_LIMIT}
-
-
-def test_si11_the_time_of_a_downscale_never_moves_back(bench: Bench) -> None:
-    """A second one is seen by a clock that was set back: the other zones wait as long."""
-    late = EPOCH + timedelta(minutes=5)
-    bench.downscales.note_persisted(bench.open(start=5, end=3), late)
-    bench.downscales.note_persisted(bench.open(start=3, end=1), EPOCH)
-
-    assert bench.downscales.last.times == {A: late}
 
 
 @pytest.mark.parametrize(
@@ -194,22 +174,25 @@ def test_a_downscale_begins_with_its_first_answer(
 
 
 def test_d23_a_downscale_that_is_not_recorded_is_remembered_until_it_is(bench: Bench) -> None:
-    """SEED-093: its pods are gone and its claim closed, and the patch of the set fails still."""
-    claim = bench.open()
-    assert bench.downscales.find_unrecorded(A) is None
-    bench.downscales.note_persisted(claim, EPOCH + 9 * SECOND)
-    bench.downscales.close(claim, owed=())
-
-    assert bench.downscales.find_unrecorded(A) == EPOCH
-    assert bench.downscales.find_unrecorded(B) is None
-    assert bench.downscales.remembers(A)
-    assert bench.downscales.list_sets() == [A]
+    """SEED-093: its pods are gone and its claim closed, and the patch of the set fails still. Its
+    time stays when all that has gone (SI-11).
+    """
+    claim, ledger = bench.open(), bench.downscales
+    assert ledger.find_unrecorded(A) is None
+    ledger.note_persisted(claim, EPOCH + 9 * SECOND)
+    ledger.close(claim, owed=())
+    assert (ledger.find_unrecorded(A), ledger.find_unrecorded(B)) == (EPOCH, None)
+    assert ledger.remembers(A)
+    assert ledger.list_sets() == [A]
     assert bench.underway() == ""
-    bench.downscales.note_recorded(B, EPOCH)
-    bench.downscales.note_recorded(A, EPOCH - SECOND)
-    assert bench.downscales.find_unrecorded(A) == EPOCH
-    bench.downscales.note_recorded(A, EPOCH)
+    ledger.note_recorded(B, EPOCH)
+    ledger.note_recorded(A, EPOCH - SECOND)
+    assert ledger.find_unrecorded(A) == EPOCH
+    ledger.note_recorded(A, EPOCH)
     bench.assert_is_empty()
+    assert ledger.last.times == {A: EPOCH + 9 * SECOND}
+    ledger.forget_set(A)
+    assert ledger.last.times == {}
 
 
 def test_d23_the_record_of_an_older_downscale_is_not_taken_for_that_of_a_newer(
@@ -221,18 +204,6 @@ def test_d23_the_record_of_an_older_downscale_is_not_taken_for_that_of_a_newer(
     bench.downscales.note_recorded(A, EPOCH)
 
     assert bench.downscales.find_unrecorded(A) == EPOCH + SECOND
-
-
-def test_si11_the_time_stays_when_the_claim_goes(bench: Bench) -> None:
-    claim = bench.open()
-    bench.downscales.note_persisted(claim, EPOCH)
-    bench.downscales.close(claim, owed=())
-    bench.downscales.note_recorded(A, EPOCH)
-
-    bench.assert_is_empty()
-    assert bench.downscales.last.times == {A: EPOCH}
-    bench.downscales.forget_set(A)
-    assert bench.downscales.last.times == {}
 
 
 def test_w36_the_pods_of_a_claim_that_is_replaced_are_not_forgotten(bench: Bench) -> None:
@@ -258,25 +229,21 @@ def test_li05_a_pod_that_the_next_downscale_leaves_is_owed_a_word_at_once(bench:
     assert {one.uid for one in ledger.debts.list_owed(zone.uid)} == {stays[0]}
 
 
-def test_a_claim_that_was_replaced_closes_nothing(bench: Bench) -> None:
+def test_a_claim_that_was_replaced_or_closed_closes_nothing(bench: Bench) -> None:
     """A review that was cancelled ends after the next one has begun."""
     first = bench.open(pods="12")
     bench.downscales.note_persisted(first, EPOCH)
     second = bench.begin(start=1, end=0, pods="0")
     told = len(bench.told)
     bench.downscales.close(first, owed=uids("12"))
-
     assert bench.downscales.get(A) is second
     assert bench.owed() == {}
     assert len(bench.told) == told
-
-
-def test_a_claim_is_closed_once(bench: Bench) -> None:
-    claim = bench.begin(pods="1")
-    bench.downscales.close(claim, owed=uids("1"))
-    bench.downscales.debts.settle(A, waiting("1"))
-    bench.downscales.close(claim, owed=uids("1"))
-    bench.assert_is_empty()
+    bench.downscales.note_recorded(A, EPOCH)
+    bench.downscales.close(second, owed=uids("0"))
+    bench.downscales.debts.settle(A, waiting("0"))
+    bench.downscales.close(second, owed=uids("0"))
+    assert bench.owed() == {}
 
 
 def test_fp06_what_another_process_began_is_taken_over(bench: Bench) -> None:
@@ -310,17 +277,18 @@ def test_a_set_that_is_gone_is_forgotten_whole(bench: Bench) -> None:
 def test_each_step_is_told_to_all_who_asked(bench: Bench) -> None:
     """D-25: rollouts of the group look again, and the pods' keeper, too."""
     also: list[Uid] = []
-    bench.downscales.on_change(lambda uid, _: also.append(uid))
+    ledger = bench.downscales
+    ledger.on_change(lambda uid, _: also.append(uid))
     claim = bench.begin()
-    steps = [len(bench.told)]
-    bench.downscales.renew(claim, ())
-    steps.append(len(bench.told))
-    bench.downscales.allow(claim)
-    steps.append(len(bench.told))
-    bench.downscales.note_persisted(claim, EPOCH)
-    steps.append(len(bench.told))
-    bench.downscales.close(claim, owed=())
-
-    assert steps == [1, 2, 3, 4]
-    assert bench.told == [(A, INGESTER)] * 5
-    assert also == [A] * 5
+    for number, step in enumerate(
+        (
+            lambda: ledger.renew(claim, ()),
+            lambda: ledger.allow(claim),
+            lambda: ledger.note_persisted(claim, EPOCH),
+            lambda: ledger.close(claim, owed=()),
+        ),
+        1,
+    ):
+        assert (bench.told, also) == ([(A, INGESTER)] * number, [A] * number)
+        step()
+    assert (bench.told, also) == ([(A, INGESTER)] * 5, [A] * 5)

@@ -109,24 +109,19 @@ def test_what_is_owed_to_the_tracker_is_taken_over_by_the_next_claim() -> None:
     assert bench.downscales.find_entry(A.uid) is None
 
 
-def test_si11_nothing_is_owed_for_what_has_happened() -> None:
-    bench = TrackerBench({})
+@pytest.mark.parametrize("how", ["claimed again", "closed", "given back"])
+def test_si11_nothing_is_owed_for_what_has_happened_or_was_given_back(how: str) -> None:
+    """SI-11: the next one has to record its own."""
+    ledger = (bench := TrackerBench({})).downscales
     claim = bench.claim(A)
     claim.entry = TrackerEntry(NOW, None)
-    bench.downscales.note_persisted(claim, EPOCH)
-    assert bench.claim(A).entry is None, "the next one has to record its own"
-    bench = TrackerBench({})
-    claim = bench.claim(A)
-    claim.entry = TrackerEntry(NOW, None)
-    bench.downscales.note_persisted(claim, EPOCH)
-    bench.downscales.close(claim, owed=())
-    assert bench.downscales.find_entry(A.uid) is None
-
-
-def test_what_was_given_back_is_owed_no_more() -> None:
-    bench = TrackerBench({})
-    claim = bench.claim(A)
-    claim.entry = TrackerEntry(NOW, None)
-    bench.downscales.close(claim, owed=())
-    bench.downscales.note_given_back(A.uid)
-    assert not bench.downscales.remembers(A.uid)
+    if how != "given back":
+        ledger.note_persisted(claim, EPOCH)
+    if how == "claimed again":
+        assert bench.claim(A).entry is None
+        return
+    ledger.close(claim, owed=())
+    if how == "given back":
+        ledger.note_given_back(A.uid)
+        assert not ledger.remembers(A.uid)
+    assert ledger.find_entry(A.uid) is None
