@@ -93,20 +93,15 @@ def patch_of(ordinal: int, text: str | None) -> JsonObject:
     return {"metadata": {"uid": Uid(f"uid-a-{ordinal}"), "annotations": annotations}}
 
 
-async def test_a_note_tells_the_whole_story(client: RecordingClient) -> None:
-    """D-23: with the UID, so that no other pod of the name is marked."""
-    await PodRecords(client).write(NOTE, pods(4, 3))
-
-    assert client.patches == {"zone-a-4": patch_of(4, TEXT), "zone-a-3": patch_of(3, TEXT)}
+async def test_si11_a_note_tells_the_whole_story(client: RecordingClient) -> None:
+    """D-23: with the UID, so that no other pod of the name is marked. One that stays remembers
+    those that go: they may be gone before the time of their downscale is recorded.
+    """
+    await PodRecords(client).write(NOTE, pods(4, 3), witness=pods(0)[0])
+    assert client.patches == {f"zone-a-{at}": patch_of(at, TEXT) for at in (4, 3, 0)}
     (carrier,) = pods(4, note=TEXT)
     assert read_note(carrier) == NOTE
-
-
-async def test_si11_one_that_stays_remembers_those_that_go() -> None:
-    """They may be gone before the time of their downscale is recorded."""
-    client = RecordingClient()
-    await PodRecords(client).write(NOTE, pods(4), witness=pods(0)[0])
-    assert client.patches == {"zone-a-4": patch_of(4, TEXT), "zone-a-0": patch_of(0, TEXT)}
+    assert read_note(pods(4)[0]) is None
 
 
 async def test_of_many_pods_few_carry_it(client: RecordingClient) -> None:
@@ -149,21 +144,17 @@ async def test_one_copy_is_enough(
 
 
 @pytest.mark.parametrize(
-    "error", [Unreachable("x"), NotFound("x"), Conflict("x")], ids=lambda one: type(one).__name__
+    ("error", "other"),
+    [
+        *((error, error) for error in (Unreachable("x"), NotFound("x"), Conflict("x"))),
+        pytest.param(Denied("no"), Unreachable("gone"), id="a mixture is no missing right"),
+    ],
 )
 async def test_without_any_copy_nobody_may_be_told(
-    client: RecordingClient, error: ApiError
+    client: RecordingClient, lines: list[str], error: ApiError, other: ApiError
 ) -> None:
     """FP-06: what nobody would know after a crash must not begin."""
-    client.errors = {"zone-a-4": error, "zone-a-3": error}
-    with pytest.raises(type(error)):
-        await PodRecords(client).write(NOTE, pods(4, 3))
-
-
-async def test_a_mixture_of_errors_is_no_missing_right(
-    client: RecordingClient, lines: list[str]
-) -> None:
-    client.errors = {"zone-a-4": Denied("no"), "zone-a-3": Unreachable("gone")}
+    client.errors = {"zone-a-4": error, "zone-a-3": other}
     with pytest.raises(ApiError):
         await PodRecords(client).write(NOTE, pods(4, 3))
     assert lines == []
@@ -172,7 +163,7 @@ async def test_a_mixture_of_errors_is_no_missing_right(
 async def test_w38_without_the_right_it_goes_on_and_says_so_once(
     client: RecordingClient, lines: list[str]
 ) -> None:
-    """The drop-in role of a later release has no `patch` on pods."""
+    """The drop-in role of a later release has no `patch` on pods. The right may come later."""
     client.errors = {"zone-a-4": Denied("cannot patch pods"), "zone-a-3": Denied("cannot")}
     notes = PodRecords(client)
     for _ in range(3):
@@ -182,15 +173,8 @@ async def test_w38_without_the_right_it_goes_on_and_says_so_once(
     assert "level=warn" in line
     assert "Downscales are not noted on pods: a crash would forget them" in line
     assert "cannot patch pods" in line
-
-
-async def test_the_right_may_come_later(client: RecordingClient) -> None:
-    notes = PodRecords(client)
-    client.errors = {"zone-a-4": Denied("no")}
-    await notes.write(NOTE, pods(4))
     client.errors = {}
     await notes.write(NOTE, pods(4))
-
     assert client.patches == {"zone-a-4": patch_of(4, TEXT)}
 
 
@@ -201,26 +185,16 @@ async def test_notes_are_removed_where_there_are_any(client: RecordingClient) ->
     assert client.patches == {"zone-a-4": patch_of(4, None), "zone-a-2": patch_of(2, None)}
 
 
-async def test_a_pod_that_is_gone_needs_nothing_removed(client: RecordingClient) -> None:
-    client.errors = {"zone-a-4": NotFound("gone"), "zone-a-3": Conflict("another pod")}
-
-    assert await PodRecords(client).remove(pods(4, 3, 2, note=TEXT)) is None
-    assert client.patches == {"zone-a-2": patch_of(2, None)}
-
-
-async def test_the_first_error_of_removing_is_returned_and_all_are_tried(
-    client: RecordingClient,
+@pytest.mark.parametrize("error", [Conflict("another pod"), Unreachable("away")])
+async def test_a_pod_that_is_gone_needs_nothing_removed(
+    client: RecordingClient, error: ApiError
 ) -> None:
-    client.errors = {"zone-a-4": NotFound("gone"), "zone-a-3": Unreachable("away")}
-    error = await PodRecords(client).remove(pods(4, 3, 2, note=TEXT))
-
-    assert error is client.errors["zone-a-3"]
+    """All are tried, and the first error of one that is there is returned."""
+    client.errors = {"zone-a-4": NotFound("gone"), "zone-a-3": error}
+    found = await PodRecords(client).remove(pods(4, 3, 2, note=TEXT))
+    assert found is (error if isinstance(error, Unreachable) else None)
     assert sorted(client.tried) == ["zone-a-2", "zone-a-3", "zone-a-4"]
-
-
-def test_a_pod_without_a_note_has_none() -> None:
-    (plain,) = pods(4)
-    assert read_note(plain) is None
+    assert client.patches == {"zone-a-2": patch_of(2, None)}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ What a claim means to others is asked through the ledger's own questions only; a
 may be left of what has been settled.
 """
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
@@ -280,15 +281,13 @@ def test_each_step_is_told_to_all_who_asked(bench: Bench) -> None:
     ledger = bench.downscales
     ledger.on_change(lambda uid, _: also.append(uid))
     claim = bench.begin()
-    for number, step in enumerate(
-        (
-            lambda: ledger.renew(claim, ()),
-            lambda: ledger.allow(claim),
-            lambda: ledger.note_persisted(claim, EPOCH),
-            lambda: ledger.close(claim, owed=()),
-        ),
-        1,
-    ):
+    steps: list[Callable[[], None]] = [
+        lambda: ledger.renew(claim, ()),
+        lambda: ledger.allow(claim),
+        lambda: ledger.note_persisted(claim, EPOCH),
+        lambda: ledger.close(claim, owed=()),
+    ]
+    for number, step in enumerate(steps, 1):
         assert (bench.told, also) == ([(A, INGESTER)] * number, [A] * number)
         step()
     assert (bench.told, also) == ([(A, INGESTER)] * 5, [A] * 5)
