@@ -40,12 +40,12 @@ class Bench:
         return found.zone if found else ""
 
     def owed(self, uid: Uid = A) -> dict[str, timedelta]:
-        return {debt.pod: debt.due for debt in self.downscales.debts.list_owed(uid).values()}
+        return {entry.pod: entry.due for entry in self.downscales.backlog.list_owed(uid).values()}
 
     def assert_is_empty(self) -> None:
         assert self.downscales.list_sets() == []
         assert not any(self.downscales.remembers(sts_uid(letter)) for letter in "abc")
-        assert self.downscales.debts.count() == 0
+        assert self.downscales.backlog.count() == 0
         assert all(self.downscales.count(stage) == 0 for stage in ReservationState)
         assert self.underway() == ""
 

@@ -275,8 +275,8 @@ class Reviews:
         states.labels("persisted").set_function(
             lambda: downscales.count(ReservationState.PERSISTED)
         )
-        states.labels("undoing").set_function(downscales.debts.count)
-        states.labels("unreached").set_function(downscales.debts.count_unreached)
+        states.labels("undoing").set_function(downscales.backlog.count)
+        states.labels("unreached").set_function(downscales.backlog.count_unreached)
 
     def _follow_configurations(self, tasks: TaskStack, on_change: OnConfiguration) -> None:
         """Follow webhook configurations of both kinds: all of the cluster, or those named.

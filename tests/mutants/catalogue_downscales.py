@@ -111,8 +111,8 @@ DOWNSCALE_CONTROL: Final = (
     Mutant(
         name="second-telling-forgotten",
         file="guards/downscales/backlog.py",
-        old="            if debt is None or debt.again is None:\n",
-        new="            if debt is None or debt.pod:\n",
+        old="            if entry is None or entry.again is None:\n",
+        new="            if entry is None or entry.pod:\n",
         breaks="LI-05: a call that was slow to arrive makes a pod forget that it stays",
         scenarios=WIDE,
         units="tests/guards/downscales/test_backlog.py",
@@ -120,9 +120,9 @@ DOWNSCALE_CONTROL: Final = (
     Mutant(
         name="debt-kept-by-a-new-claim",
         file="guards/downscales/reservations.py",
-        old="        self.debts.take_over(key.set_uid, told)\n",
+        old="        self.backlog.take_over(key.set_uid, told)\n",
         new="",
-        breaks="SI-10, SI-12: an old debt is paid to pods that are to go now",
+        breaks="SI-10, SI-12: an old entry is settled for pods that are to go now",
         scenarios=DOWNSCALES,
         storm="lost pods",
     ),

@@ -12,7 +12,7 @@ from typing import Final
 
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.downscales.backlog import CancelCalls, Debt, Owed
+from rollout_operator.guards.downscales.backlog import BacklogEntry, CancelCalls, Owed
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.guards.locks import Locks, calls_lock
 from rollout_operator.kube.cache.store import is_older
@@ -51,11 +51,11 @@ class Cancellations:
     cluster_domain: str
 
     async def tell(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
-        """Tell pods of a set that they stay; return when to look again, RESYNC for no debt."""
+        """Tell pods of a set that they stay; return when to look again."""
         downscales = self.downscales
-        if not downscales.debts.list_owed(sts.uid):
+        if not downscales.backlog.list_owed(sts.uid):
             return RESYNC
-        if is_older(sts.resource_version, than=downscales.debts.find_version(sts.uid)):
+        if is_older(sts.resource_version, than=downscales.backlog.find_version(sts.uid)):
             return LAGGING  # of a downscale before this one, it may not show that it happened
         async with self.locks.hold(calls_lock(sts.uid)):
             # What was owed before we had the lock may have been claimed anew meanwhile.
@@ -71,37 +71,37 @@ class Cancellations:
         # Pods that come tell of themselves; those that have gone are forgotten in time.
         now = self.clock.elapsed()
         waits = [now + RESYNC]
-        for one, debt in self._list_free(sts).items():
+        for one, entry in self._list_free(sts).items():
             if one.uid in staying:
-                waits.append(debt.due)
-            elif debt.over is not None:
-                waits.append(debt.over + GONE_AFTER)
+                waits.append(entry.due)
+            elif entry.over is not None:
+                waits.append(entry.over + GONE_AFTER)
         return max(min(waits) - now, CATCH_UP)
 
-    def _list_free(self, sts: StatefulSet) -> dict[Owed, Debt]:
+    def _list_free(self, sts: StatefulSet) -> dict[Owed, BacklogEntry]:
         """Return what is owed to pods that no downscale may still take away (SI-12).
 
         Those that one may take away wait for what becomes of it, wherever they were called.
         """
-        owed, claim = self.downscales.debts.list_owed(sts.uid), self.downscales.get(sts.uid)
+        owed, claim = self.downscales.backlog.list_owed(sts.uid), self.downscales.get(sts.uid)
         if claim is None:
             return owed
-        return {one: debt for one, debt in owed.items() if spares(claim.key, sts, debt.pod)}
+        return {one: entry for one, entry in owed.items() if spares(claim.key, sts, entry.pod)}
 
     def _forget_gone(
-        self, sts: StatefulSet, pods: Sequence[Pod], owed: Mapping[Owed, Debt]
+        self, sts: StatefulSet, pods: Sequence[Pod], owed: Mapping[Owed, BacklogEntry]
     ) -> None:
         """Forget what is owed to pods that have gone and do not come back."""
-        debts, now = self.downscales.debts, self.clock.elapsed()
+        backlog, now = self.downscales.backlog, self.clock.elapsed()
         present = {pod.name for pod in pods}
-        for one, debt in owed.items():
-            wanted = is_wanted(sts, debt.pod)
-            if wanted or debt.pod in present:
-                debts.see(sts.uid, one, is_wanted=wanted)
-            elif debt.over is None:
-                debts.miss(sts.uid, one)
-            elif debt.over + GONE_AFTER <= now:
-                debts.settle(sts.uid, [one])
+        for one, entry in owed.items():
+            wanted = is_wanted(sts, entry.pod)
+            if wanted or entry.pod in present:
+                backlog.see(sts.uid, one, is_wanted=wanted)
+            elif entry.over is None:
+                backlog.miss(sts.uid, one)
+            elif entry.over + GONE_AFTER <= now:
+                backlog.settle(sts.uid, [one])
 
     async def _call_all(
         self, sts: StatefulSet, due: Sequence[Owed], staying: Mapping[Uid, Pod]
@@ -120,7 +120,7 @@ class Cancellations:
         errors = await unanswered.cancel_all(self.calls, sts.uid, endpoints) if endpoints else {}
         failed |= {uid: str(error) for uid, error in errors.items()}
         told = [one for one, pod in here.items() if pod.uid not in failed]
-        self.downscales.debts.note_told(sts.uid, told)
+        self.downscales.backlog.note_told(sts.uid, told)
         if told:
             names = sorted({here[one].name for one in told})
             log.info("Told pods that they stay", zone=sts.name, pods=names)
@@ -130,17 +130,17 @@ class Cancellations:
 
     def _postpone(self, sts: StatefulSet, one: Owed, why: str) -> None:
         """Try later. Pods change all the time, and each change has us look: it waits for all."""
-        debt = self.downscales.debts.list_owed(sts.uid).get(one)
-        if debt is None:
+        entry = self.downscales.backlog.list_owed(sts.uid).get(one)
+        if entry is None:
             return
-        wait = BACKOFF.bound(debt.failures + 1)
+        wait = BACKOFF.bound(entry.failures + 1)
         # Once for each pod and cause: it may stay so for days.
-        is_news = why not in debt.causes and len(debt.causes) < MOST_CAUSES
+        is_news = why not in entry.causes and len(entry.causes) < MOST_CAUSES
         tell = log.warn if is_news else log.debug
         tell(
-            "Pod cannot be told that it stays", zone=sts.name, pod=debt.pod, again_in=wait, err=why
+            "Pod cannot be told that it stays", zone=sts.name, pod=entry.pod, again_in=wait, err=why
         )
-        self.downscales.debts.postpone(sts.uid, one, wait, why)
+        self.downscales.backlog.postpone(sts.uid, one, wait, why)
 
 
 def _plan_endpoints(

@@ -109,7 +109,7 @@ class DownscaleController:
         pods = self._list_pods(set_uid)
         self._adopt(sts, pods)
         again, failure = RESYNC, None
-        # One that fails does not delay the others: what cannot be recorded is no debt of a pod.
+        # One that fails does not delay the others: pods do not wait for what cannot be recorded.
         for step in (
             self._settle,
             self._record,

@@ -31,7 +31,7 @@ class Owed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Debt:
+class BacklogEntry:
     """What is known of a pod that is to be told that it stays."""
 
     pod: str
@@ -56,12 +56,12 @@ class Debt:
         return max(self.gone, self.due)
 
 
-class Debts:
+class Backlog:
     """All pods that are owed a cancellation, by set."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._owed: dict[Uid, dict[Owed, Debt]] = {}
+        self._owed: dict[Uid, dict[Owed, BacklogEntry]] = {}
         self._versions: dict[Uid, str] = {}
 
     @property
@@ -72,18 +72,18 @@ class Debts:
     def count(self) -> int:
         """Return how many pods are owed a cancellation, those on their way out not counted."""
         return sum(
-            len({one.uid for one, debt in debts.items() if not debt.is_dormant})
-            for debts in self._owed.values()
+            len({one.uid for one, entry in backlog.items() if not entry.is_dormant})
+            for backlog in self._owed.values()
         )
 
     def count_unreached(self) -> int:
         """Return how many of them could not be told when that was last tried."""
         return sum(
-            len({one.uid for one, debt in debts.items() if debt.failures})
-            for debts in self._owed.values()
+            len({one.uid for one, entry in backlog.items() if entry.failures})
+            for backlog in self._owed.values()
         )
 
-    def list_owed(self, set_uid: Uid) -> dict[Owed, Debt]:
+    def list_owed(self, set_uid: Uid) -> dict[Owed, BacklogEntry]:
         """Return the pods of a set that are to be told that they stay, and where."""
         return dict(self._owed.get(set_uid, {}))
 
@@ -110,45 +110,45 @@ class Debts:
         Those that `are_going` are told if they are wanted again before they have gone.
         """
         due = self._clock.elapsed() + after
-        debts = {
-            Owed(uid, at): Debt(pod, due, again, is_dormant=are_going)
+        backlog = {
+            Owed(uid, at): BacklogEntry(pod, due, again, is_dormant=are_going)
             for uid, (pod, at) in told.items()
         }
-        if debts:
-            self._owed.setdefault(set_uid, {}).update(debts)
+        if backlog:
+            self._owed.setdefault(set_uid, {}).update(backlog)
             self._versions[set_uid] = version
 
     def note_told(self, set_uid: Uid, told: Iterable[Owed]) -> None:
         """These pods have been told that they stay; some are told once more."""
-        debts = self._owed.get(set_uid, {})
-        paid: list[Owed] = []
+        backlog = self._owed.get(set_uid, {})
+        settled: list[Owed] = []
         for one in told:
-            debt = debts.get(one)
-            if debt is None or debt.again is None:
-                paid.append(one)
+            entry = backlog.get(one)
+            if entry is None or entry.again is None:
+                settled.append(one)
             else:
-                debts[one] = Debt(debt.pod, self._clock.elapsed() + debt.again)
-        self.settle(set_uid, paid)
+                backlog[one] = BacklogEntry(entry.pod, self._clock.elapsed() + entry.again)
+        self.settle(set_uid, settled)
 
     def see(self, set_uid: Uid, one: Owed, *, is_wanted: bool) -> None:
         """The pod is there, or another one of its name is wanted: it may have to be told still."""
-        debts = self._owed.get(set_uid, {})
-        if one in debts:
-            debts[one] = replace(debts[one], gone=None, is_dormant=not is_wanted)
+        backlog = self._owed.get(set_uid, {})
+        if one in backlog:
+            backlog[one] = replace(backlog[one], gone=None, is_dormant=not is_wanted)
 
     def miss(self, set_uid: Uid, one: Owed) -> None:
         """The pod is gone, and no other one of its name is wanted: it may be so for good."""
-        debts = self._owed.get(set_uid, {})
-        if one in debts and debts[one].gone is None:
-            debts[one] = replace(debts[one], gone=self._clock.elapsed())
+        backlog = self._owed.get(set_uid, {})
+        if one in backlog and backlog[one].gone is None:
+            backlog[one] = replace(backlog[one], gone=self._clock.elapsed())
 
     def postpone(self, set_uid: Uid, one: Owed, by: timedelta, cause: str) -> None:
         """A pod could not be told: not before this time again, whatever else happens."""
-        debts = self._owed.get(set_uid, {})
-        if one in debts:
-            debt, due = debts[one], self._clock.elapsed() + by
-            debts[one] = replace(
-                debt, due=due, failures=debt.failures + 1, causes=debt.causes | {cause}
+        backlog = self._owed.get(set_uid, {})
+        if one in backlog:
+            entry, due = backlog[one], self._clock.elapsed() + by
+            backlog[one] = replace(
+                entry, due=due, failures=entry.failures + 1, causes=entry.causes | {cause}
             )
 
     def take_over(self, set_uid: Uid, told: Mapping[Uid, PreparedPod]) -> None:
@@ -157,10 +157,10 @@ class Debts:
 
     def settle(self, set_uid: Uid, owed: Iterable[Owed]) -> None:
         """These pods have been told, or are gone."""
-        debts = self._owed.get(set_uid, {})
+        backlog = self._owed.get(set_uid, {})
         for one in owed:
-            debts.pop(one, None)
-        if not debts:
+            backlog.pop(one, None)
+        if not backlog:
             self.forget(set_uid)
 
     def forget(self, set_uid: Uid) -> None:

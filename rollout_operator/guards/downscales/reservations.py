@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.downscales.backlog import Debts, PreparedPod, UnansweredCancels
+from rollout_operator.guards.downscales.backlog import Backlog, PreparedPod, UnansweredCancels
 from rollout_operator.guards.downscales.intents import Intents
 from rollout_operator.guards.downscales.last_downscales import LastDownscales
 from rollout_operator.model.downscale import Key, Target, Underway
@@ -92,7 +92,7 @@ class Downscales:
         """`late_calls`: so long after its caller has given up a call may still reach a pod."""
         self._clock = clock
         self.late_calls = late_calls
-        self.debts = Debts(clock)
+        self.backlog = Backlog(clock)
         self.unanswered = UnansweredCancels(clock, late_calls)
         self._claims: dict[Uid, Claim] = {}
         self.last = LastDownscales()
@@ -122,7 +122,7 @@ class Downscales:
     def _unsettled(self) -> tuple[Mapping[Uid, object], ...]:
         # What was not answered keeps the notes on pods: a restarted process must know, too.
         unanswered = self.unanswered.by_set
-        return self._claims, self.debts.by_set, self._unrecorded, self._entries, unanswered
+        return self._claims, self.backlog.by_set, self._unrecorded, self._entries, unanswered
 
     def count(self, stage: ReservationState) -> int:
         """Return how many claims are at a stage."""
@@ -174,14 +174,14 @@ class Downscales:
         so are those that this one does not take away.
         """
         told = {uid: PreparedPod(pod, key.target) for uid, pod in pods}
-        self.debts.take_over(key.set_uid, told)
+        self.backlog.take_over(key.set_uid, told)
         older = self._claims.get(key.set_uid)
         pods_of_both = dict(told)
         if older is not None:
             left = {uid: one for uid, one in older.pods.items() if not spares(key, sts, one.pod)}
             pods_of_both = {**left, **told}
             owed = {uid: one for uid, one in older.pods.items() if pods_of_both.get(uid) != one}
-            self.debts.owe(key.set_uid, older.seen_version, owed)
+            self.backlog.owe(key.set_uid, older.seen_version, owed)
         entry = self._entries.pop(key.set_uid, None)
         if older is not None and older.stage is not ReservationState.PERSISTED:
             entry = older.entry
@@ -223,7 +223,7 @@ class Downscales:
         self.unanswered.suspect(key.set_uid, claim.pods, key.target)
         for target in earlier:
             there = {uid: PreparedPod(pod, target) for uid, pod in told}
-            self.debts.owe(key.set_uid, claim.seen_version, there)
+            self.backlog.owe(key.set_uid, claim.seen_version, there)
             self.unanswered.suspect(key.set_uid, there, target)
         claim.stage = ReservationState.OPEN
         claim.is_adopted = True
@@ -235,7 +235,7 @@ class Downscales:
     def renew(self, claim: Claim, pods: Iterable[tuple[Uid, str]]) -> None:
         """The same was asked again: it may persist for as long again, with these pods as well."""
         told = {uid: PreparedPod(pod, claim.key.target) for uid, pod in pods}
-        self.debts.take_over(claim.key.set_uid, told)
+        self.backlog.take_over(claim.key.set_uid, told)
         claim.pods |= told
         claim.asked_at = self._clock.elapsed()
         self._tell(claim)
@@ -308,7 +308,7 @@ class Downscales:
         if claim.entry is not None and claim.stage is not ReservationState.PERSISTED:
             self._entries[claim.key.set_uid] = claim.entry
         told = {uid: claim.pods[uid] for uid in owed if uid in claim.pods}
-        self.debts.owe(
+        self.backlog.owe(
             claim.key.set_uid,
             claim.seen_version,
             told,
@@ -329,7 +329,7 @@ class Downscales:
     def forget_set(self, set_uid: Uid) -> None:
         """The set is gone, and with it all that its pods were told."""
         claim = self._claims.pop(set_uid, None)
-        self.debts.forget(set_uid)
+        self.backlog.forget(set_uid)
         self.unanswered.forget(set_uid)
         self.last.forget(set_uid)
         self._unrecorded.pop(set_uid, None)

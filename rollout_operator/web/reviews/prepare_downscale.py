@@ -212,7 +212,7 @@ class PrepareDownscale:
             async with asyncio.timeout(limit):
                 # Where nobody is called either: after a crash the time of it counts (SI-11).
                 carriers = [pod for pod in step.plan.pods.going if pod.uid in called]
-                owed = parts.downscales.debts.list_targets(claim.key.set_uid)
+                owed = parts.downscales.backlog.list_targets(claim.key.set_uid)
                 note = DownscaleRecord.of(claim.key, claim.begun, owed=owed)
                 await parts.notes.write(note, carriers, step.plan.pods.witness)
                 failures = await parts.pods.prepare_all(step.plan.missing)

@@ -49,7 +49,7 @@ async def test_li05_taken_back_while_pods_are_terminating(waits: int, *, crashes
         if not crashes:
             await world.pass_time(100)
             assert world.calls.names("DELETE") == [], "the pods that go are not called"
-            assert world.memory.downscales.debts.count() == 2
+            assert world.memory.downscales.backlog.count() == 2
             await _see_them_told(world)
     if crashes:
         world.restart()
@@ -76,7 +76,7 @@ async def test_a_downscale_that_nobody_takes_back_is_forgotten_with_its_pods() -
     async with world.controlling():
         await _scale_down(world)
         await world.pass_time(300)
-        assert world.memory.downscales.debts.count() == 0
+        assert world.memory.downscales.backlog.count() == 0
         for name in GOING:
             world.remove_pod(name)
         await world.watch()

@@ -295,19 +295,19 @@ async def test_li05_a_pod_that_cannot_be_told_is_warned_of_once_for_each_cause(
 ) -> None:
     """LI-05: not every 15 s, and not at level debug only; it is counted for as long."""
     world = three_zones()
-    debts = world.memory.downscales.debts
+    backlog = world.memory.downscales.backlog
     async with granted(world):
         world.calls.answer = refuse("zone-a-4", method="DELETE")
         await world.pass_time(300)
-        assert debts.count_unreached() == debts.count() == 1
+        assert backlog.count_unreached() == backlog.count() == 1
         assert _warnings(lines) == ["zone-a-4: HTTP status 500"]
         world.calls.answer = _unreachable
         await world.pass_time(300)
-        assert debts.count_unreached() == 1
+        assert backlog.count_unreached() == 1
         assert _warnings(lines) == ["zone-a-4: HTTP status 500", "zone-a-4: no route to host"]
         world.calls.answer = confirm
         await world.pass_time(30)
-        assert debts.count_unreached() == 0
+        assert backlog.count_unreached() == 0
         await come_to_rest(world)
 
 

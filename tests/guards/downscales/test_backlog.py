@@ -1,4 +1,4 @@
-"""Debts of the ledger: who is to be told that it stays, and who never is: LI-05, SI-12, FP-26."""
+"""Backlog of the ledger: who is to be told that it stays, and who never is: LI-05, SI-12, FP-26."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollout_operator.guards.downscales.backlog import Debt
+from rollout_operator.guards.downscales.backlog import BacklogEntry
 from rollout_operator.guards.downscales.reservations import Downscales, ReservationState
 from tests.builders import sts, sts_uid
 from tests.fakes_clock import EPOCH
@@ -25,10 +25,12 @@ def test_li05_pods_that_were_told_are_owed_a_word(bench: Bench) -> None:
 
     assert bench.downscales.get(A) is None
     assert bench.owed() == {"pod-1": 6 * SECOND, "pod-2": 6 * SECOND}
-    assert bench.downscales.debts.list_owed(A)[waiting("1")[0]] == Debt("pod-1", 6 * SECOND)
+    assert bench.downscales.backlog.list_owed(A)[waiting("1")[0]] == BacklogEntry(
+        "pod-1", 6 * SECOND
+    )
     assert bench.downscales.list_sets() == [A]
     assert bench.downscales.remembers(A)
-    assert bench.downscales.debts.count() == 2
+    assert bench.downscales.backlog.count() == 2
     assert bench.underway() == ""
 
 
@@ -38,36 +40,36 @@ def test_fp26_who_may_have_been_called_late_is_told_twice(bench: Bench) -> None:
     assert bench.owed() == {"pod-1": NONE, "pod-2": NONE}
 
     bench.clock.jump(SECOND)
-    bench.downscales.debts.note_told(A, waiting("1"))
+    bench.downscales.backlog.note_told(A, waiting("1"))
     assert bench.owed() == {"pod-1": 10 * SECOND, "pod-2": NONE}
-    bench.downscales.debts.note_told(A, waiting("12"))
+    bench.downscales.backlog.note_told(A, waiting("12"))
     assert bench.owed() == {"pod-2": 10 * SECOND}
-    bench.downscales.debts.note_told(A, waiting("29"))
+    bench.downscales.backlog.note_told(A, waiting("29"))
     bench.assert_is_empty()
 
 
 def test_li05_who_is_told_once_is_owed_nothing_more(bench: Bench) -> None:
     """Only pods that were told can be owed; one by one they are settled."""
-    debts = bench.downscales.debts
+    backlog = bench.downscales.backlog
     bench.downscales.close(bench.begin(pods="123"), owed=uids("1239"))
-    debts.note_told(A, waiting("1"))
-    debts.note_told(B, waiting("1"))
-    debts.settle(A, waiting("2"))
-    debts.list_owed(A).clear()  # a copy
+    backlog.note_told(A, waiting("1"))
+    backlog.note_told(B, waiting("1"))
+    backlog.settle(A, waiting("2"))
+    backlog.list_owed(A).clear()  # a copy
     assert bench.owed() == {"pod-3": NONE}
-    debts.settle(A, waiting("139"))
+    backlog.settle(A, waiting("139"))
     bench.assert_is_empty()
 
 
 def test_li05_who_could_not_be_told_is_tried_later(bench: Bench) -> None:
     bench.downscales.close(bench.begin(pods="12"), owed=uids("12"), again=9 * SECOND)
     bench.clock.jump(SECOND)
-    bench.downscales.debts.postpone(A, waiting("2")[0], 3 * SECOND, "away")
-    bench.downscales.debts.postpone(A, waiting("9")[0], 3 * SECOND, "away")
-    bench.downscales.debts.postpone(B, waiting("1")[0], 3 * SECOND, "away")
+    bench.downscales.backlog.postpone(A, waiting("2")[0], 3 * SECOND, "away")
+    bench.downscales.backlog.postpone(A, waiting("9")[0], 3 * SECOND, "away")
+    bench.downscales.backlog.postpone(B, waiting("1")[0], 3 * SECOND, "away")
 
     assert bench.owed() == {"pod-1": NONE, "pod-2": 4 * SECOND}
-    assert bench.downscales.debts.list_owed(A)[waiting("2")[0]].again == 9 * SECOND
+    assert bench.downscales.backlog.list_owed(A)[waiting("2")[0]].again == 9 * SECOND
     assert bench.owed(B) == {}
     assert bench.downscales.list_sets() == [A]
 
@@ -77,26 +79,26 @@ def test_si12_a_debt_remembers_which_state_of_the_set_it_is_of(bench: Bench) -> 
     ledger = bench.downscales
     seen = sts("a", resource_version="17")
     claim = ledger.begin(seen, key("a"), EPOCH, named("12"))
-    assert ledger.debts.find_version(A) == ""
+    assert ledger.backlog.find_version(A) == ""
     ledger.close(claim, owed=uids("12"))
 
-    assert ledger.debts.find_version(A) == "17"
-    assert ledger.debts.find_version(B) == ""
-    ledger.debts.settle(A, waiting("1"))
-    assert ledger.debts.find_version(A) == "17"
-    ledger.debts.note_told(A, waiting("2"))
-    assert ledger.debts.find_version(A) == ""
+    assert ledger.backlog.find_version(A) == "17"
+    assert ledger.backlog.find_version(B) == ""
+    ledger.backlog.settle(A, waiting("1"))
+    assert ledger.backlog.find_version(A) == "17"
+    ledger.backlog.note_told(A, waiting("2"))
+    assert ledger.backlog.find_version(A) == ""
     ledger.close(ledger.begin(seen, key("a"), EPOCH, named("1")), owed=())
-    assert ledger.debts.find_version(A) == "", "nobody is owed anything"
+    assert ledger.backlog.find_version(A) == "", "nobody is owed anything"
     ledger.close(ledger.begin(seen, key("a"), EPOCH, named("1")), owed=uids("1"))
     ledger.forget_set(A)
-    assert ledger.debts.find_version(A) == ""
+    assert ledger.backlog.find_version(A) == ""
     bench.assert_is_empty()
 
 
 @pytest.mark.parametrize("again", ["begin", "renew", "adopt"])
 def test_si12_who_is_told_to_go_again_is_not_called_back(bench: Bench, again: str) -> None:
-    """FP-19: a debt to pod 2 from before must not undo what pod 2 is told now."""
+    """FP-19: an entry of pod 2 from before must not undo what pod 2 is told now."""
     bench.downscales.close(bench.begin(pods="12"), owed=uids("12"))
     if again == "adopt":
         bench.downscales.adopt(sts("a"), key("a", 3, 2), EPOCH, named("2"))
@@ -130,7 +132,7 @@ def run(bench: Bench, steps: Iterable[tuple[str, str]]) -> None:
             ledger.note_persisted(claim, bench.clock.now())
         elif step == "fail":
             ledger.close(claim, owed=claim.pods, again=SECOND)
-        ledger.debts.note_told(uid, list(ledger.debts.list_owed(uid))[:1])
+        ledger.backlog.note_told(uid, list(ledger.backlog.list_owed(uid))[:1])
         bench.clock.jump(SECOND)
         assert_is_sound(ledger)
 
@@ -139,9 +141,9 @@ def assert_is_sound(ledger: Downscales) -> None:
     for uid in ledger.list_sets():
         claim = ledger.get(uid)
         # SI-12: whoever is on the way out is never owed a call back.
-        owed = {one.uid for one in ledger.debts.list_owed(uid)}
+        owed = {one.uid for one in ledger.backlog.list_owed(uid)}
         assert claim is None or not owed.intersection(claim.pods)
-        assert claim or ledger.debts.list_owed(uid) or ledger.find_unrecorded(uid)
+        assert claim or ledger.backlog.list_owed(uid) or ledger.find_unrecorded(uid)
     found = ledger.find_underway(INGESTER)
     held = ledger.count(ReservationState.PREPARING) + ledger.count(ReservationState.OPEN)
     assert (found is not None) == (held > 0)
@@ -167,7 +169,7 @@ def test_si12_whatever_happens_the_ledger_is_sound_and_ends_empty(
         claim = bench.downscales.get(uid)
         if claim is not None:
             bench.downscales.close(claim, owed=claim.pods)
-        bench.downscales.debts.settle(uid, bench.downscales.debts.list_owed(uid))
+        bench.downscales.backlog.settle(uid, bench.downscales.backlog.list_owed(uid))
         begun = bench.downscales.find_unrecorded(uid)
         if begun is not None:
             bench.downscales.note_recorded(uid, begun)

@@ -227,7 +227,7 @@ def test_li05_a_pod_that_the_next_downscale_leaves_is_owed_a_word_at_once(bench:
     second = ledger.begin(zone, key("a", 3, 2), EPOCH, [went])
 
     assert set(second.pods) == {went[0]}
-    assert {one.uid for one in ledger.debts.list_owed(zone.uid)} == {stays[0]}
+    assert {one.uid for one in ledger.backlog.list_owed(zone.uid)} == {stays[0]}
 
 
 def test_a_claim_that_was_replaced_or_closed_closes_nothing(bench: Bench) -> None:
@@ -242,7 +242,7 @@ def test_a_claim_that_was_replaced_or_closed_closes_nothing(bench: Bench) -> Non
     assert len(bench.told) == told
     bench.downscales.note_recorded(A, EPOCH)
     bench.downscales.close(second, owed=uids("0"))
-    bench.downscales.debts.settle(A, waiting("0"))
+    bench.downscales.backlog.settle(A, waiting("0"))
     bench.downscales.close(second, owed=uids("0"))
     assert bench.owed() == {}
 

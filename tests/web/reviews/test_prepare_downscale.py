@@ -81,9 +81,9 @@ async def test_t07_4_a_pod_refuses() -> None:
     assert verdict.reason.text == f"{DENIED}{FAILED} POST zone-a-4: HTTP status 500"
     assert verdict.annotations == {}
     assert world.calls.names("DELETE") == ["zone-a-4", "zone-a-3"]
-    owed = world.memory.downscales.debts.list_owed(Uid("uid-zone-a"))
-    assert {debt.pod for debt in owed.values()} == {"zone-a-3", "zone-a-4"}
-    assert {debt.due for debt in owed.values()} == {world.clock.elapsed() + RETELL}
+    owed = world.memory.downscales.backlog.list_owed(Uid("uid-zone-a"))
+    assert {entry.pod for entry in owed.values()} == {"zone-a-3", "zone-a-4"}
+    assert {entry.due for entry in owed.values()} == {world.clock.elapsed() + RETELL}
     assert world.annotation("zone-a") is None
 
 
@@ -200,7 +200,7 @@ async def test_t07_12_each_pod_is_told_once_within_the_review() -> None:
     world.calls.answer = fail
     assert not (await world.ask("zone-a", 0)).is_allowed
     assert len(world.calls.names("DELETE")) == 64
-    assert world.memory.downscales.debts.count() == 64
+    assert world.memory.downscales.backlog.count() == 64
 
 
 @in_virtual_time

@@ -179,7 +179,7 @@ async def test_si10_notes_stay_until_no_call_can_arrive() -> None:
         await given_up(world, pods)
         await world.pass_time(3)
         assert pods.is_prepared == {"zone-a-4": False, "zone-a-3": False}
-        assert world.memory.downscales.debts.count() == 0
+        assert world.memory.downscales.backlog.count() == 0
         assert world.noted() == ["zone-a-0", "zone-a-3", "zone-a-4"]
         world.restart()
         world.memory.controller.adopt(world.sets.list_all()[0].uid)

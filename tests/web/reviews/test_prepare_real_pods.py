@@ -58,7 +58,7 @@ async def test_prep_22_one_pod_refuses() -> None:
         assert "POST zone-a-3: HTTP status 500" in verdict.reason.text
         told = [seen.ordinal for seen in servers.seen if seen.method == "DELETE"]
         assert sorted(told) == [2, 3, 4]
-        assert world.memory.downscales.debts.count() == 3
+        assert world.memory.downscales.backlog.count() == 3
 
 
 async def test_w13_a_pod_that_does_not_answer() -> None:

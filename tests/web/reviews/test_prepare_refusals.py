@@ -284,7 +284,7 @@ async def test_w13_a_pod_that_hangs() -> None:
     assert verdict.reason.text == f"{DENIED}{FAILED} not all have answered within 7.2s"
     assert world.clock.now() - EPOCH < timedelta(seconds=9)
     assert world.calls.names("DELETE") == ["zone-a-4", "zone-a-3"]
-    assert world.memory.downscales.debts.count() == 2
+    assert world.memory.downscales.backlog.count() == 2
 
 
 @in_virtual_time
@@ -295,7 +295,7 @@ async def test_w13_pods_that_take_no_call_at_all() -> None:
     verdict = await world.ask("zone-a", 3)
     assert verdict.reason.code is Code.REVIEW_TIMED_OUT
     assert world.clock.elapsed() <= timedelta(seconds=9)
-    assert world.memory.downscales.debts.count() == 2
+    assert world.memory.downscales.backlog.count() == 2
 
 
 @in_virtual_time

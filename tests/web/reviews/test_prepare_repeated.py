@@ -263,14 +263,14 @@ def test_a_review_that_is_cut_off_leaves_no_prepared_pod(step: int) -> None:
         downscales = world.memory.downscales
         assert downscales.get(A) is None
         called = {call.uid for call in world.calls.calls}
-        assert called <= {one.uid for one in downscales.debts.list_owed(A)}
+        assert called <= {one.uid for one in downscales.backlog.list_owed(A)}
         assert (await world.ask("zone-b", 4)).is_allowed
         async with world.controlling():
             await world.pass_time(60)
             told = {call.uid for call in world.calls.confirmed if call.method == "DELETE"}
             assert called <= told
             assert not [uid for uid in world.calls.prepared() if uid.startswith("uid-zone-a")]
-            assert downscales.debts.list_owed(A) == {}
+            assert downscales.backlog.list_owed(A) == {}
             assert not [name for name in world.noted() if name.startswith("zone-a")]
 
     run()
@@ -341,7 +341,7 @@ async def test_a_pod_that_is_owed_is_taken_over_by_the_next_review() -> None:
         world.calls.answer = confirm
         world.calls.calls.clear()
         assert (await world.ask("zone-a", 3)).is_allowed
-        assert world.memory.downscales.debts.count() == 0
+        assert world.memory.downscales.backlog.count() == 0
         world.commit("zone-a", 3)
         await world.watch()
         await world.pass_time(120)

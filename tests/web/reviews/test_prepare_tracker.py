@@ -144,8 +144,8 @@ def test_t07_5_what_cannot_be_recorded_is_refused(error: ApiError) -> None:
         assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"]
         assert world.calls.names("DELETE") == ["zone-a-4", "zone-a-3"]
         assert data_of(world) == {}
-        owed = world.memory.downscales.debts.list_owed(A)
-        assert {debt.due for debt in owed.values()} == {world.clock.elapsed() + RETELL}
+        owed = world.memory.downscales.backlog.list_owed(A)
+        assert {entry.due for entry in owed.values()} == {world.clock.elapsed() + RETELL}
 
     run()
 
