@@ -12,7 +12,7 @@ import msgspec
 
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.decode.excerpt import BUDGET, LARGEST_BUDGET, SMALL
-from rollout_operator.model.decode.objects import VALUE_LIMIT, JsonBytes, read_as
+from rollout_operator.model.decode.objects import JsonBytes, as_fields, cut_value, read_as
 from rollout_operator.model.decode.wire import Generation, ObjectHead, Wire
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import ABSENT_PEERS, Uid
@@ -84,7 +84,7 @@ def parse_budget(raw: JsonBytes) -> Budget:
         raise InvalidInput(
             "invalid value: max unavailable percentage can not be used with partition awareness"
         )
-    head = _fields(tree.get("metadata"))
+    head = as_fields(tree.get("metadata"))
     return Budget(
         namespace=_text(head.get("namespace")),
         name=_text(head.get("name")),
@@ -97,7 +97,7 @@ def parse_budget(raw: JsonBytes) -> Budget:
         pattern=pattern,
         pattern_group=group,
         delay=delay,
-        forgives_absent_peers=_fields(head.get("annotations")).get(ABSENT_PEERS) == "gone",
+        forgives_absent_peers=as_fields(head.get("annotations")).get(ABSENT_PEERS) == "gone",
     )
 
 
@@ -236,17 +236,12 @@ def _integer(value: object) -> int | None:
     return value if type(value) is int and value in _INT64 else None
 
 
-def _fields(value: object) -> _Fields:
-    return value if isinstance(value, dict) else {}
-
-
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
 def _shown(value: object) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= VALUE_LIMIT else f"{text[:VALUE_LIMIT]}..."
+    return cut_value(msgspec.json.encode(value).decode())
 
 
 _TYPES: Final = {

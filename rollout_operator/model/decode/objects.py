@@ -40,8 +40,7 @@ from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 
 JsonBytes = bytes | msgspec.Raw
 
-# Of an offending value so much is shown that a person recognises it.
-VALUE_LIMIT: Final = 80
+_VALUE_LIMIT: Final = 80
 
 # A kubelet stamps the start and the first conditions of a pod one after the other.
 _SAME_REPORT: Final = timedelta(seconds=2)
@@ -184,8 +183,8 @@ def salvage(kind: str, raw: JsonBytes, error: DecodeError) -> Unreadable:
 
     Never raises, whatever `raw` is.
     """
-    metadata = _fields(_fields(_loads(raw)).get("metadata"))
-    labels = _fields(metadata.get("labels"))
+    metadata = as_fields(as_fields(_loads(raw)).get("metadata"))
+    labels = as_fields(metadata.get("labels"))
     return Unreadable(
         kind=kind,
         namespace=_text(metadata.get("namespace")),
@@ -232,7 +231,7 @@ def _ready_since(wire: WirePod, annotations: PodAnnotations) -> datetime | None:
     except msgspec.ValidationError as error:
         where = "status.conditions[type=Ready].lastTransitionTime"
         who = f"Pod {one_line(wire.metadata.namespace)}/{one_line(wire.metadata.name)}"
-        raise DecodeError(f"{who}: {where}: no instant: {_shown(texts[-1])}") from error
+        raise DecodeError(f"{who}: {where}: no instant: {show_value(texts[-1])}") from error
 
 
 def _read_instant(text: str | None) -> datetime | None:
@@ -276,15 +275,20 @@ def only(keys: frozenset[str], values: Mapping[str, str] | None) -> Mapping[str,
     return {key: values[key] for key in sorted(keys) if key in values} if values else {}
 
 
-def _shown(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= VALUE_LIMIT else f"{text[:VALUE_LIMIT]}..."
+def show_value(value: object) -> str:
+    """Return a value as JSON, cut where it is long."""
+    return cut_value(json.dumps(value))
+
+
+def cut_value(text: str) -> str:
+    """Return as much of an offending value as a person needs to recognise it."""
+    return text if len(text) <= _VALUE_LIMIT else f"{text[:_VALUE_LIMIT]}..."
 
 
 def _decode_error(kind: str, raw: JsonBytes, problem: str) -> DecodeError:
     """Return an error that names object, field and value; slow, but objects rarely break."""
     tree = _loads(raw)
-    metadata = _fields(_fields(tree).get("metadata"))
+    metadata = as_fields(as_fields(tree).get("metadata"))
     keys = ("name",) if kind in _CLUSTER_KINDS else ("namespace", "name")
     who = "/".join(one_line(_text(metadata.get(key))) or "?" for key in keys)
     what, _, where = problem.partition(" - at `$")
@@ -292,7 +296,7 @@ def _decode_error(kind: str, raw: JsonBytes, problem: str) -> DecodeError:
     path = where.rstrip("`").lstrip(".")
     found = _at(tree, path) if path else None
     field = f"{one_line(path)}: " if path else ""
-    value = f": {_shown(found)}" if isinstance(found, str | int | float) else ""
+    value = f": {show_value(found)}" if isinstance(found, str | int | float) else ""
     return DecodeError(f"{kind} {who}: {field}{text}{value}")
 
 
@@ -345,7 +349,8 @@ def _read_leniently(body: bytes) -> object:
     return loaded
 
 
-def _fields(value: object) -> dict[str, object]:
+def as_fields(value: object) -> dict[str, object]:
+    """Return the fields of an object, none of anything else."""
     return value if isinstance(value, dict) else {}
 
 
@@ -355,7 +360,7 @@ def _text(value: object) -> str:
 
 def _salvaged_owner(owners: object) -> Uid | None:
     for owner in owners if isinstance(owners, list) else ():
-        fields = _fields(owner)
+        fields = as_fields(owner)
         if fields.get("controller") is True and _text(fields.get("uid")):
             return Uid(_text(fields["uid"]))
     return None

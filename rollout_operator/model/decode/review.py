@@ -20,7 +20,7 @@ from rollout_operator.model.decode.excerpt import (
     Buffer,
 )
 from rollout_operator.model.decode.not_ready import clip, one_line
-from rollout_operator.model.decode.objects import only
+from rollout_operator.model.decode.objects import only, show_value
 from rollout_operator.model.decode.wire import Int32, Ordinals, Owner, Required, Strings, Wire
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.names import Uid
@@ -35,8 +35,6 @@ _SCALE: Final = ("autoscaling/v1", "Scale")
 _KNOWN: Final = frozenset(
     {_SCALE, ("apps/v1", "StatefulSet"), ("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet")}
 )
-# Of an offending value so much is shown that a person recognises it.
-_VALUE_LIMIT: Final = 80
 
 
 class _Resource(Wire):
@@ -315,5 +313,4 @@ def _value_at(body: bytes, path: str) -> str:
         return ""
     if not isinstance(value, str | int | float):
         return ""
-    text = json.dumps(value)
-    return text if len(text) <= _VALUE_LIMIT else f"{text[:_VALUE_LIMIT]}..."
+    return show_value(value)
