@@ -12,6 +12,8 @@ from rollout_operator.model.review import Review, Scalable, Unusable, Version
 
 BROKEN: Final = Unusable("no kind")
 CANNOT_DECODE: Final = "can't decode {} object, allowing the change, err: no kind"
+KINDS: Final = {"scale": "Scale", "deployment": "Deployment", "replicaset": "ReplicaSet"}
+SWITCHES: Final = {"no": NO_DOWNSCALE, "prepared": PREPARE_DOWNSCALE}
 NIL: Final = "old/new replicas is nil, allowing the change"
 
 
@@ -50,6 +52,45 @@ def review(
         old=old,
         new=new,
     )
+
+
+def read_review(text: str) -> Review:
+    """Return a review such as `2 no -> 1; dry run` or `scale 2 -> scale 1`.
+
+    `nil` is no number of replicas, `broken` what cannot be decoded, `no` and `prepared` are labels,
+    `no=False` is one with another value, `@no` an annotation. A kind stands before its replicas.
+    """
+    change, *more = text.split("; ")
+    old, new = map(_read_object, change.split(" -> "))
+    resource = next((one for one in more if one != "dry run"), "statefulsets")
+    return review(old, new, resource=resource, dry_run="dry run" in more)
+
+
+def _read_object(text: str) -> Scalable | Unusable:
+    if text == "broken":
+        return BROKEN
+    words = text.split()
+    replicas = next(word for word in words if word == "nil" or word.isdigit())
+    kind = next((KINDS[word] for word in words if word in KINDS), "StatefulSet")
+    maps: dict[bool, dict[str, str]] = {False: {}, True: {}}
+    for word in words:
+        name, _, value = word.removeprefix("@").partition("=")
+        if name in SWITCHES:
+            maps[word.startswith("@")][SWITCHES[name]] = value or "true"
+    return one(None if replicas == "nil" else int(replicas), maps[False], kind, maps[True])
+
+
+def render_verdict(verdict: Verdict | Decrease) -> str:
+    """Return what becomes of a review, in one line: `allow`, `warn`, `refuse` or `decrease`."""
+    if isinstance(verdict, Decrease):
+        return f"decrease {verdict.replicas_from} {verdict.replicas_to} of {verdict.resource}"
+    reason, text = verdict.reason, verdict.reason.text
+    if not verdict.is_allowed:
+        assert (reason.severity, verdict.warnings) == (Severity.WARN, ())
+        return f"refuse {reason.code} {verdict.code}: {text}"
+    assert (text, verdict.code) == ("", 0)
+    assert reason.severity is (Severity.WARN if verdict.warnings else Severity.DEBUG)
+    return " ".join(["warn" if verdict.warnings else "allow", reason.code, *verdict.warnings])
 
 
 def decrease(

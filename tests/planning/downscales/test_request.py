@@ -18,7 +18,6 @@ from rollout_operator.planning.downscales.request import (
 )
 from tests.planning.reviews import (
     BROKEN,
-    CANNOT_DECODE,
     NIL,
     NO_SCALE,
     allowed,
@@ -27,10 +26,13 @@ from tests.planning.reviews import (
     label_sets,
     objects,
     one,
+    read_review,
     refused,
+    render_verdict,
     review,
     warned,
 )
+from tests.planning.tables import read_table
 
 REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=300, database=None)
 NO: Final = {NO_DOWNSCALE: "true"}
@@ -57,120 +59,63 @@ def answer(
     return assess_no_downscale(change, asked.old.labels, asked.old.annotations)
 
 
-FREE: Final = allowed(Code.NOT_GUARDED)
+ANSWERS = """
+T-06 SEED-084 2 to 1, no label
+  2 -> 1 | allow not_guarded
+T-06 SEED-082 2 to 1, labelled
+  2 no -> 1 no | denied statefulsets
+SEED-082 a Deployment
+  deployment 2 no -> deployment 1 no; deployments | denied deployments
+SEED-082 a ReplicaSet
+  replicaset 2 no -> replicaset 1 no; replicasets | denied replicasets
+T-06 NODOWN-08 dry run
+  2 no -> 1 no; dry run | denied statefulsets
+T-06 2 to 3
+  2 no -> 3 no | allow not_a_downscale
+NODOWN-03 2 to 2
+  2 no -> 2 no | allow not_a_downscale
+NODOWN-04 SI-14 the label goes in the same request
+  2 no -> 1 | denied statefulsets
+NODOWN-04 the label comes in the request
+  2 -> 1 no | allow not_guarded
+T-06 SEED-083 by scale, of a labelled object
+  scale 2 -> scale 1 | denied statefulsets
+T-06 by scale, dry run, of a labelled object
+  scale 2 -> scale 1; dry run | denied statefulsets
+T-06 SEED-088 nil to 1
+  nil no -> 1 no | warn cannot_check old/new replicas is nil, allowing the change
+T-06 NODOWN-02 2 to nil
+  2 no -> nil no | warn cannot_check old/new replicas is nil, allowing the change
+T-06 nil to nil
+  nil no -> nil no | allow not_a_downscale
+T-06 SEED-087 old cannot be decoded
+  broken -> 1 | warn cannot_check can't decode old object, allowing the change, err: no kind
+NODOWN-01 new cannot be decoded
+  2 no -> broken | warn cannot_check can't decode new object, allowing the change, err: no kind
+NODOWN-01 old is judged first
+  broken -> broken | warn cannot_check can't decode old object, allowing the change, err: no kind
+NODOWN-06 W-49 another value
+  2 no=True -> 1
+  | warn label_misplaced label grafana.com/no-downscale: "True" is not true: the check is off
+NODOWN-06 switched off
+  2 no=false -> 1 | allow not_guarded
+W-49 an annotation
+  2 @no -> 1
+  | warn label_misplaced grafana.com/no-downscale is set as annotation, and only a label counts: the
+    check is off
+"""
 
 
-@pytest.mark.parametrize(
-    ("asked", "parent", "expected"),
-    [
-        pytest.param(review(one(2), one(1)), None, FREE, id="T-06 SEED-084 2 to 1, no label"),
-        pytest.param(
-            review(one(2, NO), one(1, NO)),
-            None,
-            refused(Code.NO_DOWNSCALE, DENIED.format("statefulsets")),
-            id="T-06 SEED-082 2 to 1, labelled",
-        ),
-        pytest.param(
-            review(one(2, NO, "Deployment"), one(1, NO, "Deployment"), resource="deployments"),
-            None,
-            refused(Code.NO_DOWNSCALE, DENIED.format("deployments")),
-            id="SEED-082 a Deployment",
-        ),
-        pytest.param(
-            review(one(2, NO, "ReplicaSet"), one(1, NO, "ReplicaSet"), resource="replicasets"),
-            None,
-            refused(Code.NO_DOWNSCALE, DENIED.format("replicasets")),
-            id="SEED-082 a ReplicaSet",
-        ),
-        pytest.param(
-            review(one(2, NO), one(1, NO), dry_run=True),
-            None,
-            refused(Code.NO_DOWNSCALE, DENIED.format("statefulsets")),
-            id="T-06 NODOWN-08 dry run",
-        ),
-        pytest.param(review(one(2, NO), one(3, NO)), None, NO_SCALE, id="T-06 2 to 3"),
-        pytest.param(review(one(2, NO), one(2, NO)), None, NO_SCALE, id="NODOWN-03 2 to 2"),
-        pytest.param(
-            review(one(2, NO), one(1)),
-            None,
-            refused(Code.NO_DOWNSCALE, DENIED.format("statefulsets")),
-            id="NODOWN-04 SI-14 the label goes in the same request",
-        ),
-        pytest.param(
-            review(one(2), one(1, NO)), None, FREE, id="NODOWN-04 the label comes in the request"
-        ),
-        pytest.param(
-            review(one(2, kind="Scale"), one(1, kind="Scale")),
-            NO,
-            refused(Code.NO_DOWNSCALE, DENIED.format("statefulsets")),
-            id="T-06 SEED-083 by scale",
-        ),
-        pytest.param(
-            review(one(2, kind="Scale"), one(1, kind="Scale"), dry_run=True),
-            NO,
-            refused(Code.NO_DOWNSCALE, DENIED.format("statefulsets")),
-            id="T-06 by scale, dry run",
-        ),
-        pytest.param(
-            review(one(2, kind="Scale"), one(1, kind="Scale")), {}, FREE, id="T-06 scale, no label"
-        ),
-        pytest.param(
-            review(one(None, NO), one(1, NO)),
-            None,
-            warned(Code.CANNOT_CHECK, NIL),
-            id="T-06 SEED-088 nil to 1",
-        ),
-        pytest.param(
-            review(one(2, NO), one(None, NO)),
-            None,
-            warned(Code.CANNOT_CHECK, NIL),
-            id="T-06 NODOWN-02 2 to nil",
-        ),
-        pytest.param(review(one(None, NO), one(None, NO)), None, NO_SCALE, id="T-06 nil to nil"),
-        pytest.param(
-            review(BROKEN, one(1)),
-            None,
-            warned(Code.CANNOT_CHECK, CANNOT_DECODE.format("old")),
-            id="T-06 SEED-087 old cannot be decoded",
-        ),
-        pytest.param(
-            review(one(2, NO), BROKEN),
-            None,
-            warned(Code.CANNOT_CHECK, CANNOT_DECODE.format("new")),
-            id="NODOWN-01 new cannot be decoded",
-        ),
-        pytest.param(
-            review(BROKEN, BROKEN),
-            None,
-            warned(Code.CANNOT_CHECK, CANNOT_DECODE.format("old")),
-            id="NODOWN-01 old is judged first",
-        ),
-        pytest.param(
-            review(one(2, {NO_DOWNSCALE: "True"}), one(1)),
-            None,
-            warned(
-                Code.LABEL_MISPLACED,
-                'label grafana.com/no-downscale: "True" is not true: the check is off',
-            ),
-            id="NODOWN-06 W-49 another value",
-        ),
-        pytest.param(
-            review(one(2, {NO_DOWNSCALE: "false"}), one(1)), None, FREE, id="NODOWN-06 switched off"
-        ),
-        pytest.param(
-            review(one(2, annotations=NO), one(1)),
-            None,
-            warned(
-                Code.LABEL_MISPLACED,
-                "grafana.com/no-downscale is set as annotation, and only a label counts: the check"
-                " is off",
-            ),
-            id="W-49 an annotation",
-        ),
-    ],
-)
-def test_no_downscale(asked: Review, parent: Mapping[str, str] | None, expected: Verdict) -> None:
-    assert answer(asked, parent) == expected
+@pytest.mark.parametrize(("asked", "expected"), read_table(ANSWERS, read_review))
+def test_no_downscale(asked: Review, expected: list[str]) -> None:
+    (line,) = expected
+    if line.startswith("denied "):
+        line = f"refuse no_downscale 0: {DENIED.format(line.removeprefix('denied '))}"
+    assert render_verdict(answer(asked, NO)) == line
+
+
+def test_t06_a_scale_of_an_object_without_the_label_is_free() -> None:
+    assert answer(read_review("scale 2 -> scale 1"), {}) == allowed(Code.NOT_GUARDED)
 
 
 @pytest.mark.parametrize(
