@@ -19,6 +19,7 @@ from rollout_operator.planning.certificate import (
     choose_names,
     plan_certificate,
 )
+from tests.planning.tables import read_table
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -43,140 +44,86 @@ NEXT = valid(365, start=FOREIGN_DUE)
 PENDING = replace(FOREIGN, next_ca=NEXT)
 SWITCHED = replace(HELD, old_ca=valid(200))
 
+BASES = {"held": HELD, "foreign": FOREIGN, "pending": PENDING, "switched": SWITCHED}
 
-@pytest.mark.parametrize(
-    ("held", "now", "step", "reason"),
-    [
-        pytest.param(
-            HELD,
-            START,
-            CertificateStep.KEEP,
-            "the certificate is good until 2026-04-01T00:00:00Z",
-            id="SEED-096 a good one is kept",
-        ),
-        pytest.param(
-            HELD,
-            START + 60 * DAY - SECOND,
-            CertificateStep.KEEP,
-            "",
-            id="W-11 before two thirds: kept",
-        ),
-        pytest.param(
-            HELD,
-            START + 60 * DAY,
-            CertificateStep.ISSUE_LEAF,
-            "the certificate ends at 2026-04-01T00:00:00Z: a third of its life is left",
-            id="W-11 two thirds of life, back-dating not counted: renewed under the kept CA",
-        ),
-        pytest.param(
-            replace(HELD, leaf=valid(365), ca=valid(999)),
-            START + 335 * DAY - SECOND,
-            CertificateStep.KEEP,
-            "",
-            id="a leaf that lasts longer than wanted: a third of what is wanted",
-        ),
-        pytest.param(
-            replace(HELD, leaf=valid(365), ca=valid(999)),
-            START + 335 * DAY,
-            CertificateStep.ISSUE_LEAF,
-            "",
-            id="W-11 and not earlier",
-        ),
-        pytest.param(
-            FOREIGN, FOREIGN_DUE - SECOND, CertificateStep.KEEP, "", id="TLS-11 foreign: reused"
-        ),
-        pytest.param(
-            FOREIGN,
-            FOREIGN_DUE,
-            CertificateStep.INTRODUCE_CA,
-            "the certificate ends at 2026-04-01T00:00:00Z, and its ca has no key",
-            id="DEP-17 foreign and due: our next CA is published first",
-        ),
-        pytest.param(
-            replace(HELD, ca=valid(120)),
-            START + 60 * DAY,
-            CertificateStep.INTRODUCE_CA,
-            "the certificate ends at 2026-04-01T00:00:00Z, and its ca ends at 2026-05-01T00:00:00Z",
-            id="a CA that would cut its leaves short: the next one",
-        ),
-        pytest.param(
-            replace(HELD, ca=valid(100)),
-            START + 60 * DAY - 2 * OVERLAP,
-            CertificateStep.INTRODUCE_CA,
-            "",
-            id="LI-13 a change of CA begins early enough to be over before a third is left",
-        ),
-        pytest.param(
-            replace(HELD, ca=valid(40)),
-            START + 10 * DAY,
-            CertificateStep.INTRODUCE_CA,
-            "",
-            id="a CA that ends before its leaf decides",
-        ),
-        pytest.param(
-            replace(HELD, names=("*.prod.SVC",)),
-            START,
-            CertificateStep.KEEP,
-            "",
-            id="a wildcard is a name",
-        ),
-        pytest.param(
-            replace(HELD, names=("*.svc", "prod.svc", f"x{HOST}")),
-            START,
-            CertificateStep.ISSUE_LEAF,
-            "the certificate is for *.svc, prod.svc, xop.prod.svc, not for op.prod.svc",
-            id="TLS-12 another name: a leaf at once",
-        ),
-        pytest.param(
-            replace(HELD, names=()),
-            START,
-            CertificateStep.ISSUE_LEAF,
-            "the certificate is for no name, not for op.prod.svc",
-            id="no name",
-        ),
-        pytest.param(
-            HELD,
-            START + 90 * DAY,
-            CertificateStep.ISSUE_LEAF,
-            "the certificate is not valid now, but from 2025-12-31T23:55:00Z to "
-            "2026-04-01T00:00:00Z",
-            id="SEED-101 past its end: a leaf at once",
-        ),
-        pytest.param(
-            replace(HELD, leaf=valid(90, start=START + DAY)),
-            START,
-            CertificateStep.ISSUE_LEAF,
-            "",
-            id="FP-33 not valid yet: a leaf at once",
-        ),
-        pytest.param(
-            SWITCHED,
-            START + DAY - SECOND,
-            CertificateStep.KEEP,
-            "",
-            id="the old CA stays for a day",
-        ),
-        pytest.param(
-            SWITCHED,
-            START + DAY,
-            CertificateStep.DROP_OLD_CA,
-            "nobody serves by the old ca any more",
-            id="the old CA goes",
-        ),
-        pytest.param(
-            replace(SWITCHED, old_ca=valid(0)),
-            START,
-            CertificateStep.DROP_OLD_CA,
-            "",
-            id="it has ended",
-        ),
-    ],
-)
-def test_next_step(held: Held, now: datetime, step: CertificateStep, reason: str) -> None:
+
+def read_case(text: str) -> tuple[Held, datetime]:
+    """Return what is held and the time: `held ca=120; day 60 -1s`, `foreign; due`.
+
+    Numbers are days of validity, `names` are divided by commas; `due` is when a foreign one is.
+    """
+    words, when = text.split("; ")
+    base, *changes = words.split()
+    fields: dict[str, object] = {}
+    for name, _, value in (change.partition("=") for change in changes):
+        is_list = name == "names"
+        names = tuple(filter(None, value.split(",")))
+        fields[name] = names if is_list else valid(float(value))
+    now = FOREIGN_DUE if when.startswith("due") else START + float(when.split()[1]) * DAY
+    now -= SECOND if when.endswith(" -1s") else timedelta(0)
+    return replace(BASES[base], **fields), now  # type: ignore[arg-type]  # by the table
+
+
+STEPS = """
+SEED-096 a good one is kept
+  held; day 0 | keep: the certificate is good until 2026-04-01T00:00:00Z
+W-11 before two thirds: kept
+  held; day 60 -1s | keep: the certificate is good until 2026-04-01T00:00:00Z
+W-11 two thirds of life, back-dating not counted: renewed under the kept CA
+  held; day 60
+  | issue_leaf: the certificate ends at 2026-04-01T00:00:00Z: a third of its life is left
+a leaf that lasts longer than wanted: a third of what is wanted
+  held leaf=365 ca=999; day 335 -1s | keep: the certificate is good until 2027-01-01T00:00:00Z
+W-11 and not earlier
+  held leaf=365 ca=999; day 335
+  | issue_leaf: the certificate ends at 2027-01-01T00:00:00Z: a third of its life is left
+TLS-11 foreign: reused
+  foreign; due -1s | keep: the certificate is good until 2026-04-01T00:00:00Z
+DEP-17 foreign and due: our next CA is published first
+  foreign; due | introduce_ca: the certificate ends at 2026-04-01T00:00:00Z, and its ca has no key
+a CA that would cut its leaves short: the next one
+  held ca=120; day 60
+  | introduce_ca: the certificate ends at 2026-04-01T00:00:00Z, and its ca ends at
+    2026-05-01T00:00:00Z
+LI-13 a change of CA begins early enough to be over before a third is left
+  held ca=100; due
+  | introduce_ca: the certificate ends at 2026-04-01T00:00:00Z, and its ca ends at
+    2026-04-11T00:00:00Z
+a CA that ends before its leaf decides
+  held ca=40; day 10
+  | introduce_ca: the certificate ends at 2026-04-01T00:00:00Z, and its ca ends at
+    2026-02-10T00:00:00Z
+a wildcard is a name
+  held names=*.prod.SVC; day 0 | keep: the certificate is good until 2026-04-01T00:00:00Z
+TLS-12 another name: a leaf at once
+  held names=*.svc,prod.svc,xop.prod.svc; day 0
+  | issue_leaf: the certificate is for *.svc, prod.svc, xop.prod.svc, not for op.prod.svc
+no name
+  held names=; day 0 | issue_leaf: the certificate is for no name, not for op.prod.svc
+SEED-101 past its end: a leaf at once
+  held; day 90
+  | issue_leaf: the certificate is not valid now, but from 2025-12-31T23:55:00Z to
+    2026-04-01T00:00:00Z
+the old CA stays for a day
+  switched; day 1 -1s | keep: the certificate is good until 2026-04-01T00:00:00Z
+the old CA goes
+  switched; day 1 | drop_old_ca: nobody serves by the old ca any more
+it has ended
+  switched old_ca=0; day 0 | drop_old_ca: nobody serves by the old ca any more
+"""
+
+
+@pytest.mark.parametrize(("case", "expected"), read_table(STEPS, read_case))
+def test_next_step(case: tuple[Held, datetime], expected: list[str]) -> None:
+    held, now = case
     decision = plan_certificate(held, WANTED, now)
+    assert [f"{decision.step}: {decision.reason}"] == expected
 
-    assert decision.step == step
-    assert not reason or decision.reason == reason
+
+def test_fp33_a_leaf_that_is_not_valid_yet_is_replaced_at_once() -> None:
+    held = replace(HELD, leaf=valid(90, start=START + DAY))
+
+    assert plan_certificate(held, WANTED, START).step is CertificateStep.ISSUE_LEAF
 
 
 @pytest.mark.parametrize(
