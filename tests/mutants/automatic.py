@@ -1,0 +1,164 @@
+"""`python -m tests.mutants.automatic`: a sample of automatic mutants; how many does who kill?
+
+Each is asked about by the unit tests of its area first, then by the tests of what is built on it,
+then by random schedules of the simulation: the first suite that sees it has killed it.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import msgspec
+
+from tests.mutants.forked import Order, Verdict
+from tests.mutants.runner import copied
+from tests.mutants.sample import AREAS, Automatic, write_sample
+
+SIZE: Final = 500
+SEED: Final = 1
+SCHEDULES: Final = 70
+SECONDS: Final = 30.0
+UNITS: Final = ("tests/planning", "tests/guards", "tests/controllers", "tests/models")
+WIDER: Final = ("tests/web/reviews", "tests/operator", "tests/simulation")
+SUITES: Final = ("units", "wider", "schedules")
+PYTEST: Final = (
+    *("-p", "tests.mutants.forked", "-p", "no:cacheprovider", "-q"),
+    *("-m", "not controlplane and not slow", "--hypothesis-seed=0"),
+)
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """An automatic mutant, and what each suite said that was asked about it."""
+
+    mutant: Automatic
+    verdicts: dict[str, Verdict]
+
+    @property
+    def killer(self) -> str:
+        """Return the suite that kills it; empty where it survives."""
+        return next((suite for suite, verdict in self.verdicts.items() if verdict.by), "")
+
+    @property
+    def text(self) -> str:
+        """Return file, function and what is changed."""
+        lines = self.mutant.diff.splitlines()
+        changed = [f"  {line}" for line in lines if line[:1] in "+-" and line[:3] not in _HEADS]
+        return "\n".join([f"{self.mutant.file} {self.mutant.function}", *changed])
+
+
+def main(words: Sequence[str]) -> int:
+    """Do what the words ask for."""
+    given = parse(words)
+    if given.compare:
+        _print(
+            render(
+                [_load(path) for path in given.compare],
+                [f"{p.parent.name}/{p.stem}" for p in given.compare],
+            )
+        )
+        return 0
+    begin = time.monotonic()
+    judged = judge(given)
+    _print(render([judged], [given.output.stem]))
+    _print("\n\n".join(each.text for each in judged if not each.killer))
+    _print(f"minutes={(time.monotonic() - begin) / 60:.1f}")
+    return 0
+
+
+def judge(given: argparse.Namespace) -> list[Judged]:
+    """Draw the sample and ask the suites about it."""
+    units = given.tests or UNITS
+    with copied() as base, TemporaryDirectory(prefix="verdicts-") as name:
+        mutants = write_sample(base, given.area or AREAS, given.sample, given.seed)
+        verdicts: dict[str, dict[str, Verdict]] = {mutant.name: {} for mutant in mutants}
+        for suite in given.suite or SUITES:
+            left = [m for m in mutants if not any(v.by for v in verdicts[m.name].values())]
+            order = Order(
+                mutants=left,
+                verdicts=str(Path(name) / f"{suite}.jsonl"),
+                seconds=given.seconds,
+                jobs=given.jobs,
+                schedules=given.schedules,
+            )
+            path = Path(name) / f"{suite}.json"
+            path.write_bytes(msgspec.json.encode(order))
+            _ask(base, suite, path, units)
+            for line in Path(order.verdicts).read_bytes().splitlines():
+                verdict = msgspec.json.decode(line, type=Verdict)
+                verdicts[verdict.name][suite] = verdict
+            judged = [Judged(mutant=mutant, verdicts=verdicts[mutant.name]) for mutant in mutants]
+            given.output.write_bytes(msgspec.json.format(msgspec.json.encode(judged), indent=1))
+    return judged
+
+
+def _ask(base: Path, suite: str, order: Path, units: Sequence[str]) -> None:
+    if suite == "schedules":
+        words = ["tests.mutants.forked", str(order)]
+    else:
+        folders = units if suite == "units" else WIDER
+        words = ["pytest", *PYTEST, "--mutants", str(order), *folders]
+    environ = {**os.environ, "PYTHONPATH": str(base), "PYTHONHASHSEED": "0"}
+    done = subprocess.run(
+        [sys.executable, "-m", *words], cwd=base, env=environ, check=False, stdout=sys.stderr
+    )
+    if done.returncode not in (0, 5):
+        raise SystemExit(f"{suite}: exit code {done.returncode}")
+
+
+def render(runs: Sequence[Sequence[Judged]], names: Sequence[str]) -> str:
+    """Return a table of the areas, runs side by side."""
+    areas = sorted({each.mutant.area for run in runs for each in run})
+    suites = [s for s in SUITES if any(s in each.verdicts for run in runs for each in run)]
+    head = f"{'area':14}" + "".join(f"{name:>30}" for name in names)
+    lines = [head]
+    for area in [*areas, "all"]:
+        cells = [[e for e in run if area in (e.mutant.area, "all")] for run in runs]
+        lines.append(f"{area:14}" + "".join(f"{render_rate(cell):>30}" for cell in cells))
+        for suite in suites:
+            counts = [sum(each.killer == suite for each in cell) for cell in cells]
+            lines.append(f"  {'by ' + suite:12}" + "".join(f"{count:>30}" for count in counts))
+    return "\n".join(lines)
+
+
+def render_rate(judged: Sequence[Judged]) -> str:
+    """Return how many are killed."""
+    killed = sum(bool(each.killer) for each in judged)
+    return f"killed {killed} of {len(judged)} = {killed * 100 / max(len(judged), 1):.1f}%"
+
+
+_HEADS: Final = ("---", "+++")
+
+
+def _load(path: Path) -> list[Judged]:
+    return msgspec.json.decode(path.read_bytes(), type=list[Judged])
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Return what is asked for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants.automatic")
+    parser.add_argument("--area", action="append", help="folder below the package")
+    parser.add_argument("--sample", type=int, default=SIZE, help="how many mutants")
+    parser.add_argument("--seed", type=int, default=SEED, help="another one is another sample")
+    parser.add_argument("--suite", choices=SUITES, action="append", help="only this one")
+    parser.add_argument("--tests", action="append", help="folder or file of the unit tests")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of tests for a mutant")
+    parser.add_argument("--schedules", type=int, default=SCHEDULES, help="for a mutant")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="at a time")
+    parser.add_argument("--output", type=Path, default=Path("mutants.json"))
+    parser.add_argument("--compare", type=Path, nargs="+", help="show results of earlier runs")
+    return parser.parse_args(words)
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,272 @@
+"""Judge automatic mutants in forks of one process, which has imported the tests once.
+
+As a plugin of pytest (`-p tests.mutants.forked`) it runs the collected tests: first all of them in
+one fork, to learn which test calls which mutated function and how long it takes, then for each
+mutant those that call its function, the quick ones first, up to the first that fails. As a program
+it runs random schedules of the simulation instead.
+"""
+
+import os
+import resource
+import sys
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+from mutmut.mutation.trampoline import set_mutant_under_test
+from mutmut.state import state
+
+from tests.mutants.sample import Automatic
+
+MEMORY: Final = 4 * 2**30
+# A mutant may let a test spin, or wait for ever. Neither counts what other processes use.
+SPIN_FACTOR: Final = 10
+SPIN_SECONDS: Final = 20
+IDLE_SECONDS: Final = 20.0
+TICK: Final = 0.05
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of one mutant in one suite."""
+
+    name: str
+    by: str = ""
+    """The test or schedule that fails, or why there was no end; empty where it survives."""
+    tests: int = 0
+    """How many were asked at most."""
+    is_cut: bool = False
+    """More would have been asked if there had been time."""
+    cpu: float = 0.0
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What a suite is asked about."""
+
+    mutants: list[Automatic]
+    verdicts: str
+    """The file to which the verdicts go, one JSON line each."""
+    seconds: float
+    """So much processor time of tests is spent on a mutant at most."""
+    jobs: int = 1
+    schedules: int = 0
+
+
+@dataclass(slots=True)
+class Fork:
+    """A fork at work, and the file into which it writes what it finds."""
+
+    pid: int
+    path: Path
+    idle_since: float = field(default_factory=time.monotonic)
+    cpu: float = 0.0
+
+    def is_idle(self) -> bool:
+        """Tell whether it has used no processor for a long time: it waits for ever."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        cpu = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        now = time.monotonic()
+        if cpu > self.cpu:
+            self.cpu, self.idle_since = cpu, now
+        return now - self.idle_since > IDLE_SECONDS
+
+
+def run_forked(
+    works: Sequence[tuple[Callable[[], str], float]], folder: Path, jobs: int
+) -> Iterator[tuple[int, str, float]]:
+    """Run each work in a fork with so many seconds of processor; yield its number, what it returns
+    and its processor time, in the order in which they end."""
+    waiting = list(enumerate(works))[::-1]
+    running: dict[int, Fork] = {}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            number, (work, seconds) = waiting.pop()
+            running[number] = _fork(work, seconds, folder / f"{number}.txt")
+        time.sleep(TICK)
+        for number, fork in list(running.items()):
+            pid, status, used = os.wait4(fork.pid, os.WNOHANG)
+            if not pid and fork.is_idle():
+                os.kill(fork.pid, 9)
+                pid, status, used = os.wait4(fork.pid, 0)
+                status = -1
+            if pid:
+                del running[number]
+                yield number, _read(fork.path, status), used.ru_utime + used.ru_stime
+
+
+def _read(path: Path, status: int) -> str:
+    text = path.read_text() if path.exists() else ""
+    path.unlink(missing_ok=True)
+    if status == 0:
+        return text
+    return f"{'waits for ever' if status == -1 else f'ends with {status}'} in {text or 'nothing'}"
+
+
+def _fork(work: Callable[[], str], seconds: float, path: Path) -> Fork:
+    pid = os.fork()
+    if pid:
+        return Fork(pid, path)
+    code = 1
+    try:
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(null, number)
+        limit = int(seconds * SPIN_FACTOR + SPIN_SECONDS)
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        path.write_text(work())
+        code = 0
+    except BaseException:  # this process ends here, whatever happened
+        path.write_text(traceback.format_exc(limit=-2))
+    finally:
+        os._exit(code)
+
+
+class Profile(msgspec.Struct):
+    """What the tests do without any mutant."""
+
+    seconds: dict[str, float] = msgspec.field(default_factory=dict)
+    callers: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    """Tests by the mutated function that they call."""
+    failed: list[str] = msgspec.field(default_factory=list)
+
+
+class Forking:
+    """The plugin: takes the place of the loop over the tests."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._failed = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Remember the first failure."""
+        if report.failed and not self._failed:
+            self._failed = report.nodeid
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Judge all mutants."""
+        folder = Path(self._order.verdicts).parent
+        items = {item.nodeid: item for item in session.items}
+        unlimited = float(sum(1 for _ in items) + 3600)
+        [(_, text, cpu)] = run_forked([(lambda: self._profile(items), unlimited)], folder, 1)
+        profile = msgspec.json.decode(text, type=Profile)
+        sys.stderr.write(
+            f"{len(items)} tests in {cpu:.0f} s of processor, mutated functions called:"
+            f" {len(profile.callers)}, failing without a mutant: {profile.failed}\n"
+        )
+        mutants = self._order.mutants
+        chosen = [self._choose(mutant, profile) for mutant in mutants]
+        works = [
+            (self._work(mutant, [items[name] for name in names]), cost)
+            for mutant, (names, cost, _) in zip(mutants, chosen, strict=True)
+        ]
+        with Path(self._order.verdicts).open("ab") as file:
+            for number, by, cpu in run_forked(works, folder, self._order.jobs):
+                names, _, is_cut = chosen[number]
+                verdict = Verdict(
+                    name=mutants[number].name, by=by, tests=len(names), is_cut=is_cut, cpu=cpu
+                )
+                file.write(msgspec.json.encode(verdict) + b"\n")
+                file.flush()
+        return True
+
+    def _profile(self, items: dict[str, pytest.Item]) -> str:
+        set_mutant_under_test("stats")
+        profile = Profile()
+        callers: defaultdict[str, list[str]] = defaultdict(list)
+        every = list(items.values())
+        for item, following in zip(every, [*every[1:], None], strict=True):
+            state()._stats.clear()
+            begin = time.process_time()
+            self._run(item, following)
+            profile.seconds[item.nodeid] = time.process_time() - begin
+            for name in state()._stats:
+                callers[name].append(item.nodeid)
+            if self._failed:
+                profile.failed.append(self._failed)
+                self._failed = ""
+        profile.callers = dict(callers)
+        return msgspec.json.encode(profile).decode()
+
+    def _choose(self, mutant: Automatic, profile: Profile) -> tuple[list[str], float, bool]:
+        """Return the tests to ask, what they cost, and whether there are more."""
+        own = f"tests/{mutant.area}/"
+        names = sorted(
+            {*profile.callers.get(mutant.place, [])} - {*profile.failed},
+            key=lambda name: (not name.startswith(own), profile.seconds[name]),
+        )
+        chosen: list[str] = []
+        cost = 0.0
+        for name in names:
+            if cost + profile.seconds[name] > self._order.seconds:
+                return chosen, cost, True
+            chosen.append(name)
+            cost += profile.seconds[name]
+        return chosen, cost, False
+
+    def _work(self, mutant: Automatic, items: Sequence[pytest.Item]) -> Callable[[], str]:
+        def work() -> str:
+            set_mutant_under_test(mutant.name)
+            for item, following in zip(items, [*items[1:], None], strict=False):
+                self._run(item, following)
+                if self._failed:
+                    break
+            return self._failed
+
+        return work
+
+    def _run(self, item: pytest.Item, following: pytest.Item | None) -> None:
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--mutants", type=Path, help="a JSON file with an Order")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = config.getoption("--mutants")
+    if path is not None:
+        config.pluginmanager.register(Forking(msgspec.json.decode(path.read_bytes(), type=Order)))
+
+
+def main(words: Sequence[str]) -> int:
+    """Ask random schedules about the mutants of the order in the file that is named."""
+    from tests.simulation.campaign import list_schedules, run_job
+
+    order = msgspec.json.decode(Path(words[0]).read_bytes(), type=Order)
+    jobs = list_schedules(order.schedules)
+    clean = [job for job in jobs if run_job(job).is_clean]
+    begin = time.process_time()
+    for job in clean[:20]:
+        run_job(job)
+    cost = (time.process_time() - begin) / 20 * len(clean)
+
+    def work(mutant: Automatic) -> Callable[[], str]:
+        def ask() -> str:
+            set_mutant_under_test(mutant.name)
+            for job in clean:
+                summary = run_job(job)
+                if not summary.is_clean:
+                    return summary.text[:200]
+            return ""
+
+        return ask
+
+    folder = Path(order.verdicts).parent
+    works = [(work(mutant), cost) for mutant in order.mutants]
+    with Path(order.verdicts).open("ab") as file:
+        for number, by, cpu in run_forked(works, folder, order.jobs):
+            verdict = Verdict(name=order.mutants[number].name, by=by, tests=len(clean), cpu=cpu)
+            file.write(msgspec.json.encode(verdict) + b"\n")
+            file.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
