@@ -10,13 +10,21 @@ PIP := $(PY) -m pip --quiet --disable-pip-version-check
 READY := $(VENV)/.ready
 # More arguments for pytest, the demo or the benchmarks: make test-fast ARGS="-k planner"
 ARGS ?=
+# Processes for the tests, one a core by default; a single one: make test WORKERS=0
+WORKERS ?= auto
+# Tests of one group stay in one process: they share what one of them has recorded.
+PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadgroup
+
+# Byte code is kept whatever the environment says: every process of the tests, and every operator
+# that they start, would compile all of it again.
+export PYTHONDONTWRITEBYTECODE :=
 
 IMAGE ?= rollout-operator:dev
 # Time of the newest commit: the same commit gives the same image.
 EPOCH = $(shell git log -1 --format=%ct)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lint controlplane test test-fast format demo demo-cluster simulate mutants bench lock image manifests clean
+.PHONY: help venv lint controlplane test test-fast format demo demo-cluster simulate mutants prove bench lock image manifests clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -44,10 +52,10 @@ controlplane: $(READY) ## build the control plane of the tests: about four minut
 	@$(PY) -m tests.world.assets
 
 test: lint controlplane ## everything, on a real control plane too
-	$(PY) -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 test-fast: lint ## what needs neither a control plane nor much time: about three minutes
-	$(PY) -m pytest -m "not controlplane and not slow" $(ARGS)
+	$(PYTEST) -m "not controlplane and not slow" $(ARGS)
 
 format: $(READY) ## format and mend what can be mended by rule
 	$(PY) -m ruff format .
@@ -66,6 +74,9 @@ simulate: $(READY) ## random schedules of faults on all cores, judged by the inv
 
 mutants: $(READY) ## deliberate errors, one at a time: does the simulation see each of them?
 	@$(PY) -m tests.mutants $(ARGS)
+
+prove: $(READY) ## what takes hours: schedules, plans, deliberate and automatic errors, on one page
+	@$(PY) -m tests.prove $(ARGS)
 
 bench: controlplane ## one JSON line a benchmark
 	@$(PY) -m benchmarks $(ARGS)

@@ -88,7 +88,7 @@ def test_the_gate_is_what_a_developer_types() -> None:
         "ruff check",
         "mypy --strict",
         "tests.world.assets",
-        "pytest",
+        "pytest -n",
     ]
     assert commands[-1] == checks[-1]
 
