@@ -25,6 +25,8 @@ from tests.simulation.scenarios_book import find_scenario
 # Of every scenario at least so many, or the recorded run was not the one that is meant.
 LEAST_CRASHES = 150
 LEAST_EVENTS = 60
+# Every seventh, hence calls, crash points, views and troubles in all pairs; all: `make prove`.
+STEP = 7
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +87,13 @@ def test_a_plan_strikes_once(plan: Plan) -> None:
 @pytest.mark.parametrize("scenario", ["s1-small", "s7-small"])
 def test_fp06_fp07_no_plan_breaks_a_promise(scenario: str, kind: Kind) -> None:
     """FP-05, FP-06, FP-07, FP-09, LI-02: SI and LI hold whatever step goes wrong."""
-    jobs = list_plan_jobs(scenario, kind)
+    every = list_plan_jobs(scenario, kind)
+    jobs = every[::STEP]
     tally = run_to_end(jobs)
 
     print(f"{scenario} {kind}: {tally.render()}")  # noqa: T201 (the counts are wanted)
-    assert tally.plans == len(jobs) >= (LEAST_CRASHES if kind is Kind.CRASH else LEAST_EVENTS)
+    assert len(every) >= (LEAST_CRASHES if kind is Kind.CRASH else LEAST_EVENTS)
+    assert tally.plans == len(jobs)
     assert not tally.failed, "\n".join(each.text for each in tally.failed[:10])
 
 

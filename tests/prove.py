@@ -1,0 +1,133 @@
+"""`python -m tests.prove`: what takes longer than the gate, and one page about what it found.
+
+Parts are run one after the other, each on all cores; all of them by default:
+
+schedules   random schedules of the simulation, judged by the invariants
+plans       the systematic plans of its small scenarios: every step goes wrong once
+deliberate  the catalogue of deliberate errors, each asked about by simulation and unit tests
+automatic   automatic mutants of planning, guards and controllers, asked about by all suites
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+from tests.mutants import automatic
+from tests.mutants.__main__ import run_all as ask_about_all
+from tests.mutants.catalogue import CATALOGUE
+from tests.mutants.runner import Budget
+from tests.simulation.campaign import (
+    SMALL_ONES,
+    Job,
+    Tally,
+    list_plan_jobs,
+    list_schedules,
+    run_all,
+)
+from tests.simulation.plans import Kind
+
+SCHEDULES: Final = 100_000
+MOST_SHOWN: Final = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a part ran, and what it did not catch, or caught and should not have."""
+
+    ran: str
+    missed: Sequence[str]
+    is_failure: bool
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the parts that are named, or all; return 1 where one of them fails."""
+    given = _make_parser().parse_args(words)
+    page: list[str] = []
+    has_failed = False
+    for name in given.parts or PARTS:
+        begin = time.monotonic()
+        sys.stderr.write(f"{name} ...\n")
+        found = PARTS[name](given)
+        has_failed |= found.is_failure
+        page += _render(name, found, (time.monotonic() - begin) / 60)
+    sys.stdout.write("\n".join(page) + "\n")
+    return 1 if has_failed else 0
+
+
+def _render(name: str, found: Found, minutes: float) -> list[str]:
+    verdict = "FAILED" if found.is_failure else "passed"
+    more = len(found.missed) - MOST_SHOWN
+    return [
+        f"{name}: {verdict}, {found.ran}, {len(found.missed)} not caught, {minutes:.1f} minutes",
+        *(f"  {line}" for text in found.missed[:MOST_SHOWN] for line in text.splitlines()),
+        *([f"  and {more} more"] if more > 0 else []),
+    ]
+
+
+def _prove_schedules(given: argparse.Namespace) -> Found:
+    return _count(list_schedules(given.schedules), given.jobs)
+
+
+def _prove_plans(given: argparse.Namespace) -> Found:
+    plans = (list_plan_jobs(name, kind)[:: given.step] for name in SMALL_ONES for kind in Kind)
+    return _count(chain.from_iterable(plans), given.jobs)
+
+
+def _count(jobs: Iterable[Job], processes: int) -> Found:
+    tally = Tally()
+    for summary in run_all(jobs, processes):
+        tally.add(summary)
+    missed = [summary.text for summary in tally.failed]
+    return Found(ran=tally.render(), missed=missed, is_failure=bool(missed))
+
+
+def _prove_deliberate(given: argparse.Namespace) -> Found:
+    mutants = list(CATALOGUE.values())[: given.deliberate]
+    results = ask_about_all(mutants, Budget(), given.jobs)
+    by_simulation = sum(bool(result.simulation) for result in results)
+    missed = [result.render() for result in results if not result.is_found]
+    return Found(
+        ran=f"{len(results)} errors, {by_simulation} seen by the simulation",
+        missed=missed,
+        is_failure=bool(missed),
+    )
+
+
+def _prove_automatic(given: argparse.Namespace) -> Found:
+    words = ["--sample", str(given.automatic), "--jobs", str(given.jobs)]
+    judged = automatic.judge(automatic.parse([*words, "--output", str(given.output)]))
+    return Found(
+        ran=automatic.render_rate(judged),
+        missed=[each.text for each in judged if not each.killer],
+        is_failure=False,
+    )
+
+
+PARTS: Final[dict[str, Callable[[argparse.Namespace], Found]]] = {
+    "schedules": _prove_schedules,
+    "plans": _prove_plans,
+    "deliberate": _prove_deliberate,
+    "automatic": _prove_automatic,
+}
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.prove")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="all by default")
+    parser.add_argument("--schedules", type=int, default=SCHEDULES, help="random schedules")
+    parser.add_argument("--step", type=int, default=1, help="one in so many plans")
+    parser.add_argument("--deliberate", type=int, help="the first so many; all by default")
+    parser.add_argument("--automatic", type=int, default=sys.maxsize, help="a sample of so many")
+    parser.add_argument("--output", type=Path, default=Path("mutants.json"), help="their verdicts")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
