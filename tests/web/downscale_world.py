@@ -312,10 +312,10 @@ def three_zones(replicas: int = 5, *, tracker: str = "", **changes: Mapping[str,
     return World(sets, pods, tracker=tracker)
 
 
-def prepared_alone(one: Json, pods: Sequence[Json] = ()) -> World:
+def prepared_alone(one: Json, pods: Sequence[Json] = (), *, tracker: str = "") -> World:
     """Return a world of this zone, a, and of zone b that is at rest."""
     own = list(pods) or pods_of("zone-a")
-    return World([one, zone("zone-b")], [*own, *pods_of("zone-b")])
+    return World([one, zone("zone-b")], [*own, *pods_of("zone-b")], tracker=tracker)
 
 
 def outdate(world: World, name: str) -> None:

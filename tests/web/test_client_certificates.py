@@ -4,7 +4,7 @@ The context is that of the operator's own serving, with the client CA of an API 
 """
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -97,6 +97,10 @@ async def guarded(
         yield world
 
 
+Issue = Callable[[Path, Authority], Path]
+"""Makes the file of a client."""
+
+
 class Client:
     """A client that sends its request together with the end of its handshake."""
 
@@ -145,77 +149,63 @@ async def ask(world: WebhookWorld, client: Path | None) -> bytes:
     return await Client(await world.dial(), world.client_context).ask()
 
 
-def assert_is_refused(world: WebhookWorld, answer: bytes) -> None:
-    assert answer == b""
-    assert world.hook.asked == []
-    assert world.series("request_duration_seconds_count") == [], "nothing of it was read"
+def ours(folder: Path, authority: Authority) -> Path:
+    return authority.issue(folder, _named(NAME))
 
 
-async def test_the_right_certificate_is_answered(tmp_path: Path) -> None:
-    """SEC-03."""
-    authority = Authority()
-    async with guarded(tmp_path, authority, client_name=NAME) as world:
-        answer = await ask(world, authority.issue(tmp_path, _named(NAME)))
-        assert answer.endswith(ALLOWED)
-        assert len(world.hook.asked) == 1
+def named(*names: str) -> Issue:
+    return lambda folder, authority: authority.issue(folder, _named(*names))
 
 
-async def test_any_name_of_the_ca_is_answered_where_none_is_asked_for(tmp_path: Path) -> None:
-    """SEC-03: `-server-tls.client-ca-file` alone."""
-    authority = Authority()
-    async with guarded(tmp_path, authority) as world:
-        answer = await ask(world, authority.issue(tmp_path, _named("anybody")))
-        assert answer.endswith(ALLOWED)
+def of_another_ca(folder: Path, authority: Authority) -> Path:
+    """Return one of a CA of the same name: that is not its signature."""
+    return Authority().issue(folder, _named(NAME))
 
 
-@pytest.mark.parametrize("client_name", [NAME, ""])
-async def test_without_a_certificate(tmp_path: Path, client_name: str) -> None:
-    """SEC-03."""
-    async with guarded(tmp_path, Authority(), client_name=client_name) as world:
-        assert_is_refused(world, await ask(world, None))
+def of_the_ca_that_serves(folder: Path, authority: Authority) -> Path:
+    """Return one of the CA that we are trusted by, which is not one that we trust."""
+    pki = make_pki(folder)
+    both = folder / "both.pem"
+    both.write_bytes(pki.cert.read_bytes() + pki.key.read_bytes())
+    return both
 
 
-@pytest.mark.parametrize("client_name", [NAME, ""])
-async def test_of_a_ca_of_the_same_name(tmp_path: Path, client_name: str) -> None:
-    """SEC-03: the name of an issuer is not its signature."""
-    async with guarded(tmp_path, Authority(), client_name=client_name) as world:
-        assert_is_refused(world, await ask(world, Authority().issue(tmp_path, _named(NAME))))
-
-
-async def test_of_the_ca_that_serves(tmp_path: Path) -> None:
-    """SEC-03: who trusts us is not whom we trust."""
-    async with guarded(tmp_path, Authority()) as world:
-        pki = make_pki(tmp_path)
-        both = tmp_path / "both.pem"
-        both.write_bytes(pki.cert.read_bytes() + pki.key.read_bytes())
-        assert_is_refused(world, await ask(world, both))
-
-
-async def test_an_expired_one(tmp_path: Path) -> None:
-    """SEC-03."""
-    authority = Authority()
-    async with guarded(tmp_path, authority, client_name=NAME) as world:
-        expired = authority.issue(tmp_path, _named(NAME), ENDED)
-        assert_is_refused(world, await ask(world, expired))
+def expired(folder: Path, authority: Authority) -> Path:
+    return authority.issue(folder, _named(NAME), ENDED)
 
 
 @pytest.mark.parametrize(
-    "names",
+    ("issue", "client_name", "is_answered"),
     [
-        pytest.param([], id="only the organisation has it"),
-        pytest.param(["kubelet"], id="another"),
-        pytest.param([f"{NAME}.evil"], id="longer"),
-        pytest.param([NAME[:-1]], id="shorter"),
-        pytest.param([NAME.upper()], id="in capitals"),
+        pytest.param(ours, NAME, True, id="the right one"),
+        pytest.param(named("anybody"), "", True, id="any name where none is asked for"),
+        pytest.param(None, NAME, False, id="none"),
+        pytest.param(None, "", False, id="none, and no name asked for"),
+        pytest.param(of_another_ca, NAME, False, id="of a CA of the same name"),
+        pytest.param(of_another_ca, "", False, id="the same, and no name asked for"),
+        pytest.param(of_the_ca_that_serves, "", False, id="of the CA that serves"),
+        pytest.param(expired, NAME, False, id="an expired one"),
+        pytest.param(named(), NAME, False, id="only the organisation has the name"),
+        pytest.param(named("kubelet"), NAME, False, id="another name"),
+        pytest.param(named(f"{NAME}.evil"), NAME, False, id="a longer name"),
+        pytest.param(named(NAME[:-1]), NAME, False, id="a shorter name"),
+        pytest.param(named(NAME.upper()), NAME, False, id="the name in capitals"),
     ],
 )
-async def test_of_another_name(tmp_path: Path, names: list[str]) -> None:
-    """SEC-03: cut before anything of the request is read, though it came with the handshake."""
+async def test_sec03_who_is_answered(
+    tmp_path: Path, issue: Issue | None, client_name: str, is_answered: bool
+) -> None:
+    """SEC-03: others are cut before anything of a request is read that came with the handshake."""
     authority = Authority()
-    async with guarded(tmp_path, authority, client_name=NAME) as world:
-        assert_is_refused(world, await ask(world, authority.issue(tmp_path, _named(*names))))
-        good = await ask(world, authority.issue(tmp_path, _named(NAME)))
-        assert good.endswith(ALLOWED), "the server goes on"
+    async with guarded(tmp_path, authority, client_name=client_name) as world:
+        answer = await ask(world, None if issue is None else issue(tmp_path, authority))
+        assert answer.endswith(ALLOWED) == is_answered
+        if not is_answered:
+            assert answer == b""
+            assert world.hook.asked == []
+            assert world.series("request_duration_seconds_count") == []
+            good = await ask(world, ours(tmp_path, authority))
+            assert good.endswith(ALLOWED), "the server goes on"
 
 
 async def test_who_was_turned_away_is_told(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Prepare-downscale: which downscales pass, and who is called for them (T-07, PREP-01 to 27)."""
+"""Prepare-downscale: which downscales pass, and who is called for them (T-07, PREP-01 to 27).
+
+Wherever the mode makes no difference, in both: times in annotations, and in the zone tracker.
+"""
 
 import pytest
 
@@ -25,13 +28,29 @@ DENIED = f"{PREFIX}not allowed because "
 ALLOWED = f"{PREFIX}allowed -- all pods successfully prepared for shutdown."
 FAILED = "one or more pods failed to prepare for shutdown."
 WAIT = "grafana.com/min-time-between-zones-downscale"
+BOTH_MODES = pytest.mark.parametrize("tracker", ["", "zones"], ids=["annotations", "tracker"])
 
 
+def with_map(world: World) -> World:
+    """Return the world with an empty ConfigMap of times, where they stand in one."""
+    if world.tracker:
+        meta = {"name": world.tracker, "uid": "u", "resourceVersion": "1"}
+        world.client.objects["configmaps", world.tracker] = {"metadata": meta, "data": {}}
+    return world
+
+
+def recorded(world: World) -> set[str]:
+    """Return the zones whose time stands in the ConfigMap."""
+    held = world.client.objects.get(("configmaps", world.tracker))
+    return set() if held is None else {*part(held, "data")}
+
+
+@BOTH_MODES
 @pytest.mark.parametrize("to", [5, 8])
 @in_virtual_time
-async def test_t07_1_what_is_no_decrease_is_allowed(to: int) -> None:
+async def test_t07_1_what_is_no_decrease_is_allowed(to: int, tracker: str) -> None:
     """T-07 #1, PREP-03, SEED-089: no read, no call."""
-    world = three_zones()
+    world = three_zones(tracker=tracker)
     verdict = await world.ask("zone-a", to)
     assert verdict.is_allowed
     assert world.calls.calls == []
@@ -71,10 +90,11 @@ async def test_t07_3_another_zone_went_lately() -> None:
     assert world.calls.calls == []
 
 
+@BOTH_MODES
 @in_virtual_time
-async def test_t07_4_a_pod_refuses() -> None:
+async def test_t07_4_a_pod_refuses(tracker: str) -> None:
     """T-07 #4, PREP-21, 22, SEED-092: every pod of the range is told that it stays."""
-    world = three_zones()
+    world = with_map(three_zones(tracker=tracker))
     world.calls.answer = refuse("zone-a-4")
     verdict = await world.ask("zone-a", 3, whole=True)
     assert verdict.reason.code is Code.POD_NOT_PREPARED
@@ -84,7 +104,7 @@ async def test_t07_4_a_pod_refuses() -> None:
     owed = world.memory.downscales.backlog.list_owed(Uid("uid-zone-a"))
     assert {entry.pod for entry in owed.values()} == {"zone-a-3", "zone-a-4"}
     assert {entry.due for entry in owed.values()} == {world.clock.elapsed() + RETELL}
-    assert world.annotation("zone-a") is None
+    assert (world.annotation("zone-a"), recorded(world)) == (None, set())
 
 
 @in_virtual_time
@@ -119,23 +139,25 @@ async def test_t07_5_a_role_that_may_not_annotate_pods_does_not_block() -> None:
     assert world.noted() == []
 
 
+@BOTH_MODES
 @in_virtual_time
-async def test_t07_6_a_dry_run_leaves_no_trace() -> None:
+async def test_t07_6_a_dry_run_leaves_no_trace(tracker: str) -> None:
     """T-07 #6, PREP-01, SI-15, SEED-094: no read, no call, no claim, same verdicts afterwards."""
-    world = three_zones()
+    world = three_zones(tracker=tracker)
     for whole in (True, False):
         assert (await world.ask("zone-a", 3, whole=whole, dry_run=True)).is_allowed
     assert world.client.calls == []
     assert world.calls.calls == []
     assert world.memory.downscales.list_sets() == []
-    assert (await world.ask("zone-b", 4)).is_allowed
+    assert (await with_map(world).ask("zone-b", 4)).is_allowed
 
 
+@BOTH_MODES
 @in_virtual_time
-async def test_t07_7_another_zone_is_not_rolled_out() -> None:
+async def test_t07_7_another_zone_is_not_rolled_out(tracker: str) -> None:
     """T-07 #7, PREP-17, SEED-110: it has one replica, no pod, and nothing updated."""
     sets = [zone("zone-a"), zone("zone-b", 1)]
-    world = World(sets, pods_of("zone-a"))
+    world = with_map(World(sets, pods_of("zone-a"), tracker=tracker))
     outdate(world, "zone-b")
     world.sync()
     verdict = await world.ask("zone-a", 3)
@@ -143,28 +165,31 @@ async def test_t07_7_another_zone_is_not_rolled_out() -> None:
     assert verdict.reason.text == (
         f"{DENIED}statefulset zone-b has 1 non-updated replicas and 1 non-ready replicas"
     )
-    assert world.calls.calls == []
+    assert (world.calls.calls, recorded(world)) == ([], set())
 
 
+@BOTH_MODES
 @in_virtual_time
-async def test_t07_8_the_own_zone_may_be_unready_and_outdated() -> None:
+async def test_t07_8_the_own_zone_may_be_unready_and_outdated(tracker: str) -> None:
     """T-07 #8, PREP-19."""
     pods = [pod("zone-a", 0, ready=False), *pods_of("zone-a", first=1)]
-    world = prepared_alone(zone("zone-a"), pods)
+    world = with_map(prepared_alone(zone("zone-a"), pods, tracker=tracker))
     outdate(world, "zone-a")
     world.sync()
     assert (await world.ask("zone-a", 3)).is_allowed
 
 
+@BOTH_MODES
 @in_virtual_time
-async def test_t07_9_pods_without_the_name_label_are_seen() -> None:
+async def test_t07_9_pods_without_the_name_label_are_seen(tracker: str) -> None:
     """T-07 #9 with D-10: pods belong by owner, so that such a zone does not block for ever."""
     other = zone("zone-b")
     part(other, "spec")["selector"] = {"matchLabels": {"app": "b"}}
     pods = pods_of("zone-b")
     for one in pods:
         part(one, "metadata")["labels"] = {"app": "b", "controller-revision-hash": "old"}
-    world = World([zone("zone-a"), other], [*pods_of("zone-a"), *pods])
+    sets = [zone("zone-a"), other]
+    world = with_map(World(sets, [*pods_of("zone-a"), *pods], tracker=tracker))
     assert (await world.ask("zone-a", 3)).is_allowed
 
 
@@ -175,15 +200,17 @@ async def test_t07_9_pods_without_the_name_label_are_seen() -> None:
         pytest.param("zone-a-0", False, 64, 64, id="T-07 #11 the last fails: all are told"),
     ],
 )
-def test_t07_64_pods(refused: str, allowed: bool, posts: int, deletes: int) -> None:
+@BOTH_MODES
+def test_t07_64_pods(refused: str, allowed: bool, posts: int, deletes: int, tracker: str) -> None:
     @in_virtual_time
     async def run() -> None:
-        world = three_zones(64)
+        world = with_map(three_zones(64, tracker=tracker))
         world.calls.answer = refuse(refused)
         assert (await world.ask("zone-a", 0)).is_allowed is allowed
         assert len(world.calls.names("POST")) == posts
         assert len(world.calls.names("DELETE")) == deletes
         assert world.noted() == ["zone-a-0", "zone-a-21", "zone-a-42", "zone-a-63"]
+        assert recorded(world) == ({"zone-a"} if tracker and allowed else set())
 
     run()
 
@@ -203,14 +230,16 @@ async def test_t07_12_each_pod_is_told_once_within_the_review() -> None:
     assert world.memory.downscales.backlog.count() == 64
 
 
+@BOTH_MODES
 @in_virtual_time
-async def test_t07_13_pods_that_do_not_exist_need_no_call() -> None:
+async def test_t07_13_pods_that_do_not_exist_need_no_call(tracker: str) -> None:
     """T-07 #13, D-26, SEED-106: right after an upscale; the sender is told."""
-    world = prepared_alone(zone("zone-a"), pods_of("zone-a", 3))
+    world = with_map(prepared_alone(zone("zone-a"), pods_of("zone-a", 3), tracker=tracker))
     verdict = await world.ask("zone-a", 3)
     assert verdict.is_allowed
     assert verdict.warnings == ("not prepared: 2 pods of the range: no such pod",)
     assert world.calls.calls == []
+    assert recorded(world) == ({"zone-a"} if tracker else set())
 
 
 def test_t07_urls() -> None:

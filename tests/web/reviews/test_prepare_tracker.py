@@ -1,4 +1,7 @@
-"""Prepare-downscale with the zone tracker: T-07 in that mode, ZONE-01 to 10, W-15, SI-11, SI-15."""
+"""Prepare-downscale with the zone tracker: ZONE-01 to 10, W-15, SI-11, SI-15.
+
+The rest of T-07 in that mode stands in `test_prepare_downscale`.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,14 +20,11 @@ from tests.web.downscale_world import (
     SECOND,
     WAIT,
     World,
-    outdate,
     part,
-    pod,
     pods_of,
     three_zones,
     zone,
 )
-from tests.web.fake_pods import refuse
 
 MAP: Final = "zones"
 PREFIX: Final = "downscale of statefulsets/zone-a in test from 5 to 3 replicas is "
@@ -68,15 +68,6 @@ def fail(world: World, call: str, error: ApiError) -> None:
     world.client.before = before
 
 
-@pytest.mark.parametrize("to", [5, 8])
-@in_virtual_time
-async def test_t07_1_what_is_no_decrease_is_allowed(to: int) -> None:
-    """T-07 #1: the ConfigMap is not even read."""
-    world = three_zones(tracker=MAP)
-    assert (await world.ask("zone-a", to)).is_allowed
-    assert world.client.calls == []
-
-
 @pytest.mark.parametrize("whole", [True, False], ids=["of the set", "of its Scale"])
 @in_virtual_time
 async def test_t07_2_the_time_is_recorded_before_the_answer(whole: bool) -> None:
@@ -103,17 +94,6 @@ async def test_t07_3_a_fresh_map_lets_zones_wait() -> None:
     )
     assert set(data_of(world)) == {"zone-a", "zone-b", "zone-c"}
     assert world.calls.calls == []
-
-
-@in_virtual_time
-async def test_t07_4_a_pod_refuses() -> None:
-    """T-07 #4: every pod is told that it stays, and nothing is recorded."""
-    world = tracked()
-    world.calls.answer = refuse("zone-a-4")
-    verdict = await world.ask("zone-a", 3, whole=True)
-    assert verdict.reason.code is Code.POD_NOT_PREPARED
-    assert world.calls.names("DELETE") == ["zone-a-4", "zone-a-3"]
-    assert data_of(world) == {}
 
 
 @pytest.mark.parametrize(
@@ -165,70 +145,6 @@ async def test_t07_5_a_record_that_hangs_is_given_up_in_time() -> None:
     assert verdict.reason.text.startswith(f"{NOT_RECORDED}no answer within 7.")
     assert world.calls.names("DELETE") == ["zone-a-4", "zone-a-3"]
     assert world.clock.elapsed() < 9 * SECOND
-
-
-@in_virtual_time
-async def test_t07_6_a_dry_run_leaves_no_trace() -> None:
-    """T-07 #6, SI-15: no ConfigMap is made for it."""
-    world = three_zones(tracker=MAP)
-    for whole in (True, False):
-        assert (await world.ask("zone-a", 3, whole=whole, dry_run=True)).is_allowed
-    assert world.client.calls == []
-    assert world.calls.calls == []
-
-
-@in_virtual_time
-async def test_t07_7_another_zone_is_not_rolled_out() -> None:
-    """T-07 #7, ZONE-01: the other checks are the same."""
-    world = tracked()
-    outdate(world, "zone-b")
-    world.sync()
-    verdict = await world.ask("zone-a", 3)
-    assert verdict.reason.code is Code.OTHER_ZONE_NOT_READY
-    assert world.calls.calls == []
-    assert data_of(world) == {}
-
-
-@in_virtual_time
-async def test_t07_8_9_the_own_zone_may_be_unready_and_labels_of_pods_do_not_matter() -> None:
-    """T-07 #8, #9 with D-10, PREP-19."""
-    pods = [pod("zone-a", 0, ready=False), *pods_of("zone-a", first=1), *pods_of("zone-b")]
-    for one in pods[5:]:
-        part(one, "metadata")["labels"] = {"app": "b", "controller-revision-hash": "old"}
-    other = zone("zone-b")
-    part(other, "spec")["selector"] = {"matchLabels": {"app": "b"}}
-    world = fill(World([zone("zone-a"), other], pods, tracker=MAP), {})
-    assert (await world.ask("zone-a", 3)).is_allowed
-
-
-@pytest.mark.parametrize(
-    ("refused", "allowed", "deletes"),
-    [
-        pytest.param("", True, 0, id="T-07 #10 all succeed"),
-        pytest.param("zone-a-0", False, 64, id="T-07 #11 #12 the last fails"),
-    ],
-)
-def test_t07_64_pods(refused: str, allowed: bool, deletes: int) -> None:
-    @in_virtual_time
-    async def run() -> None:
-        world = fill(three_zones(64, tracker=MAP), {})
-        world.calls.answer = refuse(refused)
-        assert (await world.ask("zone-a", 0)).is_allowed is allowed
-        assert len(world.calls.names("POST")) == 64
-        assert len(world.calls.names("DELETE")) == deletes
-        assert ("zone-a" in data_of(world)) is allowed
-
-    run()
-
-
-@in_virtual_time
-async def test_t07_13_pods_that_do_not_exist_need_no_call() -> None:
-    """T-07 #13: the downscale is recorded all the same."""
-    pods = [*pods_of("zone-a", 3), *pods_of("zone-b")]
-    world = fill(World([zone("zone-a"), zone("zone-b")], pods, tracker=MAP), {})
-    assert (await world.ask("zone-a", 3)).is_allowed
-    assert world.calls.calls == []
-    assert "zone-a" in data_of(world)
 
 
 @pytest.mark.parametrize(
