@@ -16,7 +16,7 @@ from rollout_operator.model.outcome import Code, Plan, Reason, Severity
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import WAIT_CODES, Metrics
 
-# A reason whose numbers change with each event is told at most this often per zone.
+# A reason whose numbers change with each event is written at most this often per zone.
 QUIET: Final = timedelta(seconds=1)
 # A reason that passes by in every rollout is worth a line only when it stays: a zone whose only pod
 # is replaced owns none for a moment.
@@ -38,14 +38,14 @@ _Key = tuple[Code, str]
 
 
 class Subject(StrEnum):
-    """What of a group is decided by itself. What is told first comes first."""
+    """What of a group is decided by itself. What is shown first comes first."""
 
     ROLLOUT = "rollout"
     SCALING = "scaling"
 
 
 class RegistryClock(Protocol):
-    """The part of `aio.clock.Clock` that a board reads."""
+    """The part of `aio.clock.Clock` that the states of groups read."""
 
     def now(self) -> datetime: ...
 
@@ -70,17 +70,17 @@ class _Logged:
     reasons: dict[_Key, Reason] = field(default_factory=dict)
     times: dict[_Key, timedelta] = field(default_factory=dict)
     begun: dict[_Key, timedelta] = field(default_factory=dict)
-    """Since when a reason holds that is told only when it stays."""
+    """Since when a reason holds that is written only when it stays."""
 
     def covers(self, key: _Key, reason: Reason) -> bool:
-        """Tell whether the log says this already, and no less loudly."""
+        """Return whether the log says this already, and no less loudly."""
         stands = self.reasons.get(key)
         if stands is None or _gist(stands) != _gist(reason):
             return False
         return _LOUDNESS[stands.severity] >= _LOUDNESS[reason.severity]
 
     def wait_before(self, key: _Key, now: timedelta) -> timedelta:
-        """Return how long a reason that is new must still wait; zero or less means tell it."""
+        """Return how long a reason that is new must still wait; zero or less means write it."""
         if key in self.times:
             return QUIET
         return PATIENCE.get(key[0], timedelta(0)) - (now - self.begun.get(key, now))
@@ -93,61 +93,61 @@ class GroupStates:
         self._metrics = metrics
         self._clock = clock
         self._entries: dict[GroupName, GroupState] = {}
-        self._parts: dict[GroupName, dict[Subject, Plan]] = {}
-        self._told: dict[GroupName, _Logged] = {}
+        self._plans: dict[GroupName, dict[Subject, Plan]] = {}
+        self._logged: dict[GroupName, _Logged] = {}
 
-    def post(self, plan: Plan, part: Subject = Subject.ROLLOUT) -> timedelta | None:
-        """Take `plan` as what is known of one part of its group now.
+    def post(self, plan: Plan, subject: Subject = Subject.ROLLOUT) -> timedelta | None:
+        """Take `plan` as what is known of one subject of its group now.
 
-        Returns after how long to post again where the log still owes a reason, which changed too
-        soon after it was last told or has not stayed long enough; else None.
+        Returns after how long to post again where the log still lacks a reason, which changed too
+        soon after it was last written or has not stayed long enough; else None.
         """
-        parts = self._parts.setdefault(plan.group, {})
-        parts[part] = plan
-        plan = _merge([parts[one] for one in Subject if one in parts])
+        plans = self._plans.setdefault(plan.group, {})
+        plans[subject] = plan
+        plan = _merge([plans[each] for each in Subject if each in plans])
         now = self._clock.now()
         before = self._entries.get(plan.group)
         holds_still = before is not None and _leading(before.plan) == _leading(plan)
         since = before.since if before is not None and holds_still else now
         self._entries[plan.group] = GroupState(plan=plan, since=since, looked=now)
         self._metrics.hold_group(plan.group, (reason.code for reason in plan.waits))
-        return self._tell(plan)
+        return self._log_news(plan)
 
     def forget(self, group: GroupName) -> None:
         """Drop what is known of a group that no longer exists; an unknown name is fine."""
         self._entries.pop(group, None)
-        self._parts.pop(group, None)
-        self._told.pop(group, None)
+        self._plans.pop(group, None)
+        self._logged.pop(group, None)
 
     def entries(self) -> tuple[GroupState, ...]:
         """Return all groups in the order of their names."""
         return tuple(entry for _, entry in sorted(self._entries.items()))
 
-    def _tell(self, plan: Plan) -> timedelta | None:
+    def _log_news(self, plan: Plan) -> timedelta | None:
         """Write what is new; return when to try again with what was held back."""
-        told = self._told.setdefault(plan.group, _Logged())
+        logged = self._logged.setdefault(plan.group, _Logged())
         now = self._clock.elapsed()
-        told.times = {key: at for key, at in told.times.items() if now - at < QUIET}
+        logged.times = {key: at for key, at in logged.times.items() if now - at < QUIET}
         current = _gather(plan)
         # What no longer holds is new when it comes back.
-        told.reasons = {key: one for key, one in told.reasons.items() if key in current}
-        told.begun = {key: told.begun.get(key, now) for key in current if key[0] in PATIENCE}
-        owed: list[timedelta] = []
+        logged.reasons = {key: reason for key, reason in logged.reasons.items() if key in current}
+        logged.begun = {key: logged.begun.get(key, now) for key in current if key[0] in PATIENCE}
+        waits: list[timedelta] = []
         for key, reason in current.items():
-            if told.covers(key, reason):
+            if logged.covers(key, reason):
                 continue
-            wait = told.wait_before(key, now)
+            wait = logged.wait_before(key, now)
             if wait > timedelta(0):
-                owed.append(wait)
+                waits.append(wait)
                 continue
-            told.reasons[key] = reason
-            told.times[key] = now
+            logged.reasons[key] = reason
+            logged.times[key] = now
             _write(plan.group, reason)
-        return min(owed, default=None)
+        return min(waits, default=None)
 
 
 def _merge(plans: Sequence[Plan]) -> Plan:
-    """Return the plans of all parts of a group as one; with a wait of any, it is not at rest."""
+    """Return the plans of all subjects of a group as one; with a wait of any, it is not at rest."""
     first = plans[0]
     if len(plans) == 1:
         return first

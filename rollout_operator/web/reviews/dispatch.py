@@ -78,7 +78,7 @@ class Reviewer:
     async def answer(self, path: str, review: Review, deadline: Deadline) -> bytes:
         """Return the body of the answer, in time."""
         verdict = await self._ask(path, review, deadline)
-        _tell(path, review, verdict)
+        _log_verdict(path, review, verdict)
         self.on_verdict(path, review, verdict)
         # Only where there is something to patch: it looks through all configurations.
         may_patch = bool(verdict.annotations) and self.may_patch(path)
@@ -116,12 +116,12 @@ def _read_timeout(query: str) -> timedelta | None:
     return span if span > timedelta(0) else None
 
 
-def _tell(path: str, review: Review, verdict: Verdict) -> None:
+def _log_verdict(path: str, review: Review, verdict: Verdict) -> None:
     """Log one decision."""
     is_news = verdict.reason.code is Code.PODS_PREPARED or bool(verdict.warnings)
-    tell = log.debug if verdict.is_allowed and not is_news else log.info
+    write = log.debug if verdict.is_allowed and not is_news else log.info
     resource = review.resource
-    tell(
+    write(
         "Allowing change" if verdict.is_allowed else "Refusing change",
         hook=path,
         operation=review.operation,

@@ -1,9 +1,9 @@
-"""The hook prepare-downscale: pods that are to go are told, and must confirm, before they go.
+"""The hook prepare-downscale: pods that are to go are called, and must confirm, before they go.
 
-What has been claimed is noted on the pods; they are called, the time is recorded, and the request
-is answered. Who must wait is decided in `prepare_reservation`, before that. What becomes of a
-downscale afterwards is the concern of `controllers.downscales.controller`; an answer that is never
-given, for whatever reason, leaves pods to it that are owed a cancellation.
+What has been reserved is recorded on the pods; they are called, the time is recorded, and the
+request is answered. Who must wait is decided in `prepare_reservation`, before that. What becomes of
+a downscale afterwards is the concern of `controllers.downscales.controller`; an answer that is
+never given, for whatever reason, leaves pods to it that are to be un-prepared.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from rollout_operator.web.reviews.prepare_reservation import (
 )
 from rollout_operator.web.reviews.scale_parent import Parents
 
-# Kept back of the time that there is, so that pods can be told that they stay before the answer.
+# Kept back of the time that there is, so that pods can be un-prepared before the answer.
 UNDO_SHARE: Final = 0.2
 FAILURES_SHOWN: Final = 3
 # For writing the answer.
@@ -113,7 +113,7 @@ class PrepareDownscale:
         """Return the refusal where there is no such set, or it is not as the review says.
 
         Before the lock of a group is asked for and the group is looked at live: else made-up names
-        would hold up those whose sets there are. The cache tells where it is fresh enough.
+        would hold up those whose sets there are. The cache shows it where it is fresh enough.
         """
         try:
             if isinstance(carrier, StatefulSet):
@@ -150,26 +150,26 @@ class PrepareDownscale:
         # For others that ask the same, where this task is cancelled.
         why = "the same was asked already, and that review was given up"
         verdict = ask.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
-        is_told = False
+        is_un_prepared = False
         try:
             async with parts.locks.hold(calls_lock(ask.set_uid)):
-                # Again: while we waited for the lock, pods may have been told that they stay.
+                # Again: while we waited for the lock, pods may have been un-prepared.
                 refusal = find_unanswered(parts, ask, step.plan.missing)
                 if refusal is None:
                     verdict = await self._ask_pods(ask, step)
                     may_undo = not verdict.is_allowed and step.granted_at is None
-                    is_told = may_undo and await self._take_back(ask, step)
+                    is_un_prepared = may_undo and await self._un_prepare(ask, step)
                 else:
                     verdict = refusal
         finally:
-            # Also where this task is cancelled: then the answer never comes, and pods are owed.
-            self._end(step, verdict, is_told=is_told)
+            # Also where this task is cancelled: the answer never comes, its pods must be un-prepared.
+            self._end(step, verdict, is_un_prepared=is_un_prepared)
         return verdict
 
     async def _ask_pods(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict:
         """Call the pods and record the time; return the verdict."""
         parts = self._parts
-        problem = await self._tell(ask, step)
+        problem = await self._call_pods(ask, step)
         # The nearer to the write the better: others wait from then on (SI-11).
         now = None if step.plan.is_repeated else parts.server_time() + CLOCK_ERROR
         if problem is None and now is not None:
@@ -179,7 +179,7 @@ class PrepareDownscale:
             return self._allow(ask, step)
         return problem
 
-    def _end(self, step: ReservedDownscale, verdict: Verdict, *, is_told: bool) -> None:
+    def _end(self, step: ReservedDownscale, verdict: Verdict, *, is_un_prepared: bool) -> None:
         """Settle the claim of a review that is over, however it ended."""
         downscales, claim = self._parts.downscales, step.claim
         later = downscales.late_calls
@@ -187,7 +187,7 @@ class PrepareDownscale:
             # What is refused is not written: it does not hold the group back for longer.
             claim.asked_at = step.granted_at
             downscales.allow(claim)
-        elif claim.stage is ReservationState.PREPARING and is_told:
+        elif claim.stage is ReservationState.PREPARING and is_un_prepared:
             downscales.close(claim, owed=claim.pods, after=later)
         elif claim.stage is ReservationState.PREPARING:
             downscales.close(claim, owed=claim.pods, again=later)
@@ -195,8 +195,8 @@ class PrepareDownscale:
             claim.answer.set_result(verdict)
             claim.answer = None
 
-    async def _tell(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict | None:
-        """Note the downscale and call the pods; return the refusal where not all confirmed."""
+    async def _call_pods(self, ask: DecreaseRequest, step: ReservedDownscale) -> Verdict | None:
+        """Record the downscale on its pods and call them; refuse where not all confirmed."""
         parts, claim = self._parts, step.claim
         limit = self._left(ask.until) * (1 - UNDO_SHARE)
         called = {one.uid for one in step.plan.missing}
@@ -231,7 +231,7 @@ class PrepareDownscale:
     async def _record(
         self, ask: DecreaseRequest, step: ReservedDownscale, at: datetime
     ) -> Verdict | None:
-        """Write down where times are kept that it is allowed; return the refusal where not."""
+        """Record the time of the downscale where times are kept; refuse where that fails."""
         limit = self._left(ask.until) * (1 - UNDO_SHARE)
         grant = DownscaleGrant(
             claim=step.claim, sts=step.sts, others=step.others, seen=step.seen, at=at
@@ -246,12 +246,10 @@ class PrepareDownscale:
             return ask.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
         return None if refusal is None else ask.refuse(refusal.code, refusal.why)
 
-    async def _take_back(self, ask: DecreaseRequest, step: ReservedDownscale) -> bool:
-        """Tell all pods of the range that they stay, whoever was called (PREP-22).
+    async def _un_prepare(self, ask: DecreaseRequest, step: ReservedDownscale) -> bool:
+        """Un-prepare all pods of the range, called or not (PREP-22); return whether all confirmed.
 
-        Return whether all have been told.
-
-        They stay owed a second telling: a slow call may arrive after this one.
+        They are called a second time later: a slow call may arrive after this one.
         """
         parts, unanswered = self._parts, self._parts.downscales.unanswered
         try:
