@@ -162,7 +162,7 @@ class PrepareDownscale:
                 else:
                     verdict = refusal
         finally:
-            # Also where this task is cancelled: the answer never comes, its pods must be un-prepared.
+            # Also where this task is cancelled: the answer never comes, pods must be un-prepared.
             self._end(step, verdict, is_un_prepared=is_un_prepared)
         return verdict
 
