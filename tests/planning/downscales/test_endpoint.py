@@ -56,19 +56,30 @@ def plan(
 def assert_is_plain(endpoint: Endpoint) -> None:
     """Check that all who read the URL and the host read the same, and nothing else in it."""
     text = render_url(endpoint)
-    for url in (URL(text), URL(text, encoded=True)):
+    query = f"?{endpoint.query}" if endpoint.query else ""
+    for url in (URL(text, encoded=True), *([] if "%" in text or query else [URL(text)])):
         assert ip_address(url.host or "") == ip_address(endpoint.ip)
-        assert (url.port, url.raw_path_qs) == (endpoint.port, f"/{endpoint.path}")
-        assert (url.scheme, url.user, url.password, url.raw_fragment) == ("http", None, None, "")
+        assert (url.port, url.raw_path_qs) == (endpoint.port, f"/{endpoint.path}{query}")
+        assert (url.user, url.password, url.raw_fragment) == (None, None, "")
+        assert url.scheme == endpoint.scheme
+        assert not {".", ".."} & set(url.path.split("/"))
     parts = urlsplit(text)
     assert ip_address(parts.hostname or "") == ip_address(endpoint.ip)
     assert (parts.port, parts.path) == (endpoint.port, f"/{endpoint.path}")
-    assert (parts.scheme, parts.username, parts.query, parts.fragment) == ("http", None, "", "")
+    assert (parts.username, parts.query, parts.fragment) == (None, endpoint.query, "")
+    assert parts.scheme == endpoint.scheme in ("http", "https")
     assert str(ip_address(endpoint.ip)) == endpoint.ip
     assert text.isascii()
     assert text.isprintable()
-    assert not set(text) & set(" %?#@\\")
+    assert not set(text) & set(" #\\")
     assert set(endpoint.host.lower()) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.")
+
+
+def assert_is_plain_path(endpoint: Endpoint) -> None:
+    """Check the same of an endpoint that a review names: it has a plain path and no more."""
+    assert_is_plain(endpoint)
+    assert (endpoint.scheme, endpoint.query) == ("http", "")
+    assert not set(render_url(endpoint)) & set("%?@")
 
 
 def test_a_pod_is_called_at_its_address_under_its_name() -> None:
@@ -142,7 +153,7 @@ def test_every_port_is_taken(port: str) -> None:
 
     assert isinstance(endpoint, Endpoint)
     assert endpoint.port == int(port)
-    assert_is_plain(endpoint)
+    assert_is_plain_path(endpoint)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +175,7 @@ def test_every_plain_path_is_taken(text: str, path: str) -> None:
 
     assert isinstance(endpoint, Endpoint)
     assert endpoint.path == path
-    assert_is_plain(endpoint)
+    assert_is_plain_path(endpoint)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +194,7 @@ def test_every_address_is_taken_in_one_spelling(ip: str, shown: str) -> None:
 
     assert isinstance(endpoint, Endpoint)
     assert endpoint.ip == shown
-    assert_is_plain(endpoint)
+    assert_is_plain_path(endpoint)
 
 
 @pytest.mark.parametrize("domain", ["cluster.local.", "cluster.local", "Corp.Example.", "x"])
@@ -294,4 +305,4 @@ def test_what_is_planned_is_plain_or_refused(changes: dict[str, str]) -> None:
     if isinstance(planned, str):
         assert planned.isprintable()
     else:
-        assert_is_plain(planned)
+        assert_is_plain_path(planned)

@@ -112,23 +112,14 @@ def test_t01_rolling_pods(case: Group, expected: list[str]) -> None:
     ("text", "replicas", "pods", "is_odd"),
     [
         pytest.param(None, 7, 1, False, id="T-02 absent: 1 (ROLL-50)"),
-        pytest.param("3", 7, 3, False, id="T-02 3: 3"),
         pytest.param("3", 1, 3, False, id="T-02 3 of 1: more than replicas (ROLL-52)"),
-        pytest.param("xxx", 7, 1, True, id="T-02 xxx: 1"),
-        pytest.param("0", 7, 1, True, id="T-02 0: 1"),
-        pytest.param("-1", 7, 1, True, id="T-02 -1: 1"),
-        pytest.param("2.5", 7, 1, True, id="T-02 2.5: 1 (ROLL-53)"),
-        pytest.param("30%", 10, 3, False, id="T-02 30% of 10: 3"),
         pytest.param("25%", 10, 2, False, id="T-02 25% of 10: 2, rounded down"),
-        pytest.param("50%", 3, 1, False, id="T-02 50% of 3: 1"),
-        pytest.param("30%", 1, 1, False, id="T-02 30% where replicas are absent: 1"),
         pytest.param("30%", 0, 1, False, id="T-02 30% of 0: at least 1 (ROLL-51)"),
-        pytest.param("300%", 10, 1, True, id="T-02 300%: 1"),
-        pytest.param("0%", 10, 1, True, id="T-02 0%: 1"),
-        pytest.param(" 3 ", 7, 3, False, id="T-02 surrounding blanks are trimmed (ROLL-50)"),
+        pytest.param("xxx", 7, 1, True, id="T-02 xxx: 1 (ROLL-53)"),
     ],
 )
 def test_t02_max_unavailable(text: str | None, replicas: int, pods: int, is_odd: bool) -> None:
+    """The grammar of the value, all of T-02, is in the tests of units."""
     annotations = {} if text is None else {"rollout-max-unavailable": text}
     limit, problem = choose_limit(sts("a", replicas, annotations=annotations))
     assert (limit, problem is not None) == (pods, is_odd)

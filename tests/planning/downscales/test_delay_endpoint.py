@@ -5,14 +5,11 @@ port, path and query as they are written, to every parser that reads it.
 """
 
 from collections.abc import Iterator
-from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from yarl import URL
 
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import Uid
@@ -23,6 +20,7 @@ from rollout_operator.planning.downscales.endpoint import (
     plan_endpoint,
 )
 from rollout_operator.pods.sender import render_url
+from tests.planning.downscales.test_endpoint import assert_is_plain
 
 DOMAIN = "cluster.local."
 POD = Pod(
@@ -50,30 +48,6 @@ def named(endpoint: Endpoint) -> str:
     """Return the URL as the reference form has it, under the name of the pod."""
     query = f"?{endpoint.query}" if endpoint.query else ""
     return f"{endpoint.scheme}://{endpoint.authority}/{endpoint.path}{query}"
-
-
-def assert_is_plain(endpoint: Endpoint) -> None:
-    """Check that all who read the URL read the same, and nothing else in it."""
-    text = render_url(endpoint)
-    url = URL(text, encoded=True)
-    assert ip_address(url.host or "") == ip_address(endpoint.ip)
-    query = f"?{endpoint.query}" if endpoint.query else ""
-    assert (url.port, url.raw_path_qs) == (endpoint.port, f"/{endpoint.path}{query}")
-    assert (url.scheme, url.user, url.password) == (endpoint.scheme, None, None)
-    parts = urlsplit(text)
-    assert ip_address(parts.hostname or "") == ip_address(endpoint.ip)
-    assert (parts.port, parts.path, parts.query, parts.fragment) == (
-        endpoint.port,
-        f"/{endpoint.path}",
-        endpoint.query,
-        "",
-    )
-    assert endpoint.scheme in ("http", "https")
-    assert text.isascii()
-    assert text.isprintable()
-    assert not set(text) & set(" #\\")
-    assert not {".", ".."} & set(url.path.split("/"))
-    assert set(endpoint.host.lower()) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.")
 
 
 @pytest.mark.parametrize("number", [1, 2])
