@@ -17,8 +17,7 @@ from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.fakes_clock import FakeClock
-from tests.kube.client_bench import POD_LIST, open_bench
-from tests.kube.fake_api import FakeApi
+from tests.kube.client_bench import POD_LIST, Bench
 from tests.kube.informer_rig import captured_log
 from tests.model.wire_trees import pod_tree, with_metadata
 
@@ -52,27 +51,26 @@ async def large_pods(request: web.BaseRequest) -> web.StreamResponse:
     return response
 
 
-async def test_li01_an_informer_lists_in_pages_that_fit() -> None:
+async def test_li01_an_informer_lists_in_pages_that_fit(bench: Bench) -> None:
     """And says on the way what is wrong, for /ready and the log; a live look profits from it."""
     store = PodStore()
     errors: list[str] = []
-    async with FakeApi() as server, open_bench(server) as bench:
-        server.on("GET", POD_LIST, large_pods)
-        of: Collection[Pod | Unreadable] = Collection(
-            resource=PODS, namespace="prod", decode=decode_pod, store=store
-        )
-        informer = Informer(bench.client(), of, Metrics(), LoopClock(), lambda: 0.0)
-        with captured_log() as lines:
-            async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
-                task = tasks.create_task(informer.run(), name="informer")
-                while not informer.has_synced:
-                    errors.append(f"{informer.last_error}")
-                    await asyncio.sleep(0)
-                task.cancel()
-        assert len(store) == COUNT
-        page = await bench.client().fetch_page(PODS, "prod", limit=500)
-        assert len(page.items) == 1, "by another client"
-    limits = [one.query["limit"] for one in server.requests if "limit" in one.query]
+    bench.server.on("GET", POD_LIST, large_pods)
+    of: Collection[Pod | Unreadable] = Collection(
+        resource=PODS, namespace="prod", decode=decode_pod, store=store
+    )
+    informer = Informer(bench.client(), of, Metrics(), LoopClock(), lambda: 0.0)
+    with captured_log() as lines:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(informer.run(), name="informer")
+            while not informer.has_synced:
+                errors.append(f"{informer.last_error}")
+                await asyncio.sleep(0)
+            task.cancel()
+    assert len(store) == COUNT
+    page = await bench.client().fetch_page(PODS, "prod", limit=500)
+    assert len(page.items) == 1, "by another client"
+    limits = [one.query["limit"] for one in bench.server.requests if "limit" in one.query]
     assert limits[:10] == ["500", "250", "125", "62", "31", "15", "7", "3", "1", "1"]
     assert any("a page of 500 objects is too long, asking for 250 at a time" in e for e in errors)
     told = [line for line in lines if "Asking for smaller pages" in line]

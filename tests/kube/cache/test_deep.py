@@ -24,8 +24,8 @@ from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.model.scaling import Reading
 from rollout_operator.telemetry.metrics import Metrics
-from tests.kube.client_bench import POD_LIST, SET, SET_STATUS, open_bench, read_watch
-from tests.kube.fake_api import Answer, FakeApi, refuse, reply, stream
+from tests.kube.client_bench import POD_LIST, SET, SET_STATUS, Bench, read_watch
+from tests.kube.fake_api import Answer, refuse, reply, stream
 from tests.model.wire_trees import as_json, pod_tree, set_tree, with_metadata
 
 DEPTHS = pytest.mark.parametrize("levels", [1_500, 9_995, 20_000])
@@ -84,7 +84,7 @@ class Versions:
 
 
 @DEPTHS
-async def test_li09_an_informer_lists_and_follows_a_deep_pod(levels: int) -> None:
+async def test_li09_an_informer_lists_and_follows_a_deep_pod(bench: Bench, levels: int) -> None:
     page = listed(deep_pod("a-0", "5", 1), deep_pod("a-1", "5", levels), deep_pod("a-2", "5", 1))
     store, seen = PodStore(), asyncio.Event()
 
@@ -92,18 +92,19 @@ async def test_li09_an_informer_lists_and_follows_a_deep_pod(levels: int) -> Non
         if isinstance(new, Pod) and new.name == "a-2" and new.phase == "Failed":
             seen.set()
 
-    async with FakeApi() as server, open_bench(server) as bench:
-        last = deep_pod("a-2", "11", 1, phase="Failed")
-        server.on("GET", POD_LIST, list_and_watch(page, seen, deep_pod("a-1", "10", levels), last))
-        of: Collection[Pod | Unreadable] = Collection(
-            resource=PODS, namespace="prod", decode=decode_pod, store=store
-        )
-        informer = Informer(bench.client(), of, Metrics(), LoopClock(), lambda: 0.5)
-        informer.on_change(note)
-        async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(informer.run(), name="informer")
-            await seen.wait()
-            task.cancel()
+    last = deep_pod("a-2", "11", 1, phase="Failed")
+    bench.server.on(
+        "GET", POD_LIST, list_and_watch(page, seen, deep_pod("a-1", "10", levels), last)
+    )
+    of: Collection[Pod | Unreadable] = Collection(
+        resource=PODS, namespace="prod", decode=decode_pod, store=store
+    )
+    informer = Informer(bench.client(), of, Metrics(), LoopClock(), lambda: 0.5)
+    informer.on_change(note)
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(informer.run(), name="informer")
+        await seen.wait()
+        task.cancel()
     views = {view.name: view for view in store.list_all()}
     assert sorted(views) == ["a-0", "a-1", "a-2"]
     assert all(isinstance(view, Pod) for view in views.values())
@@ -111,68 +112,67 @@ async def test_li09_an_informer_lists_and_follows_a_deep_pod(levels: int) -> Non
 
 
 @DEPTHS
-async def test_li09_a_metadata_watch_lists_and_follows_a_deep_object(levels: int) -> None:
+async def test_li09_a_metadata_watch_lists_and_follows_a_deep_object(
+    bench: Bench, levels: int
+) -> None:
     page = listed(deep_pod("a-0", "5", 1), deep_pod("a-1", "5", levels))
     versions = Versions()
-    async with FakeApi() as server, open_bench(server) as bench:
-        events = (deep_pod("a-1", "10", levels), deep_pod("a-2", "11", 1))
-        server.on("GET", POD_LIST, list_and_watch(page, versions.last, *events))
-        watch = MetadataWatch(bench.client(), PODS, "prod", LoopClock(), lambda: 0.5)
-        watch.subscribers.update({f"a-{number}": versions for number in range(3)})
-        async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(watch.run(), name="watch")
-            await versions.last.wait()
-            task.cancel()
+    events = (deep_pod("a-1", "10", levels), deep_pod("a-2", "11", 1))
+    bench.server.on("GET", POD_LIST, list_and_watch(page, versions.last, *events))
+    watch = MetadataWatch(bench.client(), PODS, "prod", LoopClock(), lambda: 0.5)
+    watch.subscribers.update({f"a-{number}": versions for number in range(3)})
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(watch.run(), name="watch")
+        await versions.last.wait()
+        task.cancel()
     assert versions.told == ["5", "5", "10", "11"]
 
 
 @DEPTHS
-async def test_li09_single_reads_and_writes_return_what_every_decoder_takes(levels: int) -> None:
+async def test_li09_single_reads_and_writes_return_what_every_decoder_takes(
+    bench: Bench, levels: int
+) -> None:
     body = deepened(as_json(with_metadata(set_tree(), managedFields=[])), levels)
-    async with FakeApi() as server, open_bench(server) as bench:
-        server.on("GET", SET, reply(body))
-        server.on("PATCH", SET, reply(body))
-        server.on("PUT", SET_STATUS, reply(b"{}"))
-        read = await bench.client().fetch(STATEFULSETS, "prod", "a")
-        written = await bench.client().patch(STATEFULSETS, "prod", "a", {"spec": {}})
-        for answer in (read, written):
-            whole = msgspec.json.decode(answer, type=dict[str, object])
-            assert whole["spec"] == set_tree()["spec"]
-            await bench.client().replace_status(STATEFULSETS, "prod", "a", whole)
-            assert decode_statefulset(answer) == decode_statefulset(as_json(set_tree()))
+    bench.server.on("GET", SET, reply(body))
+    bench.server.on("PATCH", SET, reply(body))
+    bench.server.on("PUT", SET_STATUS, reply(b"{}"))
+    read = await bench.client().fetch(STATEFULSETS, "prod", "a")
+    written = await bench.client().patch(STATEFULSETS, "prod", "a", {"spec": {}})
+    for answer in (read, written):
+        whole = msgspec.json.decode(answer, type=dict[str, object])
+        assert whole["spec"] == set_tree()["spec"]
+        await bench.client().replace_status(STATEFULSETS, "prod", "a", whole)
+        assert decode_statefulset(answer) == decode_statefulset(as_json(set_tree()))
 
 
-async def test_li09_what_was_read_is_decoded_in_one_go_from_a_deeper_stack() -> None:
+async def test_li09_what_was_read_is_decoded_in_one_go_from_a_deeper_stack(bench: Bench) -> None:
     """LI-09: a body just within what the client itself can decode leaves no one else a long cut."""
     plain = as_json(with_metadata(set_tree(), managedFields=[]))
     deepest = bisect_left(range(20_000), True, key=lambda levels: not _decodes(levels))
-    async with FakeApi() as server, open_bench(server) as bench:
-        for levels in range(deepest - 120, deepest + 20, 5):
-            server.on("GET", SET, reply(deepened(plain, levels)))
-            server.on("PATCH", SET, reply(deepened(plain, levels)))
-            read = await bench.client().fetch(STATEFULSETS, "prod", "a")
-            written = await bench.client().patch(STATEFULSETS, "prod", "a", {"spec": {}})
-            for answer in (read, written):
-                assert _decode_below(answer, frames=80)["spec"] == set_tree()["spec"]
+    for levels in range(deepest - 120, deepest + 20, 5):
+        bench.server.on("GET", SET, reply(deepened(plain, levels)))
+        bench.server.on("PATCH", SET, reply(deepened(plain, levels)))
+        read = await bench.client().fetch(STATEFULSETS, "prod", "a")
+        written = await bench.client().patch(STATEFULSETS, "prod", "a", {"spec": {}})
+        for answer in (read, written):
+            assert _decode_below(answer, frames=80)["spec"] == set_tree()["spec"]
 
 
 @pytest.mark.parametrize("more", [0, 1], ids=["64 KiB", "one byte more"])
-async def test_li09_a_large_item_of_a_list_is_cut_by_the_client(more: int) -> None:
+async def test_li09_a_large_item_of_a_list_is_cut_by_the_client(bench: Bench, more: int) -> None:
     """LI-09: in turns with everything else on the loop; later cuts hold it, and are short below."""
     item = _almost_too_deep(64 * 1024 + more)
-    async with FakeApi() as server, open_bench(server) as bench:
-        server.on("GET", POD_LIST, reply(listed(item)))
-        page = await bench.client().fetch_page(PODS, "prod")
+    bench.server.on("GET", POD_LIST, reply(listed(item)))
+    page = await bench.client().fetch_page(PODS, "prod")
     assert _is_cut(page.items[0], item) is bool(more)
 
 
 @pytest.mark.parametrize("more", [0, 1], ids=["64 KiB", "one byte more"])
-async def test_li09_a_large_line_of_a_watch_is_cut_by_the_client(more: int) -> None:
+async def test_li09_a_large_line_of_a_watch_is_cut_by_the_client(bench: Bench, more: int) -> None:
     head, end = b'{"type":"MODIFIED","object":', b"}"
     item = _almost_too_deep(64 * 1024 + more - len(head + end))
-    async with FakeApi() as server, open_bench(server) as bench:
-        server.on("GET", POD_LIST, stream([head + item + end + b"\n"]))
-        (event,) = await read_watch(bench.client())
+    bench.server.on("GET", POD_LIST, stream([head + item + end + b"\n"]))
+    (event,) = await read_watch(bench.client())
     assert _is_cut(event.object, item) is bool(more)
 
 
@@ -208,23 +208,23 @@ def _decode_below(body: bytes, *, frames: int) -> dict[str, object]:
     return msgspec.json.decode(body, type=dict[str, object])
 
 
-async def test_fp13_a_line_that_only_opens_is_no_event() -> None:
-    async with FakeApi() as server, open_bench(server) as bench:
-        server.on("GET", POD_LIST, stream([b'{"type":"ADDED","object":' + b"[" * 100_000 + b"\n"]))
-        with pytest.raises(Unreachable, match="no watch event"):
-            await read_watch(bench.client())
+async def test_fp13_a_line_that_only_opens_is_no_event(bench: Bench) -> None:
+    bench.server.on(
+        "GET", POD_LIST, stream([b'{"type":"ADDED","object":' + b"[" * 100_000 + b"\n"])
+    )
+    with pytest.raises(Unreachable, match="no watch event"):
+        await read_watch(bench.client())
 
 
-async def test_li09_a_put_leaves_out_who_owns_which_field() -> None:
-    """The API server keeps what it has then; sent, it would have to be nested as deeply."""
+async def test_li09_a_put_leaves_out_who_owns_which_field(bench: Bench) -> None:
+    """The API bench.server keeps what it has then; sent, it would have to be nested as deeply."""
     deep: dict[str, object] = {}
     for _ in range(900):
         deep = {"f:a": deep}
     body: JsonObject = {"metadata": {"name": "a", "managedFields": [deep]}, "status": {}}
-    async with FakeApi() as server, open_bench(server) as bench:
-        server.on("PUT", SET_STATUS, reply(b"{}"))
-        server.on("PUT", SET, reply(b"{}"))
-        await bench.client().replace_status(STATEFULSETS, "prod", "a", body)
-        await bench.client().replace(STATEFULSETS, "prod", "a", body)
+    bench.server.on("PUT", SET_STATUS, reply(b"{}"))
+    bench.server.on("PUT", SET, reply(b"{}"))
+    await bench.client().replace_status(STATEFULSETS, "prod", "a", body)
+    await bench.client().replace(STATEFULSETS, "prod", "a", body)
     expected = {"metadata": {"name": "a"}, "status": {}}
-    assert [one.json for one in server.requests] == [expected, expected]
+    assert [one.json for one in bench.server.requests] == [expected, expected]

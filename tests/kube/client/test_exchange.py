@@ -5,7 +5,7 @@ RATE-01 to RATE-07, METR-14, METR-20, METR-22, FP-10 to FP-16, SI-18, SEC-14, DE
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -24,7 +24,6 @@ from rollout_operator.model.errors import (
     UnknownOutcome,
     Unreachable,
 )
-from rollout_operator.telemetry import logs
 from tests.kube.client_bench import (
     BARE_WRITES,
     DELETE,
@@ -43,15 +42,6 @@ from tests.kube.client_bench import (
     pods,
 )
 from tests.kube.fake_api import Answer, FakeApi, cut, refuse, reply, stream
-
-
-@pytest.fixture
-def log_lines() -> Iterator[list[bytes]]:
-    """Return what is logged, debug included, as it comes."""
-    lines: list[bytes] = []
-    logs.configure(level="debug", write=lines.append)
-    yield lines
-    logs.configure()
 
 
 def hold(until: asyncio.Event) -> Answer:
@@ -246,7 +236,7 @@ async def test_metr_20_requests_are_measured_by_shape_method_and_status(bench: B
 
 
 async def test_rate_07_a_server_of_another_cluster_is_told_and_counted(
-    bench: Bench, log_lines: list[bytes]
+    bench: Bench, lines: list[str]
 ) -> None:
     body = {"cluster_validation_error_message": 'wrong label "ops"', "route": "api_pods"}
     bench.server.on("DELETE", POD, reply(json.dumps(body).encode(), 511))
@@ -254,7 +244,7 @@ async def test_rate_07_a_server_of_another_cluster_is_told_and_counted(
         await DELETE.run(bench.client())
     counted = bench.metrics.client_invalid_cluster.labels("api_pods", "http", "ops")  # METR-14
     assert counted._value.get() == 1
-    assert b"another cluster" in log_lines[0]
+    assert "another cluster" in lines[0]
 
 
 @pytest.fixture
@@ -280,7 +270,7 @@ async def test_dep_11_a_refused_token_is_read_again_at_once(token: Path, use: Us
 
 @every_use
 async def test_sec_14_a_token_refused_twice_is_denied_and_never_shown(
-    token: Path, use: Use, log_lines: list[bytes]
+    token: Path, use: Use, lines: list[str]
 ) -> None:
     async with (
         FakeApi() as server,
@@ -291,7 +281,7 @@ async def test_sec_14_a_token_refused_twice_is_denied_and_never_shown(
             await use.run(bench.client())
     assert len(server.requests) == 2
     assert "first" not in f"{caught.value!r}"
-    assert b"first" not in b"".join(log_lines)
+    assert "first" not in "".join(lines)
 
 
 async def test_neither_netrc_nor_proxies_are_looked_up_for_a_call(

@@ -3,7 +3,7 @@
 import base64
 import ssl
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,6 @@ from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.kube.connection.connect import Access, connect
 from rollout_operator.kube.connection.transport import Transport
 from rollout_operator.model.errors import ConfigError, Unreachable
-from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.fake_api import FakeApi, refuse, reply
 from tests.world.pki import Pki, make_pki
@@ -62,14 +61,6 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
 @pytest.fixture(scope="module")
 def other_pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
     return make_pki(tmp_path_factory.mktemp("other"))
-
-
-@pytest.fixture
-def log_lines() -> Iterator[list[bytes]]:
-    lines: list[bytes] = []
-    logs.configure(level="debug", write=lines.append)
-    yield lines
-    logs.configure()
 
 
 def serving(pki: Pki, *, asks_clients: bool = False) -> ssl.SSLContext:
@@ -149,15 +140,15 @@ async def test_another_ca_or_name_is_refused(
 
 
 async def test_not_verifying_is_possible_and_warned_about(
-    pki: Pki, kubeconfig: Kubeconfig, log_lines: list[bytes]
+    pki: Pki, kubeconfig: Kubeconfig, lines: list[str]
 ) -> None:
     kubeconfig.cluster["insecure-skip-tls-verify"] = True
     async with FakeApi(serving(pki)) as server:
         server.on("GET", POD, reply({}))
         await fetch_by(kubeconfig.write(), server.url)
-    [warning] = [line for line in log_lines if line.startswith(b"level=warn")]
-    assert b"Not verifying the certificate of the API server" in warning
-    assert bytes(kubeconfig.file) in warning
+    [warning] = [line for line in lines if line.startswith("level=warn")]
+    assert "Not verifying the certificate of the API server" in warning
+    assert str(kubeconfig.file) in warning
 
 
 async def test_a_client_certificate_identifies_us(pki: Pki, kubeconfig: Kubeconfig) -> None:
