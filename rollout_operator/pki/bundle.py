@@ -26,6 +26,7 @@ from rollout_operator.kube.api import (
     JsonObject,
     Patcher,
 )
+from rollout_operator.kube.cache.store import Configuration
 from rollout_operator.model.errors import (
     Conflict,
     Denied,
@@ -54,7 +55,6 @@ BACKOFF: Final = Backoff(first=timedelta(milliseconds=500), most=PAUSE)
 
 _RESOURCES: Final = {one.kind: one for one in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)}
 
-Configuration = WebhookConfiguration | Unreadable
 Key = tuple[str, str]
 """Kind and name."""
 

@@ -85,7 +85,8 @@ class CertificateKeeper:
         self._material: Material | None = None
         self._uid = ""
         self._assessed: tuple[Material, BrokenCertificate | Held] | None = None
-        self._leaf: tuple[bytes, str] | None = None
+        self._leaf_name = ""
+        """Of what was assessed last."""
         self._bundle = b""
         self._published_since: timedelta | None = None
         self._told: tuple[CertificateStep, str] | None = None
@@ -174,17 +175,12 @@ class CertificateKeeper:
     def _read_marks(self, stored: Stored) -> Marks:
         return Marks(
             is_labelled=stored.is_labelled,
-            leaf_name=self._read_leaf_name(stored.material.cert),
+            # What has a problem already is no material: there is no leaf.
+            leaf_name="" if stored.problem else self._leaf_name,
             is_empty=stored.is_empty,
             is_known=bool(stored.uid) and stored.uid == self._uid,
             is_immutable=stored.is_immutable,
         )
-
-    def _read_leaf_name(self, cert: bytes) -> str:
-        # As in `_assess`: only what is new is read.
-        if self._leaf is None or self._leaf[0] != cert:
-            self._leaf = (cert, read_leaf_name(cert))
-        return self._leaf[1]
 
     def _assess(self, stored: Stored) -> BrokenCertificate | Held:
         if stored.problem:
@@ -192,6 +188,7 @@ class CertificateKeeper:
         # Only what is new is read: at 20 s a look, parsing the same again for years adds up.
         if self._assessed is None or self._assessed[0] != stored.material:
             self._assessed = (stored.material, self._assess_new(stored.material))
+            self._leaf_name = read_leaf_name(stored.material.cert)
         facts = self._assessed[1]
         if isinstance(facts, BrokenCertificate):
             return facts

@@ -15,13 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar
+from typing import Final, NoReturn
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.errors import ConfigError, InvalidInput
 from rollout_operator.pki.facts import assess_served, load_chain, load_key
 from rollout_operator.pki.key_pair import Material, Pair
-from rollout_operator.planning.certificate import Validity
 from rollout_operator.telemetry.logs import log
 
 # Of TLS 1.2 only what has forward secrecy and authenticates what it encrypts; 1.3 has no other.
@@ -31,8 +30,6 @@ _SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fc
 LOOK_EVERY: Final = timedelta(seconds=10)
 CERT_FLAG: Final = "-server-tls.cert-file"
 KEY_FLAG: Final = "-server-tls.key-file"
-
-_T = TypeVar("_T")
 
 
 class ServingCertificate:
@@ -156,20 +153,19 @@ class CertificateFiles:
             self._told = str(error)
 
     def _serve(self, material: Material) -> None:
-        validity = self._check(material)
+        """Swap. Raises ConfigError, and the old one is served on."""
+        cert, key = self._paths.cert, self._paths.key
+        with _naming(CERT_FLAG, cert):
+            load_chain(material.cert, "content")
+        with _naming(KEY_FLAG, key):
+            load_key(material.key, "content")
+            validity = assess_served(material)
+        with _naming(CERT_FLAG, cert):
+            self._serving.swap(material)
         self._seen = material
         self._note_expiry("leaf", validity.end)
         emit = log.info if validity.covers(self._clock.now()) else log.warn
         emit("Serving certificate", file=self._paths.cert, validity=validity.text())
-
-    def _check(self, material: Material) -> Validity:
-        """Swap and return the validity. Raises ConfigError, and the old one is served on."""
-        cert, key = self._paths.cert, self._paths.key
-        _translated(lambda: load_chain(material.cert, "content"), CERT_FLAG, cert)
-        _translated(lambda: load_key(material.key, "content"), KEY_FLAG, key)
-        validity = _translated(lambda: assess_served(material), KEY_FLAG, key)
-        _translated(lambda: self._serving.swap(material), CERT_FLAG, cert)
-        return validity
 
     def _read(self) -> Material:
         return Material(
@@ -184,9 +180,10 @@ def _content(path: Path, flag: str) -> bytes:
         raise ConfigError(f"{flag}: {path}: {error.strerror}") from error
 
 
-def _translated(work: Callable[[], _T], flag: str, path: Path) -> _T:
-    """Return what `work` returns, its InvalidInput turned into a ConfigError for this flag."""
+@contextmanager
+def _naming(flag: str, path: Path) -> Iterator[None]:
+    """Turn InvalidInput into a ConfigError that names flag and file."""
     try:
-        return work()
+        yield
     except InvalidInput as error:
         raise ConfigError(f"{flag}: {path}: {error}") from error

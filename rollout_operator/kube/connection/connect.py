@@ -20,8 +20,8 @@ from rollout_operator.kube.connection.lean import (
     LibraryConfiguration,
     config_exception,
     load_incluster,
+    load_kubeconfig,
     new_configuration,
-    new_kubeconfig_loader,
 )
 from rollout_operator.kube.connection.transport import Transport, open_transport
 from rollout_operator.model.errors import ConfigError
@@ -131,9 +131,8 @@ async def _load(configuration: LibraryConfiguration, kubeconfig: Kubeconfig) -> 
         AssertionError,
     )
     try:
-        loader = new_kubeconfig_loader(kubeconfig.content, kubeconfig.base)
         async with asyncio.timeout(LOAD_LIMIT.total_seconds()):
-            await loader.load_and_set(configuration)
+            await load_kubeconfig(configuration, kubeconfig.content, kubeconfig.base)
     except TimeoutError as error:
         limit = f"{LOAD_LIMIT.total_seconds():.0f}s"
         raise ConfigError(f"{kubeconfig.label}: no credential within {limit}") from error

@@ -55,12 +55,6 @@ class LibraryClient(Protocol):
     async def close(self) -> None: ...
 
 
-class Loader(Protocol):
-    """The library's reader of one kubeconfig."""
-
-    async def load_and_set(self, client_configuration: LibraryConfiguration) -> None: ...
-
-
 def new_configuration() -> LibraryConfiguration:
     """Return an empty client configuration."""
     return cast(LibraryConfiguration, _load("client.configuration").Configuration())
@@ -84,15 +78,15 @@ def load_incluster(
     )
 
 
-def new_kubeconfig_loader(config: Mapping[str, object], base: Path) -> Loader:
-    """Return a loader of a decoded kubeconfig; `base` is where its relative paths start.
+async def load_kubeconfig(
+    configuration: LibraryConfiguration, content: Mapping[str, object], base: Path
+) -> None:
+    """Set what a decoded kubeconfig says; `base` is where its relative paths start.
 
     Only this imports PyYAML: a process in a cluster never needs it.
     """
-    kube_config = _load("config.kube_config")
-    return cast(
-        Loader, kube_config.KubeConfigLoader(config_dict=config, config_base_path=str(base))
-    )
+    loader = _load("config.kube_config").KubeConfigLoader
+    await loader(config_dict=content, config_base_path=str(base)).load_and_set(configuration)
 
 
 def config_exception() -> type[Exception]:

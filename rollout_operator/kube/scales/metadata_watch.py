@@ -15,6 +15,8 @@ import msgspec
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import race
 from rollout_operator.kube.api import Reader, Resource, Watcher, WatchEvent
+from rollout_operator.kube.cache.collection import STEP
+from rollout_operator.kube.cache.informer import PAGE_LIMIT, SHORT_STREAM, STREAM_GRACE
 from rollout_operator.kube.cache.retries import Failures
 from rollout_operator.kube.call import Call
 from rollout_operator.kube.scales.decode import decode_head, is_lasting
@@ -26,16 +28,10 @@ from rollout_operator.telemetry.logs import log
 # A stream proves by its end that it was alive: so long a change may go unseen on a dead one.
 WATCH_LASTS: Final = timedelta(minutes=3)
 WATCH_JITTER: Final = 0.1
-# The client cuts a silent stream five seconds after its end. This is for a client that fails to.
-STREAM_GRACE: Final = timedelta(seconds=15)
-# A stream that ends sooner is a failure, however orderly: the next would end alike.
-SHORT_STREAM: Final = timedelta(seconds=1)
 # What a watch has failed to bring is found at the end of its stream: within five minutes (LI-02).
 RELIST: Final = timedelta(minutes=2)
 # A role that does not let us watch seldom changes.
 REFUSED_PAUSE: Final = timedelta(minutes=10)
-PAGE_LIMIT: Final = 500
-STEP: Final = 100
 
 
 class MetadataSource(Reader, Watcher, Protocol):

@@ -77,7 +77,7 @@ def test_both_loaders_of_configurations_work_without_the_rest() -> None:
         except lean.config_exception():
             pass
         try:
-            lean.new_kubeconfig_loader({}, Path("/"))
+            asyncio.run(lean.load_kubeconfig(lean.new_configuration(), {}, Path("/")))
         except lean.config_exception():
             pass
         print(any("models." in name for name in sys.modules))
