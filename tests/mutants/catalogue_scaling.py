@@ -39,7 +39,7 @@ SCALING: Final = (
     ),
     Mutant(
         name="contest-fought-for-ever",
-        file="aio/rewrites.py",
+        file="aio/backoff.py",
         old="most=timedelta(minutes=5))",
         new="most=timedelta(seconds=10))",
         breaks="LI-11: it is written six times a minute, however long the contest lasts",

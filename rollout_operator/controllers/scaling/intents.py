@@ -7,8 +7,8 @@ no answer, and whoever finds it removes it: this process at its next look, or th
 from datetime import timedelta
 from typing import Final, Protocol
 
+from rollout_operator.aio.backoff import Rewrites
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.rewrites import Rewrites
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Patcher, Reader
 from rollout_operator.model.decode.objects import decode_statefulset

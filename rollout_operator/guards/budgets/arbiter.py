@@ -19,6 +19,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.guards.budgets.in_flight import Withdrawals
 from rollout_operator.guards.budgets.pod_records import RECORD_COUNTS, is_recorded, wins
 from rollout_operator.guards.budgets.precedence import Precedence, Waiting
 from rollout_operator.guards.budgets.refusals import (
@@ -30,7 +31,6 @@ from rollout_operator.guards.budgets.refusals import (
     refuse_unrecorded,
     refuse_unused,
 )
-from rollout_operator.guards.budgets.releases import Withdrawals
 from rollout_operator.guards.budgets.request import (
     Answer,
     DisruptionRequest,

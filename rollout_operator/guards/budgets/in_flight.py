@@ -10,6 +10,7 @@ behind it. While such a grant stands it holds all other pods of the budget; so w
 must not be granted again at once. That holds no other pod.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,13 +19,14 @@ from typing import Final
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.own_deletes import OwnDeletes, has_left
-from rollout_operator.guards.budgets.pod_records import is_recorded
+from rollout_operator.guards.budgets.pod_records import Recorder, is_recorded
 from rollout_operator.guards.budgets.request import Grant, GrantState
 from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.group import Deletion
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
+from rollout_operator.telemetry.logs import log
 
 # `kubectl drain` asks again after five seconds, and others have their turn before that.
 PAUSES: Final = Backoff(first=timedelta(seconds=5), most=timedelta(minutes=1))
@@ -32,6 +34,8 @@ PAUSES: Final = Backoff(first=timedelta(seconds=5), most=timedelta(minutes=1))
 REMEMBERED: Final = timedelta(hours=1)
 # More pods than one node holds; beyond that the one that was remembered first is forgotten.
 MOST_PODS: Final = 1_000
+# As long as an answer may take: others who wait for this grant to be settled wait no longer.
+WITHDRAW_LIMIT: Final = timedelta(seconds=4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,3 +196,59 @@ class InFlight:
     def _notify(self, grant: Grant) -> None:
         for callback in self._callbacks:
             callback(grant.pod)
+
+
+class Withdrawals:
+    """Withdraws records of grants that nothing will come of, in the background while `run` runs.
+
+    Mostly the request waits for it: then its answer says that nothing is left. A client that hangs
+    up, or an answer that was not there in time, leaves a record that this process knows was written
+    and that no answer reported. It is withdrawn in the background, so that others need not wait
+    until the pod is proven untouched (LI-09). What cannot be withdrawn soon stays in doubt: whether
+    the pod is untouched is found out by the controller of disruptions.
+    """
+
+    def __init__(self, pending: InFlight, recorder: Recorder) -> None:
+        self._pending = pending
+        self._recorder = recorder
+        self._abandoned: asyncio.Queue[Grant] | None = None
+
+    async def withdraw(self, grant: Grant) -> None:
+        """Leave nothing behind of a grant of which no answer has told, or none will be used."""
+        if await self._recorder.withdraw(grant):
+            self._pending.release(grant)
+        else:
+            self._pending.doubt(grant)
+
+    def abandon(self, grant: Grant) -> None:
+        """Nothing waits for a grant any more whose record was answered; a settled one is fine."""
+        if not self._pending.is_open(grant):
+            return
+        if self._abandoned is None or not grant.record:
+            self._pending.give_up(grant)
+        else:
+            self._abandoned.put_nowait(grant)
+
+    async def run(self) -> None:
+        """Withdraw what is abandoned until cancelled; the rest stays in doubt then."""
+        queue: asyncio.Queue[Grant] = asyncio.Queue()
+        self._abandoned = queue
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    grant = await queue.get()
+                    work = self._withdraw_soon(grant)
+                    tasks.create_task(work, name=f"withdrawal of {grant.pod.name}")
+        finally:
+            self._abandoned = None
+            while not queue.empty():
+                self._pending.give_up(queue.get_nowait())
+
+    async def _withdraw_soon(self, grant: Grant) -> None:
+        try:
+            async with asyncio.timeout(WITHDRAW_LIMIT.total_seconds()):
+                await self.withdraw(grant)
+        except TimeoutError:
+            log.debug("Record of a disruption was not withdrawn in time", pod=grant.pod.name)
+        finally:
+            self._pending.give_up(grant)

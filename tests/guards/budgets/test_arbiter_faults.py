@@ -10,8 +10,8 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.guards.budgets.arbiter import ANSWER_LIMIT
+from rollout_operator.guards.budgets.in_flight import WITHDRAW_LIMIT
 from rollout_operator.guards.budgets.pod_records import WRITE_LASTS
-from rollout_operator.guards.budgets.releases import LIMIT
 from rollout_operator.guards.budgets.request import DisruptionRequest, GrantState, Permit
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.errors import (
@@ -291,7 +291,7 @@ async def test_si18_a_record_in_flight_stays_in_doubt() -> None:
     async with withdrawing(x):
         await hang_up(x, "patch")
         assert x.stage("a-0") is DOUBTFUL
-        await asyncio.sleep(LIMIT.total_seconds())
+        await asyncio.sleep(WITHDRAW_LIMIT.total_seconds())
     assert x.stage("a-0") is DOUBTFUL
     assert here.client.verbs() == ["patch"]
 
@@ -311,7 +311,7 @@ async def test_si17_a_grant_whose_answer_may_have_left_stays() -> None:
         client = tasks.create_task(answer_slowly())
         await given.wait()
         client.cancel()
-        await asyncio.sleep(LIMIT.total_seconds())
+        await asyncio.sleep(WITHDRAW_LIMIT.total_seconds())
         assert x.stage("a-0") is GrantState.GIVEN
         assert here.recorded() == ["a-0"]
     assert here.client.verbs() == ["patch", "list"]
@@ -337,7 +337,7 @@ async def test_si18_a_withdrawal_that_hangs_is_in_doubt_after_four_seconds(ends:
     _, x = start()
     async with withdrawing(x):
         await hang_up(x, then=Hold("patch"))
-        await asyncio.sleep(LIMIT.total_seconds() - 1)
+        await asyncio.sleep(WITHDRAW_LIMIT.total_seconds() - 1)
         assert x.stage("a-0") is GrantState.ASKED, "others wait for it meanwhile"
         if not ends:
             await asyncio.sleep(2)
