@@ -18,7 +18,6 @@ from cryptography.x509.oid import NameOID
 
 from rollout_operator.pki.key_pair import Pair
 from rollout_operator.pki.serving import server_context
-from rollout_operator.telemetry import logs
 from rollout_operator.web.webhooks import ServerOptions
 from tests.web.webhook_world import (
     ALLOWED,
@@ -208,16 +207,11 @@ async def test_sec03_who_is_answered(
             assert good.endswith(ALLOWED), "the server goes on"
 
 
-async def test_who_was_turned_away_is_told(tmp_path: Path) -> None:
+async def test_who_was_turned_away_is_told(tmp_path: Path, lines: list[str]) -> None:
     """SEC-03: a wrong `-server-tls.client-name` must be found by whoever reads the log."""
-    written: list[str] = []
-    logs.configure(write=lambda line: written.append(line.decode()))
     authority = Authority()
-    try:
-        async with guarded(tmp_path, authority, client_name=NAME) as world:
-            await ask(world, authority.issue(tmp_path, _named("kubelet")))
-    finally:
-        logs.configure()
-    (line,) = [line for line in written if "client of another name" in line]
+    async with guarded(tmp_path, authority, client_name=NAME) as world:
+        await ask(world, authority.issue(tmp_path, _named("kubelet")))
+    (line,) = [line for line in lines if "client of another name" in line]
     assert "level=info" in line
     assert "peer=::ffff:127.0.0.1" in line

@@ -1,7 +1,6 @@
 """Who was refused: in the log and in a metric of bounded size, whatever they call themselves."""
 
 import json
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -10,7 +9,6 @@ from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
 from rollout_operator.model.review import MAX_USER, Review
 from rollout_operator.telemetry.denials import MAX_USERS, OTHER, Denials
-from rollout_operator.telemetry.logs import configure
 from rollout_operator.telemetry.metrics import Metrics
 from tests.web.webhook_world import FINE, PATH, Setting, body_of, post, serving
 
@@ -21,14 +19,6 @@ NOW = timedelta(0)
 REFUSED = Verdict(
     is_allowed=False, reason=Reason(code=Code.NO_DOWNSCALE, text="", severity=Severity.WARN)
 )
-
-
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    written: list[str] = []
-    configure(write=lambda line: written.append(line.decode()))
-    yield written
-    configure()
 
 
 def user_of(username: object) -> str:

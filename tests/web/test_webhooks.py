@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
 
 from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.review import Review, Scalable
-from rollout_operator.telemetry import logs
 from rollout_operator.web.http.cluster import ClusterRules
 from tests.web.webhook_world import (
     ALLOWED,
@@ -34,14 +33,6 @@ REFUSED = Verdict(
 async def world() -> AsyncIterator[WebhookWorld]:
     async with serving() as made:
         yield made
-
-
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    written: list[str] = []
-    logs.configure(write=lambda line: written.append(line.decode()))
-    yield written
-    logs.configure()
 
 
 async def test_a_review_is_answered(world: WebhookWorld) -> None:

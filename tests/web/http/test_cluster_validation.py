@@ -1,7 +1,7 @@
 """Cluster validation over a real socket, on the admin server and on stand-ins for webhooks."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -10,7 +10,6 @@ from aiohttp import ClientSession, web
 from multidict import CIMultiDict
 
 from rollout_operator.model.errors import ConfigError
-from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.http.cluster import MAX_LABELS, ClusterRules, validate_cluster
 from tests.web.admin_world import serving
@@ -74,14 +73,6 @@ async def guarded(rules: ClusterRules) -> AsyncIterator[Server]:
             yield Server(runner.addresses[0][1], metrics, client)
     finally:
         await runner.cleanup()
-
-
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    written: list[str] = []
-    logs.configure(write=lambda line: written.append(line.decode()))
-    yield written
-    logs.configure()
 
 
 def rejection(what: str, route: str = "shop_item") -> str:

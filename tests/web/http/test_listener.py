@@ -4,7 +4,7 @@ import asyncio
 import resource
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -12,7 +12,6 @@ import pytest
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.outcome import Verdict
-from rollout_operator.telemetry import logs
 from rollout_operator.web.http.listener import PAUSE, ConnectionLimits
 from rollout_operator.web.webhooks import ServerOptions
 from tests.web.webhook_world import (
@@ -36,14 +35,6 @@ from tests.web.webhook_world import (
 async def world() -> AsyncIterator[WebhookWorld]:
     async with serving() as made:
         yield made
-
-
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    written: list[str] = []
-    logs.configure(write=lambda line: written.append(line.decode()))
-    yield written
-    logs.configure()
 
 
 async def test_both_families_are_listened_on(world: WebhookWorld) -> None:

@@ -5,7 +5,8 @@ called anew, and they are told that they stay wherever they had been told to go.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import msgspec
@@ -49,6 +50,19 @@ def _list_told(world: World, path: str) -> list[str]:
     """Return the pods that were told at a path that they stay."""
     calls = world.calls.confirmed
     return sorted({one.pod for one in calls if (one.method, one.path) == ("DELETE", path)})
+
+
+@asynccontextmanager
+async def a_minute_later(world: World, *, crashes: bool) -> AsyncIterator[None]:
+    """Let the controller of this process, or of the next one, work for a minute; then rest."""
+    world.sync()
+    if crashes:
+        world.restart()
+    async with world.controlling():
+        await world.watch()
+        await world.pass_time(60)
+        yield
+        await come_to_rest(world)
 
 
 @in_virtual_time
@@ -110,14 +124,8 @@ def test_li05_what_is_undone_is_undone_at_both_places(*, crashes: bool) -> None:
         world.annotate("zone-a", PREPARE_PATH, RIGHT)
         world.sync()
         assert (await world.ask("zone-a", 3)).is_allowed
-        world.sync()
-        if crashes:
-            world.restart()
-        async with world.controlling():
-            await world.watch()
-            await world.pass_time(60)
+        async with a_minute_later(world, crashes=crashes):
             assert _list_told(world, WRONG) == _list_told(world, RIGHT) == PODS
-            await come_to_rest(world)
 
     run()
 
@@ -135,15 +143,9 @@ def test_li05_the_undo_goes_where_the_call_had_gone(change: str, *, crashes: boo
             world.annotate("zone-a", PREPARE_PATH, RIGHT)
         else:
             world.annotate("zone-a", PREPARE_PATH if change == "no path" else PREPARE_PORT, None)
-        world.sync()
-        if crashes:
-            world.restart()
-        async with world.controlling():
-            await world.watch()
-            await world.pass_time(60)
+        async with a_minute_later(world, crashes=crashes):
             assert world.calls.paths("DELETE") == {WRONG}
             assert _list_told(world, WRONG) == PODS
-            await come_to_rest(world)
 
     run()
 
@@ -175,13 +177,8 @@ async def test_a_note_of_an_earlier_release_says_no_target() -> None:
     world = three_zones()
     assert (await world.ask("zone-a", 3)).is_allowed
     _strip_targets(world)
-    world.sync()
-    world.restart()
-    async with world.controlling():
-        await world.watch()
-        await world.pass_time(60)
+    async with a_minute_later(world, crashes=True):
         assert _list_told(world, RIGHT) == PODS
-        await come_to_rest(world)
 
 
 @in_virtual_time
@@ -221,13 +218,7 @@ def test_li05_a_label_that_was_taken_off_ends_what_a_note_may_do(*, crashes: boo
         world = _wrong()
         assert (await world.ask("zone-a", 3)).is_allowed
         world.label("zone-a", PREPARE_DOWNSCALE, None)
-        world.sync()
-        if crashes:
-            world.restart()
-        async with world.controlling():
-            await world.watch()
-            await world.pass_time(60)
+        async with a_minute_later(world, crashes=crashes):
             assert world.calls.paths("DELETE") == (set() if crashes else {WRONG})
-            await come_to_rest(world)
 
     run()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.aio.tasks import gather_all
 from rollout_operator.kube.api import Resource
@@ -209,7 +210,7 @@ def test_other_workloads_are_read(resource: str) -> None:
         assert await rig.find(scale(resource)) == Parent()
 
         with pytest.raises(NotFound):
-            await rig.find(replace_name(scale(resource), "gone"))
+            await rig.find(replace(scale(resource), name="gone"))
 
     find()
 
@@ -238,16 +239,7 @@ def bad_kinds(metadata: Json) -> Sequence[str]:
 @in_virtual_time
 async def test_a_review_without_an_old_object_is_read_for() -> None:
     rig = Rig(stored(), cached())
-    asked = scale()
-    bare = Review(
-        version=asked.version,
-        uid="u",
-        resource=asked.resource,
-        namespace="test",
-        name="zone-a",
-        old=Unusable("absent"),
-        new=asked.new,
-    )
+    bare = replace(scale(), old=Unusable("absent"))
     found = await rig.find(bare)
     assert found.labels["grafana.com/no-downscale"] == "true"
 
@@ -378,15 +370,3 @@ async def test_an_error_is_one_for_all_who_came_before_the_read() -> None:
     rig.client.pause = fail
     assert await gather_all(ask() for _ in range(60)) == ["own limiter"] * 60
     assert rig.client.calls == ["get deployments/zone-a"] * 2
-
-
-def replace_name(review: Review, name: str) -> Review:
-    return Review(
-        version=review.version,
-        uid=review.uid,
-        resource=review.resource,
-        namespace=review.namespace,
-        name=name,
-        old=review.old,
-        new=review.new,
-    )
