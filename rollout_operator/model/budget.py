@@ -60,6 +60,16 @@ class FlawedBudget(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
 
 
+class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
+    """A budget, as it is for the pods that were asked about."""
+
+    name: str
+    budget: Budget | None
+    """The version in force. None where there is none for them: then they may not go."""
+    problem: str = ""
+    """Why the newest version is not in force, empty where it is."""
+
+
 @unique
 class DisruptionSource(StrEnum):
     """Who wants a pod to go."""

@@ -1,1 +1,1 @@
-"""The pure core: a frozen picture of a group in, a plan with all its reasons out."""
+"""The pure core: a frozen snapshot of a group in, a plan with all its reasons out."""

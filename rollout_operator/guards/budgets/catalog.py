@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rollout_operator.kube.cache.store import AnyBudget
-from rollout_operator.model.budget import Budget, FlawedBudget, selects
+from rollout_operator.model.budget import Budget, BudgetState, FlawedBudget, selects
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable, decides
 from rollout_operator.telemetry.logs import log
@@ -21,17 +21,6 @@ _DELETED: Final = "deleted"
 _INVALID: Final = "invalid"
 _IGNORED: Final = "ignored"
 _DELETE_IGNORED: Final = "delete-ignored"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetState:
-    """A budget, as it is for the pods that were asked about."""
-
-    name: str
-    budget: Budget | None
-    """The version in force. None where there is none for them: then they may not go."""
-    problem: str = ""
-    """Why the newest version is not in force, empty where it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

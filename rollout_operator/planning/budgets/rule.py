@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain, islice
-from typing import Final, Protocol
+from typing import Final
 
-from rollout_operator.model.budget import Budget, DisruptionSource
+from rollout_operator.model.budget import Budget, BudgetState, DisruptionSource
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.group import Deletion, Zone
@@ -93,23 +93,7 @@ class Refusal:
     """What a call to the API server came to, where nothing else is why."""
 
 
-class Covering(Protocol):
-    """A budget that selects a pod."""
-
-    @property
-    def name(self) -> str:
-        """Return the name of the budget."""
-
-    @property
-    def budget(self) -> Budget | None:
-        """Return the version in force, None where there is no valid one."""
-
-    @property
-    def problem(self) -> str:
-        """Return what is wrong with the newest version, empty where nothing is."""
-
-
-def choose_budget(entries: Sequence[Covering], pod_name: str) -> Budget | Refusal | None:
+def choose_budget(entries: Sequence[BudgetState], pod_name: str) -> Budget | Refusal | None:
     """Return the budget that rules over a pod, None where none does (ZPDB-35, 55, 56).
 
     `entries` are all that select it. A budget that cannot be obeyed is never taken for none (W-52).

@@ -1,6 +1,6 @@
 """May this zone lose pods now, and which of them must be prepared for it.
 
-Works on one live picture of the group. The time between zones is settled in `spacing`, where pods
+Works on one live read of the group. The time between zones is settled in `spacing`, where pods
 are called in `endpoint`; what a review asks for at all, in `request`.
 """
 

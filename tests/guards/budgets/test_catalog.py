@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 import msgspec
 import pytest
 
-from rollout_operator.guards.budgets.catalog import BudgetCatalog, BudgetState
+from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.kube.cache.store import AnyBudget, BudgetStore
-from rollout_operator.model.budget import Budget, FlawedBudget
+from rollout_operator.model.budget import Budget, BudgetState, FlawedBudget
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.telemetry import logs

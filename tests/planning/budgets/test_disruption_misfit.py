@@ -1,12 +1,12 @@
 """What is refused without counting a pod, in its order, and which budget rules over a pod."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from rollout_operator.model.budget import Budget, DisruptionSource
+from rollout_operator.model.budget import Budget, BudgetState, DisruptionSource
 from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.planning.budgets.rule import (
     Refusal,
@@ -143,38 +143,35 @@ def test_a_frozen_view_is_looked_at_again() -> None:
     assert answer(read_scene("a-0; stale 60")) == "allow"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    name: str
-    budget: Budget | None
-    problem: str = ""
+def state(name: str, rule: Budget | None, problem: str = "") -> BudgetState:
+    return BudgetState(name=name, budget=rule, problem=problem)
 
 
 @pytest.mark.parametrize(
     ("entries", "expected"),
     [
         pytest.param([], None, id="ZPDB-56 none: not in scope"),
-        pytest.param([Entry("ingester", budget(2))], budget(2), id="ZPDB-35 one"),
+        pytest.param([state("ingester", budget(2))], budget(2), id="ZPDB-35 one"),
         pytest.param(
-            [Entry("ingester", budget(2), "a later one is broken")],
+            [state("ingester", budget(2), "a later one is broken")],
             budget(2),
             id="ZPDB-31 the last valid one stays in force",
         ),
         pytest.param(
-            [Entry("b", budget()), Entry("a", None, "x"), Entry("c", budget()), Entry("d", None)],
+            [state("b", budget()), state("a", None, "x"), state("c", budget()), state("d", None)],
             "400 budgets_overlap multiple zoned pod disruption budgets found for pod "
             "ingester-zone-a-0: a, b, c and d",
             id="ZPDB-55 several, and not one of them wins",
         ),
         pytest.param(
-            [Entry("ingester", None, "invalid value: selector is not found")],
+            [state("ingester", None, "invalid value: selector is not found")],
             "403 budget_invalid budget ingester selects pod ingester-zone-a-0 and is not valid: "
             "invalid value: selector is not found",
             id="W-52 an invalid one is not taken for none",
         ),
     ],
 )
-def test_which_budget_rules(entries: Sequence[Entry], expected: object) -> None:
+def test_which_budget_rules(entries: Sequence[BudgetState], expected: object) -> None:
     chosen = choose_budget(entries, "ingester-zone-a-0")
 
     if isinstance(chosen, Refusal):
