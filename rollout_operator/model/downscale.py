@@ -22,7 +22,7 @@ class Endpoint:
     ip: str
     """Of the pod's own status."""
     host: str
-    """DNS name, for the `Host` header and certificates only: nobody looks it up."""
+    """DNS name, for the `Host` header and certificates only: it is never resolved."""
     port: int
     path: str
     """Without a leading slash."""

@@ -80,7 +80,7 @@ class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod as far as rollouts look at it."""
+    """A pod as far as it decides."""
 
     namespace: str
     name: str

@@ -1,4 +1,4 @@
-"""Replica counts on their way through the zones: what decides them, and what follows.
+"""Replicas on their way through the zones: what decides them, and what follows.
 
 A zone follows another one, or mirrors the count of any object with a `scale` subresource; every
 other count belongs to people. Views in, `ScalingPlan` out: see `planning.scaling.plan`.
@@ -56,7 +56,7 @@ class Word:
     asked_at: datetime
     """When it was asked, in the API server's time."""
     since: datetime | None
-    """Since when it is prepared, by its own word; None where it gave none that can be used."""
+    """Since when it is prepared, by its own answer; None where that holds no usable time."""
     problem: str = ""
     """Why `since` is None, with the pod's name."""
     is_lost: bool = False
@@ -67,7 +67,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Talk:
-    """What passed between us and one pod about delayed downscales, the newest of each."""
+    """The newest calls to one pod about delayed downscales, and its answers."""
 
     word: Word | None = None
     """Of its last POST, None where there was none since the last DELETE that it confirmed.
@@ -151,7 +151,7 @@ class PublishReplicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TalkToPods:
-    """What the pods of one zone are to be told: DELETE to those that stay, POST to others.
+    """The calls to the pods of one zone: DELETE to those that stay, POST to others.
 
     Only calls that are due are here. DELETEs come first; the answers of POSTs become a `Word` each.
     """
@@ -163,7 +163,7 @@ class TalkToPods:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingPlan:
-    """All that one look at the counts of a group leads to.
+    """All that one snapshot of the replicas of a group leads to.
 
     At most one of `scale` is a downscale. What each zone waits for is in `waits`, in the order of
     zones; `problems` are what a person must change, or what is odd. `look_again` is the time after

@@ -29,7 +29,7 @@ _MOST_ABSENT: Final = 1_000
 # A pod of another zone must have been ready for strictly more than the delay (ZPDB-92).
 _MOMENT: Final = timedelta(microseconds=1)
 _NONE: Final = timedelta(0)
-# A decision looks at every pod of the other zones, at 5 µs each; names hardly ever change.
+# A decision counts every pod of the other zones, at 5 µs each; names hardly ever change.
 _REMEMBERED: Final = 8192
 
 T = TypeVar("T")

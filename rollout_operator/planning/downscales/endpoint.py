@@ -212,7 +212,7 @@ def _judge_names(pod: Pod, cluster_domain: str) -> str:
 
 
 def _are_labels(name: str, label: re.Pattern[str]) -> bool:
-    # The length first: texts of megabytes are not worth a look.
+    # The length first: texts of megabytes are not matched.
     return len(name) <= _LONGEST_HOST and all(map(label.fullmatch, name.split(".")))
 
 
@@ -228,7 +228,7 @@ def _read_address(text: str) -> str | None:
 
 
 def _judge_url(url: str, scheme: str) -> str:
-    # The length first: texts of megabytes are not worth a look.
+    # The length first: texts of megabytes are not matched.
     if len(url) > _LONGEST_URL:
         return f"is longer than {_LONGEST_URL} characters"
     if not _SEEN.fullmatch(url):

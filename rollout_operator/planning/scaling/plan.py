@@ -74,7 +74,7 @@ class _Draft:
 
 
 def plan_scaling(scaling: ScalingSnapshot) -> ScalingPlan:
-    """Return all that one look at the counts of a group leads to.
+    """Return all that one snapshot of the replicas of a group leads to.
 
     The same view gives an equal plan, in whatever order its zones and pods come. A group in which
     every count is what it should be gives an empty plan.

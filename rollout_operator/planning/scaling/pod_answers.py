@@ -1,8 +1,8 @@
-"""How far down a zone may go by the words of its pods: DELAY-06 to 09, SEED-073 to 078.
+"""How far down a zone may go by the answers of its pods: DELAY-06 to 09, SEED-073 to 078.
 
-Each pod remembers by itself since when it is prepared; what is known here is only what it said
-last. Of all pods that are to go at all, one without a usable word holds back the others, too: it is
-not known what it keeps. Whether the group lets the zone go is decided in `permission`.
+Each pod remembers by itself since when it is prepared; known here is only its last answer. Of all
+pods that are to go at all, one without a usable answer holds back the others, too: it is not known
+what it keeps. Whether the group lets the zone go is decided in `permission`.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from rollout_operator.planning.scaling.delays import (
 from rollout_operator.planning.scaling.desired import Delay
 from rollout_operator.planning.wording import join_names, verb
 
-# A downscale rests only on words that are not older.
+# A downscale rests only on answers that are not older.
 FRESH: Final = timedelta(seconds=5)
 
 
@@ -61,7 +61,7 @@ class Going:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodAnswers:
-    """What the words of pods come to."""
+    """How far down the answers of pods allow a zone to go."""
 
     replicas: int
     """The count that they allow."""
