@@ -1,16 +1,27 @@
-"""Live reads of groups: shared by those that wait together, as old as their request (D-65)."""
+"""Live reads of groups: shared by those that wait together, as old as their request (D-65).
+
+And those of a set alone.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import copy
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
 from rollout_operator.controllers.live_reads import MOST_LOOKS, choose_most_looks
-from rollout_operator.model.errors import Throttled, Unreachable
+from rollout_operator.model.errors import (
+    ApiError,
+    DecodeError,
+    NotFound,
+    Throttled,
+    Unreachable,
+)
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName
-from tests.controllers.bench import Bench, bench
+from rollout_operator.model.objects import Unreadable
+from tests.controllers.bench import GROUP, Bench, bench
 from tests.controllers.fake_client import Json, pod_json, set_json
 from tests.web.downscale_world import part
 
@@ -41,7 +52,7 @@ def fleet(*groups: str, pods: int = 2, odd: str = "") -> Bench:
     return bench(sets, [_pod(one, number) for one in sets for number in range(pods)])
 
 
-class Gate:
+class Turns:
     """Turns to read pods that a test gives one by one."""
 
     def __init__(self, made: Bench) -> None:
@@ -68,7 +79,7 @@ def show(group: Group) -> dict[str, list[str]]:
 
 async def test_d_65_one_read_serves_all_groups_that_wait_for_their_turn() -> None:
     made = fleet("g1", "g2", "g3")
-    gate = Gate(made)
+    gate = Turns(made)
     async with asyncio.TaskGroup() as tasks:
         looks = [tasks.create_task(look(made, name)) for name in ("g1", "g2", "g3")]
         await settle()
@@ -87,7 +98,7 @@ async def test_d_65_one_read_serves_all_groups_that_wait_for_their_turn() -> Non
 async def test_si_09_who_asks_once_a_read_is_sent_gets_another() -> None:
     """What it shows may be older than the lock that was taken before it was asked for."""
     made = fleet("g1", "g2")
-    gate, sent, answer = Gate(made), asyncio.Event(), asyncio.Event()
+    gate, sent, answer = Turns(made), asyncio.Event(), asyncio.Event()
 
     async def hang(call: str) -> None:
         if call.startswith("list pods"):
@@ -120,7 +131,7 @@ async def test_d_54_a_shared_read_is_one_page_and_one_list(
 ) -> None:
     """Two reads of a page each cost two tokens, one of two pages as well: nobody gains."""
     here = made()
-    gate = Gate(here)
+    gate = Turns(here)
     async with asyncio.TaskGroup() as tasks:
         for name in ("g1", "g2"):
             tasks.create_task(look(here, name))
@@ -148,7 +159,7 @@ async def test_si_09_the_age_of_a_read_counts_from_when_it_is_sent() -> None:
 async def test_a_look_that_is_cut_off_ends_no_other(is_sent: bool) -> None:
     """A review that ends, or a process that stops, takes nobody's look with it."""
     made = fleet("g1", "g2", "g3")
-    gate, never = Gate(made), asyncio.Event()
+    gate, never = Turns(made), asyncio.Event()
 
     async def hang(call: str) -> None:
         if "g1" in call:
@@ -167,31 +178,27 @@ async def test_a_look_that_is_cut_off_ends_no_other(is_sent: bool) -> None:
     assert [list(show(one)) for one in found] == [["g2-a", "g2-b"], ["g3-a", "g3-b"]]
 
 
-def _turned_away(plural: str) -> Awaitable[None]:
-    raise Throttled("the next token is due in 90 s")
-
-
-async def test_a_look_that_gets_no_turn_leaves_the_line_to_the_next() -> None:
-    made = fleet("g1", "g2")
-    made.client.turn = _turned_away
-    looks = [look(made, name) for name in ("g1", "g2")]
-    assert [type(one) for one in await asyncio.gather(*looks, return_exceptions=True)] == [
-        Throttled,
-        Throttled,
-    ]
-
-
-async def test_a_read_that_fails_fails_for_all_that_share_it() -> None:
+@pytest.mark.parametrize(
+    ("error", "reads"),
+    [
+        pytest.param(Throttled("the next token is due in 90 s"), 0, id="no turn: the next in line"),
+        pytest.param(Unreachable("no answer"), 1, id="a read fails for all that share it"),
+    ],
+)
+async def test_a_look_that_fails(error: ApiError, reads: int) -> None:
     made = fleet("g1", "g2")
 
     async def fail(call: str) -> None:
-        raise Unreachable("no answer")
+        raise error
 
-    made.client.pause = fail
+    if reads:
+        made.client.pause = fail
+    else:
+        made.client.turn = fail
     looks = [look(made, name) for name in ("g1", "g2")]
     errors = await asyncio.gather(*looks, return_exceptions=True)
-    assert [type(one) for one in errors] == [Unreachable, Unreachable]
-    assert sum(call.startswith("list pods") for call in made.client.calls) == 1
+    assert [type(one) for one in errors] == [type(error)] * 2
+    assert sum(call.startswith("list pods") for call in made.client.calls) == reads
 
 
 @pytest.mark.parametrize(
@@ -201,3 +208,72 @@ def test_si_09_as_many_groups_at_a_time_as_tokens_come_while_a_read_counts(
     qps: float, most: int
 ) -> None:
     assert choose_most_looks(qps) == most
+
+
+# A set alone
+
+EXPRESSIONS: Json = {"matchExpressions": [{"key": "name", "operator": "In", "values": ["a"]}]}
+
+
+def _selected(name: str, selector: Json) -> Json:
+    one = set_json(name)
+    part(one, "spec")["selector"] = selector
+    return one
+
+
+def _pods(*zones: str) -> list[Json]:
+    return [pod_json(zone, ordinal) for zone in zones for ordinal in range(3)]
+
+
+async def test_a_set_alone() -> None:
+    """PREP-09: one read, one list by its selector; pods of others are left out by owner."""
+    stranger = pod_json("a", 9, owner="uid-x")
+    made = bench([set_json("a"), set_json("b")], [*_pods("a", "b"), stranger])
+    group = await made.observer.observe_alone("a")
+    assert made.client.calls == ["get statefulsets/a", "list pods name=a,rollout-group=ingester"]
+    (zone,) = group.zones
+    assert zone.sts.name == "a"
+    assert [pod.name for pod in zone.pods] == ["a-0", "a-1", "a-2"]
+    assert group.name == GROUP
+
+
+async def test_a_set_alone_without_labels_in_its_selector() -> None:
+    """SI-10: its pods are found, or a downscale would pass without a call to them."""
+    made = bench([_selected("a", EXPRESSIONS)], _pods("a", "b"))
+    (zone,) = (await made.observer.observe_alone("a")).zones
+    assert [pod.name for pod in zone.pods] == ["a-0", "a-1", "a-2"]
+
+
+async def test_a_set_alone_with_a_pod_that_cannot_be_read() -> None:
+    """SI-13: it is known to be there."""
+    broken = pod_json("a", 1)
+    part(broken, "status")["phase"] = 5
+    made = bench([set_json("a")], [])
+    for one in [pod_json("a", 0), broken]:
+        made.client.put("pods", one)
+    (zone,) = (await made.observer.observe_alone("a")).zones
+    assert [pod.name for pod in zone.pods] == ["a-0"]
+    assert [pod.name for pod in zone.unreadable_pods] == ["a-1"]
+    assert isinstance(zone.unreadable_pods[0], Unreadable)
+
+
+async def test_a_set_alone_that_cannot_be_read() -> None:
+    made = bench([set_json("a")], [])
+    with pytest.raises(NotFound):
+        await made.observer.observe_alone("b")
+    broken = copy.deepcopy(set_json("a"))
+    part(broken, "spec")["replicas"] = "x"
+    made.client.put("statefulsets", broken)
+    with pytest.raises(DecodeError):
+        await made.observer.observe_alone("a")
+
+
+async def test_a_pod_that_several_selectors_match_counts_once() -> None:
+    """D-12: counted twice it would hide one that is missing."""
+    sets = [_selected("a", {"matchLabels": {"name": "a"}}), _selected("b", EXPRESSIONS)]
+    made = bench(sets, _pods("a", "b"))
+    live = await made.observer.observe_live(made.observer.observe(GROUP))
+    assert {zone.sts.name: [pod.name for pod in zone.pods] for zone in live.zones} == {
+        "a": ["a-0", "a-1", "a-2"],
+        "b": ["b-0", "b-1", "b-2"],
+    }

@@ -41,10 +41,6 @@ def test_attempts_are_named_by_kind_zone_and_revision() -> None:
     assert name_attempt(record) == ("record", "uid-a", "new")
 
 
-def test_an_attempt_that_never_failed_goes_at_once(attempts: Attempts) -> None:
-    assert attempts.wait_before(ROLL) == (NOTHING, "")
-
-
 def test_waits_double_up_to_the_longest_look_interval(attempts: Attempts) -> None:
     waits = [attempts.note_failure(ROLL, "no", at_least=NOTHING) for _ in range(8)]
     assert [wait.total_seconds() for wait in waits] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5]
@@ -75,12 +71,10 @@ def test_the_wait_runs_down_and_names_its_error(attempts: Attempts, clock: FakeC
 
 
 def test_another_attempt_goes_at_once(attempts: Attempts) -> None:
+    """So does the same one, before it fails and after a success."""
+    assert attempts.wait_before(ROLL) == (NOTHING, "")
     attempts.note_failure(ROLL, "no", at_least=timedelta(seconds=3))
     assert attempts.wait_before(NEWER) == (NOTHING, "")
-
-
-def test_success_forgets(attempts: Attempts) -> None:
-    attempts.note_failure(ROLL, "no", at_least=timedelta(seconds=3))
     attempts.note_success(ROLL)
     assert attempts.wait_before(ROLL) == (NOTHING, "")
 
