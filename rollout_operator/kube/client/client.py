@@ -85,6 +85,7 @@ class Client:
         """Make the client of a component; `reads` says how urgent its reads are."""
         self._exchange = Exchange(transport, limits, metrics, reads)
         self._page_sizes = transport.page_sizes
+        self._server_clock = transport.server_clock
         self._timeouts = timeouts
 
     def server_time(self) -> datetime | None:
@@ -93,7 +94,7 @@ class Client:
         Taken from its answers and the time since, whatever our own clock shows; None before the
         first answer.
         """
-        return self._exchange.server_time()
+        return self._server_clock.now()
 
     async def wait_turn(self, resource: Resource, namespace: str) -> None:
         """Wait for the token of the next read; see `api.LiveReader`."""

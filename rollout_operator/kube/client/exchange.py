@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final, cast
 
 import aiohttp
@@ -88,10 +88,6 @@ class Exchange:
         self._limits = limits
         self._reads = reads
         self._metrics = metrics
-
-    def server_time(self) -> datetime | None:
-        """Return what the server's clock shows now; see `ServerClock`."""
-        return self._transport.server_clock.now()
 
     async def ask(self, request: HttpRequest) -> bytes:
         """Return the body of a successful answer; of a write it may be cut."""

@@ -14,8 +14,8 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import race
-from rollout_operator.kube.api import Reader, Resource, Watcher, WatchEvent
-from rollout_operator.kube.cache.collection import STEP
+from rollout_operator.kube.api import Resource, WatchEvent
+from rollout_operator.kube.cache.collection import STEP, ObjectSource
 from rollout_operator.kube.cache.informer import PAGE_LIMIT, SHORT_STREAM, STREAM_GRACE
 from rollout_operator.kube.cache.retries import Failures
 from rollout_operator.kube.call import Call
@@ -32,10 +32,6 @@ WATCH_JITTER: Final = 0.1
 RELIST: Final = timedelta(minutes=2)
 # A role that does not let us watch seldom changes.
 REFUSED_PAUSE: Final = timedelta(minutes=10)
-
-
-class MetadataSource(Reader, Watcher, Protocol):
-    """What is asked of the API server."""
 
 
 class Subscriber(Protocol):
@@ -57,7 +53,7 @@ class MetadataWatch:
 
     def __init__(
         self,
-        api: MetadataSource,
+        api: ObjectSource,
         resource: Resource,
         namespace: str,
         clock: Clock,
