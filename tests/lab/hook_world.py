@@ -15,7 +15,8 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
-from rollout_operator.lab.admission.webhooks import Admission, Attempt, HookCall, HookCaller
+from rollout_operator.lab.admission.rules import Attempt
+from rollout_operator.lab.admission.webhooks import Admission, HookCall, HookCaller
 from rollout_operator.lab.model.history import History, Reviewed
 from rollout_operator.lab.schemas.kinds import find_kind
 from rollout_operator.lab.schemas.tidy import copy_json

@@ -35,8 +35,6 @@ from rollout_operator.lab.model.request import ApiRefusal, not_modelled
 from rollout_operator.lab.schemas.patches import patched
 from rollout_operator.lab.schemas.tidy import copy_json
 
-__all__ = ["Admission", "AdmissionApi", "Attempt", "HookCall", "HookCaller"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCall:

@@ -14,7 +14,8 @@ from rollout_operator.kube.api import (
     VALIDATING_WEBHOOKS,
     JsonObject,
 )
-from rollout_operator.lab.admission.webhooks import Admission, Attempt
+from rollout_operator.lab.admission.rules import Attempt
+from rollout_operator.lab.admission.webhooks import Admission
 from rollout_operator.lab.apiserver.store import By, ObjectKey, ObjectStore
 from rollout_operator.lab.model.fields import metadata_of, name_of
 from rollout_operator.lab.model.request import ApiRequest, api_version_of, not_modelled

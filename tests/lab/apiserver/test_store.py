@@ -28,19 +28,6 @@ def names(objects: object) -> list[str]:
     return [name_of(one) for one in objects]
 
 
-def test_a_commit_tells_who_what_when_and_both_versions() -> None:
-    store, history = make_store()
-    before = store.write(at("a"), obj("a", spec=1), SOMEONE)
-    after = store.write(at("a"), obj("a", spec=2), By("kubelet"))
-    made, changed = history.list_all(Commit)
-    assert (made.actor, made.call, made.before) == ("someone", 7, None)
-    assert made.after is before
-    assert (changed.actor, changed.call, changed.at) == ("kubelet", 0, timedelta(seconds=3))
-    assert changed.before is before
-    assert changed.after is after
-    assert (changed.resource, changed.namespace, changed.name) == (PODS, "prod", "a")
-
-
 def test_lists_are_in_the_order_of_keys_of_the_real_store() -> None:
     store, _ = make_store()
     for namespace, name in (("b", "1"), ("a-b", "1"), ("a", "2"), ("a", "10")):

@@ -58,19 +58,6 @@ def test_a_pod_on_another_template_is_old_or_broken(is_ready: bool, state: PodCe
     assert read_cell(pod("v1", is_ready=is_ready), "v2") == Cell(state, "v1")
 
 
-def test_a_place_without_pod_is_gone() -> None:
-    assert read_cell(None, "v2") == Cell(PodCell.GONE)
-
-
-def test_a_pod_of_which_nothing_is_known_yet_is_starting() -> None:
-    bare: JsonObject = {
-        "metadata": {"name": "zone-a-0"},
-        "spec": {"containers": [{"image": "v2"}]},
-    }
-
-    assert read_cell(bare, "v2") == Cell(PodCell.STARTING, "v2")
-
-
 def zone(spec: Mapping[str, object], metadata: Mapping[str, object] | None = None) -> JsonObject:
     template = {"spec": {"containers": [{"name": "app", "image": "v2"}]}}
     return {

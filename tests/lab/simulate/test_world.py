@@ -79,20 +79,6 @@ def test_a_new_template_is_rolled_out_zone_by_zone() -> None:
     assert 9 * 80 < took < 9 * 82
 
 
-def test_only_the_zones_that_are_named_get_it() -> None:
-    told = _tell(grow(), "new template zone-b", "image zone-c=v2 at 30s")
-
-    assert list(told.figures.deletes) == [*NINE[3:6], *NINE[6:]]
-
-
-def test_a_limit_takes_pods_side_by_side() -> None:
-    zones = (ZoneSpec(name="zone-a", max_unavailable=2), *THREE[1:])
-
-    told = _tell(grow(*zones), "new template")
-
-    assert told.figures.most_down == {"zone-a": 2, "zone-b": 1, "zone-c": 1}
-
-
 def test_outdated_pods_of_the_input_go_without_any_change() -> None:
     told = _tell(_outdate(grow(), "zone-a-2", "zone-c-0"))
 
@@ -180,12 +166,6 @@ def test_a_paused_zone_is_left_alone() -> None:
     assert "zone-b" not in {one.partition("-")[0] for one in told.figures.deletes}
 
 
-def test_and_goes_on_when_it_is_resumed() -> None:
-    told = _tell(grow(), "pause zone-b", "new template", "resume zone-b at 10m")
-
-    assert list(told.figures.deletes) == [*NINE[:3], *NINE[6:], *NINE[3:6]]
-
-
 def test_a_bad_template_stops_at_its_first_pod_and_the_next_one_heals_it() -> None:
     bad = _tell(grow(), "bad template")
     healed = _tell(grow(), "bad template", "image v2 at 5m")
@@ -194,24 +174,6 @@ def test_a_bad_template_stops_at_its_first_pod_and_the_next_one_heals_it() -> No
     assert "zone-a-0: CrashLoopBackOff" in _ends(bad)
     assert list(healed.figures.deletes) == ["zone-a-0", *NINE]
     assert "10 deletes by the operator, 1 of them a second time" in _story(healed)
-
-
-def test_a_pod_that_fails_elsewhere_holds_the_rollout() -> None:
-    told = _tell(
-        grow(), "new template zone-a", "pod zone-c-0 fails at 5s", flags="-ready-after 30s"
-    )
-
-    assert told.figures.deletes == ("zone-a-0",)
-    (overlap,) = told.figures.overlaps
-    assert (overlap.zones, overlap.is_open) == (("zone-a", "zone-c"), False)
-    # From the failure until zone-a-0, deleted at the start, is back after 10 s and 30 s.
-    assert timedelta(seconds=34) < overlap.span < timedelta(seconds=37)
-
-
-def test_two_zones_that_stay_down_do_so_to_the_end() -> None:
-    told = _tell(grow(failed=["zone-a-0", "zone-c-1"]))
-
-    assert "pods of zone-a and zone-c down together to the end, from 0s on" in _story(told)
 
 
 def test_a_pod_that_is_gone_cannot_fail() -> None:
@@ -279,30 +241,6 @@ def test_it_never_begins_before_what_stands_in_the_input() -> None:
     assert later.epoch.year == 2031
 
 
-def test_groups_do_not_wait_for_one_another() -> None:
-    zones = [
-        *THREE,
-        ZoneSpec(name="store-a", group="store"),
-        ZoneSpec(name="store-b", group="store"),
-    ]
-
-    told = _tell(grow(*zones), "new template")
-
-    stores = [one for one in told.figures.deletes if one.startswith("store")]
-    assert stores == [f"store-{letter}-{ordinal}" for letter in "ab" for ordinal in range(3)]
-    assert set(told.figures.deletes[:2]) == {"zone-a-0", "store-a-0"}
-    assert told.figures.overlaps == (), "zones of two groups may well be down together"
-
-
-def test_a_set_of_another_strategy_holds_its_group() -> None:
-    told = _tell(
-        grow(*THREE[:2], ZoneSpec(name="zone-c", strategy="RollingUpdate")), "new template zone-a"
-    )
-
-    assert told.figures.deletes == ()
-    assert "zone-c has RollingUpdate update strategy while OnDelete is expected" in _ends(told)
-
-
 def test_a_template_that_the_controller_has_not_seen_yet_is_seen() -> None:
     objects = grow()
     sts = pick(objects, "zone-a")
@@ -336,13 +274,6 @@ def test_nothing_is_written_before_the_first_change() -> None:
         if one.request.verb in ("create", "update", "patch", "delete")
     ]
     assert writes == []
-
-
-def test_one_seed_gives_one_story() -> None:
-    first, second = (_story(_tell(grow(), "new template", flags="-seed 3")) for _ in range(2))
-
-    assert first == second
-    assert first != _story(_tell(grow(), "new template", flags="-seed 4"))
 
 
 def test_what_is_not_modelled_is_said() -> None:
