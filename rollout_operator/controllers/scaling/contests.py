@@ -16,7 +16,7 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import STATEFULSETS, Reader
 from rollout_operator.model.decode.managers import decode_replica_writers
 from rollout_operator.model.errors import ApiError
-from rollout_operator.model.names import FIELD_MANAGER, Uid
+from rollout_operator.model.names import DOWNSCALE_INTENT, FIELD_MANAGER, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.scaling import ScaleZone
@@ -88,3 +88,12 @@ class Contests:
         except (ApiError, TimeoutError):
             return ()
         return decode_replica_writers(body, but=FIELD_MANAGER)
+
+
+def describe_mark(sts: StatefulSet) -> Reason:
+    """Return why a mark of a downscale that comes back is not removed now."""
+    text = (
+        f"annotation {DOWNSCALE_INTENT} of {sts.name} was removed and did not stay so, something"
+        " else writes it too; remove it there"
+    )
+    return Reason(code=Code.COUNT_CONTESTED, text=text, severity=Severity.WARN, zone=sts.name)

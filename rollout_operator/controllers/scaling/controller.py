@@ -15,14 +15,14 @@ from typing import Final, Protocol
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import Attempt, Attempts, find_retry_after
-from rollout_operator.controllers.scaling.contests import Contests
+from rollout_operator.controllers.scaling.contests import Contests, describe_mark
 from rollout_operator.controllers.scaling.pod_calls import Talks
 from rollout_operator.controllers.scaling.replicas import Counts
 from rollout_operator.controllers.worker import Result
 from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT
 from rollout_operator.model.errors import ApiError, Conflict, InvalidInput
 from rollout_operator.model.group import Group
-from rollout_operator.model.names import DOWNSCALE_INTENT, SCALING_ANNOTATIONS, GroupName
+from rollout_operator.model.names import SCALING_ANNOTATIONS, GroupName
 from rollout_operator.model.objects import StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
 from rollout_operator.model.scaling import (
@@ -181,7 +181,7 @@ class ScalingController:
         for sts in counts.list_marked(zone.sts for zone in group.zones):
             wait = counts.wait_before_revoke(sts)
             if wait:
-                look.fail(_word_mark(sts), wait)
+                look.fail(describe_mark(sts), wait)
                 continue
             what, send = f"revoked downscale of {sts.name}", partial(counts.revoke, sts)
             one = _Write(attempt=("revoke", sts.uid), what=what, zone=sts.name, send=send)
@@ -396,14 +396,6 @@ def _word_clash(failure: str, zone: str) -> Reason:
 
 def _catch_up(wait: timedelta | None) -> timedelta | None:
     return None if wait is None else wait + CATCH_UP
-
-
-def _word_mark(sts: StatefulSet) -> Reason:
-    text = (
-        f"annotation {DOWNSCALE_INTENT} of {sts.name} was removed and did not stay so, something"
-        " else writes it too; remove it there"
-    )
-    return Reason(code=Code.COUNT_CONTESTED, text=text, severity=Severity.WARN, zone=sts.name)
 
 
 def _word_failure(what: str, failure: str, zone: str) -> Reason:
