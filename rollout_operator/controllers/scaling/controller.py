@@ -293,17 +293,14 @@ class ScalingController:
             await self._parts.references.publish(reference, replicas)
             log.info("Published replicas", reference=f"{reference}", replicas=replicas)
 
-        attempt = ("publish", f"{reference}")
-        one = _Write(attempt=attempt, what=f"status of {reference}", send=write)
-        await self._try(one, look)
+        what = f"status of {reference}"
+        await self._try(_Write(attempt=("publish", f"{reference}"), what=what, send=write), look)
 
     async def _record(self, sts: StatefulSet, look: _Attempt) -> None:
         """Record a downscale that no review has recorded."""
-        send = partial(self._parts.counts.record, sts)
-        what = f"time of the downscale of {sts.name}"
-        await self._try(
-            _Write(attempt=("record", sts.uid), what=what, zone=sts.name, send=send), look
-        )
+        what, send = f"time of the downscale of {sts.name}", partial(self._parts.counts.record, sts)
+        one = _Write(attempt=("record", sts.uid), what=what, zone=sts.name, send=send)
+        await self._try(one, look)
 
     async def _try(self, one: _Write, look: _Attempt) -> bool:
         """Send a write, unless that failed lately; tell whether it was written (D-18)."""
