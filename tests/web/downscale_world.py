@@ -34,7 +34,7 @@ from rollout_operator.model.outcome import Verdict
 from rollout_operator.model.review import Review, Scalable, Version
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.reviews.prepare_downscale import PrepareDownscale
-from rollout_operator.web.reviews.prepare_reservation import PrepareCalls, PrepareContext
+from rollout_operator.web.reviews.prepare_reservation import PrepareContext
 from rollout_operator.web.reviews.read_shares import RepeatedLooks, UnconfirmedReads
 from rollout_operator.web.reviews.scale_parent import Parents
 from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
@@ -90,7 +90,7 @@ class World:
         self.sync()
         self.memory = self.restart()
 
-    def restart(self, calls: PrepareCalls | None = None) -> Memory:
+    def restart(self) -> Memory:
         """Forget everything but what the API server holds: a new process."""
         self.starts += 1
         name, locks = f"process-{self.starts}", Locks()
@@ -110,7 +110,7 @@ class World:
                 looker=observer, looks=RepeatedLooks(self.qps, self.clock), locks=locks,
                 downscales=downscales,
                 notes=PodRecords(self.client, name), records=self._make_records(downscales),
-                pods=calls or self.calls, clock=self.clock, server_time=self.clock.now,
+                pods=self.calls, clock=self.clock, server_time=self.clock.now,
                 namespace="test", cluster_domain="cluster.local.",
                 is_stopping=lambda: self.is_stopping,
             )
