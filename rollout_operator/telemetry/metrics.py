@@ -12,9 +12,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from rollout_operator import __version__
 from rollout_operator.model.outcome import REVIEW_CODES, Code
-from rollout_operator.telemetry.budgets import BudgetMetrics
+from rollout_operator.telemetry.budgets import BudgetMetrics, DisruptionMetrics
 from rollout_operator.telemetry.denials import Denials
-from rollout_operator.telemetry.disruptions import DisruptionMetrics
 from rollout_operator.telemetry.exposition import render
 from rollout_operator.telemetry.families import Counter, Gauge, Histogram, Rebuilt
 

@@ -1,26 +1,29 @@
 """The admin server on -server.port: probes, metrics, status page.
 
-Plain HTTP on all addresses, read-only, and it tells nothing that a reader of the namespace could
-not see. It is started first and stopped last, so that probes and scrapes always get an answer.
+Plain HTTP on all addresses, read-only, and it shows nothing that a reader of the namespace could
+not see. It is started first and stopped last, so that probes and scrapes always get an answer. The
+sentences of the status page are those of `planning.wording`; it is text, not HTML: nothing in it
+can be mark-up, and what could steer a terminal is escaped.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
 from typing import Final
 
 from aiohttp import hdrs, web
 
+from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock, LoopClock
+from rollout_operator.planning.wording import explain
 from rollout_operator.telemetry.exposition import CONTENT_TYPE
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import GroupStates
+from rollout_operator.telemetry.registry import GroupState, GroupStates
 from rollout_operator.web.http.cluster import ClusterRules, validate_cluster
 from rollout_operator.web.http.connection import SERVER, WRITE_LIMIT, Connection, end_silence
 from rollout_operator.web.http.listener import bind
 from rollout_operator.web.http.metrics import measure
-from rollout_operator.web.status import one_line, render_status
 
 # As many connections may wait for being accepted; the operating system's own limit comes first.
 BACKLOG: Final = 128
@@ -28,6 +31,8 @@ BACKLOG: Final = 128
 MAX_BODY: Final = 1024
 # Answers are made from memory: one that takes longer waits for a client.
 STOP_LIMIT: Final = timedelta(seconds=1)
+# Reasons may quote annotations, which may hold 256 KiB.
+MAX_LINE: Final = 1000
 # A page of metrics is given out for nine times as long as it took to make: that is a tenth of the
 # loop. Not for a fixed time: a small page is made in milliseconds, and who asks again wants news.
 KEEP_FACTOR: Final = 9
@@ -173,6 +178,41 @@ class Scrapes:
         end = self._clock.elapsed()
         self._until = end + min((end - begin) * KEEP_FACTOR, KEEP_LIMIT)
         return self._page
+
+
+def render_status(health: Health, group_states: GroupStates) -> str:
+    """Return the page."""
+    return "".join(f"{one_line(line)}\n" for line in _list_lines(health, group_states))
+
+
+def one_line(text: str) -> str:
+    """Return `text` cut to a readable length, with escapes for what is not printable."""
+    cut = text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]}…"
+    if cut.isprintable():
+        return cut
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in cut)
+
+
+def _list_lines(health: Health, group_states: GroupStates) -> Iterator[str]:
+    yield f"rollout-operator {__version__}"
+    missing = health.list_missing()
+    yield "ready" if not missing else "not ready"
+    yield from (f"  {line}" for line in missing)
+    entries = group_states.entries()
+    yield f"{len(entries)} rollout group{'' if len(entries) == 1 else 's'}"
+    for entry in entries:
+        yield ""
+        yield from _list_group(entry)
+
+
+def _list_group(entry: GroupState) -> Iterator[str]:
+    yield f'group "{entry.plan.group}"{" (failed)" if entry.plan.failed else ""}'
+    yield f"  looked at {_second(entry.looked)}, in this state since {_second(entry.since)}"
+    yield from (f"  {sentence}" for sentence in explain(entry.plan))
+
+
+def _second(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 async def _answer_profiler(request: web.Request) -> web.Response:

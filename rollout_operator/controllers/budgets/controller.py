@@ -22,7 +22,7 @@ from rollout_operator.model.errors import ApiError, Conflict, Denied, InvalidInp
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code
-from rollout_operator.telemetry.disruptions import DisruptionMetrics
+from rollout_operator.telemetry.budgets import DisruptionMetrics
 from rollout_operator.telemetry.logs import log
 
 # An answer leaves within 4 s of its record (`ANSWER_LIMIT`), and an API server that waits for it no

@@ -30,7 +30,7 @@ from rollout_operator.planning.budgets.reviews import (
 )
 from rollout_operator.planning.budgets.rule import Refusal
 from rollout_operator.planning.downscales.request import RETRY, allow, refuse
-from rollout_operator.telemetry.disruptions import DisruptionMetrics
+from rollout_operator.telemetry.budgets import DisruptionMetrics
 from rollout_operator.web.reviews.dispatch import SHARE
 from rollout_operator.web.reviews.read_shares import Standing, UnknownPods
 
