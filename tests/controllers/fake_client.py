@@ -13,6 +13,7 @@ from datetime import timedelta
 import msgspec
 
 from rollout_operator.kube.api import PODS, JsonObject, Page, Precondition, Resource
+from rollout_operator.lab.schemas.patches import patched
 from rollout_operator.model.errors import ApiError, Conflict, NotFound
 
 Json = dict[str, object]
@@ -150,7 +151,7 @@ class FakeClient:
         *,
         has_turn: bool = False,
     ) -> bytes:
-        assert not subresource, "this door knows of none"
+        assert not subresource, "this client knows of none"
         await self._note(f"get {resource.plural}/{name}")
         found = self.objects.get((resource.plural, name))
         if found is None:
@@ -169,7 +170,7 @@ class FakeClient:
         resource_version: str | None = None,
         has_turn: bool = False,
     ) -> Page:
-        assert not field_selector, "this door knows of none"
+        assert not field_selector, "this client knows of none"
         await self._note(f"list {resource.plural} {selector}")
         found = [
             msgspec.Raw(msgspec.json.encode(one))
@@ -243,11 +244,13 @@ class FakeClient:
         *,
         has_turn: bool = False,
     ) -> bytes:
-        """Take merge patches only; identity in their metadata is a precondition, as in the API."""
-        assert not subresource, "this door knows of none"
-        assert isinstance(patch, dict), "this door takes merge patches only"
+        """Patch as the API does: identity in metadata, and `test` steps, are preconditions."""
+        assert not subresource, "this client knows of none"
         await self._note(f"patch {resource.plural}/{name}")
-        held, wanted = self._held(resource, name), patch.get("metadata")
+        held = self._held(resource, name)
+        if not isinstance(patch, dict):
+            return self._write(resource, name, apply_steps(held, patch))
+        wanted = patch.get("metadata")
         wanted = wanted if isinstance(wanted, dict) else {}
         for key in ("uid", "resourceVersion"):
             if wanted.get(key, _meta(held)[key]) != _meta(held)[key]:
@@ -275,6 +278,14 @@ class FakeClient:
         self.calls.append(call)
         self.before(call)
         await self.pause(call)
+
+
+def apply_steps(held: Json, steps: Sequence[JsonObject]) -> Json:
+    """Return an object with a JSON patch applied. Raises Conflict where it does not hold."""
+    try:
+        return patched(held, list(steps))
+    except ValueError as error:
+        raise Conflict(f"{_name(held)}: {error}", status=422) from error
 
 
 def _merged(held: object, patch: Json) -> Json:

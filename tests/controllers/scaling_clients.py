@@ -12,13 +12,12 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.lab.schemas.patches import patched
 from rollout_operator.model.downscale import Endpoint
-from rollout_operator.model.errors import ApiError, Conflict, Refused, UnknownOutcome
+from rollout_operator.model.errors import ApiError, Refused, UnknownOutcome
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.scaling import Reading, Reference, Scale
 from rollout_operator.pods.client import Method
-from tests.controllers.fake_client import FakeClient, Json
+from tests.controllers.fake_client import FakeClient, Json, apply_steps
 from tests.virtual_time import EPOCH, elapsed
 
 DEMO: Final = Reference("rollout-operator.grafana.com", "ReplicaTemplate", "demo")
@@ -58,10 +57,7 @@ class ScalingClient(FakeClient):
         if is_count:
             self.sent.append(list(patch))
         await self._note(call)
-        try:
-            one = patched(self._held(resource, name), list(patch))
-        except ValueError as error:
-            raise Conflict(f"{name}: {error}", status=422) from error
+        one = apply_steps(self._held(resource, name), patch)
         if is_count:
             self.meddle(one)
             _raise_generation(one)

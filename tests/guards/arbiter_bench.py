@@ -32,7 +32,7 @@ from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset, salvage
 from rollout_operator.model.downscale import Underway
-from rollout_operator.model.errors import ApiError, Conflict, DecodeError, UnknownOutcome
+from rollout_operator.model.errors import ApiError, DecodeError, UnknownOutcome
 from rollout_operator.model.names import DISRUPTION_RECORD, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
@@ -71,7 +71,7 @@ class CountingPods(PodStore):
 
 
 class RecordingClient(FakeClient):
-    """A FakeDoor that takes JSON patches of annotations, too, and may lose answers."""
+    """A FakeClient that may lose answers."""
 
     def __init__(self, sets: Sequence[Json], pods: Sequence[Json]) -> None:
         super().__init__(sets, pods)
@@ -88,17 +88,7 @@ class RecordingClient(FakeClient):
         *,
         has_turn: bool = False,
     ) -> bytes:
-        """Patch as the API server does, with `test` steps as preconditions."""
-        if isinstance(patch, dict):
-            body = await super().patch(resource, namespace, name, patch)
-        else:
-            call = f"patch pods/{name}"
-            await self._note(call)
-            held = self._held(resource, name)
-            for step in patch:
-                assert isinstance(step, dict)
-                _apply(held, step)
-            body = self._write(resource, name, held)
+        body = await super().patch(resource, namespace, name, patch)
         if f"patch pods/{name}" in self.lost:
             raise UnknownOutcome(f"patch pods {name}: no answer")
         return body
@@ -106,21 +96,6 @@ class RecordingClient(FakeClient):
     def verbs(self) -> list[str]:
         """Return the calls, without what they were about."""
         return [call.split()[0] for call in self.calls]
-
-
-def _apply(held: Json, step: JsonObject) -> None:
-    *parents, last = str(step["path"]).strip("/").split("/")
-    where = held
-    for key in parents:
-        found = where.get(key)
-        if not isinstance(found, dict):
-            raise Conflict(f"no {step['path']}", status=422)
-        where = found
-    key = last.replace("~1", "/")
-    if key not in where or (step["op"] == "test" and where[key] != step["value"]):
-        raise Conflict(f"{step['op']} of {step['path']} failed", status=422)
-    if step["op"] == "remove":
-        del where[key]
 
 
 @dataclass(kw_only=True)
