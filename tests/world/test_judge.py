@@ -17,7 +17,6 @@ from tests.world.kubelet import always, slow_to_end
 from tests.world.scene import World
 from tests.world.sets import (
     Zone,
-    annotate,
     label,
     set_image,
     set_replicas,
@@ -91,28 +90,6 @@ async def test_two_zones_at_once_are_found(world: World) -> None:
         await world.judge.assert_clean()
 
 
-async def test_a_passed_limit_is_found(world: World) -> None:
-    (name, *_) = await outdated_zones(world)
-    world.kubelet.choose = always(slow_to_end(timedelta(seconds=1)))
-
-    async with world.plane.api(world.token) as operator:
-        for ordinal in range(2):
-            await delete_like_an_operator(operator, world, f"{name}-{ordinal}")
-
-    assert await broken(world) == ["SI-03", "SI-04"]
-
-
-async def test_a_delete_while_another_zone_is_down_is_found(world: World) -> None:
-    at_once(world)
-    names = await outdated_zones(world)
-    await world.kubelet.make_unready(f"{names[1]}-2")
-
-    async with world.plane.api(world.token) as operator:
-        await delete_like_an_operator(operator, world, f"{names[0]}-0")
-
-    assert await broken(world) == ["SI-02"]
-
-
 async def test_a_delete_without_preconditions_and_of_an_updated_pod_is_found(world: World) -> None:
     at_once(world)
     names = await world.create(*three_zones(replicas=1))
@@ -124,17 +101,6 @@ async def test_a_delete_without_preconditions_and_of_an_updated_pod_is_found(wor
     assert len(texts) == 2
     assert "uid unset and resourceVersion unset" in texts[0]
     assert "on the update revision" in texts[1]
-
-
-async def test_a_delete_in_a_paused_zone_is_found(world: World) -> None:
-    at_once(world)
-    names = await outdated_zones(world, replicas=1)
-    await annotate(world.api, world.namespace, names[0], **{"grafana.com/rollout-paused": "true"})
-
-    async with world.plane.api(world.token) as operator:
-        await delete_like_an_operator(operator, world, f"{names[0]}-0")
-
-    assert await broken(world) == ["SI-07"]
 
 
 async def test_a_stray_pod_deleted_is_found(world: World) -> None:
@@ -216,13 +182,6 @@ async def test_si01_two_zones(world: World) -> None:
 
     assert await broken(world) == ["SI-01", "SI-02", "SI-17"]
     assert "<- evicted" in world.judge.describe(await world.judge.deletes())
-
-
-async def test_si04_too_many_of_one_zone(world: World) -> None:
-    names = await guard(world, zone_budget("ingester", LABELS))
-    await evict_all(world, f"{names[0]}-0", f"{names[0]}-1")
-
-    assert await broken(world) == ["SI-04", "SI-17"]
 
 
 async def test_si05_one_partition(world: World) -> None:
