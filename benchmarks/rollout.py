@@ -18,11 +18,12 @@ import yaml
 from benchmarks.figures import Figure, Result, median, percentile
 from benchmarks.processes import read_time
 from benchmarks.timeline import Json, Rollout, count_requests, read_rollout
+from rollout_operator.lab.zones import three_zones
 from tests.world.assets import find_assets
 from tests.world.kubelet import Behaviour, always
 from tests.world.plane import AUDIT_POLICY, CONTROLLERS, KUBELET, ControlPlane
 from tests.world.scene import World
-from tests.world.sets import set_image, three_zones, wait_adopted
+from tests.world.sets import set_image, wait_adopted
 
 RATIO: Final = 1.15
 MEDIAN_MS: Final = 50.0

@@ -17,6 +17,7 @@ from benchmarks.figures import Figure, Result, median
 from benchmarks.prepare import count_in_flight
 from benchmarks.processes import read_time
 from benchmarks.scaling_grants import grant_component
+from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,
@@ -32,7 +33,7 @@ from tests.world.kubelet import Behaviour, always
 from tests.world.operatorproc import OperatorProcess
 from tests.world.plane import ControlPlane
 from tests.world.scene import World
-from tests.world.sets import Zone, set_image, statefulset, wait_ready, wait_rolled
+from tests.world.sets import set_image, wait_ready, wait_rolled
 from tests.world.webpods import DELAYED_PATH, PodCall, Respond, WebPods
 
 ASKED_S: Final = 3.0
@@ -127,12 +128,12 @@ async def _open(world: World, count: int) -> _Scene:
     pods.behave("", Respond(after=ANSWERS_AFTER))
     await install_kinds(world.api)
     await world.api.create(REPLICA_TEMPLATES, world.namespace, _template(count))
-    big = Zone(
+    big = ZoneSpec(
         name=BIG, group="store", replicas=count, node="world-node", annotations=_notes(pods.port)
     )
-    other = Zone(name=OTHER, group="other", replicas=1)
+    other = ZoneSpec(name=OTHER, group="other", replicas=1)
     for zone in (other, big):
-        await world.api.create(STATEFULSETS, world.namespace, statefulset(zone))
+        await world.api.create(STATEFULSETS, world.namespace, statefulset(zone, world.namespace))
     await wait_ready(world.api, world.namespace, [OTHER, BIG], CREATED)
     for component in ("scaling", "mirroring"):
         await grant_component(world, component)

@@ -14,13 +14,14 @@ from typing import Any, Final
 from benchmarks.figures import Figure, Result, median, percentile
 from benchmarks.processes import read_time
 from benchmarks.scaling_grants import grant_component
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import LEADING_ZONE
 from tests.world.api import STATEFULSETS
 from tests.world.assets import find_assets
 from tests.world.kubelet import Behaviour, always
 from tests.world.plane import ControlPlane
 from tests.world.scene import World
-from tests.world.sets import Check, Snapshot, Zone, each_of, missing_ready, set_replicas, wait_until
+from tests.world.sets import Check, Snapshot, each_of, missing_ready, set_replicas, wait_until
 
 MEDIAN_MS: Final = 100.0
 PODS: Final = Behaviour(
@@ -79,7 +80,7 @@ async def _follow(
     async with World(plane, plane.folder, always(PODS)) as world:
         leads = {name: {LEADING_ZONE: lead} for name, lead in followers.items()}
         names = [LEADING, *followers]
-        zones = [Zone(name=name, replicas=1, annotations=leads.get(name, {})) for name in names]
+        zones = [ZoneSpec(name=name, replicas=1, annotations=leads.get(name, {})) for name in names]
         await world.create(*zones)
         await grant_component(world, "scaling")
         operator = await world.operator()

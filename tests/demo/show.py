@@ -11,6 +11,7 @@ from typing import Final
 from rollout_operator.lab.demo.drawing import Line
 from rollout_operator.lab.demo.picture import DemoNote, Picture, ZoneRow
 from rollout_operator.lab.demo.screen import Screen
+from rollout_operator.lab.zones import ZoneSpec
 from tests.demo.figures import Record, measure
 from tests.demo.picture import NEW_IMAGE, OLD_IMAGE, read_notes, read_rows
 from tests.demo.summary import draw_failure, draw_summary
@@ -18,15 +19,7 @@ from tests.world.kubelet import Behaviour, always
 from tests.world.operatorproc import OperatorProcess
 from tests.world.plane import ControlPlane
 from tests.world.scene import World
-from tests.world.sets import (
-    Missing,
-    Snapshot,
-    Zone,
-    missing_adopted,
-    set_image,
-    wait_ready,
-    wait_until,
-)
+from tests.world.sets import Missing, Snapshot, missing_adopted, set_image, wait_ready, wait_until
 
 ZONES: Final = ("zone-a", "zone-b", "zone-c")
 GROUP: Final = "ingester"
@@ -57,10 +50,10 @@ class Settings:
         return SPARE + PATIENCE * len(ZONES) * self.replicas * restart
 
     @property
-    def zones(self) -> list[Zone]:
+    def zones(self) -> list[ZoneSpec]:
         """Return the zones as they are before."""
         return [
-            Zone(
+            ZoneSpec(
                 name=name,
                 group=GROUP,
                 replicas=self.replicas,

@@ -42,7 +42,6 @@ from tests.world.api import VALIDATING_HOOKS, ApiError
 from tests.world.crds import install_kinds
 from tests.world.plane import ADMIN
 from tests.world.scene import World
-from tests.world.sets import Zone
 
 pytestmark = pytest.mark.controlplane
 
@@ -128,7 +127,7 @@ def secret(text: str, version: str = "") -> JsonObject:
 @pytest.fixture
 async def operator(world: World, tmp_path: Path) -> AsyncIterator[Client]:
     """Yield a client with the shipped Role, which has a zone `a` of two pods to look at."""
-    await world.create(Zone(name="a", replicas=2))
+    await world.create(ZoneSpec(name="a", replicas=2))
     async with opened(world, tmp_path, world.token) as client:
         yield client
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import TLS_FLAGS
 from tests.system.hooked import wait_true
 from tests.world.api import PODS, Answer, Json
@@ -14,7 +15,7 @@ from tests.world.drains import CREATED, Drain, Victim, list_victims
 from tests.world.hooks import BUDGET_HOOKS, Hooks, Registration
 from tests.world.operatorproc import OperatorProcess
 from tests.world.scene import World
-from tests.world.sets import Snapshot, Zone, wait_ready, wait_until
+from tests.world.sets import Snapshot, wait_ready, wait_until
 
 RECORD: Final = "grafana.com/rollout-operator-disruption"
 WAIT_LIMIT: Final = timedelta(seconds=60)
@@ -124,7 +125,7 @@ async def create_budgets(world: World, budgets: Iterable[Json]) -> None:
 
 async def hold(
     world: World,
-    *zones: Zone,
+    *zones: ZoneSpec,
     budgets: Iterable[Json] = (),
     flags: tuple[str, ...] = (),
     registration: Mapping[str, object] | None = None,
@@ -134,7 +135,7 @@ async def hold(
     await world.grant_webhooks()
     await create_budgets(world, budgets)
     names = await world.create(*zones)
-    await world.create(Zone(name=OTHER, group=None, replicas=1))
+    await world.create(ZoneSpec(name=OTHER, group=None, replicas=1))
     operator = await world.operator(*TLS_FLAGS, *flags, is_through_proxy=is_through_proxy)
     fields = {"hooks": BUDGET_HOOKS, **(registration or {})}
     wanted = Registration(port=operator.tls_port, **fields)  # type: ignore[arg-type]

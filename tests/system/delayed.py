@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.judge.objects import Pod, Set
 from tests.system.scaled import noted
 from tests.world.observed import Change
-from tests.world.sets import Zone
 from tests.world.webpods import DELAYED_PATH, PodCall, WebPods
 
 DELAY: Final = "grafana.com/rollout-delayed-downscale"
@@ -16,7 +16,7 @@ URL: Final = "grafana.com/rollout-prepare-delayed-downscale-url"
 ROUNDING: Final = timedelta(seconds=1)
 
 
-def delay(pods: WebPods, zone: Zone, span: str) -> Zone:
+def delay(pods: WebPods, zone: ZoneSpec, span: str) -> ZoneSpec:
     """Return the zone with a delayed downscale; the host of the URL is replaced by each pod's."""
     return noted(zone, {DELAY: span, URL: f"http://any-host:{pods.port}{DELAYED_PATH}"})
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.system.looks import read_metric
 from tests.world.api import PODS, Json
 from tests.world.clients import Workload
@@ -12,7 +13,7 @@ from tests.world.hooks import Hooks, Registration
 from tests.world.operatorproc import OperatorProcess
 from tests.world.outreach import judge_outreach
 from tests.world.scene import World
-from tests.world.sets import Missing, Snapshot, Zone, wait_until
+from tests.world.sets import Missing, Snapshot, wait_until
 from tests.world.webpods import PodCall, WebPods
 
 NO_DOWNSCALE: Final = "grafana.com/no-downscale"
@@ -135,7 +136,7 @@ def _read_record(found: Json | None) -> str:
     return str(found["metadata"].get("annotations", {}).get(LAST_DOWNSCALE, ""))
 
 
-def prepared_zone(pods: WebPods, zone: Zone, *, wait: str = "") -> Zone:
+def prepared_zone(pods: WebPods, zone: ZoneSpec, *, wait: str = "") -> ZoneSpec:
     """Return the zone with all that makes its pods be prepared before a downscale."""
     labels = {PREPARE: "true", **({MIN_TIME: wait} if wait else {})}
     annotations = {f"{PREPARE}-http-path": PATH, f"{PREPARE}-http-port": f"{pods.port}"}
@@ -148,7 +149,7 @@ def prepared_zone(pods: WebPods, zone: Zone, *, wait: str = "") -> Zone:
 
 async def guard(
     world: World,
-    *zones: Zone,
+    *zones: ZoneSpec,
     pods: WebPods | None = None,
     flags: tuple[str, ...] = (),
     registration: Mapping[str, object] | None = None,

@@ -13,6 +13,7 @@ from typing import Final
 
 import yaml
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.rendered import MANIFESTS
 from tests.system.guarded import TLS_FLAGS
 from tests.world.api import SECRETS, Json
@@ -20,10 +21,9 @@ from tests.world.hooks import Hooks, Registration
 from tests.world.manifests import SECRET, apply_manifests
 from tests.world.operatorproc import OperatorProcess
 from tests.world.scene import World
-from tests.world.sets import Zone
 
 HOST: Final = "localhost"
-PROBE: Final = Zone(name="probe", group=None, replicas=1)
+PROBE: Final = ZoneSpec(name="probe", group=None, replicas=1)
 WAIT_LIMIT: Final = timedelta(seconds=60)
 POLL: Final = timedelta(milliseconds=50)
 HANDSHAKE_LIMIT: Final = timedelta(seconds=10)

@@ -7,6 +7,7 @@ from typing import Final
 
 import yaml
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.rendered import MANIFESTS
 from tests.system.hooked import wait_true
 from tests.system.scaled import noted
@@ -15,7 +16,6 @@ from tests.world.crds import REPLICA_TEMPLATES, install_kinds
 from tests.world.manifests import apply_manifests
 from tests.world.observed import Request
 from tests.world.scene import World
-from tests.world.sets import Zone
 
 MIRROR: Final = "grafana.com/rollout-mirror-replicas-from-resource-"
 GROUP: Final = "rollout-operator.grafana.com"
@@ -68,7 +68,7 @@ class Template:
         return [each for each in calls if each.resource == "replicatemplates/status"]
 
 
-def mirror(zone: Zone, name: str = "demo", **changes: str) -> Zone:
+def mirror(zone: ZoneSpec, name: str = "demo", **changes: str) -> ZoneSpec:
     """Return the zone as one that mirrors a ReplicaTemplate; `changes` by the keys' last words."""
     words: Mapping[str, str] = {
         "name": name,

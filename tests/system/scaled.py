@@ -10,6 +10,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Final
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.judge.objects import Set
 from tests.system.guarded import PATH, Guarded, prepared_zone
 from tests.system.webhook_grants import grant_tracker
@@ -17,7 +18,7 @@ from tests.world.api import CONFIG_MAPS, Json
 from tests.world.clients import Route
 from tests.world.outreach import judge_outreach
 from tests.world.scene import World
-from tests.world.sets import Missing, Snapshot, Zone, missing_ready, wait_until
+from tests.world.sets import Missing, Snapshot, missing_ready, wait_until
 from tests.world.webpods import DELAYED_PATH, WebPods
 
 LEADING: Final = "grafana.com/rollout-downscale-leader"
@@ -29,20 +30,20 @@ _LONG_AGO: Final = '{"lastDownscaled":"2020-01-01T00:00:00Z"}'
 WAIT_LIMIT: Final = timedelta(seconds=60)
 
 
-def chain(pods: WebPods, group: str, *, replicas: int, wait: str = "") -> list[Zone]:
+def chain(pods: WebPods, group: str, *, replicas: int, wait: str = "") -> list[ZoneSpec]:
     """Return zones a, b and c of prepared pods, each of which follows the one before."""
     names = [f"{group}-{letter}" for letter in "abc"]
-    zones = [Zone(name=name, group=group, replicas=replicas) for name in names]
+    zones = [ZoneSpec(name=name, group=group, replicas=replicas) for name in names]
     led = [zones[0], *(follow(zone, name) for name, zone in zip(names, zones[1:], strict=False))]
     return [prepared_zone(pods, zone, wait=wait) for zone in led]
 
 
-def follow(zone: Zone, leading: str) -> Zone:
+def follow(zone: ZoneSpec, leading: str) -> ZoneSpec:
     """Return the zone as one that follows another."""
     return noted(zone, {LEADING: leading})
 
 
-def noted(zone: Zone, annotations: Mapping[str, str]) -> Zone:
+def noted(zone: ZoneSpec, annotations: Mapping[str, str]) -> ZoneSpec:
     """Return the zone with some more annotations."""
     return replace(zone, annotations={**zone.annotations, **annotations})
 

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from rollout_operator.lab.zones import three_zones
 from tests.system.between import Between
 from tests.system.grants import shipped_grants
 from tests.system.looks import read_metric, wait_reason
@@ -19,7 +20,7 @@ from tests.world.crds import install_kinds
 from tests.world.faults import Cut, verbs
 from tests.world.operatorproc import OperatorProcess
 from tests.world.scene import World
-from tests.world.sets import label, set_image, three_zones, wait_adopted
+from tests.world.sets import label, set_image, wait_adopted
 
 pytestmark = pytest.mark.controlplane
 

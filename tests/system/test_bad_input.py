@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec, statefulset, three_zones
 from tests.system.between import Between, Rewrite, leave
 from tests.system.grants import give_back, take_away
 from tests.system.looks import read_metric, wait_page, wait_reason
@@ -21,17 +22,7 @@ from tests.world.api import PODS, STATEFULSETS, Json
 from tests.world.kubelet import Behaviour, Kind, by_image, image_of
 from tests.world.operatorproc import OperatorProcess
 from tests.world.scene import World
-from tests.world.sets import (
-    Zone,
-    annotate,
-    label,
-    set_image,
-    statefulset,
-    three_zones,
-    wait_adopted,
-    wait_pod,
-    wait_ready,
-)
+from tests.world.sets import annotate, label, set_image, wait_adopted, wait_pod, wait_ready
 
 pytestmark = pytest.mark.controlplane
 
@@ -121,7 +112,7 @@ async def test_seed060_a_max_unavailable_that_is_none(world: World, value: str) 
 
 async def test_seed012_another_strategy_than_on_delete(world: World) -> None:
     """SEED-012, ROLL-13: an error with name and value, a metric; mended, it goes on by itself."""
-    zones = [*three_zones()[:2], Zone(name="ingester-zone-c", strategy="RollingUpdate")]
+    zones = [*three_zones()[:2], ZoneSpec(name="ingester-zone-c", strategy="RollingUpdate")]
     names = await world.create(*zones)
     operator = await world.operator()
     await set_image(world.api, world.namespace, names[:2], "v2")
@@ -171,7 +162,7 @@ async def test_w26_pods_without_container_statuses_hold_and_a_new_template_frees
     world.kubelet.choose = by_image({"v1": Behaviour(kind=Kind.NO_STATUSES)})
     zones = [replace(zone, image="v1" if zone.name.endswith("b") else "v0") for zone in ZONES]
     for zone in zones:
-        await world.api.create(STATEFULSETS, world.namespace, statefulset(zone))
+        await world.api.create(STATEFULSETS, world.namespace, statefulset(zone, world.namespace))
     names = [zone.name for zone in zones]
     operator = await world.operator()
     await wait_reason(operator, "ingester", f"{names[1]} has 0 of 3 pods ready")
@@ -265,8 +256,8 @@ def _told(operator: OperatorProcess, code: str) -> list[str]:
     return [line for line in operator.log_lines() if f"reason={code}" in line]
 
 
-async def _create_labelled(world: World, zone: Zone, labels: dict[str, str]) -> str:
-    body = statefulset(zone)
+async def _create_labelled(world: World, zone: ZoneSpec, labels: dict[str, str]) -> str:
+    body: Json = statefulset(zone, world.namespace)
     body["spec"]["selector"]["matchLabels"] = labels
     body["spec"]["template"]["metadata"]["labels"] = labels
     await world.api.create(STATEFULSETS, world.namespace, body)

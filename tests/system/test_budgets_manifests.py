@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.rendered import LEAST, WEBHOOKS
 from tests.system.hooked import wait_true
 from tests.system.installing import CONFIGURATIONS, installed, trust
@@ -20,7 +21,6 @@ from tests.world.operatorproc import TLS_FLAG
 from tests.world.pki import make_pki
 from tests.world.reviews import Reviewer
 from tests.world.scene import World
-from tests.world.sets import Zone
 
 pytestmark = pytest.mark.controlplane
 
@@ -40,7 +40,7 @@ async def test_dep87_a_dead_operator_blocks_evictions_and_new_budgets_only(
     Its own, and no other whose name begins like it.
     """
     await install_kinds(world.api)
-    await world.create(Zone(name="probe", replicas=1))
+    await world.create(ZoneSpec(name="probe", replicas=1))
     budget = zone_budget("old", LABELS)
     budget["metadata"]["finalizers"] = ["test/one"]
     await world.api.create(ZONE_BUDGETS, world.namespace, budget)
@@ -75,7 +75,7 @@ async def test_dep86_what_reaches_the_operator(world: World, tmp_path: Path) -> 
     """DEP-86: evictions, and budgets whose meaning changes; no other request for a pod."""
     await install_kinds(world.api)
     pki = make_pki(tmp_path, more_names=[f"{SERVICE}.{world.namespace}.svc"])
-    await world.create(Zone(name="probe", replicas=1))
+    await world.create(ZoneSpec(name="probe", replicas=1))
     async with (
         Reviewer(pki) as reviewer,
         installed(world, tmp_path / "x", WEBHOOKS, port=reviewer.port) as objects,
@@ -107,7 +107,7 @@ async def test_dep86_what_reaches_the_operator(world: World, tmp_path: Path) -> 
 async def test_seed148_as_shipped_they_hold_evictions(world: World, tmp_path: Path) -> None:
     """SEED-148, SEC-18, DEP-82: the least rights, names and flags fit together."""
     await install_kinds(world.api)
-    names = await world.create(*grouped_zones(replicas=1), Zone(name="probe", replicas=1))
+    names = await world.create(*grouped_zones(replicas=1), ZoneSpec(name="probe", replicas=1))
     async with installed(world, tmp_path / "x", WEBHOOKS, LEAST) as objects:
         (deployment,) = (one for one in objects if one["kind"] == "Deployment")
         container = deployment["spec"]["template"]["spec"]["containers"][0]

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.system.budgeted import Budgeted, hold
 from tests.system.evictions import (
     BUDGET_PATH,
@@ -20,7 +21,6 @@ from tests.world.budgets import DryRun, by_partition, grouped_zones, zone_budget
 from tests.world.crds import ZONE_BUDGETS
 from tests.world.drains import CREATED
 from tests.world.scene import World
-from tests.world.sets import Zone
 
 pytestmark = pytest.mark.controlplane
 
@@ -162,4 +162,4 @@ async def test_w28_what_only_the_webhook_refuses(world: World) -> None:
 
 
 async def _serving(world: World) -> Budgeted:
-    return await hold(world, Zone(name="none", group=None, replicas=1))
+    return await hold(world, ZoneSpec(name="none", group=None, replicas=1))

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.system.budgeted import OTHER, Budgeted, create_budgets, hold
 from tests.system.looks import read_metric
 from tests.world.api import BUDGETS, PODS, REPLICASETS, Api, ApiError, Json
@@ -17,7 +18,7 @@ from tests.world.crds import ZONE_BUDGETS
 from tests.world.drains import CREATED
 from tests.world.kubelet import Behaviour, Kind, always, by_image
 from tests.world.scene import World
-from tests.world.sets import Zone, set_image, wait_adopted, wait_pod
+from tests.world.sets import set_image, wait_adopted, wait_pod
 
 pytestmark = pytest.mark.controlplane
 
@@ -28,7 +29,7 @@ PENDING: Final = Behaviour(kind=Kind.PENDING)
 FREED_WITHIN: Final = timedelta(seconds=10)
 
 
-def mock_zones(letters: str = "ab", replicas: int = 2) -> tuple[Zone, ...]:
+def mock_zones(letters: str = "ab", replicas: int = 2) -> tuple[ZoneSpec, ...]:
     return grouped_zones("mock", letters=letters, replicas=replicas)
 
 
@@ -194,7 +195,7 @@ async def test_t11_6_pods_that_no_set_owns(world: World) -> None:
 
 async def test_w10_an_owner_outside_of_the_selector(world: World) -> None:
     """W-10: refused with words, where upstream's process crashed."""
-    stray = Zone(name="stray", group=None, replicas=1, pod_labels=LABELS)
+    stray = ZoneSpec(name="stray", group=None, replicas=1, pod_labels=LABELS)
     held = await hold(world, *mock_zones(), stray, budgets=[BUDGET])
     await held.assert_refuses("stray-0", 400, "pod stray-0 belongs to none of the 2 StatefulSets")
     assert held.operator.is_running

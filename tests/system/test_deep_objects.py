@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.world.api import PATCH_TYPES, PODS, STATEFULSETS, Resource
 from tests.world.scene import World
-from tests.world.sets import Zone, set_image, wait_adopted
+from tests.world.sets import set_image, wait_adopted
 
 pytestmark = [
     pytest.mark.controlplane,
@@ -38,8 +39,8 @@ async def test_li09_deep_managed_fields_delay_nobody(
     world: World, resource: Resource, name: str
 ) -> None:
     """Running operators see every change, restarted ones become ready, its own group rolls too."""
-    good = await world.create(*(Zone(name=f"good-zone-{one}", group="good") for one in "ab"))
-    odd = await world.create(Zone(name="odd-zone-a", group="odd", replicas=1))
+    good = await world.create(*(ZoneSpec(name=f"good-zone-{one}", group="good") for one in "ab"))
+    odd = await world.create(ZoneSpec(name="odd-zone-a", group="odd", replicas=1))
     operator = await world.operator()
     await _write_deep(world, resource, name)
     await set_image(world.api, world.namespace, good, "v2")

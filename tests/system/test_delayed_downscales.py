@@ -5,6 +5,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.system.delayed import delay, find_hasty, say
 from tests.system.guarded import Guarded, guard, prepared_zone
 from tests.system.looks import wait_reason
@@ -12,7 +13,7 @@ from tests.system.mirrored import Template, grant_mirroring, mirror
 from tests.system.scaled import assert_judged, follow, steps, stored_at, wait_counts, wait_wanted
 from tests.world.api import PODS
 from tests.world.scene import World
-from tests.world.sets import Zone, set_image, wait_adopted, wait_pod
+from tests.world.sets import set_image, wait_adopted, wait_pod
 from tests.world.webpods import Hang
 
 pytestmark = pytest.mark.controlplane
@@ -32,7 +33,7 @@ async def _guard(
     pods = await world.serve_pods()
     await template.create(replicas)
     await grant_mirroring(world)
-    zone = delay(pods, mirror(Zone(name=NAME, group=NAME, replicas=replicas)), "4s")
+    zone = delay(pods, mirror(ZoneSpec(name=NAME, group=NAME, replicas=replicas)), "4s")
     if is_prepared:
         zone = prepared_zone(pods, zone)
     guarded = await guard(world, zone, pods=pods)
@@ -162,7 +163,7 @@ async def test_w06_pods_that_hang_hold_up_nobody_else(world: World) -> None:
     for template in templates:
         await template.create(3)
     await grant_mirroring(world)
-    zones = [delay(pods, mirror(Zone(name=name, group=name), name), "1s") for name in names]
+    zones = [delay(pods, mirror(ZoneSpec(name=name, group=name), name), "1s") for name in names]
     guarded = await guard(world, *zones, pods=pods)
     for template in templates:
         await template.wait_status(3)
@@ -188,7 +189,7 @@ async def test_seed080_all_of_it_together(world: World) -> None:
     template = Template(world=world)
     await template.create(4)
     await grant_mirroring(world)
-    leading, following = (Zone(name=name, group="live", replicas=4) for name in ("a", "b"))
+    leading, following = (ZoneSpec(name=name, group="live", replicas=4) for name in ("a", "b"))
     zones = [delay(pods, mirror(leading), "3s"), follow(following, "a")]
     guarded = await guard(
         world, *(prepared_zone(pods, zone, wait="3s") for zone in zones), pods=pods

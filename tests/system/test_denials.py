@@ -5,12 +5,12 @@ import json
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import NO_DOWNSCALE, guard
 from tests.system.looks import read_metric
 from tests.world.api import ROLE_BINDINGS, ROLES, STATEFULSETS, Answer
 from tests.world.clients import Route, Workload
 from tests.world.scene import World
-from tests.world.sets import Zone
 
 pytestmark = pytest.mark.controlplane
 
@@ -50,7 +50,7 @@ async def scale_when_permitted(workload: Workload, replicas: int) -> Answer:
 
 async def test_a_refusal_names_the_service_account_that_asked(world: World) -> None:
     """The log line and the metric hold its full name; what was not refused is not counted."""
-    guarded = await guard(world, Zone(name="kept", labels={NO_DOWNSCALE: "true"}))
+    guarded = await guard(world, ZoneSpec(name="kept", labels={NO_DOWNSCALE: "true"}))
     tenant = f"system:serviceaccount:{world.namespace}:{TENANT}"
     hook = "admission_no_downscale"
     async with world.plane.api(await let_scale(world)) as api:

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.judge.objects import Set
 from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, Guarded, guard, prepared_zone
 from tests.system.looks import wait_reason
@@ -14,7 +15,7 @@ from tests.world.api import STATEFULSETS, Answer
 from tests.world.clients import Route
 from tests.world.kubelet import Behaviour, by_image
 from tests.world.scene import World
-from tests.world.sets import Zone, annotate, set_image, wait_adopted, wait_pod, wait_ready
+from tests.world.sets import annotate, set_image, wait_adopted, wait_pod, wait_ready
 from tests.world.webpods import Respond
 
 pytestmark = pytest.mark.controlplane
@@ -34,8 +35,8 @@ async def test_si11_two_zones_at_once_and_again_after_the_time(world: World) -> 
     pods = await world.serve_pods()
     pods.behave("", Respond(after=timedelta(seconds=0.7)))
     zones = [
-        prepared_zone(pods, Zone(name="a"), wait="2s"),
-        prepared_zone(pods, Zone(name="b", annotations={MIN_TIME: "5s"})),
+        prepared_zone(pods, ZoneSpec(name="a"), wait="2s"),
+        prepared_zone(pods, ZoneSpec(name="b", annotations={MIN_TIME: "5s"})),
     ]
     guarded = await guard(world, *zones, pods=pods)
 
@@ -93,8 +94,8 @@ async def test_seed091_a_time_that_others_have_written(world: World) -> None:
     pods = await world.serve_pods()
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 3600))
     zones = [
-        prepared_zone(pods, Zone(name="a"), wait="12h"),
-        Zone(name="b", annotations={LAST_DOWNSCALE: stamp}),
+        prepared_zone(pods, ZoneSpec(name="a"), wait="12h"),
+        ZoneSpec(name="b", annotations={LAST_DOWNSCALE: stamp}),
     ]
     guarded = await guard(world, *zones, pods=pods)
 
@@ -119,7 +120,7 @@ async def test_d25_a_rollout_refuses_a_downscale(world: World) -> None:
     """D-25, SEED-110, T-07 rows 7 and 8: of another zone; of the zone that rolls it is allowed."""
     world.kubelet.choose = by_image({"v2": Behaviour(ready_after=timedelta(seconds=1.5))})
     pods = await world.serve_pods()
-    zones = [prepared_zone(pods, Zone(name=name)) for name in "ab"]
+    zones = [prepared_zone(pods, ZoneSpec(name=name)) for name in "ab"]
     guarded = await guard(world, *zones, pods=pods)
     await set_image(world.api, world.namespace, ["a"], "v2")
     await wait_pod(world.api, world.namespace, "a-1", "replaced", _is_v2)
@@ -147,7 +148,7 @@ async def test_d25_a_downscale_holds_a_rollout(world: World) -> None:
     """D-25, SEED-110, SEED-111: no pod is deleted until the downscale has happened; both end."""
     pods = await world.serve_pods()
     pods.behave("b-2", Respond(after=timedelta(seconds=3)))
-    zones = [prepared_zone(pods, Zone(name=name)) for name in "ab"]
+    zones = [prepared_zone(pods, ZoneSpec(name=name)) for name in "ab"]
     guarded = await guard(world, *zones, pods=pods)
 
     async with asyncio.TaskGroup() as tasks:
@@ -167,7 +168,7 @@ async def test_d25_a_downscale_holds_a_rollout(world: World) -> None:
 async def test_prep17_a_zone_without_labels_counts_too(world: World) -> None:
     """PREP-17, PREP-19: a zone that asks for no preparation must be whole as well."""
     pods = await world.serve_pods()
-    zones = [prepared_zone(pods, Zone(name="a")), Zone(name="b")]
+    zones = [prepared_zone(pods, ZoneSpec(name="a")), ZoneSpec(name="b")]
     guarded = await guard(world, *zones, pods=pods)
     await world.kubelet.make_unready("a-0")
     await world.kubelet.make_unready("b-1")

@@ -5,6 +5,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import Guarded, guard, is_told, prepared_zone
 from tests.world.api import Json
 from tests.world.clients import Route
@@ -13,7 +14,6 @@ from tests.world.scene import World
 from tests.world.sets import (
     Missing,
     Snapshot,
-    Zone,
     condition,
     set_replicas,
     wait_pod,
@@ -45,7 +45,7 @@ async def test_seed092_one_pod_of_four_does_not_confirm(
     """SEED-092, T-07 row 4, FP-25, PREP-22, LI-05: refused, and all four are taken back."""
     pods = await world.serve_pods()
     pods.behave("a-2", behaviour, method="POST")
-    zone = prepared_zone(pods, Zone(name="a", replicas=5))
+    zone = prepared_zone(pods, ZoneSpec(name="a", replicas=5))
     guarded = await guard(world, zone, pods=pods, flags=(POD_LIMIT,))
 
     answer = await guarded.workload("a").scale(1, Route.MERGE)
@@ -59,7 +59,7 @@ async def test_seed092_one_pod_of_four_does_not_confirm(
 async def test_seed092_one_pod_of_four_listens_no_more(world: World) -> None:
     """SEED-092, LI-05: refused by its address; it is told as soon as it listens again."""
     pods = await world.serve_pods()
-    zone = prepared_zone(pods, Zone(name="a", replicas=5))
+    zone = prepared_zone(pods, ZoneSpec(name="a", replicas=5))
     guarded = await guard(world, zone, pods=pods, flags=(POD_LIMIT,))
     await pods.refuse("a-2")
 
@@ -123,7 +123,7 @@ async def test_d26_a_crashing_pod_that_had_been_ready_must_confirm(world: World)
     """SEED-106, D-26, W-48: its memory may be worth something; refused by its name."""
     world.kubelet.choose = lambda _: Behaviour(ready_after=READY_FOR)
     pods = await world.serve_pods()
-    guarded = await guard(world, prepared_zone(pods, Zone(name="a")), pods=pods)
+    guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
     await pods.refuse("a-2")
     await world.kubelet.crash("a-2")
     await wait_pod(
@@ -146,7 +146,7 @@ async def test_prep20_a_hundred_pods_of_one_set(world: World) -> None:
     """PREP-20, T-07 row 10: all are called once, highest first, at most 32 at a time."""
     pods = await world.serve_pods()
     pods.behave("", Respond(after=timedelta(seconds=0.3)))
-    zone = prepared_zone(pods, Zone(name="a", replicas=101, node="world-node"))
+    zone = prepared_zone(pods, ZoneSpec(name="a", replicas=101, node="world-node"))
     guarded = await guard(world, zone, pods=pods)
 
     answer = await guarded.workload("a").scale(1, Route.SCALE_MERGE)
@@ -169,10 +169,12 @@ def _most_at_once(calls: list[PodCall]) -> int:
     return most
 
 
-def _one_pod(pods: WebPods, name: str) -> Zone:
+def _one_pod(pods: WebPods, name: str) -> ZoneSpec:
     """Return a set of one pod; that of `missing` makes no pod before the last one is ready."""
     management = "OrderedReady" if name == "missing" else "Parallel"
-    return prepared_zone(pods, Zone(name=name, group=name, replicas=1, pod_management=management))
+    return prepared_zone(
+        pods, ZoneSpec(name=name, group=name, replicas=1, pod_management=management)
+    )
 
 
 def _choose(kinds: dict[str, Kind]) -> Choose:

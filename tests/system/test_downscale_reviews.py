@@ -7,13 +7,14 @@ from datetime import timedelta
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.forgeries import change_path, change_port, change_service, name_a_target
 from tests.system.asking import ask, fetch_review
 from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, PREPARE, guard, prepared_zone
 from tests.world.api import STATEFULSETS
 from tests.world.clients import EVERY_ROUTE, Route
 from tests.world.scene import World
-from tests.world.sets import Zone, annotate, label, wait_ready
+from tests.world.sets import annotate, label, wait_ready
 from tests.world.webpods import BROKEN, Respond
 
 pytestmark = pytest.mark.controlplane
@@ -28,7 +29,7 @@ async def test_si15_dry_runs_leave_no_trace(world: World) -> None:
     """
     pods = await world.serve_pods()
     zones = [
-        prepared_zone(pods, Zone(name=name), wait="1h" if name == "b" else "") for name in "ab"
+        prepared_zone(pods, ZoneSpec(name=name), wait="1h" if name == "b" else "") for name in "ab"
     ]
     guarded = await guard(world, *zones, pods=pods)
     workload = guarded.workload("a", label=PREPARE)
@@ -60,7 +61,7 @@ async def test_si16_the_same_asked_again_gets_the_same_answer(
     """SI-16, D-24, FP-23: one after another, at once, and while the first is prepared."""
     pods = await world.serve_pods()
     pods.behave("", Respond(after=timedelta(seconds=0.5)))
-    guarded = await guard(world, prepared_zone(pods, Zone(name="a")), pods=pods)
+    guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
     review = await fetch_review(guarded, "a", 1, subresource=subresource)
 
     replies = list(await asyncio.gather(*(ask(guarded, review) for _ in range(5))))
@@ -87,7 +88,7 @@ async def test_si16_a_refusal_is_repeated_too(world: World) -> None:
     """SI-16, SI-12: asked at once, all learn of the one failure; no call is doubled."""
     pods = await world.serve_pods()
     pods.behave("a-2", Respond(status=500, after=timedelta(seconds=0.5)), method="POST")
-    guarded = await guard(world, prepared_zone(pods, Zone(name="a")), pods=pods)
+    guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
     review = await fetch_review(guarded, "a", 2)
 
     replies = await asyncio.gather(*(ask(guarded, review) for _ in range(5)))
@@ -105,7 +106,7 @@ async def test_si13_reviews_that_the_store_does_not_confirm(world: World) -> Non
     """
     pods = await world.serve_pods()
     guarded = await guard(
-        world, prepared_zone(pods, Zone(name="a")), Zone(name="b", group=None), pods=pods
+        world, prepared_zone(pods, ZoneSpec(name="a")), ZoneSpec(name="b", group=None), pods=pods
     )
     true = await fetch_review(guarded, "a", 1)
     request = true["request"]
@@ -137,7 +138,7 @@ async def test_a_validating_registration_is_answered_without_patch(world: World)
     pods = await world.serve_pods()
     guarded = await guard(
         world,
-        prepared_zone(pods, Zone(name="a")),
+        prepared_zone(pods, ZoneSpec(name="a")),
         pods=pods,
         registration={"prepare_kind": "Validating"},
     )
@@ -159,7 +160,7 @@ async def test_a_validating_registration_is_answered_without_patch(world: World)
 async def test_called_through_a_service(world: World) -> None:
     """DEP-17, SEED-096: as the shipped manifests have it, with the default certificate's name."""
     pods = await world.serve_pods()
-    zone = prepared_zone(pods, Zone(name="a"))
+    zone = prepared_zone(pods, ZoneSpec(name="a"))
     name = f"rollout-operator.{world.namespace}.svc"
     guarded = await guard(
         world,
@@ -181,9 +182,9 @@ async def test_ordinals_that_start_later_and_no_group(world: World) -> None:
     """D-10, PREP-09, SEED-092: `ordinals.start: 3` counts; without a group nobody waits."""
     pods = await world.serve_pods()
     zones = [
-        prepared_zone(pods, Zone(name="late", group="late", first_ordinal=3)),
-        prepared_zone(pods, Zone(name="lone", group=None), wait="1h"),
-        prepared_zone(pods, Zone(name="other", group=None), wait="1h"),
+        prepared_zone(pods, ZoneSpec(name="late", group="late", first_ordinal=3)),
+        prepared_zone(pods, ZoneSpec(name="lone", group=None), wait="1h"),
+        prepared_zone(pods, ZoneSpec(name="other", group=None), wait="1h"),
     ]
     guarded = await guard(world, *zones, pods=pods)
     await world.kubelet.make_unready("other-0")
@@ -215,7 +216,7 @@ async def test_seed090_what_is_not_said_rightly_refuses(
 ) -> None:
     """SEED-090, PREP-05 to 07, SI-21: and without the label nothing is asked of anybody."""
     pods = await world.serve_pods()
-    guarded = await guard(world, prepared_zone(pods, Zone(name="a")), pods=pods)
+    guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
     await annotate(world.api, world.namespace, "a", **{f"{PREPARE}-{key}": value})
 
     answer = await guarded.workload("a").scale(2, Route.MERGE)

@@ -14,6 +14,7 @@ from typing import Final
 import aiohttp
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import Guarded, guard, is_told, prepared_zone
 from tests.system.later import Later, reviewed_later
 from tests.world.api import Answer
@@ -22,7 +23,7 @@ from tests.world.kubelet import slow_to_end
 from tests.world.plane import ControlPlane
 from tests.world.reviews import Deny, Silence
 from tests.world.scene import World
-from tests.world.sets import Zone, wait_ready
+from tests.world.sets import wait_ready
 from tests.world.webpods import Hang, Respond, WebPods
 
 pytestmark = pytest.mark.controlplane
@@ -122,7 +123,7 @@ async def tell_of_an_end(world: World) -> None:
     pods.behave("", Respond(after=timedelta(seconds=2)), method="POST")
     pods.behave("hung-2", Hang(), method="POST")
     small = _zones(pods, "hung", "late", "fresh")
-    big = prepared_zone(pods, Zone(name="big", group="big", replicas=60, node="world-node"))
+    big = prepared_zone(pods, ZoneSpec(name="big", group="big", replicas=60, node="world-node"))
     guarded = await guard(world, *small, big, pods=pods)
     async with reviewed_later(world, {"deny": (Deny(), ["late"])}), asyncio.TaskGroup() as tasks:
         asked = {
@@ -154,12 +155,12 @@ async def tell_of_an_end(world: World) -> None:
     await guarded.assert_judged()
 
 
-def _zones(pods: WebPods, *names: str) -> list[Zone]:
+def _zones(pods: WebPods, *names: str) -> list[ZoneSpec]:
     """Return sets of four pods, each in a group of its own."""
     return [
         prepared_zone(
             pods,
-            Zone(
+            ZoneSpec(
                 name=name,
                 group=name,
                 replicas=4,

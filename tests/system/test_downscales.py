@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import (
     LAST_DOWNSCALE,
     NO_DOWNSCALE,
@@ -16,7 +17,7 @@ from tests.system.guarded import (
 )
 from tests.world.clients import Route, Workload
 from tests.world.scene import World
-from tests.world.sets import Zone, annotate, wait_ready
+from tests.world.sets import annotate, wait_ready
 from tests.world.webpods import NO_CONTENT, Respond
 
 pytestmark = pytest.mark.controlplane
@@ -33,7 +34,7 @@ CO_WRITER_PAUSE: Final = timedelta(milliseconds=100)
 
 async def test_a_labelled_set_keeps_its_replicas(world: World) -> None:
     """SEED-082, NODOWN-07"""
-    guarded = await guard(world, Zone(name="a", replicas=2, labels={NO_DOWNSCALE: "true"}))
+    guarded = await guard(world, ZoneSpec(name="a", replicas=2, labels={NO_DOWNSCALE: "true"}))
 
     answer = await guarded.workload("a").scale(1, Route.MERGE)
 
@@ -59,7 +60,7 @@ async def test_li06_prepared_once_and_recorded(world: World, route: Route) -> No
     for name, time in TIMES.items():
         pods.behave(f"{name}-2", Respond(after=time))
         pods.behave(f"{name}-1", NO_CONTENT)
-    zones = [prepared_zone(pods, Zone(name=name, group=name)) for name in TIMES]
+    zones = [prepared_zone(pods, ZoneSpec(name=name, group=name)) for name in TIMES]
     guarded = await guard(world, *zones, pods=pods)
 
     answers = await asyncio.gather(*(guarded.workload(name).scale(1, route) for name in TIMES))
@@ -90,7 +91,7 @@ async def test_fp24_a_busy_co_writer_forces_new_rounds(world: World, route: Rout
     """FP-24, FP-23, SI-16, LI-06: the API server asks again and again; prepared once."""
     pods = await world.serve_pods()
     pods.behave("a-2", Respond(after=timedelta(seconds=0.7)))
-    guarded = await guard(world, prepared_zone(pods, Zone(name="a")), pods=pods)
+    guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
 
     async with asyncio.TaskGroup() as tasks:
         writer = tasks.create_task(_write_on(world, "a"), name="co-writer")
@@ -108,7 +109,7 @@ async def test_fp24_a_busy_co_writer_forces_new_rounds(world: World, route: Rout
 async def test_the_next_downscale_of_a_zone_is_prepared_for_itself(world: World) -> None:
     """SEED-092, FP-19: one after another, and one while the pods of the last still terminate."""
     pods = await world.serve_pods()
-    guarded = await guard(world, prepared_zone(pods, Zone(name="a", replicas=4)), pods=pods)
+    guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a", replicas=4)), pods=pods)
     workload = guarded.workload("a")
 
     for left in (3, 2, 1):
@@ -129,7 +130,7 @@ async def test_si12_two_downscales_of_one_set_at_once(world: World) -> None:
     """SI-12, FP-19: of overlapping ranges one wins, and the loser takes nothing back of it."""
     pods = await world.serve_pods()
     pods.behave("", Respond(after=timedelta(seconds=0.5)))
-    guarded = await guard(world, prepared_zone(pods, Zone(name="a", replicas=4)), pods=pods)
+    guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a", replicas=4)), pods=pods)
     workload: Workload = guarded.workload("a")
 
     answers = await workload.scale_at_once((2, Route.MERGE), (1, Route.SCALE_MERGE))

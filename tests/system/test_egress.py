@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.system.between import Between
 from tests.system.guarded import PATH, PREPARE, TLS_FLAGS, Guarded, guard, prepared_zone
 from tests.system.starts import running
@@ -15,7 +16,7 @@ from tests.world.egress import EgressTrap, Place
 from tests.world.hooks import Registration
 from tests.world.outreach import judge_outreach
 from tests.world.scene import World
-from tests.world.sets import Zone, annotate
+from tests.world.sets import annotate
 from tests.world.webpods import BROKEN, redirect
 
 pytestmark = pytest.mark.controlplane
@@ -130,7 +131,7 @@ async def test_sec10_no_annotation_leads_anywhere_else(world: World) -> None:
     async with EgressTrap(Place("127.0.0.1", 0), count=2) as trap:
         pods = await world.serve_pods()
         guarded = await guard(
-            world, prepared_zone(pods, Zone(name="a", group=None, replicas=2)), pods=pods
+            world, prepared_zone(pods, ZoneSpec(name="a", group=None, replicas=2)), pods=pods
         )
         pods.behave("a-1", BROKEN, method="POST")
         place = trap.places[-1]
@@ -168,7 +169,7 @@ async def test_sec10_no_service_name_leads_anywhere_else(world: World) -> None:
     """
     pods = await world.serve_pods()
     await world.grant_webhooks()
-    await world.create(prepared_zone(pods, Zone(name="a", group=None, replicas=2)))
+    await world.create(prepared_zone(pods, ZoneSpec(name="a", group=None, replicas=2)))
     pods.behave("", BROKEN, method="POST")
     service = "a"
 

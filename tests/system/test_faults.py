@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rollout_operator.lab.zones import three_zones
 from tests.system.looks import read_metric, wait_reason
 from tests.world.api import PODS
 from tests.world.faults import (
@@ -32,7 +33,7 @@ from tests.world.faults import (
 from tests.world.kubelet import Behaviour, always, image_of
 from tests.world.plane import ControlPlane
 from tests.world.scene import World
-from tests.world.sets import set_image, three_zones, wait_adopted, wait_pod
+from tests.world.sets import set_image, wait_adopted, wait_pod
 
 pytestmark = pytest.mark.controlplane
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import three_zones
 from tests.system.between import Between
 from tests.system.looks import wait_page, wait_reason
 from tests.system.starts import running, wait_for, wait_line
@@ -21,7 +22,7 @@ from tests.world.faults import Cut, Delay, Freeze, NeverAnswer, Rule, lists, ver
 from tests.world.kubelet import Behaviour, by_image
 from tests.world.operatorproc import OperatorProcess
 from tests.world.scene import World
-from tests.world.sets import set_image, three_zones, wait_adopted
+from tests.world.sets import set_image, wait_adopted
 
 pytestmark = pytest.mark.controlplane
 

@@ -5,6 +5,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.system.delayed import DELAY, delay
 from tests.system.guarded import Guarded, guard, prepared_zone
 from tests.system.looks import read_metric, wait_reason
@@ -19,7 +20,7 @@ from tests.system.scaled import (
     wait_wanted,
 )
 from tests.world.scene import World
-from tests.world.sets import Zone, annotate
+from tests.world.sets import annotate
 
 pytestmark = pytest.mark.controlplane
 
@@ -46,7 +47,7 @@ async def test_w40_an_autoscaler_and_zones_that_wait_for_one_another(
     template = Template(world=world)
     await template.create(5)
     await grant_mirroring(world)
-    leading, *others = (Zone(name=name, group="live", replicas=5) for name in ZONES)
+    leading, *others = (ZoneSpec(name=name, group="live", replicas=5) for name in ZONES)
     zones = [mirror(leading), *(follow(zone, A) for zone in others)]
     guarded = await guard(
         world, *(prepared_zone(pods, zone, wait="3s") for zone in zones), pods=pods
@@ -78,8 +79,8 @@ async def test_seed071_an_autoscaler_that_changes_its_mind(world: World) -> None
     template = Template(world=world)
     await template.create(5)
     await grant_mirroring(world)
-    zones = [mirror(Zone(name=A, group="live", replicas=5))]
-    zones += [follow(Zone(name=B, group="live", replicas=5), A)]
+    zones = [mirror(ZoneSpec(name=A, group="live", replicas=5))]
+    zones += [follow(ZoneSpec(name=B, group="live", replicas=5), A)]
     guarded = await guard(
         world, *(prepared_zone(pods, zone, wait="1h") for zone in zones), pods=pods
     )
@@ -112,7 +113,7 @@ async def test_seed070_three_mirrors_without_time_between(world: World, may_watc
     await template.create(5)
     await grant_mirroring(world, may_watch=may_watch)
     twelve = {"grafana.com/min-time-between-zones-downscale": "12h"}
-    zones = [mirror(Zone(name=name, group="live", replicas=5, labels=twelve)) for name in ZONES]
+    zones = [mirror(ZoneSpec(name=name, group="live", replicas=5, labels=twelve)) for name in ZONES]
     guarded = await guard(world, *zones, pods=pods, flags=() if may_watch else POLLING)
     await template.wait_status(5)
 
@@ -139,7 +140,7 @@ async def test_w19_two_groups_that_mirror_one_object(world: World) -> None:
     template = Template(world=world)
     await template.create(3)
     await grant_mirroring(world)
-    quick, held = (mirror(Zone(name=name, group=name)) for name in ("quick", "held"))
+    quick, held = (mirror(ZoneSpec(name=name, group=name)) for name in ("quick", "held"))
     guarded = await guard(world, quick, delay(pods, held, "1h"), pods=pods)
     await template.wait_status(3)
     await wait_reason(guarded.operator, "held", "up_to_date")

@@ -8,15 +8,16 @@ from typing import Final
 import pytest
 
 from rollout_operator.aio.tasks import gather_all
+from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.system.guarded import NO_DOWNSCALE
 from tests.system.hooked import Hooked, grant_deployments, hook_up
 from tests.system.looks import read_metric
-from tests.world.api import DEPLOYMENTS, REPLICASETS, STATEFULSETS, Resource
+from tests.world.api import DEPLOYMENTS, REPLICASETS, STATEFULSETS, Json, Resource
 from tests.world.clients import EVERY_ROUTE, OF_ANY_COUNT, Route, Workload, workload_body
 from tests.world.faults import Answer, Cut, Effect, Freeze, NeverAnswer, verbs, watches
 from tests.world.hooks import WORKLOADS
 from tests.world.scene import World
-from tests.world.sets import Zone, statefulset, wait_ready
+from tests.world.sets import wait_ready
 
 pytestmark = pytest.mark.controlplane
 
@@ -38,7 +39,7 @@ async def _create(
 ) -> Workload:
     """Create a workload of three replicas."""
     if resource is STATEFULSETS:
-        body = statefulset(Zone(name=name, group=None, labels=labels))
+        body: Json = statefulset(ZoneSpec(name=name, group=None, labels=labels), world.namespace)
     else:
         body = workload_body(resource, name, 3, labels)
     body["metadata"]["annotations"] = annotations or {}

@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import three_zones
 from tests.system.budgeted import create_budgets
 from tests.system.grants import give_back, group_of, may, shipped_grants, take_away
 from tests.system.looks import read_metric, wait_page, wait_reason
@@ -18,7 +19,7 @@ from tests.world.budgets import grouped_zones, zone_budget
 from tests.world.faults import Cut, NeverAnswer, verbs, watches
 from tests.world.operatorproc import OperatorProcess
 from tests.world.scene import World
-from tests.world.sets import set_image, three_zones, wait_adopted, wait_rolled
+from tests.world.sets import set_image, wait_adopted, wait_rolled
 
 pytestmark = pytest.mark.controlplane
 

@@ -9,19 +9,18 @@ from datetime import timedelta
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec, three_zones
 from tests.system.looks import wait_reason
 from tests.world.api import PODS, STATEFULSETS, Json
 from tests.world.kubelet import Behaviour, Kind, by_image, image_of
 from tests.world.scene import World
 from tests.world.sets import (
     PAUSED,
-    Zone,
     annotate,
     create_zones,
     label,
     set_image,
     set_replicas,
-    three_zones,
     wait_adopted,
     wait_pod,
 )
@@ -171,7 +170,7 @@ async def test_seed057_an_unready_pod_elsewhere_stops_and_its_recovery_resumes(
 async def test_seed055_a_broken_group_does_not_hold_another(world: World) -> None:
     """SEED-055, SEED-012, D-18, LI-09: the ingesters are held by a fault, the stores roll."""
     broken = await world.create(
-        *three_zones("ingester")[:2], Zone(name="ingester-zone-c", strategy="RollingUpdate")
+        *three_zones("ingester")[:2], ZoneSpec(name="ingester-zone-c", strategy="RollingUpdate")
     )
     sound = await world.create(*three_zones("store"))
     operator = await world.operator()
@@ -259,7 +258,7 @@ async def test_fp29_replicas_changed_during_the_rollout(world: World) -> None:
 async def test_ordinals_that_start_elsewhere_are_rolled(world: World) -> None:
     """D-10, W-24: desired ordinals come from `spec.ordinals.start`."""
     zones = [
-        Zone(name=f"ingester-zone-{letter}", first_ordinal=start)
+        ZoneSpec(name=f"ingester-zone-{letter}", first_ordinal=start)
         for letter, start in (("a", 0), ("b", 5), ("c", 100))
     ]
     names = await world.create(*zones)
@@ -273,7 +272,7 @@ async def test_ordinals_that_start_elsewhere_are_rolled(world: World) -> None:
 async def test_w27_pods_must_be_available_not_only_ready(world: World) -> None:
     """D-11, W-27: the next pod waits for `minReadySeconds`."""
     zones = [
-        Zone(name=f"ingester-zone-{letter}", replicas=2, min_ready=timedelta(seconds=2))
+        ZoneSpec(name=f"ingester-zone-{letter}", replicas=2, min_ready=timedelta(seconds=2))
         for letter in "ab"
     ]
     names = await world.create(*zones)
@@ -314,9 +313,11 @@ async def test_fp27_a_pod_that_does_not_become_ready_stops_the_rollout(
 async def test_seed011_both_spellings_of_the_group_label(world: World) -> None:
     """SEED-011: one group of two spellings; different values are reported, the short one wins."""
     zones = [
-        Zone(name="ingester-zone-a"),
-        Zone(name="ingester-zone-b", group=None, labels={"grafana.com/rollout-group": "ingester"}),
-        Zone(name="ingester-zone-c", labels={"grafana.com/rollout-group": "other"}),
+        ZoneSpec(name="ingester-zone-a"),
+        ZoneSpec(
+            name="ingester-zone-b", group=None, labels={"grafana.com/rollout-group": "ingester"}
+        ),
+        ZoneSpec(name="ingester-zone-c", labels={"grafana.com/rollout-group": "other"}),
     ]
     names = await world.create(*zones)
     operator = await world.operator()

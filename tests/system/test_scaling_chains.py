@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.judge.objects import Pod
 from tests.system.guarded import MIN_TIME, Guarded, guard, prepared_zone
 from tests.system.looks import read_metric, wait_reason
@@ -29,7 +30,7 @@ from tests.system.scaled import (
 )
 from tests.world.kubelet import Behaviour, Choose
 from tests.world.scene import World
-from tests.world.sets import Zone, annotate
+from tests.world.sets import annotate
 from tests.world.webpods import Respond, WebPods
 
 pytestmark = pytest.mark.controlplane
@@ -108,8 +109,8 @@ async def test_fp06_kill_9_in_the_midst(world: World, flags: tuple[str, ...], mo
 async def test_scale09_a_zone_without_preparation_keeps_the_time_too(world: World) -> None:
     """SCALE-09, SEED-066, SEED-115: no review asks for that; the annotation of b itself does."""
     pods = await world.serve_pods()
-    leading = prepared_zone(pods, Zone(name=A, group="live"))
-    following = noted(follow(Zone(name=B, group="live"), A), {MIN_TIME: "3s"})
+    leading = prepared_zone(pods, ZoneSpec(name=A, group="live"))
+    following = noted(follow(ZoneSpec(name=B, group="live"), A), {MIN_TIME: "3s"})
     guarded = await guard(world, leading, following, pods=pods)
 
     await scale(guarded, A, 2)
@@ -127,7 +128,7 @@ async def test_scale08_an_upscale_waits_for_the_leading_zone_where_that_is_asked
 ) -> None:
     """SCALE-06, 08, SEED-066: b waits for the pods of a, c does not; forced, b waits for nobody."""
     world.kubelet.choose = _slow_pod(f"{A}-1")
-    leading, *others = (Zone(name=name, group="live", replicas=1) for name in ZONES)
+    leading, *others = (ZoneSpec(name=name, group="live", replicas=1) for name in ZONES)
     waiting, going = (follow(zone, A) for zone in others)
     guarded = await guard(world, leading, noted(waiting, {WHEN_READY: "true"}), going)
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.judge.objects import Pod, Set
 from tests.system.guarded import Guarded, guard, prepared_zone
 from tests.system.looks import wait_reason
@@ -16,7 +17,7 @@ from tests.world.clients import Route
 from tests.world.kubelet import Behaviour, by_image
 from tests.world.observed import Change
 from tests.world.scene import World
-from tests.world.sets import Zone, set_image, wait_adopted, wait_pod
+from tests.world.sets import set_image, wait_adopted, wait_pod
 from tests.world.webpods import Respond
 
 pytestmark = pytest.mark.controlplane
@@ -41,7 +42,7 @@ async def test_w15_people_in_two_zones_while_a_third_follows(
     pods.behave("", Respond(after=timedelta(seconds=0.3)))
     if flags:
         await track(world, ZONES)
-    zones = [Zone(name=name, group="live") for name in ZONES]
+    zones = [ZoneSpec(name=name, group="live") for name in ZONES]
     zones[1] = follow(zones[1], A)
     guarded = await guard(
         world, *(prepared_zone(pods, zone, wait="2s") for zone in zones), pods=pods, flags=flags
@@ -84,7 +85,7 @@ async def test_d25_a_rollout_holds_the_following_zone(
     """D-25, SEED-110, LI-09: zone b is scaled down only while no pod of zone a is away."""
     world.kubelet.choose = by_image({"v2": Behaviour(ready_after=timedelta(seconds=2))})
     pods = await world.serve_pods()
-    zones = [Zone(name=A, group="live"), follow(Zone(name=B, group="live"), A)]
+    zones = [ZoneSpec(name=A, group="live"), follow(ZoneSpec(name=B, group="live"), A)]
     if is_prepared:
         zones = [prepared_zone(pods, zone, wait="1s") for zone in zones]
     guarded = await guard(world, *zones, pods=pods)
@@ -105,7 +106,7 @@ async def test_d25_the_following_zone_holds_a_rollout(world: World) -> None:
     """D-25, SEED-110, SEED-111: no pod is deleted until the operator's downscale is stored."""
     pods = await world.serve_pods()
     pods.behave(f"{B}-2", Respond(after=timedelta(seconds=2)), method="POST")
-    zones = [Zone(name=A, group="live"), follow(Zone(name=B, group="live"), A)]
+    zones = [ZoneSpec(name=A, group="live"), follow(ZoneSpec(name=B, group="live"), A)]
     guarded = await guard(
         world, *(prepared_zone(pods, zone, wait="1s") for zone in zones), pods=pods
     )

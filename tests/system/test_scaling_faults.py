@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import Guarded, guard
 from tests.system.later import reviewed_later
 from tests.system.looks import wait_reason
@@ -15,7 +16,7 @@ from tests.system.starts import wait_for
 from tests.world.faults import NeverAnswer, verbs
 from tests.world.reviews import Allow, Deny
 from tests.world.scene import World
-from tests.world.sets import Zone, set_replicas
+from tests.world.sets import set_replicas
 
 pytestmark = pytest.mark.controlplane
 
@@ -30,8 +31,8 @@ async def test_li11_a_count_that_somebody_refuses_is_tried_ever_more_rarely(worl
     Meanwhile the zones of the same group that nobody refuses get theirs.
     """
     world.may_be_forbidden = True  # a review's refusal looks like one of the Role
-    zones = [Zone(name=A, group="live"), follow(Zone(name=B, group="live"), A)]
-    third = follow(Zone(name="live-c", group="live"), A)
+    zones = [ZoneSpec(name=A, group="live"), follow(ZoneSpec(name=B, group="live"), A)]
+    third = follow(ZoneSpec(name="live-c", group="live"), A)
     guarded = await guard(world, *zones, third)
     async with reviewed_later(world, {"deny": (Deny(), [B])}) as reviewer:
         await scale(guarded, A, 2)
@@ -50,7 +51,7 @@ async def test_li11_a_count_that_somebody_refuses_is_tried_ever_more_rarely(worl
 async def test_si18_an_answer_that_is_lost(world: World) -> None:
     """SI-18, LI-09: of a downscale and an upscale that were stored; neither is done twice."""
     await world.grant_webhooks()
-    await world.create(Zone(name=A, group="live"), follow(Zone(name=B, group="live"), A))
+    await world.create(ZoneSpec(name=A, group="live"), follow(ZoneSpec(name=B, group="live"), A))
     operator = await world.operator("-kubernetes.client-timeout=2s", is_through_proxy=True)
     await wait_reason(operator, "live", "up_to_date")
 
@@ -75,10 +76,10 @@ async def test_w06_a_reference_that_hangs(world: World) -> None:
     template = Template(world=world)
     await template.create(1)
     await grant_mirroring(world)
-    chain = [Zone(name=A, group="live", replicas=1)]
-    chain += [follow(Zone(name=B, group="live", replicas=1), A)]
+    chain = [ZoneSpec(name=A, group="live", replicas=1)]
+    chain += [follow(ZoneSpec(name=B, group="live", replicas=1), A)]
     mirrors = [
-        mirror(Zone(name=f"hung-{number}", group=f"hung-{number}", replicas=2))
+        mirror(ZoneSpec(name=f"hung-{number}", group=f"hung-{number}", replicas=2))
         for number in range(3)
     ]
     await world.create(*chain, *mirrors)

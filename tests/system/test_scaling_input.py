@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.system.delayed import DELAY, URL
 from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, Guarded, guard
 from tests.system.hooked import wait_true
@@ -18,7 +19,7 @@ from tests.system.mirrored import Template, grant_mirroring, mirror
 from tests.system.scaled import FORCE, follow, noted, scale, stored_at, wait_counts
 from tests.system.starts import wait_line
 from tests.world.scene import World
-from tests.world.sets import MAX_UNAVAILABLE, Zone, annotate
+from tests.world.sets import MAX_UNAVAILABLE, annotate
 
 pytestmark = pytest.mark.controlplane
 
@@ -34,13 +35,13 @@ class Case:
     zone: str
     """The one that is named."""
     says: Sequence[str]
-    zones: Sequence[Zone]
+    zones: Sequence[ZoneSpec]
     is_failure: bool = True
     """Whether it is counted at each look."""
 
 
-def _zone(name: str, replicas: int = 1) -> Zone:
-    return Zone(name=name, group=name.rpartition("-")[0], replicas=replicas)
+def _zone(name: str, replicas: int = 1) -> ZoneSpec:
+    return ZoneSpec(name=name, group=name.rpartition("-")[0], replicas=replicas)
 
 
 def _cases() -> list[Case]:

@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 import yaml
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.world.api import PODS, STATEFULSETS, Json
 from tests.world.kubelet import Behaviour, Kind, by_image, image_of
 from tests.world.scene import World
@@ -21,7 +22,6 @@ from tests.world.sets import (
     PAUSED,
     REVISION,
     Snapshot,
-    Zone,
     annotate,
     is_ready,
     missing_ready,
@@ -95,7 +95,9 @@ async def test_it_predicts_where_a_rollout_stops(world: World) -> None:
 
 async def _create(world: World) -> list[str]:
     return await world.create(
-        Zone(name=NAMES[0], replicas=5, max_unavailable=2), Zone(name=NAMES[1]), Zone(name=NAMES[2])
+        ZoneSpec(name=NAMES[0], replicas=5, max_unavailable=2),
+        ZoneSpec(name=NAMES[1]),
+        ZoneSpec(name=NAMES[2]),
     )
 
 

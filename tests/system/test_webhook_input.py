@@ -14,6 +14,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import LAST_DOWNSCALE, NO_DOWNSCALE, Guarded, guard, prepared_zone
 from tests.system.hooked import HOST, fetch_secret, send_bytes, shake_hands, trusting
 from tests.system.hostile import (
@@ -29,7 +30,7 @@ from tests.system.hostile import (
 from tests.world.api import PODS, STATEFULSETS, Json
 from tests.world.clients import Route
 from tests.world.scene import World
-from tests.world.sets import Zone, annotate
+from tests.world.sets import annotate
 
 pytestmark = pytest.mark.controlplane
 
@@ -87,9 +88,9 @@ def judge(attempt: Attempt, came: bytes) -> str:
 
 async def _target(world: World, *flags: str) -> Target:
     pods = await world.serve_pods()
-    kept = Zone(name="kept", group=None, labels={NO_DOWNSCALE: "true"})
+    kept = ZoneSpec(name="kept", group=None, labels={NO_DOWNSCALE: "true"})
     guarded = await guard(
-        world, prepared_zone(pods, Zone(name="prep")), kept, pods=pods, flags=flags or FLAGS
+        world, prepared_zone(pods, ZoneSpec(name="prep")), kept, pods=pods, flags=flags or FLAGS
     )
     (bundle, *_) = await guarded.hooks.wait_injected()
     stored = [await world.api.get(STATEFULSETS, world.namespace, name) for name in ("kept", "prep")]
@@ -222,7 +223,7 @@ NOT_IN_EARNEST: Final = (
 async def test_sec25_times_that_no_one_wrote_in_earnest(world: World) -> None:
     """SEC-25, SI-23: a wait is never shortened, and what cannot be read refuses."""
     pods = await world.serve_pods()
-    zones = [prepared_zone(pods, Zone(name=name), wait="1h") for name in ("a", "b")]
+    zones = [prepared_zone(pods, ZoneSpec(name=name), wait="1h") for name in ("a", "b")]
     guarded = await guard(world, *zones, pods=pods, flags=FLAGS)
     lately = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     for annotations in NOT_IN_EARNEST:

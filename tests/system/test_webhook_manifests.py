@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.kustomize import render
 from tests.rendered import DEPLOYMENTS as FOR_DEPLOYMENTS
 from tests.rendered import LEAST, MANIFESTS, MUTATING, VALIDATING, WEBHOOKS
@@ -30,7 +31,7 @@ from tests.world.pki import make_pki
 from tests.world.plane import ADMIN
 from tests.world.reviews import Reviewer
 from tests.world.scene import World
-from tests.world.sets import Zone, annotate, label, set_image
+from tests.world.sets import annotate, label, set_image
 
 pytestmark = pytest.mark.controlplane
 
@@ -72,8 +73,8 @@ async def test_seed148_as_shipped_it_refuses_a_downscale(world: World, tmp_path:
 
     The least rights are enough.
     """
-    kept = Zone(name="kept", group=None, labels={NO_DOWNSCALE: "true"})
-    await world.create(Zone(name="free", group=None), kept)
+    kept = ZoneSpec(name="kept", group=None, labels={NO_DOWNSCALE: "true"})
+    await world.create(ZoneSpec(name="free", group=None), kept)
     async with installed(world, tmp_path / "probe", WEBHOOKS, LEAST) as objects:
         (deployment,) = (one for one in objects if one["kind"] == "Deployment")
         container = deployment["spec"]["template"]["spec"]["containers"][0]
@@ -106,7 +107,9 @@ async def test_seed148_as_shipped_it_refuses_a_downscale(world: World, tmp_path:
 async def test_dep86_only_decreases_reach_the_operator(world: World, tmp_path: Path) -> None:
     """DEP-86, SEC-23: asked of the server's own reading of the conditions, by every route."""
     pki = make_pki(tmp_path, more_names=[f"{SERVICE}.{world.namespace}.svc"])
-    await world.create(Zone(name="a", labels={"some": "label"}), Zone(name="probe", replicas=1))
+    await world.create(
+        ZoneSpec(name="a", labels={"some": "label"}), ZoneSpec(name="probe", replicas=1)
+    )
     workload = Workload(api=world.api, namespace=world.namespace, name="a", label="some")
     async with (
         Reviewer(pki) as reviewer,
@@ -139,7 +142,7 @@ async def test_dep86_ordinals_that_are_left_out_reach_the_operator(
 ) -> None:
     """DEP-86, SI-10, SI-14, FP-29: `spec.ordinals.start` takes pods away without fewer replicas."""
     pki = make_pki(tmp_path, more_names=[f"{SERVICE}.{world.namespace}.svc"])
-    await world.create(Zone(name="a", first_ordinal=2), Zone(name="probe", replicas=1))
+    await world.create(ZoneSpec(name="a", first_ordinal=2), ZoneSpec(name="probe", replicas=1))
     async with (
         Reviewer(pki) as reviewer,
         installed(world, tmp_path / "x", WEBHOOKS, port=reviewer.port) as objects,
@@ -172,7 +175,7 @@ async def test_dep87_a_dead_operator_blocks_downscales_only(world: World, tmp_pa
 
     Sets are created, scaled up, changed and deleted, pods too. Only fewer replicas are refused.
     """
-    await world.create(Zone(name="probe", replicas=1))
+    await world.create(ZoneSpec(name="probe", replicas=1))
     workload = Workload(api=world.api, namespace=world.namespace, name="probe")
     everything = (WEBHOOKS, LEAST, FOR_DEPLOYMENTS)
     async with installed(world, tmp_path, *everything):
@@ -242,7 +245,7 @@ async def _owner_reference(world: World, deployment: str) -> Json:
 
 async def test_dep85_uninstall_webhooks_removes_exactly_ours(world: World, tmp_path: Path) -> None:
     """DEP-85: the way out of a stuck cluster; a dry run and missing rights remove nothing."""
-    await world.create(Zone(name="probe", replicas=1))
+    await world.create(ZoneSpec(name="probe", replicas=1))
     workload = Workload(api=world.api, namespace=world.namespace, name="probe")
     foreign = await world.register(
         Registration(port=1, hooks=("foreign",), failure_policy="Ignore", labels={})

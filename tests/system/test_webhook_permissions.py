@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.system.grants import shipped_grants
 from tests.system.guarded import LAST_DOWNSCALE, TLS_FLAGS, Guarded, guard, prepared_zone
 from tests.system.hooked import fetch_secret, shake_hands, trusting, wait_true
@@ -28,7 +29,6 @@ from tests.world.hooks import Registration
 from tests.world.manifests import ACCOUNT, SECRET
 from tests.world.operatorproc import OperatorProcess
 from tests.world.scene import World
-from tests.world.sets import Zone
 
 pytestmark = pytest.mark.controlplane
 
@@ -51,7 +51,7 @@ def _on_secret(verb: str) -> Right:
 async def _guarded(world: World, *flags: str) -> Guarded:
     """Return an operator and one set of three whose pods are prepared."""
     pods = await world.serve_pods()
-    return await guard(world, prepared_zone(pods, Zone(name="a")), pods=pods, flags=flags)
+    return await guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods, flags=flags)
 
 
 async def test_sec17_the_rights_are_what_is_used_and_no_more(world: World) -> None:
@@ -181,7 +181,7 @@ async def test_sec17_follow_configurations(world: World, verb: str, plural: str)
 async def _after_drop(world: World) -> Guarded:
     """Return what `_guarded` does, where the rights are there already, and not whole."""
     pods = await world.serve_pods()
-    await world.create(prepared_zone(pods, Zone(name="a")))
+    await world.create(prepared_zone(pods, ZoneSpec(name="a")))
     operator = await world.operator(*TLS_FLAGS)
     hooks = await world.register(Registration(port=operator.tls_port))
     await hooks.wait_injected()

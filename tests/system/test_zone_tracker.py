@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import LAST_DOWNSCALE, TLS_FLAGS, Guarded, prepared_zone
 from tests.system.hooked import wait_true
 from tests.system.starts import wait_line
@@ -18,7 +19,6 @@ from tests.world.faults import NeverAnswer, verbs
 from tests.world.hooks import Registration
 from tests.world.manifests import ACCOUNT
 from tests.world.scene import World
-from tests.world.sets import Zone
 from tests.world.webpods import Respond, WebPods
 
 pytestmark = pytest.mark.controlplane
@@ -33,7 +33,7 @@ PREPARING: Final = Respond(after=timedelta(seconds=0.7))
 
 
 async def _guard(
-    world: World, *zones: Zone, pods: WebPods, is_through_proxy: bool = False
+    world: World, *zones: ZoneSpec, pods: WebPods, is_through_proxy: bool = False
 ) -> Guarded:
     """Create zones, start an operator with the tracker; return once its webhooks are called."""
     await world.grant_webhooks()
@@ -82,7 +82,7 @@ async def test_zone03_a_fresh_map_lets_zones_wait_and_then_keeps_what_others_wri
 ) -> None:
     """ZONE-02, 03, 07, 09, W-16, T-07 #2 #3, D-23: no annotation, and foreign things stay."""
     pods = await world.serve_pods()
-    zones = [prepared_zone(pods, Zone(name=name), wait="3s") for name in "ab"]
+    zones = [prepared_zone(pods, ZoneSpec(name=name), wait="3s") for name in "ab"]
     guarded = await _guard(world, *zones, pods=pods)
 
     answer = await guarded.workload("a").scale(2, Route.SCALE_MERGE)
@@ -114,7 +114,7 @@ async def test_w15_two_zones_within_50_ms(world: World) -> None:
     """W-15, ZONE-08, SI-11, T-08: exactly one passes, and only its time is recorded."""
     pods = await world.serve_pods()
     pods.behave("", PREPARING)
-    zones = [prepared_zone(pods, Zone(name=name), wait="1h") for name in "ab"]
+    zones = [prepared_zone(pods, ZoneSpec(name=name), wait="1h") for name in "ab"]
     guarded = await _guard(world, *zones, pods=pods)
     await _put(world, FOREIGN)
 
@@ -143,7 +143,7 @@ async def test_w15_two_zones_within_50_ms(world: World) -> None:
 async def test_fp06_kill_9_between_record_and_answer(world: World) -> None:
     """FP-06, FP-35, SI-11, LI-05: the time stands, pods are told; the own zone may go again."""
     pods = await world.serve_pods()
-    zones = [prepared_zone(pods, Zone(name=name), wait="1h") for name in "ab"]
+    zones = [prepared_zone(pods, ZoneSpec(name=name), wait="1h") for name in "ab"]
     guarded = await _guard(world, *zones, pods=pods, is_through_proxy=True)
     await _put(world, FOREIGN)
     rule = world.proxy.add(verbs("patch", "configmaps"), NeverAnswer(), times=1)
@@ -184,7 +184,7 @@ async def test_fp06_kill_9_between_record_and_answer(world: World) -> None:
 async def test_sec17_each_verb_is_needed(world: World, verb: str, words: str) -> None:
     """SEC-17, DEP-34, ZONE-05, ZONE-09: refused, naming the rule; then it goes on by itself."""
     pods = await world.serve_pods()
-    guarded = await _guard(world, prepared_zone(pods, Zone(name="a")), pods=pods)
+    guarded = await _guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
     name = "" if verb == "create" else NAME
     right = Right(group="", resource="configmaps", verb=verb, name=name)
     before = await drop(world, right)
@@ -207,7 +207,7 @@ async def test_sec17_each_verb_is_needed(world: World, verb: str, words: str) ->
 async def test_rbac05_the_role_of_other_releases_is_enough(world: World) -> None:
     """DEP-34, RBAC-05, W-16: get, update, create; told once, and nothing of others is lost."""
     pods = await world.serve_pods()
-    guarded = await _guard(world, prepared_zone(pods, Zone(name="a")), pods=pods)
+    guarded = await _guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
     await _put(world, FOREIGN)
     await drop(world, Right(group="", resource="configmaps", verb="patch", name=NAME))
     role_name = f"{ACCOUNT}-zone-tracker"

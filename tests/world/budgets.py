@@ -5,8 +5,8 @@ from datetime import timedelta
 from enum import Enum, auto
 from typing import Final
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.world.api import PODS, Answer, Api, Json
-from tests.world.sets import Zone
 
 GROUP: Final = "rollout-group"
 PARTITION: Final = r"[a-z\-]+-zone-[a-z]-([0-9]+)"
@@ -47,10 +47,10 @@ def grouped_zones(
     replicas: int = 3,
     max_unavailable: int | None = None,
     min_ready: timedelta = timedelta(0),
-) -> tuple[Zone, ...]:
+) -> tuple[ZoneSpec, ...]:
     """Return zones whose pods carry the label of their group, as a budget needs it."""
     return tuple(
-        Zone(
+        ZoneSpec(
             name=f"{group}-zone-{letter}",
             group=group,
             replicas=replicas,

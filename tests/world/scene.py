@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.world.api import NAMESPACES, PODS, STATEFULSETS, Api, ApiError
 from tests.world.hooks import SETS, Hooks, Registration
 from tests.world.judge import Judge
@@ -22,7 +23,7 @@ from tests.world.operatorproc import OPERATOR, Launch, OperatorProcess
 from tests.world.plane import ControlPlane
 from tests.world.proxy import FaultProxy
 from tests.world.reviews import Reviewer, Verdict
-from tests.world.sets import Zone, create_zones, wait_ready
+from tests.world.sets import create_zones, wait_ready
 from tests.world.webpods import WebPods
 
 NO_GRACE: Final = timedelta(0)
@@ -66,7 +67,7 @@ class World:
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
 
-    async def create(self, *zones: Zone) -> list[str]:
+    async def create(self, *zones: ZoneSpec) -> list[str]:
         """Create zones, wait until they are ready, and return their names."""
         names = await create_zones(self.api, self.namespace, zones)
         await wait_ready(self.api, self.namespace, names)

@@ -4,11 +4,12 @@ Every wait watches; none sleeps. A wait that ends in vain says what the world lo
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.world.api import PODS, STATEFULSETS, Api, Event, Json, Relisted, Resource
 
 GROUP: Final = "rollout-group"
@@ -18,95 +19,11 @@ REVISION: Final = "controller-revision-hash"
 WAIT_LIMIT: Final = timedelta(seconds=60)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Zone:
-    """What a test says about one StatefulSet; the rest is the same everywhere."""
-
-    name: str
-    group: str | None = "ingester"
-    replicas: int | None = 3
-    """None leaves the field out, which means 1."""
-    max_unavailable: str | int | None = None
-    image: str = "v1"
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    pod_labels: Mapping[str, str] = field(default_factory=dict)
-    """Of its pods, besides the name of the set."""
-    pod_management: str = "Parallel"
-    strategy: str = "OnDelete"
-    first_ordinal: int = 0
-    min_ready: timedelta = timedelta(0)
-    node: str = ""
-    """Bound from the start: saves the kubelet a call per pod in large worlds."""
-
-
-def statefulset(zone: Zone) -> Json:
-    """Return the StatefulSet of a zone as the API takes it."""
-    labels = {"name": zone.name}
-    annotations = dict(zone.annotations)
-    if zone.max_unavailable is not None:
-        annotations[MAX_UNAVAILABLE] = str(zone.max_unavailable)
-    spec: Json = {
-        "serviceName": zone.name,
-        "podManagementPolicy": zone.pod_management,
-        "updateStrategy": {"type": zone.strategy},
-        "minReadySeconds": int(zone.min_ready.total_seconds()),
-        "selector": {"matchLabels": labels},
-        "template": {
-            "metadata": {"labels": {**labels, **zone.pod_labels}},
-            "spec": {
-                "containers": [{"name": "app", "image": zone.image}],
-                "enableServiceLinks": False,
-                "automountServiceAccountToken": False,
-            },
-        },
-    }
-    if zone.replicas is not None:
-        spec["replicas"] = zone.replicas
-    if zone.first_ordinal:
-        spec["ordinals"] = {"start": zone.first_ordinal}
-    if zone.node:
-        spec["template"]["spec"]["nodeName"] = zone.node
-    group = {} if zone.group is None else {GROUP: zone.group}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {
-            "name": zone.name,
-            "labels": {**labels, **group, **zone.labels},
-            "annotations": annotations,
-        },
-        "spec": spec,
-    }
-
-
-def three_zones(
-    group: str = "ingester",
-    *,
-    replicas: int = 3,
-    max_unavailable: str | int | None = None,
-    image: str = "v1",
-    pod_management: str = "Parallel",
-) -> tuple[Zone, ...]:
-    """Return the zones a, b and c of a group."""
-    return tuple(
-        Zone(
-            name=f"{group}-zone-{letter}",
-            group=group,
-            replicas=replicas,
-            max_unavailable=max_unavailable,
-            image=image,
-            pod_management=pod_management,
-        )
-        for letter in "abc"
-    )
-
-
-async def create_zones(api: Api, namespace: str, zones: Iterable[Zone]) -> list[str]:
+async def create_zones(api: Api, namespace: str, zones: Iterable[ZoneSpec]) -> list[str]:
     """Create the StatefulSets and return their names."""
     names = []
     for zone in zones:
-        await api.create(STATEFULSETS, namespace, statefulset(zone))
+        await api.create(STATEFULSETS, namespace, statefulset(zone, namespace))
         names.append(zone.name)
     return names
 

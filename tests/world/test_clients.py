@@ -2,10 +2,10 @@
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.world.api import DEPLOYMENTS, REPLICASETS, STATEFULSETS, Resource, read_warning
 from tests.world.clients import EVERY_ROUTE, OF_ANY_COUNT, Route, Workload, workload_body
 from tests.world.scene import World
-from tests.world.sets import Zone, statefulset
 
 LABEL = "grafana.com/no-downscale"
 
@@ -25,7 +25,7 @@ def test_warnings_are_unquoted(header: str, text: str) -> None:
 async def create(world: World, resource: Resource, replicas: int) -> Workload:
     labels = {LABEL: "true"}
     body = (
-        statefulset(Zone(name="a", replicas=replicas, labels=labels))
+        statefulset(ZoneSpec(name="a", replicas=replicas, labels=labels), world.namespace)
         if resource is STATEFULSETS
         else workload_body(resource, "a", replicas, labels)
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec
 from tests.world.api import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -28,7 +29,6 @@ from tests.world.pki import make_pki
 from tests.world.plane import ControlPlane
 from tests.world.reviews import Allow, Deny, Reviewer, Silence
 from tests.world.scene import World
-from tests.world.sets import Zone
 
 pytestmark = pytest.mark.controlplane
 
@@ -47,7 +47,7 @@ async def names(api: Api, resource: Resource) -> set[str]:
 
 async def test_by_url_the_hooks_are_called_mutating_before_validating(world: World) -> None:
     """SEED-148"""
-    (name,) = await world.create(Zone(name="a", replicas=2))
+    (name,) = await world.create(ZoneSpec(name="a", replicas=2))
     async with Reviewer(world.plane.pki) as reviewer:
         hooks = await world.register(called_at(world, reviewer.port))
         await hooks.wait_called(name)
@@ -81,7 +81,7 @@ async def test_through_a_service_its_own_name_is_verified(
     world: World, tmp_path: Path, failure_policy: str
 ) -> None:
     """D-60, SEED-148: the reference that manifests ship works here, but for the port."""
-    (name,) = await world.create(Zone(name="a", replicas=2))
+    (name,) = await world.create(ZoneSpec(name="a", replicas=2))
     workload = Workload(api=world.api, namespace=world.namespace, name=name)
     pki = make_pki(tmp_path, more_names=[f"rollout-operator.{world.namespace}.svc"])
     async with Reviewer(pki, Deny()) as reviewer, Reviewer(world.plane.pki) as nameless:
@@ -114,7 +114,7 @@ async def test_through_a_service_its_own_name_is_verified(
 
 async def test_a_later_webhook_allows_refuses_and_is_silent(world: World) -> None:
     """FP-22"""
-    (name,) = await world.create(Zone(name="a", replicas=4))
+    (name,) = await world.create(ZoneSpec(name="a", replicas=4))
     workload = Workload(api=world.api, namespace=world.namespace, name=name)
     later = await world.later_webhook(Deny(message="over quota"), name)
 

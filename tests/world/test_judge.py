@@ -7,6 +7,7 @@ from datetime import timedelta
 import aiohttp
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.names import PREPARE_PATH
 from tests.judge.objects import MIN_TIME, PREPARE
 from tests.world.api import NAMESPACES, PODS, STATEFULSETS, Api, ApiError
@@ -15,15 +16,7 @@ from tests.world.crds import ZONE_BUDGETS, install_kinds
 from tests.world.drains import Drain, list_victims
 from tests.world.kubelet import always, slow_to_end
 from tests.world.scene import World
-from tests.world.sets import (
-    Zone,
-    label,
-    set_image,
-    set_replicas,
-    three_zones,
-    wait_ready,
-    wait_rolled,
-)
+from tests.world.sets import label, set_image, set_replicas, wait_ready, wait_rolled
 from tests.world.webpods import WebPods
 
 LABELS = {"rollout-group": "ingester"}
@@ -231,7 +224,7 @@ async def test_real_downscales_are_judged(world: World) -> None:
     """SI-10, SI-11: on the real server nobody prepares, or somebody else than a webhook does."""
     pods = await world.serve_pods()
     labels, annotations = {PREPARE: "true", MIN_TIME: "1h"}, {PREPARE_PATH: "prepare"}
-    zones = [Zone(name=name, labels=labels, annotations=annotations) for name in "ab"]
+    zones = [ZoneSpec(name=name, labels=labels, annotations=annotations) for name in "ab"]
     names = await world.create(*zones)
     await label(world.api, world.namespace, "a", **{PREPARE: None})
     await set_replicas(world.api, world.namespace, "a", 2)

@@ -6,19 +6,12 @@ from itertools import pairwise
 
 import pytest
 
+from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.judge.objects import Pod
 from tests.world.api import PODS, STATEFULSETS, Json
 from tests.world.kubelet import Behaviour, Kind, by_image, slow_to_end
 from tests.world.scene import World
-from tests.world.sets import (
-    Snapshot,
-    Zone,
-    condition,
-    statefulset,
-    wait_pod,
-    wait_ready,
-    wait_until,
-)
+from tests.world.sets import Snapshot, condition, wait_pod, wait_ready, wait_until
 
 pytestmark = pytest.mark.controlplane
 
@@ -26,7 +19,9 @@ pytestmark = pytest.mark.controlplane
 async def test_a_wait_in_vain_shows_the_present_state(world: World) -> None:
     world.kubelet.choose = by_image({"bad": Behaviour(kind=Kind.NEVER_READY)})
     await world.api.create(
-        STATEFULSETS, world.namespace, statefulset(Zone(name="a", replicas=1, image="bad"))
+        STATEFULSETS,
+        world.namespace,
+        statefulset(ZoneSpec(name="a", replicas=1, image="bad"), world.namespace),
     )
 
     with pytest.raises(TimeoutError, match=r"(?s)0 available, wants 1.*a-0 .*Ready=False"):
@@ -53,7 +48,9 @@ async def test_each_behaviour_shows(
     world: World, behaviour: Behaviour, restarts: int, ready: str, containers: list[bool]
 ) -> None:
     world.kubelet.choose = lambda _pod: behaviour
-    await world.api.create(STATEFULSETS, world.namespace, statefulset(Zone(name="a", replicas=1)))
+    await world.api.create(
+        STATEFULSETS, world.namespace, statefulset(ZoneSpec(name="a", replicas=1), world.namespace)
+    )
 
     await wait_pod(
         world.api,
@@ -73,7 +70,9 @@ async def test_each_behaviour_shows(
 
 async def test_a_pending_pod_has_no_node(world: World) -> None:
     world.kubelet.choose = lambda _pod: Behaviour(kind=Kind.PENDING)
-    await world.api.create(STATEFULSETS, world.namespace, statefulset(Zone(name="a", replicas=1)))
+    await world.api.create(
+        STATEFULSETS, world.namespace, statefulset(ZoneSpec(name="a", replicas=1), world.namespace)
+    )
 
     pod = await wait_pod(world.api, world.namespace, "a-0", "there", lambda _pod: True)
 
@@ -84,7 +83,9 @@ async def test_a_pending_pod_has_no_node(world: World) -> None:
 async def test_a_failed_pod_is_replaced_by_the_controller(world: World) -> None:
     world.kubelet.choose = by_image({"bad": Behaviour(kind=Kind.FAILED)})
     await world.api.create(
-        STATEFULSETS, world.namespace, statefulset(Zone(name="a", replicas=1, image="bad"))
+        STATEFULSETS,
+        world.namespace,
+        statefulset(ZoneSpec(name="a", replicas=1, image="bad"), world.namespace),
     )
     first = await wait_pod(world.api, world.namespace, "a-0", "there", lambda _pod: True)
 
@@ -100,7 +101,9 @@ async def test_a_failed_pod_is_replaced_by_the_controller(world: World) -> None:
 async def test_a_flapping_pod_is_ready_and_unready_in_turn(world: World) -> None:
     behaviour = Behaviour(kind=Kind.FLAPPING, period=timedelta(milliseconds=100))
     world.kubelet.choose = lambda _pod: behaviour
-    await world.api.create(STATEFULSETS, world.namespace, statefulset(Zone(name="a", replicas=1)))
+    await world.api.create(
+        STATEFULSETS, world.namespace, statefulset(ZoneSpec(name="a", replicas=1), world.namespace)
+    )
 
     seen: list[str] = []
 
@@ -113,7 +116,7 @@ async def test_a_flapping_pod_is_ready_and_unready_in_turn(world: World) -> None
 
 
 async def test_a_slow_pod_terminates_late(world: World) -> None:
-    await world.create(Zone(name="a", replicas=1))
+    await world.create(ZoneSpec(name="a", replicas=1))
     world.kubelet.choose = lambda _pod: slow_to_end(timedelta(seconds=2))
 
     await world.api.delete(PODS, world.namespace, "a-0")
@@ -134,7 +137,7 @@ async def test_a_slow_pod_terminates_late(world: World) -> None:
 
 
 async def test_a_living_pod_loses_and_regains_its_readiness(world: World) -> None:
-    await world.create(Zone(name="a", replicas=1))
+    await world.create(ZoneSpec(name="a", replicas=1))
 
     def shows(ready: str) -> Callable[[Json], bool]:
         return lambda pod: condition(pod, "Ready") == ready
