@@ -28,7 +28,7 @@ from rollout_operator.model.names import (
 from rollout_operator.pods.client import AT_MOST_PER_REVIEW
 from tests.world.api import PODS, STATEFULSETS
 from tests.world.assets import find_assets
-from tests.world.crds import REPLICA_TEMPLATES, install_kinds
+from tests.world.budgets import REPLICA_TEMPLATES, install_kinds
 from tests.world.kubelet import Behaviour, always
 from tests.world.operatorproc import OperatorProcess
 from tests.world.plane import ControlPlane

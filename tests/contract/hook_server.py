@@ -8,7 +8,7 @@ from aiohttp import web
 from tests.contract.reviews import answer_review
 from tests.contract.sides import Decide, Garbage, Silence
 from tests.world.plane import ControlPlane
-from tests.world.review_server import ReviewServer
+from tests.world.reviews import ReviewServer
 
 
 class HookServer(ReviewServer):

@@ -19,7 +19,7 @@ from tests.contract.plays import Sequence as Played
 from tests.contract.real import Lethe, RealSide
 from tests.contract.world import World
 from tests.world.api import NAMESPACES, SERVICE_ACCOUNTS, Api, ApiError
-from tests.world.crds import install_kinds
+from tests.world.budgets import install_kinds
 from tests.world.kubelet import Kubelet
 from tests.world.plane import ADMIN, ControlPlane
 

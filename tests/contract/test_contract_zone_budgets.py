@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from tests.contract.bodies import zone_budget
 from tests.world.api import Api, ApiError
-from tests.world.crds import ZONE_BUDGETS, install_kinds
+from tests.world.budgets import ZONE_BUDGETS, install_kinds
 from tests.world.plane import ControlPlane
 
 GROUP = "ingester-zone-[a-z]-([0-9]+)"

@@ -39,7 +39,7 @@ from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.pki.bundle import plan_patch
 from rollout_operator.telemetry.metrics import Metrics
 from tests.world.api import VALIDATING_HOOKS, ApiError
-from tests.world.crds import install_kinds
+from tests.world.budgets import install_kinds
 from tests.world.plane import ADMIN
 from tests.world.scene import World
 

@@ -9,8 +9,7 @@ from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import TLS_FLAGS
 from tests.system.hooked import wait_true
 from tests.world.api import PODS, Answer, Json
-from tests.world.budgets import DryRun, evict
-from tests.world.crds import ZONE_BUDGETS, install_kinds
+from tests.world.budgets import ZONE_BUDGETS, DryRun, evict, install_kinds
 from tests.world.drains import CREATED, Drain, Victim, list_victims
 from tests.world.hooks import BUDGET_HOOKS, Hooks, Registration
 from tests.world.operatorproc import OperatorProcess

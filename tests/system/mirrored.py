@@ -12,7 +12,7 @@ from tests.rendered import MANIFESTS
 from tests.system.hooked import wait_true
 from tests.system.scaled import noted
 from tests.world.api import Json
-from tests.world.crds import REPLICA_TEMPLATES, install_kinds
+from tests.world.budgets import REPLICA_TEMPLATES, install_kinds
 from tests.world.manifests import apply_manifests
 from tests.world.observed import Request
 from tests.world.scene import World

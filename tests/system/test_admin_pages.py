@@ -16,7 +16,7 @@ from tests.system.grants import shipped_grants
 from tests.system.looks import read_metric, wait_reason
 from tests.system.starts import POLL, WAIT_LIMIT, running, wait_line
 from tests.world.api import STATEFULSETS
-from tests.world.crds import install_kinds
+from tests.world.budgets import install_kinds
 from tests.world.faults import Cut, verbs
 from tests.world.operatorproc import OperatorProcess
 from tests.world.scene import World

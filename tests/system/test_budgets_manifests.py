@@ -14,8 +14,14 @@ from tests.rendered import LEAST, WEBHOOKS
 from tests.system.hooked import wait_true
 from tests.system.installing import CONFIGURATIONS, installed, trust
 from tests.world.api import PODS, ApiError, Json
-from tests.world.budgets import DryRun, evict, grouped_zones, zone_budget
-from tests.world.crds import ZONE_BUDGETS, install_kinds
+from tests.world.budgets import (
+    ZONE_BUDGETS,
+    DryRun,
+    evict,
+    grouped_zones,
+    install_kinds,
+    zone_budget,
+)
 from tests.world.hooks import BUDGET_HOOKS, Hooks, Registration
 from tests.world.operatorproc import TLS_FLAG
 from tests.world.pki import make_pki

@@ -6,8 +6,7 @@ from typing import Final
 import pytest
 
 from tests.system.budgeted import hold
-from tests.world.budgets import by_partition, grouped_zones
-from tests.world.crds import ZONE_BUDGETS
+from tests.world.budgets import ZONE_BUDGETS, by_partition, grouped_zones
 from tests.world.kubelet import Behaviour, Kind, always
 from tests.world.scene import World
 

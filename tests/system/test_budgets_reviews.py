@@ -17,8 +17,7 @@ from tests.system.evictions import (
     eviction_review,
 )
 from tests.world.api import ApiError
-from tests.world.budgets import DryRun, by_partition, grouped_zones, zone_budget
-from tests.world.crds import ZONE_BUDGETS
+from tests.world.budgets import ZONE_BUDGETS, DryRun, by_partition, grouped_zones, zone_budget
 from tests.world.drains import CREATED
 from tests.world.scene import World
 

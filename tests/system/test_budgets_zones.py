@@ -12,9 +12,8 @@ from rollout_operator.lab.zones import ZoneSpec
 from tests.system.budgeted import OTHER, Budgeted, create_budgets, hold
 from tests.system.looks import read_metric
 from tests.world.api import BUDGETS, PODS, REPLICASETS, Api, ApiError, Json
-from tests.world.budgets import DryRun, grouped_zones, native_budget, zone_budget
+from tests.world.budgets import ZONE_BUDGETS, DryRun, grouped_zones, native_budget, zone_budget
 from tests.world.clients import workload_body
-from tests.world.crds import ZONE_BUDGETS
 from tests.world.drains import CREATED
 from tests.world.kubelet import Behaviour, Kind, always, by_image
 from tests.world.scene import World

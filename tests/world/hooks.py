@@ -26,8 +26,7 @@ from tests.world.api import (
     Json,
     Resource,
 )
-from tests.world.budgets import DryRun, evict, zone_budget
-from tests.world.crds import ZONE_BUDGETS
+from tests.world.budgets import ZONE_BUDGETS, DryRun, evict, zone_budget
 
 INJECT_LABEL: Final = "grafana.com/inject-rollout-operator-ca"
 NAMESPACE_LABEL: Final = "grafana.com/namespace"

@@ -11,8 +11,15 @@ from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.names import PREPARE_PATH
 from tests.judge.objects import MIN_TIME, PREPARE
 from tests.world.api import NAMESPACES, PODS, STATEFULSETS, Api, ApiError
-from tests.world.budgets import DryRun, by_partition, evict, grouped_zones, zone_budget
-from tests.world.crds import ZONE_BUDGETS, install_kinds
+from tests.world.budgets import (
+    ZONE_BUDGETS,
+    DryRun,
+    by_partition,
+    evict,
+    grouped_zones,
+    install_kinds,
+    zone_budget,
+)
 from tests.world.drains import Drain, list_victims
 from tests.world.kubelet import always, slow_to_end
 from tests.world.scene import World
