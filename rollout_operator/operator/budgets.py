@@ -57,7 +57,7 @@ class Budgets:
         self.informer.on_change(self.catalog.on_change)
         self._follow = OptionalInformer(self.informer, client, ZONE_BUDGETS, context.namespace)
         self.process = name = context.make_name()
-        self.gate = Arbiter(
+        self.arbiter = Arbiter(
             ArbiterContext(
                 budgets=self.catalog,
                 find_lack=self._find_lack,
@@ -107,7 +107,7 @@ class Budgets:
     def start(self, tasks: TaskStack) -> None:
         """Begin to release what was granted and does not happen."""
         tasks.start("disruption workers", self._workers.run())
-        tasks.start("withdrawals of grants", self.gate.run())
+        tasks.start("withdrawals of grants", self.arbiter.run())
 
     def close(self) -> None:
         """Begin nothing new from now on."""

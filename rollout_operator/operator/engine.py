@@ -48,7 +48,7 @@ class Engine:
     def __init__(self, settings: EngineSettings, clients: Clients, telemetry: Telemetry) -> None:
         self._context = context = Context(settings, clients, telemetry)
         self._budgets = Budgets(context)
-        self._rollouts = Rollouts(context, self._budgets.gate)
+        self._rollouts = Rollouts(context, self._budgets.arbiter)
         self._scaling = Scaling(context, self._budgets.process)
         self._budgets.informer.on_change(lambda old, new: self._rollouts.wake_all())
         self._reviews: ReviewServer | None = None

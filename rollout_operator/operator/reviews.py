@@ -45,7 +45,7 @@ from rollout_operator.web.reviews.eviction import EvictionContext, PodEviction
 from rollout_operator.web.reviews.no_downscale import NoDownscale
 from rollout_operator.web.reviews.prepare_downscale import PrepareDownscale
 from rollout_operator.web.reviews.prepare_reservation import PrepareContext
-from rollout_operator.web.reviews.read_shares import RepeatedLooks, UnconfirmedReads, UnknownPods
+from rollout_operator.web.reviews.read_shares import RepeatedReads, UnconfirmedReads, UnknownPods
 from rollout_operator.web.reviews.scale_parent import Parents
 
 NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
@@ -150,8 +150,8 @@ class Reviews:
         context, config = self._context, self._config
         prepare = PrepareContext(
             parents=self._make_parents(self._reviewing),
-            looker=context.make_observer(self._reviewing),
-            looks=RepeatedLooks(config.client_qps, context.clock),
+            observer=context.make_observer(self._reviewing),
+            repeated=RepeatedReads(config.client_qps, context.clock),
             locks=context.locks,
             downscales=context.downscales,
             records=context.make_records(self._reviewing),
@@ -165,7 +165,7 @@ class Reviews:
         )
         checked = self._make_parents(self._checking)
         eviction = EvictionContext(
-            gate=budgets.gate,
+            arbiter=budgets.arbiter,
             pods=context.pods,
             sets=context.sets,
             unknown=UnknownPods(

@@ -35,7 +35,7 @@ from rollout_operator.model.review import Review, Scalable, Version
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.reviews.prepare_downscale import PrepareDownscale
 from rollout_operator.web.reviews.prepare_reservation import PrepareContext
-from rollout_operator.web.reviews.read_shares import RepeatedLooks, UnconfirmedReads
+from rollout_operator.web.reviews.read_shares import RepeatedReads, UnconfirmedReads
 from rollout_operator.web.reviews.scale_parent import Parents
 from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
 from tests.gates import OpenArbiter
@@ -107,7 +107,7 @@ class World:
                     self.sets, self.client, UnconfirmedReads(self.qps), namespace="test",
                     clock=self.clock,
                 ),
-                looker=observer, looks=RepeatedLooks(self.qps, self.clock), locks=locks,
+                observer=observer, repeated=RepeatedReads(self.qps, self.clock), locks=locks,
                 downscales=downscales,
                 notes=PodRecords(self.client, name), records=self._make_records(downscales),
                 pods=self.calls, clock=self.clock, server_time=self.clock.now,

@@ -70,7 +70,7 @@ def court(*rules: Budget, here: World | None = None, qps: float = 0) -> Court:
     process = here.start()
     hook = PodEviction(
         EvictionContext(
-            gate=process.gate,
+            arbiter=process.gate,
             pods=process.pods,
             sets=process.sets,
             unknown=UnknownPods(here.client, "test", UnconfirmedReads(qps)),

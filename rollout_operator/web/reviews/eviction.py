@@ -1,8 +1,8 @@
-"""The hook pod-eviction: asks the gate whether a pod may go.
+"""The hook pod-eviction: asks the arbiter whether a pod may go.
 
-Decides which pods the gate is asked about, and looks live where the cache cannot know: a pod that
-it does not show, one that it shows as not running, and an owner that is no StatefulSet. How often
-the API server is asked for that is left to `read_shares`.
+Decides which pods the arbiter is asked about, and reads live where the cache cannot know: a pod
+that it does not show, one that it shows as not running, and an owner that is no StatefulSet. How
+often the API server is asked for that is left to `read_shares`.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _MARGIN: Final = timedelta(milliseconds=500)
 class EvictionContext:
     """What a PodEviction works with."""
 
-    gate: Arbiter
+    arbiter: Arbiter
     pods: PodStore
     sets: StatefulSetStore
     unknown: UnknownPods
@@ -85,7 +85,7 @@ class PodEviction:
         ask = DisruptionRequest(
             pod=pod, engine=DisruptionSource.EVICTION, lasts=lasts, dry_run=wants_dry_run(review)
         )
-        answer = await self._parts.gate.ask(ask, until - _TO_DECIDE)
+        answer = await self._parts.arbiter.ask(ask, until - _TO_DECIDE)
         if isinstance(answer, Refusal):
             return _refuse(answer)
         if not answer.budget:
@@ -93,19 +93,19 @@ class PodEviction:
         return allow(Code.DISRUPTION_GRANTED)
 
     def _is_owned(self, pod: Pod) -> bool:
-        """Tell whether the gate knows the owner, or needs none as no budget selects the pod."""
+        """Tell whether the arbiter knows the owner, or needs none as no budget selects the pod."""
         owner = None if pod.owner_uid is None else self._parts.sets.get_by_uid(pod.owner_uid)
-        return owner is not None or not self._parts.gate.may_cover(pod)
+        return owner is not None or not self._parts.arbiter.may_cover(pod)
 
     async def _look(
         self, cached: Pod | Unreadable | None, review: Review, left: timedelta
     ) -> Verdict:
-        """Return the verdict on a pod that the gate is not asked about.
+        """Return the verdict on a pod that the arbiter is not asked about.
 
         Raises ApiError, and InvalidInput where the pod cannot be read.
         """
-        gate = self._parts.gate
-        if isinstance(cached, Pod) and not gate.may_cover(cached):
+        arbiter = self._parts.arbiter
+        if isinstance(cached, Pod) and not arbiter.may_cover(cached):
             return allow_not_running()
         if isinstance(cached, Pod) and wants_dry_run(review) and not is_running(cached):
             return allow_not_running()  # it lets nothing go: what the cache shows will do
@@ -117,7 +117,7 @@ class PodEviction:
         pod = decode_pod(body)
         if not is_running(pod):
             return allow_not_running()
-        choice = gate.choose(DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION))
+        choice = arbiter.choose(DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION))
         if choice is None:
             return allow(Code.POD_NOT_IN_SCOPE)
         if isinstance(choice, Refusal):  # also where it cannot be told yet

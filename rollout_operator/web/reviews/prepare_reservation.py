@@ -39,11 +39,11 @@ from rollout_operator.planning.downscales.reservation import (
 from rollout_operator.planning.downscales.rule import assess_unanswered
 from rollout_operator.pods.client import PodError
 from rollout_operator.telemetry.logs import log
-from rollout_operator.web.reviews.read_shares import RepeatedLooks
+from rollout_operator.web.reviews.read_shares import RepeatedReads
 from rollout_operator.web.reviews.scale_parent import Parents
 
 
-class Looker(Protocol):
+class GroupObserver(Protocol):
     """Where snapshots of groups come from."""
 
     def observe(self, name: GroupName) -> Group: ...
@@ -64,8 +64,8 @@ class PrepareContext:
     """What the hook works with."""
 
     parents: Parents
-    looker: Looker
-    looks: RepeatedLooks
+    observer: GroupObserver
+    repeated: RepeatedReads
     locks: Locks
     downscales: Downscales
     records: Records
@@ -148,7 +148,7 @@ class DownscaleReservations:
         """
         parts = self._parts
         # Not under the lock: others of the group go on meanwhile.
-        await parts.looks.wait_turn(ask.set_uid, ask.until - parts.clock.elapsed())
+        await parts.repeated.wait_turn(ask.set_uid, ask.until - parts.clock.elapsed())
         async with parts.locks.hold(ask.lock):
             group = await self._observe(ask)
             zone = next((each for each in group.zones if each.sts.uid == ask.set_uid), None)
@@ -271,11 +271,11 @@ class DownscaleReservations:
 
     async def _observe(self, ask: DecreaseRequest) -> Group:
         """Return the live state. Raises ApiError, and Conflict where the cache is behind it."""
-        looker = self._parts.looker
+        observer = self._parts.observer
         if not ask.group:
-            return await looker.observe_alone(ask.decrease.name)
-        cached = looker.observe(ask.group)
-        live = await looker.observe_live(cached)
+            return await observer.observe_alone(ask.decrease.name)
+        cached = observer.observe(ask.group)
+        live = await observer.observe_live(cached)
         if cached.owners != live.owners:
             raise Conflict("the cache does not yet show the same members of the group")
         return live

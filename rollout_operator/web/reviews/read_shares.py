@@ -25,12 +25,12 @@ _BURST: Final = 5
 # Of kinds without a cache every honest review needs a read: `kubectl scale deployment --all`.
 _UNCACHED_SHARE: Final = 0.3
 _UNCACHED_BURST: Final = 10
-# Looks at groups whose set was asked about a moment ago: clients try again, and the API server asks
+# Reads of groups whose set was asked about a moment ago: clients try again, and the API server asks
 # anew where somebody else has written.
 _AGAIN_SHARE: Final = 0.2
 _AGAIN_BURST: Final = 10
 _AGAIN: Final = "downscales that are asked for again"
-# The first look at the group of a set in so long a time takes from no bucket of repetitions.
+# The first read of the group of a set in so long a time takes from no bucket of repetitions.
 LATELY: Final = timedelta(minutes=1)
 
 
@@ -109,22 +109,22 @@ class UnknownPods:
             return error
 
 
-class RepeatedLooks:
-    """Paces the live looks that reviews of confirmed sets lead to.
+class RepeatedReads:
+    """Paces the live reads that reviews of confirmed sets lead to.
 
-    Who knows a name, a UID and a count can ask about that set for ever. The first look in a minute
+    Who knows a name, a UID and a count can ask about that set for ever. The first read in a minute
     is free, so that nobody else's repetitions keep a set from its first answer.
     """
 
     def __init__(self, qps: float, clock: Clock) -> None:
-        """Pace looks by `qps` requests a second; zero or less: not at all."""
+        """Pace reads by `qps` requests a second; zero or less: not at all."""
         self._limits = RateLimiter(qps * _AGAIN_SHARE, _AGAIN_BURST)
         self._clock = clock
         self._free: dict[Uid, timedelta] = {}
-        """When each set had a free look, the oldest first."""
+        """When each set had a free read, the oldest first."""
 
     async def wait_turn(self, set_uid: Uid, within: timedelta) -> None:
-        """Wait until the group of a set may be looked at.
+        """Wait until the group of a set may be read.
 
         Raises Throttled where that is only after `within`.
         """

@@ -15,7 +15,7 @@ from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review, Scalable
 from rollout_operator.web.reviews.read_shares import (
     LATELY,
-    RepeatedLooks,
+    RepeatedReads,
     Standing,
     UnconfirmedReads,
 )
@@ -157,7 +157,7 @@ async def test_li06_one_set_asked_for_again_and_again_holds_up_no_other() -> Non
 @in_virtual_time
 async def test_li06_the_first_look_of_a_set_waits_for_no_repetition_of_another() -> None:
     """LI-06: with as many sets as there may be, each is asked about freely once in a minute."""
-    looks = RepeatedLooks(QPS, VirtualClock())
+    looks = RepeatedReads(QPS, VirtualClock())
     for _ in range(11):
         await looks.wait_turn(Uid("often"), LIMIT)
     assert elapsed() == timedelta(0)
