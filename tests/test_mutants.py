@@ -16,7 +16,7 @@ from tests.code_rules import PACKAGE, ROOT
 from tests.judge.promises import Verdict, Violation
 from tests.mutants.__main__ import is_enough, main, render_total
 from tests.mutants.catalogue import ALL, CATALOGUE
-from tests.mutants.entry import Mutant, OutOfDate
+from tests.mutants.entry import OutOfDate, read_sources
 from tests.mutants.runner import Budget, Result, Runner, copied
 from tests.mutants.trial import Question
 from tests.simulation.campaign import Job
@@ -35,22 +35,24 @@ HARMLESS = replace(
 )
 
 
-@pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.name)
-def test_a_mutant_changes_exactly_one_place_and_is_still_code(mutant: Mutant) -> None:
-    source = (PACKAGE / mutant.file).read_text()
-
-    changed = mutant.change(source)
-
-    assert ast.unparse(ast.parse(changed)) != ast.unparse(ast.parse(source))
-    compile(changed, mutant.file, "exec")
+SOURCES = read_sources(PACKAGE)
 
 
-@pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.name)
-def test_a_mutant_names_what_it_breaks_and_who_is_asked(mutant: Mutant) -> None:
-    assert len(mutant.wanted) > 1, "breaks names at least one promise"
-    assert {*mutant.scenarios, *mutant.planned} <= {*NAMES}
-    assert mutant.storm in {"", *REVIEW_PROFILES}
-    assert (ROOT / mutant.unit_tests).exists()
+def test_every_mutant_changes_one_place_and_is_still_code() -> None:
+    for mutant in ALL:
+        file, changed = mutant.change(SOURCES)
+
+        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(SOURCES[file])), mutant.name
+        compile(changed, str(file), "exec")
+        assert (ROOT / mutant.list_unit_tests(file)).exists(), mutant.name
+
+
+def test_every_mutant_names_what_it_breaks_and_who_is_asked() -> None:
+    """`breaks` has at least one promise; the scenarios exist, and so does the storm."""
+    for mutant in ALL:
+        assert len(mutant.wanted) > 1, mutant.name
+        assert {*mutant.scenarios, *mutant.planned} <= {*NAMES}, mutant.name
+        assert mutant.storm in {"", *REVIEW_PROFILES}, mutant.name
 
 
 def test_names_are_unique_and_there_are_enough() -> None:
@@ -60,10 +62,17 @@ def test_names_are_unique_and_there_are_enough() -> None:
     assert len(CATALOGUE) >= 45
 
 
-@pytest.mark.parametrize("source", ["", f"{MUTANT.old}\n{MUTANT.old}"], ids=["gone", "twice"])
-def test_a_text_that_is_not_there_exactly_once_fails_loudly(source: str) -> None:
+@pytest.mark.parametrize(
+    "sources",
+    [
+        pytest.param({}, id="gone"),
+        pytest.param({Path("a.py"): f"{MUTANT.old}\n{MUTANT.old}"}, id="twice in a file"),
+        pytest.param({Path("a.py"): MUTANT.old, Path("b.py"): MUTANT.old}, id="in two files"),
+    ],
+)
+def test_a_text_that_is_not_in_one_place_fails_loudly(sources: dict[Path, str]) -> None:
     with pytest.raises(OutOfDate, match=f"the catalogue is out of date: {MUTANT.name}"):
-        MUTANT.change(source)
+        MUTANT.change(sources)
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +104,11 @@ def test_an_error_that_is_none_survives(base: Path) -> None:
 
 
 def test_the_checkout_is_never_changed(base: Path) -> None:
-    before = (base / "rollout_operator" / MUTANT.file).read_text()
+    before = read_sources(base / "rollout_operator")
 
     Runner(base, Budget(schedules=0, has_plans=False, asks_units=False)).judge(MUTANT)
 
-    assert (base / "rollout_operator" / MUTANT.file).read_text() == before
-    assert MUTANT.old in (PACKAGE / MUTANT.file).read_text()
+    assert read_sources(base / "rollout_operator") == before == read_sources(PACKAGE)
 
 
 def test_what_the_package_shows_without_a_mutant_tells_nothing(base: Path, tmp_path: Path) -> None:

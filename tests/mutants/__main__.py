@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Final
 
 from tests.mutants.catalogue import CATALOGUE
-from tests.mutants.entry import Mutant, OutOfDate
+from tests.mutants.entry import Mutant, OutOfDate, read_sources
 from tests.mutants.runner import SCHEDULES, Budget, Result, Runner, copied
 
 # In hundredths: so many mutants at least must be found.
@@ -43,8 +43,9 @@ def run_all(mutants: Sequence[Mutant], budget: Budget, jobs: int | None = None) 
     """Ask about all mutants, `jobs` at a time, and tell of each as it ends. Raises OutOfDate."""
     results: list[Result] = []
     with copied() as base, ThreadPoolExecutor(jobs or os.cpu_count()) as threads:
+        sources = read_sources(base / "rollout_operator")
         for mutant in mutants:  # before any of them takes its time
-            mutant.change((base / "rollout_operator" / mutant.file).read_text())
+            mutant.change(sources)
         runner = Runner(base, budget)
         for done in as_completed([threads.submit(runner.judge, mutant) for mutant in mutants]):
             results.append(done.result())

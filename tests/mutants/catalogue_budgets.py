@@ -7,7 +7,6 @@ from tests.mutants.entry import EVICTING, Mutant
 BUDGETS: Final = (
     Mutant(
         name="record-not-counted",
-        file="guards/budgets/pod_records.py",
         old="    return record is not None and now - record.at < RECORD_COUNTS\n",
         new="    return False\n",
         breaks="SI-01, SI-03, SI-04, SI-05: what an earlier process allowed is forgotten",
@@ -16,7 +15,6 @@ BUDGETS: Final = (
     ),
     Mutant(
         name="no-second-decision",
-        file="guards/budgets/arbiter.py",
         old="            refusal = assess_disruption(live)\n",
         new="            refusal = None\n",
         breaks="SI-01, SI-02, SI-03, SI-04, SI-05: a grant rests on caches alone",
@@ -25,7 +23,6 @@ BUDGETS: Final = (
     ),
     Mutant(
         name="record-without-version",
-        file="guards/budgets/pod_records.py",
         old=(
             '            "resourceVersion": pod.resource_version,\n'
             '            "annotations": {DISRUPTION_RECORD: grant.record},\n'
@@ -37,7 +34,6 @@ BUDGETS: Final = (
     ),
     Mutant(
         name="nothing-reserved-in-memory",
-        file="guards/budgets/in_flight.py",
         old="        self._grants[pod.uid] = grant\n",
         new="",
         breaks="SI-01, SI-03, SI-04, SI-05: two asks of one moment are both granted",
@@ -47,7 +43,6 @@ BUDGETS: Final = (
     ),
     Mutant(
         name="dry-run-records",
-        file="guards/budgets/arbiter.py",
         old="        if ask.dry_run:\n",
         new="        if ask.dry_run and ask.engine is DisruptionSource.ROLLOUT:\n",
         breaks="SI-15: a dry run leaves a record",
@@ -56,7 +51,6 @@ BUDGETS: Final = (
     ),
     Mutant(
         name="taken-back-after-a-minute",
-        file="controllers/budgets/controller.py",
         old="UNTOUCHED_FOR: Final = timedelta(seconds=8)\n",
         new="UNTOUCHED_FOR: Final = timedelta(seconds=60)\n",
         breaks="LI-07: a grant that is not used holds all others for a minute",
@@ -65,7 +59,6 @@ BUDGETS: Final = (
     ),
     Mutant(
         name="taken-back-at-once",
-        file="controllers/budgets/controller.py",
         old="    return min(max(lasts, UNTOUCHED_FOR), LONGEST)\n",
         new="    return timedelta(0)\n",
         breaks="SI-17, SI-01, SI-03: a grant is taken back while its answer is on its way",
@@ -74,7 +67,6 @@ BUDGETS: Final = (
     ),
     Mutant(
         name="unused-grants-are-forgotten",
-        file="guards/budgets/in_flight.py",
         old="            self.unused.note(grant.pod)\n",
         new="            pass\n",
         breaks="LI-09: a client whose evictions never happen holds all others",
@@ -84,7 +76,6 @@ BUDGETS: Final = (
     ),
     Mutant(
         name="rollout-lets-no-eviction-pass",
-        file="planning/budgets/turns.py",
         old="        return self.free_until is None and engine is not self.side\n",
         new="        return False\n",
         breaks="LI-01: every free place is the rollout's before a drain asks again",
@@ -93,7 +84,6 @@ BUDGETS: Final = (
     ),
     Mutant(
         name="turn-of-no-use-lasts",
-        file="planning/budgets/turns.py",
         old="        if now - self.held_since < self.patience:\n",
         new="        if now - self.held_since < 1000 * self.patience:\n",
         breaks="LI-09: evictions that cannot go hold a rollout for as long as they are asked for",
@@ -103,7 +93,6 @@ BUDGETS: Final = (
     ),
     Mutant(
         name="evictions-have-every-turn",
-        file="planning/budgets/turns.py",
         old="        return Turns(side=other)\n",
         new="        return Turns()\n",
         breaks="LI-09: a rollout goes on only when no eviction is asked for any more",
@@ -113,7 +102,6 @@ BUDGETS: Final = (
     ),
     Mutant(
         name="unused-evictions-go-before-others",
-        file="guards/budgets/precedence.py",
         old="        if not front or not self._unused.count(pod.uid):\n",
         new="        if True:\n",
         breaks="LI-09: who asks for many pods in turn, and evicts none, starves a drain",
@@ -123,7 +111,6 @@ BUDGETS: Final = (
     ),
     Mutant(
         name="rollout-does-not-record",
-        file="guards/budgets/arbiter.py",
         old="        if ask.dry_run:\n",
         new="        if ask.dry_run or ask.engine is DisruptionSource.ROLLOUT:\n",
         breaks="SI-17, SI-01, SI-05: a rollout asks the caches and leaves no record",

@@ -7,7 +7,6 @@ from tests.mutants.entry import Mutant
 CACHES: Final = (
     Mutant(
         name="name-keyed-cache",
-        file="kube/cache/store.py",
         old="        if old.uid != view.uid:\n            return self._supersede(old, view)\n",
         new="",
         breaks="SI-07: a successor is taken for a new version of the pod before it",
@@ -19,7 +18,6 @@ CACHES: Final = (
     ),
     Mutant(
         name="older-events-taken",
-        file="kube/cache/store.py",
         old="        if _is_known(view.resource_version, old.resource_version):\n"
         "            return ()\n",
         new="",
@@ -32,7 +30,6 @@ CACHES: Final = (
     ),
     Mutant(
         name="deletions-not-remembered",
-        file="kube/cache/store.py",
         old="        self._remember_deletion(last.uid, version)\n        if old is None or not",
         new="        if old is None or not",
         breaks="LI-02: an event that comes after the deletion brings the pod back",
@@ -44,7 +41,6 @@ CACHES: Final = (
     ),
     Mutant(
         name="absence-from-a-list-ignored",
-        file="kube/cache/store.py",
         old="for old in [old for key, old in self._views.items() if not _lives_on("
         "old, found.get(key))]:",
         new="for old in list(self._views.values())[:0]:",
@@ -55,7 +51,6 @@ CACHES: Final = (
     ),
     Mutant(
         name="bookmarks-taken-as-data",
-        file="kube/cache/informer.py",
         old="            self._advance(self._read_bookmark(event))\n            return\n",
         new="            self._read_bookmark(event)\n",
         breaks="LI-02: an object is stored that does not exist",
@@ -64,9 +59,8 @@ CACHES: Final = (
     ),
     Mutant(
         name="lists-by-any-cache",
-        file="kube/cache/collection.py",
-        old="            has_turn=has_turn,\n        )\n",
-        new='            has_turn=has_turn,\n            resource_version="0",\n        )\n',
+        old="token=token,\n            has_turn=has_turn,\n",
+        new='token=token,\n            has_turn=has_turn,\n            resource_version="0",\n',
         breaks="SI-09: a list may be older than what was seen before",
         unseen=(
             "the watch goes on where the old list ends, and a live look precedes each act: nothing "
@@ -76,7 +70,6 @@ CACHES: Final = (
     ),
     Mutant(
         name="streamed-list-cut-short",
-        file="kube/cache/lists.py",
         old="return list(views.values()), version",
         new="return list(views.values())[1:], version",
         breaks="LI-01: an object that was streamed is taken for gone",
@@ -84,14 +77,12 @@ CACHES: Final = (
     ),
     Mutant(
         name="gone-retried-in-place",
-        file="kube/cache/retries.py",
         old="needs_list=not has_list or isinstance(error, Gone) or self.resumes >= FAILED_RESUMES,",
         new="needs_list=not has_list,",
         breaks="LI-04: a version that is too old is asked for again and again",
     ),
     Mutant(
         name="never-listed-again",
-        file="kube/cache/informer.py",
         old="asked_at + RELIST if",
         new="asked_at + RELIST * 100 if",
         breaks="LI-02: what a watch has not brought is never found",
@@ -100,14 +91,12 @@ CACHES: Final = (
     ),
     Mutant(
         name="changes-by-list-not-told",
-        file="kube/cache/informer.py",
         old="            self._tell(changes[start : start + STEP])\n",
         new="",
         breaks="LI-02: what a list shows wakes nobody",
     ),
     Mutant(
         name="unreadable-until-listed",
-        file="kube/cache/informer.py",
         old="                self._rereads.note(new)\n",
         new="                pass\n",
         breaks="LI-02: what one event has spoiled stays spoiled until everything is listed",
@@ -117,7 +106,6 @@ CACHES: Final = (
     ),
     Mutant(
         name="older-reads-taken",
-        file="kube/cache/store.py",
         old="if _key(found) != key or is_older(found.resource_version, old.resource_version):",
         new="if _key(found) != key:",
         breaks="SI-09: a read of one object turns its view back",
@@ -126,7 +114,6 @@ CACHES: Final = (
     ),
     Mutant(
         name="deep-objects-hide-others",
-        file="kube/client/client.py",
         old="            page = _LIST.decode(await _cut_deep(body))\n",
         new='            raise msgspec.DecodeError("deep") from None\n',
         breaks="LI-09: one object that nests too deeply takes a whole page away",

@@ -7,7 +7,6 @@ from tests.mutants.entry import DOWNSCALES, WIDE, Mutant
 DOWNSCALE_CONTROL: Final = (
     Mutant(
         name="claim-never-settled",
-        file="controllers/downscales/controller.py",
         old="                return await self._give_up(claim, sts, pods)\n",
         new="                return RESYNC\n",
         breaks="LI-05: a downscale that did not happen holds its group back for ever",
@@ -15,7 +14,6 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="claim-settled-too-early",
-        file="guards/downscales/reservations.py",
         old="PERSIST_LIMIT: Final = timedelta(seconds=36)",
         new="PERSIST_LIMIT: Final = timedelta(seconds=3)",
         breaks="SI-10, SI-12: pods are told that they stay while the request may still persist",
@@ -24,9 +22,8 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="un-prepare-without-a-live-read",
-        file="controllers/downscales/controller.py",
-        old="        live = decode_statefulset(body)\n",
-        new="        live = sts\n",
+        old="live = decode_statefulset(body)\n        if",
+        new="live = sts\n        if",
         breaks="SI-10, SI-12: a cache that lags says that the downscale did not happen",
         scenarios=DOWNSCALES,
         storm="late controller",
@@ -34,7 +31,6 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="late-cancels-do-not-count",
-        file="planning/downscales/rule.py",
         old="    pods = [one.pod for one in endpoints if one.uid in waits]\n",
         new="    pods = [one.pod for one in endpoints[:0] if one.uid in waits]\n",
         breaks="SI-10: a call that a pod stays takes effect after it has confirmed that it goes",
@@ -44,7 +40,6 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="settled-on-an-old-view",
-        file="controllers/downscales/controller.py",
         old="        if is_older(sts.resource_version, than=claim.seen_version):\n",
         new=('        if is_older(sts.resource_version, than=""):\n'),
         breaks="SI-11, SI-12, LI-05: a view of before the downscale says what became of it",
@@ -57,7 +52,6 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="undo-of-the-whole-range",
-        file="planning/downscales/outcome.py",
         old="pod, ordinal = seated.get(name), sts.find_ordinal(name, sts.ordinals)",
         new="pod, ordinal = seated.get(name), sts.ordinal_of(name)",
         breaks="SI-12: pods that do go are told that they stay",
@@ -66,7 +60,6 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="upscale-owes-nothing",
-        file="controllers/downscales/controller.py",
         old="        parts.downscales.close(claim, owed=claim.pods)\n",
         new="        parts.downscales.close(claim, owed=())\n",
         breaks="LI-05: pods of a downscale that did not happen stay prepared",
@@ -74,7 +67,6 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="who-comes-back-is-not-told",
-        file="planning/downscales/outcome.py",
         old=" and (pod.uid == uid or pod.ip):",
         new=" and pod.uid == uid:",
         breaks="LI-05: a pod finds on its disk that it is to go, after an upscale",
@@ -83,7 +75,6 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="target-not-in-the-claim",
-        file="model/downscale.py",
         old="            self.target is None or self.target == other.target\n",
         new="            self.target is None or bool(other.replicas_from)\n",
         breaks="SI-10: who was called elsewhere is not called where it is to be called now",
@@ -92,7 +83,6 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="undone-where-the-set-says-now",
-        file="controllers/downscales/cancellations.py",
         old="    target = told or plan_target(sts.annotations, sts.service_name)\n",
         new="    target = plan_target(sts.annotations, sts.service_name)\n",
         breaks="LI-05: pods wait for ever where they had been told to go",
@@ -101,7 +91,6 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="told-once-is-told",
-        file="controllers/downscales/cancellations.py",
         old="        told = [one for one, pod in here.items() if pod.uid not in failed]\n",
         new="        told, failed = list(here), {}\n",
         breaks="LI-05: a pod that was out of reach is not told again",
@@ -110,7 +99,6 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="second-telling-forgotten",
-        file="guards/downscales/backlog.py",
         old="            if entry is None or entry.again is None:\n",
         new="            if entry is None or entry.pod:\n",
         breaks="LI-05: a call that was slow to arrive makes a pod forget that it stays",
@@ -119,7 +107,6 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="debt-kept-by-a-new-claim",
-        file="guards/downscales/reservations.py",
         old="        self.backlog.take_over(key.set_uid, told)\n",
         new="",
         breaks="SI-10, SI-12: an old entry is settled for pods that are to go now",
@@ -128,7 +115,6 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="notes-not-read",
-        file="controllers/downscales/controller.py",
         old="        notes = self._read_notes(sts, pods)\n",
         new="        notes = self._read_notes(sts, pods)[:0]\n",
         breaks="LI-05: after a crash nobody asks which pods were told to go",
@@ -136,7 +122,6 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="notes-not-removed",
-        file="controllers/downscales/controller.py",
         old="error = await self._parts.notes.remove(noted)",
         new="error = await self._parts.notes.remove(noted[:0])",
         breaks="SI-12: the next process finds a story that is over",
@@ -149,7 +134,6 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="not-recorded",
-        file="guards/downscales/times.py",
         old="        if is_annotated(sts, at):\n",
         new="        if not sts.is_terminating:\n",
         breaks="SI-11: a downscale by /scale leaves no time behind",
@@ -157,7 +141,6 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="happened-is-not-noted",
-        file="controllers/downscales/controller.py",
         old="                downscales.note_persisted(claim, self._parts.server_time())\n",
         new="                downscales.close(claim, owed=())\n",
         breaks="SI-11: what has happened is forgotten before it is recorded",

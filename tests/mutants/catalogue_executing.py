@@ -6,16 +6,7 @@ from tests.mutants.entry import Mutant
 
 EXECUTING: Final = (
     Mutant(
-        name="no-uid-precondition",
-        file="controllers/rollout/executor.py",
-        old="Precondition(uid=pod.uid, resource_version=pod.resource_version)",
-        new="Precondition(uid=None, resource_version=pod.resource_version)",
-        breaks="SI-07: the successor of a pod is deleted",
-        scenarios=("s1",),
-    ),
-    Mutant(
         name="no-version-precondition",
-        file="controllers/rollout/executor.py",
         old="Precondition(uid=pod.uid, resource_version=pod.resource_version)",
         new="Precondition(uid=pod.uid, resource_version=None)",
         breaks="SI-07: a pod is deleted that has changed since the look",
@@ -23,15 +14,13 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="live-look-off",
-        file="controllers/rollout/executor.py",
-        old="live = await self._observer.observe_live(group)",
-        new="live = group",
+        old="live = await self._observer.observe_live(group)\n        expires_at",
+        new="live = group\n        expires_at",
         breaks="SI-09: deletes rest on what a watch has brought",
         scenarios=("s1",),
     ),
     Mutant(
         name="look-not-compared",
-        file="controllers/rollout/executor.py",
         old="agreed = self._agree(action, live, reservations)",
         new="agreed = action",
         breaks="SI-02, SI-03, SI-04, SI-07: the look is made, and nothing follows from it",
@@ -40,7 +29,6 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="look-lasts-a-minute",
-        file="controllers/live_reads.py",
         old="LOOK_LASTS: Final = timedelta(seconds=5)",
         new="LOOK_LASTS: Final = timedelta(minutes=1)",
         breaks="SI-09: deletes rest on a look older than five seconds",
@@ -48,7 +36,6 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="look-dated-after-it",
-        file="controllers/rollout/executor.py",
         old="expires_at = self._clock.elapsed() + LOOK_LASTS - live.view_age",
         new="expires_at = self._clock.elapsed() + LOOK_LASTS",
         breaks="SI-09: an answer that was long on its way counts as fresh",
@@ -56,7 +43,6 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="live-look-may-be-old",
-        file="controllers/live_reads.py",
         old="limit=LIVE_PAGE,\n",
         new='limit=LIVE_PAGE,\n                resource_version="0",\n',
         breaks="SI-09: any API server's cache answers for the store",
@@ -64,7 +50,6 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="refused-pod-ends-the-round",
-        file="controllers/rollout/executor.py",
         old="if outcome in _END_THE_ROUND:",
         new="if outcome is not DeleteOutcome.WENT:",
         breaks="LI-01: one pod that may not go keeps all others (D-15)",
@@ -77,7 +62,6 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="lock-per-request",
-        file="controllers/rollout/executor.py",
         old="async with self._looks, self._locks.hold(group_lock(group.name)):",
         new='async with self._locks.hold(f"request {self._clock.elapsed()}"):',
         breaks="SI-02: a downscale is granted between a rollout's look and its deletes (D-25)",
@@ -90,7 +74,6 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="own-deletes-off",
-        file="guards/budgets/own_deletes.py",
         old="return {own.pod.uid: own.state for own in self._of(owners)}",
         new="return {}",
         breaks="SI-01, SI-03, SI-04: a delete without an answer is forgotten before it is done",
@@ -99,7 +82,6 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="unknown-outcome-is-failure",
-        file="controllers/rollout/executor.py",
         old='            self._count(group, "unknown")\n            raise\n',
         new='            self._count(group, "unknown")\n'
         "            self._deletes.drop(pod)\n            raise\n",
@@ -109,7 +91,6 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="unknown-outcome-is-success",
-        file="controllers/rollout/executor.py",
         old='            self._count(group, "unknown")\n            raise\n',
         new='            self._count(group, "unknown")\n'
         "            self._deletes.accept(pod)\n            raise\n",
@@ -117,7 +98,6 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="retried-at-once",
-        file="controllers/rollout/executor.py",
         old='            self._count(group, "unknown")\n            raise\n',
         new="            await self._client.delete(\n"
         "                PODS, pod.namespace, pod.name, precondition=precondition\n"
@@ -126,7 +106,6 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="outcome-not-read-back",
-        file="controllers/rollout/controller.py",
         old="        if context.deletes.list_unknown(group.owners):\n            step = ",
         new="        if context.deletes.list_unknown(()):\n            step = ",
         breaks="SI-18, LI-01: what became of a delete is never found out",
@@ -136,14 +115,5 @@ EXECUTING: Final = (
             "that settles it, too"
         ),
         units="tests/controllers/rollout/test_controller.py",
-    ),
-    Mutant(
-        name="unknown-forgotten-at-the-first-look",
-        file="controllers/rollout/executor.py",
-        old="elif not self._deletes.may_still_commit(own):",
-        new="elif self._deletes.may_still_commit(own):",
-        breaks="SI-01, SI-03, SI-04: a delete that is still on its way counts as failed",
-        scenarios=("s2",),
-        storm="late writes",
     ),
 )

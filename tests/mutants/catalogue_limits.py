@@ -7,7 +7,6 @@ from tests.mutants.entry import CROWDED, Mutant
 LIMITS: Final = (
     Mutant(
         name="looks-without-tokens",
-        file="controllers/live_reads.py",
         old="            for resource in (STATEFULSETS, *(PODS for _ in range(pages))):\n",
         new="            for resource in ():\n",
         breaks="LI-11: live reads pass by the limits of the process (D-65)",
@@ -16,7 +15,6 @@ LIMITS: Final = (
     ),
     Mutant(
         name="looks-without-end",
-        file="controllers/live_reads.py",
         old="    return min(max(int(qps * DELETES_WITHIN.total_seconds()), 1), MOST_LOOKS)\n",
         new="    return MOST_LOOKS\n",
         breaks="LI-01: more groups wait for tokens than a look lasts for",
@@ -26,7 +24,6 @@ LIMITS: Final = (
     ),
     Mutant(
         name="read-under-way-serves-later-groups",
-        file="controllers/live_reads.py",
         old="        self._line = [one for one in self._line if one not in together]\n",
         new="        together = self._line\n",
         breaks="SI-09: a group is decided on by a read that was sent before it asked",
@@ -36,7 +33,6 @@ LIMITS: Final = (
     ),
     Mutant(
         name="expired-look-is-a-success",
-        file="controllers/rollout/controller.py",
         old="if report.is_cut_short and not report.deleted:",
         new="if not report:",
         breaks="LI-11: looks that are always too old come back after 50 ms for ever",
@@ -46,7 +42,6 @@ LIMITS: Final = (
     ),
     Mutant(
         name="deletes-wait-behind-lists",
-        file="kube/client/rate_limit.py",
         old="    Priority.DELETE: 0,\n",
         new="    Priority.DELETE: 50,\n",
         breaks="LI-01: what a look has shown is too old when its delete gets a token (D-65)",
@@ -56,7 +51,6 @@ LIMITS: Final = (
     ),
     Mutant(
         name="limits-for-each-client",
-        file="lab/process.py",
         old="            limits=self._limits,\n",
         new="            limits=RateLimiter(self._config.client_qps, self._config.client_burst),\n",
         breaks="LI-11: sixteen clients send sixteen times what the flag says (D-65)",

@@ -7,7 +7,6 @@ from tests.mutants.entry import CONTESTED, EDITED, FOLLOWING, MIRRORING, Mutant
 SCALING: Final = (
     Mutant(
         name="scaled-down-on-the-cache",
-        file="controllers/scaling/replicas.py",
         old="            live = await self._observer.observe_live(group)\n",
         new="            live = group\n",
         breaks="SI-09, SI-02, SCALE-05: a downscale rests on a cache that lags",
@@ -15,7 +14,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="memory-outlives-its-record",
-        file="guards/downscales/last_downscales.py",
         old="        return since is not None and not is_older(version, than=since)\n",
         new="        return since is not None and not version\n",
         breaks="LI-01: a zone waits though a person has set the time of another one back (D-66)",
@@ -23,7 +21,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="nothing-bridges-to-a-record",
-        file="guards/downscales/last_downscales.py",
         old="            if uid in self._times and not self._is_shown(uid, version)\n",
         new="            if uid in self._times and not version\n",
         breaks="SI-11: a view of before the record says that nothing was scaled down",
@@ -31,7 +28,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="contest-never-noticed",
-        file="controllers/scaling/controller.py",
         old="            self._parts.contests.note(action)\n",
         new="            pass\n",
         breaks="LI-11: a count that something else puts back is written as fast as that allows",
@@ -39,7 +35,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="contest-fought-for-ever",
-        file="aio/backoff.py",
         old="most=timedelta(minutes=5))",
         new="most=timedelta(seconds=10))",
         breaks="LI-11: it is written six times a minute, however long the contest lasts",
@@ -47,7 +42,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="downscale-holds-without-its-mark",
-        file="controllers/scaling/replicas.py",
         old="                *([] if mark is None else render_steps(mark)),\n",
         new="",
         breaks="SI-02: a downscale of a process that has ended is stored after it was revoked",
@@ -57,7 +51,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="downscale-not-announced",
-        file="controllers/scaling/replicas.py",
         old="            self._downscales.announce(agreed.zone, agreed.replicas)\n",
         new="",
         breaks="SI-02: a rollout begins between the look of a downscale and its write (D-25)",
@@ -66,7 +59,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="follows-in-a-rollout",
-        file="planning/scaling/permission.py",
         old="        if look.unavailable and is_moving:\n",
         new="        if look.unavailable and is_moving and group.name is None:\n",
         breaks="SI-02: a zone goes down while another one is being rolled out (D-25)",
@@ -74,7 +66,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="time-between-zones-forgotten",
-        file="planning/scaling/permission.py",
         old="    if not case.desired.keeps_apart and not case.is_guarded:\n",
         new="    if not case.is_guarded:\n",
         breaks="SI-11: a zone that no webhook guards follows at once",
@@ -82,7 +73,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="follows-one-too-far",
-        file="planning/scaling/following.py",
         old="        replicas=count_replicas(leading, scaling),\n",
         new="        replicas=max(count_replicas(leading, scaling) - 1, 1),\n",
         breaks="SCALE-05, LI-01: a zone goes to a count that the leading one never had",
@@ -90,7 +80,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="pods-go-before-their-time",
-        file="planning/scaling/pod_answers.py",
         old="    left = delay.span - (now - word.since)\n",
         new="    left = delay.span / 2 - (now - word.since)\n",
         breaks="DELAY-08: pods go that were prepared for half of the delay",
@@ -98,7 +87,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="pods-without-a-word-go",
-        file="planning/scaling/pod_answers.py",
         old=(
             '        findings.problems.append(word.problem or f"{name} gave no time")\n'
             "        return\n"
@@ -109,7 +97,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="old-words-count",
-        file="planning/scaling/pod_answers.py",
         old="FRESH: Final = timedelta(seconds=5)",
         new="FRESH: Final = timedelta(minutes=5)",
         breaks="DELAY-08: a pod that has started again, or was told otherwise, goes all the same",
@@ -122,7 +109,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="lost-cancellation-counts",
-        file="controllers/scaling/pod_calls.py",
         old="            if error is None:\n",
         new="            if error is None or talk.ask is not None:\n",
         breaks="LI-05: a pod that did not hear that it stays is told ten minutes later",
@@ -132,7 +118,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="unheard-pods-are-told-rarely",
-        file="planning/scaling/delays.py",
         old="SOON_TRIES: Final = 5",
         new="SOON_TRIES: Final = 0",
         breaks="LI-05: a pod that the process before asked, and that is deaf at first, waits long",
@@ -142,7 +127,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="recorded-though-scaled-since",
-        file="controllers/rollout/revisions.py",
         old="        and live.replicas == zone.replicas\n",
         new="",
         breaks="ROLL-39: a revision is recorded while pods of an upscale are not ready",
@@ -152,7 +136,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="asked-pods-are-owed-nothing",
-        file="planning/scaling/delays.py",
         old="            (routine if delayed.talk.word is None else owed).append(endpoint)\n",
         new="            continue\n",
         breaks="LI-05: pods that were asked and stay are never told so",
@@ -160,7 +143,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="status-not-written-back",
-        file="planning/scaling/mirroring.py",
         old="        if replicas != scale.status_replicas:\n",
         new="        if replicas > scale.status_replicas:\n",
         breaks="LI-01: the object that is mirrored is not told of fewer replicas",
@@ -168,7 +150,6 @@ SCALING: Final = (
     ),
     Mutant(
         name="status-written-all-the-time",
-        file="planning/scaling/mirroring.py",
         old="        if replicas != scale.status_replicas:\n",
         new="        if replicas >= 0:\n",
         breaks="LI-01: what is there already is written again at each look",

@@ -1,6 +1,7 @@
 """What a mutant is: one deliberate error in the operator, and how it is put into a copy of it."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -38,11 +39,12 @@ _PROMISE: Final = re.compile(r"\b(?:[SL]I|ROLL|SCALE|MIRR|DELAY)-\d\d\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One error: `old` becomes `new` in one file of the package."""
+    """One error: `old` becomes `new` in the one place of the package where it stands.
+
+    In which file that is, and in which function, may change without a change of the catalogue.
+    """
 
     name: str
-    file: str
-    """Below `rollout_operator/`."""
     old: str
     new: str
     breaks: str
@@ -56,10 +58,9 @@ class Mutant:
     unseen: str = ""
     """Why the simulation cannot see it; empty where it does."""
 
-    @property
-    def unit_tests(self) -> str:
-        """Return the folder or file of tests, relative to the checkout."""
-        return self.units or f"tests/{self.file.partition('/')[0]}"
+    def list_unit_tests(self, file: Path) -> str:
+        """Return the folder or file of tests of a file of the package, from the checkout on."""
+        return self.units or f"tests/{file.parts[0]}"
 
     @property
     def planned(self) -> tuple[str, ...]:
@@ -74,17 +75,24 @@ class Mutant:
         named = frozenset(_PROMISE.findall(self.breaks))
         return named | {DEFECT} | (NO_REST if named & SEEN_AT_REST else frozenset())
 
-    def change(self, source: str) -> str:
-        """Return the text of its file with the error in it. Raises OutOfDate."""
-        found = source.count(self.old)
-        if found != 1:
+    def change(self, sources: Mapping[Path, str]) -> tuple[Path, str]:
+        """Return the file in which its text stands, and that with the error. Raises OutOfDate."""
+        files = [path for path, source in sources.items() for _ in range(source.count(self.old))]
+        if len(files) != 1:
+            places = ", ".join(map(str, files)) or "none"
             raise OutOfDate(
-                f"the catalogue is out of date: {self.name}: its text is {found} times, and not"
-                f" once, in rollout_operator/{self.file}: {self.old!r}"
+                f"the catalogue is out of date: {self.name}: not in one place of rollout_operator,"
+                f" but in {len(files)} ({places}): {self.old!r}"
             )
-        return source.replace(self.old, self.new)
+        return files[0], sources[files[0]].replace(self.old, self.new)
 
-    def apply(self, package: Path) -> None:
-        """Put the error into a copy of the package. Raises OutOfDate."""
-        path = package / self.file
-        path.write_text(self.change(path.read_text()))
+    def apply(self, package: Path) -> Path:
+        """Put the error into a copy of the package; return the file. Raises OutOfDate."""
+        file, source = self.change(read_sources(package))
+        (package / file).write_text(source)
+        return file
+
+
+def read_sources(package: Path) -> dict[Path, str]:
+    """Return the sources of a package by their paths below it."""
+    return {path.relative_to(package): path.read_text() for path in sorted(package.rglob("*.py"))}

@@ -81,11 +81,11 @@ class Runner:
         with TemporaryDirectory(prefix=f"mutant-{mutant.name}-") as name:
             copy = Path(name)
             shutil.copytree(self.base, copy, dirs_exist_ok=True)
-            mutant.apply(copy / "rollout_operator")
+            file = mutant.apply(copy / "rollout_operator")
             simulation = self._ask_simulation(mutant, copy)
             units = ""
             if not simulation and self.budget.asks_units:
-                units = self._ask_units(mutant, copy)
+                units = self._ask_units(mutant.list_unit_tests(file), copy)
         return Result(mutant=mutant, simulation=simulation, units=units)
 
     def _ask_simulation(self, mutant: Mutant, copy: Path) -> str:
@@ -116,14 +116,14 @@ class Runner:
                     sys.stderr.write(f"not clean without a mutant: {_name(job)}: {line.text}\n")
             return self._is_clean[question]
 
-    def _ask_units(self, mutant: Mutant, copy: Path) -> str:
-        failed = _run_units(copy, mutant.unit_tests)
+    def _ask_units(self, tests: str, copy: Path) -> str:
+        failed = _run_units(copy, tests)
         if not failed:
             return ""
         with self._lock:
-            if mutant.unit_tests not in self._is_clean:
-                self._is_clean[mutant.unit_tests] = not _run_units(self.base, mutant.unit_tests)
-            return failed if self._is_clean[mutant.unit_tests] else ""
+            if tests not in self._is_clean:
+                self._is_clean[tests] = not _run_units(self.base, tests)
+            return failed if self._is_clean[tests] else ""
 
 
 @contextmanager
