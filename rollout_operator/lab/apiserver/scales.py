@@ -3,10 +3,10 @@
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.fields import child, number, text, uid_of
+from rollout_operator.lab.model.fields import child, name_of, number, text, uid_of
 from rollout_operator.lab.model.request import ApiRefusal
 from rollout_operator.lab.schemas.labels import render
-from rollout_operator.lab.schemas.refusals import expect
+from rollout_operator.lab.schemas.refusals import check_not_negative, expect
 
 _METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
@@ -43,7 +43,8 @@ def write_scale(obj: JsonObject, scale: JsonObject) -> JsonObject:
     replicas = child(scale, "spec").get("replicas")
     if replicas is None:
         replicas = 0
-    expect(type(replicas) is int and replicas >= 0, "spec.replicas of a Scale", replicas)
+    expect(type(replicas) is int, "spec.replicas of a Scale", replicas)
+    check_not_negative("Scale.autoscaling", name_of(obj), "spec.replicas", replicas)
     expect(uid_of(scale) in ("", uid_of(obj)), "a Scale of another object", uid_of(scale))
     metadata = {**child(obj, "metadata")}
     metadata.pop("resourceVersion", None)

@@ -63,7 +63,7 @@ def check_pod_spec(spec: JsonObject) -> None:
 
 def check_template(spec: JsonObject) -> None:
     """Raise NotModelled where a workload's selector or template would not be taken."""
-    expect_counts(spec, "replicas", "minReadySeconds")
+    expect_counts(spec, "minReadySeconds")
     selector = child(spec, "selector")
     check_labels("matchLabels", strings(selector, "matchLabels"))
     is_met = matches(selector, strings(spec, "template", "metadata", "labels"))

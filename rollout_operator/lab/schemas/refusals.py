@@ -81,6 +81,12 @@ def invalid(kind: str, name: str, field: str, value: object, why: str) -> ApiRef
     )
 
 
+def check_not_negative(kind: str, name: str, field: str, value: object) -> None:
+    """Raise Refusal (422) for a number below zero."""
+    if isinstance(value, int) and value < 0:
+        raise invalid(kind, name, field, value, "must be greater than or equal to 0")
+
+
 def not_found(resource: Resource, name: str) -> ApiRefusal:
     """Return the refusal for an object that does not exist."""
     return ApiRefusal(404, "NotFound", f'{qualified(resource)} "{name}" not found')

@@ -10,7 +10,12 @@ from rollout_operator.lab.model.fields import child, name_of, number, text
 from rollout_operator.lab.model.request import not_modelled
 from rollout_operator.lab.schemas.metadata import check_name
 from rollout_operator.lab.schemas.pod_specs import check_template, default_template
-from rollout_operator.lab.schemas.refusals import expect, expect_counts, expect_one_of, invalid
+from rollout_operator.lab.schemas.refusals import (
+    check_not_negative,
+    expect,
+    expect_counts,
+    expect_one_of,
+)
 from rollout_operator.lab.schemas.rules import Rules
 
 _HISTORY_LIMIT: Final = 10
@@ -76,12 +81,12 @@ def _check_set(obj: JsonObject) -> None:
     expect_counts(child(spec, "ordinals"), "start")
     for key in ("whenDeleted", "whenScaled"):
         expect_one_of(("Retain", "Delete"), key, text(spec, _RETENTION, key))
+    # Also what a person of a schedule asks for.
+    check_not_negative("StatefulSet.apps", name_of(obj), "spec.replicas", spec["replicas"])
     check_template(spec)
     for key in _COUNTS:
         # A rolling update that deletes a pod of no revision that counts leads to this.
-        if (counted := number(status, key)) < 0:
-            why = "must be greater than or equal to 0"
-            raise invalid("StatefulSet.apps", name_of(obj), f"status.{key}", counted, why)
+        check_not_negative("StatefulSet.apps", name_of(obj), f"status.{key}", status.get(key))
     total, ready = number(status, "replicas"), number(status, "readyReplicas")
     expect(max(number(status, key) for key in _COUNTS) <= total, "status", status)
     expect(number(status, "availableReplicas") <= ready, "status", status)

@@ -249,19 +249,22 @@ def test_a_native_budget_only_refuses(allowed: int) -> None:
         server.ask("create", PODS, "p", eviction())
 
 
-@pytest.mark.parametrize(
-    ("scale", "is_of_another"), [({"replicas": -1}, False), ({"replicas": 1}, True)]
-)
-def test_a_scale_that_no_server_takes_is_not_modelled(
-    scale: JsonObject, is_of_another: bool
-) -> None:
+def test_replicas_below_zero_are_refused() -> None:
     server = Server()
     server.create(STATEFULSETS, zone())
-    metadata_: JsonObject = {"uid": "other"} if is_of_another else {}
-    with pytest.raises(NotModelled, match="a Scale"):
-        server.ask(
-            "patch",
-            STATEFULSETS,
-            "a",
-            Asked(body={"metadata": metadata_, "spec": scale}, subresource="scale"),
+    body: JsonObject = {"spec": {"replicas": -1}}
+    for subresource, kind in (("", "StatefulSet.apps"), ("scale", "Scale.autoscaling")):
+        answer = server.ask("patch", STATEFULSETS, "a", Asked(body=body, subresource=subresource))
+        assert (answer.status, answer.reason) == (422, "Invalid")
+        assert answer.message == (
+            f'{kind} "a" is invalid: spec.replicas: Invalid value: -1: must be greater than or '
+            "equal to 0"
         )
+
+
+def test_a_scale_of_another_object_is_not_modelled() -> None:
+    server = Server()
+    server.create(STATEFULSETS, zone())
+    body: JsonObject = {"metadata": {"uid": "other"}, "spec": {"replicas": 1}}
+    with pytest.raises(NotModelled, match="a Scale of another object"):
+        server.ask("patch", STATEFULSETS, "a", Asked(body=body, subresource="scale"))

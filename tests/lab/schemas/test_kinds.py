@@ -48,7 +48,6 @@ def contained(**fields: object) -> JsonObject:
 @pytest.mark.parametrize(
     ("resource", "body"),
     [
-        (STATEFULSETS, sts(replicas=-1)),
         (STATEFULSETS, sts(selector=None)),
         (STATEFULSETS, sts(selector={"matchLabels": {"name": "b"}})),
         (STATEFULSETS, sts(podManagementPolicy="All")),
