@@ -28,7 +28,7 @@ MEMORY: Final = 4 * 2**30
 # A mutant may let a test spin, or wait for ever. Neither counts what other processes use.
 SPIN_FACTOR: Final = 10
 SPIN_SECONDS: Final = 20
-IDLE_SECONDS: Final = 20.0
+IDLE_SECONDS: Final = 60.0
 TICK: Final = 0.05
 
 
@@ -77,7 +77,11 @@ class Fork:
 
 
 def run_forked(
-    works: Sequence[tuple[Callable[[], str], float]], folder: Path, jobs: int
+    works: Sequence[tuple[Callable[[], str], float]],
+    folder: Path,
+    jobs: int,
+    *,
+    may_idle: bool = False,
 ) -> Iterator[tuple[int, str, float]]:
     """Run each work in a fork with so many seconds of processor; yield its number, what it returns
     and its processor time, in the order in which they end."""
@@ -90,7 +94,7 @@ def run_forked(
         time.sleep(TICK)
         for number, fork in list(running.items()):
             pid, status, used = os.wait4(fork.pid, os.WNOHANG)
-            if not pid and fork.is_idle():
+            if not pid and not may_idle and fork.is_idle():
                 os.kill(fork.pid, 9)
                 pid, status, used = os.wait4(fork.pid, 0)
                 status = -1
@@ -154,7 +158,9 @@ class Forking:
         folder = Path(self._order.verdicts).parent
         items = {item.nodeid: item for item in session.items}
         unlimited = float(sum(1 for _ in items) + 3600)
-        [(_, text, cpu)] = run_forked([(lambda: self._profile(items), unlimited)], folder, 1)
+        # Some tests wait for processes of their own.
+        profiling = [(lambda: self._profile(items), unlimited)]
+        [(_, text, cpu)] = run_forked(profiling, folder, 1, may_idle=True)
         profile = msgspec.json.decode(text, type=Profile)
         sys.stderr.write(
             f"{len(items)} tests in {cpu:.0f} s of processor, mutated functions called:"
