@@ -123,7 +123,8 @@ def test_a_zone_that_may_not_go_down_stops_neither_others_nor_rollouts(guarded: 
             assert len(world.sandbox.history.list_all(PodCalled)) - before <= 4 * 600 / 30
             tried = world.requests(began, "patch")
             of_sets = [one for one in tried if one.request.resource.plural == "statefulsets"]
-            assert len(of_sets) <= 600 / 30 + 1
+            # Without a review of ours an attempt is three: its mark, the count, the mark's removal.
+            assert len(of_sets) <= (600 / 30 + 1) * (1 if guarded else 3)
 
     run()
 
