@@ -8,29 +8,29 @@ from typing import Final
 
 GATE: Final = "rollout_operator.guards.budgets.arbiter:Arbiter"
 PENDING: Final = "rollout_operator.guards.budgets.in_flight:InFlight"
-WITHDRAWALS: Final = "rollout_operator.guards.budgets.releases:Withdrawals"
+WITHDRAWALS: Final = "rollout_operator.guards.budgets.in_flight:Withdrawals"
 RECORDER: Final = "rollout_operator.guards.budgets.pod_records:Recorder"
-SCENES: Final = "rollout_operator.guards.budgets.snapshots:Scenes"
+SNAPSHOTS: Final = "rollout_operator.guards.budgets.snapshots:Snapshots"
 READER: Final = "rollout_operator.controllers.live_reads:GroupReader"
 TAKER: Final = "rollout_operator.controllers.budgets.controller:DisruptionController"
 
 FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "reserve": (f"{GATE}.ask", f"{GATE}.reserve", f"{PENDING}.reserve"),
-    "record": (f"{GATE}._write", f"{RECORDER}.write"),
+    "record": (f"{GATE}._record", f"{RECORDER}.write"),
     "be refused the record on": (f"{GATE}._record", f"{PENDING}.give_up"),
     "give up waiting for the record on": (f"{GATE}._record", f"{PENDING}.give_up"),
     "miss the answer on": (f"{GATE}._record", f"{PENDING}.give_up"),
-    "list for": (f"{GATE}._look_until_sure", f"{SCENES}.look", f"{READER}.read"),
-    "miss its record on": (f"{GATE}._look_until_sure",),
+    "list for": (f"{GATE}._read_until_sure", f"{SNAPSHOTS}.observe_live", f"{READER}.read"),
+    "miss its record on": (f"{GATE}._read_until_sure",),
     "refuse": (f"{GATE}._confirm", f"{GATE}.release"),
-    "stall over": (f"{GATE}._look_until_sure",),
-    "be too late for": (f"{GATE}._look_until_sure", f"{GATE}.confirm"),
-    "allow": (f"{GATE}._look_until_sure", f"{PENDING}.give"),
+    "stall over": (f"{GATE}._read_until_sure",),
+    "be too late for": (f"{GATE}._read_until_sure", f"{GATE}.confirm"),
+    "allow": (f"{GATE}._read_until_sure", f"{PENDING}.give"),
     "withdraw from": (f"{WITHDRAWALS}.withdraw", f"{RECORDER}.withdraw", f"{PENDING}.release"),
     "give up withdrawing from": (f"{WITHDRAWALS}.withdraw", f"{WITHDRAWALS}.abandon"),
     "take back": (f"{TAKER}.reconcile", f"{RECORDER}.take_back"),
     "forget": (f"{PENDING}.forget_seen", f"{TAKER}.reconcile", f"{PENDING}.take_back"),
-    "end quarantine": (f"{GATE}._write",),
+    "end quarantine": (f"{GATE}._record",),
 }
 
 OTHERS: Final[Mapping[str, str]] = {
