@@ -134,13 +134,19 @@ def list_plan_jobs(scenario: str, kind: Kind) -> list[Job]:
 
 
 def run_all(jobs: Iterable[Job], processes: int | None = None) -> Iterator[Summary]:
-    """Run jobs on all cores and yield what became of them, as they end.
+    """Run jobs on all cores, or on our share of them, and yield what became of them, as they end.
 
     The processes are new ones: a fork would take over locks of threads that it does not have.
     """
     context = multiprocessing.get_context("spawn")
-    with context.Pool(processes or os.cpu_count() or 1, _leave_interrupts) as pool:
+    with context.Pool(processes or _count_cores(), _leave_interrupts) as pool:
         yield from pool.imap_unordered(run_job, jobs, CHUNK)
+
+
+def _count_cores() -> int:
+    """Return how many cores are ours: workers of pytest-xdist have one each, or a few."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return max((os.cpu_count() or 1) // workers, 1)
 
 
 def _summarize(job: Job, outcome: Outcome, cpu: timedelta) -> Summary:
