@@ -43,8 +43,9 @@ class Observer:
     pending: InFlight
     now: Callable[[], datetime]
     """The API server's time: whether a pod has been ready for long enough is told by its clock."""
-    find_downscale: Callable[[GroupName], Underway | None] = lambda name: None
-    find_intent: Callable[[Iterable[StatefulSet]], Underway | None] = lambda sets: None
+    find_downscale: Callable[[GroupName, Iterable[StatefulSet]], Underway | None] = (
+        lambda name, sets: None
+    )
     find_newcomers: Callable[[Uid], Newcomers | None] = lambda uid: None
     _reads: GroupReader = field(init=False)
 
@@ -110,5 +111,5 @@ class Observer:
             now=now,
             deletions=self.pending.list_going({member.uid for member in members}, pods, now),
             view_age=age,
-            downscale=self.find_downscale(name) or self.find_intent(zone.sts for zone in zones),
+            downscale=self.find_downscale(name, [zone.sts for zone in zones]),
         )

@@ -67,7 +67,6 @@ class Budgets:
                 pending=context.pending,
                 recorder=Recorder(granting, context.clock, name),
                 find_downscale=context.downscales.find_underway,
-                find_intent=context.downscales.intents.find,
                 find_newcomers=context.arrivals.get,
                 age=lambda: max(context.age, self._follow.age),
                 now=partial(context.tell_time, granting),

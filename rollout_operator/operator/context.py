@@ -152,7 +152,6 @@ class Context:
             pending=self.pending,
             now=partial(self.tell_time, client),
             find_downscale=self.downscales.find_underway,
-            find_intent=self.downscales.intents.find,
             find_newcomers=self.arrivals.get,
         )
 

@@ -110,7 +110,7 @@ class Bench:
         observer = Observer(
             namespace="test", reader=self.client, clock=self.clock, sets=self.sets, pods=self.pods,
             watches=(), pending=InFlight(self.pods, deletes, self.clock), now=self.now,
-            find_downscale=downscales.find_underway, find_intent=downscales.intents.find,
+            find_downscale=downscales.find_underway,
         )  # fmt: skip
         counts = Counts(
             self.client, observer, AnnotationTimes(self.client, downscales), locks=locks,

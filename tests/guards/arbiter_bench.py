@@ -206,7 +206,7 @@ class World:
         gate = Arbiter(
             ArbiterContext(
                 budgets=catalog, find_lack=self.lacks.get, sets=sets, pods=pods, reader=observer,
-                pending=pending, recorder=recorder, find_downscale=lambda group: self.downscale,
+                pending=pending, recorder=recorder, find_downscale=lambda group, sets: self.downscale,
                 age=lambda: self.age, now=self.now, clock=clock, metrics=metrics,
             )
         )  # fmt: skip

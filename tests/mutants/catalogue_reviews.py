@@ -125,8 +125,8 @@ REVIEWS: Final = (
     ),
     Mutant(
         name="other-downscale-underway-ignored",
-        old="downscale=self._find_underway(ask, group)",
-        new="downscale=None",
+        old="group, now=parts.server_time(), downscale=underway)",
+        new="group, now=parts.server_time(), downscale=None)",
         breaks="SI-11: two zones are granted at once",
         scenarios=DOWNSCALES,
     ),

@@ -48,14 +48,13 @@ class ArbiterContext:
     reader: PodReader
     pending: InFlight
     recorder: Recorder
-    find_downscale: Callable[[GroupName], Underway | None]
+    find_downscale: Callable[[GroupName, Iterable[StatefulSet]], Underway | None]
     age: Callable[[], timedelta]
     """Age of the oldest proof that the caches are live."""
     now: Callable[[], datetime]
     """The API server's time."""
     clock: Clock
     metrics: Metrics
-    find_intent: Callable[[Iterable[StatefulSet]], Underway | None] = lambda sets: None
     find_newcomers: Callable[[Uid], Newcomers | None] = lambda uid: None
 
 
@@ -122,7 +121,7 @@ class Snapshots:
             if pod.owner_uid in owned:
                 owned[pod.owner_uid].append(pod)
         zones = [live[sts.uid].sts if sts.uid in live else sts for sts in zones]
-        scene = replace(scene, downscale=scene.downscale or self._context.find_intent(zones))
+        scene = replace(scene, downscale=scene.downscale or self._find_downscale(zones))
         scene = self._fill(scene, zones, owned)
         # Without its own record the pod is one like the others, and what refuses it refuses them.
         going = {uid: how for uid, how in scene.deletions.items() if uid != ask.pod.uid}
@@ -135,9 +134,6 @@ class Snapshots:
         context = self._context
         sets = [sts for sts in context.sets.list_all() if selects(budget.selector, sts.labels)]
         readable = [sts for sts in sets if isinstance(sts, StatefulSet)]
-        groups = dict.fromkeys(sts.group for sts in readable if sts.group is not None)
-        downscales = [context.find_downscale(group) for group in groups]
-        downscales.append(context.find_intent(readable))
         scene = Scene(
             budget=budget,
             pod=ask.pod,
@@ -148,11 +144,20 @@ class Snapshots:
             engine=ask.engine,
             # ROLL-36
             override=min(ask.limit, 1) if budget.by_partition else ask.limit,
-            downscale=next((found for found in downscales if found is not None), None),
+            downscale=self._find_downscale(readable),
             view_age=context.age(),
             unreadable=tuple(sts for sts in sets if isinstance(sts, Unreadable)),
         )
         return scene, readable
+
+    def _find_downscale(self, sets: Sequence[StatefulSet]) -> Underway | None:
+        """Return a downscale of any of their groups that may still be written."""
+        groups: dict[GroupName, list[StatefulSet]] = {}
+        for sts in sets:
+            if sts.group is not None:
+                groups.setdefault(sts.group, []).append(sts)
+        found = (self._context.find_downscale(group, of) for group, of in groups.items())
+        return next((underway for underway in found if underway is not None), None)
 
     def _fill(
         self,

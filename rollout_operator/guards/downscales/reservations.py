@@ -128,8 +128,13 @@ class Downscales:
         """Return how many claims are at a stage."""
         return sum(claim.stage is stage for claim in self._claims.values())
 
-    def find_underway(self, group: GroupName | None, *, but: Uid | None = None) -> Underway | None:
-        """Return a downscale of the group that may still persist; `but` leaves one set out."""
+    def find_underway(
+        self, group: GroupName | None, sets: Iterable[StatefulSet] = (), *, but: Uid | None = None
+    ) -> Underway | None:
+        """Return a downscale of the group that may still persist; `but` leaves one set out.
+
+        It is one of this process, or one that a mark on `sets`, those of the group, announces.
+        """
         if group is None:
             return None
         for claim in self._claims.values():
@@ -139,7 +144,7 @@ class Downscales:
         for set_uid, announced in self._announced.items():
             if announced.group == group and set_uid != but:
                 return announced.underway
-        return None
+        return self.intents.find(sets, but=but)
 
     def announce(self, sts: StatefulSet, replicas: int) -> None:
         """We are about to write fewer replicas: nothing else of the group may begin meanwhile.

@@ -23,7 +23,7 @@ from rollout_operator.guards.downscales.reservations import (
 )
 from rollout_operator.guards.downscales.times import Member, RecordedTimes, Records
 from rollout_operator.guards.locks import Locks, calls_lock, group_lock
-from rollout_operator.model.downscale import Decrease, Endpoint, Key, Underway
+from rollout_operator.model.downscale import Decrease, Endpoint, Key
 from rollout_operator.model.errors import ApiError, Conflict, InvalidInput
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName, Uid
@@ -176,14 +176,14 @@ class DownscaleReservations:
             known = parts.downscales.get(ask.set_uid)
             if known is not None and sts.replicas <= known.key.replicas_to:
                 parts.downscales.note_persisted(known, parts.server_time())
+            sets = [zone.sts for zone in group.zones]
+            underway = parts.downscales.find_underway(ask.group, sets, but=ask.set_uid)
             snapshot = DownscaleSnapshot(
                 decrease=ask.decrease,
                 key=key,
                 target=target,
                 zone=zone,
-                group=replace(
-                    group, now=parts.server_time(), downscale=self._find_underway(ask, group)
-                ),
+                group=replace(group, now=parts.server_time(), downscale=underway),
                 is_grouped=bool(ask.group),
                 times=None if seen is None else seen.times,
                 source=parts.records.source,
@@ -229,14 +229,6 @@ class DownscaleReservations:
             sts=zone.sts,
             others=tuple(each.sts for each in snapshot.group.zones if each is not zone),
             seen=seen or RecordedTimes(),
-        )
-
-    def _find_underway(self, ask: DecreaseRequest, group: Group) -> Underway | None:
-        """Return another downscale of the group that may still be written, by whomever."""
-        downscales = self._parts.downscales
-        sets = [zone.sts for zone in group.zones]
-        return downscales.find_underway(ask.group, but=ask.set_uid) or downscales.intents.find(
-            sets, but=ask.set_uid
         )
 
     def _find_earlier(self, set_uid: Uid) -> EarlierDownscale | None:
