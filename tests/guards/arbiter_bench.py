@@ -206,8 +206,8 @@ class World:
         gate = Arbiter(
             ArbiterContext(
                 budgets=catalog, find_lack=self.lacks.get, sets=sets, pods=pods, reader=observer,
-                pending=pending, recorder=recorder, find_downscale=lambda group, sets: self.downscale,
-                age=lambda: self.age, now=self.now, clock=clock, metrics=metrics,
+                pending=pending, recorder=recorder, age=lambda: self.age, now=self.now, clock=clock,
+                metrics=metrics, find_downscale=lambda group, sets: self.downscale,
             )
         )  # fmt: skip
         made = Process(
