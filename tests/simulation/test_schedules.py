@@ -21,8 +21,8 @@ from tests.simulation.schedule import run
 from tests.simulation.shrink import Case, shrink
 
 # As many as fit into the time of the gate; more of them: `make simulate N=20000`.
-SCHEDULES: Final = 3000
-# Fewer of some kind than in one run out of a thousand, and its rate is gone.
+SCHEDULES: Final = 1000
+# Fewer of some kind than in one run out of two hundred, and its rate is gone.
 LEAST_OF_EACH: Final = 5
 KINDS: Final = frozenset(
     {
