@@ -128,7 +128,7 @@ def make_gate(group: Group, pattern: str) -> Arbiter:
         ArbiterContext(
             budgets=catalog, find_lack=lambda engine: None, sets=sets, pods=pods, reader=nowhere,
             pending=pending, recorder=Recorder(nowhere, clock, "held"),
-            find_downscale=lambda group: None, age=lambda: timedelta(0), now=lambda: NOW,
+            find_downscale=lambda group, sets: None, age=lambda: timedelta(0), now=lambda: NOW,
             clock=clock, metrics=metrics,
         )
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The option `--update-golden`: who writes files, who only compares, and what is shown."""
+"""The option `--update-golden`: without it files are only compared, with it they are written."""
 
 import pytest
 
@@ -13,48 +13,29 @@ from pathlib import Path
 from tests.goldens import Golden
 
 def test_text(golden: Golden) -> None:
-    golden.check(Path("kept") / "tale.txt", "first\\nsecond\\n")
+    golden.check(Path("golden") / "trace.txt", "first\\nsecond\\n")
 """
 
 
-@pytest.fixture
-def project(pytester: pytest.Pytester) -> pytest.Pytester:
-    """Return a project of one test that compares two lines."""
+@pytest.mark.parametrize("kept", [None, "first\n", "first\nsecond", "first\nsecond\nthird\n"])
+def test_another_text_fails_until_it_is_written(
+    pytester: pytest.Pytester, kept: str | None
+) -> None:
     pytester.makeini(INI)
     pytester.makeconftest("pytest_plugins = ['tests.goldens']")
     pytester.makepyfile(TEST)
-    return pytester
+    path = pytester.path / "golden" / "trace.txt"
+    if kept is not None:
+        path.parent.mkdir()
+        path.write_text(kept)
 
+    compared = pytester.runpytest()
+    compared.assert_outcomes(failed=1)
+    compared.stdout.fnmatch_lines(["*trace.txt*", "if that is right: pytest --update-golden"])
+    assert (path.read_text() if path.exists() else None) == kept
 
-def test_a_text_that_is_not_kept_fails_and_nothing_is_written(project: pytest.Pytester) -> None:
-    result = project.runpytest()
-
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["+first", "+second", "if that is right: pytest --update-golden"])
-    assert not (project.path / "kept").exists()
-
-
-def test_the_option_writes_it_and_then_it_holds(project: pytest.Pytester) -> None:
-    written = project.runpytest("--update-golden")
+    written = pytester.runpytest("--update-golden")
     written.assert_outcomes(passed=1)
-    written.stdout.fnmatch_lines(["*golden files written: 1*", "+first", "+second"])
-
-    project.runpytest().assert_outcomes(passed=1)
-    again = project.runpytest("--update-golden")
-    again.stdout.fnmatch_lines(["*golden files written: 0*"])
-
-
-@pytest.mark.parametrize("kept", ["first\n", "first\nsecond", "first\nsecond\nthird\n"])
-def test_any_other_text_fails_with_what_is_different(project: pytest.Pytester, kept: str) -> None:
-    (project.path / "kept").mkdir()
-    path = project.path / "kept" / "tale.txt"
-    path.write_text(kept)
-
-    result = project.runpytest()
-
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*tale.txt*"])
-    assert path.read_text() == kept
-
-    project.runpytest("--update-golden").assert_outcomes(passed=1)
+    written.stdout.fnmatch_lines(["*golden files written: 1*", "*trace.txt*"])
     assert path.read_text() == "first\nsecond\n"
+    pytester.runpytest().assert_outcomes(passed=1)

@@ -86,41 +86,6 @@ def test_a_replacement_creates_only_where_it_is_told_to(tmp_path: Path) -> None:
         render(refused)
 
 
-def test_a_component_runs_before_the_namespace_of_who_lists_it(tmp_path: Path) -> None:
-    """The trap that the comment in the component `webhooks` warns of."""
-    account: Object = {"kind": "ServiceAccount", "metadata": {"name": "s"}}
-    folder(tmp_path / "part", [MAP], kind="Component", replacements=[replacement("data.b")])
-    at = folder(tmp_path / "top", [account], namespace="prod", components=["../part"])
-
-    with pytest.raises(KustomizeError, match=r"metadata\.namespace is missing"):
-        render(at)
-
-
-def test_patches_find_their_target_by_pattern_and_label(tmp_path: Path) -> None:
-    step = '[{"op": "add", "path": "/data/c~1d", "value": "1"}]'
-    labelled: Object = {**MAP, "metadata": {"name": "ab", "labels": {"k": "v"}}}
-    target = {"kind": "ConfigMap", "name": "a.*", "labelSelector": "k=v"}
-    at = folder(tmp_path, [MAP, labelled], patches=[{"target": target, "patch": step}])
-
-    plain, patched = render(at)
-    assert plain == MAP
-    assert patched["data"] == {"b": "x-y.z", "c/d": "1"}
-
-
-def test_a_test_in_a_patch_must_hold(tmp_path: Path) -> None:
-    step = '[{"op": "test", "path": "/data/b", "value": "other"}]'
-    at = folder(tmp_path, [MAP], patches=[{"target": {"name": "a"}, "patch": step}])
-
-    with pytest.raises(KustomizeError, match="test of /data/b failed"):
-        render(at)
-
-
-def test_local_configuration_is_not_rendered(tmp_path: Path) -> None:
-    local = {"name": "a", "annotations": {"config.kubernetes.io/local-config": "true"}}
-
-    assert render(folder(tmp_path, [{**MAP, "metadata": local}, ACCOUNT])) == [ACCOUNT]
-
-
 @pytest.mark.parametrize(
     "fields",
     [

@@ -11,92 +11,66 @@ asyncio_default_fixture_loop_scope = function
 filterwarnings = error
 markers = controlplane: as in the project
 """
+GUARDED = """
+import asyncio, time, pytest
 
+async def test_forgets_a_task(): asyncio.create_task(asyncio.sleep(60), name="forgotten")
+
+async def test_blocks(): time.sleep(3)
 
 @pytest.fixture
-def outcome(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> "Outcome":
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-    pytester.makeini(INI)
-    return Outcome(pytester)
-
-
-class Outcome:
-    """Runs the source of a test file under the guards, in a process of its own."""
-
-    def __init__(self, pytester: pytest.Pytester) -> None:
-        self.pytester = pytester
-
-    def run(self, source: str, *arguments: str) -> pytest.RunResult:
-        self.pytester.makepyfile("import asyncio, time, warnings, pytest\n" + source)
-        return self.pytester.runpytest_subprocess(
-            "-p", "tests.watchdogs", "-p", "no:cacheprovider", "-q", *arguments
-        )
-
-
-def test_a_task_left_over_fails_the_test(outcome: Outcome) -> None:
-    result = outcome.run(
-        "async def test_it(): asyncio.create_task(asyncio.sleep(60), name='forgotten')"
-    )
-
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*left over: *forgotten*"])
-
-
-def test_a_task_that_a_fixture_stops_is_not_left_over(outcome: Outcome) -> None:
-    """Fixtures are cleaned up before the guard looks."""
-    result = outcome.run(
-        """
-@pytest.fixture
-async def ticking():
+async def ticking():  # cleaned up before the guard looks
     task = asyncio.create_task(asyncio.sleep(60))
     yield
     task.cancel()
     await asyncio.wait([task])
 
-async def test_it(ticking): ...
+async def test_with_a_fixture(ticking): ...
 
-def test_without_loop(): ...
-"""
-    )
-
-    result.assert_outcomes(passed=2)
-
-
-def test_a_blocked_loop_fails_the_test(outcome: Outcome) -> None:
-    result = outcome.run("async def test_it(): time.sleep(3)")
-
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*the loop stood still for ?.? s*"])
-
-
-def test_a_loop_that_waits_or_stops_shortly_is_not_blocked(outcome: Outcome) -> None:
-    """Nor is the control plane's business judged: it starts processes."""
-    result = outcome.run(
-        """
-async def test_it():
+async def test_waits():
     time.sleep(0.5)
     await asyncio.sleep(2.5)
 
-@pytest.mark.controlplane
-async def test_slow(): time.sleep(2.5)
+@pytest.mark.controlplane  # it starts processes
+async def test_blocks_on_the_control_plane(): time.sleep(2.5)
 """
+ORDERED = """
+import pytest
+
+@pytest.mark.controlplane
+def test_late(): ...
+""" + "".join(f"def test_{number}(): ...\n" for number in range(9))
+
+
+def run(pytester: pytest.Pytester, source: str, *arguments: str) -> pytest.RunResult:
+    """Run a test file under the guards, in a process of its own."""
+    pytester.makeini(INI)
+    pytester.makepyfile(source)
+    return pytester.runpytest_subprocess(
+        "-p", "tests.watchdogs", "-p", "no:cacheprovider", "-q", *arguments
     )
 
-    result.assert_outcomes(passed=2)
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+
+
+def test_tasks_left_over_and_blocked_loops_fail_their_tests(pytester: pytest.Pytester) -> None:
+    result = run(pytester, GUARDED)
+
+    result.assert_outcomes(passed=5, errors=2)
+    result.stdout.fnmatch_lines(["*left over: *forgotten*", "*the loop stood still for ?.? s*"])
 
 
 def test_a_warning_fails_the_test(pytestconfig: pytest.Config) -> None:
     assert "error" in pytestconfig.getini("filterwarnings")
 
 
-def test_the_control_plane_comes_last_in_any_order(outcome: Outcome) -> None:
-    source = """
-@pytest.mark.controlplane
-def test_late(): ...
-""" + "".join(f"def test_{number}(): ...\n" for number in range(9))
+def test_the_control_plane_comes_last_in_any_order(pytester: pytest.Pytester) -> None:
     orders = [
-        [line for line in outcome.run(source, "--co", *seed).outlines if "::" in line]
+        [line for line in run(pytester, ORDERED, "--co", *seed).outlines if "::" in line]
         for seed in ((), ("--shuffle=1",), ("--shuffle=1",), ("--shuffle=2",))
     ]
 
