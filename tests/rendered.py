@@ -13,9 +13,7 @@ from tests.kustomize import Object, render
 MANIFESTS: Final = ROOT / "manifests"
 BASE: Final = MANIFESTS / "base"
 WEBHOOKS, LEAST, DEPLOYMENTS = "webhooks", "webhooks-least-privilege", "no-downscale-deployments"
-
-TRACKER: Final = "zone-tracker"
-SCALING: Final = "scaling"
+TRACKER, SCALING, MIRRORING, MONITORING = "zone-tracker", "scaling", "mirroring", "monitoring"
 
 VALIDATING: Final = "ValidatingWebhookConfiguration"
 MUTATING: Final = "MutatingWebhookConfiguration"
@@ -56,6 +54,16 @@ def container_of(objects: Rendered) -> Object:
     (only,) = objects["Deployment", "rollout-operator"]["spec"]["template"]["spec"]["containers"]
     assert isinstance(only, dict)
     return only
+
+
+def find_field(one: Any, path: str) -> Any:
+    """Return what stands at a path such as `spec.ports.0.name`, None where there is nothing."""
+    for key in path.split("."):
+        if isinstance(one, list):
+            one = one[int(key)] if int(key) < len(one) else None
+        else:
+            one = (one or {}).get(key)
+    return one
 
 
 def granted(role: Object) -> set[tuple[str, str, str]]:

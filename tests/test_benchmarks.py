@@ -175,7 +175,7 @@ SLOW = {
     ),
     "D-55: evictions refused under a budget, beside many pods, and out of scope": Smoke(
         name="evictions",
-        most={"refused_cpu_us": 1_000, "unselected_cpu_us": 1_000, "growth": 1.4},
+        most={"refused_cpu_us": 1_000, "unselected_cpu_us": 1_000, "growth": 1.25},
         least={"refused_per_s": 300, "unselected_per_s": 300},
         figures={
             "refused_right": 1,

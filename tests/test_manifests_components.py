@@ -1,12 +1,10 @@
-"""All webhook components together, and what the optional ones add."""
+"""All components together, and what the optional ones add."""
 
 import copy
 import re
 from pathlib import Path
-from typing import Final
 
 import pytest
-import yaml
 
 from rollout_operator.config.checks import read_config
 from tests.kustomize import KustomizeError, render
@@ -14,7 +12,8 @@ from tests.rendered import (
     BASE,
     DEPLOYMENTS,
     LEAST,
-    MANIFESTS,
+    MIRRORING,
+    MONITORING,
     MUTATING,
     NAMESPACE,
     SCALING,
@@ -31,9 +30,31 @@ from tests.rendered import (
     leaves,
 )
 
-COMPONENTS: Final = sorted(
-    path.parent for path in MANIFESTS.glob("components/*/kustomization.yaml")
-)
+TRACKER_MAP = default("zone-tracker.config-map-name")
+# What each component lets the operator do, beside what the base does.
+ROLES = {
+    "DEP-34, RBAC-05 no more than the one ConfigMap": (
+        TRACKER,
+        {
+            ("configmaps", "create", ""),
+            ("configmaps", "get", TRACKER_MAP),
+            ("configmaps", "patch", TRACKER_MAP),
+        },
+    ),
+    "SEC-19 who only rolls out cannot change a StatefulSet": (
+        SCALING,
+        {("statefulsets", "patch", "")},
+    ),
+    "RBAC-06, RBAC-10 the watch is optional": (
+        MIRRORING,
+        {
+            ("replicatemplates/scale", "get", ""),
+            ("replicatemplates/status", "patch", ""),
+            ("replicatemplates", "list", ""),
+            ("replicatemplates", "watch", ""),
+        },
+    ),
+}
 
 
 @pytest.fixture
@@ -41,34 +62,60 @@ def everything(tmp_path: Path) -> Rendered:
     return by_name(install(tmp_path, WEBHOOKS, LEAST, DEPLOYMENTS, TRACKER))
 
 
-@pytest.mark.parametrize("folder", COMPONENTS, ids=lambda folder: folder.name)
-def test_a_component_is_one_and_lists_every_file_beside_it(folder: Path) -> None:
-    """DEP-84."""
-    read = yaml.safe_load((folder / "kustomization.yaml").read_text())
+def read_args(objects: Rendered) -> list[str]:
+    return [word.replace("$(POD_NAMESPACE)", NAMESPACE) for word in container_of(objects)["args"]]
 
-    assert (read["apiVersion"], read["kind"]) == ("kustomize.config.k8s.io/v1alpha1", "Component")
-    assert set(read.get("resources", ())) == {path.name for path in folder.glob("*.yaml")} - {
-        "kustomization.yaml"
-    }
+
+@pytest.mark.parametrize(("component", "rights"), ROLES.values(), ids=ROLES)
+def test_a_component_brings_its_rights_and_no_others(
+    tmp_path: Path, component: str, rights: set[tuple[str, str, str]]
+) -> None:
+    """DEP-84: bound in the operator's namespace, to its account."""
+    objects = by_name(install(tmp_path, component))
+    name = f"rollout-operator-{component}"
+
+    assert granted(objects["Role", name]) == rights
+    assert granted(objects["Role", "rollout-operator"]).isdisjoint(rights)
+    assert objects["RoleBinding", name]["roleRef"]["name"] == name
+    assert objects["RoleBinding", name]["subjects"] == [
+        {"kind": "ServiceAccount", "name": "rollout-operator", "namespace": NAMESPACE}
+    ]
+    for kind in ("Role", "RoleBinding"):
+        assert objects[kind, name]["metadata"]["namespace"] == NAMESPACE
+        assert objects[kind, name]["metadata"]["labels"]["app.kubernetes.io/component"] == component
+    groups = {group for rule in objects["Role", name]["rules"] for group in rule["apiGroups"]}
+    assert groups == {{TRACKER: "", SCALING: "apps"}.get(component, "rollout-operator.grafana.com")}
+
+
+@pytest.mark.parametrize("component", [TRACKER, SCALING, MIRRORING, MONITORING])
+def test_it_goes_with_the_webhooks_in_either_order(tmp_path: Path, component: str) -> None:
+    """DEP-34, DEP-84: with and without webhooks, the same objects."""
+    alone = by_name(install(tmp_path / "alone", component))
+    hooked = by_name(install(tmp_path / "hooked", WEBHOOKS))
+
+    for order in ((WEBHOOKS, component), (component, WEBHOOKS)):
+        both = by_name(install(tmp_path / order[0], *order))
+        if component == TRACKER:  # it adds an argument of the operator, too
+            config = read_config(read_args(both))
+            assert (config.zone_tracker, config.webhooks_enabled) == (TRACKER_MAP, True)
+            both.pop(("Deployment", "rollout-operator"))
+        assert both.items() <= {**alone, **hooked}.items()
+        assert both.keys() | {("Deployment", "rollout-operator")} == alone.keys() | hooked.keys()
+    config = read_config(read_args(alone))
+    assert config.zone_tracker == (TRACKER_MAP if component == TRACKER else "")
+    assert not config.webhooks_enabled
 
 
 def test_the_operator_understands_its_arguments(everything: Rendered) -> None:
-    """DEPLOY-11."""
-    words = [
-        word.replace("$(POD_NAMESPACE)", NAMESPACE) for word in container_of(everything)["args"]
-    ]
-
-    assert words[:2] == [f"-kubernetes.namespace={NAMESPACE}", "-server-tls.enabled=true"]
-    assert read_config(words).namespace == NAMESPACE
-
-
-def test_the_pod_is_as_restricted_as_before(everything: Rendered) -> None:
-    """SEC-20: the component adds arguments and a port, nothing else."""
+    """DEPLOY-11, SEC-20: the components add arguments and a port, nothing else."""
     (before,) = (one for one in render(BASE) if one["kind"] == "Deployment")
     after = copy.deepcopy(everything["Deployment", "rollout-operator"])
     (was,) = before["spec"]["template"]["spec"]["containers"]
     now = after["spec"]["template"]["spec"]["containers"][0]
+    words = read_args(everything)
 
+    assert words[:2] == [f"-kubernetes.namespace={NAMESPACE}", "-server-tls.enabled=true"]
+    assert read_config(words).namespace == NAMESPACE
     assert now["args"][: len(was["args"])] == was["args"]
     assert now["ports"][: len(was["ports"])] == was["ports"]
     now |= {"args": was["args"], "ports": was["ports"]}
@@ -82,8 +129,7 @@ def test_each_role_is_bound(everything: Rendered) -> None:
         if kind.endswith("RoleBinding")
     }
 
-    assert bound == {key for key in everything if key[0].endswith("Role")}
-    assert all(key[0].removesuffix("Role") in {"", "Cluster"} for key in bound)
+    assert bound == {key for key in everything if key[0] in {"Role", "ClusterRole"}}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +162,7 @@ def test_two_namespaces_do_not_meet(tmp_path: Path) -> None:
     assert not set(cluster) & set(two)
 
 
-def test_least_privilege_names_what_may_be_patched(everything: Rendered) -> None:
+def test_least_privilege_names_what_may_be_patched(everything: Rendered, tmp_path: Path) -> None:
     """SEC-18, SEED-102: the rights and the flag name the shipped configurations, and only them.
 
     Each name for both kinds, since the flag names no kind: nothing that is asked for is forbidden.
@@ -130,45 +176,13 @@ def test_least_privilege_names_what_may_be_patched(everything: Rendered) -> None
         for _, name in shipped
         for verb in ("list", "watch", "patch")
     }
-    (flag,) = (word for word in container_of(everything)["args"] if "ca-bundle-names" in word)
-    names = flag.replace("$(POD_NAMESPACE)", NAMESPACE).partition("=")[2].split(",")
-    assert set(names) == {name for _, name in shipped}
-
-
-@pytest.mark.parametrize("components", [(TRACKER,), (WEBHOOKS, TRACKER), (TRACKER, WEBHOOKS)])
-def test_the_zone_tracker_is_an_option(tmp_path: Path, components: tuple[str, ...]) -> None:
-    """DEP-34, DEP-84, RBAC-05: with and without webhooks; no more than the one ConfigMap."""
-    objects = by_name(install(tmp_path, *components))
-
-    name = default("zone-tracker.config-map-name")
-    assert granted(objects["Role", "rollout-operator-zone-tracker"]) == {
-        ("configmaps", "create", ""),
-        ("configmaps", "get", name),
-        ("configmaps", "patch", name),
-    }
-    words = [word.replace("$(POD_NAMESPACE)", NAMESPACE) for word in container_of(objects)["args"]]
-    config = read_config(words)
-    assert config.zone_tracker == name
-    assert (config.webhooks_enabled) == (WEBHOOKS in components)
-
-
-@pytest.mark.parametrize("components", [(SCALING,), (WEBHOOKS, SCALING), (SCALING, TRACKER)])
-def test_writing_counts_is_an_option(tmp_path: Path, components: tuple[str, ...]) -> None:
-    """SEC-19, DEP-84: who only rolls out cannot change a StatefulSet."""
-    objects = by_name(install(tmp_path, *components))
-
-    assert granted(objects["Role", "rollout-operator-scaling"]) == {("statefulsets", "patch", "")}
-    assert ("statefulsets", "patch", "") not in granted(objects["Role", "rollout-operator"])
-    (account,) = objects["RoleBinding", "rollout-operator-scaling"]["subjects"]
-    assert account == {"kind": "ServiceAccount", "name": "rollout-operator", **account}
-
-
-def test_least_privilege_needs_the_webhooks(tmp_path: Path) -> None:
+    (flag,) = (word for word in read_args(everything) if "ca-bundle-names" in word)
+    assert set(flag.partition("=")[2].split(",")) == {name for _, name in shipped}
     with pytest.raises(KustomizeError, match="0 sources ConfigMap"):
-        install(tmp_path, LEAST)
+        install(tmp_path / "alone", LEAST)
 
 
-def test_deployments_are_an_option(everything: Rendered) -> None:
+def test_deployments_are_an_option(everything: Rendered, tmp_path: Path) -> None:
     """SEED-082, SEED-083, SEED-085, RBAC-09: with the right to read them; never prepared."""
     hook = hook_of(everything, VALIDATING, "no-downscale")
 
@@ -178,11 +192,17 @@ def test_deployments_are_an_option(everything: Rendered) -> None:
     ]
     first, second = hook["rules"]
     assert {**second, "resources": first["resources"]} == first
-    assert len(hook_of(everything, MUTATING, "prepare-downscale")["rules"]) == 1
     assert granted(everything["Role", "rollout-operator-deployments"]) == {
         ("deployments", "get", ""),
         ("replicasets", "get", ""),
     }
+    plain = by_name(install(tmp_path / "plain", WEBHOOKS))
+    for kind, name in (
+        (MUTATING, "prepare-downscale"),
+        (VALIDATING, "pod-eviction"),
+        (VALIDATING, "zpdb-validation"),
+    ):
+        assert hook_of(everything, kind, name) == hook_of(plain, kind, name)
 
 
 def test_the_option_leaves_the_operator_and_rollouts_alone(everything: Rendered) -> None:

@@ -11,9 +11,8 @@ from prometheus_client.metrics import MetricWrapperBase
 from rollout_operator.telemetry.metrics import Metrics
 from tests.code_rules import ROOT
 from tests.kustomize import Object
-from tests.rendered import MANIFESTS, NAMESPACE, WEBHOOKS, by_name, container_of, install
+from tests.rendered import MANIFESTS, MONITORING, NAMESPACE, by_name, container_of, install
 
-MONITORING: Final = "monitoring"
 FOLDER: Final = MANIFESTS / "components" / MONITORING
 PREFIX: Final = "rollout-operator"
 ALERTS_PAGE: Final = "docs/alerts.md"
@@ -76,21 +75,10 @@ def monitored(tmp_path: Path) -> dict[tuple[str, str], Object]:
     return by_name(install(tmp_path, MONITORING))
 
 
-def test_dep84_both_are_in_the_namespace_of_the_operator(
-    monitored: dict[tuple[str, str], Object],
-) -> None:
+def test_dep78_what_is_scraped_is_there(monitored: dict[tuple[str, str], Object]) -> None:
+    """DEP-78, DEP-84: both objects are in the namespace of the operator."""
     for kind in ("ServiceMonitor", "PrometheusRule"):
         assert monitored[kind, "rollout-operator"]["metadata"]["namespace"] == NAMESPACE
-
-
-@pytest.mark.parametrize("order", [(WEBHOOKS, MONITORING), (MONITORING, WEBHOOKS)])
-def test_it_goes_with_the_webhooks_in_either_order(tmp_path: Path, order: tuple[str, str]) -> None:
-    alone = by_name(install(tmp_path / "alone", MONITORING))
-    hooked = by_name(install(tmp_path / "hooked", WEBHOOKS))
-    assert by_name(install(tmp_path / "both", *order)) == {**alone, **hooked}
-
-
-def test_dep78_what_is_scraped_is_there(monitored: dict[tuple[str, str], Object]) -> None:
     spec = monitored["ServiceMonitor", "rollout-operator"]["spec"]
     service = monitored["Service", "rollout-operator"]
     (endpoint,) = spec["endpoints"]
@@ -120,7 +108,9 @@ def test_dep74_dep75_the_job_is_what_dashboards_select_by(
 def test_dep77_the_alerts_that_are_promised() -> None:
     """DEP-77, section 16.1: upstream's three and Mimir's under their names, and ours."""
     rules = {rule["alert"].removeprefix(PREFIX): rule for rule in load_rules()}
+    headings = re.findall(r"^## (\w+)$", (ROOT / ALERTS_PAGE).read_text(), re.MULTILINE)
 
+    assert headings == [*rules], "each is explained, and no others"
     assert len(rules) == len(load_rules())
     assert {name: rules[name]["for"] for name in UPSTREAM} == UPSTREAM
     assert set(rules) - set(UPSTREAM) == {
@@ -147,14 +137,6 @@ def test_an_alert_is_whole(rule: Object) -> None:
     assert rule["labels"]["severity"] in {"warning", "critical"}
     page, _, anchor = rule["annotations"]["runbook"].partition("#")
     assert (page, anchor) == (ALERTS_PAGE, name.removeprefix(PREFIX).lower())
-    headings = re.findall(r"^## (\w+)$", (ROOT / ALERTS_PAGE).read_text(), re.MULTILINE)
-    assert name.removeprefix(PREFIX) in headings
-
-
-def test_nothing_is_explained_that_never_fires() -> None:
-    headings = re.findall(r"^## (\w+)$", (ROOT / ALERTS_PAGE).read_text(), re.MULTILINE)
-
-    assert headings == [rule["alert"].removeprefix(PREFIX) for rule in load_rules()]
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -3,7 +3,7 @@
 import copy
 import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 import yaml
@@ -27,10 +27,33 @@ from tests.rendered import (
     leaves,
 )
 
-HOOKS: Final = [
-    pytest.param(VALIDATING, "no-downscale", "None", id="DEPLOY-15 no-downscale"),
-    pytest.param(MUTATING, "prepare-downscale", "NoneOnDryRun", id="SEED-094 prepare-downscale"),
-]
+
+class Hook(NamedTuple):
+    """What distinguishes one of the four webhooks."""
+
+    kind: str
+    effects: str
+    seconds: int
+    operations: list[str]
+    group: str
+    resources: list[str]
+
+
+UPDATES: Final = (10, ["UPDATE"], "apps", ["statefulsets", "statefulsets/scale"])
+HOOKS: Final[dict[str, Hook]] = {
+    "no-downscale": Hook(VALIDATING, "None", *UPDATES),
+    "prepare-downscale": Hook(MUTATING, "NoneOnDryRun", *UPDATES),
+    # An eviction is recorded on its pod, and what is not used counts until this time is over.
+    "pod-eviction": Hook(VALIDATING, "NoneOnDryRun", 5, ["CREATE"], "", ["pods/eviction"]),
+    "zpdb-validation": Hook(
+        VALIDATING,
+        "None",
+        10,
+        ["CREATE", "UPDATE"],
+        "rollout-operator.grafana.com",
+        ["zoneawarepoddisruptionbudgets"],
+    ),
+}
 
 
 @pytest.fixture
@@ -38,22 +61,19 @@ def plain(tmp_path: Path) -> Rendered:
     return by_name(install(tmp_path, WEBHOOKS))
 
 
+def hook(objects: Rendered, name: str) -> dict[str, Any]:
+    return hook_of(objects, HOOKS[name].kind, name)
+
+
 def test_the_base_has_no_webhooks() -> None:
     """DEP-84, SEED-081: without the component nothing of it is there."""
-    objects = render(BASE)
-    files = [yaml.safe_load((BASE / f"{one['kind'].lower()}.yaml").read_text()) for one in objects]
-    for one in files:
-        if one["kind"] == "Deployment":
-            one["spec"]["template"]["spec"]["containers"][0]["image"] = container_of(
-                by_name(objects)
-            )["image"]
+    found = [text for text in leaves(render(BASE)) if "webhook" in text or "tls" in text]
 
-    assert objects == files
-    assert not [text for text in leaves(objects) if "webhook" in text or "tls" in text]
+    assert found == []
 
 
 def test_the_overlay_holds_the_install_and_the_webhooks() -> None:
-    """DEP-84."""
+    """DEP-84: the namespace stands in two files, and must be the same in both."""
     overlays = MANIFESTS / "overlays"
     bare, full = (
         by_name(render(overlays / "namespace-install")),
@@ -65,39 +85,30 @@ def test_the_overlay_holds_the_install_and_the_webhooks() -> None:
         ("RoleBinding", "rollout-operator-webhooks"),
         ("ClusterRole", "rollout-operator-rollouts-webhooks"),
         ("ClusterRoleBinding", "rollout-operator-rollouts-webhooks"),
-        (VALIDATING, "no-downscale-rollouts"),
-        (MUTATING, "prepare-downscale-rollouts"),
-        (VALIDATING, "pod-eviction-rollouts"),
-        (VALIDATING, "zpdb-validation-rollouts"),
+        *((one.kind, f"{name}-rollouts") for name, one in HOOKS.items()),
     }
     changed = {key for key in bare if bare[key] != full[key]}
     assert changed == {("Deployment", "rollout-operator"), ("Service", "rollout-operator")}
-
-
-def test_the_overlay_names_the_namespace_that_the_component_took() -> None:
-    """It stands in two files: where they differ, operator and webhooks are apart."""
-    overlays = MANIFESTS / "overlays"
-    named = {
+    assert {
         yaml.safe_load((overlays / name / "kustomization.yaml").read_text())["namespace"]
         for name in ("namespace-install", "with-webhooks")
-    }
-
-    assert named == {
-        one["metadata"]["labels"][NAMESPACE_LABEL]
-        for one in render(overlays / "with-webhooks")
-        if one["kind"] in {VALIDATING, MUTATING}
+    } == {
+        full[one.kind, f"{name}-rollouts"]["metadata"]["labels"][NAMESPACE_LABEL]
+        for name, one in HOOKS.items()
     }
 
 
-@pytest.mark.parametrize(("kind", "name", "effects"), HOOKS)
-def test_a_configuration_is_as_users_know_it(
-    plain: Rendered, kind: str, name: str, effects: str
-) -> None:
-    """DEPLOY-15, SEED-082, SEED-086, SEED-089, SEED-148."""
-    hook = copy.deepcopy(hook_of(plain, kind, name))
-    del hook["matchConditions"]
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_configuration_is_as_users_know_it(plain: Rendered, name: str) -> None:
+    """DEPLOY-15, SEED-082, SEED-086, SEED-089, SEED-094, SEED-148, DEP-35.
 
-    assert hook == {
+    No selector on objects: neither a Scale nor an eviction carries labels, and all would pass.
+    No bundle that an apply would put back.
+    """
+    expected, found = HOOKS[name], copy.deepcopy(hook(plain, name))
+    del found["matchConditions"]
+
+    assert found == {
         "name": f"{name}-{NAMESPACE}.grafana.com",
         "clientConfig": {
             "service": {
@@ -109,10 +120,10 @@ def test_a_configuration_is_as_users_know_it(
         },
         "rules": [
             {
-                "operations": ["UPDATE"],
-                "apiGroups": ["apps"],
+                "operations": expected.operations,
+                "apiGroups": [expected.group],
                 "apiVersions": ["v1"],
-                "resources": ["statefulsets", "statefulsets/scale"],
+                "resources": expected.resources,
                 "scope": "Namespaced",
             }
         ],
@@ -122,73 +133,91 @@ def test_a_configuration_is_as_users_know_it(
             ]
         },
         "failurePolicy": "Fail",
-        "sideEffects": effects,
-        "timeoutSeconds": 10,
+        "sideEffects": expected.effects,
+        "timeoutSeconds": expected.seconds,
         "admissionReviewVersions": ["v1"],
     }
 
 
-@pytest.mark.parametrize(("kind", "name", "effects"), HOOKS)
-def test_the_operator_writes_its_ca_into_it(
-    plain: Rendered, kind: str, name: str, effects: str
-) -> None:
-    """SEED-097, DEP-18, SI-20, DEPLOY-16: both labels; no bundle that an apply would put back."""
-    labels = plain[kind, f"{name}-{NAMESPACE}"]["metadata"]["labels"]
+@pytest.mark.parametrize("name", HOOKS)
+def test_the_operator_writes_its_ca_into_it(plain: Rendered, name: str) -> None:
+    """SEED-097, DEP-18, SI-20, DEPLOY-16."""
+    labels = plain[HOOKS[name].kind, f"{name}-{NAMESPACE}"]["metadata"]["labels"]
 
     assert labels[INJECT_CA_LABEL] == "true"
     assert labels[NAMESPACE_LABEL] == NAMESPACE
-    assert "caBundle" not in hook_of(plain, kind, name)["clientConfig"]
 
 
-@pytest.mark.parametrize(("kind", "name", "effects"), HOOKS)
-def test_only_falling_replicas_reach_the_operator(
-    plain: Rendered, kind: str, name: str, effects: str
-) -> None:
-    """DEP-86, SEC-23, DEPLOY-17, W-49: by numbers alone, never by a label, which a Scale lacks."""
-    hook = hook_of(plain, kind, name)
-    (condition,) = hook["matchConditions"]
+def test_only_falling_replicas_reach_the_operator(plain: Rendered) -> None:
+    """DEP-86, SEC-23, DEPLOY-17, W-49: by numbers alone, never by a label; for both hooks."""
+    (condition,) = hook(plain, "no-downscale")["matchConditions"]
+    expression = condition["expression"]
 
+    assert hook(plain, "prepare-downscale")["matchConditions"] == [condition]
     assert condition["name"] == "pods-are-removed"
-    assert "objectSelector" not in hook
-    assert "labels" not in condition["expression"]
+    assert "labels" not in expression
     # An error of a condition refuses the request: each field is looked for before it is read.
-    reads = set(re.findall(r"\b(?:oldObject|object)(?:\.\w+)+", condition["expression"]))
+    objects = ("object", "oldObject")
+    reads = set(re.findall(r"\b(?:oldObject|object)(?:\.\w+)+", expression))
     assert reads == {
         f"{one}.{field}"
-        for one in ("object", "oldObject")
+        for one in objects
         for field in ("spec", "spec.replicas", "spec.ordinals", "spec.ordinals.start")
     }
-    assert all(f"has({read})" in condition["expression"] for read in reads)
-    assert all(
-        f" {one} != null" in f" {condition['expression'].replace('(', ' ')}"
-        for one in ("object", "oldObject")
-    )
-    assert "oldObject.spec.replicas + (" in condition["expression"]
+    assert all(f"has({read})" in expression for read in reads)
+    assert all(f" {one} != null" in f" {expression.replace('(', ' ')}" for one in objects)
+    assert "oldObject.spec.replicas + (" in expression
 
 
-def test_both_hooks_see_the_same_requests(plain: Rendered) -> None:
-    validating = hook_of(plain, VALIDATING, "no-downscale")
-    mutating = hook_of(plain, MUTATING, "prepare-downscale")
+def test_dep86_only_a_new_meaning_of_a_budget_reaches_the_operator(plain: Rendered) -> None:
+    """Each field is looked for before it is read: an error of a condition refuses the request."""
+    (condition,) = hook(plain, "zpdb-validation")["matchConditions"]
 
-    for field in ("rules", "matchConditions", "namespaceSelector"):
-        assert validating[field] == mutating[field]
+    assert [term.strip() for term in condition["expression"].split("||")] == [
+        "oldObject == null",
+        "object == null",
+        "!has(object.spec)",
+        "!has(oldObject.spec)",
+        "object.spec != oldObject.spec",
+        "(has(object.metadata.annotations) ? object.metadata.annotations : {})"
+        " != (has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {})",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pod", "is_own"),
+    [
+        ("rollout-operator-5d8f9c7b6-x7k2p", True),
+        ("rollout-operator-645d8c7b99-22222", True),
+        ("rollout-operator-x-10000", False),
+        ("rollout-operator-x-22222", False),
+        ("rollout-operator-5d8f9c7b6-10000", False),
+        ("rollout-operator-payments-x7k2p", False),
+        ("rollout-operator-5d8f9c7b6", False),
+        ("rollout-operator-0", False),
+        ("rollout-operator-zone-a-0", False),
+        ("my-rollout-operator-5d8f9c7b6-x7k2p", False),
+        ("ingester-zone-a-0", False),
+    ],
+)
+def test_dep87_pods_of_the_operator_can_always_be_drained(
+    plain: Rendered, pod: str, is_own: bool
+) -> None:
+    """Otherwise a node with the only replica could never be drained while it does not answer."""
+    (condition,) = hook(plain, "pod-eviction")["matchConditions"]
+
+    (pattern,) = re.findall(r"^!request\.name\.matches\('([^']+)'\)$", condition["expression"])
+    assert bool(re.search(pattern, pod)) == is_own
+    assert ("Deployment", "rollout-operator") in plain
 
 
 def test_nothing_of_the_operator_is_in_scope_of_its_webhooks(plain: Rendered) -> None:
-    """DEP-87, W-47: it must be able to start, and to be repaired, while nothing answers.
-
-    Evictions of its pods: see `test_manifests_budgets`.
-    """
-    matched = {
-        resource.partition("/")[0]
-        for (kind, _), one in plain.items()
-        if kind in {VALIDATING, MUTATING}
-        for rule in one["webhooks"][0]["rules"]
-        for resource in rule["resources"]
-    }
-
-    assert matched == {"statefulsets", "pods", "zoneawarepoddisruptionbudgets"}
+    """DEP-87, W-47: it must be able to start, and to be repaired, while nothing answers."""
     unguarded = {"StatefulSet", "ZoneAwarePodDisruptionBudget"}
+
+    assert {key for key in plain if key[0] in {VALIDATING, MUTATING}} == {
+        (one.kind, f"{name}-{NAMESPACE}") for name, one in HOOKS.items()
+    }
     assert not any(kind in unguarded for kind, _ in plain)
 
 
@@ -207,28 +236,19 @@ def test_without_a_namespace_below_it_does_not_render(tmp_path: Path) -> None:
 
 
 def test_the_way_from_the_configuration_to_the_container(plain: Rendered) -> None:
-    """SEED-081, DEPLOY-12, DEPLOY-13: 443 of the Service is 8443 of the pod, by name."""
+    """SEED-081, DEPLOY-12, DEPLOY-13: 443 of the Service is 8443 of the pod, by name.
+
+    DEP-17: the certificate is by default for `rollout-operator.NAMESPACE.svc`.
+    """
     service = plain["Service", "rollout-operator"]["spec"]
     ports = {port["name"]: port["containerPort"] for port in container_of(plain)["ports"]}
     served = {port["port"]: port["targetPort"] for port in service["ports"]}
 
-    hooks = [key for key in plain if key[0] in {VALIDATING, MUTATING}]
-    assert len(hooks) == 4
-    for kind, name in ((kind, name.removesuffix(f"-{NAMESPACE}")) for kind, name in hooks):
-        called = hook_of(plain, kind, name)["clientConfig"]["service"]
-        assert ("Service", called["name"]) in plain
-        assert ports[served[called["port"]]] == default("server-tls.port")
+    assert ports[served[443]] == default("server-tls.port")
     assert ports == {"http-metrics": 8001, "https": 8443}
     assert "publishNotReadyAddresses" not in service
-
-
-def test_the_certificate_is_for_the_name_that_is_called(plain: Rendered) -> None:
-    """DEP-17: by default `rollout-operator.NAMESPACE.svc`, so the Service keeps that name."""
-    called = hook_of(plain, VALIDATING, "no-downscale")["clientConfig"]["service"]
-
     assert default("server-tls.self-signed-cert.dns-name") == ""
     assert not [word for word in container_of(plain)["args"] if "dns-name" in word]
-    assert f"{called['name']}.{called['namespace']}.svc" == f"rollout-operator.{NAMESPACE}.svc"
 
 
 def test_the_role_is_what_webhooks_need(plain: Rendered) -> None:

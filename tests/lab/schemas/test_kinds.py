@@ -25,7 +25,7 @@ from tests.contract.test_contract_zone_budgets import REFUSED
 from tests.lab.manifests import created, part, updated
 from tests.lab.server import hook_on
 from tests.model.budget_trees import REGEX, TWO_GROUPS, as_json
-from tests.test_manifests_zonebudgets import fields_of_spec
+from tests.test_manifests_crds import fields_of_spec
 
 DELAY = "crossZoneEvictionDelay"
 PLAIN = {"selector": {"matchLabels": {"app": "x"}}}

@@ -1,0 +1,174 @@
+"""The kinds as shipped: never narrower than in other releases."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from rollout_operator.kube.api import ZONE_BUDGETS
+from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
+from tests.kustomize import Object, render
+from tests.rendered import MANIFESTS, find_field
+
+CRDS: Final = MANIFESTS / "crds"
+KINDS: Final = {f"{one.plural}.{one.group}": one for one in (ZONE_BUDGETS, REPLICA_TEMPLATES)}
+BUDGETS, TEMPLATES = KINDS
+SCHEMA: Final = "spec.versions.0.schema.openAPIV3Schema"
+FIELDS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "ZPDB-01 the kind of budgets, which nobody deletes with `all`": (
+        BUDGETS,
+        {
+            "spec.names.singular": "zoneawarepoddisruptionbudget",
+            "spec.names.shortNames": ["zpdb"],
+            "spec.names.categories": ["rollout-operator"],
+            "spec.versions.0.subresources": {"status": {}},
+            f"{SCHEMA}.required": None,
+            f"{SCHEMA}.properties.spec.required": ["selector"],
+        },
+    ),
+    "ZPDB-02 what is not a label is pruned": (
+        BUDGETS,
+        {
+            f"{SCHEMA}.properties.spec.properties.selector.properties": {
+                "matchLabels": {"type": "object", "additionalProperties": {"type": "string"}}
+            },
+        },
+    ),
+    "DEPLOY-40 the kind of templates": (
+        TEMPLATES,
+        {
+            "spec.names.categories": ["all"],
+            "spec.versions.0.subresources": {
+                "status": {},
+                "scale": {
+                    "specReplicasPath": ".spec.replicas",
+                    "statusReplicasPath": ".status.replicas",
+                    "labelSelectorPath": ".spec.labelSelector",
+                },
+            },
+        },
+    ),
+}
+NARROWING: Final[dict[str, dict[str, Any]]] = {
+    BUDGETS: {
+        "spec": {
+            "selector": {"type": "object", "required": ["matchLabels"]},
+            "maxUnavailable": {"type": "integer", "minimum": 0},
+            "maxUnavailablePercentage": {"type": "integer", "minimum": 0, "maximum": 100},
+            "podNamePartitionRegex": {"type": "string"},
+            "podNameRegexGroup": {"type": "integer", "minimum": 1},
+            "crossZoneEvictionDelay": {"type": "string"},
+        },
+        "status": {},
+    },
+    TEMPLATES: {
+        "spec": {
+            "replicas": {"type": "integer", "minimum": 0, "default": 1},
+            "labelSelector": {"type": "string"},
+        },
+        "status": {"replicas": {"type": "integer"}},
+    },
+}
+COLUMNS: Final = {
+    BUDGETS: {
+        "Max Unavailable": ".spec.maxUnavailable",
+        "Percentage": ".spec.maxUnavailablePercentage",
+        "Partition": ".spec.podNamePartitionRegex",
+        "Delay": ".spec.crossZoneEvictionDelay",
+        "Age": ".metadata.creationTimestamp",
+    },
+    TEMPLATES: {"StatusReplicas": ".status.replicas", "SpecReplicas": ".spec.replicas"},
+}
+
+
+def read_crd(name: str) -> Object:
+    (found,) = [one for one in render(CRDS) if one["metadata"]["name"] == name]
+    return found
+
+
+def fields_of_spec() -> Object:
+    """Return the schemas of the fields of a budget's spec."""
+    fields: Object = find_field(read_crd(BUDGETS), f"{SCHEMA}.properties.spec.properties")
+    return fields
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_is_as_the_operator_asks_for_it(name: str) -> None:
+    """ZPDB-01, DEPLOY-40: names, and columns that show what is in force."""
+    crd, resource = read_crd(name), KINDS[name]
+    spec = crd["spec"]
+    (version,) = spec["versions"]
+
+    assert crd["kind"] == "CustomResourceDefinition"
+    assert (spec["group"], spec["scope"]) == (resource.group, "Namespaced")
+    assert (spec["names"]["kind"], spec["names"]["plural"]) == (resource.kind, resource.plural)
+    assert (version["name"], version["served"], version["storage"]) == ("v1", True, True)
+    columns = {one["name"]: one["jsonPath"] for one in version["additionalPrinterColumns"]}
+    assert columns == COLUMNS[name]
+
+
+@pytest.mark.parametrize(("name", "fields"), FIELDS.values(), ids=FIELDS)
+def test_fields_are_as_in_other_releases(name: str, fields: dict[str, Any]) -> None:
+    crd = read_crd(name)
+
+    assert {path: _bare(find_field(crd, path)) for path in fields} == fields
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_no_field_is_narrower(name: str) -> None:
+    """ZPDB-01, DEPLOY-40: all fields, and all that narrows them."""
+    parts = find_field(read_crd(name), f"{SCHEMA}.properties")
+
+    for part, expected in NARROWING[name].items():
+        fields = parts.get(part, {}).get("properties", {})
+        assert {
+            key: {word: value for word, value in field.items() if word in CONSTRAINTS}
+            for key, field in fields.items()
+        } == expected
+
+
+CONSTRAINTS: Final = ("type", "minimum", "maximum", "additionalProperties", "required", "default")
+
+
+def _bare(found: object) -> object:
+    """Return a part of a schema without its descriptions."""
+    if isinstance(found, dict):
+        return {key: _bare(inner) for key, inner in found.items() if key != "description"}
+    return found
+
+
+def test_zpdb_10_to_22_what_rules_refuse() -> None:
+    """Their words are the parser's; that they hold on a real API server is in the contract."""
+    schema = find_field(read_crd(BUDGETS), SCHEMA)
+    spec = schema["properties"]["spec"]
+
+    assert {
+        place: [one["message"] for one in field["x-kubernetes-validations"]]
+        for place, field in {"": schema, "spec": spec, **spec["properties"]}.items()
+        if "x-kubernetes-validations" in field
+    } == {
+        "": ["no spec found"],
+        "spec": [
+            "only one of maxUnavailable or maxUnavailablePercentage may be set",
+            "max unavailable percentage can not be used with partition awareness",
+            "crossZoneEvictionDelay requires podNamePartitionRegex to be set",
+        ],
+        "podNamePartitionRegex": [
+            "regex is not valid",
+            "regular expression requires at least one subexpression",
+            "regex is longer than 1024",
+        ],
+        "crossZoneEvictionDelay": [
+            "crossZoneEvictionDelay is not a valid duration",
+            "crossZoneEvictionDelay must be >= 0",
+        ],
+    }
+
+
+def test_a_kind_is_in_no_namespace(tmp_path: Path) -> None:
+    inner = {"kind": "Kustomization", "namespace": "prod", "resources": [str(CRDS)]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(inner))
+
+    assert len(render(tmp_path)) == len(KINDS)
+    assert not any("namespace" in one["metadata"] for one in render(tmp_path))
