@@ -1,6 +1,7 @@
-"""Requests to pods: what gets there, what comes back, and what a dead process does not learn.
+"""Requests to pods and from the API server: what gets there, what comes back, what the dead learn.
 
-Section 3.2, pods: prepare behaviours of FP-25; partitions to pods.
+Section 3.2, pods: prepare behaviours of FP-25; partitions to pods. How pods answer by themselves
+is in `tests/lab/nodes/test_pods`.
 """
 
 import asyncio
@@ -31,90 +32,80 @@ class Pods:
         self, method: str, endpoint: Endpoint, actor: str, takes: timedelta
     ) -> tuple[int, bytes]:
         self.acted.append(f"{actor} {method} {endpoint.pod}")
+        await asyncio.sleep(takes.total_seconds())
         return 200, b"said"
 
 
-def plan(fate: PodFate) -> PodPlan:
-    return PodPlan(actor=ACTOR, number=1, fate=fate)
+def opened(fate: PodFate | None = None) -> tuple[ClientWorld, Pods, SimulatedPodClient]:
+    """Return a process that meets with this at its first request to a pod."""
+    plans = [] if fate is None else [PodPlan(actor=ACTOR, number=1, fate=fate)]
+    world, pods = ClientWorld(*plans), Pods()
+    return world, pods, SimulatedPodClient(world.link, pods)
 
 
 @in_virtual_time
 async def test_a_pod_acts_and_answers() -> None:
-    world, pods = ClientWorld(), Pods()
-    assert await SimulatedPodClient(world.link, pods).send("POST", ENDPOINT) == 200
-    assert pods.acted == ["operator-1 POST a-0"]
-    assert 0.002 <= loop_time() <= 0.02
-
-
-@pytest.mark.parametrize(
-    ("how", "error", "acts"),
-    [
-        (PodFailure.REFUSED, ConnectionRefusedError, False),
-        (PodFailure.RESET_BEFORE, ConnectionResetError, False),
-        (PodFailure.RESET_AFTER, ConnectionResetError, True),
-    ],
-)
-@in_virtual_time
-async def test_a_broken_connection(how: PodFailure, error: type[OSError], acts: bool) -> None:
-    world, pods = ClientWorld(plan(PodFate(fails=how))), Pods()
-    client = SimulatedPodClient(world.link, pods)
-    with pytest.raises(error):
-        await client.send("POST", ENDPOINT)
-    assert len(pods.acted) == acts
-    assert world.told[0].kind == f"pod_{how}"
+    _, pods, client = opened()
     assert await client.send("POST", ENDPOINT) == 200
+    assert await client.ask(ENDPOINT) == (200, b"said")
+    assert pods.acted == ["operator-1 POST a-0"] * 2
+    assert 0.004 <= loop_time() <= 0.04
 
 
 @pytest.mark.parametrize(
-    ("how", "status", "acts"),
+    ("fate", "outcome", "acts"),
     [
-        (PodFailure.REDIRECT, 307, False),
-        (PodFailure.ERROR, 500, False),
-        (PodFailure.ERROR_AFTER, 500, True),
+        (PodFate(fails=PodFailure.REFUSED), ConnectionRefusedError, False),
+        (PodFate(fails=PodFailure.RESET_BEFORE), ConnectionResetError, False),
+        (PodFate(fails=PodFailure.RESET_AFTER), ConnectionResetError, True),
+        (PodFate(fails=PodFailure.REDIRECT), 307, False),
+        (PodFate(fails=PodFailure.ERROR), 500, False),
+        (PodFate(fails=PodFailure.ERROR_AFTER), 500, True),
+        (PodFate(fails=PodFailure.SILENT), TimeoutError, True),
+        (PodFate(fails=PodFailure.LOST), TimeoutError, False),
+        (PodFate(after=timedelta(seconds=6)), TimeoutError, True),
+        (PodFate(takes=timedelta(seconds=6)), TimeoutError, True),
+        (PodFate(before=timedelta(seconds=2), after=timedelta(seconds=2)), 200, True),
     ],
+    ids=lambda value: str(getattr(value, "fails", None) or value),
 )
 @in_virtual_time
-async def test_something_else_answers(how: PodFailure, status: int, acts: bool) -> None:
-    world, pods = ClientWorld(plan(PodFate(fails=how))), Pods()
-    assert await SimulatedPodClient(world.link, pods).send("DELETE", ENDPOINT) == status
+async def test_what_may_become_of_a_request(
+    fate: PodFate, outcome: type[OSError] | int, acts: bool
+) -> None:
+    """DELAY-07: and the pod may count all the same; the next request meets with nothing."""
+    world, pods, client = opened(fate)
+    if isinstance(outcome, int):
+        assert await client.send("DELETE", ENDPOINT) == outcome
+    else:
+        with pytest.raises(outcome):
+            async with asyncio.timeout(5):
+                await client.send("DELETE", ENDPOINT)
     assert len(pods.acted) == acts
-
-
-@pytest.mark.parametrize(("how", "acts"), [(PodFailure.SILENT, True), (PodFailure.LOST, False)])
-@in_virtual_time
-async def test_nobody_answers(how: PodFailure, acts: bool) -> None:
-    world, pods = ClientWorld(plan(PodFate(fails=how))), Pods()
-    assert await never_returns(SimulatedPodClient(world.link, pods).send("POST", ENDPOINT))
-    assert len(pods.acted) == acts
-
-
-@in_virtual_time
-async def test_a_slow_answer_is_one() -> None:
-    fate = PodFate(before=timedelta(seconds=2), after=timedelta(seconds=3))
-    world, pods = ClientWorld(plan(fate)), Pods()
-    assert await SimulatedPodClient(world.link, pods).send("POST", ENDPOINT) == 200
-    assert 5 <= loop_time() <= 5.02
+    assert (loop_time() == 5) is (outcome is TimeoutError)
+    assert world.told[0].kind.startswith("pod_")
+    assert await client.send("POST", ENDPOINT) == 200
 
 
 @pytest.mark.parametrize("cut", ["is_cut", "cut_pods"])
 @in_virtual_time
 async def test_pods_out_of_reach(cut: str) -> None:
     """A partition to the pods leaves the API server in reach."""
-    world, pods = ClientWorld(), Pods()
+    world, pods, client = opened()
     setattr(world.link, cut, True)
-    assert await never_returns(SimulatedPodClient(world.link, pods).send("POST", ENDPOINT))
+    assert await never_returns(client.send("POST", ENDPOINT))
     assert pods.acted == []
     assert world.link.is_cut is (cut == "is_cut")
 
     world.link.heal()
-    assert await SimulatedPodClient(world.link, pods).send("POST", ENDPOINT) == 200
+    assert await client.send("POST", ENDPOINT) == 200
 
 
 @pytest.mark.parametrize("point", CrashPoint)
 @in_virtual_time
 async def test_a_crash_within_a_request(point: CrashPoint) -> None:
-    world, pods = ClientWorld(plan(PodFate(crash=point))), Pods()
-    client = SimulatedPodClient(world.link, pods)
+    """SEED-078: only the pod knows then."""
+    world, pods, client = opened(PodFate(crash=point))
     answers: list[int] = []
 
     async def work() -> None:
@@ -128,19 +119,21 @@ async def test_a_crash_within_a_request(point: CrashPoint) -> None:
 
 
 @in_virtual_time
-async def test_a_closed_door_sends_nothing() -> None:
-    world, pods = ClientWorld(), Pods()
-    client = SimulatedPodClient(world.link, pods)
+async def test_a_closed_client_sends_nothing() -> None:
+    _, pods, client = opened()
     await client.close()
     with pytest.raises(OSError, match="closed"):
         await client.send("POST", ENDPOINT)
+    with pytest.raises(OSError, match="closed"):
+        await client.ask(ENDPOINT)
     assert pods.acted == []
 
 
-def review(way: str, fate: ReviewFate) -> ReviewPlan:
-    assert way in ("question", "answer")
-    return ReviewPlan(
-        actor=ACTOR, way="question" if way == "question" else "answer", number=1, fate=fate
+def review(way: str, fate: ReviewFate) -> ClientWorld:
+    """Return a world in which the first review fares so on its way in or out."""
+    is_in = way == "question"
+    return ClientWorld(
+        ReviewPlan(actor=ACTOR, way="question" if is_in else "answer", number=1, fate=fate)
     )
 
 
@@ -151,39 +144,26 @@ async def ask(world: ClientWorld) -> None:
 
 
 @in_virtual_time
-async def test_a_review_goes_there_and_back() -> None:
+async def test_a_review_goes_there_and_back_unless_the_link_is_cut() -> None:
     world = ClientWorld()
     await ask(world)
     assert 0.002 <= loop_time() <= 0.02
+    world.link.is_cut = True
+    assert await never_returns(ask(world))
 
 
 @pytest.mark.parametrize("way", ["question", "answer"])
 @in_virtual_time
-async def test_a_review_breaks_or_is_lost(way: str) -> None:
+async def test_a_review_breaks_or_is_lost_or_its_process_dies(way: str) -> None:
     """FP-23: the API server sees a failed webhook, whatever the process has done by then."""
-    broken = ClientWorld(review(way, ReviewFate(reset=True)))
     with pytest.raises(ConnectionResetError):
-        await ask(broken)
-    lost = ClientWorld(review(way, ReviewFate(lost=True)))
-    assert await never_returns(ask(lost))
-    slow = ClientWorld(review(way, ReviewFate(delay=timedelta(seconds=12))))
+        await ask(review(way, ReviewFate(reset=True)))
+    assert await never_returns(ask(review(way, ReviewFate(lost=True))))
     start = loop_time()
-    await ask(slow)
+    await ask(review(way, ReviewFate(delay=timedelta(seconds=12))))
     assert 12 <= loop_time() - start <= 12.02
-
-
-@pytest.mark.parametrize("way", ["question", "answer"])
-@in_virtual_time
-async def test_a_process_dies_over_a_review(way: str) -> None:
-    world = ClientWorld(review(way, ReviewFate(crash=True)))
+    world = review(way, ReviewFate(crash=True))
     with pytest.raises(ConnectionRefusedError):
         await ask(world)
     assert world.link.is_dead
     await asyncio.wait_for(world.link.wait_dead(), 1)
-
-
-@in_virtual_time
-async def test_a_review_does_not_get_over_a_cut_link() -> None:
-    world = ClientWorld()
-    world.link.is_cut = True
-    assert await never_returns(ask(world))

@@ -5,20 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.aio.clock import Clock
 from rollout_operator.lab.virtual_loop.clock import SimulatedClock
 from tests.lab.client_world import loop_time
 from tests.virtual_time import EPOCH, in_virtual_time
 
 HOUR = timedelta(hours=1)
-
-
-@in_virtual_time
-async def test_a_clock_that_is_right() -> None:
-    clock: Clock = SimulatedClock(EPOCH)
-    await clock.sleep(HOUR)
-    assert clock.now() == EPOCH + HOUR
-    assert clock.elapsed() == HOUR
 
 
 @pytest.mark.parametrize("jump", [2 * HOUR, -2 * HOUR])

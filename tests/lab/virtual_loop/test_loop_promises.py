@@ -168,22 +168,6 @@ async def test_wait_for_loses_no_result(rng: random.Random) -> None:
 
 
 @under_all_seeds
-async def test_an_event_wakes_all(rng: random.Random) -> None:
-    event = asyncio.Event()
-
-    async def wait() -> bool:
-        await _pause(rng)
-        return await event.wait()
-
-    async with asyncio.TaskGroup() as tasks:
-        waiting = [tasks.create_task(wait()) for _ in range(5)]
-        await _pause(rng)
-        event.set()
-
-    assert all(task.result() for task in waiting)
-
-
-@under_all_seeds
 async def test_a_lock_lets_one_in(rng: random.Random) -> None:
     lock = asyncio.Lock()
     inside: list[int] = []
@@ -204,23 +188,6 @@ async def test_a_lock_lets_one_in(rng: random.Random) -> None:
         rng.choice(entering).cancel()
 
     assert not lock.locked()
-
-
-@under_all_seeds
-async def test_a_lock_is_given_in_the_order_of_asking(rng: random.Random) -> None:
-    lock, order = asyncio.Lock(), list[int]()
-
-    async def enter(number: int) -> None:
-        await asyncio.sleep(number / 10)
-        async with lock:
-            order.append(number)
-            await asyncio.sleep(5)
-
-    async with asyncio.TaskGroup() as tasks:
-        for number in range(6):
-            tasks.create_task(enter(number))
-
-    assert order == list(range(6))
 
 
 @under_all_seeds
@@ -289,23 +256,6 @@ async def test_a_queue_keeps_its_order_and_loses_nothing(rng: random.Random) -> 
             await queue.put(number)
 
     assert got == list(range(10))
-
-
-@under_all_seeds
-async def test_gather_keeps_the_order_of_results(rng: random.Random) -> None:
-    async def work(number: int) -> int:
-        await _pause(rng)
-        if number == 3:
-            raise ValueError
-        return number
-
-    results = await asyncio.gather(*(work(number) for number in range(5)), return_exceptions=True)
-
-    assert [one if isinstance(one, int) else type(one) for one in results] == [
-        *(0, 1, 2),
-        ValueError,
-        4,
-    ]
 
 
 @under_all_seeds
