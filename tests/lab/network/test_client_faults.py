@@ -187,19 +187,6 @@ async def test_a_slow_call_takes_longer_there_and_back() -> None:
     assert world.commits()[0].at.total_seconds() == pytest.approx(3, abs=0.02)
 
 
-@in_virtual_time
-async def test_too_slow_is_no_answer() -> None:
-    world = ClientWorld(
-        CallPlan(actor=ACTOR, number=1, fate=FaultDecision(after=timedelta(seconds=31))),
-        CallPlan(actor=ACTOR, number=2, fate=FaultDecision(before=timedelta(seconds=31))),
-    )
-    with pytest.raises(UnknownOutcome, match="timed out after 30s"):
-        await create(world)
-    with pytest.raises(Unreachable, match="timed out after 30s"):
-        await world.client.fetch(SECRETS, NAMESPACE, "new")
-    await asyncio.sleep(LATER)  # until the one that was slow to arrive has arrived
-
-
 @pytest.mark.parametrize(
     ("point", "happens"),
     [
@@ -260,18 +247,6 @@ async def test_what_the_server_has_forgotten_nobody_shows() -> None:
         world.put(name)
     world.api.compact()
     assert names(await world.list(world.following)) == ["a", "b", "c"]
-
-
-@in_virtual_time
-async def test_calls_are_numbered_and_known_again() -> None:
-    world = ClientWorld(fails(Failure.INTERNAL, 3))
-    world.put("a")
-    for _ in range(2):
-        await world.client.fetch(SECRETS, NAMESPACE, "a")
-    with pytest.raises(Unreachable):
-        await world.following.fetch(SECRETS, NAMESPACE, "a")
-    assert world.told[0].text == "call 3: get secrets/a: internal"
-    assert world.faults.list_waiting() == ()
 
 
 @in_virtual_time
