@@ -1,4 +1,4 @@
-"""A simulated API server alone, with nobody around it: what tests of the server's frame talk to."""
+"""A simulated API server alone, with nobody around it."""
 
 import json
 import random
@@ -79,12 +79,6 @@ class Server:
         """Have operations on a kind reviewed by a webhook."""
         self.api.hooks = answering(decide)
         self.create(VALIDATING_WEBHOOKS, hook_on(resource, *operations))
-
-    def merge(self, resource: Resource, name: str, body: JsonObject) -> JsonObject:
-        """Merge something into an object and expect no refusal."""
-        answer = self.ask("patch", resource, name, Asked(body=body))
-        assert answer.status == 200, answer.message
-        return answer.body
 
     def fetch(self, resource: Resource, name: str) -> JsonObject:
         """Return an object that must be there."""

@@ -2,12 +2,11 @@
 
 import time
 from datetime import timedelta
-from itertools import pairwise
 
 import pytest
 
-from rollout_operator.kube.api import PODS, JsonObject
-from rollout_operator.lab.model.fields import number, text
+from rollout_operator.kube.api import PODS
+from rollout_operator.lab.model.fields import text
 from rollout_operator.lab.model.history import Commit
 from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.lab.virtual_loop.pace import StepTimes
@@ -32,10 +31,6 @@ async def roll_out(scene: World) -> None:
         for ordinal in range(3):
             scene.delete_pod(f"{zone.name}-{ordinal}")
         await scene.until_rolled(zone.name)
-
-
-def has_new_revision(status: JsonObject) -> bool:
-    return status.get("currentRevision") != status.get("updateRevision")
 
 
 async def begin(scene: World) -> None:
@@ -85,10 +80,6 @@ def test_one_seed_gives_one_run_and_another_seed_another() -> None:
     assert trace(8) != first
 
 
-def test_one_seed_gives_one_run_also_where_the_cache_lags() -> None:
-    assert trace(7, BEHIND) == trace(7, BEHIND)
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_a_lagging_cache_only_delays(seed: int) -> None:
     """FP-01, FP-02 in the controller itself: what it does twice is refused and comes right."""
@@ -127,25 +118,6 @@ async def test_a_controller_that_lags_sees_all_later_until_it_does_not() -> None
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_pod_is_asked_for_twice_because_the_cache_is_waited_for(seed: int) -> None:
-    """As since v1.36: looks that come before an own write is seen are put off."""
-
-    @in_virtual_time
-    async def scenario() -> None:
-        with world(seed=seed, pace=BEHIND) as scene:
-            annotate_at_each_status(scene, most=10)
-            await scene.bring_up(ZoneSpec(name="web"))
-            created = [
-                one.status
-                for one in scene.called("statefulset-controller")
-                if one.request.verb == "create" and one.request.resource == PODS
-            ]
-            assert created == [201, 201, 201]
-
-    scenario()
-
-
-@pytest.mark.parametrize("seed", range(6))
 def test_each_status_write_of_a_lagging_controller_survives_a_busy_co_writer(seed: int) -> None:
     """FP-11: conflicts of the status are tried again over what is newest."""
 
@@ -179,65 +151,9 @@ def annotate_at_each_status(scene: World, most: int) -> None:
     scene.api.on_commit(write)
 
 
-@in_virtual_time
-async def test_an_undone_current_revision_is_what_a_late_status_does() -> None:
-    """A status counted before someone wrote the current revision overwrites it, as in real life."""
-    slow = StepTimes(status=(timedelta(seconds=5), timedelta(seconds=5)))
-    with world(pace=slow) as scene:
-        await scene.bring_up(ZoneSpec(name="web", replicas=1))
-        scene.set_image("web", "v2")
-        await scene.until(lambda: has_new_revision(scene.status("web")))
-        old = scene.status("web")["currentRevision"]
-        scene.delete_pod("web-0")
-        await scene.until(lambda: scene.is_rolled("web"))
-        scene.cluster.fail_pod("web-0")
-        await scene.until(lambda: text(scene.pod("web-0"), "status", "phase") == "Running")
-        writes = len(scene.commits("statefulsets", "statefulset-controller"))
-        await wait(scene, timedelta(seconds=1))  # it has looked, and its status is on its way
-        status = scene.status("web")
-        moved = {**status, "currentRevision": status["updateRevision"]}
-        scene.call("update", "web", {**scene.sts("web"), "status": moved}, subresource="status")
-        await scene.until(
-            lambda: len(scene.commits("statefulsets", "statefulset-controller")) > writes
-        )
-        assert scene.status("web")["currentRevision"] == old
-
-
 async def wait(scene: World, span: timedelta) -> None:
     with pytest.raises(TimeoutError):
         await scene.until(lambda: False, span)
-
-
-@in_virtual_time
-async def test_a_late_status_may_land_on_a_set_of_the_same_name() -> None:
-    """As in real life: after a conflict the newest object of that name gets what was counted."""
-    slow = StepTimes(status=(timedelta(seconds=5), timedelta(seconds=5)))
-    with world(pace=slow) as scene:
-        await scene.bring_up(ZoneSpec(name="web", replicas=2))
-        scene.patch("web", {"replicas": 1})
-        await wait(scene, timedelta(seconds=1))
-        scene.call("delete", "web", {"kind": "DeleteOptions", "apiVersion": "v1"})
-        scene.create(ZoneSpec(name="web", replicas=2))
-        await scene.until(lambda: "observedGeneration" in scene.status("web"))
-        assert number(scene.sts("web"), "metadata", "generation") == 1
-        assert number(scene.status("web"), "observedGeneration") == 2
-
-
-@in_virtual_time
-async def test_a_refused_pod_is_tried_again_with_growing_pauses() -> None:
-    with world() as scene:
-        scene.api.forbidden.add(("statefulset-controller", "create", "pods"))
-        scene.create(ZoneSpec(name="web", replicas=1))
-        await scene.until(lambda: len(refusals(scene)) >= 14)
-        times = refusals(scene)
-        pauses = [later - sooner for sooner, later in pairwise(times)]
-        assert pauses[-1] > 4 * pauses[0]
-        scene.api.forbidden.clear()
-        await scene.until_ready("web")
-
-
-def refusals(scene: World) -> list[timedelta]:
-    return [one.at for one in scene.called("statefulset-controller") if one.status == 403]
 
 
 def ip_of(scene: World) -> str:

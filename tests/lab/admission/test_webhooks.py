@@ -42,35 +42,6 @@ def validating(**fields: object) -> World:
 
 
 @in_virtual_time
-async def test_a_call_says_where_it_goes_and_how_long_it_waits() -> None:
-    world = validating(timeoutSeconds=5)
-    await world.admission.validate(attempt())
-    call = world.calls[0]
-    assert (call.path, call.service, call.timeout) == (
-        "/a?timeout=5s",
-        "default/hooks",
-        timedelta(seconds=5),
-    )
-    await world.admission.validate(attempt(deadline=timedelta(seconds=2.5)))
-    assert (world.calls[1].path, world.calls[1].timeout) == (
-        "/a?timeout=3s",
-        timedelta(seconds=2.5),
-    )
-
-
-@in_virtual_time
-async def test_each_question_has_its_own_uid_and_one_seed_gives_one_run() -> None:
-    runs = []
-    for _ in range(2):
-        world = validating()
-        await world.admission.validate(attempt())
-        await world.admission.validate(attempt())
-        runs.append([one["uid"] for one in world.questions])
-    assert runs[0] == runs[1]
-    assert runs[0][0] != runs[0][1]
-
-
-@in_virtual_time
 async def test_no_answer_in_time_is_a_failure() -> None:
     world = validating()
     world.delays["/a"] = timedelta(seconds=11)
@@ -143,19 +114,6 @@ async def test_validating_webhooks_are_asked_together_and_the_first_refusal_coun
 
 
 @in_virtual_time
-async def test_warnings_are_kept_for_the_request() -> None:
-    world = World()
-    world.register(validating=[hook("a")], mutating=[hook("b")])
-    for path in ("/a", "/b"):
-        world.responses[path] = lambda _: {"allowed": True, "warnings": ["mind the gap"]}
-    await world.admission.mutate(attempt())
-    await world.admission.validate(attempt())
-    assert world.admission.take_warnings(6) == ()
-    assert world.admission.take_warnings(7) == ("mind the gap",) * 2
-    assert world.admission.take_warnings(7) == ()
-
-
-@in_virtual_time
 async def test_a_request_that_is_given_up_stands_in_the_history() -> None:
     world = validating()
     world.delays["/a"] = timedelta(seconds=5)
@@ -165,16 +123,6 @@ async def test_a_request_that_is_given_up_stands_in_the_history() -> None:
     assert [(one.status, one.message, one.at) for one in world.reviewed] == [
         (-1, "the request was given up", timedelta(seconds=1))
     ]
-
-
-@in_virtual_time
-async def test_changed_configurations_count_at_once() -> None:
-    world = validating()
-    assert world.admission.matches(attempt())
-    world.register()
-    assert not world.admission.matches(attempt())
-    world.register(mutating=[hook("b")])
-    assert world.admission.matches(attempt())
 
 
 @in_virtual_time

@@ -3,10 +3,8 @@
 import asyncio
 
 import msgspec
-import pytest
 
 from rollout_operator.kube.api import CONFIG_MAPS, PODS
-from rollout_operator.lab.model.fields import text
 from rollout_operator.lab.schemas.kinds import NAMESPACES
 from tests.lab.server import (
     CLUSTER_WIDE,
@@ -59,30 +57,6 @@ async def test_a_watch_that_says_no_length_lasts_half_an_hour_to_an_hour() -> No
     begun = asyncio.get_running_loop().time()
     assert [one async for one in stream] == []
     assert 1800 <= asyncio.get_running_loop().time() - begun <= 3600
-
-
-@in_virtual_time
-async def test_who_waits_is_woken_by_an_event_and_by_the_end() -> None:
-    server = Server()
-    stream = server.watch(CONFIG_MAPS, resourceVersion="1")
-    loop = asyncio.get_running_loop()
-    loop.call_later(5, lambda: server.create(CONFIG_MAPS, config_map("a")))
-    assert text((await anext(stream)).object, "metadata", "name") == "a"
-    loop.call_later(5, stream.close)
-    with pytest.raises(StopAsyncIteration):
-        await anext(stream)
-    assert loop.time() == 10
-
-
-@in_virtual_time
-async def test_the_listener_of_a_stream_is_told_of_events_and_of_the_end() -> None:
-    server = Server()
-    stream = server.watch(CONFIG_MAPS, resourceVersion="1")
-    told: list[bool] = []
-    stream.on_event = lambda: told.append(stream.is_closed)
-    server.create(CONFIG_MAPS, config_map("a"))
-    stream.close()
-    assert told == [False, True]
 
 
 @in_virtual_time

@@ -1,28 +1,97 @@
-"""The StatefulSet controller, parallel sets: what is made, replaced, taken away, and counted."""
+"""The StatefulSet controller beyond the contract: refusals, and what its cache shows when."""
 
-from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.controllers.revisions import new_revision
-from rollout_operator.lab.model.fields import name_of
-from rollout_operator.lab.model.request import ApiRequest
-from rollout_operator.lab.schemas.kinds import CONTROLLER_REVISIONS
+import asyncio
+import random
+from datetime import timedelta
+
+import pytest
+
+from rollout_operator.kube.api import PODS, SECRETS, STATEFULSETS, JsonObject, Resource
+from rollout_operator.lab.controllers.set_view import ControllerCache
+from rollout_operator.lab.controllers.set_writes import CONTROLLER
+from rollout_operator.lab.model.fields import child
+from rollout_operator.lab.model.history import Commit
+from rollout_operator.lab.model.request import NotModelled
+from rollout_operator.lab.virtual_loop.pace import Range, Timers
 from rollout_operator.lab.zones import ZoneSpec
-from tests.lab.cluster_world import NAMESPACE, world
-from tests.virtual_time import in_virtual_time
+from tests.lab.cluster_world import world
+from tests.virtual_time import elapsed, in_virtual_time
+
+LAG = (timedelta(seconds=1), timedelta(seconds=9))
+NO_LAG: Range = (timedelta(0), timedelta(0))
 
 
 @in_virtual_time
-async def test_a_taken_name_with_other_data_is_a_collision_and_makes_another_name() -> None:
-    with world(starts=False) as scene:
-        scene.create(ZoneSpec(name="web", replicas=1))
-        taken = new_revision(scene.sts("web"), 1, 0)
-        foreign: JsonObject = {**taken, "data": {"other": "data"}}
-        foreign["metadata"] = {"name": name_of(taken), "namespace": NAMESPACE}
-        create = ApiRequest(
-            verb="create", resource=CONTROLLER_REVISIONS, namespace=NAMESPACE, body=foreign
+async def test_a_refused_delete_comes_back_with_growing_pauses_and_the_counts_stay() -> None:
+    with world() as scene:
+        await scene.bring_up(ZoneSpec(name="web", replicas=1))
+        scene.api.forbidden.add((CONTROLLER, "delete", "pods"))
+        scene.patch("web", {"replicas": 0})
+        begun = elapsed()
+
+        def refused() -> list[timedelta]:
+            return [one.at for one in scene.called(CONTROLLER) if one.status == 403]
+
+        await scene.until(lambda: len(refused()) == 10)
+        assert elapsed() - begun > 4 * (refused()[1] - begun)
+        assert scene.status("web")["replicas"] == 1
+        scene.api.forbidden.clear()
+        await scene.until(lambda: scene.pods() == [])
+
+
+@in_virtual_time
+async def test_several_unavailable_pods_of_a_rolling_update_are_not_modelled() -> None:
+    """Real servers drop the field unless a feature is switched on: no guess is made."""
+    update = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 2}}
+    found: list[object] = []
+    with world() as scene:
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, about: found.append(about["exception"])
         )
-        assert scene.api.call_now(create).is_ok
-        scene.cluster.start()
-        await scene.until_ready("web")
-        second = name_of(new_revision(scene.sts("web"), 1, 1))
-        assert scene.status("web")["updateRevision"] == second != name_of(taken)
-        assert scene.status("web")["collisionCount"] == 1
+        await scene.bring_up(ZoneSpec(name="web", strategy="RollingUpdate"))
+        sts = scene.sts("web")
+        scene.api.put({**sts, "spec": {**child(sts, "spec"), "updateStrategy": update}}, actor="x")
+        await asyncio.sleep(60)
+    assert "maxUnavailable of statefulset web" in f"{found}"
+    assert {type(each) for each in found} == {NotModelled}
+
+
+def commit_of(revision: int, resource: Resource = STATEFULSETS) -> Commit:
+    obj: JsonObject = {"metadata": {"name": "web", "namespace": "default"}, "n": revision}
+    return Commit(
+        at=timedelta(0),
+        revision=revision,
+        actor="person",
+        resource=resource,
+        namespace="default",
+        name="web",
+        before=None,
+        after=obj,
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+@in_virtual_time
+async def test_a_lagging_cache_keeps_the_order_of_a_kind(seed: int) -> None:
+    view = ControllerCache(timers=Timers(), rng=random.Random(seed), lag=LAG)
+    seen: list[int] = []
+    view.on_change = lambda commit: seen.append(commit.revision)
+    for revision in range(1, 21):
+        view.bring(commit_of(revision))
+    await asyncio.sleep(LAG[0].total_seconds() / 2)
+    assert not view.has_seen("statefulsets", 1)
+    assert view.sets == {}
+    await asyncio.sleep(LAG[1].total_seconds())
+    assert seen == list(range(1, 21))
+    assert view.has_seen("statefulsets", 20)
+    assert not view.has_seen("pods", 1)
+
+
+@in_virtual_time
+async def test_a_cache_without_lag_knows_at_once() -> None:
+    view = ControllerCache(timers=Timers(), rng=random.Random(1), lag=NO_LAG)
+    view.bring(commit_of(3, PODS))
+    assert [one.name for one in view.pods("", "default")] == ["web"]
+    assert view.pods("", "other") == view.pods("u", "default") == []
+    view.bring(commit_of(4, SECRETS))
+    assert not view.has_seen("secrets", 4)

@@ -6,11 +6,10 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from rollout_operator.kube.api import PODS, JsonObject
+from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import child, children, moment_of, number, text, uid_of
 from rollout_operator.lab.model.history import Commit
 from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, always
-from rollout_operator.lab.nodes.pod_status import Shape, StatusPlace, next_status
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.objects import Pod
@@ -88,29 +87,6 @@ async def test_a_normal_life_from_creation_to_the_end() -> None:
 
 
 @in_virtual_time
-async def test_an_end_may_go_without_a_last_status() -> None:
-    with world(choose=always(Behaviour(shows_its_end=False))) as scene:
-        await scene.bring_up(ONE)
-        scene.delete_pod("web-0")
-        await scene.until(lambda: "gone" in looks(scene))
-        assert looks(scene)[-2:] == ["terminating", "gone"]
-
-
-@in_virtual_time
-async def test_a_ready_pod_has_all_that_proves_it() -> None:
-    with world() as scene:
-        await scene.bring_up(ZoneSpec(name="web", replicas=2))
-        pod = scene.pod("web-0")
-        assert view(pod).is_ready
-        assert view(pod).ip.startswith("10.0.")
-        assert len({view(one).ip for one in scene.pods()}) == 2
-        kinds = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
-        assert [condition(pod, kind)["status"] for kind in kinds] == ["True"] * 4
-        assert container(pod)["ready"] is container(pod)["started"] is True
-        assert container(pod)["restartCount"] == 0
-
-
-@in_virtual_time
 async def test_times_follow_the_behaviour() -> None:
     slow = Behaviour(
         starts_after=timedelta(seconds=10),
@@ -158,22 +134,6 @@ def test_troubles_are_what_the_operator_reads(kind: StartKind, trouble: str) -> 
             assert not view(scene.pod("web-0")).is_ready
 
     scenario()
-
-
-@in_virtual_time
-async def test_the_operator_can_tell_who_has_never_been_ready() -> None:
-    """D-26: a pod that never became ready needs no preparation."""
-    with world(choose=always(Behaviour(kind=StartKind.NEVER_READY))) as scene:
-        scene.create(ONE)
-        await scene.until(
-            lambda: bool(scene.pods()) and container_state(scene.pod("web-0")) == "running"
-        )
-        assert view(scene.pod("web-0")).never_ready
-    with world(seed=1) as scene:
-        await scene.bring_up(ONE)
-        scene.cluster.fail_pod("web-0")
-        await scene.until(lambda: container_state(scene.pod("web-0")) == "waiting")
-        assert view(scene.pod("web-0")).was_ready
 
 
 @in_virtual_time
@@ -257,61 +217,6 @@ async def test_only_living_pods_can_fail_or_be_mended() -> None:
 
 
 @in_virtual_time
-async def test_a_behaviour_is_chosen_once_when_the_pod_is_created() -> None:
-    seen: list[str] = []
-
-    def choose(pod: JsonObject) -> Behaviour:
-        seen.append(uid_of(pod))
-        return Behaviour() if len(seen) == 1 else Behaviour(kind=StartKind.NEVER_READY)
-
-    with world(choose=choose) as scene:
-        await scene.bring_up(ONE)
-        scene.delete_pod("web-0")
-        await scene.until(lambda: looks(scene).count("Pending/waiting") == 2)
-        assert len(seen) == len(set(seen)) == 2
-        assert not is_ready(scene.pod("web-0"))
-
-
-@in_virtual_time
-async def test_a_forced_end_leaves_nothing_behind() -> None:
-    """A pod deleted without grace is gone at once; its kubelet touches its name no more."""
-    with world() as scene:
-        await scene.bring_up(ONE)
-        ip = view(scene.pod("web-0")).ip
-        scene.delete_pod("web-0", gracePeriodSeconds=0)
-        assert scene.pods() == []
-        await scene.until_ready("web")
-        assert view(scene.pod("web-0")).ip != ip
-        refused = [one for one in scene.called("kubelet") if one.status >= 400]
-        assert refused == []
-
-
-@in_virtual_time
-async def test_a_finalizer_holds_the_object_and_not_the_process() -> None:
-    with world() as scene:
-        await scene.bring_up(ONE, template=held_template())
-        scene.delete_pod("web-0")
-        await scene.until(lambda: looks(scene)[-1] == "Succeeded/terminated")
-        with pytest.raises(TimeoutError):
-            await scene.until(lambda: "gone" in looks(scene), timedelta(minutes=5))
-
-
-def held_template() -> JsonObject:
-    return {
-        "metadata": {"labels": {"name": "web"}, "finalizers": ["test/hold"]},
-        "spec": {"containers": [{"name": "app", "image": "v1"}]},
-    }
-
-
-@in_virtual_time
-async def test_a_pod_bound_by_its_template_needs_no_scheduler() -> None:
-    with world() as scene:
-        await scene.bring_up(ZoneSpec(name="web", replicas=1, node="here"))
-        assert scene.commits("pods", "scheduler") == []
-        assert text(scene.pod("web-0"), "spec", "nodeName") == "here"
-
-
-@in_virtual_time
 async def test_pods_that_ran_elsewhere_go_on_as_they_were() -> None:
     """For a world copied from a dump: ready pods are left alone, others become ready."""
     with world() as scene:
@@ -329,43 +234,3 @@ async def test_pods_that_ran_elsewhere_go_on_as_they_were() -> None:
         copy.delete_pod("web-0")
         await copy.until_ready("web")
         assert uid_of(copy.pod("web-0")) != uid_of(pods[0])
-
-
-def test_each_shape_runs_or_does_not() -> None:
-    running = [shape for shape in Shape if shape.is_running]
-    assert running == [Shape.RUNNING, Shape.READY, Shape.GATED, Shape.CLAIMED]
-
-
-@in_virtual_time
-async def test_what_kubelets_write_names_the_pod_by_uid() -> None:
-    """A status meant for one pod never lands on the next one of its name."""
-    with world() as scene:
-        await scene.bring_up(ONE)
-        bodies = [
-            one.request.body
-            for one in scene.called("kubelet")
-            if one.request.resource == PODS and one.request.verb == "patch"
-        ]
-        assert bodies
-        uid = uid_of(scene.pod("web-0"))
-        for body in bodies:
-            assert isinstance(body, dict)
-            assert uid_of(body) == uid
-        scene.delete_pod("web-0")
-        await scene.until(lambda: "gone" in looks(scene))
-        [end] = [one for one in scene.called("kubelet") if one.request.verb == "delete"]
-        assert isinstance(end.request.body, dict)
-        assert end.request.body["preconditions"] == {"uid": uid}
-        assert end.request.body["gracePeriodSeconds"] == 0
-
-
-def test_the_time_of_a_condition_moves_only_with_the_condition() -> None:
-    spec: JsonObject = {"containers": [{"name": "app", "image": "v1"}]}
-    times, status = [], JsonObject()
-    shapes = (Shape.CREATING, Shape.RUNNING, Shape.READY, Shape.READY, Shape.CRASHED, Shape.BACKOFF)
-    for second, shape in enumerate(shapes):
-        pod: JsonObject = {"spec": spec, "status": status}
-        status = next_status(pod, shape, StatusPlace(ip="10.0.0.1", now=f"T{second}"))
-        times.append(condition({"status": status}, "Ready")["lastTransitionTime"])
-    assert times == ["T0", "T0", "T2", "T2", "T4", "T4"]
-    assert status["startTime"] == "T0"

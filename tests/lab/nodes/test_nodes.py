@@ -5,8 +5,7 @@ from collections import Counter
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import children, text
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
-from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, always
-from rollout_operator.lab.nodes.nodes import LONE_NODE, find_node, is_cordoned, node, node_of
+from rollout_operator.lab.nodes.nodes import node, node_of
 from rollout_operator.lab.schemas.kinds import NODES
 from rollout_operator.lab.zones import ZoneSpec
 from tests.lab.cluster_world import World, world
@@ -33,14 +32,6 @@ def cordon(scene: World, name: str, *, is_on: bool = True) -> None:
 
 def places(scene: World) -> Counter[str]:
     return Counter(node_of(one) for one in scene.pods())
-
-
-@in_virtual_time
-async def test_without_nodes_all_pods_are_on_one() -> None:
-    with world() as scene:
-        await scene.bring_up(ZoneSpec(name="web"))
-
-        assert places(scene) == {LONE_NODE: 3}
 
 
 @in_virtual_time
@@ -84,35 +75,7 @@ async def test_a_pod_without_a_node_waits_for_one() -> None:
         assert places(scene) == {"a-1": 1}
 
 
-@in_virtual_time
-async def test_who_never_gets_a_node_gets_none_from_an_uncordon() -> None:
-    with world(choose=always(Behaviour(kind=StartKind.PENDING))) as scene:
-        add_nodes(scene, "a-1")
-        scene.create(ZoneSpec(name="web", replicas=1))
-        await scene.until(lambda: any(waits(one) for one in scene.pods()))
-        cordon(scene, "a-1")
-        cordon(scene, "a-1", is_on=False)
-        scene.create(ZoneSpec(name="other", replicas=1))
-        await scene.until(lambda: sum(map(waits, scene.pods())) == 2)
-
-        assert places(scene) == {"": 2}
-
-
 def waits(pod: JsonObject) -> bool:
     return any(
         one.get("reason") == "Unschedulable" for one in children(pod, "status", "conditions")
     )
-
-
-@in_virtual_time
-async def test_a_node_is_chosen_by_load_then_by_name() -> None:
-    with world(starts=False) as scene:
-        add_nodes(scene, "a-2", "a-1")
-        pod: JsonObject = {"metadata": {"name": "x"}, "spec": {"nodeSelector": HERE}}
-
-        assert find_node(scene.api, pod) == "a-1"
-        cordon(scene, "a-1")
-        assert find_node(scene.api, pod) == "a-2"
-        cordon(scene, "a-2")
-        assert find_node(scene.api, pod) is None
-        assert all(map(is_cordoned, scene.api.list(NODES, "")))

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout_operator.kube.api import (
-    CONFIG_MAPS,
     PODS,
     SECRETS,
     STATEFULSETS,
@@ -17,12 +16,12 @@ from rollout_operator.kube.api import (
     Resource,
 )
 from rollout_operator.lab.model.request import ApiRefusal, NotModelled
-from rollout_operator.lab.schemas.kinds import BUDGETS, KINDS, REPLICA_TEMPLATES, find_kind
+from rollout_operator.lab.schemas.kinds import BUDGETS, REPLICA_TEMPLATES, find_kind
 from rollout_operator.model.decode.budget import parse_budget
 from rollout_operator.model.errors import InvalidInput
 from tests.contract.bodies import pod, replica_template, secret, statefulset, zone_budget
 from tests.contract.test_contract_zone_budgets import REFUSED
-from tests.lab.manifests import created, part, updated
+from tests.lab.manifests import created, part
 from tests.lab.server import hook_on
 from tests.model.budget_trees import REGEX, TWO_GROUPS, as_json
 from tests.test_manifests_crds import fields_of_spec
@@ -103,23 +102,6 @@ def test_a_change_that_the_real_server_refuses_is_not_modelled(
         kind.prepare_update(old, new, "")
 
 
-@pytest.mark.parametrize("key", ["name", "namespace", "uid"])
-def test_another_identity_is_a_refusal(key: str) -> None:
-    kind = find_kind(STATEFULSETS)
-    old = created(kind, sts())
-    with pytest.raises(ApiRefusal, match=rf'metadata.{key}: Invalid value: "x": field is immut'):
-        kind.prepare_update(old, {**old, "metadata": {**part(old, "metadata"), key: "x"}}, "")
-
-
-def test_a_count_below_zero_in_a_status_is_a_refusal() -> None:
-    """The real controller sends it: after the delete of a pod that no revision counts."""
-    kind = find_kind(STATEFULSETS)
-    old = created(kind, sts())
-    with pytest.raises(ApiRefusal, match=r"status.currentReplicas: Invalid value: -1") as caught:
-        kind.prepare_update(old, {**old, "status": {"currentReplicas": -1}}, "status")
-    assert (caught.value.status, caught.value.reason) == (422, "Invalid")
-
-
 @pytest.mark.parametrize(
     ("body", "text"),
     [
@@ -135,31 +117,6 @@ def test_what_cannot_be_read_is_a_bad_request(body: JsonObject, text: str) -> No
     with pytest.raises(ApiRefusal, match=text) as caught:
         find_kind(STATEFULSETS).default(body)
     assert (caught.value.status, caught.value.reason) == (400, "BadRequest")
-
-
-@pytest.mark.parametrize(
-    "resource",
-    [
-        Resource("apps", "v1", "daemonsets", "DaemonSet"),
-        Resource("apps", "v1beta1", "statefulsets", "StatefulSet"),
-    ],
-)
-def test_what_nobody_knows_is_not_found(resource: Resource) -> None:
-    with pytest.raises(ApiRefusal, match="the server could not find the requested resource"):
-        find_kind(resource)
-
-
-def test_kinds_stand_under_their_own_names() -> None:
-    for (group, plural), kind in KINDS.items():
-        assert (kind.resource.group, kind.resource.plural) == (group, plural)
-        assert find_kind(kind.resource) is kind
-
-
-def test_data_without_anything_is_left_out_and_null_is_an_empty_text() -> None:
-    kind = find_kind(CONFIG_MAPS)
-    old = created(kind, {"metadata": {"name": "a"}, "data": {"a": None}})
-    assert old["data"] == {"a": ""}
-    assert "data" not in updated(kind, old, {**old, "data": {}})
 
 
 _INTEGERS = st.integers(-2, 102) | st.sampled_from(["1", True, None, 1.5])

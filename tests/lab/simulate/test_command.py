@@ -64,12 +64,6 @@ def test_a_secret_is_never_printed(output: str, dump: Path, capsys: Capture) -> 
     assert KEPT not in shown.out + shown.err
 
 
-def test_json_is_one_object(dump: Path, capsys: Capture) -> None:
-    assert main(["simulate", "-f", str(dump), "-o", "json", "-change", "image zone-c=v2"]) == 0
-
-    assert json.loads(capsys.readouterr().out)["deletes"] == ["zone-c-0", "zone-c-1", "zone-c-2"]
-
-
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
@@ -104,45 +98,17 @@ def test_a_file_that_is_not_there(tmp_path: Path, capsys: Capture) -> None:
     assert capsys.readouterr().err == f"rollout-operator: -f {path}: No such file or directory\n"
 
 
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ("scale zone-x to 2", 'no StatefulSet "zone-x"; did you mean zone-'),
-        ("pod zone-a-7 fails", 'no pod "zone-a-7"; did you mean zone-a-'),
-        (
-            "new template ingster",
-            'no StatefulSet or rollout group "ingster"; did you mean ingester',
-        ),
-        ("pause everything", 'no StatefulSet "everything"; there are zone-a, zone-b, zone-c'),
-    ],
-)
-def test_a_name_that_is_not_there(change: str, complaint: str, dump: Path, capsys: Capture) -> None:
-    assert main(["simulate", "-f", str(dump), "-change", change]) == 1
+def test_a_name_that_is_not_there(dump: Path, capsys: Capture) -> None:
+    assert main(["simulate", "-f", str(dump), "-change", "scale zone-x to 2"]) == 1
 
-    assert complaint in capsys.readouterr().err
+    assert 'no StatefulSet "zone-x"; did you mean zone-' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        ([], "-f has not been specified"),
-        (["-f", "-", "new template"], "unexpected word: new template; a change stands in quotes"),
-        (["-f", "-", "-change", "explode"], 'there are "new template [ZONE ...]"'),
-        (["-f", "-", "-o", "xml"], '-o must be one of text, json: "xml"'),
-    ],
-)
-def test_a_wrong_command_line(words: list[str], complaint: str, capsys: Capture) -> None:
-    assert main(["simulate", *words]) == 2
-
+def test_a_wrong_command_line_and_help(capsys: Capture) -> None:
+    assert main(["simulate"]) == 2
     shown = capsys.readouterr().err
-    assert complaint in shown.splitlines()[0]
+    assert "-f has not been specified" in shown.splitlines()[0]
     assert "Usage: rollout-operator simulate -f FILE" in shown
 
-
-def test_help_says_that_nothing_is_sent(capsys: Capture) -> None:
     assert main(["simulate", "-help"]) == 0
-
-    shown = capsys.readouterr().out
-    assert "Nothing is sent anywhere." in shown
-    assert "pod POD recovers" in shown
-    assert max(len(line) for line in shown.splitlines()) <= 100
+    assert "Nothing is sent anywhere." in capsys.readouterr().out

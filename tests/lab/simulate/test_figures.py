@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from datetime import timedelta
 
+import pytest
+
 from rollout_operator.kube.api import PODS, STATEFULSETS, Resource
 from rollout_operator.lab.model.history import Called, Commit, Record
 from rollout_operator.lab.model.request import ApiRequest, Verb
@@ -57,7 +59,7 @@ def _add_up(*records: Record, before: Iterable[Record] | None = None) -> Figures
     return add_up([*(_restored() if before is None else before), *records], GROUPS, END)
 
 
-def test_only_what_the_operator_has_deleted_counts() -> None:
+def test_only_deletes_of_the_operator_and_refusals_of_people_count() -> None:
     figures = _add_up(
         _called(OPERATOR, "delete", name="zone-a-1"),
         _called(OPERATOR, "delete", name="zone-a-0"),
@@ -65,32 +67,55 @@ def test_only_what_the_operator_has_deleted_counts() -> None:
         _called(OPERATOR, "patch", name="zone-b-0"),
         _called(PERSON, "delete", name="zone-b-1"),
         _called(OPERATOR, "delete", name="zone-c-0", at=101),
+        _called(PERSON, "patch", status=400),
+        _called(PERSON, "patch"),
     )
 
     assert figures.deletes == ("zone-a-1", "zone-a-0")
-
-
-def test_only_what_people_are_refused_counts() -> None:
-    figures = _add_up(
-        _called(PERSON, "patch", status=400),
-        _called(PERSON, "patch"),
-        _called(OPERATOR, "patch", status=409),
-    )
-
     assert figures.refusals == ("no",)
 
 
-def test_the_most_pods_that_are_down_at_a_time() -> None:
-    figures = _add_up(
-        _gone(1, "zone-a-0"),
-        _back(2, "zone-a-0"),
-        _gone(3, "zone-a-1"),
-        _gone(4, "zone-a-2"),
-        _back(5, "zone-a-1"),
-    )
+@pytest.mark.parametrize(
+    ("moves", "most_down", "overlaps"),
+    [
+        pytest.param(
+            ["1 -a-0", "2 +a-0", "3 -a-1", "4 -a-2", "5 +a-1"],
+            {"zone-a": 2, "zone-b": 0, "zone-c": 0},
+            [],
+            id="the most at a time",
+        ),
+        pytest.param(
+            ["1 -a-0", "2 -b-0", "5 +b-0", "10 -b-1", "11 +a-0"],
+            {"zone-a": 1, "zone-b": 1, "zone-c": 0},
+            [(("zone-a", "zone-b"), 2, 4, False)],
+            id="two zones together, from 2 s to 5 s, and from 10 s to 11 s",
+        ),
+        pytest.param(
+            ["1 -a-0", "90 -c-0"],
+            {"zone-a": 1, "zone-b": 0, "zone-c": 1},
+            [(("zone-a", "zone-c"), 90, 10, True)],
+            id="still down in the end: until then",
+        ),
+    ],
+)
+def test_how_many_pods_are_down_and_zones_together(
+    moves: list[str],
+    most_down: dict[str, int],
+    overlaps: list[tuple[tuple[str, ...], int, int, bool]],
+) -> None:
+    records = []
+    for move in moves:
+        at, _, pod = move.partition(" ")
+        records.append((_gone if pod[0] == "-" else _back)(float(at), f"zone-{pod[1:]}"))
 
-    assert figures.most_down == {"zone-a": 2, "zone-b": 0, "zone-c": 0}
+    figures = _add_up(*records)
+
+    assert figures.most_down == most_down
     assert figures.down_before == {"zone-a": 0, "zone-b": 0, "zone-c": 0}
+    assert [
+        (one.zones, one.begin.total_seconds(), one.span.total_seconds(), one.is_open)
+        for one in figures.overlaps
+    ] == overlaps
 
 
 def test_pods_that_are_down_before_anything_happens() -> None:
@@ -115,29 +140,6 @@ def test_pods_beyond_the_number_that_is_wanted_do_not_count() -> None:
     figures = _add_up(_commit(1, STATEFULSETS, sts), _gone(2, "zone-a-2"))
 
     assert figures.most_down["zone-a"] == 0
-
-
-def test_how_long_two_zones_are_down_together() -> None:
-    """From 2 s to 5 s, and from 10 s to 11 s; alone, neither counts."""
-    figures = _add_up(
-        _gone(1, "zone-a-0"),
-        _gone(2, "zone-b-0"),
-        _back(5, "zone-b-0"),
-        _gone(10, "zone-b-1"),
-        _back(11, "zone-a-0"),
-    )
-
-    (overlap,) = figures.overlaps
-    assert overlap.zones == ("zone-a", "zone-b")
-    assert (overlap.begin, overlap.span) == (timedelta(seconds=2), timedelta(seconds=4))
-    assert not overlap.is_open
-
-
-def test_those_that_are_still_down_in_the_end_are_so_until_then() -> None:
-    figures = _add_up(_gone(1, "zone-a-0"), _gone(90, "zone-c-0"))
-
-    (overlap,) = figures.overlaps
-    assert (overlap.span, overlap.is_open) == (timedelta(seconds=10), True)
 
 
 def test_zones_of_two_groups_are_none_of_one() -> None:

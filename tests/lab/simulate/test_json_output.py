@@ -45,17 +45,17 @@ def test_steps_are_in_order_and_name_the_pod() -> None:
     )
 
 
-def test_zones_that_are_down_together_are_listed() -> None:
-    (overlap,) = _told(grow(failed=["zone-a-0", "zone-c-1"]))["downTogether"]
+def test_zones_that_are_down_together_and_refusals_are_listed_whole() -> None:
+    zones = [
+        ZoneSpec(name="zone-a", labels={"grafana.com/no-downscale": "true"}),
+        ZoneSpec(name="zone-b"),
+    ]
 
-    assert overlap["zones"] == ["zone-a", "zone-c"]
+    told = _told(grow(*zones, failed=["zone-a-0", "zone-b-1"]), "scale zone-a to 1")
+
+    (overlap,) = told["downTogether"]
+    assert overlap["zones"] == ["zone-a", "zone-b"]
     assert overlap["isOpen"]
     assert overlap["at"] == 0
-
-
-def test_refusals_are_whole() -> None:
-    zones = [ZoneSpec(name="zone-a", labels={"grafana.com/no-downscale": "true"})]
-
-    (refusal,) = _told(grow(*zones), "scale zone-a to 1")["refusals"]
-
+    (refusal,) = told["refusals"]
     assert "from 3 to 1 replicas is not allowed" in refusal

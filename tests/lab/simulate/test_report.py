@@ -59,15 +59,6 @@ def test_each_delete_says_why() -> None:
     assert any("(v2) instead of " in line for line in story)
 
 
-def test_what_waits_says_for_what() -> None:
-    story = " ".join(
-        _part(_lines(grow(failed=["zone-b-0"]), "new template zone-a"), "What happens")
-    )
-
-    assert "zone-b has 2 of 3 pods ready (zone-b-0: CrashLoopBackOff)" in story
-    assert "zone-a waits" in story
-
-
 def test_nothing_at_all_is_said() -> None:
     lines = _lines(grow())
 
@@ -121,19 +112,3 @@ def test_lines_fit_on_a_screen() -> None:
     lines = _lines(grow(*zones), "new template", "scale ingester-with-a-long-name-zone-b to 2")
 
     assert max(len(line) for line in lines) <= 100
-
-
-def test_a_request_that_is_refused_is_told_by_its_reason() -> None:
-    zones = [ZoneSpec(name="zone-a", labels={"grafana.com/no-downscale": "true"}), THREE[1]]
-
-    lines = _lines(grow(*zones), "scale zone-a to 1")
-
-    assert "1 request refused" in _part(lines, "In all:")
-    story = " ".join(_part(lines, "What happens:"))
-    assert "no-downscale refused zone-a to 1 replicas" in story
-
-
-def test_a_second_delete_of_a_place_is_told() -> None:
-    lines = _lines(grow(THREE[0]), "new template", "new template at 12s")
-
-    assert "4 deletes by the operator, 1 of them a second time" in _part(lines, "In all:")

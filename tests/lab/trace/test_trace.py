@@ -8,8 +8,8 @@ import pytest
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
 from rollout_operator.lab.model.history import Called, Commit, History, Said
-from rollout_operator.lab.trace.log_lines import read_log_line, strip_time
-from rollout_operator.lab.trace.trace import WIDTH, render_story, render_tail, trace_hash
+from rollout_operator.lab.trace.log_lines import strip_time
+from rollout_operator.lab.trace.trace import render_story, render_tail, trace_hash
 from tests.judge.builder import PERSON, HistoryBuilder, s
 from tests.judge.builder_objects import pod_object
 
@@ -34,23 +34,6 @@ def rollout() -> HistoryBuilder:
     told.replace(8, "zone-a-0", revision="zone-a-7d")
     told.zone(9, "zone-a", current_revision="zone-a-7d")
     return told
-
-
-def test_a_rollout_reads_like_a_story() -> None:
-    """Who did what, why, and what came of it: bookkeeping is left out, alike lines are one."""
-    assert render_story(rollout().history) == [
-        "0:00:00.0  zone-a      the set is created with 3 pods",
-        "0:00:00.0  zone-a      0, 1, 2 created at revision old",
-        "0:00:01.0  operator-1  *** started",
-        "0:00:01.2  operator-1  *** ready",
-        "0:00:05.0  alice       sets the image of zone-a to v2",
-        "0:00:05.1  zone-a      wants revision 7d instead of none",
-        "0:00:06.0  operator-1  deletes zone-a-0: at revision zone-a-5f, zone-a wants 7d",
-        "0:00:06.0  zone-a      0 going down",
-        "0:00:08.1  zone-a      0 created at revision 7d",
-        "0:00:08.2  zone-a      0 ready",
-        "0:00:09.0  zone-a      rolled out: revision 7d is the current one",
-    ]
 
 
 def lines(story: Callable[[HistoryBuilder], object], **zones: Any) -> list[str]:
@@ -185,65 +168,6 @@ def test_what_matters_is_told(story: Callable[[HistoryBuilder], object], told: l
     assert shown == told
 
 
-def test_waits_are_told_where_they_last() -> None:
-    """A wait that is over within five seconds is part of every rollout."""
-    told = HistoryBuilder()
-    wait = 'msg="Group waits" group=g zone=zone-a reason=zone_not_ready why="zone-{} has 2 of 3"'
-    told.lived(0, "started")
-    say(told, 1, wait.format("a"))
-    say(told, 2, wait.format("b"))
-    say(told, 20, "msg=Listed kind=Pod objects=3 changes=0")
-    say(told, 21, 'level=debug msg="Calling pod" pod=x')
-    say(told, 22, 'level=warn msg="Watch failed" kind=Pod err="cut \\"off\\""')
-
-    assert [line[11:] for line in render_story(told.history)] == [
-        "operator-1  *** started",
-        "operator-1  waits: zone-b has 2 of 3",
-        'operator-1  Watch failed (kind Pod, err cut "off")',
-    ]
-
-
-def test_no_row_is_wider_than_a_page() -> None:
-    """Long reasons go on below, four rows at most; long names are cut in the middle."""
-    told = HistoryBuilder()
-    told.lived(0, "started", "operator-of-a-team-with-a-very-long-name-1")
-    say(
-        told,
-        1,
-        "because " + "of this and that, " * 30,
-        "operator-of-a-team-with-a-very-long-name-1",
-    )
-
-    rows = render_story(told.history)
-
-    assert max(map(len, rows)) <= WIDTH
-    assert [row[11:35] for row in rows[:2]] == ["operator-of-a..ng-name-1"] * 2
-    assert len(rows) == 5
-    assert rows[-1].endswith(" ...")
-    assert {row[:37].strip() for row in rows[2:]} == {""}
-
-
-def test_alike_lines_are_one_only_when_they_are_near() -> None:
-    """The same again within ten seconds is one line with a number, later it is news."""
-    told = HistoryBuilder()
-    for at in (1, 2, 3, 20):
-        say(told, at, "tries again", PERSON)
-
-    assert render_story(told.history) == [
-        "0:00:01.0  alice  tries again (3 times)",
-        "0:00:20.0  alice  tries again",
-    ]
-
-
-def test_times_of_hours_stay_aligned() -> None:
-    """A run of a day and one of a second are written alike."""
-    told = HistoryBuilder()
-    say(told, 59.96, "a", PERSON)
-    say(told, 3600 * 9 + 61.5, "b", PERSON)
-
-    assert [line.split()[0] for line in render_story(told.history)] == ["0:01:00.0", "9:01:01.5"]
-
-
 def test_a_story_may_begin_later_and_end_sooner() -> None:
     """`begin` leaves out what was before; a tail ends with what led to a moment."""
     history = rollout().history
@@ -298,73 +222,3 @@ def test_any_difference_changes_the_hash(change: Callable[[History], None]) -> N
     change(second)
 
     assert trace_hash(first) != trace_hash(second)
-
-
-def test_what_people_say_is_no_log() -> None:
-    """Only a line with a message is taken apart."""
-    assert read_log_line("sets replicas=3") is None
-    assert read_log_line("") is None
-    line = read_log_line('ts=1 msg="Scaling zone" zone=a replicas_to=3 why="a follows b"')
-    assert line is not None
-    assert line.render() == "Scaling zone (zone a, replicas_to 3): a follows b"
-
-
-def counted(ready: int, *, update: str = "new", image: str = "v1") -> dict[str, Any]:
-    """Return a set of two pods as its status counts them; `old` is its current revision."""
-    return {
-        "metadata": {"name": "zone-a", "generation": 1},
-        "spec": {
-            "replicas": 2,
-            "template": {"spec": {"containers": [{"name": "app", "image": image}]}},
-        },
-        "status": {
-            "observedGeneration": 1,
-            "replicas": 2,
-            "readyReplicas": ready,
-            "updatedReplicas": 2,
-            "currentRevision": "zone-a-old",
-            "updateRevision": f"zone-a-{update}",
-        },
-    }
-
-
-def test_a_zone_that_is_whole_again_is_told_with_what_it_runs() -> None:
-    """After a pod's death, or a rollback; not while it has still to be rolled out."""
-    told = HistoryBuilder()
-    states = [
-        counted(1, update="old"),
-        counted(2, update="old"),
-        counted(2, image="v2"),
-        counted(1),
-        counted(2),
-        counted(2, update="old"),
-    ]
-    for at, state in enumerate(states):
-        told.write(at, STATEFULSETS, "zone-a", state)
-
-    assert [line[19:] for line in render_story(told.history, begin=s(1))] == [
-        "whole: 2 of 2 pods ready at revision old",
-        "wants revision new (v2) instead of old",
-        "wants revision old (v1) instead of new",
-        "whole: 2 of 2 pods ready at revision old",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("whole_at", "is_told"),
-    [
-        pytest.param(4, False, id="over with the zone"),
-        pytest.param(12, True, id="over with the zone, but late"),
-        pytest.param(None, True, id="never over"),
-    ],
-)
-def test_the_last_wait_is_over_when_its_zone_is_whole(whole_at: int | None, is_told: bool) -> None:
-    """Nobody logs that there is nothing left to do: the zone's status says it."""
-    told = HistoryBuilder()
-    told.write(0, STATEFULSETS, "zone-a", counted(1, update="old"))
-    told.lived(1, "started")
-    say(told, 2, 'msg="Group waits" zone=zone-a why="zone-a has 1 of 2"')
-    if whole_at is not None:
-        told.write(whole_at, STATEFULSETS, "zone-a", counted(2, update="old"))
-
-    assert any("waits: " in line for line in render_story(told.history)) is is_told
