@@ -16,11 +16,6 @@ class FakeClock:
         self._numbers = count()
         self._sleepers: list[tuple[timedelta, int, asyncio.Future[None]]] = []
 
-    @property
-    def sleepers(self) -> int:
-        """Return how many wait."""
-        return sum(not sleeper.done() for _, _, sleeper in self._sleepers)
-
     def now(self) -> datetime:
         return EPOCH + self._elapsed
 

@@ -18,7 +18,7 @@ from rollout_operator.lab.model.fields import child, text
 from rollout_operator.lab.model.history import Called, Fault, PodCalled, Reviewed
 from rollout_operator.model.names import NO_DOWNSCALE
 from rollout_operator.model.names import PREPARE_PATH as PREPARE_PATH_KEY
-from tests.judge.book import Book, Write, annotations, asked_replicas, labels
+from tests.judge.book import Book, Write, annotations, labels
 from tests.judge.desired import read_delay_path
 from tests.judge.objects import Pod, Set
 from tests.judge.state import World
@@ -118,14 +118,6 @@ def list_downscales(book: Book) -> list[Downscale]:
 def list_reviews(book: Book, path: str) -> list[Reviewed]:
     """Return the reviews on a path of the operator, in the order of their answers."""
     return [one for one in book.reviews if urlsplit(one.path).path == path]
-
-
-def wants_decrease(book: Book, review: Reviewed, zone: Set) -> bool:
-    """Tell whether a review is about fewer replicas of a set than it has."""
-    called = book.calls.get(review.call)
-    asked = None if called is None else asked_replicas(called)
-    is_same = review.name == zone.name and review.resource.startswith("statefulsets")
-    return is_same and asked is not None and asked < zone.replicas
 
 
 def names_removed(before: Set, replicas: int) -> Sequence[str]:

@@ -56,20 +56,12 @@ PREPARATIONS = cases(
         "an older pod of that name -> SI-21 SI-10": lambda t: unprepared(
             t.prepare(18.9, "a-2", uid="older")
         ),
-        "before the request -> SI-10": lambda t: unprepared(t.prepare(2, "a-2")),
-        "D-24 for the same request, 16 s before": lambda t: unprepared(
-            t.ask(4, status=409).prepare(3, "a-2")
-        ),
         "and told that it stays -> SI-10 SI-12": lambda t: t.scale(20).prepare(
             21, "a-2", method="DELETE"
         ),
         "told that it stays, then prepared": lambda t: t.prepare(17, "a-2", method="DELETE").scale(
             20
         ),
-        "told that it stays once it does": lambda t: (
-            t.scale(20).zone(21, "a", replicas=3).prepare(22, "a-2", method="DELETE")
-        ),
-        "D-26 a pod that was never ready": ready_at(None),
         "ready before the hook looked -> SI-10": ready_at(18.9),
         "D-26 ready since the hook looked": ready_at(19.1),
     }
@@ -109,18 +101,12 @@ def one_scaled_twice(t: HistoryBuilder) -> None:
     t.zone(1, "a", labels={WAIT: "2m"}).scale(20).zone(30, "a", replicas=3).scale(40)
 
 
-def asked_for_late(t: HistoryBuilder) -> None:
-    t.scale(20).zone(38, "c", labels={WAIT: "2m"}).scale(40, "b")
-
-
 WAITS = cases(
     {
         "119 s, the earlier one waits -> SI-11": both_scaled(119, wait("a")),
         "119 s, a third one waits -> SI-11": both_scaled(119, wait("c")),
         "121 s": both_scaled(121, wait("b")),
         "one zone need not wait for itself": one_scaled_twice,
-        "another group": both_scaled(20, wait("a"), lambda t: t.zone(1, "b", group="store")),
-        "a wait that came while the request was on its way": asked_for_late,
     }
 )
 
@@ -169,18 +155,10 @@ VERDICTS = cases(
             .ask(25, begun=18, status=500)
         ),
         "SI-12 a later review has refused it": refused_later,
-        "SI-12 it was answered": lambda t: (
-            granted(t).ask(19.5, begun=18, status=409).prepare(20, "a-2", method="DELETE")
-        ),
         "SI-13 refused, and written -> SI-13": refused_and_written,
         "SI-13 allowed on a look that failed -> SI-13": allowed_on_a_failed_look,
         "SI-02 PREP-19 another zone has been short for long -> SI-02": beside_a_short_zone(4),
         "SI-02 for 4 s when asked": beside_a_short_zone(14),
-        "SI-02 since the same was asked for before": lambda t: beside_a_short_zone(6)(
-            t.ask(4, status=409)
-        ),
-        "SI-02 it is ready again": beside_a_short_zone(4, 19.9),
-        "SI-02 it is a pod of the zone itself": lambda t: t.pod(4, "a-1", ready=False).scale(20),
     }
 )
 
@@ -196,11 +174,8 @@ def test_what_may_be_written_is_judged(events: Events, broken: list[str]) -> Non
     [
         pytest.param("", "", ["SI-14"], id="the object"),
         pytest.param("scale", "", ["SI-14"], id="its scale"),
-        pytest.param("", "server_error", ["SI-14"], id="the object: nothing was to be read"),
         pytest.param("scale", "server_error", [], id="D-20 its scale: allowed on error"),
         pytest.param("scale", "throttled", ["SI-14"], id="D-20 its scale, throttled by itself"),
-        pytest.param("scale", "too_many", ["SI-14"], id="D-20 its scale, throttled by the server"),
-        pytest.param("scale", "slow", ["SI-14"], id="D-20 its scale, no time left"),
     ],
 )
 def test_no_downscale_holds_by_each_route(subresource: str, fault: str, broken: list[str]) -> None:
@@ -229,7 +204,6 @@ def path_changed(later: float) -> Events:
 TARGETS = cases(
     {
         "as the set says": lambda t: t.prepare(10, "a-2"),
-        "a slash less": lambda t: t.prepare(10, "a-2", path="ingester/prepare"),
         "another path -> SI-21": lambda t: t.prepare(10, "a-2", path="/ingester/shutdown"),
         "another method -> SI-21": lambda t: t.prepare(10, "a-2", method="GET"),
         "another pod -> SI-21": lambda t: t.prepare(10, "a-2", uid="foreign"),
@@ -270,13 +244,6 @@ def called_twice(t: HistoryBuilder, **between: Any) -> None:
     t.prepare(19.3, "a-2").review(19.6, "a", begun=s(18.5)).ask(20, status=400)
 
 
-def called_in_two_rounds(t: HistoryBuilder) -> None:
-    t.look(18)
-    for at in (18.8, 19.3):
-        t.prepare(at, "a-2").review(at + 0.2, "a", begun=s(at - 0.1))
-    t.ask(20, status=400)
-
-
 REVIEWS = cases(
     {
         "SI-15 a pod was called for a dry run -> SI-15": lambda t: dry(t.prepare(19.2, "a-2")),
@@ -284,25 +251,14 @@ REVIEWS = cases(
         "SI-15 for a real one at the same time": lambda t: dry(
             t.review(19.4, "a", 99).prepare(19.2, "a-2")
         ),
-        "SI-15 a note that was sent half a minute before": lambda t: dry(
-            note(t.fault(1, "late", "call 9: patch pods/zone-a-2: late: 0:00:01"), 32.1), 32.8
-        ),
         "SI-15 it was written -> SI-15": lambda t: t.zone(
             20, "a", limit="2", call=t.number + 1
         ).ask(20, query={"dryRun": "All"}),
         "SI-16 allowed, then refused -> SI-16": asked_twice,
-        "SI-16 allowed, then no answer": lambda t: asked_twice(t, -1),
-        "SI-16 something has changed": lambda t: asked_twice(t.pod(18.8, "b-1", ready=False)),
         "SI-16 called twice for one write -> SI-16": called_twice,
-        "SI-16 in two rounds -> SI-16": called_in_two_rounds,
         "SI-16 told in between that it stays": lambda t: called_twice(t, method="DELETE"),
-        "SI-16 it had failed": lambda t: called_twice(t, status=500, acted=False),
         "SI-16 by two processes, one after the other": lambda t: called_twice(
             t.lived(19.05, "crashed").lived(19.1, "started")
-        ),
-        "SI-16 for two writes": lambda t: called_twice(t.review(19.15, "a", 99)),
-        "SI-16 an answer was lost": lambda t: called_twice(
-            t.fault(19, "pod_failure", "POST zone-a-2: reset_after")
         ),
     }
 )
@@ -346,11 +302,8 @@ def behind(at: float) -> Events:
 STAMPS = cases(
     {
         "once": recorded(20),
-        "the same time again": recorded(20, 20),
         "another time -> SI-16": recorded(20, 21),
-        "an earlier time -> SI-16": recorded(35, 20),
         "SI-11 a later one: it was written later than the answer says": recorded(15, 21),
-        "SI-11 a later one: it was seen late": recorded(21, 23),
         "D-23 what the answer has recorded -> SI-16": lambda t: stamp(stamped(t), 21, 21),
         "D-23 changed by a person": lambda t: stamp(stamped(t), 21, 59, PERSON),
         "seen late by a second": lambda t: stamp(
@@ -358,7 +311,6 @@ STAMPS = cases(
             22,
             22,
         ),
-        "seen late behind an event of ten seconds ago": behind(11),
         "seen late behind one of long ago -> SI-16": behind(2),
     }
 )

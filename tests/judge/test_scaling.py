@@ -58,16 +58,9 @@ def lead(t: HistoryBuilder, at: float = 10, replicas: int = 2) -> HistoryBuilder
 FOLLOWING = cases(
     {
         "down to what the leading zone has": lambda t: lead(t).set_replicas(20, "b", 2),
-        "up without a look": lambda t: lead(t, 10, 5).set_replicas(12, "b", 5, looked=False),
         "further than the leading zone -> SCALE-05": lambda t: lead(t).set_replicas(20, "b", 1),
         "down to what it had once -> SCALE-05": lambda t: lead(lead(t), 60, 3).set_replicas(
             90, "b", 2
-        ),
-        "it went up between look and write": lambda t: lead(lead(t), 19.5, 3).set_replicas(
-            20, "b", 2
-        ),
-        "up as an old view shows it": lambda t: lead(lead(t, 10, 5), 20, 3).set_replicas(
-            200, "b", 5, looked=False
         ),
         "no view is as old as that -> SCALE-05": lambda t: lead(lead(t, 10, 5), 20, 3).set_replicas(
             900, "b", 5, looked=False
@@ -93,7 +86,6 @@ def test_a_zone_follows_to_counts_that_the_leading_one_has(
 MIRRORING = cases(
     {
         "down to what it wants": lambda t: t.template(10, 2).set_replicas(20, "a", 2),
-        "up to what it wants": lambda t: t.template(10, 5).set_replicas(20, "a", 5, looked=False),
         "what nobody wanted -> MIRR-04": lambda t: t.template(10, 2).set_replicas(20, "a", 1),
         "nothing mirrored -> MIRR-04": lambda t: t.set_replicas(20, "b", 2),
     }
@@ -142,9 +134,6 @@ DELAYS = cases(
     {
         "prepared for long enough": prepared,
         "too early -> DELAY-08": lambda t: prepared(t, 40),
-        "answers have whole seconds": lambda t: prepared(t, 43.5),
-        "two at a time": lambda t: prepared(t, replicas=1),
-        "the first of two": lambda t: down(asked(t, 1)),
         "further down than wanted -> MIRR-04": lambda t: down(asked(t.delay(14, "a-1")), 1),
         "not asked -> DELAY-08": lambda t: down(t.template(10, 2)),
         "it answers, and does nothing -> DELAY-08": lambda t: down(asked(t, acted=False)),
@@ -162,9 +151,6 @@ DELAYS = cases(
         ),
         "it has started again since -> DELAY-08": lambda t: down(
             restarted(asked(t), 20).delay(40, "a-2")
-        ),
-        "nobody knows yet that it has started again": lambda t: down(
-            restarted(asked(t).delay(48, "a-2"), 49)
         ),
         "a person forces it, and it does not run": forced_down(40, "Pending"),
         "a person forces it, and it runs -> DELAY-08": forced_down(49.5, "Running"),
@@ -209,7 +195,6 @@ EXCLUSION = cases(
             20, "b", 2
         ),
         "a delete between look and write -> SI-02": delete_in_between,
-        "up": lambda t: lead(rolling(t), 12, 5).set_replicas(20, "b", 5),
     }
 )
 
@@ -226,7 +211,6 @@ def wanted_again(t: HistoryBuilder) -> HistoryBuilder:
 
 RESTS = cases(
     {
-        "all replicas are right": lambda t: None,
         "not mirrored -> LI-01": lambda t: t.template(20, 2),
         "the status tells of fewer -> LI-01": lambda t: t.template(20, 3, status=2),
         "asked, wanted again, not told so -> LI-05": wanted_again,

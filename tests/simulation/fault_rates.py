@@ -63,7 +63,6 @@ class FaultProfile:
     hooks: HookFaults
 
 
-NO_BLOWS: Final = Blows()
 NORMAL: Final = FaultProfile(
     calls=Doses(),
     blows=Blows(
