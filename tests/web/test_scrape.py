@@ -67,18 +67,15 @@ async def test_who_comes_in_the_middle_shares_it_too() -> None:
         pytest.param(timedelta(0), timedelta(0), id="what costs nothing is always new"),
     ],
 )
-def test_a_page_is_kept_for_as_long_as_it_is_dear(takes: timedelta, kept: timedelta) -> None:
-    @in_virtual_time
-    async def play() -> None:
-        page = Page(takes)
-        first = await page.scrapes.get()
-        if kept:
-            page.clock.jump(kept - MILLISECOND)
-            assert await page.scrapes.get() is first
-            page.clock.jump(MILLISECOND)
-        assert (await page.scrapes.get()).startswith(b"2/")
-
-    play()
+@in_virtual_time
+async def test_a_page_is_kept_for_as_long_as_it_is_dear(takes: timedelta, kept: timedelta) -> None:
+    page = Page(takes)
+    first = await page.scrapes.get()
+    if kept:
+        page.clock.jump(kept - MILLISECOND)
+        assert await page.scrapes.get() is first
+        page.clock.jump(MILLISECOND)
+    assert (await page.scrapes.get()).startswith(b"2/")
 
 
 @in_virtual_time

@@ -181,40 +181,35 @@ async def test_si09_a_list_older_than_what_the_stream_brought_is_not_taken() -> 
 # Objects that cannot be read
 
 
-def test_one_unreadable_object_of_a_list_hides_no_other(lines: list[str]) -> None:
-    @in_virtual_time
-    async def main() -> None:
-        items = [pod("a-0", 1), broken_pod("a-1", 2), pod("a-2", 3)]
-        rig = await played(2, [[page(10, *items)], [page(50, *items)]], [[Wait(1), GONE]])
-        assert rig.names == {"a-0", "a-1", "a-2"}
-        broken = rig.store.get(NAMESPACE, "a-1")
-        assert isinstance(broken, Unreadable)
-        assert broken.error == "Pod prod/a-1: status.phase: expected str, got int: 7"
-        assert (rig.sample("unreadable_objects"), rig.sample("cached_objects")) == (1, 3)
-
-    main()
+@in_virtual_time
+async def test_one_unreadable_object_of_a_list_hides_no_other(lines: list[str]) -> None:
+    items = [pod("a-0", 1), broken_pod("a-1", 2), pod("a-2", 3)]
+    rig = await played(2, [[page(10, *items)], [page(50, *items)]], [[Wait(1), GONE]])
+    assert rig.names == {"a-0", "a-1", "a-2"}
+    broken = rig.store.get(NAMESPACE, "a-1")
+    assert isinstance(broken, Unreadable)
+    assert broken.error == "Pod prod/a-1: status.phase: expected str, got int: 7"
+    assert (rig.sample("unreadable_objects"), rig.sample("cached_objects")) == (1, 3)
     told = [line for line in lines if "Unreadable object" in line]
     assert len(told) == 1, "once per UID and version, however often it is listed"
     assert "status.phase" in told[0]
     assert told[0].startswith("level=error")
 
 
-def test_an_object_that_becomes_unreadable_in_a_stream_is_told_and_heals(lines: list[str]) -> None:
+@in_virtual_time
+async def test_an_object_that_becomes_unreadable_in_a_stream_is_told_and_heals(
+    lines: list[str],
+) -> None:
     bad, worse = modified(broken_pod("a-0", 11)), modified(broken_pod("a-0", 12))
     stream = [Wait(1), bad, bad, worse, Wait(1), modified(pod("a-0", 13)), *SILENCE]
-
-    @in_virtual_time
-    async def main() -> None:
-        rig = make([[page(10, pod("a-0", 1))]], [stream])
-        async with running(rig):
-            await after(1.5)
-            assert rig.stored() == "Unreadable@12"
-            assert rig.sample("unreadable_objects") == 1
-            await after(3)
-            assert rig.sample("unreadable_objects") == 0
-        assert rig.told[1:] == ["a-0@1>a-0@11", "a-0@12>a-0@13"]
-
-    main()
+    rig = make([[page(10, pod("a-0", 1))]], [stream])
+    async with running(rig):
+        await after(1.5)
+        assert rig.stored() == "Unreadable@12"
+        assert rig.sample("unreadable_objects") == 1
+        await after(3)
+        assert rig.sample("unreadable_objects") == 0
+    assert rig.told[1:] == ["a-0@1>a-0@11", "a-0@12>a-0@13"]
     assert sum("Unreadable object" in line for line in lines) == 2, "one per version"
 
 
@@ -259,24 +254,21 @@ def gaps(rig: Rig) -> list[float]:
         pytest.param(page(9), "Unreadable@11", [], id="SI-09 an older absence"),
     ],
 )
-def test_li02_a_spoiled_event_is_mended_after_five_seconds(
+@in_virtual_time
+async def test_li02_a_spoiled_event_is_mended_after_five_seconds(
     lines: list[str], found: Page, expected: str, told: list[str]
 ) -> None:
-    @in_virtual_time
-    async def main() -> None:
-        rig = follow([[found]])
-        async with running(rig):
-            await after(5.9)
-            assert rig.stored() == "Unreadable@11"
-            assert rig.sample("unreadable_objects") == 1
-            before = len(rig.told)
-            await after(6.1)
-            assert rig.stored() == expected
-            assert rig.sample("unreadable_objects") == expected.startswith("Unreadable")
-        assert reads(rig) == [pytest.approx(6, abs=0.1)]
-        assert [one.partition(">")[2] for one in rig.told[before:]] == told
-
-    main()
+    rig = follow([[found]])
+    async with running(rig):
+        await after(5.9)
+        assert rig.stored() == "Unreadable@11"
+        assert rig.sample("unreadable_objects") == 1
+        before = len(rig.told)
+        await after(6.1)
+        assert rig.stored() == expected
+        assert rig.sample("unreadable_objects") == expected.startswith("Unreadable")
+    assert reads(rig) == [pytest.approx(6, abs=0.1)]
+    assert [one.partition(">")[2] for one in rig.told[before:]] == told
     assert sum("Read again" in line for line in lines) == bool(told)
 
 

@@ -228,16 +228,13 @@ async def test_w22_an_api_server_that_is_down_at_first_is_asked_with_bounded_bac
         assert rig.names == {"a-0"}
 
 
-def test_w22_denied_is_asked_rarely_and_told_loudly(lines: list[str]) -> None:
-    @in_virtual_time
-    async def main() -> None:
-        rig = await played(600, [[DENIED]] * 100 + [[page(10)]], rng=1.0)
-        assert rig.last_error() is DENIED
-        assert "list pods in namespace prod" in str(rig.last_error())
-        assert rig.lists <= 30
-        assert rig.restarts("denied") == rig.lists
-
-    main()
+@in_virtual_time
+async def test_w22_denied_is_asked_rarely_and_told_loudly(lines: list[str]) -> None:
+    rig = await played(600, [[DENIED]] * 100 + [[page(10)]], rng=1.0)
+    assert rig.last_error() is DENIED
+    assert "list pods in namespace prod" in str(rig.last_error())
+    assert rig.lists <= 30
+    assert rig.restarts("denied") == rig.lists
     told = [line for line in lines if "Watch interrupted" in line]
     assert 3 <= len(told) <= 6, "not once per attempt"
     assert all(line.startswith("level=error") for line in told)
@@ -362,27 +359,21 @@ def back(*versions: int) -> Sequence[Listing]:
     return [[page(v, pod("a-0", 80 if v > 50 else 7))] for v in versions]
 
 
-def test_fp05_a_lagging_server_is_asked_again(lines: list[str]) -> None:
-    @in_virtual_time
-    async def main() -> None:
-        rig = await played(8, back(90, 50, 95), [[GONE]])
-        assert rig.stored() == "Pod@80", "the old list was not taken"
-        assert rig.restarts("went_back") == 1
-        assert rig.asked[-1] == "watch 95"
-
-    main()
+@in_virtual_time
+async def test_fp05_a_lagging_server_is_asked_again(lines: list[str]) -> None:
+    rig = await played(8, back(90, 50, 95), [[GONE]])
+    assert rig.stored() == "Pod@80", "the old list was not taken"
+    assert rig.restarts("went_back") == 1
+    assert rig.asked[-1] == "watch 95"
     assert any("metadata.resourceVersion 50 < 90" in line for line in lines)
 
 
-def test_fp05_a_restored_server_is_believed_in_the_end(lines: list[str]) -> None:
-    @in_virtual_time
-    async def main() -> None:
-        rig = await played(30, back(90, 50, 50, 50, 50), [[GONE]])
-        assert rig.stored() == "Pod@7"
-        assert [one for one in rig.asked if "watch" in one][1] == "watch 50"
-        assert 4 < rig.api.lists[-1].at < 15
-
-    main()
+@in_virtual_time
+async def test_fp05_a_restored_server_is_believed_in_the_end(lines: list[str]) -> None:
+    rig = await played(30, back(90, 50, 50, 50, 50), [[GONE]])
+    assert rig.stored() == "Pod@7"
+    assert [one for one in rig.asked if "watch" in one][1] == "watch 50"
+    assert 4 < rig.api.lists[-1].at < 15
     assert sum("Accepting an older list" in line for line in lines) == 1
 
 

@@ -106,24 +106,20 @@ def told_about(lines: list[str]) -> str:
     return line
 
 
-def test_fp31_a_kind_that_is_absent_has_no_objects_and_is_asked_about_quietly(
+@in_virtual_time
+async def test_fp31_a_kind_that_is_absent_has_no_objects_and_is_asked_about_quietly(
     lines: list[str],
 ) -> None:
     """Rollouts go on: there can be no budget. One line says so, and no warning."""
-
-    @in_virtual_time
-    async def main() -> None:
-        rig = Rig(ABSENT, ABSENT, ABSENT)
-        async with rig.running() as optional:
-            await optional.wait_answered()
-            assert rig.is_absent()
-            assert optional.lack is None
-            assert optional.age == timedelta(0)
-            await asyncio.sleep(2.5 * ASK_AGAIN.total_seconds())
-            assert optional.lack is None
-        assert rig.asked_at == [0, 30, 60]
-
-    main()
+    rig = Rig(ABSENT, ABSENT, ABSENT)
+    async with rig.running() as optional:
+        await optional.wait_answered()
+        assert rig.is_absent()
+        assert optional.lack is None
+        assert optional.age == timedelta(0)
+        await asyncio.sleep(2.5 * ASK_AGAIN.total_seconds())
+        assert optional.lack is None
+    assert rig.asked_at == [0, 30, 60]
     assert "level=info" in told_about(lines)
 
 
@@ -151,21 +147,17 @@ async def test_fp31_between_the_probe_and_the_first_list_nothing_is_known() -> N
         assert optional.lack is None
 
 
-def test_a_role_that_does_not_show_it_is_told_once(lines: list[str]) -> None:
+@in_virtual_time
+async def test_a_role_that_does_not_show_it_is_told_once(lines: list[str]) -> None:
     """What that means is left to the callers."""
-
-    @in_virtual_time
-    async def main() -> None:
-        rig = Rig(FORBIDDEN, FORBIDDEN, *PROBE, *POD)
-        async with rig.running() as optional:
-            await optional.wait_answered()
-            assert (rig.is_forbidden(), rig.is_absent()) == (True, False)
-            assert optional.lack == str(FORBIDDEN)
-            await asyncio.sleep(2 * ASK_AGAIN.total_seconds() + 1)
-            assert not rig.is_forbidden()
-            assert optional.lack is None
-
-    main()
+    rig = Rig(FORBIDDEN, FORBIDDEN, *PROBE, *POD)
+    async with rig.running() as optional:
+        await optional.wait_answered()
+        assert (rig.is_forbidden(), rig.is_absent()) == (True, False)
+        assert optional.lack == str(FORBIDDEN)
+        await asyncio.sleep(2 * ASK_AGAIN.total_seconds() + 1)
+        assert not rig.is_forbidden()
+        assert optional.lack is None
     assert "level=warn" in told_about(lines)
 
 

@@ -149,19 +149,16 @@ async def read(bodies: Bodies, upload: Upload) -> tuple[int, str]:
         ),
     ],
 )
-def test_d68_a_large_body_must_come_at_a_pace(
+@in_virtual_time
+async def test_d68_a_large_body_must_come_at_a_pace(
     upload: Upload, expected: tuple[int, str], after: float
 ) -> None:
-    @in_virtual_time
-    async def play() -> None:
-        bodies = make_bodies()
-        begin = VirtualClock().elapsed()
-        assert await read(bodies, upload) == expected
-        lasted = (VirtualClock().elapsed() - begin).total_seconds()
-        assert after <= lasted <= after + 1
-        assert bodies.room.used == 0
-
-    play()
+    bodies = make_bodies()
+    begin = VirtualClock().elapsed()
+    assert await read(bodies, upload) == expected
+    lasted = (VirtualClock().elapsed() - begin).total_seconds()
+    assert after <= lasted <= after + 1
+    assert bodies.room.used == 0
 
 
 @in_virtual_time
@@ -216,7 +213,10 @@ async def test_d68_bodies_that_fill_the_room_together_all_become_whole() -> None
 
 @pytest.mark.parametrize("pace", [LEAST + 2000, LEAST_CROWDED / 2], ids=["a drip", "half fast"])
 @pytest.mark.parametrize("count", [2, 40])
-def test_d68_a_large_body_does_not_stand_in_line_behind_slow_ones(count: int, pace: float) -> None:
+@in_virtual_time
+async def test_d68_a_large_body_does_not_stand_in_line_behind_slow_ones(
+    count: int, pace: float
+) -> None:
     """They sent megabytes fast, and then just enough: where others wait, that is too slow."""
 
     class Slowing(Upload):
@@ -226,18 +226,13 @@ def test_d68_a_large_body_does_not_stand_in_line_behind_slow_ones(count: int, pa
             return await super().readany()
 
     bodies = make_bodies()
-
-    @in_virtual_time
-    async def play() -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(count):
-                tasks.create_task(read(bodies, Slowing(padded(MAX_BODY), 1 << 23)))
-            await asyncio.sleep(1.5)
-            begin = VirtualClock().elapsed()
-            assert await read(bodies, Upload(padded(2 * SMALL), 1 << 23)) == (200, "")
-            assert VirtualClock().elapsed() - begin < 3 * SECOND
-
-    play()
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(count):
+            tasks.create_task(read(bodies, Slowing(padded(MAX_BODY), 1 << 23)))
+        await asyncio.sleep(1.5)
+        begin = VirtualClock().elapsed()
+        assert await read(bodies, Upload(padded(2 * SMALL), 1 << 23)) == (200, "")
+        assert VirtualClock().elapsed() - begin < 3 * SECOND
 
 
 @in_virtual_time
@@ -275,16 +270,12 @@ async def test_d50_one_that_waits_in_vain_is_told_to_try_again() -> None:
             one.cancel()
 
 
-def test_a_review_in_parts_is_the_same_review() -> None:
+@in_virtual_time
+async def test_a_review_in_parts_is_the_same_review() -> None:
     """What is copied into memory of its own comes out as it went in."""
     notes = {f"note-{number}": "x" * 100 for number in range(3000)}
     body = body_of(object={**json.loads(body_of())["request"]["object"], "notes": notes})
-
-    @in_virtual_time
-    async def play() -> None:
-        bodies = make_bodies()
-        review = await bodies.read(Upload(body, 1 << 23).as_request(), LIMIT)
-        small = await bodies.read(Upload(body_of(), 1 << 23).as_request(), LIMIT)
-        assert review == small
-
-    play()
+    bodies = make_bodies()
+    review = await bodies.read(Upload(body, 1 << 23).as_request(), LIMIT)
+    small = await bodies.read(Upload(body_of(), 1 << 23).as_request(), LIMIT)
+    assert review == small

@@ -201,18 +201,17 @@ async def test_t07_9_pods_without_the_name_label_are_seen(tracker: str) -> None:
     ],
 )
 @BOTH_MODES
-def test_t07_64_pods(refused: str, allowed: bool, posts: int, deletes: int, tracker: str) -> None:
-    @in_virtual_time
-    async def run() -> None:
-        world = with_map(three_zones(64, tracker=tracker))
-        world.calls.answer = refuse(refused)
-        assert (await world.ask("zone-a", 0)).is_allowed is allowed
-        assert len(world.calls.names("POST")) == posts
-        assert len(world.calls.names("DELETE")) == deletes
-        assert world.noted() == ["zone-a-0", "zone-a-21", "zone-a-42", "zone-a-63"]
-        assert recorded(world) == ({"zone-a"} if tracker and allowed else set())
-
-    run()
+@in_virtual_time
+async def test_t07_64_pods(
+    refused: str, allowed: bool, posts: int, deletes: int, tracker: str
+) -> None:
+    world = with_map(three_zones(64, tracker=tracker))
+    world.calls.answer = refuse(refused)
+    assert (await world.ask("zone-a", 0)).is_allowed is allowed
+    assert len(world.calls.names("POST")) == posts
+    assert len(world.calls.names("DELETE")) == deletes
+    assert world.noted() == ["zone-a-0", "zone-a-21", "zone-a-42", "zone-a-63"]
+    assert recorded(world) == ({"zone-a"} if tracker and allowed else set())
 
 
 @in_virtual_time
@@ -242,26 +241,22 @@ async def test_t07_13_pods_that_do_not_exist_need_no_call(tracker: str) -> None:
     assert recorded(world) == ({"zone-a"} if tracker else set())
 
 
-def test_t07_urls() -> None:
+@in_virtual_time
+async def test_t07_urls() -> None:
     """T-07, SEED-116, FQDN: the address of the pod, under the name that spec.serviceName gives."""
+    hosts: list[tuple[str, str, int, str]] = []
 
-    @in_virtual_time
-    async def run() -> None:
-        hosts: list[tuple[str, str, int, str]] = []
+    async def note(method: str, one: Endpoint) -> None:
+        hosts.append((one.host, one.ip, one.port, one.path))
 
-        async def note(method: str, one: Endpoint) -> None:
-            hosts.append((one.host, one.ip, one.port, one.path))
-
-        set_ = zone("zone-a")
-        part(set_, "spec")["serviceName"] = "service-name"
-        world = prepared_alone(set_)
-        world.calls.answer = note
-        assert (await world.ask("zone-a", 3)).is_allowed
-        domain = "service-name.test.svc.cluster.local."
-        path = "ingester/prepare"
-        assert hosts == [
-            (f"zone-a-4.{domain}", "127.0.0.104", 8080, path),
-            (f"zone-a-3.{domain}", "127.0.0.103", 8080, path),
-        ]
-
-    run()
+    set_ = zone("zone-a")
+    part(set_, "spec")["serviceName"] = "service-name"
+    world = prepared_alone(set_)
+    world.calls.answer = note
+    assert (await world.ask("zone-a", 3)).is_allowed
+    domain = "service-name.test.svc.cluster.local."
+    path = "ingester/prepare"
+    assert hosts == [
+        (f"zone-a-4.{domain}", "127.0.0.104", 8080, path),
+        (f"zone-a-3.{domain}", "127.0.0.103", 8080, path),
+    ]

@@ -83,52 +83,42 @@ def _lie(world: World, lie: Lie, subresource: str = "") -> bytes:
 
 @pytest.mark.parametrize("subresource", ["", "scale"])
 @pytest.mark.parametrize("lie", [name_a_target, change_path, change_port, change_service])
-def test_sec09_a_set_without_the_label_is_none_to_be_prepared(lie: Lie, subresource: str) -> None:
+@in_virtual_time
+async def test_sec09_a_set_without_the_label_is_none_to_be_prepared(
+    lie: Lie, subresource: str
+) -> None:
     """D-68: no call, no note, no claim; nobody of the group has to wait."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = prepared_alone(zone("zone-a", labels={}, annotations={}))
-        assert await _ask(world, _lie(world, lie, subresource)) is Code.NOT_GUARDED
-        assert world.calls.calls == []
-        assert world.noted() == []
-        assert world.memory.downscales.list_sets() == []
-        assert (await world.ask("zone-b", 4)).is_allowed
-
-    run()
+    world = prepared_alone(zone("zone-a", labels={}, annotations={}))
+    assert await _ask(world, _lie(world, lie, subresource)) is Code.NOT_GUARDED
+    assert world.calls.calls == []
+    assert world.noted() == []
+    assert world.memory.downscales.list_sets() == []
+    assert (await world.ask("zone-b", 4)).is_allowed
 
 
 @pytest.mark.parametrize("lie", [change_path, change_port, change_service])
-def test_sec09_pods_are_called_where_the_store_says(lie: Lie) -> None:
+@in_virtual_time
+async def test_sec09_pods_are_called_where_the_store_says(lie: Lie) -> None:
     """SI-10, SI-21: and what follows in earnest is a repetition of what pods were really told."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        async with world.controlling():
-            assert await _ask(world, _lie(world, lie)) is Code.PODS_PREPARED
-            assert world.calls.paths("POST") == {PATH}
-            assert (await world.ask("zone-a", 3)).is_allowed
-            await world.pass_time(60)
-            assert world.calls.paths("DELETE") == {PATH}
-            await come_to_rest(world)
-
-    run()
+    world = three_zones()
+    async with world.controlling():
+        assert await _ask(world, _lie(world, lie)) is Code.PODS_PREPARED
+        assert world.calls.paths("POST") == {PATH}
+        assert (await world.ask("zone-a", 3)).is_allowed
+        await world.pass_time(60)
+        assert world.calls.paths("DELETE") == {PATH}
+        await come_to_rest(world)
 
 
 @pytest.mark.parametrize("lie", [move_ordinals, change_group])
-def test_sec09_what_the_store_denies_is_not_done(lie: Lie) -> None:
+@in_virtual_time
+async def test_sec09_what_the_store_denies_is_not_done(lie: Lie) -> None:
     """SI-13: other ordinals, another group, from the same number of replicas."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        code = await _ask(world, _lie(world, lie))
-        assert code in {Code.CHANGED_MEANWHILE, Code.PREPARE_MISCONFIGURED}
-        assert world.calls.calls == []
-        assert world.memory.downscales.list_sets() == []
-
-    run()
+    world = three_zones()
+    code = await _ask(world, _lie(world, lie))
+    assert code in {Code.CHANGED_MEANWHILE, Code.PREPARE_MISCONFIGURED}
+    assert world.calls.calls == []
+    assert world.memory.downscales.list_sets() == []
 
 
 @in_virtual_time
@@ -152,45 +142,37 @@ async def test_d68_the_label_that_the_same_request_adds_does_not_count_yet() -> 
 
 
 @pytest.mark.parametrize("labels", [{}, {PREPARE_DOWNSCALE: "false"}])
-def test_d68_the_label_that_the_same_request_takes_off_still_counts(labels: Json) -> None:
+@in_virtual_time
+async def test_d68_the_label_that_the_same_request_takes_off_still_counts(labels: Json) -> None:
     """PREP-04, SI-10: and the path that it changes, too: pods are told by what was there before."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        review = _genuine(world)
-        new = part(part(review, "request"), "object")
-        notes = {**WHERE, PREPARE_PATH: "another"}
-        new["metadata"] = {**part(new, "metadata"), "labels": labels, "annotations": notes}
-        assert await _ask(world, msgspec.json.encode(review)) is Code.PODS_PREPARED
-        assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"]
-        assert world.calls.paths("POST") == {PATH}
-
-    run()
+    world = three_zones()
+    review = _genuine(world)
+    new = part(part(review, "request"), "object")
+    notes = {**WHERE, PREPARE_PATH: "another"}
+    new["metadata"] = {**part(new, "metadata"), "labels": labels, "annotations": notes}
+    assert await _ask(world, msgspec.json.encode(review)) is Code.PODS_PREPARED
+    assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"]
+    assert world.calls.paths("POST") == {PATH}
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_sec09_whatever_a_review_says_pods_are_called_where_their_set_says(seed: int) -> None:
+@in_virtual_time
+async def test_sec09_whatever_a_review_says_pods_are_called_where_their_set_says(seed: int) -> None:
     """SEC-09, SI-21, LI-05: lies in any field; in the end each pod that was called is told."""
-
-    @in_virtual_time
-    async def run() -> None:
-        rng = random.Random(seed)
-        labels = rng.choice((PREPARED, PREPARED, {}))
-        world = prepared_alone(zone("zone-a", labels=labels), pods_of("zone-a"))
-        review = msgspec.json.encode(_genuine(world, subresource=rng.choice(("", "scale"))))
-        async with world.controlling():
-            for _ in range(4):
-                await _ask(world, forge(review, rng))
-                await world.pass_time(rng.choice((0, 1, 20)))
-            called = [call for call in world.calls.calls if call.method == "POST"]
-            assert world.calls.paths("POST") <= {PATH}
-            assert labels == PREPARED or not [one for one in called if "zone-a" in one.pod]
-            await world.pass_time(100)
-            assert world.calls.prepared() == set()
-            assert world.memory.downscales.count(ReservationState.OPEN) == 0
-
-    run()
+    rng = random.Random(seed)
+    labels = rng.choice((PREPARED, PREPARED, {}))
+    world = prepared_alone(zone("zone-a", labels=labels), pods_of("zone-a"))
+    review = msgspec.json.encode(_genuine(world, subresource=rng.choice(("", "scale"))))
+    async with world.controlling():
+        for _ in range(4):
+            await _ask(world, forge(review, rng))
+            await world.pass_time(rng.choice((0, 1, 20)))
+        called = [call for call in world.calls.calls if call.method == "POST"]
+        assert world.calls.paths("POST") <= {PATH}
+        assert labels == PREPARED or not [one for one in called if "zone-a" in one.pod]
+        await world.pass_time(100)
+        assert world.calls.prepared() == set()
+        assert world.memory.downscales.count(ReservationState.OPEN) == 0
 
 
 def test_sec09_every_field_of_a_review_is_lied_about() -> None:

@@ -81,21 +81,18 @@ def nothing_was_done(world: World) -> bool:
     ],
 )
 @pytest.mark.parametrize("whole", [True, False])
-def test_what_the_set_says_is_judged_before_any_call(
+@in_virtual_time
+async def test_what_the_set_says_is_judged_before_any_call(
     labels: Mapping[str, str], annotations: Mapping[str, str], code: Code, text: str, whole: bool
 ) -> None:
-    @in_virtual_time
-    async def run() -> None:
-        world = prepared_alone(zone("zone-a", labels=labels, annotations=annotations))
-        verdict = await world.ask("zone-a", 3, whole=whole)
-        assert verdict.reason.code is code
-        assert text in verdict.reason.text
-        assert verdict.is_allowed is (code in {Code.NOT_GUARDED, Code.LABEL_MISPLACED})
-        assert bool(verdict.warnings) == (code is Code.LABEL_MISPLACED)
-        assert all(warning.endswith(NO_PREPARE) for warning in verdict.warnings)
-        assert nothing_was_done(world)
-
-    run()
+    world = prepared_alone(zone("zone-a", labels=labels, annotations=annotations))
+    verdict = await world.ask("zone-a", 3, whole=whole)
+    assert verdict.reason.code is code
+    assert text in verdict.reason.text
+    assert verdict.is_allowed is (code in {Code.NOT_GUARDED, Code.LABEL_MISPLACED})
+    assert bool(verdict.warnings) == (code is Code.LABEL_MISPLACED)
+    assert all(warning.endswith(NO_PREPARE) for warning in verdict.warnings)
+    assert nothing_was_done(world)
 
 
 @in_virtual_time
@@ -118,31 +115,27 @@ async def test_prep_08_a_set_without_a_service_is_refused() -> None:
         pytest.param(5, -2, "change of spec.ordinals.start of", id="moved down"),
     ],
 )
-def test_si10_ordinals_that_move_are_refused(replicas: int, first: int, asked: str) -> None:
+@in_virtual_time
+async def test_si10_ordinals_that_move_are_refused(replicas: int, first: int, asked: str) -> None:
     """SI-10, D-10: pods go that nobody would have asked, whether the count falls or not."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        start = max(-first, 0)
-        review = world.review("zone-a", replicas, whole=True)
-        assert isinstance(review.old, Scalable)
-        assert isinstance(review.new, Scalable)
-        moved = replace(
-            review,
-            old=replace(review.old, first_ordinal=start),
-            new=replace(review.new, first_ordinal=start + first),
-        )
-        verdict = await world.memory.hook.review(moved, LIMIT)
-        assert (verdict.is_allowed, verdict.reason.code) == (False, Code.PREPARE_MISCONFIGURED)
-        assert verdict.reason.text.startswith(asked)
-        assert verdict.reason.text.endswith(
-            " is not allowed because it changes spec.ordinals.start, and pods are prepared only"
-            " where the first ordinal stays"
-        )
-        assert (world.client.calls, world.calls.calls) == ([], [])
-
-    run()
+    world = three_zones()
+    start = max(-first, 0)
+    review = world.review("zone-a", replicas, whole=True)
+    assert isinstance(review.old, Scalable)
+    assert isinstance(review.new, Scalable)
+    moved = replace(
+        review,
+        old=replace(review.old, first_ordinal=start),
+        new=replace(review.new, first_ordinal=start + first),
+    )
+    verdict = await world.memory.hook.review(moved, LIMIT)
+    assert (verdict.is_allowed, verdict.reason.code) == (False, Code.PREPARE_MISCONFIGURED)
+    assert verdict.reason.text.startswith(asked)
+    assert verdict.reason.text.endswith(
+        " is not allowed because it changes spec.ordinals.start, and pods are prepared only"
+        " where the first ordinal stays"
+    )
+    assert (world.client.calls, world.calls.calls) == ([], [])
 
 
 @in_virtual_time
@@ -180,33 +173,26 @@ async def ask_unread(world: World, begin: str, fault: ApiError) -> Verdict:
 @pytest.mark.parametrize(
     "fault", [Unreachable("time-out"), Throttled("own limiter"), NotFound("no such set")]
 )
-def test_w12_a_set_that_cannot_be_read_is_refused(fault: ApiError) -> None:
+@in_virtual_time
+async def test_w12_a_set_that_cannot_be_read_is_refused(fault: ApiError) -> None:
     """W-12, D-21, SI-13: the label cannot be ruled out; it may be repeated."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        world.sets.replace_all([])
-        verdict = await ask_unread(world, "", fault)
-        assert (verdict.reason.code, verdict.code) == (Code.CANNOT_CHECK, 429)
-        assert verdict.reason.text == (
-            f"{DENIED}the label grafana.com/prepare-downscale cannot be ruled out: {fault}"
-        )
-
-    run()
+    world = three_zones()
+    world.sets.replace_all([])
+    verdict = await ask_unread(world, "", fault)
+    assert (verdict.reason.code, verdict.code) == (Code.CANNOT_CHECK, 429)
+    assert verdict.reason.text == (
+        f"{DENIED}the label grafana.com/prepare-downscale cannot be ruled out: {fault}"
+    )
 
 
 @pytest.mark.parametrize("kind", ["list statefulsets", "list pods"])
-def test_prep_10_18_a_group_that_cannot_be_read_is_refused(kind: str) -> None:
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        verdict = await ask_unread(world, kind, Unreachable("time-out"))
-        assert verdict.reason.code is Code.GROUP_NOT_READ
-        assert verdict.reason.text == f"{DENIED}finding other statefulsets failed. time-out"
-        assert nothing_was_done(world)
-
-    run()
+@in_virtual_time
+async def test_prep_10_18_a_group_that_cannot_be_read_is_refused(kind: str) -> None:
+    world = three_zones()
+    verdict = await ask_unread(world, kind, Unreachable("time-out"))
+    assert verdict.reason.code is Code.GROUP_NOT_READ
+    assert verdict.reason.text == f"{DENIED}finding other statefulsets failed. time-out"
+    assert nothing_was_done(world)
 
 
 @in_virtual_time
@@ -255,18 +241,15 @@ async def stopping(world: World) -> Verdict:
         pytest.param(stopping, Code.STOPPING, id="SI-22, FP-35"),
     ],
 )
-def test_what_cannot_be_relied_upon_is_asked_again(
+@in_virtual_time
+async def test_what_cannot_be_relied_upon_is_asked_again(
     ask: Callable[[World], Awaitable[Verdict]], code: Code
 ) -> None:
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        verdict = await ask(world)
-        assert (verdict.is_allowed, verdict.reason.code) == (False, code)
-        assert code is Code.CANNOT_CHECK or verdict.code == 429
-        assert world.calls.calls == []
-
-    run()
+    world = three_zones()
+    verdict = await ask(world)
+    assert (verdict.is_allowed, verdict.reason.code) == (False, code)
+    assert code is Code.CANNOT_CHECK or verdict.code == 429
+    assert world.calls.calls == []
 
 
 @in_virtual_time

@@ -23,23 +23,19 @@ SECOND = timedelta(seconds=1)
 @pytest.mark.parametrize("times", range(1, 6))
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
 @pytest.mark.parametrize("whole", [True, False], ids=["set", "scale"])
-def test_si16_repeated(times: int, at_once: bool, whole: bool) -> None:
+@in_virtual_time
+async def test_si16_repeated(times: int, at_once: bool, whole: bool) -> None:
     """SI-16, D-24, FP-23: one round of POSTs, one verdict, one time in the answer."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        verdicts = await _ask_often(world, times, at_once=at_once, whole=whole)
-        assert [verdict.is_allowed for verdict in verdicts] == [True] * times
-        assert verdicts == [verdicts[0]] * times
-        stamp = {LAST_DOWNSCALE: "2026-01-02T03:04:07Z"} if whole else {}
-        assert verdicts[0].annotations == stamp
-        assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"]
-        assert world.calls.names("DELETE") == []
-        notes = [call for call in world.client.calls if call.startswith("patch")]
-        assert notes == [f"patch pods/zone-a-{ordinal}" for ordinal in (4, 3, 0)], "one that stays"
-
-    run()
+    world = three_zones()
+    verdicts = await _ask_often(world, times, at_once=at_once, whole=whole)
+    assert [verdict.is_allowed for verdict in verdicts] == [True] * times
+    assert verdicts == [verdicts[0]] * times
+    stamp = {LAST_DOWNSCALE: "2026-01-02T03:04:07Z"} if whole else {}
+    assert verdicts[0].annotations == stamp
+    assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"]
+    assert world.calls.names("DELETE") == []
+    notes = [call for call in world.client.calls if call.startswith("patch")]
+    assert notes == [f"patch pods/zone-a-{ordinal}" for ordinal in (4, 3, 0)], "one that stays"
 
 
 async def _ask_often(world: World, times: int, *, at_once: bool, whole: bool) -> list[Verdict]:
@@ -253,27 +249,23 @@ async def _cancel_at(world: World, step: int) -> bool:
 
 
 @pytest.mark.parametrize("step", range(1, 10))
-def test_a_review_that_is_cut_off_leaves_no_prepared_pod(step: int) -> None:
+@in_virtual_time
+async def test_a_review_that_is_cut_off_leaves_no_prepared_pod(step: int) -> None:
     """W-13, FP-22, LI-05: cancelled in the look, the notes, the calls; every pod called is owed."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = three_zones()
-        assert await _cancel_at(world, step)
-        downscales = world.memory.downscales
-        assert downscales.get(A) is None
-        called = {call.uid for call in world.calls.calls}
-        assert called <= {one.uid for one in downscales.backlog.list_owed(A)}
-        assert (await world.ask("zone-b", 4)).is_allowed
-        async with world.controlling():
-            await world.pass_time(60)
-            told = {call.uid for call in world.calls.confirmed if call.method == "DELETE"}
-            assert called <= told
-            assert not [uid for uid in world.calls.prepared() if uid.startswith("uid-zone-a")]
-            assert downscales.backlog.list_owed(A) == {}
-            assert not [name for name in world.noted() if name.startswith("zone-a")]
-
-    run()
+    world = three_zones()
+    assert await _cancel_at(world, step)
+    downscales = world.memory.downscales
+    assert downscales.get(A) is None
+    called = {call.uid for call in world.calls.calls}
+    assert called <= {one.uid for one in downscales.backlog.list_owed(A)}
+    assert (await world.ask("zone-b", 4)).is_allowed
+    async with world.controlling():
+        await world.pass_time(60)
+        told = {call.uid for call in world.calls.confirmed if call.method == "DELETE"}
+        assert called <= told
+        assert not [uid for uid in world.calls.prepared() if uid.startswith("uid-zone-a")]
+        assert downscales.backlog.list_owed(A) == {}
+        assert not [name for name in world.noted() if name.startswith("zone-a")]
 
 
 @in_virtual_time

@@ -88,66 +88,56 @@ async def test_d24_si10_another_path_is_another_downscale() -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [(PREPARE_PORT, "8081"), (PREPARE_PATH, RIGHT)], ids=["port", "path"]
 )
-def test_d24_si10_pods_are_called_anew_where_the_target_has_changed(key: str, value: str) -> None:
+@in_virtual_time
+async def test_d24_si10_pods_are_called_anew_where_the_target_has_changed(
+    key: str, value: str
+) -> None:
     """SI-12: and nobody is called back meanwhile, at either place."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = _wrong()
-        async with world.controlling():
-            assert (await world.ask("zone-a", 3)).is_allowed
-            world.annotate("zone-a", key, value)
-            await world.watch()
-            assert (await world.ask("zone-a", 3)).is_allowed
-            assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"] * 2
-            await world.pass_time(35)
-            assert world.calls.names("DELETE") == []
-            world.commit("zone-a", 3)
-            for name in PODS:
-                world.remove_pod(name)
-            await world.watch()
-            await world.pass_time(200)
-            assert world.calls.names("DELETE") == []
-            await come_to_rest(world)
-
-    run()
+    world = _wrong()
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        world.annotate("zone-a", key, value)
+        await world.watch()
+        assert (await world.ask("zone-a", 3)).is_allowed
+        assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"] * 2
+        await world.pass_time(35)
+        assert world.calls.names("DELETE") == []
+        world.commit("zone-a", 3)
+        for name in PODS:
+            world.remove_pod(name)
+        await world.watch()
+        await world.pass_time(200)
+        assert world.calls.names("DELETE") == []
+        await come_to_rest(world)
 
 
 @pytest.mark.parametrize("crashes", [False, True], ids=["lives on", "crashes"])
-def test_li05_what_is_undone_is_undone_at_both_places(*, crashes: bool) -> None:
+@in_virtual_time
+async def test_li05_what_is_undone_is_undone_at_both_places(*, crashes: bool) -> None:
     """LI-05, D-24: granted on one path, then on another one, and never written."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = _wrong()
-        assert (await world.ask("zone-a", 3)).is_allowed
-        world.annotate("zone-a", PREPARE_PATH, RIGHT)
-        world.sync()
-        assert (await world.ask("zone-a", 3)).is_allowed
-        async with a_minute_later(world, crashes=crashes):
-            assert _list_told(world, WRONG) == _list_told(world, RIGHT) == PODS
-
-    run()
+    world = _wrong()
+    assert (await world.ask("zone-a", 3)).is_allowed
+    world.annotate("zone-a", PREPARE_PATH, RIGHT)
+    world.sync()
+    assert (await world.ask("zone-a", 3)).is_allowed
+    async with a_minute_later(world, crashes=crashes):
+        assert _list_told(world, WRONG) == _list_told(world, RIGHT) == PODS
 
 
 @pytest.mark.parametrize("crashes", [False, True], ids=["lives on", "crashes"])
 @pytest.mark.parametrize("change", ["path", "no path", "no port"])
-def test_li05_the_undo_goes_where_the_call_had_gone(change: str, *, crashes: bool) -> None:
+@in_virtual_time
+async def test_li05_the_undo_goes_where_the_call_had_gone(change: str, *, crashes: bool) -> None:
     """LI-05, D-24: whatever became of label and annotations meanwhile."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = _wrong()
-        assert (await world.ask("zone-a", 3)).is_allowed
-        if change == "path":
-            world.annotate("zone-a", PREPARE_PATH, RIGHT)
-        else:
-            world.annotate("zone-a", PREPARE_PATH if change == "no path" else PREPARE_PORT, None)
-        async with a_minute_later(world, crashes=crashes):
-            assert world.calls.paths("DELETE") == {WRONG}
-            assert _list_told(world, WRONG) == PODS
-
-    run()
+    world = _wrong()
+    assert (await world.ask("zone-a", 3)).is_allowed
+    if change == "path":
+        world.annotate("zone-a", PREPARE_PATH, RIGHT)
+    else:
+        world.annotate("zone-a", PREPARE_PATH if change == "no path" else PREPARE_PORT, None)
+    async with a_minute_later(world, crashes=crashes):
+        assert world.calls.paths("DELETE") == {WRONG}
+        assert _list_told(world, WRONG) == PODS
 
 
 @in_virtual_time
@@ -210,15 +200,11 @@ def _strip_targets(world: World) -> None:
 
 
 @pytest.mark.parametrize("crashes", [False, True], ids=["lives on", "crashes"])
-def test_li05_a_label_that_was_taken_off_ends_what_a_note_may_do(*, crashes: bool) -> None:
+@in_virtual_time
+async def test_li05_a_label_that_was_taken_off_ends_what_a_note_may_do(*, crashes: bool) -> None:
     """LI-05, D-24: the process that called the pods tells them; a note alone moves nothing then."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = _wrong()
-        assert (await world.ask("zone-a", 3)).is_allowed
-        world.label("zone-a", PREPARE_DOWNSCALE, None)
-        async with a_minute_later(world, crashes=crashes):
-            assert world.calls.paths("DELETE") == (set() if crashes else {WRONG})
-
-    run()
+    world = _wrong()
+    assert (await world.ask("zone-a", 3)).is_allowed
+    world.label("zone-a", PREPARE_DOWNSCALE, None)
+    async with a_minute_later(world, crashes=crashes):
+        assert world.calls.paths("DELETE") == (set() if crashes else {WRONG})

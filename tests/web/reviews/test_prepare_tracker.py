@@ -105,29 +105,25 @@ async def test_t07_3_a_fresh_map_lets_zones_wait() -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_t07_5_what_cannot_be_recorded_is_refused(error: ApiError) -> None:
+@in_virtual_time
+async def test_t07_5_what_cannot_be_recorded_is_refused(error: ApiError) -> None:
     """T-07 #5, ZONE-09, DEP-34: all pods are told that they stay; the missing rule is named."""
+    world = tracked()
 
-    @in_virtual_time
-    async def run() -> None:
-        world = tracked()
+    def before(call: str) -> None:
+        if call.startswith(("patch configmaps", "put configmaps")):
+            raise error
 
-        def before(call: str) -> None:
-            if call.startswith(("patch configmaps", "put configmaps")):
-                raise error
-
-        world.client.before = before
-        verdict = await world.ask("zone-a", 3)
-        assert verdict.reason.code is Code.NOT_RECORDED
-        assert verdict.reason.text == f"{NOT_RECORDED}{error}"
-        assert verdict.code == 429
-        assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"]
-        assert world.calls.names("DELETE") == ["zone-a-4", "zone-a-3"]
-        assert data_of(world) == {}
-        owed = world.memory.downscales.backlog.list_owed(A)
-        assert {entry.due for entry in owed.values()} == {world.clock.elapsed() + RETELL}
-
-    run()
+    world.client.before = before
+    verdict = await world.ask("zone-a", 3)
+    assert verdict.reason.code is Code.NOT_RECORDED
+    assert verdict.reason.text == f"{NOT_RECORDED}{error}"
+    assert verdict.code == 429
+    assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"]
+    assert world.calls.names("DELETE") == ["zone-a-4", "zone-a-3"]
+    assert data_of(world) == {}
+    owed = world.memory.downscales.backlog.list_owed(A)
+    assert {entry.due for entry in owed.values()} == {world.clock.elapsed() + RETELL}
 
 
 @in_virtual_time
@@ -181,19 +177,16 @@ async def test_t07_5_a_record_that_hangs_is_given_up_in_time() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_the_map_forbids(
+@in_virtual_time
+async def test_what_the_map_forbids(
     data: Mapping[str, str], changes: Mapping[str, Mapping[str, str]], code: Code, words: str
 ) -> None:
-    @in_virtual_time
-    async def run() -> None:
-        world = tracked(data, **changes)
-        verdict = await world.ask("zone-a", 3)
-        assert verdict.reason.code is code
-        assert verdict.reason.text.startswith(words)
-        assert world.calls.calls == []
-        assert data_of(world) == data
-
-    run()
+    world = tracked(data, **changes)
+    verdict = await world.ask("zone-a", 3)
+    assert verdict.reason.code is code
+    assert verdict.reason.text.startswith(words)
+    assert world.calls.calls == []
+    assert data_of(world) == data
 
 
 @pytest.mark.parametrize("stamp", ["2026-01-02T03:04:05Z", "yesterday"])

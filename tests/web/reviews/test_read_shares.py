@@ -62,27 +62,23 @@ async def ask_all(world: World, reviews: Sequence[Review]) -> list[Verdict]:
         pytest.param(False, None, id="their Scales"),
     ],
 )
-def test_li06_sets_that_never_were_cost_a_share_of_the_rate_limit(
+@in_virtual_time
+async def test_li06_sets_that_never_were_cost_a_share_of_the_rate_limit(
     whole: bool, group: str | None
 ) -> None:
     """LI-06, SEC-09: they are refused, to be tried again; a real downscale is none of them."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = limited()
-        asked = [made_up(world, number, whole=whole, group=group) for number in range(200)]
-        begin = elapsed()
-        async with asyncio.TaskGroup() as tasks:
-            flood = tasks.create_task(ask_all(world, asked))
-            await world.clock.sleep(SECOND / 1000)
-            assert (await world.ask("zone-a", 3, whole=whole)).is_allowed
-            assert elapsed() - begin < SECOND
-        span = (elapsed() - begin).total_seconds()
-        reads = [call for call in world.client.calls if "made-up" in call]
-        assert len(reads) <= 5 + 0.5 * span + 1
-        assert {(one.is_allowed, one.code) for one in flood.result()} == {(False, 429)}
-
-    run()
+    world = limited()
+    asked = [made_up(world, number, whole=whole, group=group) for number in range(200)]
+    begin = elapsed()
+    async with asyncio.TaskGroup() as tasks:
+        flood = tasks.create_task(ask_all(world, asked))
+        await world.clock.sleep(SECOND / 1000)
+        assert (await world.ask("zone-a", 3, whole=whole)).is_allowed
+        assert elapsed() - begin < SECOND
+    span = (elapsed() - begin).total_seconds()
+    reads = [call for call in world.client.calls if "made-up" in call]
+    assert len(reads) <= 5 + 0.5 * span + 1
+    assert {(one.is_allowed, one.code) for one in flood.result()} == {(False, 429)}
 
 
 @in_virtual_time
@@ -97,34 +93,26 @@ async def test_sec09_no_set_that_never_was_waits_for_the_lock_of_a_group() -> No
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_li06_a_set_that_the_cache_does_not_show_yet_is_answered(whole: bool) -> None:
+@in_virtual_time
+async def test_li06_a_set_that_the_cache_does_not_show_yet_is_answered(whole: bool) -> None:
     """LI-06: created a moment ago, it is read once more."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = limited()
-        world.client.put("statefulsets", zone("zone-n", group=None))
-        for one in pods_of("zone-n"):
-            world.client.put("pods", one)
-        assert (await world.ask("zone-n", 3, whole=whole)).is_allowed
-
-    run()
+    world = limited()
+    world.client.put("statefulsets", zone("zone-n", group=None))
+    for one in pods_of("zone-n"):
+        world.client.put("pods", one)
+    assert (await world.ask("zone-n", 3, whole=whole)).is_allowed
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_li06_a_cache_behind_the_last_downscale_does_not_refuse_the_next(whole: bool) -> None:
+@in_virtual_time
+async def test_li06_a_cache_behind_the_last_downscale_does_not_refuse_the_next(whole: bool) -> None:
     """LI-06, SI-13: what a review says is newer than the cache, so that the store is asked."""
-
-    @in_virtual_time
-    async def run() -> None:
-        world = limited()
-        world.client.objects["statefulsets", "zone-a"]["spec"]["replicas"] = 4  # type: ignore[index]  # a tree
-        world.client.objects["statefulsets", "zone-a"]["metadata"]["resourceVersion"] = "2"  # type: ignore[index]  # a tree
-        verdict = await world.ask("zone-a", 3, whole=whole)
-        assert verdict.is_allowed, verdict.reason.text
-        assert "get statefulsets/zone-a" in world.client.calls
-
-    run()
+    world = limited()
+    world.client.objects["statefulsets", "zone-a"]["spec"]["replicas"] = 4  # type: ignore[index]  # a tree
+    world.client.objects["statefulsets", "zone-a"]["metadata"]["resourceVersion"] = "2"  # type: ignore[index]  # a tree
+    verdict = await world.ask("zone-a", 3, whole=whole)
+    assert verdict.is_allowed, verdict.reason.text
+    assert "get statefulsets/zone-a" in world.client.calls
 
 
 @in_virtual_time

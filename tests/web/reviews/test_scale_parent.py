@@ -110,19 +110,15 @@ def unreadable() -> Unreadable:
         pytest.param(None, "7", "true", 1, id="not in the cache: one read"),
     ],
 )
-def test_the_cache_answers_only_where_it_is_fresh(
+@in_virtual_time
+async def test_the_cache_answers_only_where_it_is_fresh(
     in_cache: StatefulSet | Unreadable | None, asked: str, source: str, reads: int
 ) -> None:
     """T-06 /scale, D-20: SI-14 needs the labels that the write is admitted against."""
-
-    @in_virtual_time
-    async def find() -> None:
-        rig = Rig(stored(), in_cache)
-        found = await rig.find(scale(version=asked))
-        assert found.labels["grafana.com/no-downscale"] == source
-        assert rig.client.calls == ["get statefulsets/zone-a"] * reads
-
-    find()
+    rig = Rig(stored(), in_cache)
+    found = await rig.find(scale(version=asked))
+    assert found.labels["grafana.com/no-downscale"] == source
+    assert rig.client.calls == ["get statefulsets/zone-a"] * reads
 
 
 @in_virtual_time
@@ -180,55 +176,43 @@ async def test_a_read_that_hangs_ends_in_time() -> None:
         (scale(at="other"), Denied, "namespace other is not looked after"),
     ],
 )
-def test_what_is_not_ours_is_not_read(asked: Review, error: type[ApiError], text: str) -> None:
+@in_virtual_time
+async def test_what_is_not_ours_is_not_read(
+    asked: Review, error: type[ApiError], text: str
+) -> None:
     """NODOWN-05: no read in a namespace that the operator does not look after."""
-
-    @in_virtual_time
-    async def find() -> None:
-        rig = Rig(stored(), cached())
-        with pytest.raises(error, match=text):
-            await rig.find(asked)
-        assert rig.client.calls == []
-
-    find()
+    rig = Rig(stored(), cached())
+    with pytest.raises(error, match=text):
+        await rig.find(asked)
+    assert rig.client.calls == []
 
 
 @pytest.mark.parametrize("resource", ["deployments", "replicasets"])
-def test_other_workloads_are_read(resource: str) -> None:
+@in_virtual_time
+async def test_other_workloads_are_read(resource: str) -> None:
     """NODOWN-05: they are in no cache."""
+    rig = Rig(stored(), cached())
+    rig.client.put(resource, stored(annotations={"a": "b"}))
+    found = await rig.find(scale(resource))
+    assert found == Parent(labels={"rollout-group": "ingester", **LABELS}, annotations={"a": "b"})
 
-    @in_virtual_time
-    async def find() -> None:
-        rig = Rig(stored(), cached())
-        rig.client.put(resource, stored(annotations={"a": "b"}))
-        found = await rig.find(scale(resource))
-        assert found == Parent(
-            labels={"rollout-group": "ingester", **LABELS}, annotations={"a": "b"}
-        )
+    rig.client.put(resource, {"metadata": {"name": "zone-a"}})
+    assert await rig.find(scale(resource)) == Parent()
 
-        rig.client.put(resource, {"metadata": {"name": "zone-a"}})
-        assert await rig.find(scale(resource)) == Parent()
-
-        with pytest.raises(NotFound):
-            await rig.find(replace(scale(resource), name="gone"))
-
-    find()
+    with pytest.raises(NotFound):
+        await rig.find(replace(scale(resource), name="gone"))
 
 
 @pytest.mark.parametrize("metadata", [{"name": "zone-a", "labels": []}, {"name": 1}])
-def test_what_does_not_decode_is_told(metadata: Json) -> None:
+@in_virtual_time
+async def test_what_does_not_decode_is_told(metadata: Json) -> None:
     """SI-13: it is no absent label."""
-
-    @in_virtual_time
-    async def find() -> None:
-        rig = Rig(stored())
-        rig.client.objects["deployments", "zone-a"] = {"metadata": metadata}
-        rig.client.objects["statefulsets", "zone-a"] = {"metadata": metadata}
-        for resource in bad_kinds(metadata):
-            with pytest.raises(DecodeError):
-                await rig.find(scale(resource))
-
-    find()
+    rig = Rig(stored())
+    rig.client.objects["deployments", "zone-a"] = {"metadata": metadata}
+    rig.client.objects["statefulsets", "zone-a"] = {"metadata": metadata}
+    for resource in bad_kinds(metadata):
+        with pytest.raises(DecodeError):
+            await rig.find(scale(resource))
 
 
 def bad_kinds(metadata: Json) -> Sequence[str]:
@@ -310,32 +294,28 @@ def labelled(value: str, **metadata: object) -> Json:
         pytest.param({"version": "7", "uid": ""}, 2, id="of no object: read again"),
     ],
 )
-def test_si14_a_read_is_shared_only_where_it_is_new_enough(
+@in_virtual_time
+async def test_si14_a_read_is_shared_only_where_it_is_new_enough(
     resource: str, later: dict[str, str], reads: int
 ) -> None:
     """D-20, SI-14: a label that was set after the read was sent counts for the review after it."""
+    client = SlowClient()
+    client.put(resource, labelled("before"))
+    relabelled = labelled("after", version="8")
 
-    @in_virtual_time
-    async def find() -> None:
-        client = SlowClient()
-        client.put(resource, labelled("before"))
-        relabelled = labelled("after", version="8")
+    first, second = await find_while_reading(
+        client,
+        scale(resource),
+        lambda: client.put(resource, relabelled),
+        scale(resource, **later),
+    )
 
-        first, second = await find_while_reading(
-            client,
-            scale(resource),
-            lambda: client.put(resource, relabelled),
-            scale(resource, **later),
-        )
-
-        assert isinstance(first, Parent)
-        assert isinstance(second, Parent)
-        assert first.labels["grafana.com/no-downscale"] == "before"
-        expected = "before" if reads == 1 else "after"
-        assert second.labels["grafana.com/no-downscale"] == expected
-        assert client.calls == [f"get {resource}/zone-a"] * reads
-
-    find()
+    assert isinstance(first, Parent)
+    assert isinstance(second, Parent)
+    assert first.labels["grafana.com/no-downscale"] == "before"
+    expected = "before" if reads == 1 else "after"
+    assert second.labels["grafana.com/no-downscale"] == expected
+    assert client.calls == [f"get {resource}/zone-a"] * reads
 
 
 @in_virtual_time
