@@ -29,25 +29,22 @@ def refuse(*words: str) -> str:
     return str(caught.value)
 
 
+def needs(flag: str) -> list[str]:
+    """Return what has to be on for a flag to be looked at."""
+    switches = {"server-tls.self-signed-cert": ON, "zone-tracker": "-use-zone-tracker"}
+    return [word for prefix, word in switches.items() if flag.startswith(prefix)]
+
+
+NOT_SPECIFIED: Final = "-kubernetes.namespace has not been specified"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        pytest.param([], "-kubernetes.namespace has not been specified", id="FLAG-20"),
-        pytest.param(
-            ["-kubernetes.namespace="],
-            "-kubernetes.namespace has not been specified",
-            id="FLAG-20 empty",
-        ),
-        pytest.param(
-            ["-kubernetes.namespace=$(POD_NAMESPACE)"],
-            '-kubernetes.namespace: "$(POD_NAMESPACE)" is not a name of a namespace',
-            id="variable without value",
-        ),
-        pytest.param(
-            ["-kubernetes.namespace=a/../b"],
-            '-kubernetes.namespace: "a/../b" is not a name of a namespace',
-            id="path",
-        ),
+        pytest.param([], NOT_SPECIFIED, id="FLAG-20"),
+        pytest.param(["-kubernetes.namespace="], NOT_SPECIFIED, id="FLAG-20 empty"),
+        # FLAG-40: the namespace comes before the time-out.
+        pytest.param(["-server-tls.request-timeout=0"], NOT_SPECIFIED, id="FLAG-40"),
     ],
 )
 def test_a_namespace_is_required(words: list[str], message: str) -> None:
@@ -55,18 +52,84 @@ def test_a_namespace_is_required(words: list[str], message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        pytest.param("kubernetes.client-qps=inf", " must be a finite number: inf", id="FLAG-16"),
+        pytest.param("kubernetes.client-qps=nan", " must be a finite number: nan", id="no number"),
+        pytest.param("zpdb.pod-ready-annotation-patch-timeout=0", " must be positive: 0s",
+            id="FLAG-39 no time"),
+        pytest.param("reconcile.interval=0", " must be positive: 0s", id="FLAG-21 zero"),
+        pytest.param("reconcile.interval=-1m", " must be positive: -1m0s", id="FLAG-21 negative"),
+        pytest.param("kubernetes.client-timeout=-1s", " must not be negative: -1s", id="FLAG-15"),
+        pytest.param("server.port=65536", " must be from 0 to 65535: 65536", id="FLAG-12 too high"),
+        pytest.param("server.port=-1", " must be from 0 to 65535: -1", id="FLAG-12 too low"),
+        pytest.param("server-tls.port=65536", " must be from 0 to 65535: 65536", id="27 high"),
+        pytest.param("server-tls.port=-1", " must be from 0 to 65535: -1", id="FLAG-27 too low"),
+        pytest.param("server-tls.request-timeout=0", " must be positive: 0s",
+            id="T-12 FLAG-30 zero"),
+        pytest.param("server-tls.request-timeout=-1s", " must be positive: -1s", id="T-12 FLAG-30"),
+        pytest.param("pods.client-timeout=0", " must be positive: 0s", id="FLAG-18 zero"),
+        pytest.param(
+            "server-tls.self-signed-cert.expiration=0", " must be positive and at most 100y: 0s",
+            id="FLAG-35 zero",
+        ),
+        pytest.param(
+            "server-tls.self-signed-cert.expiration=101y",
+            " must be positive and at most 100y: 101y",
+            id="FLAG-35 longer than a certificate can say",
+        ),
+        pytest.param("kubernetes.cluster-domain=", " cannot be an empty string",
+            id="FLAG-19 empty"),
+        pytest.param("server-tls.client-name=x", " needs -server-tls.client-ca-file",
+            id="unchecked"),
+    ],
+)  # fmt: skip
+def test_the_flag_and_its_value_are_named(word: str, why: str) -> None:
+    """FLAG-40."""
+    flag = word.partition("=")[0]
+    assert refuse(IN_NAMESPACE, *needs(flag), f"-{word}") == f"-{flag}{why}"
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [
+        pytest.param("kubernetes.namespace=$(POD_NAMESPACE)", "name of a namespace", id="variable"),
+        pytest.param("kubernetes.namespace=a/../b", "name of a namespace", id="path"),
+        pytest.param("kubernetes.cluster-domain=a b", "DNS name", id="FLAG-19 SEC-10"),
+        pytest.param("kubernetes.cluster-domain=.", "DNS name", id="FLAG-19 a dot alone"),
+        pytest.param("server-tls.self-signed-cert.secret-name=", "name of a Secret", id="FLAG-32"),
+        pytest.param("server-tls.self-signed-cert.secret-name=../x", "name of a Secret",
+            id="a path"),
+        pytest.param("server-tls.self-signed-cert.dns-name=*.svc", "DNS name", id="FLAG-33 star"),
+        pytest.param("zone-tracker.config-map-name=../x", "name of a ConfigMap", id="FLAG-38"),
+    ],
+)  # fmt: skip
+def test_what_is_no_name_is_quoted(word: str, kind: str) -> None:
+    flag, _, value = word.partition("=")
+    found = refuse(IN_NAMESPACE, *needs(flag), f"-{word}")
+    assert found == f'-{flag}: "{value}" is not a {kind}'
+
+
+TOGETHER: Final = (
+    "-kubernetes.api-url and -kubernetes.config-file must be given together or not at all: "
+)
+NO_TRACKER: Final = ("-use-zone-tracker", "-zone-tracker.config-map-name=")
+TRACKER: Final = "-use-zone-tracker needs -zone-tracker.config-map-name, which is empty"
+AGENTS: Final = "-server.cluster-validation.http.excluded-user-agents"
+NEEDED: Final = " is needed where -server-tls.self-signed-cert.enabled is false"
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         pytest.param(
             ["-kubernetes.api-url=https://a"],
-            "-kubernetes.api-url and -kubernetes.config-file must be given together or not at all:"
-            " -kubernetes.config-file is empty",
+            f"{TOGETHER}-kubernetes.config-file is empty",
             id="FLAG-13 alone",
         ),
         pytest.param(
             ["-kubernetes.config-file=a"],
-            "-kubernetes.api-url and -kubernetes.config-file must be given together or not at all:"
-            " -kubernetes.api-url is empty",
+            f"{TOGETHER}-kubernetes.api-url is empty",
             id="FLAG-14 alone",
         ),
         pytest.param(
@@ -74,64 +137,16 @@ def test_a_namespace_is_required(words: list[str], message: str) -> None:
             "-kubernetes.client-burst must be at least 1 when -kubernetes.client-qps is above 0: 0",
             id="FLAG-17 T-12 qps 5 burst 0",
         ),
+        pytest.param(NO_TRACKER, TRACKER, id="FLAG-38 FLAG-40 no name"),
         pytest.param(
-            ["-kubernetes.client-qps=inf"],
-            "-kubernetes.client-qps must be a finite number: inf",
-            id="FLAG-16 endless",
-        ),
-        pytest.param(
-            ["-kubernetes.client-qps=nan"],
-            "-kubernetes.client-qps must be a finite number: nan",
-            id="FLAG-16 not a number",
-        ),
-        pytest.param(
-            ["-zpdb.pod-ready-annotation-patch-timeout=0"],
-            "-zpdb.pod-ready-annotation-patch-timeout must be positive: 0s",
-            id="FLAG-39 no time",
-        ),
-        pytest.param(
-            ["-use-zone-tracker", "-zone-tracker.config-map-name="],
-            "-use-zone-tracker needs -zone-tracker.config-map-name, which is empty",
-            id="FLAG-38 FLAG-40 no name",
-        ),
-        pytest.param(
-            ["-use-zone-tracker", "-zone-tracker.config-map-name=../x"],
-            '-zone-tracker.config-map-name: "../x" is not a name of a ConfigMap',
-            id="FLAG-38 a path",
-        ),
-        pytest.param(
-            [
-                "-use-zone-tracker",
-                "-zone-tracker.config-map-name=",
-                "-kubernetes.client-burst=0",
-            ],
-            "-use-zone-tracker needs -zone-tracker.config-map-name, which is empty",
+            [*NO_TRACKER, "-kubernetes.client-burst=0"],
+            TRACKER,
             id="FLAG-40 the tracker comes before the burst",
         ),
         pytest.param(
-            [
-                "-use-zone-tracker",
-                "-zone-tracker.config-map-name=",
-                "-kubernetes.config-file=a",
-            ],
-            "-kubernetes.api-url and -kubernetes.config-file must be given together or not at all:"
-            " -kubernetes.api-url is empty",
+            [*NO_TRACKER, "-kubernetes.config-file=a"],
+            f"{TOGETHER}-kubernetes.api-url is empty",
             id="FLAG-40 the API server comes before the tracker",
-        ),
-        pytest.param(
-            ["-reconcile.interval=0"],
-            "-reconcile.interval must be positive: 0s",
-            id="FLAG-21 zero",
-        ),
-        pytest.param(
-            ["-reconcile.interval=-1m"],
-            "-reconcile.interval must be positive: -1m0s",
-            id="FLAG-21 negative",
-        ),
-        pytest.param(
-            ["-kubernetes.client-timeout=-1s"],
-            "-kubernetes.client-timeout must not be negative: -1s",
-            id="FLAG-15 negative",
         ),
         pytest.param(
             [SOFT],
@@ -140,112 +155,22 @@ def test_a_namespace_is_required(words: list[str], message: str) -> None:
             id="FLAG-23 alone",
         ),
         pytest.param(
-            ["-server.cluster-validation.http.excluded-user-agents=ok,("],
-            '-server.cluster-validation.http.excluded-user-agents: pattern "(": missing ): (',
-            id="FLAG-25 bad pattern",
-        ),
-        pytest.param(
-            ["-server.cluster-validation.http.excluded-user-agents=(?<=a)b"],
-            '-server.cluster-validation.http.excluded-user-agents: pattern "(?<=a)b": ',
-            id="FLAG-25 RE2 and not Python",
-        ),
-        pytest.param(
-            ["-server.port=65536"],
-            "-server.port must be from 0 to 65535: 65536",
-            id="FLAG-12 too high",
-        ),
-        pytest.param(
-            ["-server.port=-1"],
-            "-server.port must be from 0 to 65535: -1",
-            id="FLAG-12 too low",
-        ),
-        pytest.param(["-log.format=xml"], "unknown log format: xml", id="FLAG-10 DEP-06"),
-        pytest.param(["-log.format=JSON"], "unknown log format: JSON", id="FLAG-10 upper case"),
-        pytest.param(["-log.level=trace"], "unknown log level: trace", id="FLAG-11 DEP-06"),
-        pytest.param(
-            ["-kubernetes.cluster-domain="],
-            "-kubernetes.cluster-domain cannot be an empty string",
-            id="FLAG-19 FLAG-40",
-        ),
-        pytest.param(
-            ["-kubernetes.cluster-domain=a b"],
-            '-kubernetes.cluster-domain: "a b" is not a DNS name',
-            id="FLAG-19 SEC-10 no name",
-        ),
-        pytest.param(
-            ["-kubernetes.cluster-domain=."],
-            '-kubernetes.cluster-domain: "." is not a DNS name',
-            id="FLAG-19 a dot alone",
-        ),
-        pytest.param(
-            ["-server-tls.request-timeout=0"],
-            "-server-tls.request-timeout must be positive: 0s",
-            id="T-12 FLAG-30 FLAG-40 zero",
-        ),
-        pytest.param(
-            ["-server-tls.request-timeout=-1s"],
-            "-server-tls.request-timeout must be positive: -1s",
-            id="T-12 FLAG-30 negative",
-        ),
-        pytest.param(
-            ["-pods.client-timeout=0"],
-            "-pods.client-timeout must be positive: 0s",
-            id="FLAG-18 zero",
-        ),
-        pytest.param(
-            ["-server-tls.port=65536"],
-            "-server-tls.port must be from 0 to 65535: 65536",
-            id="FLAG-27 too high",
-        ),
-        pytest.param(
-            ["-server-tls.port=-1"],
-            "-server-tls.port must be from 0 to 65535: -1",
-            id="FLAG-27 too low",
-        ),
-        pytest.param(
-            ["-server-tls.client-name=x"],
-            "-server-tls.client-name needs -server-tls.client-ca-file",
-            id="a name that nobody checks",
-        ),
-        pytest.param(
             ["-webhooks.ca-bundle-names=ok,No"],
             '-webhooks.ca-bundle-names: "No" is not a name of a webhook configuration',
             id="D-31 no name",
         ),
+        pytest.param([f"{AGENTS}=ok,("], f'{AGENTS}: pattern "(": missing ): (', id="FLAG-25 bad"),
         pytest.param(
-            [ON, "-server-tls.self-signed-cert.secret-name="],
-            '-server-tls.self-signed-cert.secret-name: "" is not a name of a Secret',
-            id="FLAG-32 empty",
+            [f"{AGENTS}=(?<=a)b"],
+            f'{AGENTS}: pattern "(?<=a)b": ',
+            id="FLAG-25 RE2 and not Python",
         ),
+        pytest.param(["-log.format=xml"], "unknown log format: xml", id="FLAG-10 DEP-06"),
+        pytest.param(["-log.format=JSON"], "unknown log format: JSON", id="FLAG-10 upper case"),
+        pytest.param(["-log.level=trace"], "unknown log level: trace", id="FLAG-11 DEP-06"),
+        pytest.param([ON, FILES[0]], f"-server-tls.cert-file{NEEDED}", id="FLAG-41 neither file"),
         pytest.param(
-            [ON, "-server-tls.self-signed-cert.secret-name=../x"],
-            '-server-tls.self-signed-cert.secret-name: "../x" is not a name of a Secret',
-            id="FLAG-32 a path",
-        ),
-        pytest.param(
-            [ON, "-server-tls.self-signed-cert.dns-name=*.svc"],
-            '-server-tls.self-signed-cert.dns-name: "*.svc" is not a DNS name',
-            id="FLAG-33 no name",
-        ),
-        pytest.param(
-            [ON, "-server-tls.self-signed-cert.expiration=0"],
-            "-server-tls.self-signed-cert.expiration must be positive and at most 100y: 0s",
-            id="FLAG-35 zero",
-        ),
-        pytest.param(
-            [ON, "-server-tls.self-signed-cert.expiration=101y"],
-            "-server-tls.self-signed-cert.expiration must be positive and at most 100y: 101y",
-            id="FLAG-35 longer than a certificate can say",
-        ),
-        pytest.param(
-            [ON, FILES[0]],
-            "-server-tls.cert-file is needed where -server-tls.self-signed-cert.enabled is false",
-            id="FLAG-41 neither file",
-        ),
-        pytest.param(
-            [ON, FILES[0], FILES[1], NO_BUNDLE],
-            "-server-tls.key-file is needed where -server-tls.self-signed-cert.enabled is false",
-            id="FLAG-41 no key",
+            [ON, *FILES[:2], NO_BUNDLE], f"-server-tls.key-file{NEEDED}", id="FLAG-41 no key"
         ),
         pytest.param(
             [ON, *FILES],
@@ -343,8 +268,3 @@ def test_checks_come_in_the_order_of_the_contract() -> None:
         "http:",
         "unknown",
     ]
-
-
-def test_the_namespace_comes_before_the_time_out() -> None:
-    """FLAG-40."""
-    assert refuse("-server-tls.request-timeout=0") == "-kubernetes.namespace has not been specified"
