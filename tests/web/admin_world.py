@@ -1,6 +1,7 @@
 """An admin server on a free port, and clients for it: a proper one and raw bytes."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -17,6 +18,13 @@ from tests.fakes_clock import FakeClock
 
 CLOSE = "Host: x\r\nConnection: close\r\n\r\n"
 """The end of a raw request whose answer is read to the end."""
+
+
+def check_anonymous(answer: bytes) -> None:
+    """See that an answer does not say which versions it was made with (SEC-13)."""
+    head = answer.partition(b"\r\n\r\n")[0]
+    assert re.findall(rb"(?im)^server: *(.*?)\r?$", head) == [b"rollout-operator"]
+    assert not re.search(rb"(?i)python|aiohttp", answer)
 
 
 class World:
@@ -37,6 +45,7 @@ class World:
     async def get(self, path: str, **headers: str) -> tuple[int, str]:
         """Return status and body."""
         async with self.client.get(self.url(path), headers=headers) as response:
+            assert response.headers["Server"] == "rollout-operator"
             return response.status, await response.text()
 
     async def send(self, raw: bytes) -> bytes:
@@ -47,6 +56,7 @@ class World:
             answer = await reader.read()
         writer.close()
         await writer.wait_closed()
+        check_anonymous(answer)
         return answer
 
     def series(self, name: str) -> list[str]:

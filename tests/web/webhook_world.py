@@ -20,6 +20,7 @@ from rollout_operator.web.http.cluster import ClusterRules
 from rollout_operator.web.http.listener import ConnectionLimits
 from rollout_operator.web.reviews.dispatch import Reviewer
 from rollout_operator.web.webhooks import ServerOptions, WebhookServer
+from tests.web.admin_world import check_anonymous
 from tests.world.pki import make_pki
 
 PATH: Final = "/admission/no-downscale"
@@ -118,6 +119,7 @@ class Line:
             pairs = (line.partition(": ") for line in lines if line)
             headers = {name.lower(): value for name, _, value in pairs}
             body = await self.reader.readexactly(int(headers.get("content-length", "0")))
+        check_anonymous("\r\n".join([head, *lines]).encode() + body)
         return Answer(int(head.split(" ")[1]), headers, body)
 
     async def rest(self) -> bytes:
@@ -129,6 +131,8 @@ class Line:
                     parts.append(part)
             except (ConnectionError, ssl.SSLError):
                 pass
+        if parts:
+            check_anonymous(b"".join(parts))
         return b"".join(parts)
 
     async def close(self) -> None:

@@ -26,6 +26,26 @@ STARTING = (
 )  # fmt: skip
 
 
+def has(*containers: Tree) -> Tree:
+    return {"containerStatuses": [*containers]}
+
+
+def begun(init: Tree, *others: Tree) -> Tree:
+    """Return a pod whose init containers are at work."""
+    statuses = {"initContainerStatuses": [init, *others]}
+    return {"phase": "Pending", **statuses, **has(waiting("PodInitializing"))}
+
+
+def ready(*conditions: Tree) -> Tree:
+    return {"conditions": [*conditions]}
+
+
+DONE = container(ready=True, state={"terminated": {"exitCode": 0}})
+UNSCHEDULED = condition("False", type="PodScheduled", reason="Unschedulable")
+GATED = condition("False", reason="ReadinessGatesNotReady")
+NO_STATUS = "no container statuses"
+
+
 @pytest.mark.parametrize(
     ("status", "trouble"),
     [
@@ -35,132 +55,69 @@ STARTING = (
         pytest.param({"phase": "Unknown"}, "phase Unknown", id="FP-27 Unknown"),
         pytest.param({"phase": None}, "no phase", id="FP-27 no phase"),
         pytest.param(
-            {"phase": "Failed", "reason": "Evicted", "containerStatuses": []},
-            "phase Failed: Evicted",
-            id="FP-27 evicted",
+            {"phase": "Failed", "reason": "Evicted", **has()}, "phase Failed: Evicted", id="evicted"
         ),
+        pytest.param({"containerStatuses": None}, NO_STATUS, id="W-26 absent statuses"),
+        pytest.param(has(), NO_STATUS, id="W-26 empty statuses"),
         pytest.param(
-            {"containerStatuses": None}, "no container statuses", id="W-26 absent statuses"
-        ),
-        pytest.param({"containerStatuses": []}, "no container statuses", id="W-26 empty statuses"),
-        pytest.param(
-            {"containerStatuses": [container(), container("b", ready=False)]},
+            has(container(), container("b", ready=False)),
             "container b not ready",
-            id="READY-01 second container not ready",
+            id="READY-01 one",
+        ),
+        pytest.param(has(container(state={})), "container app not running", id="no running state"),
+        pytest.param(
+            has({"name": "app", "ready": True}), "container app not running", id="no state"
         ),
         pytest.param(
-            {"containerStatuses": [container(state={})]},
-            "container app not running",
-            id="READY-01 ready without running state",
+            has({"name": "app", "state": RUNNING}), "container app not ready", id="absent"
         ),
         pytest.param(
-            {"containerStatuses": [{"name": "app", "ready": True}]},
-            "container app not running",
-            id="READY-01 ready without state",
+            has(container(ready=False), waiting("CrashLoopBackOff")), "CrashLoopBackOff", id="FP-27"
         ),
         pytest.param(
-            {"containerStatuses": [{"name": "app", "state": RUNNING}]},
-            "container app not ready",
-            id="READY-01 ready absent is false",
-        ),
-        pytest.param(
-            {"containerStatuses": [container(ready=False), waiting("CrashLoopBackOff")]},
-            "CrashLoopBackOff",
-            id="FP-27 crash loop names its reason",
-        ),
-        pytest.param(
-            {"phase": "Pending", "containerStatuses": [waiting("ImagePullBackOff")]},
+            {"phase": "Pending", **has(waiting("ImagePullBackOff"))},
             "ImagePullBackOff",
             id="FP-27 image pull says more than the phase",
         ),
+        pytest.param(has(terminated(reason="Error", exitCode=1)), "terminated: Error", id="ended"),
+        pytest.param(has(terminated(exitCode=137)), "terminated: 137", id="FP-27 without reason"),
         pytest.param(
-            {"containerStatuses": [terminated(reason="Error", exitCode=1)]},
-            "terminated: Error",
-            id="FP-27 terminated",
+            has(container(state={"waiting": {}}, ready=False)), "waiting", id="waiting, no reason"
         ),
         pytest.param(
-            {"containerStatuses": [terminated(exitCode=137)]},
-            "terminated: 137",
-            id="FP-27 terminated without reason",
+            ready(GATED), "readiness condition false (ReadinessGatesNotReady)", id="W-26 gate"
         ),
-        pytest.param(
-            {"containerStatuses": [container(state={"waiting": {}}, ready=False)]},
-            "waiting",
-            id="FP-27 waiting without reason",
-        ),
-        pytest.param(
-            {"conditions": [condition("False", reason="ReadinessGatesNotReady")]},
-            "readiness condition false (ReadinessGatesNotReady)",
-            id="W-26 readiness gate false",
-        ),
-        pytest.param(
-            {"conditions": [condition("Unknown")]},
-            "readiness condition unknown",
-            id="FP-27 node lost: condition Unknown",
-        ),
-        pytest.param(
-            {"conditions": [condition("true")]},
-            "readiness condition true",
-            id="D-11 exactly True",
-        ),
+        pytest.param(ready(condition("Unknown")), "readiness condition unknown", id="node lost"),
+        pytest.param(ready(condition("true")), "readiness condition true", id="D-11 exactly True"),
         pytest.param({"conditions": None}, "no readiness condition", id="D-11 no conditions"),
         pytest.param(
-            {"conditions": [condition("True", type="ContainersReady")]},
+            ready(condition("True", type="ContainersReady")),
             "no readiness condition",
-            id="D-11 only the condition Ready counts",
+            id="D-11 type",
         ),
         pytest.param(
-            {"conditions": [condition("True"), condition("False")]},
+            ready(condition("True"), condition("False")),
             "readiness condition false",
-            id="D-11 of two conditions the worse",
+            id="D-11 worse",
         ),
         pytest.param(
-            {
-                "phase": "Pending",
-                "conditions": [condition("False", type="PodScheduled", reason="Unschedulable")],
-                "containerStatuses": None,
-            },
+            {"phase": "Pending", **ready(UNSCHEDULED), "containerStatuses": None},
             "Unschedulable",
             id="FP-27 no room on any node",
         ),
         pytest.param(
-            {
-                "phase": "Pending",
-                "initContainerStatuses": [waiting("CrashLoopBackOff")],
-                "containerStatuses": [waiting("PodInitializing")],
-            },
-            "init: CrashLoopBackOff",
-            id="FP-27 init container says more than PodInitializing",
+            begun(waiting("CrashLoopBackOff")), "init: CrashLoopBackOff", id="FP-27 init says more"
         ),
         pytest.param(
-            {
-                "phase": "Pending",
-                "initContainerStatuses": [
-                    container(ready=True, state={"terminated": {"exitCode": 0}}),
-                    terminated(reason="OOMKilled", exitCode=137),
-                ],
-                "containerStatuses": [waiting("PodInitializing")],
-            },
+            begun(DONE, terminated(reason="OOMKilled", exitCode=137)),
             "init terminated: OOMKilled",
             id="FP-27 failed init container",
         ),
+        pytest.param(begun(waiting("PodInitializing")), "PodInitializing", id="FP-27 init at work"),
         pytest.param(
-            {
-                "phase": "Pending",
-                "initContainerStatuses": [waiting("PodInitializing")],
-                "containerStatuses": [waiting("PodInitializing")],
-            },
+            begun(terminated(reason="Completed", exitCode=0)),
             "PodInitializing",
-            id="FP-27 init containers under way",
-        ),
-        pytest.param(
-            {
-                "phase": "Pending",
-                "initContainerStatuses": [terminated(reason="Completed", exitCode=0)],
-                "containerStatuses": [waiting("PodInitializing")],
-            },
-            "PodInitializing",
-            id="FP-27 an init container that did its work is no trouble",
+            id="FP-27 init done",
         ),
         pytest.param(
             {"initContainerStatuses": [container("sidecar", ready=False)]},

@@ -110,6 +110,9 @@ async def test_larger_ones_are_not(world: WebhookWorld, request_bytes: bytes) ->
         ),
         pytest.param(HEAD + b"X: y\r\n" * 1000 + b"\r\n", id="SEC-08 1,000 headers"),
         pytest.param(HEAD + b"X: " + b"y" * (64 << 10) + b"\r\n\r\n", id="SEC-08 64 KiB header"),
+        pytest.param(b"GARBAGE\r\n\r\n", id="SEC-13 garbage"),
+        pytest.param(b"GET / HTTP/9.9.9\r\n\r\n", id="SEC-13 no version of HTTP"),
+        pytest.param(b"GET / HTTP/1.1\r\n: x\r\n\r\n", id="SEC-13 a header without name"),
         pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", id="SEC-02 HTTP/2"),
     ],
 )

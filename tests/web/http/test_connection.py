@@ -97,7 +97,14 @@ async def test_a_connection_that_asked_may_idle() -> None:
         pytest.param(b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n", id="endless request line"),
         pytest.param(b"GET / HTTP/1.1\r\nX: " + b"a" * 20_000 + b"\r\n", id="endless header"),
         pytest.param(b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 10_000 + b"\r\n", id="many headers"),
+        pytest.param(b"GET / HTTP/9.9.9\r\n\r\n", id="no version of HTTP"),
+        pytest.param(b"GET / HTTP/1.1\r\n: x\r\n\r\n", id="a header without name"),
+        pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", id="HTTP/2"),
         pytest.param(b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", id="length below zero"),
+        pytest.param(
+            b"GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            id="both length and chunks",
+        ),
     ],
 )
 async def test_garbage_gets_400_and_no_stack_trace(
@@ -108,6 +115,12 @@ async def test_garbage_gets_400_and_no_stack_trace(
     assert answer.startswith(b"HTTP/1.0 400 ")
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
     assert await world.get("/livez") == (200, "alive\n")
+
+
+async def test_an_expectation_that_nobody_knows(world: World) -> None:
+    answer = await world.send(f"GET /livez HTTP/1.1\r\nExpect: x\r\n{CLOSE}".encode())
+
+    assert answer.startswith(b"HTTP/1.1 417 ")
 
 
 async def test_a_body_is_not_waited_for_long(world: World) -> None:
