@@ -1,6 +1,7 @@
 """The hook pod-eviction: T-11, W-09, W-53, W-54, ZPDB-50..57, METR-31."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from rollout_operator.guards.budgets.arbiter import REPEAT_LIMIT
 from rollout_operator.guards.budgets.pod_records import read_record
-from rollout_operator.model.budget import DisruptionSource
+from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.errors import ApiError, Denied, Unreachable
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.rollout.zones import VIEW_LIMIT
@@ -111,18 +112,113 @@ async def test_t11_12_the_pods_that_are_down_are_named_with_their_reason() -> No
     }
 
 
-# Pods that need no budget
+# Pods that need no budget, and owners
+
+REPLICA_SET: Json = {"kind": "ReplicaSet", "name": "web-1", "uid": "uid-web", "controller": True}
+NO_CONTROLLER: Json = {"kind": "StatefulSet", "name": name_of("a"), "uid": "uid-ingester-zone-a"}
+NEW_SET: Json = {**NO_CONTROLLER, "controller": True, "uid": "new"}
+Change = Callable[[World], None]
 
 
+def of_phase(phase: str) -> Change:
+    """Return a change of `a-0` where another pod is down."""
+
+    def change(here: World) -> None:
+        _set_phase(here, "a-0", phase)
+        here.break_pod("b-0")
+
+    return change
+
+
+def of_owners(*owners: Json) -> Change:
+    return lambda here: here.change("a-0", ownerReferences=list(owners))
+
+
+def remove(here: World) -> None:
+    here.remove("a-0")
+
+
+def terminate(here: World) -> None:
+    here.terminate("a-0")
+
+
+def break_two(here: World) -> None:
+    here.break_pod("a-0")
+    here.break_pod("a-1")
+
+
+@pytest.mark.parametrize(
+    ("rules", "change", "answer", "calls", "counted"),
+    [
+        # It answers 404, which a drain takes for success.
+        pytest.param(
+            [rule()], remove, 'allow pods "ingester-zone-a-0" not found', ["get"],
+            ("pod-not-found", "200"), id="T-11 #4, W-53 it does not exist",
+        ),
+        # Also where another pod is down: nothing is disrupted. Its phase is looked at live.
+        *(
+            pytest.param(
+                [rule()], of_phase(phase), "allow pod is not ready", ["get"],
+                ("pod-not-ready", "200"), id=f"T-11 #5, ZPDB-54 {phase}",
+            )
+            for phase in ("Succeeded", "Failed", "Pending")
+        ),
+        pytest.param(
+            [rule()], terminate, "allow pod is not ready", ["get"],
+            ("pod-not-ready", "200"), id="ZPDB-54 it is terminating",
+        ),
+        pytest.param(
+            [rule(selector=OTHER)], of_phase("Failed"), "allow pod is not ready", [],
+            ("pod-not-ready", "200"), id="ZPDB-54 what has no budget costs no call",
+        ),
+        pytest.param(
+            [rule()], break_two, "429 1 pod not ready in ingester-zone-a", None,
+            ("denied", "429"), id="ZPDB-59 one that runs unready counts like any other",
+        ),
+        pytest.param(
+            [rule(selector=OTHER)], lambda here: None, "allow", [],
+            ("pod-not-in-scope", "200"), id="T-11 #7",
+        ),
+        *(
+            pytest.param(
+                [rule(selector=OTHER)], of_owners(*owners), "allow", [],
+                ("pod-not-in-scope", "200"), id=f"ZPDB-56 {len(owners)} other owners",
+            )
+            for owners in ([], [REPLICA_SET])
+        ),
+        pytest.param([rule()], of_owners(), NO_OWNER, None, None, id="T-11 #6, ZPDB-57 none"),
+        pytest.param(
+            [rule()], of_owners(NO_CONTROLLER), NO_OWNER, None, None, id="ZPDB-57 none that controls"
+        ),
+        pytest.param(
+            [rule()], of_owners(REPLICA_SET),
+            "500 pod owner is not a StatefulSet - ingester-zone-a-0 has owner web-1", None, None,
+            id="ZPDB-57 another kind",
+        ),
+        pytest.param([rule()], of_owners(NEW_SET), NEWER, None, None, id="ZPDB-57 W-54 a new one"),
+        pytest.param(
+            [rule(), rule(name="other")], of_owners(),
+            "400 multiple zoned pod disruption budgets found for pod ingester-zone-a-0:"
+            " ingester and other", None, ("cfg-not-found", "400"), id="ZPDB-55 before the owner",
+        ),
+    ],
+)  # fmt: skip
 @in_virtual_time
-async def test_t11_4_w53_a_pod_that_does_not_exist_is_left_to_the_api_server() -> None:
-    """It answers 404, which a drain takes for success."""
-    made = court()
-    made.here.remove("a-0")
-    made.process.sync()
-    assert await made.ask() == 'allow pods "ingester-zone-a-0" not found'
-    assert made.calls == ["get"]
-    assert made.counted == {("pod-not-found", "200"): 1}
+async def test_t11_pods_by_state_owner_and_budgets(
+    rules: list[Budget],
+    change: Change,
+    answer: str,
+    calls: list[str] | None,
+    counted: tuple[str, str] | None,
+) -> None:
+    here = world(*rules)
+    change(here)
+    made = court(here=here)
+    found = await made.ask()
+    assert found == answer or (answer is NEWER and found.startswith(NEWER))
+    assert calls is None or made.calls == calls
+    assert counted is None or made.counted == {counted: 1}
+    assert here.recorded() == []
 
 
 @in_virtual_time
@@ -132,45 +228,6 @@ async def test_w53_a_pod_that_has_just_gone_is_asked_about_again() -> None:
     made.here.remove("a-0")
     assert (await made.ask()).startswith("429 ingester-zone-a-0 changed at this very moment")
     assert made.calls == ["patch"]
-
-
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Pending"])
-@in_virtual_time
-async def test_t11_5_zpdb54_what_does_not_run_may_go_with_a_warning(phase: str) -> None:
-    """Also where another pod is down: nothing is disrupted. Its phase is looked at live."""
-    here = world()
-    _set_phase(here, "a-0", phase)
-    here.break_pod("b-0")
-    made = court(here=here)
-    assert await made.ask() == "allow pod is not ready"
-    assert made.calls == ["get"]
-    assert here.recorded() == []
-    assert made.counted == {("pod-not-ready", "200"): 1}
-
-
-@in_virtual_time
-async def test_zpdb54_a_terminating_pod_may_go_with_a_warning() -> None:
-    here = world()
-    here.terminate("a-0")
-    made = court(here=here)
-    assert await made.ask() == "allow pod is not ready"
-
-
-@in_virtual_time
-async def test_zpdb54_what_does_not_run_and_has_no_budget_costs_no_call() -> None:
-    here = world(rule(selector=OTHER))
-    _set_phase(here, "a-0", "Failed")
-    made = court(here=here)
-    assert await made.ask() == "allow pod is not ready"
-    assert made.calls == []
-
-
-@in_virtual_time
-async def test_zpdb59_a_pod_that_runs_unready_is_counted_like_any_other() -> None:
-    here = world()
-    here.break_pod("a-0")
-    here.break_pod("a-1")
-    assert await court(here=here).ask() == "429 1 pod not ready in ingester-zone-a"
 
 
 @in_virtual_time
@@ -186,78 +243,19 @@ async def test_zpdb54_a_pod_that_began_to_run_a_moment_ago_is_not_exempt() -> No
     assert await made.ask() == "allow"
 
 
+@pytest.mark.parametrize("is_covered", [False, True], ids=["ZPDB-56", "W-54"])
 @in_virtual_time
-async def test_t11_7_a_pod_without_a_budget_may_go_without_a_call() -> None:
-    made = court(rule(selector=OTHER))
-    assert await made.ask() == "allow"
-    assert made.calls == []
-    assert made.counted == {("pod-not-in-scope", "200"): 1}
-
-
-@in_virtual_time
-async def test_zpdb56_a_pod_that_the_cache_does_not_know_is_looked_at() -> None:
-    made = court(rule(selector=OTHER))
+async def test_a_pod_that_the_cache_does_not_know_is_looked_at(is_covered: bool) -> None:
+    """W-54, ZPDB-56: under a budget it is asked about again, once the cache shows it."""
+    made = court(rule() if is_covered else rule(selector=OTHER))
     made.process.pods.replace_all([])
-    assert await made.ask() == "allow"
-    assert made.calls == ["get"]
-
-
-@in_virtual_time
-async def test_w54_a_pod_under_a_budget_that_the_cache_does_not_know_is_asked_about_again() -> None:
-    made = court()
-    made.process.pods.replace_all([])
-    assert (await made.ask()).startswith(NEWER)
-    made.process.sync()
-    assert await made.ask() == "allow"
-
-
-# Owners
-
-
-def _set_owners(here: World, pod: str, *owners: Json) -> None:
-    here.change(pod, ownerReferences=list(owners))
-
-
-REPLICA_SET: Json = {"kind": "ReplicaSet", "name": "web-1", "uid": "uid-web", "controller": True}
-NO_CONTROLLER: Json = {"kind": "StatefulSet", "name": name_of("a"), "uid": "uid-ingester-zone-a"}
-
-
-@pytest.mark.parametrize(
-    ("owners", "text"),
-    [
-        pytest.param([], NO_OWNER, id="T-11 #6, ZPDB-57 none"),
-        pytest.param([NO_CONTROLLER], NO_OWNER, id="ZPDB-57 none that controls it"),
-        pytest.param(
-            [REPLICA_SET],
-            "500 pod owner is not a StatefulSet - ingester-zone-a-0 has owner web-1",
-            id="ZPDB-57 another kind",
-        ),
-        pytest.param(
-            [{**NO_CONTROLLER, "controller": True, "uid": "new", "name": "ingester-zone-a"}],
-            NEWER,
-            id="ZPDB-57 W-54 one that the cache does not know yet",
-        ),
-    ],
-)
-@in_virtual_time
-async def test_zpdb57_pods_under_a_budget_belong_to_statefulsets(
-    owners: list[Json], text: str
-) -> None:
-    here = world()
-    _set_owners(here, "a-0", *owners)
-    made = court(here=here)
-    assert (await made.ask()).startswith(text)
-    assert here.recorded() == []
-
-
-@pytest.mark.parametrize("owners", [[], [REPLICA_SET]])
-@in_virtual_time
-async def test_zpdb56_pods_without_a_budget_may_belong_to_anything(owners: list[Json]) -> None:
-    here = world(rule(selector=OTHER))
-    _set_owners(here, "a-0", *owners)
-    made = court(here=here)
-    assert await made.ask() == "allow"
-    assert made.calls == []
+    if is_covered:
+        assert (await made.ask()).startswith(NEWER)
+        made.process.sync()
+        assert await made.ask() == "allow"
+    else:
+        assert await made.ask() == "allow"
+        assert made.calls == ["get"]
 
 
 @pytest.mark.parametrize("owners", [[], [REPLICA_SET]])
@@ -265,7 +263,7 @@ async def test_zpdb56_pods_without_a_budget_may_belong_to_anything(owners: list[
 async def test_w54_what_is_not_known_yet_ends_no_drain_of_such_pods(owners: list[Json]) -> None:
     """429, not 500: that no budget covers them shows in a moment."""
     here = world(rule(selector=OTHER))
-    _set_owners(here, "a-0", *owners)
+    of_owners(*owners)(here)
     here.lacks[DisruptionSource.EVICTION] = "no answer yet"
     made = court(here=here)
     assert await made.ask() == "429 the budgets are not known yet: no answer yet"
@@ -274,18 +272,6 @@ async def test_w54_what_is_not_known_yet_ends_no_drain_of_such_pods(owners: list
     assert (await made.ask()).startswith("429 the newest proof that the view is live")
     here.age = timedelta(0)
     assert await made.ask() == "allow"
-
-
-@in_virtual_time
-async def test_zpdb55_two_budgets_are_told_before_the_owner() -> None:
-    here = world(rule(), rule(name="other"))
-    _set_owners(here, "a-0")
-    made = court(here=here)
-    assert await made.ask() == (
-        "400 multiple zoned pod disruption budgets found for pod ingester-zone-a-0:"
-        " ingester and other"
-    )
-    assert made.counted == {("cfg-not-found", "400"): 1}
 
 
 # Codes
