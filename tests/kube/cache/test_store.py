@@ -215,14 +215,6 @@ def test_a_deletion_without_a_uid_hides_no_other_object() -> None:
     assert store.upsert(other) == ((None, other),)
 
 
-def test_an_unchanged_list_keeps_the_views() -> None:
-    store = PodStore()
-    kept = pod()
-    store.replace_all([kept])
-    assert store.replace_all([pod()]) == []
-    assert store.get("prod", "a-0") is kept
-
-
 def test_d10_pods_are_found_by_the_uid_of_their_owner() -> None:
     store = PodStore()
     store.replace_all([pod("a-0", owner="A"), pod("a-1", owner="A"), pod("b-0", owner="B")])

@@ -10,7 +10,7 @@ import pytest
 
 from rollout_operator.kube.api import PODS, Page, WatchEvent
 from rollout_operator.kube.scales.metadata_watch import MetadataWatch
-from rollout_operator.model.errors import ApiError, Denied, Gone, Unreachable
+from rollout_operator.model.errors import ApiError, Gone
 from rollout_operator.model.scaling import Reading, Scale
 from tests.kube.scripted_watch import (
     NAMESPACE,
@@ -130,39 +130,6 @@ async def test_streams_that_end_at_once_are_no_hot_loop() -> None:
     async with following(api):
         await asyncio.sleep(600)
     assert len(api.calls) < 260
-
-
-@pytest.mark.parametrize(
-    "error",
-    [Unreachable("cut"), Denied("401", status=401)],
-    ids=["unreachable", "credential"],
-)
-@in_virtual_time
-async def test_what_may_pass_is_tried_soon(error: ApiError) -> None:
-    api = scripted([page(5), page(6)], [[Wait(5), error], [QUIET]])
-    async with following(api) as (watch, _):
-        await asyncio.sleep(5.01)
-        assert not watch.is_live
-        await asyncio.sleep(5)
-        assert watch.is_live
-
-
-@in_virtual_time
-async def test_rbac_06_a_refusal_is_obeyed_for_ten_minutes_or_until_asked() -> None:
-    denied = Denied("403", status=403)
-    api = scripted([denied, denied, denied, page(5)], [[QUIET]])
-    async with following(api) as (watch, _):
-        await asyncio.sleep(599)
-        assert len(api.calls) == 1
-        await asyncio.sleep(2)
-        assert len(api.calls) == 2
-        watch.ask_again()
-        await asyncio.sleep(1)
-        assert len(api.calls) == 3
-        assert not watch.is_live
-        watch.ask_again()
-        await asyncio.sleep(1)
-        assert watch.is_live
 
 
 @in_virtual_time

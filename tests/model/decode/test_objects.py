@@ -2,6 +2,7 @@
 
 import gc
 import tracemalloc
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -53,30 +54,22 @@ def test_w27_ready_since_is_unknown_where_the_condition_does_not_say() -> None:
 
 
 @pytest.mark.parametrize(
-    ("started", "ready", "was_ready"),
+    ("written", "since"),
     [
-        pytest.param("2026-01-01T00:00:30Z", "False", False, id="not ready since its start"),
-        pytest.param("2026-01-01T00:00:28Z", "False", False, id="but for a moment of the kubelet"),
-        pytest.param("2026-01-01T00:00:27Z", "False", True, id="changed later: it was ready"),
-        pytest.param("2026-01-01T00:00:00Z", "True", False, id="ready now"),
-        pytest.param("2026-01-01T00:00:00Z", "Unknown", False, id="nothing known"),
-        pytest.param(None, "False", False, id="no start"),
-        pytest.param("yesterday", "False", False, id="no instant"),
+        pytest.param("2026-01-01T00:00:40Z", SINCE_READ + timedelta(seconds=10), id="as it says"),
+        pytest.param("soon", None, id="and a value that is no time blocks nothing"),
     ],
 )
-def test_si04_a_pod_tells_whether_it_has_been_ready(
-    started: str | None, ready: str, was_ready: bool
+def test_w38_zpdb47_the_annotation_of_earlier_releases_is_read_where_the_condition_has_no_time(
+    written: str, since: datetime | None
 ) -> None:
-    """The condition turned at 00:00:30."""
-    tree = pod_tree(startTime=started, conditions=[condition(ready)])
-    assert decode_pod(as_json(tree)).was_ready is was_ready
-
-
-@pytest.mark.parametrize("changed", [None, "", "yesterday"])
-def test_a_change_at_an_unknown_time_is_no_sign(changed: str | None) -> None:
-    turned = condition("False", lastTransitionTime=changed)
-    tree = pod_tree(startTime="2026-01-01T00:00:00Z", conditions=[turned])
-    assert not decode_pod(as_json(tree)).was_ready
+    """ZPDB-47."""
+    without = {"type": "Ready", "status": "True", "lastTransitionTime": None}
+    notes = {"grafana.com/ready-time": written}
+    tree = with_metadata(pod_tree(conditions=[without]), annotations=notes)
+    assert decode_pod(as_json(tree)).ready_since == since
+    tree = with_metadata(pod_tree(), annotations=notes)
+    assert decode_pod(as_json(tree)).ready_since == SINCE_READ
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.web.http.bodies import MAX_BODIES, MAX_BODY, MAX_ON_LOOP
+from rollout_operator.web.http.bodies import MAX_BODY, MAX_ON_LOOP
 from tests.web.webhook_world import (
     ALLOWED,
     PATH,
@@ -158,27 +158,6 @@ async def test_a_body_that_breaks_off(world: WebhookWorld) -> None:
 
     assert (await world.ask(post(body_of()))).body == ALLOWED
     assert len(world.hook.asked) == 1
-
-
-async def test_bodies_that_are_only_announced_take_no_room(world: WebhookWorld) -> None:
-    """D-68: room goes by what has arrived; many that announce the most hold nobody up."""
-    for _ in range(10 * MAX_BODIES // MAX_BODY):
-        line = await world.connect()
-        line.writer.write(post(b"{", length=MAX_BODY))
-        await line.writer.drain()
-
-    assert (await world.ask(post(padded(MAX_BODY)))).body == ALLOWED
-
-
-async def test_large_bodies_that_come_at_once_are_all_answered(world: WebhookWorld) -> None:
-    """D-50: more of them than there is room for; small ones go past."""
-    large = post(padded(MAX_BODY))
-    lines = [await world.connect() for _ in range(3 * MAX_BODIES // MAX_BODY)]
-    for line in lines:
-        line.writer.write(large)
-    assert (await world.ask(post(body_of()))).body == ALLOWED
-
-    assert [(await line.read()).body for line in lines] == [ALLOWED] * len(lines)
 
 
 async def test_those_that_go_away_leave_room(world: WebhookWorld) -> None:

@@ -188,7 +188,7 @@ def break_two(here: World) -> None:
         ),
         pytest.param([rule()], of_owners(), NO_OWNER, None, None, id="T-11 #6, ZPDB-57 none"),
         pytest.param(
-            [rule()], of_owners(NO_CONTROLLER), NO_OWNER, None, None, id="ZPDB-57 none that controls"
+            [rule()], of_owners(NO_CONTROLLER), NO_OWNER, None, None, id="ZPDB-57 none in charge"
         ),
         pytest.param(
             [rule()], of_owners(REPLICA_SET),

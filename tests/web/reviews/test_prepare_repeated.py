@@ -13,7 +13,7 @@ from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import LAST_DOWNSCALE, Uid
 from rollout_operator.model.outcome import Code, Verdict
 from tests.virtual_time import in_virtual_time
-from tests.web.downscale_world import LIMIT, WAIT, World, outdate, pod, three_zones
+from tests.web.downscale_world import LIMIT, World, outdate, pod, three_zones
 from tests.web.fake_pods import confirm, hang, refuse
 
 A, B = Uid("uid-zone-a"), Uid("uid-zone-b")
@@ -182,42 +182,12 @@ async def test_si12_the_next_range_does_not_take_back_the_last_one() -> None:
         assert set(world.calls.names("DELETE")) == {"zone-a-3"}
 
 
-@pytest.mark.parametrize("delay", [0, 1, 2, 3, 5, 8], ids=lambda turns: f"after {turns} turns")
-@in_virtual_time
-async def test_d25_two_zones_at_once(delay: int) -> None:
-    """PREP-27, D-25, W-15, SEED-111, FP-19: exactly one passes, whatever the order."""
-    world = three_zones(a=WAIT, b=WAIT)
-    world.client.pause = lambda call: asyncio.sleep(0)
-
-    async def ask_later() -> Verdict:
-        for _ in range(delay):
-            await asyncio.sleep(0)
-        return await world.ask("zone-b", 3)
-
-    verdicts = await asyncio.gather(world.ask("zone-a", 3), ask_later())
-    assert [verdict.is_allowed for verdict in verdicts] == [True, False]
-    assert verdicts[1].reason.code is Code.OTHER_DOWNSCALE_UNDERWAY
-    assert verdicts[1].reason.text.endswith("zone-a is already in process of updating replicas")
-    assert set(world.calls.names("POST")) == {"zone-a-3", "zone-a-4"}
-
-
 @in_virtual_time
 async def test_d25_the_other_zone_may_go_when_the_first_was_refused() -> None:
     world = three_zones()
     world.calls.answer = refuse("zone-a-4")
     assert not (await world.ask("zone-a", 3)).is_allowed
     assert (await world.ask("zone-b", 3)).is_allowed
-
-
-@in_virtual_time
-async def test_d25_other_groups_do_not_wait() -> None:
-    world = three_zones()
-    for (kind, name), one in list(world.client.objects.items()):
-        if kind == "statefulsets" and name == "zone-c":
-            one["metadata"]["labels"]["rollout-group"] = "store"  # type: ignore[index]  # a tree
-    world.sync()
-    assert (await world.ask("zone-a", 3)).is_allowed
-    assert (await world.ask("zone-c", 3)).is_allowed
 
 
 async def _cancel_at(world: World, step: int) -> bool:
