@@ -48,11 +48,11 @@ def test_every_mutant_changes_one_place_and_is_still_code() -> None:
 
 
 def test_every_mutant_names_what_it_breaks_and_who_is_asked() -> None:
-    """`breaks` has at least one promise; the scenarios exist, and so does the storm."""
+    """`breaks` has at least one promise; the scenarios exist, and so does the profile."""
     for mutant in ALL:
         assert len(mutant.wanted) > 1, mutant.name
         assert {*mutant.scenarios, *mutant.planned} <= {*NAMES}, mutant.name
-        assert mutant.storm in {"", *REVIEW_PROFILES}, mutant.name
+        assert mutant.profile in {"", *REVIEW_PROFILES}, mutant.name
 
 
 def test_names_are_unique_and_there_are_enough() -> None:
@@ -129,8 +129,8 @@ def test_a_question_goes_on_where_it_was_left() -> None:
     assert [job.seed for job in jobs] == [1, 2, 3, 4, 5]
 
 
-def test_a_question_may_ask_for_schedules_with_one_storm_only() -> None:
-    jobs = list(Question(scenarios=("s1", "s2"), schedules=7, storm="late writes").list_jobs())
+def test_a_question_may_ask_for_schedules_with_one_profile_only() -> None:
+    jobs = list(Question(scenarios=("s1", "s2"), schedules=7, profile="late writes").list_jobs())
 
     assert len(jobs) == 7
     assert {find_profile(job.seed) for job in jobs} == {"late writes"}

@@ -46,7 +46,7 @@ CACHES: Final = (
         new="for old in list(self._views.values())[:0]:",
         breaks="LI-02, FP-08: a deletion that shows only in a list is never seen",
         scenarios=("walk",),
-        storm="lost events",
+        profile="lost events",
         units="tests/kube/cache/test_store.py",
     ),
     Mutant(
@@ -86,7 +86,7 @@ CACHES: Final = (
         old="asked_at + RELIST if",
         new="asked_at + RELIST * 100 if",
         breaks="LI-02: what a watch has not brought is never found",
-        storm="lost events",
+        profile="lost events",
         scenarios=("s1-small", "s1"),
     ),
     Mutant(

@@ -18,7 +18,7 @@ DOWNSCALE_CONTROL: Final = (
         new="PERSIST_LIMIT: Final = timedelta(seconds=3)",
         breaks="SI-10, SI-12: pods are told that they stay while the request may still persist",
         scenarios=DOWNSCALES,
-        storm="slow reviews",
+        profile="slow reviews",
     ),
     Mutant(
         name="un-prepare-without-a-live-read",
@@ -26,7 +26,7 @@ DOWNSCALE_CONTROL: Final = (
         new="live = sts\n        if",
         breaks="SI-10, SI-12: a cache that lags says that the downscale did not happen",
         scenarios=DOWNSCALES,
-        storm="late controller",
+        profile="late controller",
         units="tests/controllers/downscales/test_doubt.py",
     ),
     Mutant(
@@ -35,7 +35,7 @@ DOWNSCALE_CONTROL: Final = (
         new="    pods = [one.pod for one in endpoints[:0] if one.uid in waits]\n",
         breaks="SI-10: a call that a pod stays takes effect after it has confirmed that it goes",
         scenarios=DOWNSCALES,
-        storm="late pods",
+        profile="late pods",
         units="tests/web/reviews/test_prepare_late_calls.py",
     ),
     Mutant(
@@ -66,26 +66,10 @@ DOWNSCALE_CONTROL: Final = (
         scenarios=DOWNSCALES,
     ),
     Mutant(
-        name="who-comes-back-is-not-told",
-        old=" and (pod.uid == uid or pod.ip):",
-        new=" and pod.uid == uid:",
-        breaks="LI-05: a pod finds on its disk that it is to go, after an upscale",
-        scenarios=DOWNSCALES,
-        units="tests/controllers/downscales/test_back.py",
-    ),
-    Mutant(
         name="target-not-in-the-claim",
         old="            self.target is None or self.target == other.target\n",
         new="            self.target is None or bool(other.replicas_from)\n",
         breaks="SI-10: who was called elsewhere is not called where it is to be called now",
-        scenarios=DOWNSCALES,
-        units="tests/web/reviews/test_prepare_targets.py",
-    ),
-    Mutant(
-        name="undone-where-the-set-says-now",
-        old="    target = told or plan_target(sts.annotations, sts.service_name)\n",
-        new="    target = plan_target(sts.annotations, sts.service_name)\n",
-        breaks="LI-05: pods wait for ever where they had been told to go",
         scenarios=DOWNSCALES,
         units="tests/web/reviews/test_prepare_targets.py",
     ),
@@ -95,7 +79,7 @@ DOWNSCALE_CONTROL: Final = (
         new="        told, failed = list(here), {}\n",
         breaks="LI-05: a pod that was out of reach is not told again",
         scenarios=DOWNSCALES,
-        storm="lost pods",
+        profile="lost pods",
     ),
     Mutant(
         name="second-telling-forgotten",
@@ -111,7 +95,7 @@ DOWNSCALE_CONTROL: Final = (
         new="",
         breaks="SI-10, SI-12: an old entry is settled for pods that are to go now",
         scenarios=DOWNSCALES,
-        storm="lost pods",
+        profile="lost pods",
     ),
     Mutant(
         name="notes-not-read",
@@ -119,18 +103,6 @@ DOWNSCALE_CONTROL: Final = (
         new="        notes = self._read_notes(sts, pods)[:0]\n",
         breaks="LI-05: after a crash nobody asks which pods were told to go",
         scenarios=DOWNSCALES,
-    ),
-    Mutant(
-        name="notes-not-removed",
-        old="error = await self._parts.notes.remove(noted)",
-        new="error = await self._parts.notes.remove(noted[:0])",
-        breaks="SI-12: the next process finds a story that is over",
-        scenarios=DOWNSCALES,
-        unseen=(
-            "the next process finds what the set wants, and at most tells pods once more what they "
-            "know"
-        ),
-        units="tests/controllers/downscales/test_controller.py",
     ),
     Mutant(
         name="not-recorded",

@@ -25,7 +25,7 @@ EXECUTING: Final = (
         new="agreed = action",
         breaks="SI-02, SI-03, SI-04, SI-07: the look is made, and nothing follows from it",
         scenarios=("walk",),
-        storm="old views",
+        profile="old views",
     ),
     Mutant(
         name="look-lasts-a-minute",
@@ -35,30 +35,11 @@ EXECUTING: Final = (
         scenarios=("s3",),
     ),
     Mutant(
-        name="look-dated-after-it",
-        old="expires_at = self._clock.elapsed() + LOOK_LASTS - live.view_age",
-        new="expires_at = self._clock.elapsed() + LOOK_LASTS",
-        breaks="SI-09: an answer that was long on its way counts as fresh",
-        scenarios=("s3", "s1"),
-    ),
-    Mutant(
         name="live-look-may-be-old",
         old="limit=LIVE_PAGE,\n",
         new='limit=LIVE_PAGE,\n                resource_version="0",\n',
         breaks="SI-09: any API server's cache answers for the store",
         scenarios=("s1",),
-    ),
-    Mutant(
-        name="refused-pod-ends-the-round",
-        old="if outcome in _END_THE_ROUND:",
-        new="if outcome is not DeleteOutcome.WENT:",
-        breaks="LI-01: one pod that may not go keeps all others (D-15)",
-        scenarios=("s3",),
-        unseen=(
-            "no fault refuses the delete of one pod while it grants that of another; and one that"
-            " was refused comes last in the next round: the others would only go a retry later"
-        ),
-        units="tests/controllers/rollout/test_executor.py",
     ),
     Mutant(
         name="lock-per-request",
@@ -78,7 +59,7 @@ EXECUTING: Final = (
         new="return {}",
         breaks="SI-01, SI-03, SI-04: a delete without an answer is forgotten before it is done",
         scenarios=("s2",),
-        storm="late writes",
+        profile="late writes",
     ),
     Mutant(
         name="unknown-outcome-is-failure",
@@ -87,7 +68,7 @@ EXECUTING: Final = (
         "            self._deletes.drop(pod)\n            raise\n",
         breaks="SI-01, SI-03, SI-04: a delete without an answer is taken back, and done later",
         scenarios=("s2",),
-        storm="late writes",
+        profile="late writes",
     ),
     Mutant(
         name="unknown-outcome-is-success",

@@ -21,13 +21,6 @@ REVIEWS: Final = (
         scenarios=DOWNSCALES,
     ),
     Mutant(
-        name="time-rounded-down",
-        old="return format_rfc3339(whole if whole == now else whole + timedelta(seconds=1))",
-        new="return format_rfc3339(whole - timedelta(seconds=2))",
-        breaks="SI-11: a downscale is recorded seconds before it was",
-        scenarios=DOWNSCALES,
-    ),
-    Mutant(
         name="dry-run-prepares",
         old="    if review.dry_run:\n        return allow(Code.DRY_RUN)\n",
         new="",
@@ -92,7 +85,7 @@ REVIEWS: Final = (
         new="return allow(Code.CANNOT_CHECK, warning=why)",
         breaks="SI-10, SI-13: a read that fails lets a guarded downscale pass",
         scenarios=DOWNSCALES,
-        storm="lost calls",
+        profile="lost calls",
     ),
     Mutant(
         name="group-unread-is-no-group",
@@ -139,15 +132,6 @@ REVIEWS: Final = (
         units="tests/web/reviews/test_prepare_refusals.py",
     ),
     Mutant(
-        name="first-ordinal-not-seen",
-        old=" and first_to <= first_from):",
-        new="):",
-        breaks="SI-10, SI-14: the pods with the lowest ordinals may always go",
-        scenarios=DOWNSCALES,
-        unseen="nobody moves ordinals in the simulation",
-        units="tests/planning/downscales/test_request.py",
-    ),
-    Mutant(
         name="label-of-the-review",
         old="assess_prepared(ask.decrease, sts.labels, sts.annotations, sts.service_name)",
         new=(
@@ -156,7 +140,7 @@ REVIEWS: Final = (
         ),
         breaks="SI-13: a review that says so has pods of a set prepared that has no label",
         scenarios=DOWNSCALES,
-        storm="forged reviews",
+        profile="forged reviews",
         units="tests/web/reviews/test_prepare_forged.py",
     ),
     Mutant(

@@ -51,7 +51,7 @@ class Mutant:
     """The promises that it breaks, by id, and in a few words how. No other counts as a finding."""
     scenarios: tuple[str, ...] = ROLLOUTS
     """Those whose random schedules are asked, in turn."""
-    storm: str = ""
+    profile: str = ""
     """Only schedules whose seed has this one are asked, where it takes one to see it at all."""
     units: str = ""
     """Unit tests to ask where the simulation is silent; by default those of the file's folder."""

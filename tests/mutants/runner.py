@@ -94,7 +94,7 @@ class Runner:
             scenarios=mutant.scenarios,
             schedules=self.budget.schedules // (4 if mutant.unseen else 1),
             planned=mutant.planned if self.budget.has_plans and not mutant.unseen else (),
-            storm=mutant.storm,
+            profile=mutant.profile,
             wanted=sorted(mutant.wanted),
         )
         while True:

@@ -28,7 +28,7 @@ JOB_SECONDS: Final = 30.0
 MEMORY: Final = 3 * 2**30
 # Of a scenario's plans every so many are asked, all kinds of steps among them.
 PLAN_STEP: Final = 5
-# One schedule in five has a storm, of seven kinds.
+# One schedule in five has a fault profile of its own, of seven kinds.
 SEEDS_WITHOUT: Final = 100
 
 
@@ -55,7 +55,7 @@ class Question:
     scenarios: Sequence[str] = ()
     schedules: int = 0
     planned: Sequence[str] = ()
-    storm: str = ""
+    profile: str = ""
     """Only random schedules that have this one are asked; all where it is empty."""
     wanted: Sequence[str] = ()
     """The invariants that count: others may break by chance, and are not the mutant's."""
@@ -87,8 +87,8 @@ class Question:
         jobs = list_schedules(self.schedules * SEEDS_WITHOUT, self.scenarios)
         has_webhooks = {name: find_scenario(name).has_webhooks for name in self.scenarios}
         for job in jobs:
-            storm = find_profile(job.seed, has_webhooks=has_webhooks[job.scenario])
-            if self.storm in ("", storm):
+            profile = find_profile(job.seed, has_webhooks=has_webhooks[job.scenario])
+            if self.profile in ("", profile):
                 yield job
 
     def choose(self, verdict: Verdict) -> list[str]:

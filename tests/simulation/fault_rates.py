@@ -1,6 +1,6 @@
 """How much goes wrong in a schedule: how often each kind of fault strikes, and how hard.
 
-What happens to calls, events and pods is drawn by the sandbox's own `Doses`; what happens to a
+What happens to calls, events and pods is drawn by the sandbox's own `FaultRates`; what happens to a
 process, a pod or the API server as a whole is a blow (see `chaos`), and what happens to a review is
 in `chaos`, too. The usual profile has a little of everything; one schedule in five has another one,
 which is far more of one kind.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rollout_operator.lab.network.random_faults import Doses
+from rollout_operator.lab.network.random_faults import FaultRates
 from tests.simulation.runtime import split
 
 
@@ -58,13 +58,13 @@ class HookFaults:
 class FaultProfile:
     """All that goes wrong."""
 
-    calls: Doses
+    calls: FaultRates
     blows: Blows
     hooks: HookFaults
 
 
 NORMAL: Final = FaultProfile(
-    calls=Doses(),
+    calls=FaultRates(),
     blows=Blows(
         crash=0.5,
         crash_at_step=0.7,

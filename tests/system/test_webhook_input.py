@@ -241,7 +241,7 @@ async def test_sec25_times_that_no_one_wrote_in_earnest(world: World) -> None:
 
 
 async def test_sec06_idle_strangers_do_not_shut_out_the_api_server(world: World) -> None:
-    """SEC-01, 02, 05, 06, in small doses: silent, half, idle, plain, and old versions of TLS."""
+    """SEC-01, 02, 05, 06, in small amounts: silent, half, idle, plain, and old versions of TLS."""
     target = await _target(world, "-log.level=debug")
     operator = target.guarded.operator
     before = operator.resident_kib()

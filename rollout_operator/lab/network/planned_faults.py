@@ -170,7 +170,7 @@ class ScriptedFaults:
 
 
 def describe_event_fate(fate: EventFate) -> str:
-    """Return the words for what becomes of an event, those of the doses where there is one."""
+    """Return the words for what becomes of an event, those of the rates where there is one."""
     told = {
         "drop_event": fate.drop,
         "duplicate_event": fate.duplicate,

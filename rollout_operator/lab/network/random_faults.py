@@ -46,7 +46,7 @@ _SHORTEST: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doses:
+class FaultRates:
     """How probable each kind of fault is, per call, event, list or request to a pod; 0 to 1."""
 
     crash: float = 0.002
@@ -80,10 +80,10 @@ class Doses:
     """Per question and per answer: without a word, or as a broken connection."""
     review_slow: float = 0.02
 
-    def times(self, factor: float) -> "Doses":
+    def times(self, factor: float) -> "FaultRates":
         """Return all of them that much higher or lower, each at most 1."""
-        doses = {each.name: min(getattr(self, each.name) * factor, 1.0) for each in fields(self)}
-        return Doses(**doses)
+        rates = {each.name: min(getattr(self, each.name) * factor, 1.0) for each in fields(self)}
+        return FaultRates(**rates)
 
 
 _LOST: Final = (
@@ -113,12 +113,12 @@ class RandomFaults:
     def __init__(
         self,
         rng: random.Random,
-        doses: Doses,
+        rates: FaultRates,
         report: Callable[[Fault], object] = lambda fault: None,
         only: frozenset[int] | None = None,
     ) -> None:
         self._random = rng.random
-        self._doses = doses
+        self._rates = rates
         self._report = report
         self._only = only
         self._is_healed = False
@@ -135,7 +135,7 @@ class RandomFaults:
 
     def on_call(self, ask: SentCall) -> FaultDecision:
         which, size, choice = self._random(), self._random(), self._random()
-        kind = _choose(which, self._list_call_doses(ask))
+        kind = _choose(which, self._list_call_rates(ask))
         if kind is None:
             return FATE
         fate = _fate_of(kind, size, choice)
@@ -143,19 +143,19 @@ class RandomFaults:
 
     def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventFate:
         which, size = self._random(), self._random()
-        doses = self._doses
+        rates = self._rates
         is_bookmark = type == "BOOKMARK"
         kind = _choose(
             which,
             (
-                ("drop_bookmark", doses.drop_bookmark if is_bookmark else 0.0),
-                ("drop_event", 0.0 if is_bookmark else doses.drop_event),
-                ("delay_event", doses.delay_event),
-                ("duplicate_event", doses.duplicate_event),
-                ("freeze", doses.freeze),
-                ("cut_stream", doses.cut_stream),
-                ("gone_event", doses.gone_event),
-                ("spoil_event", 0.0 if is_bookmark else doses.spoil_event),
+                ("drop_bookmark", rates.drop_bookmark if is_bookmark else 0.0),
+                ("drop_event", 0.0 if is_bookmark else rates.drop_event),
+                ("delay_event", rates.delay_event),
+                ("duplicate_event", rates.duplicate_event),
+                ("freeze", rates.freeze),
+                ("cut_stream", rates.cut_stream),
+                ("gone_event", rates.gone_event),
+                ("spoil_event", 0.0 if is_bookmark else rates.spoil_event),
             ),
         )
         if kind is None:
@@ -165,7 +165,7 @@ class RandomFaults:
 
     def on_list(self, ask: SentCall) -> timedelta:
         which, size = self._random(), self._random()
-        if which >= self._doses.stale_list:
+        if which >= self._rates.stale_list:
             return NO_TIME
         age = _span(size, LONGEST_LAG)
         text = f"{ask.text}: as of {age} ago"
@@ -173,14 +173,14 @@ class RandomFaults:
 
     def on_pod_call(self, actor: str, method: str, pod: str) -> PodFate:
         which, size, choice = self._random(), self._random(), self._random()
-        doses = self._doses
+        rates = self._rates
         kind = _choose(
             which,
             (
-                ("pod_failure", doses.pod_failure),
-                ("pod_slow", doses.pod_slow),
-                ("crash", doses.crash),
-                ("pod_late", doses.pod_late),
+                ("pod_failure", rates.pod_failure),
+                ("pod_slow", rates.pod_slow),
+                ("crash", rates.crash),
+                ("pod_late", rates.pod_late),
             ),
         )
         if kind is None:
@@ -192,13 +192,13 @@ class RandomFaults:
 
     def on_review(self, actor: str, way: Way) -> ReviewFate:
         which, size, choice = self._random(), self._random(), self._random()
-        doses = self._doses
+        rates = self._rates
         kind = _choose(
             which,
             (
-                ("review_lost", doses.review_lost),
-                ("review_slow", doses.review_slow),
-                ("crash", doses.crash),
+                ("review_lost", rates.review_lost),
+                ("review_slow", rates.review_slow),
+                ("crash", rates.crash),
             ),
         )
         if kind is None:
@@ -211,19 +211,19 @@ class RandomFaults:
         )
         return fate if self._fire(kind, actor, f"{way} of a review") else REVIEW_FATE
 
-    def _list_call_doses(self, ask: SentCall) -> Sequence[tuple[str, float]]:
-        """Return what may happen to a call; a kind that makes no sense for it has no dose."""
-        doses = self._doses
+    def _list_call_rates(self, ask: SentCall) -> Sequence[tuple[str, float]]:
+        """Return what may happen to a call; a kind that makes no sense for it has no rate."""
+        rates = self._rates
         return (
-            ("crash", doses.crash),
-            ("slow", doses.slow),
-            ("throttled", doses.throttled),
-            ("lost", doses.lost),
-            ("late", doses.late if ask.is_write else 0.0),
-            ("conflict", doses.conflict if ask.verb in _CHANGES else 0.0),
-            ("gone", doses.gone if ask.verb in ("list", "watch") else 0.0),
-            ("too_many", doses.too_many),
-            ("server_error", doses.server_error),
+            ("crash", rates.crash),
+            ("slow", rates.slow),
+            ("throttled", rates.throttled),
+            ("lost", rates.lost),
+            ("late", rates.late if ask.is_write else 0.0),
+            ("conflict", rates.conflict if ask.verb in _CHANGES else 0.0),
+            ("gone", rates.gone if ask.verb in ("list", "watch") else 0.0),
+            ("too_many", rates.too_many),
+            ("server_error", rates.server_error),
         )
 
     def _fire(self, kind: str, actor: str, text: str) -> bool:
@@ -239,12 +239,12 @@ class RandomFaults:
         return True
 
 
-def _choose(which: float, doses: Sequence[tuple[str, float]]) -> str | None:
+def _choose(which: float, rates: Sequence[tuple[str, float]]) -> str | None:
     """Return the kind in whose part of 0..1 `which` lies."""
-    for kind, dose in doses:
-        if which < dose:
+    for kind, rate in rates:
+        if which < rate:
             return kind
-        which -= dose
+        which -= rate
     return None
 
 

@@ -1,6 +1,6 @@
 """Which faults come: by dice, by plan, or none at all.
 
-Section 3.2: doses of each kind, runs that repeat, and runs that are shrunk.
+Section 3.2: rates of each kind, runs that repeat, and runs that are shrunk.
 """
 
 import random
@@ -30,13 +30,13 @@ from rollout_operator.lab.network.planned_faults import (
     PodPlan,
     ScriptedFaults,
 )
-from rollout_operator.lab.network.random_faults import Doses, RandomFaults
+from rollout_operator.lab.network.random_faults import FaultRates, RandomFaults
 from tests.lab.client_world import ACTOR
 from tests.virtual_time import in_virtual_time
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
 MANY = 4000
-NO_DOSES = Doses().times(0)
+NO_FAULTS = FaultRates().times(0)
 
 
 def ask(verb: str = "get", number: int = 1) -> SentCall:
@@ -72,18 +72,18 @@ def usual() -> list[object]:
     return ask_all(NoFaults(), 1)
 
 
-def dice(seed: int = 1, doses: Doses | None = None) -> RandomFaults:
-    return RandomFaults(random.Random(seed), doses or Doses())
+def dice(seed: int = 1, rates: FaultRates | None = None) -> RandomFaults:
+    return RandomFaults(random.Random(seed), rates or FaultRates())
 
 
 @in_virtual_time
 async def test_every_kind_comes_by_its_dose() -> None:
-    """Section 3.2: every kind of fault has its dose, and the report counts them."""
+    """Section 3.2: every kind of fault has its rate, and the report counts them."""
     told: list[Fault] = []
-    faults = RandomFaults(random.Random(3), Doses().times(3), told.append)
+    faults = RandomFaults(random.Random(3), FaultRates().times(3), told.append)
     ask_all(faults)
 
-    assert set(faults.fired) == {each.name for each in fields(Doses)}
+    assert set(faults.fired) == {each.name for each in fields(FaultRates)}
     assert Counter(fault.kind for fault in told) == faults.fired
     assert [fault.number for fault in told] == list(range(1, faults.number + 1))
     share = faults.fired["drop_bookmark"] / MANY
@@ -93,23 +93,23 @@ async def test_every_kind_comes_by_its_dose() -> None:
 @in_virtual_time
 async def test_more_and_fewer() -> None:
     for factor in (0.5, 5):
-        faults = dice(doses=Doses().times(factor))
+        faults = dice(rates=FaultRates().times(factor))
         ask_all(faults)
         assert faults.fired["pod_slow"] / MANY == pytest.approx(0.03 * factor, rel=0.3)
-    assert max(getattr(Doses().times(1e6), each.name) for each in fields(Doses)) == 1.0
+    assert max(getattr(FaultRates().times(1e6), each.name) for each in fields(FaultRates)) == 1.0
 
 
 @in_virtual_time
 async def test_without_a_dose_nothing_comes() -> None:
-    faults = dice(doses=NO_DOSES)
+    faults = dice(rates=NO_FAULTS)
     assert ask_all(faults) == usual() * MANY
     assert faults.number == 0
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(Doses)])
+@pytest.mark.parametrize("name", [each.name for each in fields(FaultRates)])
 @in_virtual_time
 async def test_one_dose_brings_one_kind(name: str) -> None:
-    faults = dice(doses=replace(NO_DOSES, **{name: 1.0}))
+    faults = dice(rates=replace(NO_FAULTS, **{name: 1.0}))
     ask_all(faults, 50)
     assert set(faults.fired) == {name}
 
@@ -126,7 +126,7 @@ async def test_faults_that_are_left_out_change_no_others() -> None:
     all_of_them = ask_all(dice(5))
     told: list[Fault] = []
     only = frozenset({2, 17, 30})
-    few = RandomFaults(random.Random(5), Doses(), told.append, only)
+    few = RandomFaults(random.Random(5), FaultRates(), told.append, only)
     fates = ask_all(few)
 
     kept = [fate for fate, none in zip(fates, usual() * MANY, strict=True) if fate != none]
@@ -160,20 +160,20 @@ async def test_healing_ends_all() -> None:
 )
 @in_virtual_time
 async def test_a_call_fails_only_as_such_calls_do(verb: str, impossible: set[Failure]) -> None:
-    faults = dice(doses=Doses().times(8))
+    faults = dice(rates=FaultRates().times(8))
     seen = {faults.on_call(ask(verb)).fails for _ in range(MANY)}
     assert seen - {None} == set(Failure) - impossible
 
 
 @in_virtual_time
 async def test_all_crash_points_are_hit() -> None:
-    faults = dice(doses=replace(NO_DOSES, crash=1.0))
+    faults = dice(rates=replace(NO_FAULTS, crash=1.0))
     assert {faults.on_call(ask()).crash for _ in range(100)} == set(CrashPoint)
 
 
 @in_virtual_time
 async def test_delays_have_a_long_tail() -> None:
-    faults = dice(doses=replace(NO_DOSES, slow=1.0))
+    faults = dice(rates=replace(NO_FAULTS, slow=1.0))
     fates = [faults.on_call(ask()) for _ in range(MANY)]
     spans = sorted((fate.before + fate.after).total_seconds() for fate in fates)
 
