@@ -1,9 +1,23 @@
 """What holds for every test. Warnings are errors: see `filterwarnings` in pyproject.toml."""
 
+from collections.abc import Iterator
 from importlib.util import find_spec
+
+import pytest
+
+from rollout_operator.telemetry import logs
 
 # `pytester` runs small test files of its own, to prove the guards. The control plane's fixtures
 # are there for every test that asks for them, and start nothing before.
 pytest_plugins = ["pytester", "tests.watchdogs", "tests.goldens"]
 if find_spec("tests.world.fixtures") is not None:
     pytest_plugins.append("tests.world.fixtures")
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    """Yield the lines of the log, debug included, as they come."""
+    caught: list[str] = []
+    logs.configure(write=lambda line: caught.append(line.decode()))
+    yield caught
+    logs.configure()

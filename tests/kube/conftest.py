@@ -1,10 +1,9 @@
 """What most tests of the API client and its caches begin with."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
-from rollout_operator.telemetry import logs
 from tests.kube.client_bench import Bench, open_bench
 from tests.kube.fake_api import FakeApi
 
@@ -14,12 +13,3 @@ async def bench() -> AsyncIterator[Bench]:
     """Yield a client's transport to a scripted HTTP server."""
     async with FakeApi() as server, open_bench(server) as bench:
         yield bench
-
-
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    """Yield the lines of the log, debug included, as they come."""
-    caught: list[str] = []
-    logs.configure(level="debug", write=lambda line: caught.append(line.decode()))
-    yield caught
-    logs.configure()

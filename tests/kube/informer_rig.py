@@ -1,8 +1,8 @@
 """An informer of pods that runs on a script, and what it told."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -16,7 +16,6 @@ from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.objects import Pod, Unreadable
-from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.scripted_watch import NAMESPACE, Listing, ScriptedApi, Step
 
@@ -135,14 +134,3 @@ async def played(
 async def after(seconds: float) -> None:
     """Let virtual time pass, up to this moment of the loop."""
     await asyncio.sleep(seconds - asyncio.get_running_loop().time())
-
-
-@contextmanager
-def captured_log() -> Iterator[list[str]]:
-    """Collect the lines of the log."""
-    caught: list[str] = []
-    logs.configure(write=lambda line: caught.append(line.decode()))
-    try:
-        yield caught
-    finally:
-        logs.configure()

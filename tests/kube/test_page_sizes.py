@@ -18,7 +18,6 @@ from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.fakes_clock import FakeClock
 from tests.kube.client_bench import POD_LIST, Bench
-from tests.kube.informer_rig import captured_log
 from tests.model.wire_trees import pod_tree, with_metadata
 
 PODS_CALL = Call(verb="list", resource=PODS, namespace="prod")
@@ -51,7 +50,7 @@ async def large_pods(request: web.BaseRequest) -> web.StreamResponse:
     return response
 
 
-async def test_li01_an_informer_lists_in_pages_that_fit(bench: Bench) -> None:
+async def test_li01_an_informer_lists_in_pages_that_fit(bench: Bench, lines: list[str]) -> None:
     """And says on the way what is wrong, for /ready and the log; a live look profits from it."""
     store = PodStore()
     errors: list[str] = []
@@ -60,13 +59,12 @@ async def test_li01_an_informer_lists_in_pages_that_fit(bench: Bench) -> None:
         resource=PODS, namespace="prod", decode=decode_pod, store=store
     )
     informer = Informer(bench.client(), of, Metrics(), LoopClock(), lambda: 0.0)
-    with captured_log() as lines:
-        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(informer.run(), name="informer")
-            while not informer.has_synced:
-                errors.append(f"{informer.last_error}")
-                await asyncio.sleep(0)
-            task.cancel()
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(informer.run(), name="informer")
+        while not informer.has_synced:
+            errors.append(f"{informer.last_error}")
+            await asyncio.sleep(0)
+        task.cancel()
     assert len(store) == COUNT
     page = await bench.client().fetch_page(PODS, "prod", limit=500)
     assert len(page.items) == 1, "by another client"

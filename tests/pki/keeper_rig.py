@@ -2,8 +2,8 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import NoReturn, Protocol
 
@@ -11,7 +11,6 @@ from rollout_operator.pki.manager import CertificateCallbacks, CertificateKeeper
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.pki.store import SecretStore
 from rollout_operator.planning.certificate import Wanted
-from rollout_operator.telemetry import logs
 from tests.fakes_clock import FakeClock
 from tests.pki.certificates import WANTED, client_context, shake_hands
 from tests.pki.fake_secrets import NAME, NAMESPACE, FakeSecrets
@@ -91,17 +90,6 @@ async def background(keeper: Runs) -> AsyncIterator[None]:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-
-
-@contextmanager
-def logged() -> Iterator[list[str]]:
-    """Collect the log at debug."""
-    lines: list[str] = []
-    logs.configure(write=lambda line: lines.append(line.decode()))
-    try:
-        yield lines
-    finally:
-        logs.configure()
 
 
 MINUTE = timedelta(minutes=1)

@@ -21,7 +21,7 @@ from rollout_operator.model.errors import (
 from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL, Uid
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.pki.bundle import is_ours, plan_patch
-from tests.kube.informer_rig import after, captured_log
+from tests.kube.informer_rig import after
 from tests.pki.injection_bench import (
     NAMES,
     OTHER_PEM,
@@ -256,11 +256,12 @@ async def test_w_06_one_that_fails_does_not_stop_another() -> None:
 
 
 @in_virtual_time
-async def test_fp_34_a_co_writer_that_wipes_each_time_costs_bounded_writes() -> None:
+async def test_fp_34_a_co_writer_that_wipes_each_time_costs_bounded_writes(
+    lines: list[str],
+) -> None:
     cluster = Cluster(configuration(), is_wiped=True)
-    with captured_log() as lines:
-        async with cluster.running():
-            await after(660)
+    async with cluster.running():
+        await after(660)
     first = [at for at in cluster.times if at <= 60]
     later = [at for at in cluster.times if at > 60]
     assert len(first) <= 10
@@ -282,44 +283,41 @@ async def test_fp_34_it_heals_as_soon_as_the_co_writer_stops() -> None:
 
 
 @in_virtual_time
-async def test_fp_34_a_wipe_each_minute_is_undone_at_once() -> None:
+async def test_fp_34_a_wipe_each_minute_is_undone_at_once(lines: list[str]) -> None:
     cluster = Cluster(configuration())
-    with captured_log() as lines:
-        async with cluster.running():
-            for minute in range(30):
-                await after(60 * minute + 1)
-                assert cluster.bundles() == [WANTED]
-                cluster.put(configuration())
+    async with cluster.running():
+        for minute in range(30):
+            await after(60 * minute + 1)
+            assert cluster.bundles() == [WANTED]
+            cluster.put(configuration())
     assert sum("Somebody else" in line for line in lines) == 1
 
 
 @in_virtual_time
-async def test_rbac_08_a_missing_role_is_told_once_and_is_not_fatal() -> None:
+async def test_rbac_08_a_missing_role_is_told_once_and_is_not_fatal(lines: list[str]) -> None:
     text = 'cannot patch x: 403; grant verb patch on "validatingwebhookconfigurations"'
     cluster = Cluster(configuration())
     cluster.errors.append(Denied(text))
-    with captured_log() as lines:
-        async with cluster.running():
-            await after(3600)
-            assert len(cluster.writes) <= 121, "LI-11: one each 30 s"
-            cluster.errors.clear()
-            await after(3640)
-            assert cluster.bundles() == [WANTED]
-            cluster.put(configuration())
-            cluster.errors.append(Denied(text))
-            await after(3700)
+    async with cluster.running():
+        await after(3600)
+        assert len(cluster.writes) <= 121, "LI-11: one each 30 s"
+        cluster.errors.clear()
+        await after(3640)
+        assert cluster.bundles() == [WANTED]
+        cluster.put(configuration())
+        cluster.errors.append(Denied(text))
+        await after(3700)
     told = [line for line in lines if "level=warn" in line]
     assert len(told) == 2, "again only after it had worked"
     assert "grant verb patch on" in told[0]
 
 
 @in_virtual_time
-async def test_li_11_a_server_that_is_down_is_told_now_and_then() -> None:
+async def test_li_11_a_server_that_is_down_is_told_now_and_then(lines: list[str]) -> None:
     cluster = Cluster(configuration())
     cluster.errors.append(Unreachable("x"))
-    with captured_log() as lines:
-        async with cluster.running():
-            await after(900)
+    async with cluster.running():
+        await after(900)
     assert len(cluster.writes) <= 40
     assert sum("level=warn" in line for line in lines) <= 5
 
@@ -334,15 +332,14 @@ async def test_cancelling_in_the_middle_of_a_write_leaves_nothing_behind() -> No
 
 
 @in_virtual_time
-async def test_what_is_gone_is_forgotten() -> None:
+async def test_what_is_gone_is_forgotten(lines: list[str]) -> None:
     """One that is created anew by every deployment is nobody's fight."""
     cluster = Cluster()
-    with captured_log() as lines:
-        async with cluster.running():
-            for round in range(6):
-                await after(400 * round + 1)
-                cluster.put(configuration())
-                await after(400 * round + 2)
-                assert cluster.bundles() == [WANTED]
-                cluster.drop("guard")
+    async with cluster.running():
+        for round in range(6):
+            await after(400 * round + 1)
+            cluster.put(configuration())
+            await after(400 * round + 2)
+            assert cluster.bundles() == [WANTED]
+            cluster.drop("guard")
     assert all("level=warn" not in line for line in lines)

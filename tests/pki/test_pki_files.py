@@ -16,7 +16,7 @@ from rollout_operator.pki.serving import CertificateFiles, CertificatePaths, Ser
 from rollout_operator.planning.certificate import CertificateStep, Decision
 from tests.fakes_clock import EPOCH, FakeClock
 from tests.pki.certificates import WANTED, YEAR, client_context, load, shake_hands
-from tests.pki.keeper_rig import background, logged
+from tests.pki.keeper_rig import background
 
 SECONDS = timedelta(seconds=1)
 
@@ -140,15 +140,14 @@ async def test_files_that_stay_are_not_loaded_again(running: Mount) -> None:
     assert running.serving.current is context
 
 
-async def test_a_pair_that_does_not_fit_yet_is_left_alone(running: Mount) -> None:
+async def test_a_pair_that_does_not_fit_yet_is_left_alone(running: Mount, lines: list[str]) -> None:
     """TLS-21: the old one goes on, with one warning, until the other file has come as well."""
     pair, old = fresh(), running.serial
-    with logged() as lines:
-        running.fill(Pair(cert=pair.cert, key=fresh().key))
-        await running.clock.advance(60 * SECONDS)
-        assert running.serial == old
-        running.fill(pair)
-        await running.clock.advance(10 * SECONDS)
+    running.fill(Pair(cert=pair.cert, key=fresh().key))
+    await running.clock.advance(60 * SECONDS)
+    assert running.serial == old
+    running.fill(pair)
+    await running.clock.advance(10 * SECONDS)
     assert running.serial == load(pair.cert).serial_number
     assert len([line for line in lines if "level=warn" in line]) == 1
 
@@ -160,9 +159,8 @@ async def test_files_that_go_away_are_no_end(running: Mount) -> None:
     assert running.serial == old
 
 
-async def test_an_expired_file_is_served_with_a_warning(mount: Mount) -> None:
+async def test_an_expired_file_is_served_with_a_warning(mount: Mount, lines: list[str]) -> None:
     """Rolling updates go on, reviews come back as soon as the file is renewed."""
     mount.fill(fresh(EPOCH - 2 * YEAR))
-    with logged() as lines:
-        mount.files.load()
+    mount.files.load()
     assert ["level=warn" in line for line in lines] == [True]

@@ -23,7 +23,7 @@ from rollout_operator.model.errors import (
 from tests.fakes_clock import EPOCH
 from tests.pki.certificates import PKCS8, WANTED, YEAR, Legacy, load, verify
 from tests.pki.fake_secrets import MADE_BY_US, FakeSecrets
-from tests.pki.keeper_rig import MINUTE, Rig, logged, started
+from tests.pki.keeper_rig import MINUTE, Rig, started
 
 DAY = timedelta(days=1)
 Data = dict[str, bytes]
@@ -298,13 +298,12 @@ async def test_a_start_gets_over_a_short_failure() -> None:
     assert_sound(rig)
 
 
-async def test_a_good_secret_is_served_even_where_it_cannot_be_written() -> None:
+async def test_a_good_secret_is_served_even_where_it_cannot_be_written(lines: list[str]) -> None:
     """A foreign Secret that is due, and a role without update: serve first, complain then."""
     secrets = FakeSecrets(Legacy(start=EPOCH - 300 * DAY).data())
     secrets.fail_writes = Denied("cannot update secret", status=403)
     rig = Rig(secrets)
-    with logged() as lines:
-        await rig.start()
+    await rig.start()
     assert_sound(rig)
     assert any("cannot update secret" in line for line in lines)
 
@@ -322,21 +321,20 @@ async def test_failures_never_end_the_keeper() -> None:
         assert rig.secrets.data == before
 
 
-async def test_a_decision_is_told_once() -> None:
+async def test_a_decision_is_told_once(lines: list[str]) -> None:
     """A Secret that cannot be repaired does not fill the log with the same reason."""
-    with logged() as lines:
-        async with Rig(FakeSecrets()).running() as rig:
-            rig.secrets.fail_writes = Denied("role")
-            rig.secrets.put({})
-            await rig.clock.advance(60 * MINUTE)
+    async with Rig(FakeSecrets()).running() as rig:
+        rig.secrets.fail_writes = Denied("role")
+        rig.secrets.put({})
+        await rig.clock.advance(60 * MINUTE)
     assert len([line for line in lines if 'reason="cert: missing"' in line]) == 1
 
 
-async def test_no_key_is_ever_told() -> None:
+async def test_no_key_is_ever_told(lines: list[str]) -> None:
     """SEC-14: no log line, no text of any part, no error holds key material."""
     secrets = FakeSecrets()
     keys: set[bytes] = set()
-    with logged() as lines, suppress(ApiError):
+    with suppress(ApiError):
         for spoil in ("ca", "cert", "key", "ca-key"):
             rig = Rig(secrets)
             await rig.start()

@@ -7,7 +7,7 @@ import pytest
 
 from tests.pki.certificates import Legacy
 from tests.pki.fake_secrets import MADE_BY_US, FakeSecrets
-from tests.pki.keeper_rig import MINUTE, Rig, background, logged, started
+from tests.pki.keeper_rig import MINUTE, Rig, background, started
 from tests.pki.test_pki_keeper import assert_sound
 
 FOREIGN = Legacy(issued_to="etcd.example").data()
@@ -24,14 +24,14 @@ SECRETS = [
 
 @pytest.mark.parametrize("data", SECRETS)
 async def test_a_secret_of_another_application_is_left_alone_until_a_person_helps(
+    lines: list[str],
     data: Data,
 ) -> None:
     """D-31: nothing is written, served or published; it says so, and looks again."""
     secrets = FakeSecrets(data)
     rig = Rig(secrets)
-    with logged() as lines:
-        start = asyncio.create_task(rig.start())
-        await rig.clock.advance(10 * MINUTE)
+    start = asyncio.create_task(rig.start())
+    await rig.clock.advance(10 * MINUTE)
     assert not start.done(), "a new start would not help"
     assert (secrets.writes, secrets.data) == (0, data)
     assert rig.keeper.ca_bundle == b""

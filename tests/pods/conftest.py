@@ -1,6 +1,6 @@
 """Clients of pods: patient, hasty, or with a single turn."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -9,7 +9,6 @@ import pytest
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.pods.client import PodClient
 from rollout_operator.pods.sender import HttpSender
-from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
 
 # No answer is late here, however slow the machine is.
@@ -50,12 +49,3 @@ async def narrow(metrics: Metrics) -> AsyncIterator[PodClient]:
     """Yield a client with a single turn."""
     async with opened(LONG, metrics, at_most=1) as client:
         yield client
-
-
-@pytest.fixture
-def log_lines() -> Iterator[list[bytes]]:
-    """Yield what is logged, debug included, as it comes."""
-    lines: list[bytes] = []
-    logs.configure(level="debug", write=lines.append)
-    yield lines
-    logs.configure()

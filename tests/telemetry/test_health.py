@@ -1,26 +1,17 @@
 """What makes /ready and /livez red."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
 
-from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.health import BEAT, STALL, WINDOW, Health, Heartbeat
 from rollout_operator.telemetry.metrics import Metrics
 from tests.fakes_clock import FakeClock
 
 SECOND = timedelta(seconds=1)
-
-
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    written: list[str] = []
-    logs.configure(write=lambda line: written.append(line.decode()))
-    yield written
-    logs.configure()
 
 
 class Switch:

@@ -13,7 +13,7 @@ from rollout_operator.kube.cache.store import Configuration, ConfigurationStore
 from rollout_operator.model.decode.webhooks import decode_validating_webhooks
 from rollout_operator.model.errors import Unreachable
 from rollout_operator.telemetry.metrics import Metrics
-from tests.kube.informer_rig import after, captured_log
+from tests.kube.informer_rig import after
 from tests.kube.scripted_watch import (
     ScriptedApi,
     as_raw,
@@ -84,10 +84,9 @@ async def test_two_informers_of_one_kind_have_series_of_their_own() -> None:
 
 
 @in_virtual_time
-async def test_the_log_names_no_namespace() -> None:
+async def test_the_log_names_no_namespace(lines: list[str]) -> None:
     rig = make(ScriptedApi([[page("")], [DOWN], [page(10)]]), "metadata.name=guard")
-    with captured_log() as lines:
-        await follow(rig, 60)
+    await follow(rig, 60)
     assert (
         'err="list validatingwebhookconfigurations: metadata.resourceVersion is empty"' in lines[0]
     )
