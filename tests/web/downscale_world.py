@@ -29,6 +29,7 @@ from rollout_operator.guards.downscales.zone_tracker import Tracker
 from rollout_operator.guards.locks import Locks
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
+from rollout_operator.model.errors import ApiError
 from rollout_operator.model.names import LAST_DOWNSCALE, GroupName, Uid
 from rollout_operator.model.outcome import Verdict
 from rollout_operator.model.review import Review, Scalable, Version
@@ -167,6 +168,15 @@ class World:
             tasks.create_task(workers.run())
             yield
             memory.queue.close()
+
+    def fail(self, error: ApiError, *calls: str) -> None:
+        """Let calls that begin so fail from now on."""
+
+        def before(call: str) -> None:
+            if call.startswith(calls):
+                raise error
+
+        self.client.before = before
 
     async def watch(self) -> None:
         """Let the caches follow, and wake the controller as the informers do."""

@@ -32,6 +32,15 @@ async def hang(method: str, endpoint: Endpoint) -> None:
     await asyncio.sleep(10**6)
 
 
+def slow(seconds: float) -> Callable[[str, Endpoint], Awaitable[None]]:
+    """Return pods that answer 200 after so long."""
+
+    async def answer(method: str, endpoint: Endpoint) -> None:
+        await asyncio.sleep(seconds)
+
+    return answer
+
+
 def refuse(pod: str, *, method: str = "POST") -> Callable[[str, Endpoint], Awaitable[None]]:
     """Return pods of which one answers 500 to one method."""
 

@@ -16,7 +16,7 @@ from rollout_operator.model.tracker import format_entry
 from tests.controllers.downscales.granted import granted, write
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import WAIT, World, come_to_rest
-from tests.web.reviews.test_prepare_tracker import ANSWERED, MAP, OLD, data_of, fail, tracked
+from tests.web.reviews.test_prepare_tracker import ANSWERED, MAP, OLD, data_of, tracked
 
 A: Final = Uid("uid-zone-a")
 PATCH: Final = f"patch configmaps/{MAP}"
@@ -74,7 +74,7 @@ async def test_si11_a_downscale_that_happens_late_is_recorded_as_of_then() -> No
 async def test_si11_what_cannot_be_recorded_yet_is_remembered() -> None:
     """SI-11: the other zone waits by what this process knows."""
     async with granted(tracked({}, a=WAIT, b=WAIT)) as world:
-        fail(world, PATCH, Unreachable("down"))
+        world.fail(Unreachable("down"), PATCH)
         await world.pass_time(20)
         await write(world, 3)
         await world.pass_time(60)
@@ -112,7 +112,7 @@ async def test_a_record_without_an_answer(arrives: bool) -> None:
 async def test_a_record_that_cannot_be_given_back_delays_no_pod() -> None:
     """LI-05, D-18: pods are told; the record is tried until it works."""
     async with granted(tracked({"zone-a": OLD})) as world:
-        fail(world, f"get configmaps/{MAP}", Denied("no", status=403))
+        world.fail(Denied("no", status=403), f"get configmaps/{MAP}")
         await world.pass_time(60)
         assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
         assert data_of(world) == {"zone-a": ANSWERED}
@@ -148,7 +148,7 @@ async def test_asked_again_before_the_former_entry_is_back() -> None:
     """LI-05: of two that did not happen nothing is left in the end."""
     async with granted(tracked({"zone-a": OLD})) as world:
         await world.pass_time(30)
-        fail(world, PATCH, Unreachable("down"))
+        world.fail(Unreachable("down"), PATCH)
         await world.pass_time(10)
         assert world.memory.downscales.find_entry(A) is not None
         world.client.before = lambda call: None
@@ -214,7 +214,7 @@ async def test_a_review_that_is_cut_off_leaves_nothing(call: str) -> None:
 @in_virtual_time
 async def test_a_set_that_is_deleted_leaves_nothing_to_do() -> None:
     async with granted(tracked({})) as world:
-        fail(world, f"get configmaps/{MAP}", Unreachable("down"))
+        world.fail(Unreachable("down"), f"get configmaps/{MAP}")
         await world.pass_time(50)
         assert world.memory.downscales.find_entry(A) is not None
         del world.client.objects["statefulsets", "zone-a"]

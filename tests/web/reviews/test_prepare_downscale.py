@@ -111,12 +111,7 @@ async def test_t07_4_a_pod_refuses(tracker: str) -> None:
 async def test_t07_5_what_cannot_be_noted_is_refused() -> None:
     """T-07 #5, PREP-25, D-23: a downscale that a crash would forget does not begin."""
     world = three_zones()
-
-    def fail(call: str) -> None:
-        if call.startswith("patch pods"):
-            raise Unreachable("etcd is down")
-
-    world.client.before = fail
+    world.fail(Unreachable("etcd is down"), "patch pods")
     verdict = await world.ask("zone-a", 3)
     assert verdict.reason.code is Code.NOT_RECORDED
     assert verdict.reason.text == f"{DENIED}adding an annotation to the pods failed. etcd is down"
@@ -129,12 +124,7 @@ async def test_t07_5_what_cannot_be_noted_is_refused() -> None:
 async def test_t07_5_a_role_that_may_not_annotate_pods_does_not_block() -> None:
     """RBAC-10, D-23: the note is lost, the downscale is not."""
     world = three_zones()
-
-    def fail(call: str) -> None:
-        if call.startswith("patch pods"):
-            raise Denied("pods is forbidden", status=403)
-
-    world.client.before = fail
+    world.fail(Denied("pods is forbidden", status=403), "patch pods")
     assert (await world.ask("zone-a", 3)).is_allowed
     assert world.noted() == []
 

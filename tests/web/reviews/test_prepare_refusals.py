@@ -159,17 +159,6 @@ async def test_what_is_found_during_the_look_counts() -> None:
     assert world.calls.calls == []
 
 
-async def ask_unread(world: World, begin: str, fault: ApiError) -> Verdict:
-    """Ask while calls that begin so fail."""
-
-    def fail(call: str) -> None:
-        if call.startswith(begin):
-            raise fault
-
-    world.client.before = fail
-    return await world.ask("zone-a", 3)
-
-
 @pytest.mark.parametrize(
     "fault", [Unreachable("time-out"), Throttled("own limiter"), NotFound("no such set")]
 )
@@ -178,7 +167,8 @@ async def test_w12_a_set_that_cannot_be_read_is_refused(fault: ApiError) -> None
     """W-12, D-21, SI-13: the label cannot be ruled out; it may be repeated."""
     world = three_zones()
     world.sets.replace_all([])
-    verdict = await ask_unread(world, "", fault)
+    world.fail(fault, "")
+    verdict = await world.ask("zone-a", 3)
     assert (verdict.reason.code, verdict.code) == (Code.CANNOT_CHECK, 429)
     assert verdict.reason.text == (
         f"{DENIED}the label grafana.com/prepare-downscale cannot be ruled out: {fault}"
@@ -189,7 +179,8 @@ async def test_w12_a_set_that_cannot_be_read_is_refused(fault: ApiError) -> None
 @in_virtual_time
 async def test_prep_10_18_a_group_that_cannot_be_read_is_refused(kind: str) -> None:
     world = three_zones()
-    verdict = await ask_unread(world, kind, Unreachable("time-out"))
+    world.fail(Unreachable("time-out"), kind)
+    verdict = await world.ask("zone-a", 3)
     assert verdict.reason.code is Code.GROUP_NOT_READ
     assert verdict.reason.text == f"{DENIED}finding other statefulsets failed. time-out"
     assert nothing_was_done(world)

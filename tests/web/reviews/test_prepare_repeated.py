@@ -14,7 +14,7 @@ from rollout_operator.model.names import LAST_DOWNSCALE, Uid
 from rollout_operator.model.outcome import Code, Verdict
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import LIMIT, World, outdate, pod, three_zones
-from tests.web.fake_pods import confirm, hang, refuse
+from tests.web.fake_pods import confirm, hang, refuse, slow
 
 A, B = Uid("uid-zone-a"), Uid("uid-zone-b")
 SECOND = timedelta(seconds=1)
@@ -109,11 +109,7 @@ async def test_what_is_refused_again_and_again_holds_nobody_back_for_longer() ->
 async def test_a_review_that_joins_another_one_may_be_written_as_late_as_it_came() -> None:
     """SI-12: pods take 6 s, the second request comes at 5.5 s and is written 34 s after that."""
     world = three_zones()
-
-    async def slowly(method: str, endpoint: Endpoint) -> None:
-        await asyncio.sleep(6)
-
-    world.calls.answer = slowly
+    world.calls.answer = slow(6)
     async with world.controlling(), asyncio.TaskGroup() as tasks:
         first = tasks.create_task(world.ask("zone-a", 3))
         await world.clock.sleep(5.5 * SECOND)
@@ -279,11 +275,7 @@ async def test_a_review_that_waits_is_cut_off_alone() -> None:
 async def test_li06_two_rounds_are_enough_for_slow_pods() -> None:
     """LI-06: prepare takes 40 % of the time-out; the API server asks twice."""
     world = three_zones()
-
-    async def slowly(method: str, endpoint: Endpoint) -> None:
-        await asyncio.sleep(4)
-
-    world.calls.answer = slowly
+    world.calls.answer = slow(4)
     begin = world.clock.elapsed()
     first = await world.ask("zone-a", 3, whole=True)
     second = await world.ask("zone-a", 3, whole=True)

@@ -24,7 +24,7 @@ from rollout_operator.model.outcome import Code
 from rollout_operator.pods.client import PodError
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import RETELL, World, come_to_rest, part, three_zones
-from tests.web.fake_pods import confirm
+from tests.web.fake_pods import confirm, slow
 
 A = Uid("uid-zone-a")
 WRONG, RIGHT = "ready", "ingester/prepare"
@@ -112,43 +112,40 @@ async def test_d24_si10_pods_are_called_anew_where_the_target_has_changed(
 
 
 @pytest.mark.parametrize("crashes", [False, True], ids=["lives on", "crashes"])
+@pytest.mark.parametrize(
+    ("key", "value", "asks_again", "told"),
+    [
+        pytest.param(PREPARE_PATH, RIGHT, True, {WRONG, RIGHT}, id="granted on both paths"),
+        pytest.param(PREPARE_PATH, RIGHT, False, {WRONG}, id="another path"),
+        pytest.param(PREPARE_PATH, None, False, {WRONG}, id="no path"),
+        pytest.param(PREPARE_PORT, None, False, {WRONG}, id="no port"),
+        # The process that called the pods tells them; a note alone moves nothing then.
+        pytest.param(PREPARE_DOWNSCALE, None, False, {WRONG}, id="no label"),
+    ],
+)
 @in_virtual_time
-async def test_li05_what_is_undone_is_undone_at_both_places(*, crashes: bool) -> None:
-    """LI-05, D-24: granted on one path, then on another one, and never written."""
+async def test_li05_the_undo_goes_where_the_calls_had_gone(
+    key: str, value: str | None, asks_again: bool, told: set[str], *, crashes: bool
+) -> None:
+    """LI-05, D-24: granted, and never written, whatever became of label and annotations."""
     world = _wrong()
     assert (await world.ask("zone-a", 3)).is_allowed
-    world.annotate("zone-a", PREPARE_PATH, RIGHT)
-    world.sync()
-    assert (await world.ask("zone-a", 3)).is_allowed
+    (world.label if key == PREPARE_DOWNSCALE else world.annotate)("zone-a", key, value)
+    if asks_again:
+        world.sync()
+        assert (await world.ask("zone-a", 3)).is_allowed
+    if crashes and key == PREPARE_DOWNSCALE:
+        told = set()
     async with a_minute_later(world, crashes=crashes):
-        assert _list_told(world, WRONG) == _list_told(world, RIGHT) == PODS
-
-
-@pytest.mark.parametrize("crashes", [False, True], ids=["lives on", "crashes"])
-@pytest.mark.parametrize("change", ["path", "no path", "no port"])
-@in_virtual_time
-async def test_li05_the_undo_goes_where_the_call_had_gone(change: str, *, crashes: bool) -> None:
-    """LI-05, D-24: whatever became of label and annotations meanwhile."""
-    world = _wrong()
-    assert (await world.ask("zone-a", 3)).is_allowed
-    if change == "path":
-        world.annotate("zone-a", PREPARE_PATH, RIGHT)
-    else:
-        world.annotate("zone-a", PREPARE_PATH if change == "no path" else PREPARE_PORT, None)
-    async with a_minute_later(world, crashes=crashes):
-        assert world.calls.paths("DELETE") == {WRONG}
-        assert _list_told(world, WRONG) == PODS
+        assert world.calls.paths("DELETE") == told
+        assert [_list_told(world, path) for path in told] == [PODS] * len(told)
 
 
 @in_virtual_time
 async def test_d24_whoever_asks_the_same_meanwhile_is_judged_by_the_target_of_now() -> None:
     """SI-10: pods are being called at the old path; who asks after the change does not join in."""
     world = _wrong()
-
-    async def slowly(method: str, endpoint: Endpoint) -> None:
-        await asyncio.sleep(4)
-
-    world.calls.answer = slowly
+    world.calls.answer = slow(4)
     async with asyncio.TaskGroup() as tasks:
         first = tasks.create_task(world.ask("zone-a", 3))
         await world.clock.sleep(timedelta(seconds=2))
@@ -197,14 +194,3 @@ def _strip_targets(world: World) -> None:
         assert story.pop("target")["path"] == RIGHT
         notes[DOWNSCALE_NOTE] = msgspec.json.encode(story).decode()
         world.client.put("pods", one)
-
-
-@pytest.mark.parametrize("crashes", [False, True], ids=["lives on", "crashes"])
-@in_virtual_time
-async def test_li05_a_label_that_was_taken_off_ends_what_a_note_may_do(*, crashes: bool) -> None:
-    """LI-05, D-24: the process that called the pods tells them; a note alone moves nothing then."""
-    world = _wrong()
-    assert (await world.ask("zone-a", 3)).is_allowed
-    world.label("zone-a", PREPARE_DOWNSCALE, None)
-    async with a_minute_later(world, crashes=crashes):
-        assert world.calls.paths("DELETE") == (set() if crashes else {WRONG})

@@ -60,14 +60,6 @@ def map_calls(world: World) -> list[str]:
     return [call for call in world.client.calls if "configmaps" in call]
 
 
-def fail(world: World, call: str, error: ApiError) -> None:
-    def before(made: str) -> None:
-        if made == call:
-            raise error
-
-    world.client.before = before
-
-
 @pytest.mark.parametrize("whole", [True, False], ids=["of the set", "of its Scale"])
 @in_virtual_time
 async def test_t07_2_the_time_is_recorded_before_the_answer(whole: bool) -> None:
@@ -109,12 +101,7 @@ async def test_t07_3_a_fresh_map_lets_zones_wait() -> None:
 async def test_t07_5_what_cannot_be_recorded_is_refused(error: ApiError) -> None:
     """T-07 #5, ZONE-09, DEP-34: all pods are told that they stay; the missing rule is named."""
     world = tracked()
-
-    def before(call: str) -> None:
-        if call.startswith(("patch configmaps", "put configmaps")):
-            raise error
-
-    world.client.before = before
+    world.fail(error, "patch configmaps", "put configmaps")
     verdict = await world.ask("zone-a", 3)
     assert verdict.reason.code is Code.NOT_RECORDED
     assert verdict.reason.text == f"{NOT_RECORDED}{error}"
@@ -203,7 +190,7 @@ async def test_zone05_a_map_that_cannot_be_read_or_made(verb: str) -> None:
     """ZONE-05, DEP-34, SI-13: refused, with the rule that is missing."""
     world = three_zones(tracker=MAP)
     denied = Denied(f'grant verb {verb} on "configmaps"', status=403)
-    fail(world, f"{verb} configmaps/{MAP}", denied)
+    world.fail(denied, f"{verb} configmaps/{MAP}")
     verdict = await world.ask("zone-a", 3)
     assert (verdict.reason.code, verdict.code) == (Code.GROUP_NOT_READ, 429)
     assert verdict.reason.text == f"{NOT_LOADED}{denied}"
@@ -262,7 +249,7 @@ async def test_d24_a_repeated_review_records_once() -> None:
     """SI-16, D-24: and is not refused where the ConfigMap cannot be read by now."""
     world = tracked()
     first = await world.ask("zone-a", 3)
-    fail(world, f"get configmaps/{MAP}", Unreachable("down"))
+    world.fail(Unreachable("down"), f"get configmaps/{MAP}")
     await world.clock.sleep(6 * SECOND)
     assert await world.ask("zone-a", 3) == first
     assert map_calls(world) == [f"get configmaps/{MAP}", f"patch configmaps/{MAP}"]
