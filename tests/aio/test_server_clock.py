@@ -12,7 +12,6 @@ from tests.fakes_clock import FakeClock
 THEN = datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 MS = timedelta(milliseconds=1)
-HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
@@ -40,63 +39,41 @@ def test_a_date_that_is_none_is_ignored(server: ServerClock, header: str) -> Non
     assert server.now() == THEN
 
 
+LONG = ESTIMATE_LASTS.total_seconds()
+
+
 @pytest.mark.parametrize(
     ("answers", "then", "shown"),
     [
+        pytest.param([(0, 0)], 180.25, 180.25, id="time goes on between answers"),
+        pytest.param([(0, 0), (2, 1)], 0, 2, id="one out of order or late never sets it back"),
+        pytest.param([(0, 0), (LONG, 0)], 0, LONG, id="nor does a late one after many good ones"),
+        # Whole seconds: the server was at 9.9 s at first.
+        pytest.param([(0, 0), (0.1, 1)], 0, 1, id="the best one counts"),
+        pytest.param([(0, 0), (0.1, 1), (0.9, 1)], 0, 1.9, id="and goes on from there"),
+        # An hour ahead for ever would let every downscale go an hour early.
         pytest.param(
-            [(0 * MS, THEN)], 180250 * MS, THEN + 180250 * MS, id="time goes on between answers"
-        ),
-        pytest.param(
-            [(0 * MS, THEN), (2 * SECOND, THEN + SECOND)],
-            0 * MS,
-            THEN + 2 * SECOND,
-            id="an answer out of order or late never sets it back",
-        ),
-        pytest.param(
-            [(0 * MS, THEN), (ESTIMATE_LASTS, THEN)],
-            0 * MS,
-            THEN + ESTIMATE_LASTS,
-            id="nor does a late one after minutes of good ones",
-        ),
-        pytest.param(
-            [(0 * MS, THEN), (100 * MS, THEN + SECOND)],
-            0 * MS,
-            THEN + SECOND,
-            id="whole seconds, the best one counts: the server was at 9.9 s at first",
-        ),
-        pytest.param(
-            [(0 * MS, THEN), (100 * MS, THEN + SECOND), (900 * MS, THEN + SECOND)],
-            0 * MS,
-            THEN + 1900 * MS,
-            id="and goes on from there",
-        ),
-        pytest.param(
-            # An hour ahead for ever would let every downscale go an hour early.
-            [
-                (0 * MS, THEN + HOUR),
-                (ESTIMATE_LASTS, THEN + ESTIMATE_LASTS),
-                (ESTIMATE_LASTS, THEN + 2 * ESTIMATE_LASTS),
-            ],
-            0 * MS,
-            THEN + 2 * ESTIMATE_LASTS,
-            id="a clock that is set back is followed within minutes",
+            [(0, 3600), (LONG, LONG), (LONG, 2 * LONG)], 0, 2 * LONG, id="a clock that is set back"
         ),
     ],
 )
 def test_the_time_that_answers_show(
     server: ServerClock,
     clock: FakeClock,
-    answers: Sequence[tuple[timedelta, datetime]],
-    then: timedelta,
-    shown: datetime,
+    answers: Sequence[tuple[float, float]],
+    then: float,
+    shown: float,
 ) -> None:
-    """A wall clock of ours that is years behind changes nothing: only spans of it are used."""
+    """A wall clock of ours that is years behind changes nothing: only spans of it are used.
+
+    An answer comes so many seconds after the one before, and shows so many since `THEN`.
+    """
     for span, moment in answers:
-        clock.jump(span)
-        server.note_header(date(moment))
-    clock.jump(then)
+        clock.jump(span * SECOND)
+        server.note_header(date(THEN + moment * SECOND))
+    clock.jump(then * SECOND)
     assert clock.now() < THEN - timedelta(days=365)
-    assert server.now() == shown
+    assert server.now() == THEN + shown * SECOND
 
 
 def test_the_truth_is_never_more_than_a_second_ahead(server: ServerClock, clock: FakeClock) -> None:

@@ -1,7 +1,6 @@
 """Following kinds of the cluster, all objects or one by its name (CA-01, SEC-18)."""
 
 import asyncio
-from dataclasses import dataclass
 
 import msgspec
 
@@ -15,6 +14,7 @@ from rollout_operator.model.errors import Unreachable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.informer_rig import after
 from tests.kube.scripted_watch import (
+    Listing,
     ScriptedApi,
     as_raw,
     page,
@@ -25,68 +25,46 @@ from tests.virtual_time import in_virtual_time
 DOWN = Unreachable("list validatingwebhookconfigurations: connection refused")
 
 
-@dataclass
-class Rig:
-    api: ScriptedApi
-    store: ConfigurationStore
-    informer: Informer[Configuration]
-    metrics: Metrics
-
-    def cached(self) -> dict[str, float]:
-        """Return the numbers of cached objects by label."""
-        return {
-            sample.labels["kind"]: sample.value
-            for family in self.metrics.cached_objects.collect()
-            for sample in family.samples
-        }
-
-
-def make(api: ScriptedApi, field_selector: str = "", metrics: Metrics | None = None) -> Rig:
-    store, metrics = ConfigurationStore(), metrics or Metrics()
+async def follow(
+    until: float, *lists: Listing, name: str = "guard", metrics: Metrics | None = None
+) -> tuple[ScriptedApi, dict[str, float]]:
+    """Follow one configuration up to this moment of the loop; return what was cached, by label."""
+    api, metrics = ScriptedApi(lists), metrics or Metrics()
     of: Collection[Configuration] = Collection(
         resource=VALIDATING_WEBHOOKS,
         namespace="",
         decode=decode_validating_webhooks,
-        store=store,
-        field_selector=field_selector,
+        store=ConfigurationStore(),
+        field_selector=f"metadata.name={name}",
     )
-    return Rig(api, store, Informer(api, of, metrics, LoopClock(), lambda: 0.5), metrics)
-
-
-async def follow(rig: Rig, seconds: float) -> None:
-    """Run the informer up to this moment of the loop."""
+    informer = Informer(api, of, metrics, LoopClock(), lambda: 0.5)
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(rig.informer.run(), name="informer")
-        await after(seconds)
+        task = tasks.create_task(informer.run(), name="informer")
+        await after(until)
         task.cancel()
+    families = metrics.cached_objects.collect()
+    samples = [sample for family in families for sample in family.samples]
+    return api, {sample.labels["kind"]: sample.value for sample in samples}
 
 
-def item(name: str, version: int, **bend: object) -> msgspec.Raw:
-    return as_raw({**configuration_tree(name, version), **bend})
+def item(name: str) -> msgspec.Raw:
+    return as_raw(configuration_tree(name, 5))
 
 
 @in_virtual_time
 async def test_sec_18_one_configuration_is_asked_for_by_name_in_list_and_watch() -> None:
-    rig = make(ScriptedApi([[page(10, item("guard", 5))]]), "metadata.name=guard")
-    await follow(rig, 5)
-    assert rig.api.field_selectors == ["metadata.name=guard"] * 2
-    assert rig.cached() == {"ValidatingWebhookConfiguration metadata.name=guard": 1}
-
-
-@in_virtual_time
-async def test_two_informers_of_one_kind_have_series_of_their_own() -> None:
+    """Two of one kind have series of their own."""
     metrics = Metrics()
-    first = make(ScriptedApi([[page(10, item("a", 5))]]), "metadata.name=a", metrics)
-    other = make(ScriptedApi([[page(10)]]), "metadata.name=b", metrics)
-    await follow(first, 1)
-    await follow(other, 2)
-    assert sorted(first.cached().values()) == [0, 1]
+    api, cached = await follow(5, [page(10, item("guard"))], metrics=metrics)
+    assert api.field_selectors == ["metadata.name=guard"] * 2
+    assert cached == {"ValidatingWebhookConfiguration metadata.name=guard": 1}
+    _, cached = await follow(6, [page(10)], name="b", metrics=metrics)
+    assert sorted(cached.values()) == [0, 1]
 
 
 @in_virtual_time
 async def test_the_log_names_no_namespace(lines: list[str]) -> None:
-    rig = make(ScriptedApi([[page("")], [DOWN], [page(10)]]), "metadata.name=guard")
-    await follow(rig, 60)
+    await follow(60, [page("")], [DOWN], [page(10)])
     assert (
         'err="list validatingwebhookconfigurations: metadata.resourceVersion is empty"' in lines[0]
     )

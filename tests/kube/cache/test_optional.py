@@ -189,39 +189,31 @@ async def test_an_error_later_leaves_what_was_known(known: ApiError) -> None:
     assert rig.asked_at == [0, 30, 31, 32]
 
 
+@pytest.mark.parametrize(
+    ("lists", "streams", "is_absent", "ages"),
+    [
+        # Its objects went before it did; a view of nothing does not grow old.
+        pytest.param([ABSENT] * 100, [[ABSENT]] * 100, True, (0, 0), id="FP-31 removed"),
+        pytest.param(
+            [*[ABSENT] * 3, *POD, *POD], [*[[ABSENT]] * 3, SILENCE], False, (0, 99), id="FP-31 back"
+        ),
+        # Unreachable is not absent: who decides by it must know.
+        pytest.param([DOWN] * 100, [[DOWN]] * 100, False, (60.001, 120), id="LI-13 cut off"),
+    ],
+)
 @in_virtual_time
-async def test_fp31_a_kind_that_is_removed_has_no_objects_any_more() -> None:
-    """Its objects went before it did; a view of nothing does not grow old."""
-    # The stream ends, and nothing can be listed from then on.
-    ends: Sequence[Step] = (Wait(20), ABSENT)
-    rig = Rig(*PROBE, *POD, *[ABSENT] * 100, watches=[ends, *[[ABSENT]] * 100])
+async def test_a_kind_whose_stream_ends(
+    lists: Sequence[Page | ApiError],
+    streams: Sequence[Sequence[Step]],
+    is_absent: bool,
+    ages: tuple[float, float],
+) -> None:
+    """FP-31, LI-13: its objects are those of the last list, or none, or of unknown age."""
+    ends: Sequence[Step] = (Wait(20), ABSENT if ABSENT in lists else DOWN)
+    rig = Rig(*PROBE, *POD, *lists, watches=[ends, *streams])
     async with rig.running() as optional:
         await optional.wait_answered()
         await asyncio.sleep(120)
-        assert rig.is_absent()
+        assert rig.is_absent() is is_absent
         assert optional.lack is None
-        assert optional.age == timedelta(0)
-
-
-@in_virtual_time
-async def test_fp31_a_kind_that_comes_back_is_followed_again() -> None:
-    ends: Sequence[Step] = (Wait(20), ABSENT)
-    rig = Rig(*PROBE, *POD, *[ABSENT] * 3, *POD, *POD, watches=[ends, *[[ABSENT]] * 3, SILENCE])
-    async with rig.running() as optional:
-        await optional.wait_answered()
-        await asyncio.sleep(100)
-        assert not rig.is_absent()
-        assert optional.lack is None
-        assert optional.age < timedelta(seconds=100)
-
-
-@in_virtual_time
-async def test_li13_a_view_that_is_cut_off_grows_old() -> None:
-    """Unreachable is not absent: who decides by it must know."""
-    ends: Sequence[Step] = (Wait(20), DOWN)
-    rig = Rig(*PROBE, *POD, *[DOWN] * 100, watches=[ends, *[[DOWN]] * 100])
-    async with rig.running() as optional:
-        await optional.wait_answered()
-        await asyncio.sleep(120)
-        assert not rig.is_absent()
-        assert optional.age > timedelta(seconds=60)
+        assert ages[0] <= optional.age.total_seconds() <= ages[1]

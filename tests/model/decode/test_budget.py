@@ -18,7 +18,10 @@ from tests.model.budget_trees import LABELS, REGEX, TWO_GROUPS, as_json, budget_
 REGEX_BAD = "invalid value: regex is not valid, got "
 SELECTOR_BAD = "invalid value: selector is not valid, got "
 ODD_NUMBERS: tuple[Any, ...] = ("1", 1.0, 1.5, True, [1], {}, 2**63, -(2**63) - 1)
-DELAY = "crossZoneEvictionDelay"
+INVALID = "invalid value: "
+NO_VALUE = "failed to extract value from config field "
+MAX, SHARE, DELAY = "maxUnavailable", "maxUnavailablePercentage", "crossZoneEvictionDelay"
+REGEXES, GROUP = "podNamePartitionRegex", "podNameRegexGroup"
 
 
 def parse(**spec: Any) -> Budget:
@@ -120,108 +123,83 @@ def test_zpdb_23_patterns(spec: dict[str, Any], group: int) -> None:
     ("spec", "told"),
     [
         pytest.param(
-            {"maxUnavailable": 1, "maxUnavailablePercentage": "x"},
-            "invalid value: only one of maxUnavailable or maxUnavailablePercentage may be set",
-            id="T-09 ZPDB-12",
+            {MAX: 1, SHARE: "x"}, f"{INVALID}only one of {MAX} or {SHARE} may be set", id="ZPDB-12"
         ),
         *(
-            pytest.param({"maxUnavailable": value}, "failed to extract value from config field"
-                         " maxUnavailable", id=f"ZPDB-13 {value!r}")
+            pytest.param({MAX: value}, f"{NO_VALUE}{MAX}", id=f"ZPDB-13 {value!r}")
             for value in ODD_NUMBERS
         ),
-        pytest.param(
-            {"maxUnavailablePercentage": "50%"},
-            "failed to extract value from config field maxUnavailablePercentage",
-            id="ZPDB-13 percentage",
+        pytest.param({SHARE: "50%"}, f"{NO_VALUE}{SHARE}", id="ZPDB-13 percentage"),
+        pytest.param({MAX: -1}, f"{INVALID}max unavailable must be 0 <= val, got -1", id="ZPDB-14"),
+        *(
+            pytest.param(
+                {SHARE: share},
+                f"{INVALID}max unavailable percentage must be 0 <= val <= 100, got {share}",
+                id=f"T-09 ZPDB-15 {share}",
+            )
+            for share in (-1, 101)
         ),
+        pytest.param({REGEXES: "([bad_regex"}, f"{REGEX_BAD}missing ]: [bad_regex", id="ZPDB-16"),
         pytest.param(
-            {"maxUnavailable": -1},
-            "invalid value: max unavailable must be 0 <= val, got -1",
-            id="T-09 ZPDB-14",
-        ),
-        pytest.param(
-            {"maxUnavailablePercentage": -1},
-            "invalid value: max unavailable percentage must be 0 <= val <= 100, got -1",
-            id="T-09 ZPDB-15 -1",
-        ),
-        pytest.param(
-            {"maxUnavailablePercentage": 101},
-            "invalid value: max unavailable percentage must be 0 <= val <= 100, got 101",
-            id="T-09 ZPDB-15 101",
-        ),
-        pytest.param(
-            {"podNamePartitionRegex": "([bad_regex"},
-            REGEX_BAD + "missing ]: [bad_regex",
-            id="T-09 ZPDB-16",
-        ),
-        pytest.param(
-            {"podNamePartitionRegex": 1},
-            REGEX_BAD + "failed to extract regex value from config field podNamePartitionRegex",
+            {REGEXES: 1},
+            f"{REGEX_BAD}failed to extract regex value from config field {REGEXES}",
             id="ZPDB-23 not a string",
         ),
         pytest.param(
-            {"podNamePartitionRegex": "([bad", "podNameRegexGroup": "1"},
-            REGEX_BAD + "failed to extract group value from config field podNameRegexGroup",
+            {REGEXES: "([bad", GROUP: "1"},
+            f"{REGEX_BAD}failed to extract group value from config field {GROUP}",
             id="ZPDB-23 group not an integer, found first",
         ),
         pytest.param(
-            {"podNamePartitionRegex": "ingester-zone-[a-z]-[0-9]+"},
-            REGEX_BAD + "regular expression requires at least one subexpression",
+            {REGEXES: "ingester-zone-[a-z]-[0-9]+"},
+            f"{REGEX_BAD}regular expression requires at least one subexpression",
             id="T-09 no group",
         ),
         pytest.param(
-            {"podNamePartitionRegex": TWO_GROUPS},
-            REGEX_BAD + "regular expression has multiple subexpressions and requires"
-            " podNameRegexGroup to be set",
+            {REGEXES: TWO_GROUPS},
+            f"{REGEX_BAD}regular expression has multiple subexpressions and requires"
+            f" {GROUP} to be set",
             id="T-09 two groups",
         ),
         *(
             pytest.param(
-                {"podNamePartitionRegex": TWO_GROUPS, "podNameRegexGroup": group},
-                REGEX_BAD + "regular expression subexpression index out of range",
+                {REGEXES: TWO_GROUPS, GROUP: group},
+                f"{REGEX_BAD}regular expression subexpression index out of range",
                 id=f"T-09 group {group}",
             )
             for group in (10, 3, 0, -1)
         ),
         pytest.param(
-            {"podNamePartitionRegex": "x" * 1025},
-            REGEX_BAD + "pattern of 1025 bytes is longer than 1024",
-            id="SEC-16 a long pattern",
+            {REGEXES: "x" * 1025},
+            f"{REGEX_BAD}pattern of 1025 bytes is longer than 1024",
+            id="SEC-16",
         ),
-        pytest.param({"selector": None}, "invalid value: selector is not found", id="ZPDB-17"),
-        pytest.param({"selector": {}}, "invalid value: selector is not found", id="ZPDB-17 empty"),
+        pytest.param({"selector": None}, f"{INVALID}selector is not found", id="ZPDB-17"),
+        pytest.param({"selector": {}}, f"{INVALID}selector is not found", id="ZPDB-17 empty"),
         pytest.param(
             {"selector": "app=x"},
-            SELECTOR_BAD + '.selector accessor error: "app=x" is of the type string, expected'
+            f'{SELECTOR_BAD}.selector accessor error: "app=x" is of the type string, expected'
             " map[string]interface{}",
             id="ZPDB-17 a text",
         ),
         pytest.param(
             {"selector": {"matchLabels": {"app": 1}}},
-            SELECTOR_BAD + ".selector.matchLabels accessor error: contains non-string value in the"
+            f"{SELECTOR_BAD}.selector.matchLabels accessor error: contains non-string value in the"
             ' map under key "app": 1 is of the type int64, expected string',
             id="ZPDB-17 a number",
         ),
+        pytest.param({DELAY: 20}, f"{NO_VALUE}{DELAY}", id="ZPDB-18"),
         pytest.param(
-            {DELAY: 20}, f"failed to extract value from config field {DELAY}", id="ZPDB-18"
-        ),
-        pytest.param(
-            {DELAY: "notaduration", "podNamePartitionRegex": REGEX},
-            f"invalid value: {DELAY} is not a valid duration, got"
-            ' time: invalid duration "notaduration"',
+            {DELAY: "notaduration", REGEXES: REGEX},
+            f'{INVALID}{DELAY} is not a valid duration, got time: invalid duration "notaduration"',
             id="T-09 ZPDB-19",
         ),
+        pytest.param({DELAY: "-5m"}, f"{INVALID}{DELAY} must be >= 0, got -5m0s", id="ZPDB-20"),
+        pytest.param({DELAY: "20m"}, f"{INVALID}{DELAY} requires {REGEXES} to be set",
+            id="ZPDB-21"),
         pytest.param(
-            {DELAY: "-5m"}, f"invalid value: {DELAY} must be >= 0, got -5m0s", id="T-09 ZPDB-20"
-        ),
-        pytest.param(
-            {DELAY: "20m"},
-            f"invalid value: {DELAY} requires podNamePartitionRegex to be set",
-            id="T-09 ZPDB-21",
-        ),
-        pytest.param(
-            {"maxUnavailablePercentage": 50, "podNamePartitionRegex": REGEX},
-            "invalid value: max unavailable percentage can not be used with partition awareness",
+            {SHARE: 50, REGEXES: REGEX},
+            f"{INVALID}max unavailable percentage can not be used with partition awareness",
             id="T-09 ZPDB-22",
         ),
     ],

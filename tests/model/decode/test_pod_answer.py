@@ -12,6 +12,7 @@ from rollout_operator.model.scaling import Word
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
 SECONDS = 1767323045
 DAY = 24 * 3600
+NO_JSON = "the answer is no JSON object: "
 NO_NUMBER = "timestamp is no whole number of seconds above 0"
 AHEAD = "timestamp is more than 24h0m0s ahead, perhaps in milliseconds"
 
@@ -55,19 +56,12 @@ def test_no_other_status_counts(status: int) -> None:
     ("body", "problem"),
     [
         pytest.param(b"", "the answer is empty", id="nothing"),
-        pytest.param(b"OK", "the answer is no JSON object: OK", id="T-05 row 7 no JSON"),
-        pytest.param(b"[1]", "the answer is no JSON object: [1]", id="a list"),
-        pytest.param(b"1767323045", "the answer is no JSON object: 1767323045", id="a number"),
-        pytest.param(b"null", "the answer is no JSON object: null", id="null"),
-        pytest.param(
-            b'{"timestamp":1}x', 'the answer is no JSON object: {"timestamp":1}x', id="more"
-        ),
-        pytest.param(b'{"timestamp":1', 'the answer is no JSON object: {"timestamp":1', id="cut"),
-        pytest.param(
-            b'{"timestamp":012}', 'the answer is no JSON object: {"timestamp":012}', id="octal"
-        ),
-        pytest.param(
-            b'{"timestamp":NaN}', 'the answer is no JSON object: {"timestamp":NaN}', id="NaN"
+        *(
+            pytest.param(body, f"{NO_JSON}{body.decode()}", id=f"T-05 row 7 {body.decode()}")
+            for body in (
+                *(b"OK", b"[1]", b"1767323045", b"null", b'{"timestamp":1}x', b'{"timestamp":1'),
+                *(b'{"timestamp":012}', b'{"timestamp":NaN}'),
+            )
         ),
         pytest.param(b"{}", "the answer has no timestamp: {}", id="missing"),
         pytest.param(
@@ -94,22 +88,14 @@ def test_no_other_status_counts(status: int) -> None:
         pytest.param(
             b" " * (LONGEST_BODY + 1), "the answer is longer than 65536 bytes", id="too long"
         ),
+        pytest.param(b'{"a":' + b"[" * 60_000, NO_JSON + '{"a":' + "[" * 35 + "...", id="too deep"),
         pytest.param(
-            b'{"a":' + b"[" * 60_000,
-            'the answer is no JSON object: {"a":' + "[" * 35 + "...",
-            id="too deep",
-        ),
-        pytest.param(
-            b"\x1b[31m\xff\n",
-            "the answer is no JSON object: \\x1b[31m\\ufffd\\n",
-            id="SI-23 control characters",
+            b"\x1b[31m\xff\n", NO_JSON + "\\x1b[31m\\ufffd\\n", id="SI-23 control characters"
         ),
         pytest.param(
             '{"timestamp":"\u202e"}'.encode(), f'{NO_NUMBER}: "\\u202e"', id="SI-23 odd characters"
         ),
-        pytest.param(
-            b"\0" * 40, "the answer is no JSON object: " + "\\x00" * 10 + "...", id="SI-23 zeros"
-        ),
+        pytest.param(b"\0" * 40, NO_JSON + "\\x00" * 10 + "...", id="SI-23 zeros"),
     ],
 )
 def test_no_other_answer_gives_a_time(body: bytes, problem: str) -> None:

@@ -160,34 +160,25 @@ def test_a_scale_has_no_labels() -> None:
     assert new.labels == {}
 
 
+NUMBER = "spec.replicas: expected int | null,"
+
+
 @pytest.mark.parametrize(
     ("found", "error"),
     [
         pytest.param(None, "absent", id="null"),
-        pytest.param(
-            workload(replicas=True),
-            "spec.replicas: expected int | null, got bool: true",
-            id="true",
-        ),
-        pytest.param(
-            workload(replicas=5.0), "spec.replicas: expected int | null, got float: 5.0", id="5.0"
-        ),
-        pytest.param(
-            workload(replicas="5"), 'spec.replicas: expected int | null, got str: "5"', id="text"
-        ),
+        pytest.param(workload(replicas=True), f"{NUMBER} got bool: true", id="true"),
+        pytest.param(workload(replicas=5.0), f"{NUMBER} got float: 5.0", id="5.0"),
+        pytest.param(workload(replicas="5"), f'{NUMBER} got str: "5"', id="text"),
         pytest.param(
             workload(replicas=2**31),
-            "spec.replicas: expected int <= 2147483647: 2147483648",
-            id="more than 32 bits",
+            f"spec.replicas: expected int <= {2**31 - 1}: {2**31}",
+            id="large",
         ),
         pytest.param(workload(replicas=-1), "spec.replicas: expected int >= 0: -1", id="negative"),
+        pytest.param(scale(replicas="2"), f'{NUMBER} got str: "2"', id="of a Scale"),
         pytest.param(
-            scale(replicas="2"), 'spec.replicas: expected int | null, got str: "2"', id="of a Scale"
-        ),
-        pytest.param(
-            workload(labels={"a": 1}),
-            "metadata.labels[...]: expected str, got int",
-            id="label",
+            workload(labels={"a": 1}), "metadata.labels[...]: expected str, got int", id="label"
         ),
         pytest.param(
             workload(labels="none"),
@@ -259,62 +250,55 @@ def test_missing_dry_run_is_none(fields: Json, dry_run: bool) -> None:
 
 
 NOT_DECODED = "Request could not be decoded: "
+KIND = "Unsupported group version kind: "
 
 
 @pytest.mark.parametrize(
     ("found", "error"),
     [
-        pytest.param({}, f"{NOT_DECODED}kind: absent", id="T-12 empty object"),
-        pytest.param({"kind": "A"}, f"{NOT_DECODED}apiVersion: absent", id="no version"),
+        pytest.param({}, "kind: absent", id="T-12 empty object"),
+        pytest.param({"kind": "A"}, "apiVersion: absent", id="no version"),
         pytest.param(
-            {"kind": "A", "apiVersion": "a/b/c"},
-            f"{NOT_DECODED}apiVersion: unexpected a/b/c",
-            id="no version that can be",
+            {"kind": "A", "apiVersion": "a/b/c"}, "apiVersion: unexpected a/b/c", id="odd version"
         ),
         pytest.param(
-            workload("Deployment"),
-            "Unsupported group version kind: apps/v1, Kind=Deployment",
-            id="ADM-04 another kind",
+            workload("Deployment"), f"{KIND}apps/v1, Kind=Deployment", id="ADM-04 another"
         ),
         pytest.param(
             {"apiVersion": "v1", "kind": "Pod", "request": 5},
-            "Unsupported group version kind: /v1, Kind=Pod",
+            f"{KIND}/v1, Kind=Pod",
             id="ADM-04 another kind with a field of ours",
         ),
         pytest.param(
             tree("admission.k8s.io/v2"),
-            "Unsupported group version kind: admission.k8s.io/v2, Kind=AdmissionReview",
+            f"{KIND}admission.k8s.io/v2, Kind=AdmissionReview",
             id="ADM-04 another version",
         ),
         pytest.param(
             {"apiVersion": "a\nb", "kind": "C\x1b[1m"},
-            "Unsupported group version kind: /a\\nb, Kind=C\\x1b[1m",
+            f"{KIND}/a\\nb, Kind=C\\x1b[1m",
             id="SEC-13 control characters are escaped",
         ),
         pytest.param(
             {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"},
-            f"{NOT_DECODED}request: absent",
+            "request: absent",
             id="ADM-12 W-23 no request",
         ),
-        pytest.param(
-            tree(uid=""), f'{NOT_DECODED}request.uid: expected str of length >= 1: ""', id="no uid"
-        ),
-        pytest.param(
-            tree(uid=5), f"{NOT_DECODED}request.uid: expected str, got int: 5", id="odd uid"
-        ),
+        pytest.param(tree(uid=""), 'request.uid: expected str of length >= 1: ""', id="no uid"),
+        pytest.param(tree(uid=5), "request.uid: expected str, got int: 5", id="odd uid"),
         pytest.param(
             tree(dryRun="no"),
-            f'{NOT_DECODED}request.dryRun: expected bool | null, got str: "no"',
+            'request.dryRun: expected bool | null, got str: "no"',
             id="odd dry run",
         ),
-        pytest.param([], f"{NOT_DECODED}expected object, got array", id="a list"),
+        pytest.param([], "expected object, got array", id="a list"),
     ],
 )
 def test_what_is_no_review(found: object, error: str) -> None:
     with pytest.raises(DecodeError) as caught:
         decode(found)
 
-    assert str(caught.value) == error
+    assert str(caught.value) == (error if error.startswith(KIND) else f"{NOT_DECODED}{error}")
 
 
 def test_an_absent_uid_is_named() -> None:

@@ -30,57 +30,49 @@ def verdict(
     return Verdict(is_allowed=allowed, reason=reason, code=code, warnings=warnings)
 
 
+def told(
+    message: bytes, code: bytes = b"", warnings: bytes = b"", *, is_allowed: bool = True
+) -> bytes:
+    """Return the end of an answer with a message."""
+    status = b'"status":{"metadata":{},"message":"%b"%b}' % (message, code)
+    return b'"allowed":%b,%b%b}}' % (b"true" if is_allowed else b"false", status, warnings)
+
+
 @pytest.mark.parametrize(
     ("given", "rest"),
     [
         pytest.param(verdict(), b'"allowed":true}}', id="ADM-06 nothing to say"),
-        pytest.param(
-            verdict("fine"),
-            b'"allowed":true,"status":{"metadata":{},"message":"fine"}}}',
-            id="PREP-26 allowed with a message",
-        ),
-        pytest.param(
-            verdict("no", allowed=False),
-            b'"allowed":false,"status":{"metadata":{},"message":"no"}}}',
-            id="NODOWN-07 no code",
-        ),
+        pytest.param(verdict("fine"), told(b"fine"), id="PREP-26 allowed with a message"),
+        pytest.param(verdict("no", allowed=False), told(b"no", is_allowed=False), id="NODOWN-07"),
         pytest.param(
             verdict("later", allowed=False, code=429),
-            b'"allowed":false,"status":{"metadata":{},"message":"later","code":429}}}',
+            told(b"later", b',"code":429', is_allowed=False),
             id="ADM-06 with a code",
         ),
         pytest.param(
             verdict(allowed=False),
-            b'"allowed":false,"status":{"metadata":{},"message":"refused: no_downscale"}}}',
+            told(b"refused: no_downscale", is_allowed=False),
             id="a refusal always says something",
         ),
         pytest.param(
-            verdict(warnings=("a", "b")),
-            b'"allowed":true,"warnings":["a","b"]}}',
-            id="warnings alone",
+            verdict(warnings=("a", "b")), b'"allowed":true,"warnings":["a","b"]}}', id="warnings"
         ),
         pytest.param(
             verdict("no", allowed=False, code=403, warnings=("a",)),
-            b'"allowed":false,"status":{"metadata":{},"message":"no","code":403},"warnings":["a"]}}',
+            told(b"no", b',"code":403', b',"warnings":["a"]', is_allowed=False),
             id="order of keys",
         ),
         pytest.param(
             verdict("a <b> & 'c' \"d\" \\ \u00e9 \U0001f600"),
-            b'"allowed":true,"status":{"metadata":{},"message":"a \\u003cb\\u003e \\u0026 '
-            b"'c' \\\"d\\\" \\\\ " + "\u00e9 \U0001f600".encode() + b'"}}}',
+            told(b"a \\u003cb\\u003e \\u0026 'c' \\\"d\\\" \\\\ " + "\u00e9 \U0001f600".encode()),
             id="Go's escapes",
         ),
         pytest.param(
             verdict("a\nb\x1b[1m\x7f\u2028\u202e"),
-            b'"allowed":true,"status":{"metadata":{},'
-            b'"message":"a\\\\nb\\\\x1b[1m\\\\x7f\\\\u2028\\\\u202e"}}}',
+            told(b"a\\\\nb\\\\x1b[1m\\\\x7f\\\\u2028\\\\u202e"),
             id="SEC-13 what steers a terminal is escaped",
         ),
-        pytest.param(
-            verdict("a\ud800b"),
-            b'"allowed":true,"status":{"metadata":{},"message":"a\\\\ud800b"}}}',
-            id="half a character",
-        ),
+        pytest.param(verdict("a\ud800b"), told(b"a\\\\ud800b"), id="half a character"),
     ],
 )
 def test_answers_byte_by_byte(given: Verdict, rest: bytes) -> None:
