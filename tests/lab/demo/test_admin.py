@@ -25,22 +25,14 @@ async def get(port: int, path: str, host: str = "127.0.0.1") -> str:
     return answer.decode()
 
 
-async def test_the_pages_of_the_operator_are_served() -> None:
+async def test_the_pages_of_the_operator_are_served_to_nobody_else() -> None:
+    """Every other address of this machine refuses: 127.0.0.2 stands for them."""
     server = admin()
     await server.start(HOST)
     try:
         assert "operator: starting" in await get(server.port, "/ready")
         assert "rollout_operator_" in await get(server.port, "/metrics")
         assert "0 rollout groups" in await get(server.port, "/")
-    finally:
-        await server.stop()
-
-
-async def test_nobody_else_reaches_them() -> None:
-    """Every other address of this machine refuses: 127.0.0.2 stands for them."""
-    server = admin()
-    await server.start(HOST)
-    try:
         with pytest.raises(ConnectionRefusedError):
             await get(server.port, "/ready", host="127.0.0.2")
     finally:

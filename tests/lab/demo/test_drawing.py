@@ -12,7 +12,6 @@ from rollout_operator.lab.demo.drawing import (
     draw_frame,
     draw_grid,
     draw_moves,
-    draw_note,
     render_line,
 )
 from rollout_operator.lab.demo.picture import Cell, DemoNote, DemoReason
@@ -100,17 +99,6 @@ def test_reasons_take_the_same_room_whatever_they_are(count: int) -> None:
     assert any(f"({hidden} more lines)" in line for line in lines) == (2 * count > WHY_LINES)
 
 
-def test_the_newest_notes_fill_the_frame() -> None:
-    long = "zone-a has 2 of 3 pods ready (zone-a-2: terminating); " * 3
-    notes = tuple(note(n, f"note {n} {long}") for n in range(9))
-    lines = plain(draw_frame(replace(HALFWAY, notes=notes), HEIGHT))
-
-    assert len(lines) <= HEIGHT
-    assert max(map(len, lines)) <= COLUMNS
-    begun = [line[:26] for line in lines if " s  operator" in line]
-    assert begun == [f" {n}.00 s  operator   note {n}" for n in (6, 7, 8)]
-
-
 @pytest.mark.parametrize("words", [40, 100])
 def test_the_newest_note_is_shown_whole_or_as_far_as_it_fits(words: int) -> None:
     """A denial takes four lines of the note's column; the empty lines of the reasons give way."""
@@ -172,7 +160,3 @@ def test_single_lines_follow_a_zone_that_is_scaled(
     moves = draw_moves([row("zone-a", *before)], [row("zone-a", *now)], 2.5)
 
     assert plain(list(moves)) == [f" 2.50 s  zone-a-1   {line}"]
-
-
-def test_a_note_is_one_line_however_long() -> None:
-    assert plain([draw_note(note(12, "y" * 120))]) == [f"12.00 s  operator   {'y' * 120}"]

@@ -115,41 +115,35 @@ def test_other_records_are_not(record: Record) -> None:
     assert read_record(record, BEGIN) is None
 
 
+def seen(text: str, *, is_why: bool = False) -> DemoNote:
+    return DemoNote(at=1.5, who="operator", text=text, is_why=is_why)
+
+
 @pytest.mark.parametrize(
-    ("keys", "text", "is_why"),
+    ("keys", "note"),
     [
-        pytest.param(
+        (
             {"msg": "Terminating pod", "pod": "zone-a-0", "reason": "pod_outdated", "why": WHY},
-            "deletes zone-a-0: pod_outdated",
-            False,
-            id="a delete",
+            seen("deletes zone-a-0: pod_outdated"),
         ),
-        pytest.param(
+        (
             {"msg": "Recording revision", "zone": "zone-a", "reason": "rolled_out"},
-            "zone-a is done: rolled_out",
-            False,
-            id="a zone that is done",
+            seen("zone-a is done: rolled_out"),
         ),
-        pytest.param(
+        (
             {"msg": "Group waits", "reason": "paused", "why": "zone-b is paused"},
-            "paused: zone-b is paused",
-            True,
-            id="a reason",
+            seen("paused: zone-b is paused", is_why=True),
         ),
+        ({"msg": "Group waits", "reason": "status_behind", "why": "generation 1"}, None),
+        ({"msg": "Listed"}, None),
+        ({"reason": "x"}, None),
+        ({}, None),
     ],
 )
-def test_a_line_of_the_log_becomes_a_note(
-    keys: Mapping[str, object], text: str, is_why: bool
+def test_some_lines_of_the_log_become_notes(
+    keys: Mapping[str, object], note: DemoNote | None
 ) -> None:
-    assert read_log(keys, 1.5) == DemoNote(at=1.5, who="operator", text=text, is_why=is_why)
-
-
-BEHIND = {"msg": "Group waits", "reason": "status_behind", "why": "generation 1"}
-
-
-@pytest.mark.parametrize("keys", [{"msg": "Listed"}, {"reason": "x"}, {}, BEHIND])
-def test_other_lines_of_the_log_are_not(keys: Mapping[str, object]) -> None:
-    assert read_log(keys, 1.5) is None
+    assert read_log(keys, 1.5) == note
 
 
 def test_why_a_zone_moves_is_the_reason_of_the_delete() -> None:

@@ -2,19 +2,17 @@
 
 import io
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 import pytest
 
 from rollout_operator.lab.demo.command import play
-from rollout_operator.lab.demo.drawing import draw_grid, render_line
 from rollout_operator.lab.demo.flags import DemoSettings
-from rollout_operator.lab.demo.picture import Picture, PodCell
+from rollout_operator.lab.demo.picture import Picture
 from rollout_operator.lab.demo.scenarios import TALES, change_all, until_done
 from rollout_operator.lab.demo.screen import Plain
-from rollout_operator.lab.demo.stage import Story, StoryStuck, open_stage
+from rollout_operator.lab.demo.stage import StoryStuck, open_stage
 from tests.virtual_time import in_virtual_time
 
 SMALL: Final = DemoSettings(zones=3, pods=2)
@@ -242,22 +240,6 @@ class Watch(Plain):
 
 
 @in_virtual_time
-async def test_a_picture_says_why_zones_move_and_wait() -> None:
-    screen = Watch()
-    async with open_stage(TALES["rollout"], SMALL, screen) as stage:
-        await change_all(stage, "v2")
-        await until_done(stage)
-
-    halfway = next(one for one in screen.pictures if PodCell.STARTING in states(one))
-    assert halfway.whys is not None
-    move, wait, *_ = halfway.whys
-    assert (move.zone, move.code) == ("zone-a", "pod_outdated")
-    assert move.text.startswith("zone-a-0 is at revision zone-a-")
-    assert (wait.zone, wait.code) == ("zone-a", "pods_starting")
-    assert not any("pod_outdated" in why.code for why in screen.pictures[-1].whys or ())
-
-
-@in_virtual_time
 async def test_what_will_not_come_is_told_with_the_end_of_the_log() -> None:
     async with open_stage(TALES["rollout"], SMALL, Watch()) as stage:
         with pytest.raises(StoryStuck, match="waited in vain for a miracle") as stuck:
@@ -281,31 +263,7 @@ async def test_a_demo_that_goes_on_forgets_what_was() -> None:
     assert not any("v2" in note.text for note in screen.pictures[-1].notes)
 
 
-@in_virtual_time
-async def test_the_addresses_of_pages_are_shown() -> None:
-    async with open_stage(TALES["rollout"], SMALL, Watch()) as stage:
-        stage.address = "http://127.0.0.1:8001/"
-
-        assert stage.picture().about.endswith("http://127.0.0.1:8001/ready")
-
-
-def states(picture: Picture) -> set[PodCell]:
-    return {cell.state for cell in picture.cells}
-
-
 # What is written down
-
-
-@pytest.mark.parametrize("story", TALES.values(), ids=TALES.keys())
-def test_a_story_begins_with_a_sentence_in_two_lines(story: Story) -> None:
-    picture = Picture(title="", elapsed=0.0, goal="v2", about=story.about)
-
-    assert story.about.endswith(".")
-    assert sum(1 for line in texts(picture)[1:] if line) <= 2 + 3, "with head, legend, progress"
-
-
-def texts(picture: Picture) -> Sequence[str]:
-    return [render_line(line, 200, is_coloured=False) for line in draw_grid(picture)]
 
 
 def took(text: str) -> float:

@@ -50,10 +50,6 @@ def test_the_screen_that_fits(
     assert kind + (", coloured" if screen.is_coloured else "") == shown
 
 
-def test_a_terminal_is_plain_where_that_is_asked_for() -> None:
-    assert isinstance(choose_screen(Terminal(), XTERM, is_plain=True), Plain)
-
-
 def test_a_terminal_is_redrawn_in_place_and_left_as_it_was() -> None:
     stream = Terminal()
     with Live(stream, is_coloured=False, size=lambda: SIZE) as screen:
@@ -146,11 +142,3 @@ def test_plain_lines_begin_anew_with_the_next_story() -> None:
     assert text.startswith("3 zones of 3 pods")
     assert text.endswith(" 0.00 s  operator   second\n")
     assert "ending ->" not in text
-
-
-def test_plain_lines_are_coloured_only_if_asked() -> None:
-    stream = io.StringIO()
-    Plain(stream, is_coloured=True).show(STILL)
-
-    assert "\x1b[1m3 zones of 3 pods" in stream.getvalue()
-    assert "\x1b[?" not in stream.getvalue(), "no cursor movements"

@@ -7,7 +7,6 @@ import pytest
 
 from rollout_operator.lab.simulate.changes import (
     FORMS,
-    Change,
     Deed,
     DeletePod,
     Names,
@@ -57,6 +56,7 @@ def test_what_is_said_is_understood(text: str, deed: Deed, end: str, at: timedel
     change = parse_change(f"{text}{end}")
 
     assert (change.deed, change.at) == (deed, at)
+    assert change.text == " ".join(f"{text}{end}".split())
 
 
 def test_every_form_is_among_those_that_are_tried() -> None:
@@ -145,9 +145,3 @@ def test_an_unknown_name_is_refused_with_those_like_it(text: str, complaint: str
 )
 def test_names_stand_for_zones(named: tuple[str, ...], zones: tuple[str, ...]) -> None:
     assert NAMES.expand(named) == zones
-
-
-def test_the_text_is_kept_as_it_was_said() -> None:
-    assert parse_change("pause  zone-a at 5s") == Change(
-        text="pause zone-a at 5s", deed=Pause("zone-a", is_paused=True), at=timedelta(seconds=5)
-    )

@@ -13,15 +13,6 @@ from tests.lab.simulate.dumps import Json, grow, pick
 SECRET = "hunter2"
 
 
-def test_sets_and_their_pods_are_found() -> None:
-    dump = choose_objects(grow(), "")
-
-    assert dump.namespace == "prod"
-    assert dump.groups == {"ingester": ("zone-a", "zone-b", "zone-c")}
-    assert [one.view.name for one in dump.pods_of("zone-b")] == ["zone-b-0", "zone-b-1", "zone-b-2"]
-    assert dump.left_out == ()
-
-
 def test_pods_are_in_the_order_of_their_ordinals() -> None:
     dump = choose_objects(grow(ZoneSpec(name="zone-a", replicas=11)), "")
 
@@ -92,14 +83,6 @@ def test_one_namespace_is_chosen() -> None:
     assert len(choose_objects([*objects, *others], "prod").pods) == 9
     with pytest.raises(BadDump, match="-namespace=dev: no rollout group there, but in prod"):
         choose_objects(objects, "dev")
-
-
-def test_both_spellings_of_the_label_count() -> None:
-    objects = grow(
-        ZoneSpec(name="zone-a", group=None, labels={"grafana.com/rollout-group": "long"})
-    )
-
-    assert choose_objects(objects, "").groups == {"long": ("zone-a",)}
 
 
 def test_the_newest_time_is_found() -> None:

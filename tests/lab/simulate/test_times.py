@@ -83,10 +83,6 @@ def test_where_nobody_tells_it_is_half_a_minute() -> None:
     assert _learn(objects) == {"ingester": ReadyTime(30 * SECONDS, 0)}
 
 
-def test_what_is_given_counts() -> None:
-    assert _learn(grow(), 90 * SECONDS) == {"ingester": ReadyTime(90 * SECONDS, 0)}
-
-
 def test_a_new_pod_takes_the_whole_time() -> None:
     dump = choose_objects(grow(), "")
     choose = choose_behaviour(dump, {"ingester": ReadyTime(40 * SECONDS, 9)}, 7 * SECONDS)
