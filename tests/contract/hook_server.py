@@ -6,7 +6,7 @@ import msgspec
 from aiohttp import web
 
 from tests.contract.reviews import answer_review
-from tests.contract.sides import Decide, Garbage, Silence
+from tests.contract.sides import Decide, Silence
 from tests.world.plane import ControlPlane
 from tests.world.reviews import ReviewServer
 
@@ -26,8 +26,6 @@ class HookServer(ReviewServer):
         match verdict:
             case Silence():
                 return await self.stay_silent()
-            case Garbage(body=garbage, status=status):
-                return web.Response(status=status, body=garbage, content_type="application/json")
             case _:
                 answered = answer_review(body, verdict)
                 return web.Response(body=answered, content_type="application/json")

@@ -81,7 +81,6 @@ class RealSide:
     client: Client
     lethe: Lethe
     namespace: str
-    name: str = "real"
     of_cluster: list[str] = field(default_factory=list)
     """Paths of what was created outside of the namespace."""
     has_hooks: bool = False

@@ -34,16 +34,7 @@ class Silence:
     """The hook never answers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Garbage:
-    """The hook answers something that is no review."""
-
-    body: bytes
-    status: int = 200
-    """Of HTTP; anything but 200 is seen by the real server only."""
-
-
-Verdict = JsonObject | Silence | Garbage
+Verdict = JsonObject | Silence
 """The `response` of a review, to which the right `uid` is added where it has none."""
 Decide = Callable[[JsonObject], Awaitable[Verdict]]
 """Given the `request` of a review."""
@@ -69,7 +60,6 @@ class Clients(Reader, Watcher, Writer, Discoverer, Protocol):
 class Side(Protocol):
     """One of the two worlds, with a namespace of its own for one sequence."""
 
-    name: str
     namespace: str
 
     async def call(self, request: ApiRequest) -> ApiAnswer:

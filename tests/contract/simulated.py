@@ -25,7 +25,7 @@ from rollout_operator.lab.virtual_loop.pace import StepTimes
 from tests.contract.controllers_pods import SIMULATED_CHOICE
 from tests.contract.plays import Needs, Sequence
 from tests.contract.reviews import answer_review
-from tests.contract.sides import NAMESPACES, Clients, Decide, Garbage, Silence
+from tests.contract.sides import NAMESPACES, Clients, Decide, Silence
 from tests.contract.world import World
 
 EPOCH: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -42,7 +42,6 @@ class SandboxSide:
     api: SimulatedApi
     client: SimulatedClient
     namespace: str = NAMESPACE
-    name: str = "sandbox"
     decisions: dict[str, Decide] = field(default_factory=dict)
 
     async def call(self, request: ApiRequest) -> ApiAnswer:
@@ -102,8 +101,6 @@ class SandboxSide:
             case Silence():
                 await asyncio.Event().wait()
                 raise TimeoutError
-            case Garbage(body=body):
-                return body
             case _:
                 return answer_review(call.body, verdict)
 

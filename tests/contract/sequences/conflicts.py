@@ -4,7 +4,6 @@ from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from tests.contract.bodies import config_map, statefulset, tree
 from tests.contract.plays import sequence
-from tests.contract.reviews import allow
 from tests.contract.sides import CONFIG_MAPS, Decide, Hook, Verdict
 from tests.contract.world import World
 
@@ -58,19 +57,16 @@ async def _noted_while_scaled(world: World) -> None:
 
 
 @sequence()
-async def a_conflict_during_a_patch_asks_again(world: World) -> None:
+async def a_conflict_during_both_kinds_of_hooks_asks_again(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
     await _overtaken(world)
     await _patched(world)
-
-
-@sequence()
-async def a_conflict_during_a_mutating_hook_asks_again(world: World) -> None:
-    await world.make(CONFIG_MAPS, config_map("a"))
-    inner = _write(world, {"data": {"inner": "1"}})
-    await world.register("Mutating", Hook(name="one", decide=_while_asked(world, inner)))
-    await world.register("Validating", Hook(name="two", decide=allow()), name="later")
-    await _patched(world)
+    inner = _write(world, {"data": {"inner": "2"}})
+    await world.register(
+        "Mutating", Hook(name="two", decide=_while_asked(world, inner)), name="sooner"
+    )
+    await world.patch(CONFIG_MAPS, "a", {"data": {"key": "third"}})
+    await world.get(CONFIG_MAPS, "a")
 
 
 @sequence()

@@ -40,23 +40,11 @@ async def the_next_pod_waits_for_one_that_is_unready_again(scene: Scene) -> None
 
 
 @controlled
-async def no_pods_at_all(scene: Scene) -> None:
-    await scene.create(web(replicas=0))
-    await scene.rest("nothing to do")
-
-
-@controlled
 async def ordered_pods_from_another_ordinal_on(scene: Scene) -> None:
     await scene.create(web(replicas=2, ordinals={"start": 5}))
     await scene.rest("the first")
     await scene.ready("a-5", "a-6")
     await scene.rest("both")
-
-
-@controlled
-async def parallel_pods_from_another_ordinal_on(scene: Scene) -> None:
-    await scene.create(web(pods=PARALLEL, ordinals={"start": 9}))
-    await scene.rest("all three")
 
 
 @controlled
@@ -66,33 +54,13 @@ async def many_parallel_pods(scene: Scene) -> None:
 
 
 @controlled
-async def ordered_pods_by_themselves(scene: Scene) -> None:
-    await scene.create(web(image=QUICK))
-    await scene.until_whole()
-    await scene.rest("all ready")
-
-
-@controlled
-async def parallel_pods_by_themselves(scene: Scene) -> None:
-    await scene.create(web(image=QUICK, pods=PARALLEL))
-    await scene.until_whole()
-    await scene.rest("all ready")
-
-
-@controlled
-async def rolling_pods_by_themselves(scene: Scene) -> None:
-    await scene.create(web(image=QUICK, strategy="RollingUpdate"))
-    await scene.until_whole()
-    await scene.rest("all ready")
-
-
-@controlled
-async def two_sets_beside_each_other(scene: Scene) -> None:
-    await scene.create(web("a", replicas=2, image=QUICK))
-    await scene.create(web("b", replicas=2, image=QUICK, pods=PARALLEL))
-    await scene.until_whole("a")
-    await scene.until_whole("b")
-    await scene.rest("both whole")
+async def sets_beside_each_other_by_themselves(scene: Scene) -> None:
+    await scene.create(web("a", image=QUICK))
+    await scene.create(web("b", image=QUICK, pods=PARALLEL))
+    await scene.create(web("c", image=QUICK, strategy="RollingUpdate"))
+    for name in "abc":
+        await scene.until_whole(name)
+    await scene.rest("all whole")
 
 
 @controlled

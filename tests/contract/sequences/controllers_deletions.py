@@ -4,7 +4,7 @@ from typing import Any
 
 from rollout_operator.kube.api import STATEFULSETS
 from tests.contract.bodies import eviction
-from tests.contract.controllers_pods import PENDING, QUICK
+from tests.contract.controllers_pods import PENDING
 from tests.contract.controllers_scene import Scene, controlled
 from tests.contract.controllers_seen import is_going
 from tests.contract.controllers_sets import PARALLEL, THREE, web
@@ -54,31 +54,11 @@ async def two_in_parallel(scene: Scene) -> None:
 
 
 @controlled
-async def all_in_order(scene: Scene) -> None:
-    await scene.whole()
-    await scene.remove(*THREE)
-    await scene.settle()
-    await scene.end(*reversed(THREE))
-    await scene.rest("the lowest comes first", has_steps=False)
-    await scene.ready(*THREE)
-    await scene.rest("whole")
-
-
-@controlled
 async def without_grace(scene: Scene) -> None:
     await scene.whole()
     await scene.end("a-1")
     # Whether the controller still sees it going is chance.
     await scene.rest("it is made anew at once", has_steps=False)
-
-
-@controlled
-async def one_that_is_not_ready(scene: Scene) -> None:
-    await scene.whole(pods=PARALLEL)
-    await scene.write("a-1")
-    await scene.settle()
-    await scene.remove("a-1")
-    await _goes_and_comes(scene, "a-1")
 
 
 @controlled
@@ -139,29 +119,6 @@ async def one_while_the_one_below_is_not_ready(scene: Scene) -> None:
 
 
 @controlled
-async def one_again_as_soon_as_it_is_there(scene: Scene) -> None:
-    await scene.whole(pods=PARALLEL)
-    for _ in range(2):
-        await scene.remove("a-1")
-        await scene.settle()
-        await scene.end("a-1")
-        await scene.settle()
-    await scene.rest("the third of its name")
-
-
-@controlled
-async def all_by_themselves(scene: Scene) -> None:
-    await scene.create(web(image=QUICK))
-    await scene.until_whole()
-    uids = {name: _metadata(scene, name)["uid"] for name in THREE}
-    await scene.remove(*THREE)
-    for name in THREE:
-        await scene.until(f"{name} anew", _anew(scene, name, uids[name]))
-    await scene.until_whole()
-    await scene.rest("whole again", has_steps=False)
-
-
-@controlled
 async def one_of_a_set_without_replicas(scene: Scene) -> None:
     await scene.whole(pods=PARALLEL)
     await scene.remove("a-1")
@@ -177,10 +134,6 @@ async def _goes_and_comes(scene: Scene, name: str) -> None:
     await scene.rest("it is going")
     await scene.end(name)
     await scene.rest("it is made anew")
-
-
-def _anew(scene: Scene, name: str, uid: str) -> Any:
-    return lambda: _is_another(scene, name, uid)
 
 
 def _is_another(scene: Scene, name: str, uid: str) -> bool:

@@ -9,24 +9,8 @@ from tests.contract.plays import Needs, Play, add_each
 
 
 @controlled
-async def not_ready_and_ready_again(scene: Scene) -> None:
-    await scene.whole()
-    await scene.write("a-1")
-    await scene.rest("one is not ready")
-    await scene.write("a-1", is_ready=True)
-    await scene.rest("whole")
-
-
-@controlled
 async def failed_in_order(scene: Scene) -> None:
     await scene.whole()
-    await scene.write("a-1", phase="Failed")
-    await _made_anew(scene, "a-1", "it goes without grace, and is made anew")
-
-
-@controlled
-async def failed_in_parallel(scene: Scene) -> None:
-    await scene.whole(pods=PARALLEL)
     await scene.write("a-1", phase="Failed")
     await _made_anew(scene, "a-1", "it goes without grace, and is made anew")
 
@@ -83,15 +67,9 @@ async def succeeded(scene: Scene) -> None:
 @controlled
 async def ready_without_running(scene: Scene) -> None:
     await scene.whole()
-    await scene.write("a-2", is_ready=True, phase="Pending")
-    await scene.rest("it does not count as ready")
-
-
-@controlled
-async def of_an_unknown_phase(scene: Scene) -> None:
-    await scene.whole()
-    await scene.write("a-1", is_ready=True, phase="Unknown")
-    await scene.rest("it does not count as ready")
+    for phase in ("Pending", "Unknown"):
+        await scene.write("a-2", is_ready=True, phase=phase)
+        await scene.rest("it does not count as ready")
 
 
 async def _made_anew(scene: Scene, name: str, title: str) -> None:
@@ -135,13 +113,10 @@ def _shows_it(pod: Any) -> bool:
 add_each(
     (
         ("never_ready_in_order", _in_trouble(pods.NEVER_READY, ORDERED, 1)),
-        ("never_ready_in_parallel", _in_trouble(pods.NEVER_READY, PARALLEL, 3)),
-        ("crashing_in_order", _in_trouble(pods.CRASHING, ORDERED, 1)),
         ("crashing_in_parallel", _in_trouble(pods.CRASHING, PARALLEL, 3)),
         ("held_back_by_a_gate", _in_trouble(pods.GATED, PARALLEL, 3)),
         ("ready_without_proof_in_order", _in_trouble(pods.CLAIMING, ORDERED, 3)),
         ("without_a_node_in_order", _in_trouble(pods.PENDING, ORDERED, 1)),
-        ("without_a_node_in_parallel", _in_trouble(pods.PENDING, PARALLEL, 3)),
     ),
     "controllers_health",
     Needs.CONTROLLERS,
@@ -206,13 +181,6 @@ async def not_long_enough_to_roll_on(scene: Scene) -> None:
     await scene.rest("and no other")
     await scene.change(minReadySeconds=0)
     await scene.rest("the next goes")
-
-
-@controlled
-async def long_enough_in_order(scene: Scene) -> None:
-    await scene.create(web(replicas=2, image=pods.QUICK, minReadySeconds=2))
-    await scene.until_whole()
-    await scene.rest("both available")
 
 
 @controlled

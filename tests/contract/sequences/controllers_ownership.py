@@ -4,7 +4,7 @@ from typing import Any
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from tests.contract.bodies import pod
-from tests.contract.controllers_pods import HELD, QUICK
+from tests.contract.controllers_pods import HELD
 from tests.contract.controllers_scene import Scene, controlled
 from tests.contract.controllers_seen import is_going
 from tests.contract.controllers_sets import PARALLEL, THREE, web
@@ -118,17 +118,6 @@ async def a_set_made_again_while_its_pods_are_going(scene: Scene) -> None:
     _describe(scene, "the first comes")
 
 
-@controlled
-async def a_set_made_again_by_itself(scene: Scene) -> None:
-    await scene.create(web(image=QUICK))
-    await scene.until_whole()
-    await scene.drop()
-    await scene.until("nothing left", lambda: not (scene.seen.pods or scene.seen.revisions))
-    await scene.create(web(image=QUICK))
-    await scene.until_whole()
-    await scene.rest("whole again", has_steps=False)
-
-
 # Pods that are let go, and others that come
 
 
@@ -166,19 +155,14 @@ async def a_pod_that_has_lost_its_owner(scene: Scene) -> None:
 
 
 @controlled
-async def a_pod_that_has_lost_its_name_label(scene: Scene) -> None:
+async def a_pod_that_has_lost_its_labels(scene: Scene) -> None:
     await scene.whole()
-    lost = {"statefulset.kubernetes.io/pod-name": None, "apps.kubernetes.io/pod-index": None}
-    await scene.label("a-1", **lost)
-    await scene.rest("it gets it back")
-    scene.world.note("labels", found=_labels(scene, "a-1"))
-
-
-@controlled
-async def a_pod_that_has_lost_its_index_label(scene: Scene) -> None:
-    await scene.whole()
-    await scene.label("a-1", **{"apps.kubernetes.io/pod-index": None})
+    index = {"apps.kubernetes.io/pod-index": None}
+    await scene.label("a-1", **index)
     await scene.rest("nobody minds")
+    scene.world.note("labels", found=_labels(scene, "a-1"))
+    await scene.label("a-1", **index, **{"statefulset.kubernetes.io/pod-name": None})
+    await scene.rest("it gets them back")
     scene.world.note("labels", found=_labels(scene, "a-1"))
 
 

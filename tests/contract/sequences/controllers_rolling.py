@@ -1,6 +1,5 @@
 """New templates under RollingUpdate, and changes between the two strategies."""
 
-from tests.contract.controllers_pods import QUICK
 from tests.contract.controllers_scene import Scene, controlled
 from tests.contract.controllers_sets import PARALLEL, ROLLING, THREE, web
 
@@ -24,13 +23,6 @@ async def rolling_goes_from_the_highest_down(scene: Scene) -> None:
     await scene.whole(strategy=ROLLING)
     await _move_each(scene)
     await scene.rest("whole, and the new revision is the current one")
-
-
-@controlled
-async def rolling_in_parallel(scene: Scene) -> None:
-    await scene.whole(strategy=ROLLING, pods=PARALLEL)
-    await _move_each(scene)
-    await scene.rest("whole")
 
 
 @controlled
@@ -195,13 +187,3 @@ async def from_rolling_to_on_delete(scene: Scene) -> None:
     await scene.change(updateStrategy={"type": "OnDelete", "rollingUpdate": None})
     await scene.renew("a-2")
     await scene.rest("no other goes")
-
-
-@controlled
-async def rolling_by_themselves(scene: Scene) -> None:
-    await scene.create(web(image=QUICK, strategy=ROLLING))
-    await scene.until_whole()
-    await scene.version("2")
-    await scene.until_behind()
-    await scene.until_rolled()
-    await scene.rest("all replaced")

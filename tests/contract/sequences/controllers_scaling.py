@@ -103,16 +103,6 @@ async def ordered_down_while_two_that_go_are_not_ready(scene: Scene) -> None:
 
 
 @controlled
-async def parallel_down_while_none_is_ready(scene: Scene) -> None:
-    await scene.create(web(pods=PARALLEL))
-    await scene.settle()
-    await scene.change(replicas=0)
-    await scene.rest("all are told to go", has_steps=False)
-    await scene.end(*THREE)
-    await scene.rest("none", has_steps=False)
-
-
-@controlled
 async def ordered_to_none_and_back(scene: Scene) -> None:
     await scene.whole()
     await scene.change(replicas=0)
@@ -188,19 +178,6 @@ async def up_with_a_new_template_at_once(scene: Scene) -> None:
 
 
 @controlled
-async def down_after_a_new_template_on_delete(scene: Scene) -> None:
-    await scene.whole()
-    await scene.version("2")
-    await scene.settle()
-    await scene.change(replicas=1)
-    await scene.settle()
-    await scene.end("a-2")
-    await scene.settle()
-    await scene.end("a-1")
-    await scene.rest("the old one stays")
-
-
-@controlled
 async def ordinals_that_begin_later_in_order(scene: Scene) -> None:
     await scene.whole()
     await scene.change(ordinals={"start": 2})
@@ -229,17 +206,6 @@ async def ordinals_that_begin_at_none_again(scene: Scene) -> None:
     await scene.rest("one and two", has_steps=False)
     await scene.change(ordinals=None)
     await scene.rest("none comes, two goes", has_steps=False)
-
-
-@controlled
-async def up_and_down_by_themselves(scene: Scene) -> None:
-    await scene.create(web(replicas=1, image=QUICK))
-    await scene.until_whole()
-    await scene.change(replicas=4)
-    await scene.until_whole()
-    await scene.change(replicas=2)
-    await scene.until_whole()
-    await scene.rest("one, four, two")
 
 
 @controlled

@@ -1,23 +1,15 @@
 """New and old templates under OnDelete: revisions, and what the status counts."""
 
 from rollout_operator.kube.api import STATEFULSETS
-from tests.contract.controllers_pods import QUICK
 from tests.contract.controllers_scene import Scene, controlled
 from tests.contract.controllers_sets import PARALLEL, THREE, web
-
-
-@controlled
-async def on_delete_replaces_nothing_by_itself(scene: Scene) -> None:
-    await scene.whole()
-    await scene.version("2")
-    await scene.rest("a new revision, the same pods")
 
 
 @controlled
 async def on_delete_pods_move_as_they_are_deleted(scene: Scene) -> None:
     await scene.whole()
     await scene.version("2")
-    await scene.settle()
+    await scene.rest("a new revision, the same pods")
     for pod in ("a-1", "a-2", "a-0"):
         await scene.replace(pod)
         await scene.rest(f"{pod} replaced")
@@ -183,26 +175,3 @@ async def no_revisions_kept(scene: Scene) -> None:
     await scene.rest("those in use stay", has_steps=False)
     await scene.replace("a-0")
     await scene.rest("and so does the current one")
-
-
-@controlled
-async def on_delete_by_themselves(scene: Scene) -> None:
-    await scene.create(web(image=QUICK, pods=PARALLEL))
-    await scene.until_whole()
-    await scene.version("2")
-    await scene.until_behind()
-    for pod in THREE:
-        await scene.remove(pod)
-        await _until_updated(scene, pod)
-        await scene.until_whole()
-    await scene.until_rolled()
-    await scene.rest("all replaced")
-
-
-async def _until_updated(scene: Scene, name: str) -> None:
-    def is_updated() -> bool:
-        pod, status = scene.seen.pods.get(name), scene.seen.sets["a"]["status"]
-        found = pod["metadata"]["labels"]["controller-revision-hash"] if pod is not None else ""
-        return bool(found == status["updateRevision"])
-
-    await scene.until(f"{name} updated", is_updated)

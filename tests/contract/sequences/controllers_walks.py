@@ -13,7 +13,7 @@ from tests.contract.controllers_seen import is_going, is_ready
 from tests.contract.controllers_sets import ORDERED, PARALLEL, ROLLING
 from tests.contract.plays import Needs, Play, add_each
 
-WALKS: Final = 8
+WALKS: Final = 16
 STEPS: Final = 10
 
 Act = Callable[[], Awaitable[None]]

@@ -8,21 +8,12 @@ from tests.contract.world import World
 
 
 @sequence()
-async def created_object_is_read_as_it_was_answered(world: World) -> None:
+async def what_exists_is_read_and_not_created_again(world: World) -> None:
     await world.create(CONFIG_MAPS, config_map("a", labels={"x": "y"}))
     await world.get(CONFIG_MAPS, "a")
-
-
-@sequence()
-async def what_exists_is_not_created_again(world: World) -> None:
-    await world.create(CONFIG_MAPS, config_map("a"))
     await world.create(CONFIG_MAPS, config_map("a", data={"other": "value"}))
+    await world.create(CONFIG_MAPS, config_map("a"), dryRun="All")
     await world.get(CONFIG_MAPS, "a")
-
-
-@sequence()
-async def two_kinds_share_a_name(world: World) -> None:
-    await world.create(CONFIG_MAPS, config_map("a"))
     await world.create(SECRETS, secret("a"))
 
 
@@ -31,6 +22,8 @@ async def what_does_not_exist_is_not_found(world: World) -> None:
     await world.get(CONFIG_MAPS, "a")
     await world.get(STATEFULSETS, "a")
     await world.get(STATEFULSETS, "a/scale")
+    await world.create(CONFIG_MAPS, config_map("a"), dryRun="All")
+    await world.get(CONFIG_MAPS, "a")
 
 
 @sequence()
@@ -39,58 +32,31 @@ async def a_name_is_generated(world: World) -> None:
     body["metadata"] = {"generateName": "made-"}
     await world.create(CONFIG_MAPS, body)
     await world.create(CONFIG_MAPS, body)
-
-
-@sequence()
-async def a_given_name_wins_over_a_generated_one(world: World) -> None:
     await world.create(CONFIG_MAPS, config_map("a", generateName="made-"))
 
 
 @sequence()
-async def the_own_namespace_in_the_body(world: World) -> None:
+async def what_a_body_may_say(world: World) -> None:
+    """The own namespace, no kind, unknown fields, and fields that the server sets."""
     await world.create(CONFIG_MAPS, config_map("a", namespace=world.namespace))
-
-
-@sequence()
-async def a_uid_in_the_body_is_replaced(world: World) -> None:
+    await world.create(CONFIG_MAPS, {"metadata": {"name": "b"}, "data": {"key": "value"}})
+    body = config_map("c")
+    body["nonsense"] = {"b": 1}
+    await world.create(CONFIG_MAPS, body)
+    await world.get(CONFIG_MAPS, "c")
     uid = "11111111-2222-3333-4444-555555555555"
-    made = await world.create(CONFIG_MAPS, config_map("a", uid=uid))
-    world.note("the uid", is_another=uid_of(made) != uid)
-
-
-@sequence()
-async def server_fields_in_the_body_are_dropped(world: World) -> None:
-    await world.create(
+    made = await world.create(
         CONFIG_MAPS,
         config_map(
-            "a",
+            "d",
+            uid=uid,
             creationTimestamp="2001-01-01T00:00:00Z",
             deletionTimestamp="2001-01-01T00:00:00Z",
             deletionGracePeriodSeconds=7,
             generation=9,
         ),
     )
-
-
-@sequence()
-async def no_kind_in_the_body(world: World) -> None:
-    await world.create(CONFIG_MAPS, {"metadata": {"name": "a"}, "data": {"key": "value"}})
-
-
-@sequence()
-async def dry_run_of_a_create_leaves_nothing(world: World) -> None:
-    await world.create(CONFIG_MAPS, config_map("a"), dryRun="All")
-    await world.get(CONFIG_MAPS, "a")
-    await world.create(CONFIG_MAPS, config_map("a"))
-    await world.create(CONFIG_MAPS, config_map("a"), dryRun="All")
-
-
-@sequence()
-async def unknown_fields_are_dropped(world: World) -> None:
-    body = config_map("a")
-    body["nonsense"] = {"b": 1}
-    await world.create(CONFIG_MAPS, body)
-    await world.get(CONFIG_MAPS, "a")
+    world.note("the uid", is_another=uid_of(made) != uid)
 
 
 @sequence()
@@ -103,30 +69,17 @@ async def versions_rise_with_each_create(world: World) -> None:
 
 
 @sequence()
-async def a_pod_starts_pending(world: World) -> None:
-    await world.create(PODS, pod("a"))
-
-
-@sequence()
-async def a_pod_status_in_the_body_is_dropped(world: World) -> None:
+async def a_status_in_the_body_is_dropped(world: World) -> None:
     await world.create(PODS, {**pod("a"), "status": {"phase": "Running"}})
-
-
-@sequence()
-async def a_stateful_set_status_in_the_body_is_dropped(world: World) -> None:
     await world.create(STATEFULSETS, {**statefulset("a"), "status": {"replicas": 3}})
 
 
 @sequence()
-async def a_namespace_carries_its_name_as_label(world: World) -> None:
+async def namespaces(world: World) -> None:
     found = await world.get(NAMESPACES, world.namespace)
     metadata = found.body["metadata"]
     assert isinstance(metadata, dict)
     world.note("labels", are=metadata["labels"])
-
-
-@sequence()
-async def no_such_namespace(world: World) -> None:
     with world.elsewhere("nowhere-at-all"):
         await world.create(CONFIG_MAPS, config_map("a"))
         await world.get(CONFIG_MAPS, "a")

@@ -30,14 +30,12 @@ async def _budget(world: World, name: str, allowed: int, **spec: object) -> None
 
 @sequence()
 async def without_a_budget(world: World) -> None:
-    await _running(world, "a")
     await world.create(PODS, eviction("a"), "a/eviction")
+    await _running(world, "a")
+    await world.create(PODS, eviction("a"), "a/eviction", dryRun="All")
     await world.get(PODS, "a")
     await world.create(PODS, eviction("a"), "a/eviction")
-
-
-@sequence()
-async def what_does_not_exist(world: World) -> None:
+    await world.get(PODS, "a")
     await world.create(PODS, eviction("a"), "a/eviction")
 
 
@@ -47,6 +45,8 @@ async def a_budget_that_allows_none(world: World) -> None:
     await _budget(world, "budget", 0)
     await world.create(PODS, eviction("a"), "a/eviction")
     await world.get(PODS, "a")
+    await world.delete(PODS, "a")
+    await world.create(PODS, eviction("a"), "a/eviction")  # it is terminating already
 
 
 @sequence()
@@ -54,13 +54,6 @@ async def a_budget_of_other_pods(world: World) -> None:
     await _running(world, "a")
     await _budget(world, "budget", 0, maxUnavailable=1, selector={"matchLabels": {"app": "y"}})
     await world.create(PODS, eviction("a"), "a/eviction")
-
-
-@sequence()
-async def dry_run_by_query(world: World) -> None:
-    await _running(world, "a")
-    await world.create(PODS, eviction("a"), "a/eviction", dryRun="All")
-    await world.get(PODS, "a")
 
 
 @sequence()
@@ -78,17 +71,12 @@ async def preconditions(world: World) -> None:
 
 
 @sequence()
-async def the_grace_of_an_eviction(world: World) -> None:
-    await _running(world, "a")
+async def the_grace_of_an_eviction_and_its_older_form(world: World) -> None:
+    await _running(world, "a", "b")
     await world.create(PODS, eviction("a", gracePeriodSeconds=5), "a/eviction")
     await world.get(PODS, "a")
-
-
-@sequence()
-async def the_older_form(world: World) -> None:
-    await _running(world, "a")
-    await world.create(PODS, eviction("a", "v1beta1"), "a/eviction")
-    await world.get(PODS, "a")
+    await world.create(PODS, eviction("b", "v1beta1"), "b/eviction")
+    await world.get(PODS, "b")
 
 
 @sequence()
@@ -116,11 +104,3 @@ async def pods_that_are_done_or_pending_cost_nothing(world: World) -> None:
     for name in ("pending", "done"):
         await world.create(PODS, eviction(name), f"{name}/eviction")
         await world.get(PODS, name)
-
-
-@sequence()
-async def a_pod_that_is_terminating_already(world: World) -> None:
-    await _running(world, "a")
-    await _budget(world, "budget", 0)
-    await world.delete(PODS, "a")
-    await world.create(PODS, eviction("a"), "a/eviction")

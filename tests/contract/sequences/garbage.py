@@ -17,23 +17,18 @@ from tests.contract.world import World
 
 @sequence(needs=Needs.CONTROLLERS)
 async def dependants_go_with_their_owner(world: World) -> None:
-    made = await world.make(CONFIG_MAPS, config_map("owner"))
     await world.make(SECRETS, secret("other"))
-    for name in ("a", "b"):
-        body = config_map(name, ownerReferences=[owner(made)])
-        await world.create(CONFIG_MAPS, body)
-    await world.delete(CONFIG_MAPS, "owner")
-    await world.until_gone(CONFIG_MAPS, "a")
-    await world.until_gone(CONFIG_MAPS, "b")
+    for options in (None, delete_options(propagationPolicy="Background")):
+        made = await world.make(CONFIG_MAPS, config_map("owner"))
+        for name in ("a", "b"):
+            await world.create(CONFIG_MAPS, config_map(name, ownerReferences=[owner(made)]))
+        await world.delete(CONFIG_MAPS, "owner", options)
+        await world.make(CONFIG_MAPS, config_map("owner"))  # another
+        for name in ("a", "b"):
+            await world.until_gone(CONFIG_MAPS, name)
+        await world.get(CONFIG_MAPS, "owner")
+        await world.delete(CONFIG_MAPS, "owner")
     await world.get(SECRETS, "other")
-
-
-@sequence(needs=Needs.CONTROLLERS)
-async def background_says_the_same(world: World) -> None:
-    made = await world.make(CONFIG_MAPS, config_map("owner"))
-    await world.make(CONFIG_MAPS, config_map("a", ownerReferences=[owner(made)]))
-    await world.delete(CONFIG_MAPS, "owner", delete_options(propagationPolicy="Background"))
-    await world.until_gone(CONFIG_MAPS, "a")
 
 
 @sequence(needs=Needs.CONTROLLERS)
@@ -71,16 +66,6 @@ async def an_owner_that_never_was(world: World) -> None:
     uid = "11111111-2222-3333-4444-555555555555"
     reference = {**owner(made), "uid": uid}
     await world.make(CONFIG_MAPS, config_map("a", ownerReferences=[reference]))
-    await world.until_gone(CONFIG_MAPS, "a")
-    await world.get(CONFIG_MAPS, "owner")
-
-
-@sequence(needs=Needs.CONTROLLERS)
-async def an_owner_created_anew_is_another(world: World) -> None:
-    made = await world.make(CONFIG_MAPS, config_map("owner"))
-    await world.make(CONFIG_MAPS, config_map("a", ownerReferences=[owner(made)]))
-    await world.delete(CONFIG_MAPS, "owner")
-    await world.make(CONFIG_MAPS, config_map("owner"))
     await world.until_gone(CONFIG_MAPS, "a")
     await world.get(CONFIG_MAPS, "owner")
 

@@ -9,7 +9,7 @@ from rollout_operator.kube.api import (
 )
 from rollout_operator.lab.model.request import STRATEGIC_PATCH
 from tests.contract.bodies import budget, budget_status, pod, secret
-from tests.contract.plays import Play, add_each, sequence
+from tests.contract.plays import sequence
 from tests.contract.sides import BUDGETS, REVISIONS
 from tests.contract.world import World
 
@@ -21,7 +21,7 @@ async def a_secret_is_opaque(world: World) -> None:
 
 
 @sequence()
-async def the_status_of_a_pod(world: World) -> None:
+async def status_and_annotations_of_a_pod(world: World) -> None:
     await world.make(PODS, pod("a", node="n"))
     conditions = [{"type": "Ready", "status": "True"}]
     patch: JsonObject = {"status": {"phase": "Running", "conditions": conditions}}
@@ -30,13 +30,8 @@ async def the_status_of_a_pod(world: World) -> None:
     conditions = [{"type": "Initialized", "status": "True"}]
     await world.patch(PODS, "a/status", {"status": {"conditions": conditions}}, STRATEGIC_PATCH)
     await world.patch(PODS, "a", {"status": {"phase": "Failed"}})
-
-
-@sequence()
-async def annotations_of_a_pod(world: World) -> None:
-    await world.make(PODS, pod("a", node="n"))
-    await world.patch(PODS, "a", {"metadata": {"annotations": {"x.org/note": "1"}}})
-    await world.patch(PODS, "a", {"metadata": {"annotations": {"x.org/note": None}}})
+    for note in ("1", None):
+        await world.patch(PODS, "a", {"metadata": {"annotations": {"x.org/note": note}}})
 
 
 @sequence()
@@ -58,15 +53,6 @@ async def a_revision_is_renumbered(world: World) -> None:
     }
     await world.create(REVISIONS, body)
     await world.patch(REVISIONS, "a", {"revision": 2})
-
-
-def _configuration(kind: str, **webhook: object) -> Play:
-    resource = MUTATING_WEBHOOKS if kind == "Mutating" else VALIDATING_WEBHOOKS
-
-    async def play(world: World) -> None:
-        await world.create(resource, _guard(world, kind, **webhook))
-
-    return play
 
 
 def _guard(world: World, kind: str, **webhook: object) -> JsonObject:
@@ -95,19 +81,31 @@ RULE: JsonObject = {
 }
 SERVICE: JsonObject = {"service": {"namespace": "x", "name": "y", "path": "/z"}}
 
-add_each(
-    (
-        ("validating", _configuration("Validating")),
-        ("mutating", _configuration("Mutating")),
-        ("by_service", _configuration("Validating", clientConfig=SERVICE)),
-        ("given_fields", _configuration("Mutating", failurePolicy="Ignore", matchPolicy="Exact",
-            timeoutSeconds=3, reinvocationPolicy="IfNeeded", sideEffects="NoneOnDryRun",
-            objectSelector={"matchLabels": {"x": "y"}})),
-        ("a_bundle_that_is_none", _configuration("Validating", clientConfig={
-            "url": "https://127.0.0.1:1/x", "caBundle": "eA=="})),
-    ),
-    "webhook_configurations",
-)  # fmt: skip
+
+@sequence()
+async def webhook_configurations(world: World) -> None:
+    fields: tuple[tuple[str, JsonObject], ...] = (
+        ("Validating", {}),
+        ("Mutating", {}),
+        ("Validating", {"clientConfig": SERVICE}),
+        ("Validating", {"clientConfig": {"url": "https://127.0.0.1:1/x", "caBundle": "eA=="}}),
+        (
+            "Mutating",
+            {
+                "failurePolicy": "Ignore",
+                "matchPolicy": "Exact",
+                "timeoutSeconds": 3,
+                "reinvocationPolicy": "IfNeeded",
+                "sideEffects": "NoneOnDryRun",
+                "objectSelector": {"matchLabels": {"x": "y"}},
+            },
+        ),
+    )
+    for kind, webhook in fields:
+        resource = MUTATING_WEBHOOKS if kind == "Mutating" else VALIDATING_WEBHOOKS
+        await world.create(resource, _guard(world, kind, **webhook))
+        with world.quietly():
+            await world.delete(resource, world.unique("guard"))
 
 
 @sequence()

@@ -2,7 +2,7 @@
 
 from rollout_operator.kube.api import PODS
 from tests.contract.bodies import config_map, pod, token_of, version_of
-from tests.contract.plays import Needs, Play, add_each, sequence
+from tests.contract.plays import Needs, sequence
 from tests.contract.sides import CONFIG_MAPS
 from tests.contract.world import World
 
@@ -13,23 +13,17 @@ async def _letters(world: World, letters: str) -> None:
 
 
 @sequence()
-async def an_empty_list(world: World) -> None:
+async def all_objects_by_name_and_in_pages(world: World) -> None:
     await world.list(CONFIG_MAPS)
     await world.list(CONFIG_MAPS, limit="2")
-
-
-@sequence()
-async def objects_come_by_name(world: World) -> None:
-    await _letters(world, "cab")
+    await _letters(world, "cabed")
     await world.list(CONFIG_MAPS)
-
-
-@sequence()
-async def pages(world: World) -> None:
-    await _letters(world, "abcde")
+    await world.list(CONFIG_MAPS, resourceVersion="")
     page = await world.list(CONFIG_MAPS, limit="2")
     page = await world.list(CONFIG_MAPS, limit="2", **{"continue": token_of(page)})
     await world.list(CONFIG_MAPS, limit="2", **{"continue": token_of(page)})
+    page = await world.list(CONFIG_MAPS, limit="1")
+    await world.list(CONFIG_MAPS, **{"continue": token_of(page)})
 
 
 @sequence()
@@ -41,13 +35,6 @@ async def pages_show_the_first_page_s_state(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("e"))
     await world.list(CONFIG_MAPS, limit="2", **{"continue": token_of(page)})
     await world.list(CONFIG_MAPS)
-
-
-@sequence()
-async def the_rest_after_a_page(world: World) -> None:
-    await _letters(world, "abcd")
-    page = await world.list(CONFIG_MAPS, limit="1")
-    await world.list(CONFIG_MAPS, **{"continue": token_of(page)})
 
 
 @sequence()
@@ -71,48 +58,21 @@ async def an_expired_token(world: World) -> None:
     await world.list(CONFIG_MAPS, limit="1", **{"continue": token_of(page)})
 
 
-def _selected(**query: str) -> Play:
-    async def play(world: World) -> None:
-        await _letters(world, "abc")
-        await world.make(CONFIG_MAPS, config_map("plain"))
-        await world.list(CONFIG_MAPS, **query)
-
-    return play
-
-
-def _selected_pods(selector: str) -> Play:
-    async def play(world: World) -> None:
-        await world.make(PODS, pod("a", node="n"))
-        await world.make(PODS, pod("b"))
-        await world.list(PODS, fieldSelector=selector)
-
-    return play
-
-
-add_each(
-    (
-        ("label_equals", _selected(labelSelector="at=0")),
-        ("label_equals_twice", _selected(labelSelector="at==1")),
-        ("label_differs", _selected(labelSelector="at!=0")),
-        ("label_in", _selected(labelSelector="at in (1,2)")),
-        ("label_not_in", _selected(labelSelector="at notin (0)")),
-        ("label_exists", _selected(labelSelector="at")),
-        ("label_does_not_exist", _selected(labelSelector="!at")),
-        ("two_labels", _selected(labelSelector="at=0,other=x")),
-        ("name", _selected(fieldSelector="metadata.name=b")),
-        ("name_differs", _selected(fieldSelector="metadata.name!=b")),
-        ("name_and_label", _selected(fieldSelector="metadata.name=b", labelSelector="at=0")),
-        ("pods_by_node", _selected_pods("spec.nodeName=n")),
-        ("pods_by_phase", _selected_pods("status.phase!=Running")),
-    ),
-    "list_selectors",
-)
-
-
 @sequence()
-async def the_newest_state(world: World) -> None:
-    await _letters(world, "ab")
-    await world.list(CONFIG_MAPS, resourceVersion="")
+async def selectors(world: World) -> None:
+    await _letters(world, "abc")
+    await world.make(CONFIG_MAPS, config_map("plain"))
+    for labels in (
+        *("at=0", "at==1", "at!=0", "at in (1,2)", "at notin (0)", "at", "!at", "at=0,other=x"),
+    ):
+        await world.list(CONFIG_MAPS, labelSelector=labels)
+    for fields in ("metadata.name=b", "metadata.name!=b"):
+        await world.list(CONFIG_MAPS, fieldSelector=fields)
+    await world.list(CONFIG_MAPS, fieldSelector="metadata.name=b", labelSelector="at=0")
+    await world.make(PODS, pod("a", node="n"))
+    await world.make(PODS, pod("b"))
+    for fields in ("spec.nodeName=n", "status.phase!=Running"):
+        await world.list(PODS, fieldSelector=fields)
 
 
 @sequence()

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.lab.model.fields import child
 from rollout_operator.lab.model.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from tests.contract.bodies import config_map, pod, statefulset, uid_of, version_of
 from tests.contract.plays import Play, add_each, sequence
@@ -20,20 +21,6 @@ async def a_patch_without_change_keeps_the_version(world: World) -> None:
     await world.patch(CONFIG_MAPS, "a", [_step("replace", "/data/key", "value")], JSON_PATCH)
     await world.patch(CONFIG_MAPS, "a", {})
     await world.patch(CONFIG_MAPS, "a", [], JSON_PATCH)
-
-
-@sequence()
-async def what_does_not_exist_is_not_patched(world: World) -> None:
-    for kind in (MERGE_PATCH, STRATEGIC_PATCH):
-        await world.patch(CONFIG_MAPS, "a", {"data": {"key": "value"}}, kind)
-    await world.patch(CONFIG_MAPS, "a", [], JSON_PATCH)
-
-
-@sequence()
-async def preconditions_that_hold(world: World) -> None:
-    made = await world.make(CONFIG_MAPS, config_map("a"))
-    metadata = {"uid": uid_of(made), "resourceVersion": version_of(made)}
-    await world.patch(CONFIG_MAPS, "a", {"metadata": metadata, "data": {"key": "other"}})
 
 
 @sequence()
@@ -58,81 +45,47 @@ async def a_mark_that_changed_or_went_before_a_late_patch(world: World) -> None:
 
 
 @sequence()
-async def an_old_version_in_a_patch(world: World) -> None:
-    made = await world.make(CONFIG_MAPS, config_map("a"))
-    await world.patch(CONFIG_MAPS, "a", {"data": {"key": "other"}})
-    metadata = {"resourceVersion": version_of(made)}
+async def preconditions_of_a_patch(world: World) -> None:
     for kind in (MERGE_PATCH, STRATEGIC_PATCH):
-        await world.patch(CONFIG_MAPS, "a", {"metadata": metadata, "data": {"key": "3"}}, kind)
-    await world.get(CONFIG_MAPS, "a")
-
-
-@sequence()
-async def an_old_version_in_a_patch_without_change(world: World) -> None:
+        await world.patch(CONFIG_MAPS, "a", {"data": {"key": "value"}}, kind)
+    await world.patch(CONFIG_MAPS, "a", [], JSON_PATCH)
     made = await world.make(CONFIG_MAPS, config_map("a"))
-    await world.patch(CONFIG_MAPS, "a", {"data": {"key": "other"}})
-    metadata = {"resourceVersion": version_of(made)}
-    await world.patch(CONFIG_MAPS, "a", {"metadata": metadata, "data": {"key": "other"}})
-
-
-@sequence()
-async def another_uid_in_a_patch(world: World) -> None:
-    await world.make(CONFIG_MAPS, config_map("a"))
-    for kind in (MERGE_PATCH, STRATEGIC_PATCH):
-        patch: JsonObject = {"metadata": {"uid": OTHER_UID}, "data": {"key": "3"}}
-        await world.patch(CONFIG_MAPS, "a", patch, kind)
+    old, other = {"resourceVersion": version_of(made)}, {"uid": OTHER_UID}
+    holds = {"uid": uid_of(made), **old}
+    await world.patch(CONFIG_MAPS, "a", {"metadata": holds, "data": {"key": "other"}})
+    for metadata in (old, other, {**old, **other}):
+        for kind in (MERGE_PATCH, STRATEGIC_PATCH):
+            await world.patch(CONFIG_MAPS, "a", {"metadata": metadata, "data": {"key": "3"}}, kind)
+    await world.patch(CONFIG_MAPS, "a", {"metadata": old, "data": {"key": "other"}})
     await world.get(CONFIG_MAPS, "a")
+    empty = {"resourceVersion": ""}
+    await world.patch(CONFIG_MAPS, "a", {"metadata": empty, "data": {"key": "3"}})
 
 
 @sequence()
-async def another_uid_and_an_old_version_in_a_patch(world: World) -> None:
-    made = await world.make(CONFIG_MAPS, config_map("a"))
-    await world.patch(CONFIG_MAPS, "a", {"data": {"key": "other"}})
-    metadata = {"uid": OTHER_UID, "resourceVersion": version_of(made)}
-    await world.patch(CONFIG_MAPS, "a", {"metadata": metadata, "data": {"key": "3"}})
+async def preconditions_of_sets_and_pods(world: World) -> None:
+    spec: JsonObject = {"spec": {"replicas": 1}}
+    annotation: JsonObject = {"metadata": {"annotations": {"x": "y"}}}
+    for resource, body, patch in (
+        (STATEFULSETS, statefulset("a"), spec),
+        (PODS, pod("a"), annotation),
+    ):
+        made = await world.make(resource, body)
+        held: JsonObject = {"uid": uid_of(made), "resourceVersion": version_of(made)}
+        for identity in ({"uid": OTHER_UID}, held, held):
+            metadata = {**child(patch, "metadata"), **identity}
+            await world.patch(resource, "a", {**patch, "metadata": metadata})
 
 
 @sequence()
-async def an_empty_version_in_a_patch_is_none(world: World) -> None:
-    await world.make(CONFIG_MAPS, config_map("a"))
-    metadata = {"resourceVersion": ""}
-    await world.patch(CONFIG_MAPS, "a", {"metadata": metadata, "data": {"key": "3"}})
-
-
-@sequence()
-async def preconditions_of_a_stateful_set(world: World) -> None:
-    made = await world.make(STATEFULSETS, statefulset("a"))
-    await world.patch(STATEFULSETS, "a", {"metadata": {"uid": OTHER_UID}, "spec": {"replicas": 1}})
-    metadata = {"uid": uid_of(made), "resourceVersion": version_of(made)}
-    patch: JsonObject = {"metadata": metadata, "spec": {"replicas": 1}}
-    await world.patch(STATEFULSETS, "a", patch)
-    await world.patch(STATEFULSETS, "a", patch)
-
-
-@sequence()
-async def preconditions_of_a_pod(world: World) -> None:
-    made = await world.make(PODS, pod("a"))
-    patch: JsonObject = {"metadata": {"uid": OTHER_UID, "annotations": {"x": "y"}}}
-    await world.patch(PODS, "a", patch)
-    metadata = {"uid": uid_of(made), "resourceVersion": version_of(made)}
-    patch = {"metadata": {**metadata, "annotations": {"x": "y"}}}
-    await world.patch(PODS, "a", patch)
-    await world.patch(PODS, "a", patch)
-
-
-@sequence()
-async def a_merge_patch_removes_by_null(world: World) -> None:
+async def a_merge_patch_removes_by_null_and_replaces_lists(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a", annotations={"x": "y", "z": "w"}))
     await world.patch(CONFIG_MAPS, "a", {"metadata": {"annotations": {"x": None, "absent": None}}})
     await world.patch(CONFIG_MAPS, "a", {"data": None, "metadata": {"annotations": None}})
-
-
-@sequence()
-async def a_merge_patch_replaces_lists(world: World) -> None:
     await world.make(STATEFULSETS, statefulset("a"))
     containers = [{"name": "other", "image": "v2"}]
-    await world.patch(STATEFULSETS, "a", {"spec": {"template": {"spec": {
-        "containers": containers}}}})  # fmt: skip
+    template = {"spec": {"containers": containers}}
+    await world.patch(STATEFULSETS, "a", {"spec": {"template": template}})
 
 
 @sequence()
@@ -230,30 +183,17 @@ add_each(STEPS, "json_patches")
 
 
 @sequence()
-async def a_test_of_the_version(world: World) -> None:
+async def a_test_of_version_and_uid(world: World) -> None:
     made = await world.make(CONFIG_MAPS, config_map("a"))
-    steps = [
-        _step("test", "/metadata/resourceVersion", version_of(made)),
-        _step("replace", "/data/key", "1"),
-    ]
-    await world.patch(CONFIG_MAPS, "a", steps, JSON_PATCH)
-    await world.patch(CONFIG_MAPS, "a", steps, JSON_PATCH)
-
-
-@sequence()
-async def a_test_of_the_uid(world: World) -> None:
-    await world.make(CONFIG_MAPS, config_map("a"))
-    steps = [_step("test", "/metadata/uid", OTHER_UID), _step("replace", "/data/key", "1")]
-    await world.patch(CONFIG_MAPS, "a", steps, JSON_PATCH)
+    for path, value in (("resourceVersion", version_of(made)), ("uid", OTHER_UID)):
+        for key in "12":
+            steps = [_step("test", f"/metadata/{path}", value), _step("replace", "/data/key", key)]
+            await world.patch(CONFIG_MAPS, "a", steps, JSON_PATCH)
 
 
 @sequence()
 async def a_replaced_version_is_a_precondition(world: World) -> None:
     made = await world.make(CONFIG_MAPS, config_map("a"))
-    steps = [
-        _step("replace", "/metadata/resourceVersion", version_of(made)),
-        _step("replace", "/data/key", "1"),
-    ]
-    await world.patch(CONFIG_MAPS, "a", steps, JSON_PATCH)
-    steps[1] = _step("replace", "/data/key", "2")
-    await world.patch(CONFIG_MAPS, "a", steps, JSON_PATCH)
+    held = _step("replace", "/metadata/resourceVersion", version_of(made))
+    for key in "12":
+        await world.patch(CONFIG_MAPS, "a", [held, _step("replace", "/data/key", key)], JSON_PATCH)

@@ -3,19 +3,15 @@
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from rollout_operator.lab.model.request import JSON_PATCH, STRATEGIC_PATCH
 from tests.contract.bodies import statefulset, tree
-from tests.contract.plays import Play, add_each, sequence
+from tests.contract.plays import sequence
 from tests.contract.world import World
 
 
 @sequence()
-async def defaults(world: World) -> None:
+async def defaults_and_what_is_given(world: World) -> None:
     await world.create(STATEFULSETS, statefulset("a", None))
-
-
-@sequence()
-async def fields_that_are_given_stay(world: World) -> None:
     body = statefulset(
-        "a",
+        "b",
         0,
         podManagementPolicy="Parallel",
         updateStrategy={"type": "OnDelete"},
@@ -24,28 +20,20 @@ async def fields_that_are_given_stay(world: World) -> None:
         ordinals={"start": 7},
     )
     await world.create(STATEFULSETS, body)
-
-
-@sequence()
-async def a_partition(world: World) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
-    await world.create(STATEFULSETS, statefulset("a", updateStrategy=strategy))
+    await world.create(STATEFULSETS, statefulset("c", updateStrategy=strategy))
+    await world.create(STATEFULSETS, statefulset("d", serviceName=""))
 
 
 @sequence()
-async def generation_rises_with_the_spec_only(world: World) -> None:
-    await world.make(STATEFULSETS, statefulset("a"))
+async def generation_rises_with_the_spec_and_a_delete(world: World) -> None:
+    body = statefulset("a")
+    body["metadata"] = {"name": "a", "finalizers": ["x.org/a"]}
+    await world.make(STATEFULSETS, body)
     await world.patch(STATEFULSETS, "a", {"metadata": {"labels": {"x": "y"}}})
     await world.patch(STATEFULSETS, "a", {"spec": {"replicas": 2}})
     await world.patch(STATEFULSETS, "a", {"spec": {"replicas": 2}})
     await world.patch(STATEFULSETS, "a", {"metadata": {"generation": 9}})
-
-
-@sequence()
-async def generation_rises_with_a_delete(world: World) -> None:
-    body = statefulset("a")
-    body["metadata"] = {"name": "a", "finalizers": ["x.org/a"]}
-    await world.make(STATEFULSETS, body)
     await world.delete(STATEFULSETS, "a")
     await world.patch(STATEFULSETS, "a", {"metadata": {"finalizers": None}})
 
@@ -58,41 +46,28 @@ async def omitted_replicas_mean_one(world: World) -> None:
     await world.patch(STATEFULSETS, "a", {"spec": {"replicas": None}})
 
 
-def _refused(*specs: JsonObject) -> Play:
-    async def play(world: World) -> None:
-        await world.make(STATEFULSETS, statefulset("a"))
-        for spec in specs:
-            await world.patch(STATEFULSETS, "a", {"spec": spec})
-
-    return play
-
-
-def _not_created(replicas: int = 3, **spec: object) -> Play:
-    async def play(world: World) -> None:
-        await world.create(STATEFULSETS, statefulset("a", replicas, **spec))
-
-    return play
-
-
-add_each(
-    (
-        ("on_delete_and_back", _refused(
-            {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}},
-            {"updateStrategy": {"type": "RollingUpdate"}})),
-        ("what_may_change", _refused({"minReadySeconds": 3}, {"ordinals": {"start": 2}},
-            {"revisionHistoryLimit": 2},
-            {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}})),
-        ("created_without_service_name", _not_created(serviceName="")),
-    ),
-    "statefulset_rules",
-)  # fmt: skip
+@sequence()
+async def what_may_change(world: World) -> None:
+    await world.make(STATEFULSETS, statefulset("a"))
+    specs: tuple[JsonObject, ...] = (
+        {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}},
+        {"updateStrategy": {"type": "RollingUpdate"}},
+        {"minReadySeconds": 3},
+        {"ordinals": {"start": 2}},
+        {"revisionHistoryLimit": 2},
+        {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}},
+    )
+    for spec in specs:
+        await world.patch(STATEFULSETS, "a", {"spec": spec})
 
 
 @sequence()
 async def status_by_its_subresource_only(world: World) -> None:
     await world.make(STATEFULSETS, statefulset("a"))
     await world.patch(STATEFULSETS, "a", {"status": {"replicas": 3, "observedGeneration": 1}})
-    await world.patch(STATEFULSETS, "a/status", {"status": {"replicas": 3}})
+    await world.patch(STATEFULSETS, "a/status", {"status": {"replicas": 3}}, dryRun="All")
+    for _ in range(2):
+        await world.patch(STATEFULSETS, "a/status", {"status": {"replicas": 3}})
     await world.get(STATEFULSETS, "a/status")
 
 
@@ -105,20 +80,8 @@ async def the_status_subresource_leaves_the_spec(world: World) -> None:
     await world.update(STATEFULSETS, "a/status", body)
     await world.get(STATEFULSETS, "a")
     await world.update(STATEFULSETS, "a/status", body)
-
-
-@sequence()
-async def a_status_without_change_keeps_the_version(world: World) -> None:
-    await world.make(STATEFULSETS, statefulset("a"))
-    for _ in range(2):
-        await world.patch(STATEFULSETS, "a/status", {"status": {"replicas": 3}})
-
-
-@sequence()
-async def a_status_without_version(world: World) -> None:
-    body = tree(await world.make(STATEFULSETS, statefulset("a")))
     del body["metadata"]["resourceVersion"]
-    body["status"] = {"replicas": 2}
+    body["status"] = {"replicas": 1}
     await world.update(STATEFULSETS, "a/status", body)
 
 
@@ -132,29 +95,23 @@ async def conditions_are_merged_by_type(world: World) -> None:
 
 
 @sequence()
-async def scale_is_read(world: World) -> None:
-    await world.make(STATEFULSETS, statefulset("a"))
+async def scale_is_read_and_patched(world: World) -> None:
+    made = tree(await world.make(STATEFULSETS, statefulset("a")))
     await world.get(STATEFULSETS, "a/scale")
     await world.patch(STATEFULSETS, "a/status", {"status": {"replicas": 2}})
     await world.get(STATEFULSETS, "a/scale")
-
-
-@sequence()
-async def scale_is_patched(world: World) -> None:
-    await world.make(STATEFULSETS, statefulset("a"))
+    await world.patch(STATEFULSETS, "a/scale", {"spec": {"replicas": 1}}, dryRun="All")
     await world.patch(STATEFULSETS, "a/scale", {"spec": {"replicas": 5}})
     await world.get(STATEFULSETS, "a")
     step: JsonObject = {"op": "replace", "path": "/spec/replicas", "value": 4}
     await world.patch(STATEFULSETS, "a/scale", [step], JSON_PATCH)
     await world.patch(STATEFULSETS, "a/scale", [step], JSON_PATCH)
     await world.get(STATEFULSETS, "a")
-
-
-@sequence()
-async def scale_to_zero(world: World) -> None:
-    await world.make(STATEFULSETS, statefulset("a"))
+    old = {"resourceVersion": made["metadata"]["resourceVersion"]}
+    await world.patch(STATEFULSETS, "a/scale", {"metadata": old, "spec": {"replicas": 1}})
     await world.patch(STATEFULSETS, "a/scale", {"spec": {"replicas": 0}})
     await world.get(STATEFULSETS, "a/scale")
+    await world.patch(STATEFULSETS, "a/scale", {"spec": {"replicas": None}})
 
 
 @sequence()
@@ -162,51 +119,12 @@ async def scale_is_put(world: World) -> None:
     await world.make(STATEFULSETS, statefulset("a"))
     body = tree(await world.get(STATEFULSETS, "a/scale"))
     body["spec"]["replicas"] = 5
+    await world.update(STATEFULSETS, "a/scale", body, dryRun="All")
     await world.update(STATEFULSETS, "a/scale", body)
     body["spec"]["replicas"] = 6
     await world.update(STATEFULSETS, "a/scale", body)
     del body["metadata"]["resourceVersion"]
     await world.update(STATEFULSETS, "a/scale", body)
     await world.get(STATEFULSETS, "a")
-
-
-@sequence()
-async def a_scale_of_another_uid(world: World) -> None:
-    await world.make(STATEFULSETS, statefulset("a"))
-    body = tree(await world.get(STATEFULSETS, "a/scale"))
     body["metadata"]["uid"] = "11111111-2222-3333-4444-555555555555"
-    body["spec"]["replicas"] = 5
     await world.update(STATEFULSETS, "a/scale", body)
-
-
-@sequence()
-async def a_scale_without_replicas_is_zero(world: World) -> None:
-    await world.make(STATEFULSETS, statefulset("a"))
-    await world.patch(STATEFULSETS, "a/scale", {"spec": {"replicas": None}})
-
-
-@sequence()
-async def dry_run_of_a_scale(world: World) -> None:
-    await world.make(STATEFULSETS, statefulset("a"))
-    await world.patch(STATEFULSETS, "a/scale", {"spec": {"replicas": 1}}, dryRun="All")
-    body = tree(await world.get(STATEFULSETS, "a/scale"))
-    body["spec"]["replicas"] = 5
-    await world.update(STATEFULSETS, "a/scale", body, dryRun="All")
-    await world.get(STATEFULSETS, "a")
-
-
-@sequence()
-async def dry_run_of_a_status(world: World) -> None:
-    await world.make(STATEFULSETS, statefulset("a"))
-    await world.patch(STATEFULSETS, "a/status", {"status": {"replicas": 3}}, dryRun="All")
-    await world.get(STATEFULSETS, "a")
-
-
-@sequence()
-async def an_old_version_in_a_scale_patch(world: World) -> None:
-    made = tree(await world.make(STATEFULSETS, statefulset("a")))
-    await world.patch(STATEFULSETS, "a", {"spec": {"replicas": 2}})
-    metadata = {"resourceVersion": made["metadata"]["resourceVersion"]}
-    patch: JsonObject = {"metadata": metadata, "spec": {"replicas": 1}}
-    await world.patch(STATEFULSETS, "a/scale", patch)
-    await world.get(STATEFULSETS, "a")

@@ -19,9 +19,10 @@ async def _end(world: World) -> None:
 @sequence()
 async def what_happened_since_a_version(world: World) -> None:
     version = await _start(world)
-    await world.create(CONFIG_MAPS, config_map("a"))
-    await world.patch(CONFIG_MAPS, "a", {"data": {"key": "other"}})
-    await world.delete(CONFIG_MAPS, "a")
+    for _ in range(2):
+        await world.create(CONFIG_MAPS, config_map("a"))
+        await world.patch(CONFIG_MAPS, "a", {"data": {"key": "other"}})
+        await world.delete(CONFIG_MAPS, "a")
     await _end(world)
     await world.events(CONFIG_MAPS, "end", resourceVersion=version)
 
@@ -37,19 +38,13 @@ async def events_come_while_it_is_open(world: World) -> None:
 
 
 @sequence()
-async def a_write_without_change_is_no_event(world: World) -> None:
+async def what_changes_nothing_here_is_no_event(world: World) -> None:
     version = await _start(world)
     await world.patch(CONFIG_MAPS, "start", {"data": {"key": "value"}})
     await world.patch(CONFIG_MAPS, "start", {"data": {"key": "other"}}, dryRun="All")
-    await _end(world)
-    await world.events(CONFIG_MAPS, "end", resourceVersion=version)
-
-
-@sequence()
-async def refused_writes_are_no_events(world: World) -> None:
-    version = await _start(world)
     await world.create(CONFIG_MAPS, config_map("start"))
     await world.patch(CONFIG_MAPS, "start", {"metadata": {"resourceVersion": "1"}})
+    await world.make(PODS, pod("a"))
     await _end(world)
     await world.events(CONFIG_MAPS, "end", resourceVersion=version)
 
@@ -93,11 +88,6 @@ async def from_the_newest_state(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("b"))
     await world.make(CONFIG_MAPS, config_map("a"))
     await world.events(CONFIG_MAPS, "b")
-
-
-@sequence()
-async def from_the_newest_state_with_a_selector(world: World) -> None:
-    await world.make(CONFIG_MAPS, config_map("a"))
     await _end(world)
     await world.events(CONFIG_MAPS, "end", labelSelector="x=y")
 
@@ -148,29 +138,17 @@ async def a_version_that_is_too_old(world: World) -> None:
 
 
 @sequence()
-async def a_pod_s_graceful_end(world: World) -> None:
+async def ends_of_pods_and_of_what_a_finalizer_held(world: World) -> None:
     version = await _start(world)
     await world.make(PODS, pod("a", node="n"))
     await world.delete(PODS, "a")
     await world.delete(PODS, "a", delete_options(gracePeriodSeconds=0))
+    await world.make(PODS, pod("b", node="n"))
+    await world.delete(PODS, "b", delete_options(gracePeriodSeconds=0))
+    await world.make(PODS, pod("c"))
+    await world.delete(PODS, "c")
     await world.make(PODS, pod("end"))
     await world.events(PODS, "end", resourceVersion=version)
-
-
-@sequence()
-async def an_end_without_grace(world: World) -> None:
-    version = await _start(world)
-    await world.make(PODS, pod("a", node="n"))
-    await world.delete(PODS, "a", delete_options(gracePeriodSeconds=0))
-    await world.make(PODS, pod("b"))
-    await world.delete(PODS, "b")
-    await world.make(PODS, pod("end"))
-    await world.events(PODS, "end", resourceVersion=version)
-
-
-@sequence()
-async def a_finalizer_s_end(world: World) -> None:
-    version = await _start(world)
     await world.make(CONFIG_MAPS, config_map("a", finalizers=["x.org/a"]))
     await world.delete(CONFIG_MAPS, "a")
     await world.patch(CONFIG_MAPS, "a", {"metadata": {"finalizers": None}})
@@ -186,21 +164,3 @@ async def status_and_scale_are_changes_of_the_object(world: World) -> None:
     await world.patch(STATEFULSETS, "a/status", {"status": {"replicas": 2}})
     await world.make(STATEFULSETS, statefulset("end"))
     await world.events(STATEFULSETS, "end", resourceVersion=version)
-
-
-@sequence()
-async def other_kinds_are_not_seen(world: World) -> None:
-    version = await _start(world)
-    await world.make(PODS, pod("a"))
-    await _end(world)
-    await world.events(CONFIG_MAPS, "end", resourceVersion=version)
-
-
-@sequence()
-async def an_object_created_anew(world: World) -> None:
-    version = await _start(world)
-    for _ in range(2):
-        await world.make(CONFIG_MAPS, config_map("a"))
-        await world.delete(CONFIG_MAPS, "a")
-    await _end(world)
-    await world.events(CONFIG_MAPS, "end", resourceVersion=version)
