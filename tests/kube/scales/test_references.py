@@ -10,8 +10,8 @@ from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.lab.network.faults import Failure
 from rollout_operator.model.errors import Conflict, NotFound, Throttled
 from rollout_operator.model.scaling import NoScale, Scale
+from tests.contract.bodies import statefulset
 from tests.kube.reference_rig import NAMESPACE, following, listed, reference, shown
-from tests.lab.manifests import workload
 from tests.virtual_time import elapsed, in_virtual_time
 
 READ = "get replicatemplates/demo/scale"
@@ -34,7 +34,7 @@ async def test_mirr_04_a_wanted_count_is_read_at_once_and_told_once() -> None:
 @in_virtual_time
 async def test_mirr_03_any_kind_with_a_scale() -> None:
     async with following() as rig:
-        body = workload(replicas=2)
+        body = statefulset("a", 2)
         rig.api.call_now(
             ApiRequest(verb="create", resource=STATEFULSETS, namespace=NAMESPACE, body=body)
         )

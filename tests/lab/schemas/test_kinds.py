@@ -16,18 +16,36 @@ from rollout_operator.kube.api import (
     Resource,
 )
 from rollout_operator.lab.model.request import ApiRefusal, NotModelled
-from rollout_operator.lab.schemas.kinds import BUDGETS, REPLICA_TEMPLATES, find_kind
+from rollout_operator.lab.schemas.kinds import BUDGETS, REPLICA_TEMPLATES, ObjectKind, find_kind
+from rollout_operator.lab.schemas.tidy import copy_json
 from rollout_operator.model.decode.budget import parse_budget
 from rollout_operator.model.errors import InvalidInput
 from tests.contract.bodies import pod, replica_template, secret, statefulset, zone_budget
 from tests.contract.test_contract_zone_budgets import REFUSED
-from tests.lab.manifests import created, part
 from tests.lab.server import hook_on
 from tests.model.budget_trees import REGEX, TWO_GROUPS, as_json
 from tests.test_manifests_crds import fields_of_spec
 
 DELAY = "crossZoneEvictionDelay"
 PLAIN = {"selector": {"matchLabels": {"app": "x"}}}
+
+
+def created(kind: ObjectKind, obj: JsonObject) -> JsonObject:
+    """Return an object as it is stored."""
+    stored = copy_json(obj)
+    kind.prepare_create(stored)
+    metadata = part(stored, "metadata")
+    metadata |= {"uid": "u-1", "resourceVersion": "5", "creationTimestamp": "2026-01-02T03:04:05Z"}
+    return stored
+
+
+def part(obj: JsonObject, *path: str) -> JsonObject:
+    """Return the object at a path, for a test to look at or to change."""
+    for key in path:
+        inner = obj[key]
+        assert isinstance(inner, dict), f"{key} is {inner!r}"
+        obj = inner
+    return obj
 
 
 def sts(**spec: object) -> JsonObject:
