@@ -37,7 +37,7 @@ DROPPED_WARNING: Final = "unknown field "
 # are compared, the words are not.
 TEXTS_OF_GO: Final = frozenset(
     {
-        "doors/a_token_that_is_none",
+        "clients/a_token_that_is_none",
         "lists/a_token_that_is_none",
     }
 )

@@ -81,7 +81,7 @@ class Side(Protocol):
         ...
 
     def clients(self) -> Clients:
-        """Return the door of a process of the operator: its own client, or the simulated one."""
+        """Return the client of a process of the operator: its own client, or the simulated one."""
         ...
 
     async def forget_past(self) -> None:

@@ -77,7 +77,7 @@ class SandboxSide:
         self.decisions[path] = decide
 
     def clients(self) -> Clients:
-        """Return the door of a process."""
+        """Return the client of a process."""
         return self.client
 
     async def forget_past(self) -> None:

@@ -155,11 +155,11 @@ class World:
 
     @property
     def clients(self) -> Clients:
-        """Return the door of the operator's process."""
+        """Return the client of the operator's process."""
         return self.side.clients()
 
     async def attempt(self, what: str, call: Awaitable[object]) -> None:
-        """Carry out a call through the door and record its error's class, or its result."""
+        """Carry out a call through the client and record its error's class, or its result."""
         try:
             result = await call
         except ApiError as error:

@@ -1,9 +1,9 @@
-"""A simulated API server with some Secrets, and doors to it under planned faults.
+"""A simulated API server with some Secrets, and clients of it under planned faults.
 
 @in_virtual_time
 async def test_it() -> None:
-    world = DoorWorld(CallPlan(actor=ACTOR, number=1, fate=Fate(fails=Failure.TIMEOUT)))
-    await world.door.fetch(SECRETS, NAMESPACE, "a")
+    world = ClientWorld(fails(Failure.TIMEOUT))
+    await world.client.fetch(SECRETS, NAMESPACE, "a")
 """
 
 import asyncio
@@ -49,7 +49,7 @@ def secret(name: str, **data: str) -> JsonObject:
 
 
 class ClientWorld:
-    """The API server, one process's link to it, and a door for informers and one for the rest."""
+    """The API server, one process's link to it, and a client for informers and one for the rest."""
 
     def __init__(self, *plan: Planned, seed: int = 1, limits: RateLimiter | None = None) -> None:
         self.history = History()

@@ -132,7 +132,7 @@ async def kinds_that_nobody_knows(world: World) -> None:
         await world.get(unknown, "a/scale")
         await world.list(unknown)
         call = world.clients.fetch(unknown, world.namespace, "a", "scale")
-        await world.attempt("through the door", call)
+        await world.attempt("through the client", call)
 
 
 @sequence()
@@ -169,7 +169,7 @@ async def kinds_are_discovered(world: World) -> None:
 
 
 @sequence()
-async def scales_through_the_door(world: World) -> None:
+async def scales_through_the_client(world: World) -> None:
     await world.make(REPLICA_TEMPLATES, replica_template("a", replicas=3, labelSelector="x=y"))
     await world.make(STATEFULSETS, statefulset("b", 2))
     for resource, name in ((REPLICA_TEMPLATES, "a"), (STATEFULSETS, "b")):
@@ -181,7 +181,7 @@ async def scales_through_the_door(world: World) -> None:
 
 
 @sequence()
-async def statuses_through_the_door(world: World) -> None:
+async def statuses_through_the_client(world: World) -> None:
     await world.make(REPLICA_TEMPLATES, replica_template("a", replicas=3))
     for replicas in (2, 2):
         patch: JsonObject = {"status": {"replicas": replicas}}

@@ -1,6 +1,6 @@
 """Replacing objects: versions, identities, what is left out."""
 
-from rollout_operator.kube.api import PODS, SECRETS, STATEFULSETS
+from rollout_operator.kube.api import PODS, SECRETS, STATEFULSETS, JsonObject
 from tests.contract.bodies import config_map, pod, secret, statefulset, tree
 from tests.contract.plays import sequence
 from tests.contract.sides import CONFIG_MAPS
@@ -32,7 +32,7 @@ async def no_version_means_whatever_is_there(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a", labels={"x": "y"}, annotations={"x": "y"}))
     await world.update(CONFIG_MAPS, "a", config_map("a", data={"key": "other"}))
     await world.update(CONFIG_MAPS, "a", config_map("a", data={"key": "third"}))
-    bare = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+    bare: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
     await world.update(CONFIG_MAPS, "a", bare)
     body = tree(await world.make(PODS, pod("a")))
     del body["metadata"]["resourceVersion"]

@@ -223,6 +223,6 @@ async def test_configurations_of_webhooks_are_never_reviewed() -> None:
     every = {key: ["*"] for key in ("operations", "apiGroups", "apiVersions", "resources")}
     world = Guarded("a", rules=[every])
     for resource in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS):
-        body = {"metadata": {"name": "other"}, "webhooks": []}
+        body: JsonObject = {"metadata": {"name": "other"}, "webhooks": []}
         assert world.server.create(resource, body)
     assert not world.asked

@@ -342,21 +342,6 @@ def test_a_cancelled_timer_does_not_move_time() -> None:
     loop.close()
 
 
-def test_what_is_cancelled_is_no_step() -> None:
-    async def main() -> int:
-        loop = current_loop()
-        told: list[object] = []
-        loop.set_exception_handler(lambda _, context: told.append(context))
-        before = loop.steps
-        for _ in range(5):
-            loop.call_soon(print, "never").cancel()
-        await asyncio.sleep(0)
-        assert told == []
-        return loop.steps - before
-
-    assert run(main) == 1
-
-
 # What fails, and is nobody's, ends the run
 
 

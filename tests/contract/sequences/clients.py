@@ -1,4 +1,4 @@
-"""The operator's own client and the sandbox's door: the same call, the same error class."""
+"""The operator's own client and the simulated one: the same call, the same error class."""
 
 from datetime import timedelta
 
