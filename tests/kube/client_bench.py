@@ -17,6 +17,7 @@ from rollout_operator.kube.connection.transport import Transport, open_transport
 from rollout_operator.model.names import Uid
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.fake_api import FakeApi
+from tests.samples import read_samples
 
 POD = "/api/v1/namespaces/prod/pods/a-0"
 POD_LIST = "/api/v1/namespaces/prod/pods"
@@ -47,16 +48,10 @@ class Bench:
         unlimited = RateLimiter(0, 0)
         return Client(self.transport, limits or unlimited, self.metrics, timeouts)
 
-    def measured(self) -> dict[tuple[str, str, str], float]:
+    def measured(self) -> dict[tuple[str, ...], float]:
         """Return how many requests were measured, by path, method and status."""
-        return {
-            (sample.labels["path"], sample.labels["method"], sample.labels["status_code"]): (
-                sample.value
-            )
-            for family in self.metrics.api_request_duration.collect()
-            for sample in family.samples
-            if sample.name.endswith("_count")
-        }
+        name = "kubernetes_api_client_request_duration_seconds_count"
+        return read_samples(self.metrics, name)
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.pods.client import Method, PodClient, PodError
 from rollout_operator.telemetry.metrics import Metrics
+from tests.samples import read_samples
 
 
 async def confirm(client: PodClient, endpoint: Endpoint, method: Method = "POST") -> None:
@@ -24,11 +25,6 @@ async def _call(client: PodClient, endpoint: Endpoint, method: Method) -> list[P
     return [*failures.values()]
 
 
-def count_calls(metrics: Metrics) -> dict[tuple[str, str, str], float]:
+def count_calls(metrics: Metrics) -> dict[tuple[str, ...], float]:
     """Return how many calls were measured, by path, method and status, in their order."""
-    return {
-        (sample.labels["path"], sample.labels["method"], sample.labels["status_code"]): sample.value
-        for family in metrics.pod_request_duration.collect()
-        for sample in family.samples
-        if sample.name.endswith("_count")
-    }
+    return read_samples(metrics, "pod_http_client_request_duration_seconds_count")

@@ -12,6 +12,8 @@ from rollout_operator.web.reviews.answer import render_answer
 from rollout_operator.web.reviews.eviction import EvictionContext, PodEviction
 from rollout_operator.web.reviews.read_shares import UnconfirmedReads, UnknownPods
 from tests.guards.arbiter_bench import Process, World, name_of, world
+from tests.model.review_trees import review_tree
+from tests.samples import read_samples
 
 LIMIT: Final = timedelta(seconds=9)
 
@@ -38,7 +40,7 @@ class Court:
         self, pod: str = "a-0", *, within: timedelta = LIMIT, **changes: object
     ) -> dict[str, Any]:
         """Return what the API server reads."""
-        review = decode_review(json.dumps(review_tree(pod, **changes)).encode())
+        review = decode_review(json.dumps(eviction_review(pod, **changes)).encode())
         verdict = await self.hook.review(review, self.process.clock.elapsed() + within)
         self.verdicts.append(verdict)
         tree = json.loads(render_answer(review, verdict))
@@ -53,15 +55,10 @@ class Court:
         return self.here.client.verbs()
 
     @property
-    def counted(self) -> dict[tuple[str, str], float]:
+    def counted(self) -> dict[tuple[str, ...], float]:
         """Return what was counted, by reason and status (METR-31)."""
-        found = {}
-        for family in self.process.metrics.registry.collect():
-            if family.name == "rollout_operator_zpdb_eviction_requests":
-                for one in family.samples:
-                    if one.name.endswith("_total") and one.value:
-                        found[one.labels["reason"], one.labels["status"]] = one.value
-        return found
+        found = read_samples(self.process.metrics, "zpdb_eviction_requests_total")
+        return {labels: value for labels, value in found.items() if value}
 
 
 def court(*rules: Budget, here: World | None = None, qps: float = 0) -> Court:
@@ -82,29 +79,23 @@ def court(*rules: Budget, here: World | None = None, qps: float = 0) -> Court:
     return Court(here=here, process=process, hook=hook)
 
 
-def review_tree(pod: str, **changes: object) -> dict[str, Any]:
+def eviction_review(pod: str, **changes: object) -> dict[str, Any]:
     """Return a review of an eviction; `review`: the version of the review itself."""
     version, policy = changes.pop("review", "v1"), changes.pop("policy", "policy/v1")
-    options = changes.pop("options", {})
-    return {
-        "apiVersion": f"admission.k8s.io/{version}",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "u-1",
-            "operation": "CREATE",
-            "kind": {"group": "policy", "version": "v1", "kind": "Eviction"},
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "subResource": "eviction",
-            "namespace": "test",
-            "name": name_of(pod),
-            "dryRun": False,
-            "object": {
-                "apiVersion": policy,
-                "kind": "Eviction",
-                "metadata": {"name": name_of(pod), "namespace": "test"},
-                "deleteOptions": options,
-            },
-            "oldObject": None,
-            **changes,
-        },
+    eviction = {
+        "apiVersion": policy,
+        "kind": "Eviction",
+        "metadata": {"name": name_of(pod), "namespace": "test"},
+        "deleteOptions": changes.pop("options", {}),
     }
+    fields = {
+        "operation": "CREATE",
+        "kind": {"group": "policy", "version": "v1", "kind": "Eviction"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "subResource": "eviction",
+        "namespace": "test",
+        "name": name_of(pod),
+        "object": eviction,
+        "oldObject": None,
+    }
+    return review_tree(f"admission.k8s.io/{version}", **{**fields, **changes})

@@ -10,6 +10,7 @@ from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
 from rollout_operator.model.review import MAX_USER, Review
 from rollout_operator.telemetry.denials import MAX_USERS, OTHER, Denials
 from rollout_operator.telemetry.metrics import Metrics
+from tests.samples import read_samples
 from tests.web.webhook_world import FINE, PATH, Setting, body_of, post, serving
 
 HOOK = "admission_no_downscale"
@@ -25,14 +26,9 @@ def user_of(username: object) -> str:
     return decode_review(body_of(userInfo={"username": username})).user
 
 
-def counted(metrics: Metrics) -> dict[tuple[str, str], float]:
+def counted(metrics: Metrics) -> dict[tuple[str, ...], float]:
     """Return the counts by hook and user."""
-    return {
-        (one.labels["hook"], one.labels["user"]): one.value
-        for family in metrics.registry.collect()
-        for one in family.samples
-        if one.name == NAME
-    }
+    return read_samples(metrics, "webhook_denials_total")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.review import Review, Scalable
 from rollout_operator.web.http.cluster import ClusterRules
+from tests.model.review_trees import review_tree, set_tree
 from tests.web.webhook_world import (
     ALLOWED,
     FINE,
@@ -18,15 +19,27 @@ from tests.web.webhook_world import (
     WebhookWorld,
     body_of,
     post,
-    review_tree,
     serving,
-    set_tree,
 )
 
 MILLISECOND = timedelta(milliseconds=1)
 REFUSED = Verdict(
     is_allowed=False, reason=Reason(code=Code.NO_DOWNSCALE, text="it has <the> label")
 )
+
+
+class Endless:
+    """A hook's review that never ends by itself."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+
+    async def __call__(self, review: Review, until: timedelta) -> Verdict:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+        return FINE
 
 
 @pytest.fixture
@@ -180,17 +193,9 @@ async def test_a_hook_that_breaks_refuses(world: WebhookWorld, lines: list[str])
 )
 async def test_a_late_hook_is_answered_for(flag: int, query: str) -> None:
     """DEP-16, ADM-08, SI-13: refused at the deadline, and the hook is cancelled."""
-    ended = asyncio.Event()
-
-    async def wait(review: Review, until: timedelta) -> Verdict:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return FINE
-
+    endless = Endless()
     async with serving(Setting(request_timeout=flag * MILLISECOND)) as world:
-        world.hook.act = wait
+        world.hook.act = endless
         begin = world.clock.elapsed()
         answer = await world.ask(post(body_of(), path=PATH + query))
         response = json.loads(answer.body)["response"]
@@ -198,7 +203,7 @@ async def test_a_late_hook_is_answered_for(flag: int, query: str) -> None:
         assert (answer.status, response["allowed"]) == (200, False)
         assert response["status"]["code"] == 429
         assert response["status"]["message"] == "no answer within 90ms"
-        assert ended.is_set()
+        assert endless.ended.is_set()
         assert world.hook.until[0] - begin < 200 * MILLISECOND
 
 
@@ -228,23 +233,15 @@ async def test_deadlines(world: WebhookWorld, query: str, seconds: float) -> Non
 
 async def test_the_hook_of_a_gone_asker_is_cancelled(world: WebhookWorld) -> None:
     """ADM-08: the API server has given up, nothing comes of this review."""
-    ended = asyncio.Event()
-
-    async def wait(review: Review, until: timedelta) -> Verdict:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return FINE
-
-    world.hook.act = wait
+    endless = Endless()
+    world.hook.act = endless
     line = await world.connect()
     line.writer.write(post(body_of()))
     await world.hook.begun.wait()
     await line.close()
 
     async with asyncio.timeout(10):
-        await ended.wait()
+        await endless.ended.wait()
     world.hook.act = None
     assert (await world.ask(post(body_of()))).body == ALLOWED
     (gone,) = [line for line in world.series("request_duration_seconds_count") if "499" in line]

@@ -20,6 +20,7 @@ from rollout_operator.web.http.cluster import ClusterRules
 from rollout_operator.web.http.listener import ConnectionLimits
 from rollout_operator.web.reviews.dispatch import Reviewer
 from rollout_operator.web.webhooks import ServerOptions, WebhookServer
+from tests.model.review_trees import review_tree
 from tests.web.admin_world import check_anonymous
 from tests.world.pki import make_pki
 
@@ -29,41 +30,11 @@ ALLOWED: Final = (
     b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1",'
     b'"response":{"uid":"u-1","allowed":true}}'
 )
-Json = dict[str, Any]
 MILLISECOND: Final = timedelta(milliseconds=1)
 LONG: Final = timedelta(hours=1)
 
 
-def review_tree(**request: object) -> Json:
-    """Return an AdmissionReview of a StatefulSet from 3 to 2 replicas."""
-    return {
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "u-1",
-            "operation": "UPDATE",
-            "resource": {"group": "apps", "version": "v1", "resource": "statefulsets"},
-            "namespace": "prod",
-            "name": "zone-a",
-            "dryRun": False,
-            "object": set_tree(2),
-            "oldObject": set_tree(3),
-            **request,
-        },
-    }
-
-
-def set_tree(replicas: object, **more: object) -> Json:
-    """Return a StatefulSet; `more` is added to its metadata."""
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": "zone-a", "uid": "s-1", "resourceVersion": "7", **more},
-        "spec": {"replicas": replicas, "serviceName": "store"},
-    }
-
-
-def body_of(**request: object) -> bytes:
+def body_of(**request: Any) -> bytes:
     """Return the review as bytes."""
     return json.dumps(review_tree(**request)).encode()
 

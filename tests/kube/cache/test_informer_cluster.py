@@ -20,6 +20,7 @@ from tests.kube.scripted_watch import (
     page,
 )
 from tests.model.webhook_trees import configuration_tree
+from tests.samples import read_samples
 from tests.virtual_time import in_virtual_time
 
 DOWN = Unreachable("list validatingwebhookconfigurations: connection refused")
@@ -42,9 +43,7 @@ async def follow(
         task = tasks.create_task(informer.run(), name="informer")
         await after(until)
         task.cancel()
-    families = metrics.cached_objects.collect()
-    samples = [sample for family in families for sample in family.samples]
-    return api, {sample.labels["kind"]: sample.value for sample in samples}
+    return api, {kind: value for (kind,), value in read_samples(metrics, "cached_objects").items()}
 
 
 def item(name: str) -> msgspec.Raw:

@@ -18,7 +18,7 @@ from rollout_operator.model.errors import DecodeError, InvalidInput
 from rollout_operator.model.names import ABSENT_PEERS
 from rollout_operator.model.review import Review, Unusable
 from tests.model.budget_trees import REGEX, as_json, budget_tree, with_head
-from tests.web.webhook_world import review_tree, set_tree
+from tests.model.review_trees import review_tree, set_tree
 from tests.world.hostile_bodies import PATHS, list_hostile_bodies
 
 MIB = 1 << 20

@@ -9,6 +9,7 @@ from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.names import Uid
 from rollout_operator.model.review import Review, Scalable, Unusable, Version
+from tests.model.review_trees import review_tree
 
 Json = dict[str, Any]
 
@@ -32,20 +33,12 @@ def scale(**spec: object) -> Json:
 
 
 def tree(version: str = "admission.k8s.io/v1", **request: object) -> Json:
-    return {
-        "apiVersion": version,
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "u-1",
-            "operation": "UPDATE",
-            "resource": {"group": "apps", "version": "v1", "resource": "statefulsets"},
-            "namespace": "prod",
-            "name": "zone-a",
-            "object": workload(),
-            "oldObject": workload(replicas=3),
-            **request,
-        },
-    }
+    found = review_tree(
+        version, **{"object": workload(), "oldObject": workload(replicas=3), **request}
+    )
+    if "dryRun" not in request:
+        del found["request"]["dryRun"]
+    return found
 
 
 def decode(found: object) -> Review:

@@ -17,33 +17,18 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.reviews.budget_validation import ZpdbValidation
 from tests.builders import pod
 from tests.model.budget_trees import LABELS, REGEX, Tree, as_json, budget_tree, with_head
+from tests.model.review_trees import review_tree
 
-STORE = {"rollout-group": "store"}
+BUDGETS = "zoneawarepoddisruptionbudgets"
 BOTH = {**LABELS, "app": "mimir"}
 UNTIL = timedelta(seconds=9)
 
 
 def question(tree: Any, **request: Any) -> bytes:
     """Return an AdmissionReview of a budget as the API server sends it."""
-    return as_json(
-        {
-            "apiVersion": "admission.k8s.io/v1",
-            "kind": "AdmissionReview",
-            "request": {
-                "uid": "r-1",
-                "operation": "CREATE",
-                "resource": {
-                    "group": "rollout-operator.grafana.com",
-                    "version": "v1",
-                    "resource": "zoneawarepoddisruptionbudgets",
-                },
-                "namespace": "prod",
-                "name": "ingester",
-                "object": tree,
-                **request,
-            },
-        }
-    )
+    kind = {"group": "rollout-operator.grafana.com", "version": "v1", "resource": BUDGETS}
+    fields = {"operation": "CREATE", "resource": kind, "name": "ingester", "object": tree}
+    return as_json(review_tree(**{**fields, "oldObject": None, **request}))
 
 
 def labelled(letter: str, ordinal: int, labels: dict[str, str]) -> Pod:
