@@ -33,10 +33,7 @@ from rollout_operator.guards.locks import Locks
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.lab.trace.log_lines import strip_time
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.names import (
-    GroupName,
-    Uid,
-)
+from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.outcome import Reason
 from rollout_operator.pods.client import PodClient
 from rollout_operator.telemetry import logs

@@ -11,13 +11,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.controllers.live_reads import MOST_LOOKS, choose_most_looks
-from rollout_operator.model.errors import (
-    ApiError,
-    DecodeError,
-    NotFound,
-    Throttled,
-    Unreachable,
-)
+from rollout_operator.model.errors import ApiError, DecodeError, NotFound, Throttled, Unreachable
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.objects import Unreadable

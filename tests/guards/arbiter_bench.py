@@ -20,12 +20,7 @@ from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.own_deletes import OwnDeletes
 from rollout_operator.guards.budgets.pod_records import Recorder
-from rollout_operator.guards.budgets.request import (
-    Answer,
-    DisruptionRequest,
-    GrantState,
-    Permit,
-)
+from rollout_operator.guards.budgets.request import Answer, DisruptionRequest, GrantState, Permit
 from rollout_operator.guards.budgets.snapshots import ArbiterContext
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
@@ -248,8 +243,7 @@ class World:
         meta = meta_of(held)
         version = int(str(meta["resourceVersion"])) + 1
         self.client.put(
-            "pods",
-            {**held, "metadata": {**meta, **metadata, "resourceVersion": str(version)}},
+            "pods", {**held, "metadata": {**meta, **metadata, "resourceVersion": str(version)}}
         )
 
     def add_zone(self, letter: str, labels: Mapping[str, str]) -> None:

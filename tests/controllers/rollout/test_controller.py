@@ -6,13 +6,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.controllers.rollout.controller import LAG_LIMIT, RECHECK_WAIT, RESYNC
-from rollout_operator.model.errors import (
-    ApiError,
-    Denied,
-    Refused,
-    TooManyRequests,
-    UnknownOutcome,
-)
+from rollout_operator.model.errors import ApiError, Denied, Refused, TooManyRequests, UnknownOutcome
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Severity
 from tests.controllers.bench import GROUP, bench, meta_of, rollable

@@ -5,13 +5,11 @@ from collections import deque
 import pytest
 
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.downscales.spacing import format_downscale_time
 from tests.controllers.fake_client import Json
-from tests.controllers.scaling_bench import HOUR, SECOND, Bench, pass_time
+from tests.controllers.scaling_bench import HOUR, SECOND, Bench
 from tests.controllers.scaling_clients import REFUSAL
 from tests.controllers.scaling_objects import ago, old, zone
 from tests.virtual_time import in_virtual_time
-from tests.web.downscale_world import part
 
 
 @in_virtual_time
@@ -79,28 +77,6 @@ async def test_t03_a_patch_that_fails_holds_no_rollout(
     assert bench.scalings(direction, "refused") == 1
 
 
-@pytest.mark.parametrize(
-    "zones",
-    [
-        pytest.param([zone("a", 5), zone("b", 5, follows="a", force="0")], id="T-03 row 26"),
-        pytest.param(
-            [
-                zone("a", 5, last=ago(0 * HOUR)),
-                zone("b", 5, follows="a", force="0", span="12h"),
-                zone("c", 5, follows="a"),
-            ],
-            id="T-03 row 27, whatever the time between zones",
-        ),
-    ],
-)
-@in_virtual_time
-async def test_a_forced_count_goes_at_once(zones: list[Json]) -> None:
-    """SCALE-06."""
-    bench = Bench(zones)
-    await bench.look()
-    assert bench.client.patched == ["zone-b 0"]
-
-
 @in_virtual_time
 async def test_a_chain_goes_up_in_one_look() -> None:
     """SCALE-12: d follows c follows b follows a; the cache need not show what was written."""
@@ -114,52 +90,3 @@ async def test_a_chain_goes_up_in_one_look() -> None:
     await bench.look()
     assert len(bench.client.patched) == 3
     assert bench.waits() == []
-
-
-@in_virtual_time
-async def test_a_chain_goes_down_zone_by_zone() -> None:
-    """SEED-066, SCALE-09: all the way in one step each, and five minutes apart."""
-    followers = [zone("b", 5, follows="a", span="5m"), zone("c", 5, follows="b", span="5m")]
-    bench = Bench([zone("a", 5, span="5m"), *followers])
-
-    def record(call: str) -> None:
-        bench.annotate(call[-1], last=format_downscale_time(bench.clock.now()))
-
-    bench.client.after = record  # as the answer to a review does
-    async with bench.living():
-        bench.annotate("a", last=ago(0 * HOUR))
-        bench.scale("a", 2)
-        for seconds, patched in ((299, 0), (2, 1), (298, 1), (2, 2)):
-            await pass_time(seconds * SECOND)
-            assert bench.client.patched == ["zone-b 2", "zone-c 2"][:patched]
-        assert bench.value("next_downscale_seconds") == 0
-
-
-@in_virtual_time
-async def test_the_leading_zone_must_be_whole_first_where_that_is_wanted() -> None:
-    """SCALE-08, T-03 row 3: with numbers while it waits, and at once when it is."""
-    bench = Bench([zone("a", 4), zone("b", 2, follows="a", gate="true")], has_settled=False)
-    bench.client.change("zone-a", lambda one: _count_ready(one, 3))
-    async with bench.living():
-        await pass_time(SECOND)
-        assert bench.client.patched == []
-        (reason,) = bench.reasons()
-        assert reason.text == "zone-b follows zone-a: 2 → 4 waits: zone-a has 3 of 4 pods ready"
-        bench.client.change("zone-a", lambda one: _count_ready(one, 4))
-        bench.follow()
-        await pass_time(0.01 * SECOND)
-        assert bench.client.patched == ["zone-b 4"]
-
-
-@in_virtual_time
-async def test_two_zones_go_down_one_after_the_other() -> None:
-    """D-25: where no time is kept apart, the second goes as soon as the first is seen."""
-    bench = Bench([zone("a", 2), zone("b", 5, follows="a"), zone("c", 5, follows="a")])
-    async with bench.living():
-        await pass_time(5 * SECOND)
-        assert bench.client.patched == ["zone-b 2", "zone-c 2"]
-        assert bench.waits() == []
-
-
-def _count_ready(one: Json, ready: int) -> None:
-    part(one, "status").update(readyReplicas=ready, availableReplicas=ready)

@@ -7,35 +7,23 @@ import pytest
 from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.scaling import NoScale
 from tests.controllers.fake_client import Json
 from tests.controllers.scaling_bench import GROUP, SECOND, Bench, pass_time
 from tests.controllers.scaling_clients import DEMO
-from tests.controllers.scaling_objects import ago, in_group, mirroring, zone
+from tests.controllers.scaling_objects import in_group, mirroring, zone
 from tests.virtual_time import in_virtual_time
 
 STORE = GroupName("store")
-OFF = {"write_back": "false"}
 FOUR = [zone("a", 4), mirroring("b", 5), mirroring("c", 5, write_back="true"), mirroring("d", 2)]
-SWITCHED = [
-    zone("a", 4),
-    mirroring("b", 5, **OFF),
-    mirroring("c", 5, write_back="bad value"),
-    mirroring("d", 2),
-]
 
 
 @pytest.mark.parametrize(
     ("zones", "scale", "patched", "published"),
     [
         pytest.param([mirroring("b", 2)], (5, 2), ["zone-b 5"], [5], id="T-04 row 1"),
-        pytest.param([mirroring("b", 2, **OFF)], (5, 2), ["zone-b 5"], [], id="T-04 row 2"),
         pytest.param([mirroring("b", 3)], (2, 3), ["zone-b 2"], [2], id="T-04 row 3"),
         pytest.param([mirroring("b", 3)], (3, 5), [], [3], id="T-04 row 4"),
-        pytest.param([mirroring("b", 3, **OFF)], (3, 5), [], [], id="T-04 row 5"),
-        pytest.param([mirroring("b", 3)], (3, 3), [], [], id="T-04 row 6"),
         pytest.param(FOUR, (5, 2), ["zone-d 5"], [5], id="T-04 row 9: one status, W-19"),
-        pytest.param(SWITCHED, (5, 2), ["zone-d 5"], [5], id="T-04 row 10"),
     ],
 )
 @in_virtual_time
@@ -52,65 +40,6 @@ async def test_t04(
     bench.follow()
     await bench.look()
     assert (bench.client.patched, bench.references.published) == (patched, published)
-
-
-@pytest.mark.parametrize(
-    ("reading", "code", "failures"),
-    [
-        pytest.param(
-            NoScale(why="no kind", is_lasting=True), Code.BAD_REFERENCE, 1, id="T-04 row 7"
-        ),
-        pytest.param(
-            NoScale(why="HTTP 500", is_lasting=False), Code.REFERENCE_NOT_READ, 0, id="T-04 row 8"
-        ),
-        pytest.param(None, Code.REFERENCE_NOT_READ, 0, id="not read yet"),
-    ],
-)
-@in_virtual_time
-async def test_t04_a_reference_that_shows_no_count_stops_nobody_else(
-    reading: NoScale | None, code: Code, failures: int
-) -> None:
-    """W-42, W-43, MIRR-03: c follows, and b is named with the reason that is counted."""
-    bench = Bench([zone("a", 4), mirroring("b", 3), zone("c", 3, follows="a")])
-    if reading is not None:
-        bench.references.readings[DEMO] = reading
-    await bench.look()
-    assert bench.client.patched == ["zone-c 4"]
-    assert bench.references.published == []
-    assert bench.waits() == [f"{code} zone-b"]
-    assert (bench.failures(Code.BAD_REFERENCE) or 0) == failures
-
-
-@in_virtual_time
-async def test_w40_a_leading_zone_mirrors_and_others_follow() -> None:
-    """W-40: up all at once; down the leading zone first, and the next after the time between."""
-    bench = Bench([mirroring("a", 3, span="5m"), zone("b", 3, follows="a", span="5m")])
-    bench.references.show(5, 3)
-    await bench.look()
-    assert bench.client.patched == ["zone-a 5", "zone-b 5"]
-    bench.follow()
-    bench.references.show(2, 5)
-    await bench.look()
-    assert bench.client.patched[2:] == ["zone-a 2"]
-    bench.follow()
-    bench.annotate("a", last=ago(-1 * SECOND))
-    await bench.look()
-    assert bench.client.patched[2:] == ["zone-a 2"]
-    assert bench.waits() == [f"{Code.ZONE_DOWNSCALED_LATELY} zone-b"]
-
-
-@in_virtual_time
-async def test_w19_the_status_is_what_the_last_zone_has() -> None:
-    """SEED-069, MIRR-10: two zones on their way down one by one; it is right when both are."""
-    bench = Bench([mirroring("a", 5), mirroring("b", 5)])
-    bench.references.show(3, 5)
-    await bench.look()
-    assert bench.client.patched == ["zone-a 3"]
-    assert bench.references.published == [], "b still has 5, and that is what it shows"
-    async with bench.living():
-        await pass_time(SECOND)
-        assert bench.client.patched == ["zone-a 3", "zone-b 3"]
-        assert bench.references.published == [3]
 
 
 @in_virtual_time

@@ -71,10 +71,7 @@ class Bench:
         self.calls = FakeCalls()
         self.heard: list[Uid] = []
         self.talks = Talks(
-            self.calls,
-            now=VirtualClock().now,
-            on_heard=self.heard.append,
-            late_calls=10 * SECOND,
+            self.calls, now=VirtualClock().now, on_heard=self.heard.append, late_calls=10 * SECOND
         )
 
     def talk(self, letter: str = "b", *, cancel: str = "", ask: str = "") -> None:

@@ -69,11 +69,7 @@ async def test_si17_a_record_names_the_pod_and_the_version_it_was_decided_on() -
     assert record == Record(uid=POD.uid, by="x", at=NOW, engine=DisruptionSource.ROLLOUT)
     (patch,) = client.patches
     assert patch == {
-        "metadata": {
-            "uid": "uid-a-0",
-            "resourceVersion": "7",
-            "annotations": {KEY: grant.record},
-        }
+        "metadata": {"uid": "uid-a-0", "resourceVersion": "7", "annotations": {KEY: grant.record}}
     }
     for text in ('"uid":"uid-a-0"', '"by":"x"', '"at":"2026-01-01T12:00:00Z"', '"rollout"'):
         assert text in grant.record

@@ -51,10 +51,7 @@ async def test_who_was_refused_is_awaited_for_twice_the_pause_of_kubectl() -> No
     assert made.front == []
 
 
-@pytest.mark.parametrize(
-    ("gap", "pause"),
-    [(10, 10), (3, 3), (1, 2.5), (29, 29), (45, 30)],
-)
+@pytest.mark.parametrize(("gap", "pause"), [(10, 10), (3, 3), (1, 2.5), (29, 29), (45, 30)])
 @in_virtual_time
 async def test_the_pause_is_learned_from_repeats_within_bounds(gap: float, pause: float) -> None:
     made = Bench()

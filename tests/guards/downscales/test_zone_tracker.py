@@ -23,15 +23,7 @@ from rollout_operator.planning.downscales.spacing import Blocker
 from rollout_operator.telemetry import logs
 from tests.builders import sts
 from tests.fakes_clock import EPOCH
-from tests.guards.tracker_bench import (
-    FRESH,
-    HOUR,
-    NAME,
-    SECOND,
-    TrackerBench,
-    entry,
-    member,
-)
+from tests.guards.tracker_bench import FRESH, HOUR, NAME, SECOND, TrackerBench, entry, member
 
 A, B, C = (member(letter) for letter in "abc")
 NOBODY: Final = Uid("")
@@ -109,10 +101,7 @@ async def test_of_what_is_remembered_and_what_is_written_the_later_one_counts(
     bench = TrackerBench({"zone-b": entry()})
     bench.remember("b", EPOCH - hours * HOUR)
     bench.remember("c", EPOCH)
-    assert await bench.tracker.read([A, B, C]) == {
-        B.uid: EPOCH - expected * HOUR,
-        C.uid: EPOCH,
-    }
+    assert await bench.tracker.read([A, B, C]) == {B.uid: EPOCH - expected * HOUR, C.uid: EPOCH}
 
 
 @pytest.mark.parametrize(

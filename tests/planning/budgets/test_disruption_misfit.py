@@ -8,12 +8,7 @@ import pytest
 
 from rollout_operator.model.budget import Budget, BudgetState, DisruptionSource
 from rollout_operator.model.outcome import Code, Severity
-from rollout_operator.planning.budgets.rule import (
-    Refusal,
-    Scene,
-    assess_disruption,
-    choose_budget,
-)
+from rollout_operator.planning.budgets.rule import Refusal, Scene, assess_disruption, choose_budget
 from tests.planning.disruptions import answer, budget, by_partition, ingesters, read_scene, scene
 from tests.planning.tables import read_table
 

@@ -7,11 +7,7 @@ import pytest
 
 from rollout_operator.planning.budgets.rule import Scene, assess_disruption
 from tests.builders import NOW
-from tests.planning.disruptions import (
-    answer,
-    read_scene,
-    render_refusal,
-)
+from tests.planning.disruptions import answer, read_scene, render_refusal
 from tests.planning.tables import read_table
 
 ALLOWED = """

@@ -121,11 +121,7 @@ def test_the_first_ordinal_counts() -> None:
 
 def test_eleven_pods_are_in_order_of_numbers() -> None:
     pods = [pod("a", ordinal, "l") for ordinal in (10, 2, 9)]
-    assert _choose(sts("a", 11), pods, uids(2, 9, 10)) == [
-        "zone-a-2",
-        "zone-a-9",
-        "zone-a-10",
-    ]
+    assert _choose(sts("a", 11), pods, uids(2, 9, 10)) == ["zone-a-2", "zone-a-9", "zone-a-10"]
 
 
 def test_a_downscale_is_over_when_nobody_that_was_told_is_left() -> None:

@@ -291,10 +291,7 @@ def test_a_range_of_thousands_of_millions_costs_nothing(start: int) -> None:
 
 @REPEATABLE
 @given(
-    st.text("llllLt-", max_size=6),
-    st.integers(0, 6),
-    st.integers(0, 6),
-    st.permutations(range(6)),
+    st.text("llllLt-", max_size=6), st.integers(0, 6), st.integers(0, 6), st.permutations(range(6))
 )
 def test_si10_every_pod_that_may_have_data_is_called_exactly_once(
     states: str, lowest: int, never: int, order: Sequence[int]

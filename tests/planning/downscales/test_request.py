@@ -44,10 +44,7 @@ DENIED: Final = (
 
 
 def answer(
-    asked: Review,
-    parent: Mapping[str, str] | None = None,
-    *,
-    fails_closed: bool = False,
+    asked: Review, parent: Mapping[str, str] | None = None, *, fails_closed: bool = False
 ) -> Verdict:
     """Return the whole answer of no-downscale; `parent` are the labels of a Scale's object."""
     change = assess_no_downscale_change(asked, fails_closed=fails_closed)

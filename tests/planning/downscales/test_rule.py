@@ -13,11 +13,7 @@ from msgspec.structs import replace
 
 from rollout_operator.model.downscale import Decrease
 from rollout_operator.model.group import Group, Zone
-from rollout_operator.model.names import (
-    LAST_DOWNSCALE,
-    MIN_TIME_BETWEEN_DOWNSCALES,
-    Uid,
-)
+from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Severity, Verdict
 from rollout_operator.planning.downscales.rule import assess_neighbours
@@ -44,10 +40,7 @@ def ask(
 
 def lately(letter: str = "b", ago: timedelta = HOUR) -> dict[str, str]:
     """Return the annotations of a zone that was scaled down and waits for twelve hours."""
-    return {
-        LAST_DOWNSCALE: format_downscale_time(NOW - ago),
-        MIN_TIME_BETWEEN_DOWNSCALES: "12h",
-    }
+    return {LAST_DOWNSCALE: format_downscale_time(NOW - ago), MIN_TIME_BETWEEN_DOWNSCALES: "12h"}
 
 
 NEIGHBOURS = """

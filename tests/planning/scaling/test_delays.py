@@ -58,10 +58,7 @@ def told(letter: str, pods: int) -> dict[str, Talk]:
     return {f"{letter}-{number}": TOLD for number in range(pods)}
 
 
-FIRST: Final = [
-    "talk zone-b: stay 0 1 2, ask 4 3",
-    asking("5 → 3", "zone-b-4 and zone-b-3"),
-]
+FIRST: Final = ["talk zone-b: stay 0 1 2, ask 4 3", asking("5 → 3", "zone-b-4 and zone-b-3")]
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,7 @@ from rollout_operator.model.outcome import Severity
 from rollout_operator.planning.scaling.following import find_leads
 from rollout_operator.planning.scaling.plan import plan_scaling
 from tests.builders import unreadable
-from tests.planning.scalings import (
-    changed,
-    codes,
-    counted,
-    counts,
-    outline,
-    read_view,
-    show,
-    view,
-)
+from tests.planning.scalings import changed, codes, counted, counts, outline, read_view, show, view
 
 FORCE: Final = "grafana.com/rollout-force-replicas"
 GATE: Final = "grafana.com/rollout-upscale-only-when-leader-ready"

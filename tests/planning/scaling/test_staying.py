@@ -11,16 +11,7 @@ from rollout_operator.model.scaling import Talk
 from rollout_operator.planning.scaling.delays import ASK_AGAIN, CANCEL_AGAIN, SOON_TRIES
 from rollout_operator.planning.scaling.plan import plan_scaling
 from tests.builders import NOW, with_pods
-from tests.planning.scalings import (
-    MINUTE,
-    SECOND,
-    SHOWN,
-    counts,
-    delayed,
-    outline,
-    view,
-    word,
-)
+from tests.planning.scalings import MINUTE, SECOND, SHOWN, counts, delayed, outline, view, word
 
 FAILED: Final = word(None, problem="zone-b-3 answered 500")
 DUE: Final = word(70 * MINUTE)
