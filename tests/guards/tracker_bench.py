@@ -95,7 +95,7 @@ class TrackerBench:
         assert isinstance(data, dict)
         return data
 
-    def fail(self, call: str, error: ApiError, times: int = 10**6) -> None:
+    def fail(self, call: str | tuple[str, ...], error: ApiError, times: int = 10**6) -> None:
         """Let calls that begin so end in an error, without effect."""
         left = [times]
 

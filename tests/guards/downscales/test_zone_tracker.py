@@ -1,16 +1,19 @@
 """The zone tracker: ZONE-01 to ZONE-10, T-08, W-15, W-16, DEP-34, SI-11."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pytest
 
+from rollout_operator.guards.downscales.times import RecordedTimes
 from rollout_operator.guards.downscales.zone_tracker import ATTEMPTS
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
     Denied,
     InvalidInput,
+    NotFound,
     Refused,
     UnknownOutcome,
     Unreachable,
@@ -76,32 +79,29 @@ async def test_a_zone_that_cannot_be_read_gets_its_entry_too() -> None:
     assert set(bench.data) == {"zone-a", "zone-x"}
 
 
-async def test_zone04_a_zone_without_an_entry_was_never_scaled_down() -> None:
-    bench = TrackerBench({"zone-b": entry()})
-    assert await bench.tracker.read([A, B, C]) == {B.uid: EPOCH - HOUR}
-    assert set(bench.data) == {"zone-b"}, "reading writes nothing"
-
-
-async def test_zone01_annotations_mean_nothing() -> None:
-    """ZONE-01: also one that cannot be read."""
-    bench = TrackerBench({})
-    annotated = sts("b", annotations={"grafana.com/last-downscale": "yesterday"})
-    assert await bench.tracker.read([A, annotated]) == {}
-
-
 @pytest.mark.parametrize(
-    ("hours", "expected"),
-    [(0, 0), (2, 1)],
-    ids=["we know of a later one", "the map knows of a later one"],
-)
-async def test_of_what_is_remembered_and_what_is_written_the_later_one_counts(
-    hours: int, expected: int
+    ("data", "remembered", "expected"),
+    [
+        pytest.param({"zone-b": entry()}, {}, {"b": 1}, id="ZONE-04 no entry: never scaled down"),
+        pytest.param({"zone-b": entry()}, {"b": 0, "c": 0}, {"b": 0, "c": 0}, id="SI-11 ours is later"),
+        pytest.param({"zone-b": entry()}, {"b": 2, "c": 0}, {"b": 1, "c": 0}, id="SI-11 the map's is"),
+        pytest.param(
+            {"other": "garbage", "README": "", "zone-b": entry()}, {}, {"b": 1},
+            id="D-18 LI-09 what another group has broken delays nobody",
+        ),
+    ],
+)  # fmt: skip
+async def test_the_later_one_of_what_is_written_and_remembered_counts(
+    data: Mapping[str, str], remembered: Mapping[str, int], expected: Mapping[str, int]
 ) -> None:
-    """SI-11: before a time is recorded, and after a restart."""
-    bench = TrackerBench({"zone-b": entry()})
-    bench.remember("b", EPOCH - hours * HOUR)
-    bench.remember("c", EPOCH)
-    assert await bench.tracker.read([A, B, C]) == {B.uid: EPOCH - expected * HOUR, C.uid: EPOCH}
+    """ZONE-01: annotations mean nothing, and reading writes nothing."""
+    bench = TrackerBench(data)
+    for letter, hours in remembered.items():
+        bench.remember(letter, EPOCH - hours * HOUR)
+    annotated = sts("d", annotations={"grafana.com/last-downscale": "yesterday"})
+    found = await bench.tracker.read([A, B, C, annotated])
+    assert found == {Uid(f"uid-{one}"): EPOCH - hours * HOUR for one, hours in expected.items()}
+    assert bench.data == data
 
 
 @pytest.mark.parametrize(
@@ -115,19 +115,15 @@ async def test_of_what_is_remembered_and_what_is_written_the_later_one_counts(
             id="ZONE-06",
         ),
         pytest.param("{}", "parsing parsing downscale timestamps", id="ZONE-06 no time"),
+        pytest.param(5, "loading zones failed. ConfigMap zones: not a Config", id="no ConfigMap"),
     ],
 )
-async def test_what_cannot_be_read_is_told_by_name(text: str, words: str) -> None:
-    bench = TrackerBench({"zone-b": text})
+async def test_what_cannot_be_read_is_told_by_name(text: object, words: str) -> None:
+    bench = TrackerBench({})
+    bench.put({"zone-b": text})
     with pytest.raises(InvalidInput) as caught:
         await bench.tracker.read([A, B])
     assert str(caught.value).startswith(words)
-
-
-async def test_d18_what_another_group_has_broken_delays_nobody() -> None:
-    """D-18, LI-09: neither does what is no entry at all."""
-    bench = TrackerBench({"other": "garbage", "README": "", "zone-b": entry()})
-    assert await bench.tracker.read([A, B]) == {B.uid: EPOCH - HOUR}
 
 
 async def test_prep19_the_own_time_does_not_matter() -> None:
@@ -136,18 +132,20 @@ async def test_prep19_the_own_time_does_not_matter() -> None:
     assert (await bench.tracker.look([A, B], but=A.uid)).times == {B.uid: EPOCH - HOUR}
 
 
-@pytest.mark.parametrize("call", ["get configmaps", "post configmaps"])
-async def test_zone05_a_map_that_cannot_be_read_or_made_is_an_error(call: str) -> None:
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ("get configmaps", Denied("grant verb get", status=403)),
+        ("post configmaps", Denied("grant verb create", status=403)),
+        pytest.param("post", Conflict("exists"), id="it is created and deleted at once"),
+    ],
+)
+async def test_zone05_a_map_that_cannot_be_read_or_made_is_an_error(
+    call: str, error: ApiError
+) -> None:
     bench = TrackerBench()
-    bench.fail(call, Denied("grant verb get", status=403))
-    with pytest.raises(Denied, match="grant verb get"):
-        await bench.tracker.read([A])
-
-
-async def test_a_map_that_is_none_is_told() -> None:
-    bench = TrackerBench({})
-    bench.put({"zone-a": 5})
-    with pytest.raises(InvalidInput, match=r"loading zones failed\. ConfigMap zones: not a Config"):
+    bench.fail(call, error)
+    with pytest.raises(type(error), match=str(error)):
         await bench.tracker.read([A])
 
 
@@ -158,13 +156,6 @@ async def test_who_creates_it_first_wins() -> None:
         bench.put({"zone-b": entry()}) if call.startswith("post") else None
     )
     assert await bench.tracker.read([A, B]) == {B.uid: EPOCH - HOUR}
-
-
-async def test_one_that_is_created_and_deleted_at_once_is_a_conflict() -> None:
-    bench = TrackerBench()
-    bench.fail("post", Conflict("exists"))
-    with pytest.raises(Conflict, match="exists"):
-        await bench.tracker.read([A])
 
 
 async def test_w16_the_own_entry_is_written_and_nothing_else() -> None:
@@ -215,15 +206,6 @@ async def test_who_writes_another_entry_meanwhile_stands_not_in_the_way(alone: b
     assert await bench.grant(member("a", group=None) if alone else A, *others) is None
     assert bench.data["zone-a"] == NOW
     assert "other" in bench.data
-    assert bench.client.calls.count(PATCH) == ATTEMPTS
-
-
-async def test_somebody_who_writes_all_the_time_ends_it() -> None:
-    """LI-06: the request is refused in the end, and may be sent again."""
-    bench = TrackerBench({})
-    bench.fail(PATCH, Conflict("changed"))
-    with pytest.raises(Conflict, match="changed"):
-        await bench.grant(A, B)
     assert bench.client.calls.count(PATCH) == ATTEMPTS
 
 
@@ -310,26 +292,141 @@ async def test_the_whole_map_is_not_put_back_over_what_came_meanwhile() -> None:
     assert bench.data == {"zone-a": NOW, "zone-b": entry(), "other": "1"}
 
 
-async def test_dep34_a_role_without_any_write_is_told_with_the_rule_that_is_missing() -> None:
-    bench = TrackerBench({})
-
-    def before(call: str) -> None:
-        verb = call.split()[0]
-        if verb in {"patch", "put"}:
-            raise Denied(f"grant verb {verb}", status=403)
-
-    bench.client.before = before
-    with pytest.raises(Denied, match="grant verb patch"):
-        await bench.grant(A, B)
-
-
-@pytest.mark.parametrize("error", [UnknownOutcome("?"), Unreachable("x"), Refused("immutable")])
-async def test_after_an_error_it_is_known_what_may_be_there(error: ApiError) -> None:
+@pytest.mark.parametrize(
+    ("call", "error", "patches"),
+    [
+        (PATCH, UnknownOutcome("?"), 1),
+        (PATCH, Unreachable("x"), 1),
+        (PATCH, Refused("immutable"), 1),
+        pytest.param(("patch", "put"), Denied("grant verb patch"), 1, id="DEP-34 no verb at all"),
+        pytest.param(PATCH, Conflict("changed"), ATTEMPTS, id="LI-06 changed all the time"),
+    ],
+)
+async def test_after_an_error_it_is_known_what_may_be_there(
+    call: str | tuple[str, ...], error: ApiError, patches: int
+) -> None:
     """SI-18: it is given back later, if it came to be."""
     bench = TrackerBench({"zone-a": entry()})
-    bench.fail(PATCH, error)
-    with pytest.raises(type(error)):
+    bench.fail(call, error)
+    with pytest.raises(type(error), match=re.escape(str(error))):
         await bench.grant(A, B)
+    assert bench.client.calls.count(PATCH) == patches
     claim = bench.downscales.get(A.uid)
     assert claim is not None
     assert claim.entry == TrackerEntry(NOW, entry())
+
+
+# What becomes of a record: kept where it happened, else given back
+
+
+@pytest.mark.parametrize(
+    ("held", "before", "after"),
+    [
+        pytest.param(NOW, None, None, id="LI-05 there was none"),
+        pytest.param(NOW, entry(), entry(), id="LI-05 one of an hour ago comes back"),
+        pytest.param(LATER, entry(), LATER, id="SI-11 another one stays"),
+        pytest.param(None, entry(), None, id="SI-11 none stays none"),
+    ],
+)
+async def test_what_did_not_happen_is_given_back(
+    held: str | None, before: str | None, after: str | None
+) -> None:
+    """LI-05, SI-11: only what is ours; other zones need not wait for it, foreign entries stay."""
+    data = {} if held is None else {"zone-a": held}
+    bench = TrackerBench({**data, "zone-b": entry()})
+    await bench.tracker.give_back(A, TrackerEntry(NOW, before))
+    assert bench.data == {**({} if after is None else {"zone-a": after}), "zone-b": entry()}
+    assert (PATCH in bench.client.calls) is (held != after)
+    del bench.client.objects["configmaps", NAME]
+    await bench.tracker.give_back(A, TrackerEntry(NOW, before))
+    assert bench.client.objects == {}
+
+
+async def test_giving_back_is_not_put_over_what_came_meanwhile() -> None:
+    bench = TrackerBench({"zone-a": NOW})
+    bench.client.before = lambda call: (
+        bench.set("zone-a", LATER) if call.startswith("patch") else None
+    )
+    with pytest.raises(Conflict):
+        await bench.tracker.give_back(A, TrackerEntry(NOW, None))
+    assert bench.data == {"zone-a": LATER}
+
+
+@pytest.mark.parametrize(
+    ("held", "after"),
+    [
+        pytest.param(None, LATER, id="none"),
+        pytest.param(NOW, LATER, id="an earlier one"),
+        pytest.param("garbage", LATER, id="one that cannot be read"),
+        pytest.param(LATER, LATER, id="the same"),
+        pytest.param(entry(-HOUR), entry(-HOUR), id="a later one"),
+    ],
+)
+async def test_si11_what_has_happened_is_kept(held: str | None, after: str) -> None:
+    """SI-11, D-24: of what was asked again the later time counts."""
+    bench = TrackerBench({} if held is None else {"zone-a": held})
+    await bench.tracker.keep(A, EPOCH + 30 * SECOND)
+    assert bench.data == {"zone-a": after}
+    assert (PATCH in bench.client.calls) is (held != after)
+
+
+async def test_zone03_no_map_is_made_for_one_zone_of_a_group() -> None:
+    """The next look finds none, and lets all zones wait from then on."""
+    bench = TrackerBench()
+    await bench.tracker.keep(A, EPOCH)
+    assert bench.client.objects == {}
+
+
+async def test_a_downscale_that_is_granted_again_gives_back_what_was_there_at_first() -> None:
+    """LI-05: of two that did not happen the second does not leave the time of the first."""
+    bench = TrackerBench({"zone-a": entry()})
+    assert await bench.grant(A, B) is None
+    bench.clock.jump(30 * SECOND)
+    bench.claim(A)
+    assert await bench.grant(A, B) is None
+    claim = bench.downscales.get(A.uid)
+    assert claim is not None
+    assert claim.entry == TrackerEntry(LATER, entry())
+
+
+async def test_not_found_while_it_is_written_is_looked_up_again() -> None:
+    bench = TrackerBench({})
+    bench.fail(PATCH, NotFound("gone"), times=1)
+    assert (
+        await bench.tracker.record(bench.granting(member("a", group=None), (), RecordedTimes()))
+        is None
+    )
+    assert bench.data == {"zone-a": NOW}
+
+
+def test_what_is_owed_to_the_tracker_is_taken_over_by_the_next_claim() -> None:
+    """LI-05: asked again before the former entry is back."""
+    bench, entry_of_old = TrackerBench({}), TrackerEntry(NOW, entry())
+    claim = bench.claim(A)
+    claim.entry = entry_of_old
+    bench.downscales.close(claim, owed=())
+    assert bench.downscales.find_entry(A.uid) == entry_of_old
+    assert bench.downscales.list_sets() == [A.uid]
+
+    again = bench.claim(A)
+
+    assert again.entry == entry_of_old
+    assert bench.downscales.find_entry(A.uid) is None
+
+
+@pytest.mark.parametrize("how", ["claimed again", "closed", "given back"])
+def test_si11_nothing_is_owed_for_what_has_happened_or_was_given_back(how: str) -> None:
+    """SI-11: the next one has to record its own."""
+    ledger = (bench := TrackerBench({})).downscales
+    claim = bench.claim(A)
+    claim.entry = TrackerEntry(NOW, None)
+    if how != "given back":
+        ledger.note_persisted(claim, EPOCH)
+    if how == "claimed again":
+        assert bench.claim(A).entry is None
+        return
+    ledger.close(claim, owed=())
+    if how == "given back":
+        ledger.note_given_back(A.uid)
+        assert not ledger.remembers(A.uid)
+    assert ledger.find_entry(A.uid) is None
