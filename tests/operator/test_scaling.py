@@ -222,19 +222,6 @@ async def test_w06_pods_that_hang_delay_neither_another_group_nor_a_rollout() ->
 
 
 @in_virtual_time
-async def test_a_process_that_is_killed_leaves_the_rest_to_the_next() -> None:
-    """FP-06, SI-11: between two zones; the time that b went down is on the set."""
-    async with scene(CHAIN) as world:
-        await world.people.scale("zone-a", 2, Route.SCALE_MERGE)
-        second = await world.until(("b", 2))
-        world.process.crash()
-        await asyncio.sleep(30)
-        world.process.start()
-        third = await world.until(("c", 2))
-        assert WAIT <= third - second <= WAIT + timedelta(seconds=40), "seen 30 s later"
-
-
-@in_virtual_time
 async def test_a_process_that_is_killed_while_it_writes_scales_no_zone_too_soon() -> None:
     """FP-06, FP-14, SI-18: killed at each moment of the downscale of b."""
     for pause in (0.0, 0.02, 0.1, 0.3, 0.5):

@@ -14,7 +14,7 @@ from rollout_operator.model.outcome import Code
 from rollout_operator.pods.client import PodError
 from tests.controllers.downscales.granted import granted, write
 from tests.virtual_time import in_virtual_time
-from tests.web.downscale_world import HOUR, WAIT, World, come_to_rest, pod, three_zones
+from tests.web.downscale_world import HOUR, WAIT, World, come_to_rest, three_zones
 from tests.web.fake_pods import confirm, hang, refuse
 
 A = Uid("uid-zone-a")
@@ -110,50 +110,23 @@ async def test_another_downscale_is_held_back_by_what_is_remembered() -> None:
         assert world.annotation("zone-a") == "2026-01-02T03:04:07Z", "not the time of the patch"
 
 
+@pytest.mark.parametrize("downs", [(3,), (4, 3)], ids=["5, 3, 5", "5, 4, 3, 5"])
 @in_virtual_time
-async def test_scaled_up_again_before_the_pods_go() -> None:
-    """LI-05, W-36: 5, 3, 5. The pods are still the same: they are told that they stay."""
-    async with granted() as world:
-        await write(world, 3)
-        await world.pass_time(10)
+async def test_scaled_up_again_before_the_pods_go(downs: tuple[int, ...]) -> None:
+    """LI-05, W-36: the pods are still the same: they are told that they stay."""
+    world = three_zones()
+    async with world.controlling():
+        for replicas in downs:
+            assert (await world.ask("zone-a", replicas)).is_allowed
+            await write(world, replicas)
+            await world.pass_time(5)
         await write(world, 5)
         await world.pass_time(24)
         assert world.calls.names("DELETE") == []
-        await world.pass_time(26)
+        await world.pass_time(36)
         assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
         await come_to_rest(world)
     assert world.calls.prepared() == set()
-
-
-@in_virtual_time
-async def test_scaled_down_twice_and_up_again_before_the_pods_go() -> None:
-    """LI-05: 5, 4, 3, 5. The pod of the first downscale is told as well."""
-    world = three_zones()
-    async with world.controlling():
-        for replicas in (4, 3):
-            assert (await world.ask("zone-a", replicas)).is_allowed
-            await write(world, replicas)
-            await world.pass_time(1)
-        await write(world, 5)
-        await world.pass_time(60)
-        assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
-        await come_to_rest(world)
-
-
-@in_virtual_time
-async def test_scaled_up_again_after_one_pod_was_replaced() -> None:
-    """LI-05: the new pod may find on its disk that it is to go: it is told, too."""
-    async with granted() as world:
-        await write(world, 3)
-        world.remove_pod("zone-a-4")
-        await world.watch()
-        await world.pass_time(5)
-        world.commit("zone-a", 5)
-        world.client.put("pods", pod("zone-a", 4, uid="uid-new"))
-        await world.watch()
-        await world.pass_time(60)
-        assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
-        await come_to_rest(world)
 
 
 def _deaf_until(world: World, pod_name: str, seconds: float) -> None:

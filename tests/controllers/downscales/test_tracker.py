@@ -122,43 +122,6 @@ async def test_a_record_that_cannot_be_given_back_delays_no_pod() -> None:
         await come_to_rest(world)
 
 
-@in_virtual_time
-async def test_one_that_somebody_writes_while_it_is_given_back() -> None:
-    """W-16: looked at again, and what is not ours stays."""
-    world = tracked({"zone-a": OLD})
-    mine = format_entry("2026-01-02T03:04:59Z")
-
-    async def overtake(call: str) -> None:
-        if call == PATCH and world.clock.elapsed().total_seconds() > 30:
-            data_of(world)["zone-a"] = mine
-            meta = world.client.objects["configmaps", MAP]["metadata"]
-            assert isinstance(meta, dict)
-            meta["resourceVersion"] = "99"
-            world.client.pause = lambda call: asyncio.sleep(0)
-
-    world.client.pause = overtake
-    async with granted(world):
-        await world.pass_time(60)
-        assert data_of(world) == {"zone-a": mine}
-        await come_to_rest(world)
-
-
-@in_virtual_time
-async def test_asked_again_before_the_former_entry_is_back() -> None:
-    """LI-05: of two that did not happen nothing is left in the end."""
-    async with granted(tracked({"zone-a": OLD})) as world:
-        await world.pass_time(30)
-        world.fail(Unreachable("down"), PATCH)
-        await world.pass_time(10)
-        assert world.memory.downscales.find_entry(A) is not None
-        world.client.before = lambda call: None
-        assert (await world.ask("zone-a", 2)).is_allowed
-        assert world.memory.downscales.find_entry(A) is None, "it is the new one's"
-        await world.pass_time(60)
-        assert data_of(world) == {"zone-a": OLD}
-        await come_to_rest(world)
-
-
 @pytest.mark.parametrize("happens", [True, False])
 @in_virtual_time
 async def test_fp06_a_crash_between_record_and_write(happens: bool) -> None:
@@ -209,16 +172,3 @@ async def test_a_review_that_is_cut_off_leaves_nothing(call: str) -> None:
         assert data_of(world) == {"zone-a": OLD}
         assert world.calls.prepared() == set()
         await come_to_rest(world)
-
-
-@in_virtual_time
-async def test_a_set_that_is_deleted_leaves_nothing_to_do() -> None:
-    async with granted(tracked({})) as world:
-        world.fail(Unreachable("down"), f"get configmaps/{MAP}")
-        await world.pass_time(50)
-        assert world.memory.downscales.find_entry(A) is not None
-        del world.client.objects["statefulsets", "zone-a"]
-        world.sync()
-        world.memory.queue.add(A)
-        await world.pass_time(60)
-        assert world.memory.downscales.list_sets() == []

@@ -90,18 +90,6 @@ async def test_an_error_is_counted_named_and_backed_off(error: ApiError, seconds
     assert made.waits() != [Code.BACKING_OFF]
 
 
-async def test_an_unknown_outcome_is_read_back_before_anything_else() -> None:
-    """D-17, SI-18."""
-    made = rollable()
-    made.client.fail_delete["b-0"] = deque([UnknownOutcome("no answer")])
-    await made.controller.reconcile(GROUP)
-    made.client.calls.clear()
-    made.clock.jump(timedelta(seconds=1))
-    await made.controller.reconcile(GROUP)
-    assert made.client.calls[0] == "get pods/b-0"
-    assert made.client.deleted == ["b-0"]
-
-
 async def test_d18_a_status_that_cannot_be_written_does_not_hold_the_next_zone() -> None:
     """D-18: the attempt of zone a backs off, zone b goes on step by step."""
     made = bench(
@@ -252,35 +240,6 @@ async def test_the_live_look_lists_pods_by_the_labels_of_all_selectors(
     await made.controller.reconcile(GROUP)
     assert made.client.deleted == ["b-0"]
     assert [call for call in made.client.calls if call.startswith("list pods")] == lists
-
-
-async def test_a_stray_pod_with_the_same_labels_is_never_touched() -> None:
-    """FP-32, SI-06, SEED-113."""
-    made = rollable(limit="3")
-    stray = pod_json("b", 7, owner="uid-someone-else")
-    made.client.put("pods", stray)
-    made.show_store()
-    await made.controller.reconcile(GROUP)
-    assert made.client.deleted == ["b-0", "b-1", "b-2"]
-
-
-async def test_a_whole_rollout_ends_with_both_revisions_recorded() -> None:
-    """LI-01, SEED-001, SEED-002: zone by zone, one pod at a time, then quiet."""
-    made = bench(
-        [set_json(zone) for zone in ("a", "b", "c")],
-        [pod_json(zone, n) for zone in ("a", "b", "c") for n in range(3)],
-    )
-    for _ in range(40):
-        before = len(made.client.deleted)
-        await made.controller.reconcile(GROUP)
-        for name in made.client.deleted[before:]:
-            zone, _, ordinal = name.partition("-")
-            made.client.put("pods", pod_json(zone, int(ordinal), revision="new"))
-        made.show_store()
-    assert made.client.deleted == [f"{zone}-{n}" for zone in ("a", "b", "c") for n in range(3)]
-    names = [body["metadata"] for body in made.client.status_writes]
-    assert [meta["name"] for meta in names if isinstance(meta, dict)] == ["a", "b", "c"]
-    assert made.waits() == [Code.UP_TO_DATE]
 
 
 async def test_li_11_a_look_that_is_always_too_old_backs_off_and_says_so() -> None:

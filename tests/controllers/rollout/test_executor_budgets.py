@@ -17,7 +17,7 @@ from rollout_operator.controllers.rollout.controller import (
 )
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.reports import Report
-from rollout_operator.model.budget import Budget, DisruptionSource
+from rollout_operator.model.budget import Budget
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
@@ -219,47 +219,11 @@ async def test_d40_what_no_time_is_known_for_is_looked_at_soon() -> None:
 
 
 @in_virtual_time
-async def test_w52_nothing_is_deleted_while_the_budgets_are_not_known() -> None:
-    made = rolling()
-    made.here.lacks[DisruptionSource.ROLLOUT] = "no answer yet"
-    report = await made.step()
-    assert {one.reason.code for one in report.held} == {Code.BUDGETS_NOT_READ}
-    assert made.here.client.calls == []
-
-
-@pytest.mark.parametrize(
-    ("budget", "limit"),
-    [
-        pytest.param(rule(0), 2, id="the zone's own limit holds"),
-        pytest.param(rule(0, pattern=PATTERN), 3, id="each partition may lose one"),
-    ],
-)
-@in_virtual_time
-async def test_roll36_under_a_budget_of_none(budget: Budget, limit: int) -> None:
-    made = rolling(budget, limit=f"{limit}")
-    await made.step()
-    assert made.deleted == ["a-0", "a-1", "a-2"][:limit]
-
-
-@in_virtual_time
 async def test_a_pod_without_a_budget_is_deleted_as_ever() -> None:
     made = rolling(rule(selector={"app": "another"}))
     await made.step()
     assert made.deleted == ["a-0", "a-1"]
     assert made.here.client.verbs() == [*LOOK, DELETE, DELETE]
-
-
-@in_virtual_time
-async def test_li10_pods_that_crash_are_replaced_under_any_budget() -> None:
-    """W-03, D-14: their own fix must not wait for them, nor for one another."""
-    made = rolling(rule(1))
-    one = set_json(name_of("a"), max_unavailable="2", ready=0)
-    made.here.client.put("statefulsets", one)
-    for ordinal in range(3):
-        made.here.break_pod(f"a-{ordinal}")
-    report = await made.step()
-    assert made.deleted == ["a-0", "a-1"]
-    assert report.held == []
 
 
 @pytest.mark.parametrize(
@@ -352,13 +316,3 @@ async def test_zpdb60_a_live_read_that_fails_leaves_no_record() -> None:
     assert isinstance(report.error, TooManyRequests)
     assert made.here.recorded() == []
     assert len(made.process.pending) == 0
-
-
-@in_virtual_time
-async def test_fp21_an_eviction_that_comes_first_holds_the_rollout() -> None:
-    """One budget, two engines: the pod that may go counts for both."""
-    made = rolling(rule(1))
-    made.process.sync()
-    assert await made.process.evict("b-0") == "allowed"
-    group = made.process.observer.observe(GROUP)
-    assert plan_group(group).actions == ()

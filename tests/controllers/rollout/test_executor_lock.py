@@ -85,31 +85,3 @@ async def test_a_rollout_that_looks_first_wins() -> None:
     assert world.calls.calls == []
     kinds = [call.split()[0] for call in world.client.calls]
     assert kinds == ["list", "list", "delete", "list", "list"]
-
-
-@in_virtual_time
-async def test_a_rollout_goes_on_when_the_downscale_has_happened() -> None:
-    """D-25: it is held back for as long as the downscale may still persist, and no longer."""
-    world = three_zones()
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
-        _roll(world, "zone-b")
-        assert plan_group(world.memory.observer.observe(GROUP)).actions == ()
-        world.commit("zone-a", 3)
-        for ordinal in (3, 4):
-            world.remove_pod(f"zone-a-{ordinal}")
-        await world.watch()
-        await world.pass_time(1)
-        assert (await _roll_out(world)).deleted == 1
-        assert world.client.deleted[0].startswith("zone-b")
-
-
-@in_virtual_time
-async def test_a_rollout_goes_on_when_the_downscale_has_failed() -> None:
-    """LI: a refusal by somebody else holds the group for less than a minute."""
-    world = three_zones()
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
-        _roll(world, "zone-b")
-        await world.pass_time(60)
-        assert (await _roll_out(world)).deleted == 1

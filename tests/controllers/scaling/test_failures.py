@@ -1,7 +1,5 @@
 """What goes wrong with one zone, or one write: W-42, W-43, SI-18, LI-11, stale caches."""
 
-import asyncio
-
 import pytest
 
 from rollout_operator.model.errors import ApiError, Denied, Refused, TooManyRequests, Unreachable
@@ -199,21 +197,3 @@ async def test_a_downscale_of_another_operator_is_seen_in_the_live_look() -> Non
     bench.follow()
     await bench.look()
     assert bench.waits() == [f"{Code.ZONE_DOWNSCALED_LATELY} zone-b"]
-
-
-@in_virtual_time
-async def test_the_writes_of_another_operator_are_seen_late() -> None:
-    """Two operators with caches that lag by a second: each count is written once."""
-    bench = Bench([zone("a", 5), zone("b", 3, follows="a"), zone("c", 3, follows="a")])
-    other = Bench([zone("x", 1)])
-    other.client, other.sets, other.pods = bench.client, bench.sets, bench.pods
-    other.memory = other.build()
-    both = asyncio.gather(bench.look(), other.look())
-    await both
-    for _ in range(10):
-        await pass_time(0.1 * SECOND)
-        await asyncio.gather(bench.look(), other.look())
-    assert sorted(bench.client.patched) == ["zone-b 5", "zone-c 5"]
-    bench.follow()
-    await asyncio.gather(bench.look(), other.look())
-    assert (bench.waits(), other.waits()) == ([], [])

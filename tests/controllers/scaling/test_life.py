@@ -4,11 +4,10 @@ import asyncio
 
 import pytest
 
-from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code
 from tests.controllers.scaling_bench import HOUR, SECOND, Bench, pass_time
 from tests.controllers.scaling_clients import REFUSAL
-from tests.controllers.scaling_objects import ago, delayed, in_group, mirroring, zone
+from tests.controllers.scaling_objects import ago, in_group, mirroring, zone
 from tests.virtual_time import in_virtual_time
 
 
@@ -140,25 +139,6 @@ async def test_a_group_that_vanishes_while_it_is_scaled_leaves_no_ghost(
     for name in ("next_downscale_seconds", "group_waiting"):
         assert bench.value(name) is None
     assert bench.scalings("up", "conflict") is None
-
-
-@in_virtual_time
-async def test_a_zone_that_goes_and_comes_back_has_forgotten_its_pods_words() -> None:
-    """Its pods are others; nobody rests on what the former ones said."""
-    bench = Bench([zone("a", 3), delayed("b", 5)])
-    bench.references.show(4, 5)
-    async with bench.living():
-        await pass_time(HOUR / 2)
-        held = bench.client.objects["statefulsets", "zone-b"]
-        pods = {key: one for key, one in bench.client.objects.items() if "zone-b-" in key[1]}
-        bench.remove("b")
-        await pass_time(SECOND)
-        assert bench.memory.talks.known([Uid("uid-zone-b")]) == {}
-        bench.client.objects.update({("statefulsets", "zone-b"): held, **pods})
-        bench.stores.behave.clear()
-        bench.follow()
-        await pass_time(SECOND)
-        assert "POST zone-b-4" in bench.stores.calls[-20:]
 
 
 @pytest.mark.parametrize("is_mirrored", [False, True], ids=["a write", "a mirrored count"])

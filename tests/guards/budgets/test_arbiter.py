@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from rollout_operator.guards.budgets.arbiter import MOST_WAITING, REPEAT_LIMIT, SLICE
-from rollout_operator.guards.budgets.request import DisruptionRequest, Permit
+from rollout_operator.guards.budgets.request import DisruptionRequest
 from rollout_operator.model.budget import DisruptionSource, Record
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import Conflict
@@ -168,18 +168,6 @@ async def test_si17_a_record_outlasts_the_last_answer_that_it_may_have(seconds: 
     grant = x.pending.get(ask.pod.uid)
     assert grant is not None
     assert grant.lasts == record.lasts
-
-
-@in_virtual_time
-async def test_si07_a_permit_names_the_version_with_the_record() -> None:
-    """A rollout deletes what was read, and nothing else."""
-    here, x = start()
-    permit = await x.roll("a-0")
-    assert isinstance(permit, Permit)
-    assert (permit.budget, permit.pod) == ("ingester", here.live("a-0"))
-    assert permit.pod.resource_version == "2"
-    record = msgspec.json.decode(permit.pod.disruption, type=Record)
-    assert record.engine is DisruptionSource.ROLLOUT
 
 
 def rollout_of(x: Process, pods: int) -> list[DisruptionRequest]:

@@ -96,17 +96,6 @@ async def test_zpdb93_records_of_other_partitions_contest_nothing() -> None:
 
 
 @in_virtual_time
-async def test_si01_of_two_grants_of_one_pod_one_is_written() -> None:
-    """The second is refused by the version that it was decided on."""
-    here = world()
-    x, y = here.start("x"), here.start("y")
-    one, other = await asyncio.gather(x.evict("a-0"), y.evict("a-0"))
-    assert one == "allowed"
-    assert other.startswith("429 grant_not_recorded: ingester-zone-a-0 changed")
-    assert '"by":"x"' in here.record("a-0")
-
-
-@in_virtual_time
 async def test_si02_a_winner_with_another_trouble_does_not_wait() -> None:
     """A pod is down besides: that the other one withdraws would not help."""
     here = world()

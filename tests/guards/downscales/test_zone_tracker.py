@@ -83,8 +83,8 @@ async def test_a_zone_that_cannot_be_read_gets_its_entry_too() -> None:
     ("data", "remembered", "expected"),
     [
         pytest.param({"zone-b": entry()}, {}, {"b": 1}, id="ZONE-04 no entry: never scaled down"),
-        pytest.param({"zone-b": entry()}, {"b": 0, "c": 0}, {"b": 0, "c": 0}, id="SI-11 ours is later"),
-        pytest.param({"zone-b": entry()}, {"b": 2, "c": 0}, {"b": 1, "c": 0}, id="SI-11 the map's is"),
+        pytest.param({"zone-b": entry()}, {"b": 0, "c": 0}, {"b": 0, "c": 0}, id="SI-11 ours"),
+        pytest.param({"zone-b": entry()}, {"b": 2, "c": 0}, {"b": 1, "c": 0}, id="SI-11 its"),
         pytest.param(
             {"other": "garbage", "README": "", "zone-b": entry()}, {}, {"b": 1},
             id="D-18 LI-09 what another group has broken delays nobody",

@@ -1,7 +1,6 @@
 """Whom pods of a zone with a delay are told what: T-05, DELAY-01 to 14, SEED-073 to 079, W-20."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Final
 
 import pytest
@@ -11,7 +10,6 @@ from rollout_operator.model.group import Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.scaling import Talk, Word
-from rollout_operator.planning.scaling.delays import ASK_AGAIN
 from rollout_operator.planning.scaling.plan import plan_scaling
 from tests.builders import NOW
 from tests.planning.scalings import (
@@ -284,12 +282,3 @@ def test_two_pods_of_one_name_are_both_asked() -> None:
     words = {"b-4": DUE, "b-3": DUE, "twin": word(MINUTE)}
 
     assert codes(plan_scaling(view(both, scale="3/5", words=words))) == ["delayed_by_pods zone-b"]
-
-
-@pytest.mark.parametrize("left", [timedelta(days=9), timedelta(microseconds=1)])
-def test_seed073_a_moment_too_early_is_too_early(left: timedelta) -> None:
-    words = {"b-4": word(HOUR - left), "b-3": DUE}
-    plan = plan_scaling(view(delayed("b", 5), scale="3/5", words=words, stay=told("b", 3)))
-
-    assert counts(plan) == {}
-    assert plan.look_again == min(left, ASK_AGAIN - SECOND)
