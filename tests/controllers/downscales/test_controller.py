@@ -1,6 +1,5 @@
 """What becomes of downscales that were allowed: recorded where they happened, else taken back."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from itertools import pairwise
 
@@ -15,7 +14,7 @@ from rollout_operator.pods.client import PodError
 from tests.controllers.downscales.granted import granted, write
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import HOUR, WAIT, World, come_to_rest, three_zones
-from tests.web.fake_pods import confirm, hang, refuse
+from tests.web.fake_pods import confirm, refuse
 
 A = Uid("uid-zone-a")
 # LI-05: after a downscale that did not happen, pods are told within this.
@@ -170,44 +169,6 @@ async def test_pods_that_change_all_the_time_do_not_shorten_the_pauses() -> None
         assert 4 <= len(world.calls.calls) <= 12
 
 
-@pytest.mark.parametrize(
-    "answer", [hang, refuse("zone-a-4")], ids=["nothing is answered", "one pod refuses"]
-)
-@in_virtual_time
-async def test_a_review_that_failed(answer: Callable[[str, Endpoint], object]) -> None:
-    """LI-05, W-13: pods are told again when no call that was slow can arrive any more."""
-    world = three_zones()
-    world.calls.answer = answer  # type: ignore[assignment]  # a union of two of its kind
-    async with world.controlling():
-        assert not (await world.ask("zone-a", 3)).is_allowed
-        world.calls.answer = confirm
-        world.calls.confirmed.clear()
-        await world.pass_time(SOON.total_seconds())
-        told = {one.pod for one in world.calls.confirmed if one.method == "DELETE"}
-        assert told == {"zone-a-3", "zone-a-4"}
-        await come_to_rest(world)
-    assert world.calls.prepared() == set()
-
-
-@pytest.mark.parametrize("seconds", [0, 20, 50])
-@in_virtual_time
-async def test_a_crash_after_the_answer(seconds: float) -> None:
-    """LI-05, D-23: another process finds the notes, and takes its time before it tells anyone."""
-    world = three_zones()
-    assert (await world.ask("zone-a", 3)).is_allowed
-    await world.pass_time(seconds)
-    world.restart()
-    begin = world.clock.elapsed()
-    async with world.controlling():
-        await world.pass_time(0)
-        assert not (await world.ask("zone-b", 4)).is_allowed, "D-25: it may still happen"
-        await world.pass_time(SOON.total_seconds())
-        told = [call for call in world.calls.calls if call.method == "DELETE"]
-        assert [call.pod for call in told] == ["zone-a-3", "zone-a-4"]
-        assert all(begin < call.at <= begin + SOON for call in told)
-        await come_to_rest(world)
-
-
 @in_virtual_time
 async def test_two_zones_whose_notes_are_found_are_not_both_taken_as_granted() -> None:
     """SI-11, D-25: zone a was refused, zone b granted; the next process cannot tell which."""
@@ -243,21 +204,6 @@ async def test_a_crash_does_not_shorten_the_time_of_a_review_that_was_repeated()
         await world.pass_time(60)
         assert world.calls.names("DELETE") == []
         assert world.annotation("zone-a") == "2026-01-02T03:05:06Z"
-
-
-@in_virtual_time
-async def test_a_crash_before_a_downscale_was_recorded() -> None:
-    """SI-11, D-23: the notes tell that it was; nobody knows when, but no later than this."""
-    world = three_zones()
-    assert (await world.ask("zone-a", 3)).is_allowed
-    world.commit("zone-a", 3)
-    await world.pass_time(5)
-    world.restart()
-    async with world.controlling():
-        await world.pass_time(2)
-        assert world.annotation("zone-a") == "2026-01-02T03:04:12Z"
-        await world.pass_time(120)
-        assert world.calls.names("DELETE") == []
 
 
 @in_virtual_time

@@ -3,19 +3,18 @@
 D-23, SI-11, LI-05, FP-06, FP-15, FP-22 with `-use-zone-tracker`.
 """
 
-import asyncio
 from collections.abc import Mapping
 from typing import Final
 
 import pytest
 
-from rollout_operator.model.errors import Denied, UnknownOutcome, Unreachable
+from rollout_operator.model.errors import Denied, Unreachable
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.tracker import format_entry
 from tests.controllers.downscales.granted import granted, write
 from tests.virtual_time import in_virtual_time
-from tests.web.downscale_world import WAIT, World, come_to_rest
+from tests.web.downscale_world import WAIT, come_to_rest
 from tests.web.reviews.test_prepare_tracker import ANSWERED, MAP, OLD, data_of, tracked
 
 A: Final = Uid("uid-zone-a")
@@ -85,29 +84,6 @@ async def test_si11_what_cannot_be_recorded_yet_is_remembered() -> None:
     assert data_of(world) == {"zone-a": format_entry("2026-01-02T03:04:26Z")}
 
 
-@pytest.mark.parametrize("arrives", [True, False])
-@in_virtual_time
-async def test_a_record_without_an_answer(arrives: bool) -> None:
-    """SI-18, ZONE-09: refused; where the entry came to be, it is taken back."""
-    world = tracked({"zone-a": OLD})
-
-    def before(call: str) -> None:
-        if call == PATCH:
-            if arrives:
-                data_of(world)["zone-a"] = ANSWERED
-            raise UnknownOutcome("no answer")
-
-    world.client.before = before
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).reason.code is Code.NOT_RECORDED
-        assert (data_of(world)["zone-a"] == ANSWERED) is arrives
-        world.client.before = lambda call: None
-        await world.pass_time(60)
-        assert data_of(world) == {"zone-a": OLD}
-        assert world.calls.prepared() == set()
-        await come_to_rest(world)
-
-
 @in_virtual_time
 async def test_a_record_that_cannot_be_given_back_delays_no_pod() -> None:
     """LI-05, D-18: pods are told; the record is tried until it works."""
@@ -142,33 +118,3 @@ async def test_fp06_a_crash_between_record_and_write(happens: bool) -> None:
         assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
         assert data_of(world) == {"zone-a": ANSWERED}
         assert (await world.ask("zone-a", 3)).is_allowed
-
-
-async def _cancel_at(world: World, call: str) -> None:
-    """Ask, and cancel the review in the middle of a call."""
-    reached = asyncio.Event()
-
-    async def pause(made: str) -> None:
-        if made == call:
-            reached.set()
-            await asyncio.sleep(1)
-
-    world.client.pause = pause
-    async with asyncio.TaskGroup() as tasks:
-        asking = tasks.create_task(world.ask("zone-a", 3))
-        await reached.wait()
-        asking.cancel()
-    world.client.pause = lambda call: asyncio.sleep(0)
-
-
-@pytest.mark.parametrize("call", [f"get configmaps/{MAP}", PATCH])
-@in_virtual_time
-async def test_a_review_that_is_cut_off_leaves_nothing(call: str) -> None:
-    """W-13, FP-22: while the ConfigMap is read, and while it is written."""
-    world = tracked({"zone-a": OLD})
-    async with world.controlling():
-        await _cancel_at(world, call)
-        await world.pass_time(60)
-        assert data_of(world) == {"zone-a": OLD}
-        assert world.calls.prepared() == set()
-        await come_to_rest(world)

@@ -45,14 +45,6 @@ async def test_t11_16_what_was_granted_counts_although_no_cache_shows_it(other: 
 
 
 @in_virtual_time
-async def test_zpdb56_a_pod_without_a_budget_costs_nothing() -> None:
-    here, x = start(rule(selector={"app": "another"}))
-    assert await x.evict("a-0") == "not in scope"
-    assert (here.client.calls, len(x.pending)) == ([], 0)
-    assert x.requests("pod-not-in-scope", 200) == 1
-
-
-@in_virtual_time
 async def test_si01_two_asks_at_once_one_is_granted() -> None:
     """Nothing is awaited between a decision and its reservation."""
     here, x = start()
