@@ -5,9 +5,10 @@
 """
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -46,7 +47,8 @@ from rollout_operator.model.scaling import (
 from rollout_operator.model.units import parse_prometheus_duration
 from rollout_operator.planning.downscales.spacing import format_downscale_time
 from rollout_operator.planning.scaling.plan import plan_scaling
-from tests.builders import NOW, group, sts_uid, with_pods, zone
+from tests.builders import NOW, group, sts_uid, unreadable, with_pods, zone
+from tests.planning.tables import change_pods, read_words
 
 HOUR: Final = timedelta(hours=1)
 MINUTE: Final = timedelta(minutes=1)
@@ -175,38 +177,84 @@ def read_view(text: str) -> ScalingSnapshot:
     """Return a view such as `a 2 ago=1h; b 3 follows=a label=12h; mirroring c 3; scale 5/2`.
 
     Words before a letter: `mirroring`, `delayed` and `guarded`; `going` is a set being deleted.
-    Below them `written b 4`, `downscale b 5 3` and `stale 61`.
+    After it annotations by their short names, and fields of the set. Below the zones stand, each
+    for itself, `written b 4`, `downscale b 5 3`, `stale 61`, `seen c 1h`, `accepted b-1`,
+    `unreadable zone-x`, `scale lasting why it is none`; of pods `pod b-4 phase=Pending`,
+    `lost b-4`, `word b-4 70m asked=20s`, `failed b-4 why it gave no time`, and `told b-0 b-1`.
     """
     zones: list[Zone] = []
-    more: dict[str, object] = {}
+    more: dict[str, Any] = {key: {} for key in ("words", "stay", "written", "seen", "deletions")}
     for statement in filter(None, text.split("; ")):
         plain = [one for one in statement.split() if "=" not in one]
-        pairs = [one.split("=", 1) for one in statement.split() if "=" in one]
-        notes: dict[str, object] = {**dict(pairs)}
-        if "ago" in notes:
-            notes["ago"] = parse_prometheus_duration(str(notes["ago"]))
+        notes = dict(one.split("=", 1) for one in statement.split() if "=" in one)
         match plain:
+            case ["scale", "lasting" | "passing" as kind, *why]:
+                more["scale"] = NoScale(why=" ".join(why), is_lasting=kind == "lasting")
             case ["scale", counts]:
                 more["scale"] = counts
             case ["written", letter, count]:
-                more["written"] = {letter: int(count)}
+                more["written"][letter] = int(count)
             case ["downscale", letter, before, after]:
                 more["downscale"] = Underway(
                     zone=f"zone-{letter}", replicas_from=int(before), replicas_to=int(after)
                 )
             case ["stale", seconds]:
                 more["view_age"] = int(seconds) * SECOND
+            case ["seen", letter, ago]:
+                more["seen"][letter] = _read_span(ago)
+            case ["accepted" | "unknown" as kind, pod]:
+                more["deletions"][f"zone-{pod}"] = Deletion(kind)
+            case ["unreadable", name]:
+                more["unreadable"] = (unreadable("StatefulSet", name),)
+            case ["word", pod, since]:
+                asked = _read_span(notes.get("asked", "1s"))
+                more["words"][pod] = word(None if since == "-" else _read_span(since), asked=asked)
+            case ["failed", pod, *why]:
+                more["words"][pod] = word(None, problem=" ".join(why))
+            case ["told", *pods]:
+                more["stay"] |= told(*pods)
+            case ["pod", *pods]:
+                names = [f"zone-{pod}" for pod in pods]
+                _, fields = read_words(statement)
+                zones = [change_pods(one, names, fields) for one in zones]
+            case ["lost", pod]:
+                lost = unreadable("Pod", f"zone-{pod}", owner=pod[0] if not notes else None)
+                zones = [
+                    dataclasses.replace(one, unreadable_pods=(*one.unreadable_pods, lost))
+                    if one.sts.name[-1] == pod[0]
+                    else one
+                    for one in zones
+                ]
             case [*words, letter, replicas]:
-                make = mirroring if "mirroring" in words else counted
-                make = delayed if "delayed" in words else make
-                generation = int(str(notes.pop("generation", 1)))
-                zone = make(letter, int(replicas), **notes)  # type: ignore[arg-type]  # any note
-                zone = guarded(zone) if "guarded" in words else zone
-                zone = changed(zone, generation=generation, is_terminating="going" in words)
-                zones.append(zone)
+                zones.append(_read_zone(words, letter, int(replicas), notes))
             case _:
                 raise ValueError(statement)
-    return view(*zones, **more)  # type: ignore[arg-type]  # by the words above
+    return view(*zones, **more)
+
+
+_SET_FIELDS: Final = {
+    "generation", "observed_generation", "replicas", "status_replicas", "ready_replicas",
+    "first_ordinal", "current_revision", "update_revision",
+}  # fmt: skip
+
+
+def _read_zone(words: list[str], letter: str, replicas: int, given: Mapping[str, str]) -> Zone:
+    make = delayed if "delayed" in words else mirroring if "mirroring" in words else counted
+    notes: dict[str, Any] = {key: text for key, text in given.items() if key not in _SET_FIELDS}
+    if "ago" in notes:
+        notes["ago"] = _read_span(notes["ago"])
+    fields: dict[str, object] = {
+        key: int(text) if text.isdigit() else text
+        for key, text in given.items()
+        if key in _SET_FIELDS
+    }
+    zone = changed(make(letter, replicas, **notes), is_terminating="going" in words, **fields)
+    return guarded(zone) if "guarded" in words else zone
+
+
+def _read_span(text: str) -> timedelta:
+    span = parse_prometheus_duration(text.removeprefix("-"))
+    return -span if text.startswith("-") else span
 
 
 def word(since: timedelta | None, *, asked: timedelta = SECOND, problem: str = "") -> Word:
@@ -230,9 +278,19 @@ def show(*zones: Zone, scale: str | None = None) -> list[str]:
     return outline(plan_scaling(view(*zones, scale=scale)))
 
 
-def outline_view(scaling: ScalingSnapshot) -> list[str]:
-    """Return the outline of the plan for a view, `nothing` where that is empty."""
-    return outline(plan_scaling(scaling)) or ["nothing"]
+def outline_view(scaling: ScalingSnapshot, *, short: bool = False) -> list[str]:
+    """Return the outline of the plan for a view, `nothing` where that is empty.
+
+    `short`: `b: ` for `zone-b mirrors ... demo: `, FORCED and DEMO for what they stand for.
+    """
+    lines = outline(plan_scaling(scaling)) or ["nothing"]
+    if short:
+        lines = [_MIRRORS.sub(r"\1:", line) for line in lines]
+        lines = [line.replace(FORCED, "FORCED").replace(SHOWN, "DEMO") for line in lines]
+    return lines
+
+
+_MIRRORS: Final = re.compile(rf"zone-(\w) mirrors {re.escape(SHOWN)}:")
 
 
 def counts(plan: ScalingPlan) -> dict[str, int]:
@@ -259,3 +317,8 @@ def _outline_talk(talk: TalkToPods) -> str:
 
 def _outline_pods(endpoints: Iterable[Endpoint]) -> str:
     return " ".join(endpoint.pod.rpartition("-")[2] for endpoint in endpoints)
+
+
+def told(*pods: str) -> dict[str, Talk]:
+    """Return that these pods, such as `b-0`, were told a minute ago that they stay."""
+    return dict.fromkeys(pods, Talk(cancelled_at=NOW - MINUTE))

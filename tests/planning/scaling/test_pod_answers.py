@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rollout_operator.model.group import Zone
 from rollout_operator.model.names import Uid
-from rollout_operator.model.scaling import Talk, Word
+from rollout_operator.model.scaling import ScalingSnapshot, Talk, Word
 from rollout_operator.planning.scaling.delays import ASK_AGAIN, CANCEL_AGAIN
 from rollout_operator.planning.scaling.plan import plan_scaling
 from rollout_operator.planning.scaling.pod_answers import FRESH
@@ -22,14 +22,15 @@ from tests.planning.scalings import (
     MINUTE,
     SECOND,
     SHOWN,
-    annotated,
     changed,
     codes,
     counts,
     delayed,
+    read_view,
     view,
     word,
 )
+from tests.planning.tables import read_table
 
 REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=200, database=None)
 DUE: Final = word(70 * MINUTE)
@@ -51,139 +52,81 @@ def due(*names: str) -> Mapping[str, Word]:
 BOTH: Final = due("b-4", "b-3")
 
 
-@pytest.mark.parametrize(
-    ("zone", "words", "why"),
-    [
-        pytest.param(
-            with_pod(delayed("b", 5), 4, is_terminating=True), BOTH, "zone-b-4 is terminating",
-            id="one terminates",
-        ),
-        pytest.param(
-            with_pod(delayed("b", 5), 3, phase="Pending"), BOTH,
-            "zone-b-3 does not run (phase Pending)", id="one does not run",
-        ),
-        pytest.param(
-            with_pod(delayed("b", 5), 3, phase=""), BOTH, "zone-b-3 does not run (phase none)",
-            id="one has no phase",
-        ),
-        pytest.param(
-            with_pod(delayed("b", 5), 4, ip=""), due("b-3"), "pod zone-b-4 has no address yet",
-            id="one that was never asked has no address",
-        ),
-        pytest.param(
-            with_pod(delayed("b", 5), 4, ip=""),
-            {"b-4": word(70 * MINUTE, asked=20 * SECOND), "b-3": DUE},
-            "pod zone-b-4 has no address yet", id="one cannot be asked once more",
-        ),
-        pytest.param(
-            delayed("b", 5), {"b-4": word(None), "b-3": DUE}, "zone-b-4 gave no time",
-            id="DELAY-07 a word without a time",
-        ),
-        pytest.param(
-            delayed("b", 5), {"b-4": DUE, "b-3": word(None, problem="zone-b-3: HTTP 409")},
-            "zone-b-3: HTTP 409", id="DELAY-07 one that is below one that is due",
-        ),
-        pytest.param(
-            delayed("b", 5, pods="lll-l"), due("b-4"), "zone-b-3 does not exist, and zone-b-4 does",
-            id="one below is not there",
-        ),
-        pytest.param(
-            changed(delayed("b", 5, pods="llll-"), status_replicas=5), due("b-3"),
-            "zone-b-4 does not exist, and may come back: the status of zone-b counts 5 pods, 4 are"
-            " seen",
-            id="one above is just being replaced",
-        ),
-        pytest.param(
-            changed(delayed("b", 5, pods="llll-"), status_replicas=4, current_revision="prev"),
-            due("b-3"),
-            "zone-b-4 does not exist, and may come back: zone-b is being rolled out",
-            id="one above is away for a rollout",
-        ),
-        pytest.param(
-            changed(delayed("b", 5, pods="llll-"), status_replicas=4, generation=2), due("b-3"),
-            "zone-b-4 does not exist, and may come back: the status of zone-b does not show its"
-            " newest spec yet",
-            id="the status is of before",
-        ),
-        pytest.param(
-            dataclasses.replace(
-                delayed("b", 5, pods="llll-"),
-                unreadable_pods=(unreadable("Pod", "zone-b-4", owner="b"),),
-            ),
-            due("b-3"), "zone-b-4 cannot be read",
-            id="one cannot be read",
-        ),
-        pytest.param(
-            dataclasses.replace(
-                delayed("b", 5, pods="llll-"),
-                unreadable_pods=(unreadable("Pod", "zone-b-4"),),
-            ),
-            due("b-3"), "zone-b-4 cannot be read",
-            id="one cannot be read, not even its owner",
-        ),
-    ],
-)  # fmt: skip
+HELD = """
+one terminates
+  DUE; pod b-4 is_terminating=true | zone-b-4 is terminating
+one does not run
+  DUE; pod b-3 phase=Pending | zone-b-3 does not run (phase Pending)
+one has no phase
+  DUE; pod b-3 phase= | zone-b-3 does not run (phase none)
+one that was never asked has no address
+  5; word b-3 70m; pod b-4 ip= | pod zone-b-4 has no address yet
+one cannot be asked once more
+  5; word b-4 70m asked=20s; word b-3 70m; pod b-4 ip= | pod zone-b-4 has no address yet
+DELAY-07 a word without a time
+  5; word b-4 -; word b-3 70m | zone-b-4 gave no time
+DELAY-07 one that is below one that is due
+  5; word b-4 70m; failed b-3 zone-b-3: HTTP 409 | zone-b-3: HTTP 409
+one below is not there
+  5 pods=lll-l; word b-4 70m | zone-b-3 does not exist, and zone-b-4 does
+one above is just being replaced
+  5 pods=llll- status_replicas=5; word b-3 70m
+  | zone-b-4 does not exist, and may come back: the status of zone-b counts 5 pods, 4 are seen
+one above is away for a rollout
+  5 pods=llll- status_replicas=4 current_revision=prev; word b-3 70m
+  | zone-b-4 does not exist, and may come back: zone-b is being rolled out
+the status is of before
+  5 pods=llll- status_replicas=4 generation=2; word b-3 70m
+  | zone-b-4 does not exist, and may come back: the status of zone-b does not show its newest spec
+    yet
+one cannot be read
+  5 pods=llll-; lost b-4; word b-3 70m | zone-b-4 cannot be read
+one cannot be read, not even its owner
+  5 pods=llll-; lost b-4 owner=none; word b-3 70m | zone-b-4 cannot be read
+"""
+
+
+def read_answers(text: str) -> ScalingSnapshot:
+    """Return a view of zone b on its way to three; `DUE` are the words of both that go."""
+    text = text.replace("DUE", "5; word b-4 70m; word b-3 70m", 1)
+    return read_view(f"delayed b {text}; scale 3/5")
+
+
+@pytest.mark.parametrize(("case", "expected"), read_table(HELD, read_answers))
 def test_delay07_one_pod_without_a_usable_word_holds_all(
-    zone: Zone, words: Mapping[str, Word], why: str
+    case: ScalingSnapshot, expected: list[str]
 ) -> None:
-    plan = plan_scaling(view(zone, scale="3/5", words=words))
+    plan = plan_scaling(case)
 
     assert (counts(plan), codes(plan)) == ({}, ["pod_gave_no_time zone-b"])
-    assert plan.waits[0].text == CHANGE + why
+    assert [plan.waits[0].text] == [CHANGE + why for why in expected]
 
 
-@pytest.mark.parametrize(
-    ("zone", "words", "expected"),
-    [
-        pytest.param(
-            changed(delayed("b", 5, pods="llll-"), status_replicas=4), due("b-3"), 3,
-            id="SEED-106 the highest was never created",
-        ),
-        pytest.param(
-            changed(delayed("b", 5, pods="lll--"), status_replicas=3), {}, 3,
-            id="SEED-106 none of them was",
-        ),
-        pytest.param(
-            changed(delayed("b", 5, pods="-----"), status_replicas=0), {}, 3,
-            id="a zone without pods",
-        ),
-        pytest.param(
-            changed(delayed("b", 5, pods="llll-"), status_replicas=4),
-            {"b-3": word(MINUTE)}, 4,
-            id="down to the one that is not due",
-        ),
-        pytest.param(
-            changed(
-                annotated(delayed("b", 5, pods="llll-"), paused="true"), status_replicas=4,
-                current_revision="prev",
-            ),
-            due("b-3"), 3,
-            id="a rollout that is paused brings nothing back",
-        ),
-        pytest.param(
-            dataclasses.replace(
-                delayed("b", 5), unreadable_pods=(unreadable("Pod", "zone-b-1", owner="b"),)
-            ),
-            BOTH, 3,
-            id="one that stays cannot be read",
-        ),
-        pytest.param(
-            with_pod(delayed("b", 5), 1, is_terminating=True), BOTH, 3,
-            id="one that stays terminates",
-        ),
-    ],
-)  # fmt: skip
+FREE = """
+SEED-106 the highest was never created
+  5 pods=llll- status_replicas=4; word b-3 70m | 3
+SEED-106 none of them was
+  5 pods=lll-- status_replicas=3 | 3
+a zone without pods
+  5 pods=----- status_replicas=0 | 3
+down to the one that is not due
+  5 pods=llll- status_replicas=4; word b-3 1m | 4
+a rollout that is paused brings nothing back
+  5 pods=llll- paused=true status_replicas=4 current_revision=prev; word b-3 70m | 3
+one that stays cannot be read
+  DUE; lost b-1 | 3
+one that stays terminates
+  DUE; pod b-1 is_terminating=true | 3
+two thousand million replicas are counted by their pods
+  5 replicas=2147483647 status_replicas=5; word b-4 70m; word b-3 70m | 3
+"""
+
+
+@pytest.mark.parametrize(("case", "expected"), read_table(FREE, read_answers))
 def test_pods_that_hold_nothing_hold_nobody_back(
-    zone: Zone, words: Mapping[str, Word], expected: int
+    case: ScalingSnapshot, expected: list[str]
 ) -> None:
-    assert counts(plan_scaling(view(zone, scale="3/5", words=words))) == {"zone-b": expected}
-
-
-def test_two_thousand_million_replicas_are_counted_by_their_pods() -> None:
-    zone = changed(delayed("b", 5), replicas=2**31 - 1, status_replicas=5)
-    plan = plan_scaling(view(zone, scale="3/5", words=BOTH))
-
-    assert counts(plan) == {"zone-b": 3}
+    assert counts(plan_scaling(case)) == {"zone-b": int(expected[0])}
 
 
 def test_a_pod_that_was_replaced_begins_anew() -> None:
@@ -238,18 +181,13 @@ def test_the_wait_says_the_same_for_as_long_as_pods_say_the_same() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("early", "expected"),
-    [
-        pytest.param(timedelta(0), {"zone-b": 3}, id="DELAY-08 exactly as long as the delay"),
-        pytest.param(timedelta(microseconds=1), {}, id="a moment less"),
-    ],
-)
-def test_delay08_the_very_moment(early: timedelta, expected: Mapping[str, int]) -> None:
+@pytest.mark.parametrize("early", [timedelta(0), timedelta(microseconds=1), timedelta(days=9)])
+def test_delay08_the_very_moment(early: timedelta) -> None:
+    """SEED-073: exactly as long as the delay is long enough, and a moment less is not."""
     said = Word(asked_at=NOW, since=NOW - HOUR + early)
     plan = plan_scaling(view(delayed("b", 5), scale="3/5", words={"b-4": said, "b-3": said}))
 
-    assert counts(plan) == expected
+    assert counts(plan) == ({} if early else {"zone-b": 3})
 
 
 def test_li11_how_often_pods_hear_of_us() -> None:
