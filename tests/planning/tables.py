@@ -8,11 +8,12 @@ A `|` begins each line of what is expected; what is indented below it goes on wi
 words between semicolons: builders of `tests.builders` with their arguments, and what else holds.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from textwrap import dedent
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 import pytest
@@ -49,6 +50,23 @@ def _read_rows(text: str) -> Iterator[tuple[str, str, list[str]]]:
             yield row[0], case.strip(), [one.strip() for one in expected]
             row = []
         row.append(line if not row else line.strip())
+
+
+def shorten(lines: Iterable[str], sentences: Mapping[str, str]) -> list[str]:
+    """Return lines with whole sentences, by their patterns, in the short form of a table."""
+    short = list(lines)
+    for pattern, form in sentences.items():
+        short = [re.sub(pattern, form, line) for line in short]
+    return short
+
+
+BUDGET_SENTENCES: Final = {
+    r"^(budget_used|pods_starting): zone-(\w): 1 outdated pod waits: ": r"\1 \2: 1 wait, ",
+    r"^(budget_used|pods_starting): zone-(\w): (\d+) outdated pods wait: ": r"\1 \2: \3 wait, ",
+    r"(\d+) unavailable of (\d+) allowed": r"\1 of \2 down",
+    r" down, (\d+) going now$": r" down, \1 going",
+}
+"""Why the pods of a zone wait, as the tables of rollouts have it."""
 
 
 def read_words(text: str) -> tuple[list[str], dict[str, object]]:

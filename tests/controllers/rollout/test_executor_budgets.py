@@ -26,6 +26,7 @@ from rollout_operator.model.errors import (
     Throttled,
     TooManyRequests,
     UnknownOutcome,
+    Unreachable,
 )
 from rollout_operator.model.group import Deletion
 from rollout_operator.model.names import GroupName
@@ -316,3 +317,28 @@ async def test_zpdb60_a_live_read_that_fails_leaves_no_record() -> None:
     assert isinstance(report.error, TooManyRequests)
     assert made.here.recorded() == []
     assert len(made.process.pending) == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        pytest.param(Conflict("changed", status=409), "contradicted", id="the pod has changed"),
+        pytest.param(NotFound("gone", status=404), "contradicted", id="the pod is gone"),
+        pytest.param(Throttled("later"), "cut short", id="our own limiter: a new look"),
+        pytest.param(TooManyRequests("busy"), "failed", id="turned away: an error"),
+        pytest.param(Unreachable("refused"), "failed", id="nothing could be sent: an error"),
+        pytest.param(UnknownOutcome("no answer"), "failed", id="no answer: an error"),
+    ],
+)
+@in_virtual_time
+async def test_zpdb60_a_record_that_fails_comes_to_what_its_error_says(
+    error: ApiError, outcome: str
+) -> None:
+    """Only a pod that is not what it was contradicts the cache."""
+    made = rolling(rule(1))
+    made.here.client.before = failing(PATCH, error)
+    report = await made.step()
+    assert made.deleted == []
+    assert report.is_contradicted == (outcome == "contradicted")
+    assert report.is_cut_short == (outcome == "cut short")
+    assert report.error is (error if outcome == "failed" else None)

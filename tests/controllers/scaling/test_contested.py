@@ -119,25 +119,3 @@ async def test_a_leading_zone_that_changes_all_the_time_is_followed_all_the_time
                 bench.scale("a", replicas)
                 await pass_time(SECOND)
     assert bench.client.patched == ["zone-b 5", "zone-b 3"] * 20
-
-
-@pytest.mark.parametrize("replicas", [5, 2], ids=["up", "down"])
-@in_virtual_time
-async def test_w42_a_contested_zone_stops_no_other(replicas: int) -> None:
-    bench = contested(replicas, zone("c", 3, follows="a"))
-    async with bench.living():
-        await pass_time(5 * SECOND)
-        assert f"zone-c {replicas}" in bench.client.patched
-        assert bench.waits() == [f"{Code.COUNT_CONTESTED} zone-b"]
-
-
-@in_virtual_time
-async def test_a_set_that_is_made_anew_begins_anew() -> None:
-    bench = contested()
-    async with bench.living():
-        await pass_time(MINUTE)
-        bench.memory.contests.forget(bench.sets.list_all()[1].uid)
-        seen = len(bench.client.patched)
-        bench.follow()
-        await pass_time(SECOND)
-        assert len(bench.client.patched) == seen + 3

@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from rollout_operator.guards.budgets.arbiter import CONTEST_LOOKS, CONTEST_PAUSE
-from tests.guards.arbiter_bench import World, rule, world
-from tests.planning.disruptions import PATTERN
+from tests.guards.arbiter_bench import World, world
 from tests.virtual_time import elapsed, in_virtual_time
 
 USED_A = "429 disruption_budget_used: 1 pod not ready in ingester-zone-a"
@@ -85,14 +84,6 @@ async def test_fp20_the_loser_does_not_wait() -> None:
     assert late.result() == USED_A
     assert elapsed() < CONTEST_PAUSE
     assert here.recorded() == ["a-0"]
-
-
-@in_virtual_time
-async def test_zpdb93_records_of_other_partitions_contest_nothing() -> None:
-    here = world(rule(pattern=PATTERN))
-    answers = await _ask_all(here, {"x": "a-0", "y": "b-1"})
-    assert answers == {"a-0": "allowed", "b-1": "allowed"}
-    assert elapsed() < CONTEST_PAUSE
 
 
 @in_virtual_time

@@ -31,8 +31,7 @@ T-11 24 the second group of the pattern
 T-11 26 one peer failed, one scaled away
   c-2; a r; b rrF; partitions 2 | 429 1 pod not ready, 1 pod unknown in partition 2
 T-11 25 the peer is scaled away
-  b-2; a rr; b replicas=2 status_replicas=3; only a b; partitions
-  | 429 1 pod unknown in partition 2
+  b-2; a rr; b replicas=2 status_replicas=3; only a b; partitions | 429 1 pod unknown in partition 2
 ZPDB-90 the pod's own zone does not count
   a-0; a FFF status_replicas=9; partitions | allow
 SI-05 ZPDB-40 what was granted counts
@@ -100,8 +99,7 @@ ZPDB-93 the delay is for this partition only
 ZPDB-90 a pod without a partition is of another one
   a-0; b rrF; partitions pattern=ingester-zone-[a-c]-([0-1]) | allow
 ZPDB-90 an absent one may be of any: it cannot be told apart where names have no partition
-  a-0; b rr-; partitions pattern=ingester-zone-[a-c]-([0-1])
-  | 429 1 pod unknown in partition 0
+  a-0; b rr-; partitions pattern=ingester-zone-[a-c]-([0-1]) | 429 1 pod unknown in partition 0
 partitions need not be ordinals: all of a name
   a-0; b rrF; partitions pattern=(ingester)-zone-[a-c]-[0-9]+
   | 429 1 pod not ready in partition ingester

@@ -18,8 +18,13 @@ from tests.planning.disruptions import (
     render_refusal,
     scene,
 )
-from tests.planning.tables import read_table
+from tests.planning.tables import read_table, shorten
 
+SENTENCES = {
+    "minimum number of StatefulSets not found: 1 StatefulSet has the labels name=ingester, 2 are"
+    " needed": "TOO FEW",
+    r"; budget ingester: max unavailable (\d+)$": r"; BUDGET \1",
+}
 ALLOWED = """
 T-11 8 maximum 0
   a-0; budget 0 | 403 max unavailable = 0
@@ -46,9 +51,7 @@ T-11 17 an override of 0 changes nothing
 T-11 17 an override is none where the maximum is not 0
   b-0; override 2; granted a-0 | 429 1 pod not ready in ingester-zone-a
 T-11 10 W-57 one StatefulSet only
-  a-0; only a
-  | 400 minimum number of StatefulSets not found: 1 StatefulSet has the labels name=ingester, 2 are
-    needed
+  a-0; only a | 400 TOO FEW
 ZPDB-59 ZPDB-75 an unready pod is no exemption, and does not count itself
   a-0; a CCC; budget 2 | 429 2 pods not ready in ingester-zone-a
 ZPDB-75 the pod itself never counts
@@ -102,9 +105,7 @@ D-14 a settling pod is up for this
 D-14 a maximum of 0 binds a rollout
   a-0; a CCC; b C--; rollout; budget 0 | 403 max unavailable = 0
 D-14 so does a budget of one zone
-  a-0; a CCC; only a; rollout
-  | 400 minimum number of StatefulSets not found: 1 StatefulSet has the labels name=ingester, 2 are
-    needed
+  a-0; a CCC; only a; rollout | 400 TOO FEW
 D-14 and a frozen view
   a-0; a CCC; b C--; rollout; stale 61
   | 429 the newest proof that the view is live is more than 60s old
@@ -113,8 +114,8 @@ D-14 and a frozen view
 
 @pytest.mark.parametrize(("case", "expected"), read_table(ALLOWED, read_scene))
 def test_zone_mode(case: Scene, expected: list[str]) -> None:
-    assert [answer(case)] == expected
-    assert answer(replace(case, zones=case.zones[::-1])) == expected[0]
+    for one in (case, replace(case, zones=case.zones[::-1])):
+        assert shorten([answer(one)], SENTENCES) == expected
 
 
 @pytest.mark.parametrize(
@@ -144,59 +145,51 @@ def test_effective_maximum(replicas: int, status: int, rule: object, expected: i
 
 REFUSED = """
 ZPDB-95 the numbers first, as in all releases; names, reasons and budget after them
-  a-0; c rrC
-  | 1 pod not ready in ingester-zone-c (ingester-zone-c-2: CrashLoopBackOff); budget ingester: max
-    unavailable 1
+  a-0; c rrC | 1 pod not ready in ingester-zone-c (ingester-zone-c-2: CrashLoopBackOff); BUDGET 1
 ZPDB-95 few pods are named, the rest is counted
   a-0; a rFt-u-- status_replicas=9; budget 2; granted a-0
   | 3 pods not ready, 5 pods unknown in ingester-zone-a (ingester-zone-a-1: Failed,
-    ingester-zone-a-2: terminating, ingester-zone-a-4: unreadable and 4 more); budget ingester: max
-    unavailable 2
+    ingester-zone-a-2: terminating, ingester-zone-a-4: unreadable and 4 more); BUDGET 2
 ZPDB-95 absent pods
   a-0; b r--
   | 2 pods unknown in ingester-zone-b (ingester-zone-b-1: no pod and ingester-zone-b-2: no pod);
-    budget ingester: max unavailable 1
+    BUDGET 1
 ZPDB-95 nameless pods
   a-0; b status_replicas=5
-  | 2 pods unknown in ingester-zone-b (ingester-zone-b counts 5 pods, 3 found); budget ingester: max
-    unavailable 1
+  | 2 pods unknown in ingester-zone-b (ingester-zone-b counts 5 pods, 3 found); BUDGET 1
 ZPDB-95 settling pods; time alone changes the answer, and no event announces that
   a-0; b rr min_ready_seconds=7200
   | 2 pods not ready in ingester-zone-b (ingester-zone-b-0: ready for less than 2h0m0s and
-    ingester-zone-b-1: ready for less than 2h0m0s); budget ingester: max unavailable 1
+    ingester-zone-b-1: ready for less than 2h0m0s); BUDGET 1
   | again in 3600s
 the first settling pod; what runs with time is not part of the text
   a-0; b min_ready_seconds=30; pod b-1 ready_for=10
-  | 1 pod not ready in ingester-zone-b (ingester-zone-b-1: ready for less than 30s); budget
-    ingester: max unavailable 1
+  | 1 pod not ready in ingester-zone-b (ingester-zone-b-1: ready for less than 30s); BUDGET 1
   | again in 20s
 the same, 5 s later
   a-0; b min_ready_seconds=30; pod b-1 ready_for=15
-  | 1 pod not ready in ingester-zone-b (ingester-zone-b-1: ready for less than 30s); budget
-    ingester: max unavailable 1
+  | 1 pod not ready in ingester-zone-b (ingester-zone-b-1: ready for less than 30s); BUDGET 1
   | again in 15s
 the same, when it has settled
   a-0; b min_ready_seconds=30; pod b-1 ready_for=30 | allow
 no time helps where another pod is down for good: in another zone a single one is too many
   a-0; b rrC min_ready_seconds=7200; budget 3
   | 3 pods not ready in ingester-zone-b (ingester-zone-b-0: ready for less than 2h0m0s,
-    ingester-zone-b-1: ready for less than 2h0m0s and ingester-zone-b-2: CrashLoopBackOff); budget
-    ingester: max unavailable 3
+    ingester-zone-b-1: ready for less than 2h0m0s and ingester-zone-b-2: CrashLoopBackOff); BUDGET 3
 the own zone may keep others down
   a-0; a rCr min_ready_seconds=7200; budget 2
   | 2 pods not ready in ingester-zone-a (ingester-zone-a-1: CrashLoopBackOff and ingester-zone-a-2:
-    ready for less than 2h0m0s); budget ingester: max unavailable 2
+    ready for less than 2h0m0s); BUDGET 2
   | again in 3600s
 no time where nothing says since when a pod is ready
   a-0; b min_ready_seconds=30; pod b-2 ready_since=none
-  | 1 pod not ready in ingester-zone-b (ingester-zone-b-2: ready for less than 30s); budget
-    ingester: max unavailable 1
+  | 1 pod not ready in ingester-zone-b (ingester-zone-b-2: ready for less than 30s); BUDGET 1
 """
 
 
 @pytest.mark.parametrize(("case", "expected"), read_table(REFUSED, read_scene))
 def test_what_a_refusal_says(case: Scene, expected: list[str]) -> None:
-    assert render_refusal(case) == expected
+    assert shorten(render_refusal(case), SENTENCES) == expected
 
 
 def test_a_refusal_has_code_status_and_zone() -> None:

@@ -32,16 +32,13 @@ FP-28 a set that is being deleted: nothing
   prev a; zone b is_terminating=true | set_terminating: zone-b is being deleted
 ROLL-31 current revision empty: nothing, failed
   prev a; zone b current=
-  | revision_empty: StatefulSet zone-b: status.currentRevision is empty
-  | failed
+  | revision_empty: StatefulSet zone-b: status.currentRevision is empty | failed
 ROLL-31 update revision empty: nothing, failed
   prev a; zone b update_revision=
-  | revision_empty: StatefulSet zone-b: status.updateRevision is empty
-  | failed
+  | revision_empty: StatefulSet zone-b: status.updateRevision is empty | failed
 SI-08 update revision empty in a paused zone: nothing, failed
   prev a; zone b paused=true update_revision= current=
-  | revision_empty: StatefulSet zone-b: status.updateRevision is empty
-  | failed
+  | revision_empty: StatefulSet zone-b: status.updateRevision is empty | failed
 ROLL-30 current revision empty in a paused zone does not matter
   zone a; zone b paused=true current=
   | up_to_date: 6 pods of 2 zones: all ready at the update revision
@@ -60,27 +57,22 @@ D-40 why each zone waits is said before its turn
   prev a; prev b paused=true; prev c
   | replace in zone-a: 1 of [zone-a-0 zone-a-1 zone-a-2]
   | budget_used: zone-a: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 going now
-  | paused: zone-b is paused: 3 outdated pods wait
-  | another_zone_first: zone-c waits for zone-a
+  | paused: zone-b is paused: 3 outdated pods wait | another_zone_first: zone-c waits for zone-a
 ROLL-39 a is recorded and b goes on at once; c waits for its turn
   zone c current=prev; zone a current=prev; prev b
-  | record zone-a last
-  | replace in zone-b: 1 of [zone-b-0 zone-b-1 zone-b-2]
+  | record zone-a last | replace in zone-b: 1 of [zone-b-0 zone-b-1 zone-b-2]
   | budget_used: zone-b: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 going now
   | another_zone_first: zone-c waits for zone-b
 SEED-103 outdated though current equals update; a zone of no replicas is whole
   zone a pp; zone b "" | replace in zone-a: 2 of [zone-a-0 zone-a-1]
 ROLL-33 FP-28 a rollback in mid-rollout: pods of the abandoned revision go
   zone a oll limit=1; prev b
-  | replace in zone-a: 1 of [zone-a-0]
-  | another_zone_first: zone-b waits for zone-a
+  | replace in zone-a: 1 of [zone-a-0] | another_zone_first: zone-b waits for zone-a
 what is odd is told also where nothing may be decided
   zone a strategy=RollingUpdate paused=maybe limit=0
   | wrong_strategy: StatefulSet zone-a has RollingUpdate update strategy while OnDelete is expected,
     skipping reconcile
-  | problem bad_max_unavailable zone-a
-  | problem bad_paused zone-a
-  | failed
+  | problem bad_max_unavailable zone-a | problem bad_paused zone-a | failed
 no zones
   none | up_to_date: 0 pods of 0 zones: all ready at the update revision
 """

@@ -21,10 +21,16 @@ from tests.planning.scalings import (
     read_view,
     view,
 )
-from tests.planning.tables import read_table
+from tests.planning.tables import read_table, shorten
 
 SPAN: Final = "grafana.com/min-time-between-zones-downscale"
 
+SENTENCES: Final = {
+    SPAN: "SPAN",
+    "grafana.com/rollout-downscale-leader": "LEADER",
+    ", forced by grafana.com/rollout-force-replicas": ", FORCED",
+    "could not find leader for zone-b using LEADER:": "NOT FOUND:",
+}
 T03 = """
 T-03.1 SCALE-04 no leading zone
   a 3 | nothing
@@ -48,9 +54,8 @@ T-03.6 SCALE-11 the gate is for upscales only
   a 2 pods=lL; b 3 follows=a gate=true | scale_down: zone-b follows zone-a: 3 → 2
 T-03.7 the time to wait cannot be read
   a 2 ago=1h; b 3 follows=a label=invalid
-  | problem bad_downscale_time zone-b: StatefulSet zone-b: label
-    grafana.com/min-time-between-zones-downscale: time: invalid duration "invalid"; zone-b is not
-    scaled down
+  | problem bad_downscale_time zone-b: StatefulSet zone-b: label SPAN: time: invalid duration
+    "invalid"; zone-b is not scaled down
   | failed zone-b
 T-03.8 SEED-066 a third zone was scaled down ten hours ago
   a 2 ago=1d10h; b 3 follows=a label=12h; c 3 ago=10h
@@ -60,21 +65,18 @@ T-03.9 long ago
   a 2 ago=3d; b 3 follows=a label=12h; c 3 ago=2d | scale_down: zone-b follows zone-a: 3 → 2
 T-03.10 SCALE-05 no such zone in the group
   a 4; b 3 follows=x
-  | problem no_leading_zone zone-b: StatefulSet zone-b: annotation
-    grafana.com/rollout-downscale-leader: could not find leader for zone-b using
-    grafana.com/rollout-downscale-leader: the group has no StatefulSet "zone-x"
+  | problem no_leading_zone zone-b: StatefulSet zone-b: annotation LEADER: NOT FOUND: the group has
+    no StatefulSet "zone-x"
   | failed zone-b
 T-03.10 SCALE-05 an empty name
   a 4; b 3 follows=
-  | problem no_leading_zone zone-b: StatefulSet zone-b: annotation
-    grafana.com/rollout-downscale-leader: could not find leader for zone-b using
-    grafana.com/rollout-downscale-leader: the group has no StatefulSet ""
+  | problem no_leading_zone zone-b: StatefulSet zone-b: annotation LEADER: NOT FOUND: the group has
+    no StatefulSet ""
   | failed zone-b
 T-03.11 SEED-066 the follower does not say how long to wait
   a 2 ago=1h; b 3 follows=a
-  | problem wait_time_missing zone-b: StatefulSet zone-b: annotation
-    grafana.com/min-time-between-zones-downscale: not set, nor as label, and another zone was scaled
-    down before: zone-b follows zone-a: 3 → 2
+  | problem wait_time_missing zone-b: StatefulSet zone-b: annotation SPAN: not set, nor as label,
+    and another zone was scaled down before: zone-b follows zone-a: 3 → 2
   | failed zone-b
 T-03.12 nobody else was scaled down: no time needed
   a 2; b 3 follows=a ago=1h | scale_down: zone-b follows zone-a: 3 → 2
@@ -84,20 +86,15 @@ T-03.13 SCALE-10 a malformed time of another zone
     "x" is no RFC 3339 time; zone-b is not scaled down
   | failed zone-b
 T-03.26 SCALE-06 forced to none
-  a 5; b 5 follows=a force=0
-  | scale_down: zone-b follows zone-a: 5 → 0, forced by grafana.com/rollout-force-replicas
+  a 5; b 5 follows=a force=0 | scale_down: zone-b follows zone-a: 5 → 0, FORCED
 T-03.27 only the one that is forced
-  a 5; b 5 follows=a force=0; c 5 follows=a
-  | scale_down: zone-b follows zone-a: 5 → 0, forced by grafana.com/rollout-force-replicas
+  a 5; b 5 follows=a force=0; c 5 follows=a | scale_down: zone-b follows zone-a: 5 → 0, FORCED
 SCALE-06 a forced count goes up without the leading zone's pods
-  a 5 pods=lllLL; b 3 follows=a gate=true force=4
-  | scale_up: zone-b follows zone-a: 3 → 4, forced by grafana.com/rollout-force-replicas
+  a 5 pods=lllLL; b 3 follows=a gate=true force=4 | scale_up: zone-b follows zone-a: 3 → 4, FORCED
 SCALE-06 and down without the time between zones
-  a 2 ago=1h; b 3 follows=a label=12h force=1
-  | scale_down: zone-b follows zone-a: 3 → 1, forced by grafana.com/rollout-force-replicas
+  a 2 ago=1h; b 3 follows=a label=12h force=1 | scale_down: zone-b follows zone-a: 3 → 1, FORCED
 SCALE-06 and whatever the times say
-  a 2 last=x; b 3 follows=a force=1
-  | scale_down: zone-b follows zone-a: 3 → 1, forced by grafana.com/rollout-force-replicas
+  a 2 last=x; b 3 follows=a force=1 | scale_down: zone-b follows zone-a: 3 → 1, FORCED
 SCALE-06 the count it has
   a 2; b 3 follows=a force=3 | nothing
 the status of the leading zone is of before
@@ -133,7 +130,7 @@ a gate does not open by what was only written
 
 @pytest.mark.parametrize(("case", "expected"), read_table(T03, read_view))
 def test_t03_what_a_following_zone_counts(case: ScalingSnapshot, expected: list[str]) -> None:
-    assert outline_view(case) == expected
+    assert shorten(outline_view(case), SENTENCES) == expected
 
 
 def test_seed066_a_chain_is_scaled_down_one_zone_after_the_other() -> None:
