@@ -11,11 +11,7 @@ from rollout_operator.model.downscale import Decrease, Target
 from rollout_operator.model.group import Group, Newcomers, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code, Verdict
-from rollout_operator.planning.downscales.rule import (
-    PreparePods,
-    assess_neighbours,
-    choose_pods_to_prepare,
-)
+from rollout_operator.planning.downscales.rule import assess_neighbours, choose_pods_to_prepare
 from rollout_operator.planning.rollout.newcomers import count_used
 from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.planning.scaling.plan import plan_scaling
@@ -109,130 +105,118 @@ def test_how_many_hold_something(case: Zone, used: int) -> None:
     assert count_used(case) == used
 
 
-def decrease(letter: str = "a") -> Decrease:
+def decrease(to: int = 3) -> Decrease:
     return Decrease(
-        resource="statefulsets", namespace="test", name=f"zone-{letter}",
-        replicas_from=5, replicas_to=3,
-    )  # fmt: skip
-
-
-def neighbours(case: Group) -> Verdict | None:
-    return assess_neighbours(decrease(), case.zones[0].sts, case, {})
+        resource="statefulsets", namespace="test", name="zone-a", replicas_from=5, replicas_to=to
+    )
 
 
 def five(letter: str, *ordinals: int, new: bool = True) -> Zone:
     return crowded(zone(letter, "lllll", is_ordered=False), *ordinals, new=new)
 
 
-def test_d67_newcomers_of_all_zones_hold_no_downscale() -> None:
-    """3 -> 5 on all zones without room, and back."""
-    assert neighbours(group(five("a", 3, 4), five("b", 3, 4), five("c", 3, 4))) is None
+def settling(letter: str) -> Zone:
+    return seen(five(letter, 3, 4, new=False), 3, 3, 4, settles_in=21)
 
 
-def test_d67_newcomers_of_another_zone_do_not_hold_pods_that_are_up() -> None:
-    assert neighbours(group(five("a"), five("b", 3, 4))) is None
+def held(base: Zone) -> Zone:
+    """Return the zone whose pods that are down were ready before."""
+    pods = tuple(replace(pod, was_ready=not pod.is_ready) for pod in base.pods)
+    return dataclasses.replace(base, pods=pods)
 
 
-def test_prep17_a_successor_in_another_zone_does() -> None:
-    verdict = neighbours(group(five("a"), five("b", 3, new=False)))
-
-    assert verdict is not None
-    assert verdict.reason.code is Code.OTHER_ZONE_NOT_READY
-
-
-def test_d67_newcomers_go_though_another_zone_is_short() -> None:
-    assert neighbours(group(five("a", 3, 4), five("b", 0, new=False))) is None
+SUCCESSORS: Final = five("b", 3, 4, new=False)
+WAY_OUT: Final = (
+    "if no pod of the range ever held anything, take the label grafana.com/prepare-downscale off"
+    " zone-a for the moment"
+)
 
 
-def test_d67_where_it_is_not_known_a_person_is_told_the_way_out() -> None:
-    """403, and not the 429 that clients repeat for ever."""
-    verdict = neighbours(group(five("a", 3, 4, new=False), five("b", 3, 4, new=False)))
+@pytest.mark.parametrize(
+    ("zones", "to", "status", "end"),
+    [
+        pytest.param(
+            [five(one, 3, 4) for one in "abc"], 3, None, "",
+            id="D-67 newcomers of all zones: 3 to 5 on all of them without room, and back",
+        ),
+        pytest.param(
+            [five("a"), five("b", 3, 4)], 3, None, "",
+            id="D-67 newcomers of another zone do not hold pods that are up",
+        ),
+        pytest.param(
+            [five("a", 3, 4), five("b", 0, new=False)], 3, None, "",
+            id="D-67 newcomers go though another zone is short",
+        ),
+        pytest.param(
+            [five("a"), five("b", 3, new=False)], 3, 0, "1 non-ready replicas",
+            id="PREP-17 a successor in another zone holds",
+        ),
+        pytest.param(
+            [five("a", 3, 4, new=False), SUCCESSORS], 3, 403, f"2 non-ready replicas; {WAY_OUT}",
+            id="D-67 where it is not known: the way out, and not the 429 that clients repeat",
+        ),
+        pytest.param(
+            [five("a", 3, 4, new=False), SUCCESSORS], 2, 0, f"2 non-ready replicas; {WAY_OUT}",
+            id="D-67 some of the range run: not 403, as the other zone may be whole again",
+        ),
+        pytest.param(
+            [held(five("a")), SUCCESSORS], 3, 0, "2 non-ready replicas",
+            id="PREP-17 all of them run: no way out",
+        ),
+        pytest.param(
+            [held(five("a", 3, 4, new=False)), SUCCESSORS], 3, 0, "2 non-ready replicas",
+            id="PREP-17 one was ready before: no way out",
+        ),
+        pytest.param(
+            [settling("a"), settling("b")], 3, 429,
+            "2 non-ready replicas; new replicas of zone-a and zone-b count as never used in about"
+            " 30s",
+            id="D-67 until they have settled: when",
+        ),
+    ],
+)  # fmt: skip
+def test_d67_whom_newcomers_hold(zones: list[Zone], to: int, status: int | None, end: str) -> None:
+    verdict = assess_neighbours(decrease(to), zones[0].sts, group(*zones), {})
 
-    assert verdict is not None
-    assert verdict.code == 403
-    assert verdict.reason.text.endswith(
-        "statefulset zone-b has 0 non-updated replicas and 2 non-ready replicas; if no pod of the "
-        "range ever held anything, take the label grafana.com/prepare-downscale off zone-a for the "
-        "moment"
-    )
+    assert (None if verdict is None else verdict.code) == status
+    if verdict is not None:
+        assert verdict.reason.code is Code.OTHER_ZONE_NOT_READY
+        assert verdict.reason.text.endswith(end)
 
 
-def test_d67_a_range_of_some_that_run_is_told_the_way_out_in_the_same_words() -> None:
-    """D-67: 3 and 4 have no room, 2 runs. Not 403: the other zone may be whole again."""
-    crowd = group(five("a", 3, 4, new=False), five("b", 3, 4, new=False))
-    alone = neighbours(crowd)
-    more = dataclasses.replace(decrease(), replicas_to=2)
-    mixed = assess_neighbours(more, crowd.zones[0].sts, crowd, {})
-
-    assert alone is not None
-    assert mixed is not None
-    _, way_out = alone.reason.text.split("; ")
-    assert mixed.reason.text.endswith(f"; {way_out}")
-    assert (alone.code == 403, mixed.code == 403) == (True, False)
+ROLLING: Final = zone("a", "pppll", current="prev", is_ordered=False)
 
 
-@pytest.mark.parametrize("crowd", [five("a"), five("a", 3, 4, new=False)], ids=["run", "ran"])
-def test_prep17_pods_that_hold_something_have_no_such_way_out(crowd: Zone) -> None:
-    """PREP-17: all of them run, or one does not and was ready before."""
-    held = [replace(pod, was_ready=not pod.is_ready) for pod in crowd.pods]
-    verdict = neighbours(
-        group(dataclasses.replace(crowd, pods=tuple(held)), five("b", 3, 4, new=False))
-    )
-
-    assert verdict is not None
-    assert "the label" not in verdict.reason.text
-
-
-def test_d67_until_they_have_settled_clients_are_told_when() -> None:
-    """429, for about so long: time alone changes the answer."""
-    crowd = [seen(five(letter, 3, 4, new=False), 3, 3, 4, settles_in=21) for letter in "ab"]
-    verdict = neighbours(group(*crowd))
-
-    assert verdict is not None
-    assert verdict.code == 429
-    assert verdict.reason.text.endswith(
-        "2 non-ready replicas; new replicas of zone-a and zone-b count as never used in about 30s"
-    )
-
-
-def test_d67_a_rollout_waits_for_time_where_that_is_all_it_takes() -> None:
-    base = seen(rolling(new=False), 3, 3, 4, settles_in=21)
+@pytest.mark.parametrize(
+    ("base", "status", "end"),
+    [
+        pytest.param(crowded(ROLLING, 3, 4), None, "", id="D-67 newcomers: nobody is called"),
+        pytest.param(
+            seen(crowded(ROLLING, 3, 4, new=False), 3, 3, 4, settles_in=21), 429,
+            "new replicas of zone-a count as never used in about 30s",
+            id="D-67 time is all it takes",
+        ),
+        pytest.param(
+            crowded(ROLLING, 3, 4, new=False), 403,
+            "2 pods of the range may just be replaced: zone-a is being rolled out; if no pod before"
+            " them held anything, pause it, or take the label grafana.com/prepare-downscale off"
+            " zone-a",
+            id="D-67 perhaps successors: the way out",
+        ),
+        pytest.param(
+            crowded(zone("a", "pppll", current="prev"), 3, 4, new=False, is_starting=True), 429, "",
+            id="D-26 one that may be starting is tried again",
+        ),
+    ],
+)  # fmt: skip
+def test_d67_a_rollout_beside_newcomers(base: Zone, status: int | None, end: str) -> None:
     plan = choose_pods_to_prepare(decrease(), base, TARGET, "cluster.local.")
 
-    assert isinstance(plan, Verdict)
-    assert plan.code == 429
-    assert plan.reason.text.endswith("new replicas of zone-a count as never used in about 30s")
-
-
-def rolling(*, new: bool) -> Zone:
-    base = zone("a", "pppll", current="prev", is_ordered=False)
-    return crowded(base, 3, 4, new=new)
-
-
-def test_d67_a_rollout_holds_no_downscale_of_newcomers() -> None:
-    plan = choose_pods_to_prepare(decrease(), rolling(new=True), TARGET, "cluster.local.")
-
-    assert isinstance(plan, PreparePods)
-    assert plan.endpoints == ()
-
-
-def test_d67_a_rollout_that_waits_for_perhaps_successors_is_told_with_the_way_out() -> None:
-    plan = choose_pods_to_prepare(decrease(), rolling(new=False), TARGET, "cluster.local.")
-
-    assert isinstance(plan, Verdict)
-    assert plan.code == 403
-    assert plan.reason.text.endswith(
-        "2 pods of the range may just be replaced: zone-a is being rolled out; if no pod before "
-        "them held anything, pause it, or take the label grafana.com/prepare-downscale off zone-a"
-    )
-
-
-def test_d26_one_that_may_be_starting_is_tried_again() -> None:
-    base = crowded(zone("a", "pppll", current="prev"), 3, 4, new=False, is_starting=True)
-    plan = choose_pods_to_prepare(decrease(), base, TARGET, "cluster.local.")
-
-    assert isinstance(plan, Verdict)
-    assert plan.code == 429
+    if isinstance(plan, Verdict):
+        assert plan.code == status
+        assert plan.reason.text.endswith(end)
+    else:
+        assert (plan.endpoints, status) == ((), None)
 
 
 def old(letter: str, states: str, *ordinals: int, new: bool = True) -> Zone:
@@ -287,39 +271,35 @@ def test_rollouts(case: Group, expected: list[str]) -> None:
     assert outline(plan_group(case)) == expected
 
 
-def pending(base: Zone, *, new: bool) -> Zone:
-    return crowded(base, 3, 4, new=new)
+def pending(force: str | None = None, *, new: bool) -> Zone:
+    return crowded(delayed("b", 5, force=force), 3, 4, new=new)
 
 
-def test_d67_newcomers_have_no_say_in_a_delayed_downscale() -> None:
-    plan = plan_scaling(view(pending(delayed("b", 5), new=True), scale="3/5"))
+@pytest.mark.parametrize(
+    ("base", "scale", "expected"),
+    [
+        pytest.param(pending(new=True), "3/5", ({"zone-b": 3}, []), id="D-67 newcomers: no say"),
+        pytest.param(
+            pending(new=False), "3/5", ({}, ["pod_gave_no_time zone-b"]), id="DELAY-07 successors"
+        ),
+        pytest.param(
+            pending("3", new=False), "5/5", ({"zone-b": 3}, []),
+            id="T-05 a person forces what waits for pods that do not run",
+        ),
+    ],
+)  # fmt: skip
+def test_d67_newcomers_in_a_delayed_downscale(
+    base: Zone, scale: str, expected: tuple[dict[str, int], list[str]]
+) -> None:
+    """SI-09: what goes unasked goes for this version of the set only: a status that counts one of
+    them as ready since then fails the write.
+    """
+    plan = plan_scaling(view(base, scale=scale))
 
-    assert (counts(plan), codes(plan)) == ({"zone-b": 3}, [])
-
-
-def test_delay07_successors_have() -> None:
-    plan = plan_scaling(view(pending(delayed("b", 5), new=False), scale="3/5"))
-
-    assert (counts(plan), codes(plan)) == ({}, ["pod_gave_no_time zone-b"])
-
-
-def test_a_person_forces_what_waits_for_pods_that_do_not_run() -> None:
-    """Those that run keep their time: T-05 rows 11 and 12."""
-    plan = plan_scaling(view(pending(delayed("b", 5, force="3"), new=False), scale="5/5"))
-
-    assert (counts(plan), codes(plan)) == ({"zone-b": 3}, [])
-
-
-def test_si09_what_goes_unasked_goes_for_this_version_of_the_set_only() -> None:
-    """A status that counts one of them as ready since then fails the write."""
-    newcomers = plan_scaling(view(pending(delayed("b", 5), new=True), scale="3/5"))
-    forced = plan_scaling(view(pending(delayed("b", 5, force="3"), new=False), scale="5/5"))
-
-    assert [one.is_exact for one in (*newcomers.scale, *forced.scale)] == [True, True]
+    assert (counts(plan), codes(plan)) == expected
+    assert all(one.is_exact for one in plan.scale)
 
 
 def test_d67_the_group_is_looked_at_again_when_they_have_settled() -> None:
-    base = seen(five("a", 3, 4, new=False), 3, 3, 4, settles_in=21)
-
-    assert plan_group(group(base)).look_again == timedelta(seconds=21)
-    assert plan_scaling(view(base, scale="5/5")).look_again == timedelta(seconds=21)
+    for plan in (plan_group(group(settling("a"))), plan_scaling(view(settling("a"), scale="5/5"))):
+        assert plan.look_again == timedelta(seconds=21)
