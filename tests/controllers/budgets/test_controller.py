@@ -2,7 +2,6 @@
 (LI-07, SI-17, FP-22, D-65).
 """
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 import msgspec
@@ -24,7 +23,6 @@ from rollout_operator.guards.budgets.request import GrantState
 from rollout_operator.model.budget import DisruptionSource, Record
 from rollout_operator.model.errors import ApiError, Denied, UnknownOutcome, Unreachable
 from rollout_operator.model.names import Uid
-from rollout_operator.telemetry import logs
 from tests.guards.arbiter_bench import Hold, Process, World, failing, name_of, world
 from tests.virtual_time import elapsed, in_virtual_time
 
@@ -92,15 +90,6 @@ def record(pod: str, here: World, **changes: object) -> str:
     """Return a record of another process on a pod."""
     plain = Record(uid=here.live(pod).uid, by="y", at=here.now(), engine=DisruptionSource.EVICTION)
     return msgspec.json.encode(msgspec.structs.replace(plain, **changes)).decode()
-
-
-@pytest.fixture
-def told() -> Iterator[list[str]]:
-    """Collect the lines of the log."""
-    lines: list[str] = []
-    logs.configure(write=lambda line: lines.append(line.decode()))
-    yield lines
-    logs.configure()
 
 
 @in_virtual_time
@@ -262,10 +251,10 @@ async def test_li07_what_hangs_is_tried_again(call: str) -> None:
         pytest.param("[" * 9999, id="too deep"),
     ],
 )
-def test_fp40_a_record_that_nobody_can_read_ends_too(text: str, told: list[str]) -> None:
+def test_fp40_a_record_that_nobody_can_read_ends_too(text: str, lines: list[str]) -> None:
     """It counts until then, and the log names pod and annotation."""
     _check_unreadable(text)
-    assert [line for line in told if "cannot be read" in line and "ingester-zone-a-0" in line]
+    assert [line for line in lines if "cannot be read" in line and "ingester-zone-a-0" in line]
 
 
 @in_virtual_time

@@ -2,7 +2,6 @@
 
 import copy
 from collections import Counter
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -13,7 +12,6 @@ from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.names import DOWNSCALE_NOTE
 from rollout_operator.model.outcome import Code
 from rollout_operator.pods.client import PodError
-from rollout_operator.telemetry import logs
 from tests.controllers.downscales.granted import granted
 from tests.controllers.fake_client import Json
 from tests.virtual_time import in_virtual_time
@@ -279,14 +277,6 @@ async def test_a_note_of_the_future_holds_nobody_back_for_ever() -> None:
     async with world.controlling():
         await world.pass_time(60)
         assert str(world.annotation("zone-a")) < "2026-01-02T03:06"
-
-
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    written: list[str] = []
-    logs.configure(write=lambda line: written.append(line.decode()))
-    yield written
-    logs.configure()
 
 
 @in_virtual_time

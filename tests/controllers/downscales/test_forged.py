@@ -1,27 +1,17 @@
 """Notes on pods that another author wrote: who may patch pods may write them (D-24, SEC-25)."""
 
 import copy
-from collections.abc import Iterator
 
 import msgspec
 import pytest
 
 from rollout_operator.model.names import DOWNSCALE_NOTE, PREPARE_DOWNSCALE
-from rollout_operator.telemetry import logs
 from tests.controllers.fake_client import Json
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import WAIT, World, come_to_rest, part, pod, three_zones
 
 NOTE: Json = {"replicasFrom": 5, "replicasTo": 3, "at": "2026-01-02T03:04:05Z", "by": "another"}
 PLACE: Json = {"port": 8080, "path": "ingester/prepare", "service": "zone-a-headless"}
-
-
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    written: list[str] = []
-    logs.configure(write=lambda line: written.append(line.decode()))
-    yield written
-    logs.configure()
 
 
 def _service(world: World) -> object:

@@ -14,7 +14,6 @@ from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import Denied
 from rollout_operator.planning.rollout.zones import VIEW_LIMIT
-from rollout_operator.telemetry import logs
 from tests.guards.arbiter_bench import (
     LABELS,
     SECOND,
@@ -62,12 +61,9 @@ async def test_fp40_without_the_verb_nothing_goes_in_the_first_seconds() -> None
     assert await x.evict("b-0") == USED
 
 
-def test_fp40_that_records_are_forbidden_is_told_once_and_tried_again() -> None:
+def test_fp40_that_records_are_forbidden_is_told_once_and_tried_again(lines: list[str]) -> None:
     """A minute later the role may have been changed."""
-    lines: list[str] = []
-    logs.configure(write=lambda line: lines.append(line.decode()))
     _check_forbidden()
-    logs.configure()
     (line,) = [line for line in lines if "not recorded on pods" in line]
     assert "level=warn" in line
 

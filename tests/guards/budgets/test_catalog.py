@@ -6,7 +6,7 @@ generation 2, `flawed 2` one that is not valid, `blind 2` one without a readable
 for one of the whole application, what was counted, and the gauges: valid, and the maximum.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import pytest
@@ -17,7 +17,6 @@ from rollout_operator.kube.cache.store import AnyBudget, BudgetStore
 from rollout_operator.model.budget import Budget, BudgetState, FlawedBudget
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable
-from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.budgets import BUDGET_RESULTS
 from rollout_operator.telemetry.metrics import Metrics
 from tests.planning.tables import read_table, read_words
@@ -110,11 +109,8 @@ def _show(entry: BudgetState) -> str:
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    lines: list[str] = []
-    logs.configure(write=lambda line: lines.append(line.decode()))
-    yield Bench(lines)
-    logs.configure()
+def bench(lines: list[str]) -> Bench:
+    return Bench(lines)
 
 
 VERSIONS = """

@@ -1,7 +1,7 @@
 """Notes on pods: D-23, FP-06, SEC-25, W-38. The API server is a list of patches and of errors."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
@@ -28,7 +28,6 @@ from rollout_operator.model.errors import (
 )
 from rollout_operator.model.names import DOWNSCALE_NOTE, Uid
 from rollout_operator.model.objects import Pod
-from rollout_operator.telemetry import logs
 from tests.builders import NOW, pod
 
 REPEATABLE: Final = settings(derandomize=True, deadline=None, max_examples=300, database=None)
@@ -74,14 +73,6 @@ class RecordingClient:
 @pytest.fixture
 def client() -> RecordingClient:
     return RecordingClient()
-
-
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    written: list[str] = []
-    logs.configure(write=lambda line: written.append(line.decode()))
-    yield written
-    logs.configure()
 
 
 def pods(*ordinals: int, note: str = "") -> list[Pod]:

@@ -1,7 +1,7 @@
 """The zone tracker: ZONE-01 to ZONE-10, T-08, W-15, W-16, DEP-34, SI-11."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import pytest
@@ -23,7 +23,6 @@ from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.tracker import TimesSource, TrackerEntry, format_entry
 from rollout_operator.planning.downscales.spacing import Blocker
-from rollout_operator.telemetry import logs
 from tests.builders import sts
 from tests.fakes_clock import EPOCH
 from tests.guards.tracker_bench import FRESH, HOUR, NAME, SECOND, TrackerBench, entry, member
@@ -33,14 +32,6 @@ NOBODY: Final = Uid("")
 NOW: Final = format_entry("2026-01-02T03:04:05Z")
 LATER: Final = format_entry("2026-01-02T03:04:35Z")
 PATCH: Final = f"patch configmaps/{NAME}"
-
-
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    written: list[str] = []
-    logs.configure(write=lambda line: written.append(line.decode()))
-    yield written
-    logs.configure()
 
 
 @pytest.mark.parametrize(
