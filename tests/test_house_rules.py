@@ -29,7 +29,8 @@ HOME_MADE = re.compile(r"^_*(doors?|chance|board|Doors?|Board|Parts|Fate)$")
 EMPTY_MODULES = {"utils", "common", "helpers", "misc"}
 # The two places where anything may arrive and the show must go on: the worker of a queue, and the
 # answer to a review.
-CATCH_ALL = {"controllers/worker.py", "web/reviews/dispatch.py"}
+WORKER = "controllers/worker.py"
+CATCH_ALL = {WORKER, "web/reviews/dispatch.py"}
 TASK_MAKERS = {"aio/tasks.py"}
 
 
@@ -162,29 +163,29 @@ def test_the_tests_keep_the_rules() -> None:
 @pytest.mark.parametrize(
     ("rule", "file", "source", "finding"),
     [
-        (find_broad_catches, "a.py", "try: b\nexcept: c", "p/a.py:2: catches BaseException"),
+        (find_broad_catches, "a.py", "try: b\nexcept: c", ":2: catches BaseException"),
         (
             find_broad_catches,
-            "controllers/worker.py",
+            WORKER,
             "try: b\nexcept BaseException: c",
-            "p/controllers/worker.py:2: catches BaseException",
+            ":2: catches BaseException",
         ),
         (
             find_broad_catches,
             "a.py",
-            "try: b\nexcept (OSError, Exception): c",
-            "p/a.py:2: catches OSError, Exception",
+            "try: b\nexcept (A, Exception): c",
+            ":2: catches A, Exception",
         ),
-        (find_broad_catches, "a.py", "with suppress(Exception): b", "p/a.py:1: catches Exception"),
-        (find_orphan_tasks, "a.py", "asyncio.create_task(b())", "p/a.py:1: asyncio.create_task()"),
-        (find_orphan_tasks, "a.py", "f().create_task(b())", "p/a.py:1: .create_task()"),
-        (find_empty_words, "a.py", "def handle_it(): ...", "p/a.py:1: handle_it"),
-        (find_empty_words, "a.py", "class PodManager: ...", "p/a.py:1: PodManager"),
-        (find_empty_words, "a.py", "self._do_it = 1", "p/a.py:1: _do_it"),
-        (find_empty_words, "utils.py", "", "p/utils.py: module name"),
-        (find_home_made_words, "a.py", "def b(door): ...", "p/a.py:1: door"),
-        (find_oversize, "a.py", "a = 1\n" * 401, "p/a.py: 401 lines"),
-        (find_missing_subject, "a.py", "a = 1", "p/a.py: no docstring"),
+        (find_broad_catches, "a.py", "with suppress(Exception): b", ":1: catches Exception"),
+        (find_orphan_tasks, "a.py", "asyncio.create_task(b())", ":1: asyncio.create_task()"),
+        (find_orphan_tasks, "a.py", "f().create_task(b())", ":1: .create_task()"),
+        (find_empty_words, "a.py", "def handle_it(): ...", ":1: handle_it"),
+        (find_empty_words, "a.py", "class PodManager: ...", ":1: PodManager"),
+        (find_empty_words, "a.py", "self._do_it = 1", ":1: _do_it"),
+        (find_empty_words, "utils.py", "", ": module name"),
+        (find_home_made_words, "a.py", "def b(door): ...", ":1: door"),
+        (find_oversize, "a.py", "a = 1\n" * 401, ": 401 lines"),
+        (find_missing_subject, "a.py", "a = 1", ": no docstring"),
     ],
 )
 def test_a_breach_is_found(
@@ -195,13 +196,15 @@ def test_a_breach_is_found(
     path.parent.mkdir(parents=True)
     path.write_text(source)
 
-    assert [found for module in load_modules(tmp_path / "p") for found in rule(module)] == [finding]
+    assert [found for module in load_modules(tmp_path / "p") for found in rule(module)] == [
+        f"p/{file}{finding}"
+    ]
 
 
 @pytest.mark.parametrize(
     ("rule", "file", "source"),
     [
-        (find_broad_catches, "controllers/worker.py", "try: b\nexcept Exception: c"),
+        (find_broad_catches, WORKER, "try: b\nexcept Exception: c"),
         (find_broad_catches, "a.py", "try: b\nexcept (OSError, ValueError): c"),
         (find_orphan_tasks, "aio/tasks.py", "asyncio.create_task(b())"),
         (

@@ -229,77 +229,41 @@ def test_a_circle_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "source", "finding"),
     [
-        pytest.param(
-            "model/a.py",
-            f"from {NAME}.planning.b import c",
-            "model/a.py:1: model imports planning",
-            id="inward only",
-        ),
-        pytest.param(
-            "web/a.py", f"from {NAME} import cli", "web/a.py:1: web imports cli", id="package"
-        ),
-        pytest.param(
-            "kube/a.py", f"import {NAME}.web", "kube/a.py:1: kube imports web", id="import"
-        ),
-        pytest.param(
-            "config/a.py",
-            f"from {NAME}.operator import b",
-            "config/a.py:1: config imports operator",
-            id="top",
-        ),
-        pytest.param("web/a.py", "from . import b", "web/a.py:1: relative import ..b", id="dots"),
-        pytest.param(
+        ("model/a.py", f"from {NAME}.planning.b import c", ":1: model imports planning"),
+        ("web/a.py", f"from {NAME} import cli", ":1: web imports cli"),
+        ("kube/a.py", f"import {NAME}.web", ":1: kube imports web"),
+        ("config/a.py", f"from {NAME}.operator import b", ":1: config imports operator"),
+        ("operator/a.py", f"from {NAME}.lab.world import A", ":1: operator imports lab"),
+        ("web/a.py", "from . import b", ":1: relative import ..b"),
+        (
             "web/a.py",
-            "def b():\n    import kubernetes_asyncio.client",
-            "web/a.py:2: web imports kubernetes_asyncio",
-            id="library in its layer, inside a function too",
+            "def b():\n    import aiohttp, ssl\n    import cryptography.x509",
+            ":3: web imports cryptography",
         ),
-        pytest.param(
-            "planning/a.py", "import time", "planning/a.py:1: planning imports time", id="clock"
-        ),
-        pytest.param(
-            "model/a.py",
-            "now = datetime.now(UTC)",
-            "model/a.py:1: datetime.now() in model",
-            id="clock without import",
-        ),
-        pytest.param("model/a.py", "open('b')", "model/a.py:1: open() in model", id="file"),
-        pytest.param("misc/a.py", "", "misc/a.py: misc stands in no table", id="unknown package"),
-        pytest.param(
+        ("planning/a.py", "import time", ":1: planning imports time"),
+        ("model/a.py", "now = datetime.now(UTC)", ":1: datetime.now() in model"),
+        ("model/a.py", "open('b')", ":1: open() in model"),
+        ("misc/a.py", "", ": misc stands in no table"),
+        ("guards/misc/a.py", "", ": guards.misc stands in no table"),
+        (
             "lab/nodes/a.py",
             f"from {NAME}.kube.client.client import Client",
-            "lab/nodes/a.py:1: lab.nodes imports kube.client.client",
-            id="Protocols only",
+            ":1: lab.nodes imports kube.client.client",
         ),
-        pytest.param(
+        (
             "controllers/rollout/a.py",
             f"from {NAME}.controllers.scaling.b import c",
-            "controllers/rollout/a.py:1: controllers.rollout imports controllers.scaling",
-            id="a controller knows no other",
+            ":1: controllers.rollout imports controllers.scaling",
         ),
-        pytest.param(
+        (
             "planning/a.py",
             f"from {NAME}.planning.budgets.b import c",
-            "planning/a.py:1: planning.a imports planning.budgets",
-            id="what features share knows none of them",
+            ":1: planning.a imports planning.budgets",
         ),
-        pytest.param(
-            "guards/misc/a.py",
-            "",
-            "guards/misc/a.py: guards.misc stands in no table",
-            id="unknown folder",
-        ),
-        pytest.param(
+        (
             "operator/engine.py",
             f"from {NAME}.web.admin import A",
-            "operator/engine.py:1: operator.engine imports web",
-            id="the engine serves nothing",
-        ),
-        pytest.param(
-            "operator/a.py",
-            f"from {NAME}.lab.world import A",
-            "operator/a.py:1: operator imports lab",
-            id="the lab is for commands",
+            ":1: operator.engine imports web",
         ),
     ],
 )
@@ -307,7 +271,7 @@ def test_a_forbidden_import_is_found(tmp_path: Path, file: str, source: str, fin
     """The check itself works: each kind of finding on a tree made for it."""
     _write(tmp_path / NAME / file, source)
 
-    assert check_layers(load_modules(tmp_path / NAME)) == [f"{NAME}/{finding}"]
+    assert check_layers(load_modules(tmp_path / NAME)) == [f"{NAME}/{file}{finding}"]
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,14 @@
 """S5 and S6 without faults: what moves by itself really moves, and what may go wrong does."""
 
-from typing import cast
-
-from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.history import Called, Commit, Fault, History, PodCalled, Said
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.model.names import FORCE_REPLICAS, UPSCALE_WHEN_READY
 from tests.judge.book import read_book
 from tests.judge.builder import s
-from tests.judge.desired import list_miscounted, read_delay_path, read_desired
 from tests.judge.invariants_requests import Contest, list_contests
 from tests.judge.promises import Promises
 from tests.judge.scaling import list_scalings
 from tests.simulation.scenarios_book import TRACKED, find_scenario
-from tests.simulation.scenarios_scaling import NONSENSE
 from tests.simulation.test_scenarios import counts, play_calmly
 
 ZONES = tuple(f"ingester-zone-{letter}" for letter in "abc")
@@ -67,14 +62,6 @@ def test_s6_zones_mirror_and_follow_and_pods_have_their_say() -> None:
     assert "answers each DELETE badly" in texts
 
 
-def test_nonsense_never_prepares_a_pod() -> None:
-    """Whoever believed it would be found out: the pod has done nothing."""
-    assert len(set(NONSENSE)) == len(NONSENSE) > 5
-    assert not any(
-        body.startswith(b'{"timestamp": 17673230') and len(body) < 26 for body in NONSENSE
-    )
-
-
 def test_tracked_scenarios_keep_their_times_in_the_map() -> None:
     for name in ("s5-tracked", "s7-tracked"):
         scenario = find_scenario(name)
@@ -97,64 +84,6 @@ def test_an_idle_group_is_left_alone() -> None:
     own = [one.request for one in calls if one.actor == "operator-1"]
     assert not [one for one in own if one.resource == REPLICA_TEMPLATES and one.subresource]
     assert {one.verb for one in own if one.resource == REPLICA_TEMPLATES} <= {"watch", "list"}
-
-
-def a_set(name: str, replicas: int, **annotations: str) -> JsonObject:
-    notes = {f"grafana.com/rollout-{key.replace('_', '-')}": it for key, it in annotations.items()}
-    metadata: JsonObject = {"name": name, "annotations": cast(JsonObject, notes)}
-    return {"metadata": metadata, "spec": {"replicas": replicas}}
-
-
-def a_template(replicas: int, status: int) -> JsonObject:
-    return {
-        "metadata": {"name": "t"},
-        "spec": {"replicas": replicas},
-        "status": {"replicas": status},
-    }
-
-
-MIRRORS = {
-    "mirror_replicas_from_resource_name": "t",
-    "mirror_replicas_from_resource_kind": "ReplicaTemplate",
-}
-
-
-def test_what_is_miscounted_is_named() -> None:
-    """SCALE-05, SCALE-06, MIRR-04, MIRR-10, SEED-069."""
-    first = a_set("a", 3, **MIRRORS)
-    second = a_set("b", 2, downscale_leader="a")
-
-    assert list(list_miscounted([first, second], [a_template(3, 3)])) == [
-        "b has 2 replicas, a wants 3"
-    ]
-    assert list(list_miscounted([first], [a_template(4, 3)])) == [
-        "a has 3 replicas, t wants 4",
-        "the status of t says 3 replicas, it wants 4",
-    ]
-    forced = a_set("b", 2, downscale_leader="a", force_replicas="2")
-    assert list(list_miscounted([first, forced], [a_template(3, 3)])) == []
-    idle = a_set("a", 2, force_replicas="5")
-    assert list(list_miscounted([idle], [])) == []
-    alone = a_set("b", 2, downscale_leader="x")
-    assert list(list_miscounted([alone], [])) == []
-
-
-def test_annotations_are_read_as_people_read_them() -> None:
-    found = a_set(
-        "a",
-        3,
-        **MIRRORS,
-        delayed_downscale="1m30s",
-        prepare_delayed_downscale_url="http://x:80/some/path?a=b",
-        mirror_replicas_from_resource_write_back="false",
-    )
-    desired = read_desired(found)
-
-    assert (desired.template, desired.delay, desired.writes_back) == ("t", s(90), False)
-    assert read_delay_path(found) == "some/path"
-    assert read_desired(a_set("a", 3, downscale_leader="", **MIRRORS)).template == "", "it follows"
-    assert read_desired(a_set("a", 3, delayed_downscale="5m", **MIRRORS)).delay == s(0)
-    assert not read_desired(None).is_ours
 
 
 def test_s5_contested_another_writer_puts_counts_back_and_gives_up() -> None:
