@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Precondition, WatchEvent
@@ -47,6 +48,15 @@ class Bench:
     ) -> Client:
         unlimited = RateLimiter(0, 0)
         return Client(self.transport, limits or unlimited, self.metrics, timeouts)
+
+    def watch(
+        self, seconds: float = 5, *, version: str = "5", timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        **options: Any,
+    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:  # fmt: skip
+        """Open a watch of pods with a client of its own."""
+        lasts = timedelta(seconds=seconds)
+        client = self.client(timeouts=timeouts)
+        return client.watch(PODS, "prod", resource_version=version, lasts=lasts, **options)
 
     def measured(self) -> dict[tuple[str, ...], float]:
         """Return how many requests were measured, by path, method and status."""

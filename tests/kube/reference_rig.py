@@ -153,11 +153,15 @@ class Rig:
         assert isinstance(found, NoScale), found
         return found
 
-    async def settle(self, replicas: int = 3) -> None:
-        """Have `demo` followed by the group `store`, up to a moment at which nothing goes on."""
+    async def follow(self, replicas: int) -> None:
+        """Have `demo` followed by the group `store`."""
         self.put("demo", replicas)
         self.want("store", "demo")
         await self.until_shown(replicas)
+
+    async def settle(self) -> None:
+        """Have `demo` followed, up to a moment at which nothing goes on."""
+        await self.follow(3)
         await asyncio.sleep(3)
 
     async def until(self, holds: Callable[[], bool], within: float = 2.0) -> None:

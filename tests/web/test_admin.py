@@ -3,7 +3,6 @@
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -16,45 +15,39 @@ from rollout_operator.web.http.cluster import ClusterRules
 from tests.web.admin_world import World, serving
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with serving() as made:
-        yield made
-
-
-def show(world: World, text: str, group: str = "ingester", *, failed: bool = False) -> None:
+def show(admin: World, text: str, group: str = "ingester", *, failed: bool = False) -> None:
     reason = Reason(code=Code.PAUSED, text=text)
-    world.group_states.post(Plan(group=GroupName(group), waits=(reason,), failed=failed))
+    admin.group_states.post(Plan(group=GroupName(group), waits=(reason,), failed=failed))
 
 
-async def test_ready_follows_health(world: World) -> None:
+async def test_ready_follows_health(admin: World) -> None:
     """DEP-13, SEED-062, W-22: 500 with what is missing, then 200, then 500 at once on stop."""
     missing = ["first list not in: cannot list pods in namespace x"]
-    assert await world.get("/ready") == (500, "operator: starting\n")
+    assert await admin.get("/ready") == (500, "operator: starting\n")
 
-    world.health.part("pods", is_ready=lambda: missing[0] if missing else None)
-    assert await world.get("/ready") == (500, f"pods: {missing[0]}\n")
+    admin.health.part("pods", is_ready=lambda: missing[0] if missing else None)
+    assert await admin.get("/ready") == (500, f"pods: {missing[0]}\n")
 
     missing.clear()
-    assert await world.get("/ready") == (200, "ready\n")
+    assert await admin.get("/ready") == (200, "ready\n")
 
-    world.health.stopping()
-    assert await world.get("/ready") == (500, "operator: stopping\n")
+    admin.health.stopping()
+    assert await admin.get("/ready") == (500, "operator: stopping\n")
 
 
-async def test_livez_tells_faults(world: World) -> None:
+async def test_livez_tells_faults(admin: World) -> None:
     """LI-14: a died task turns liveness red, and the body says which."""
-    assert await world.get("/livez") == (200, "alive\n")
+    assert await admin.get("/livez") == (200, "alive\n")
 
-    world.health.part("tasks", is_alive=lambda: "ended: pod informer")
-    world.health.part("loop", is_alive=lambda: "two\nlines")
-    assert await world.get("/livez") == (500, "tasks: ended: pod informer\nloop: two\\nlines\n")
+    admin.health.part("tasks", is_alive=lambda: "ended: pod informer")
+    admin.health.part("loop", is_alive=lambda: "two\nlines")
+    assert await admin.get("/livez") == (500, "tasks: ended: pod informer\nloop: two\\nlines\n")
 
 
-async def test_metrics(world: World) -> None:
+async def test_metrics(admin: World) -> None:
     """SEED-063, DEP-13."""
-    world.metrics.begin_group("ingester")
-    async with world.client.get(world.url("/metrics")) as response:
+    admin.metrics.begin_group("ingester")
+    async with admin.client.get(admin.url("/metrics")) as response:
         text = await response.text()
 
     assert response.status == 200
@@ -62,7 +55,7 @@ async def test_metrics(world: World) -> None:
     assert 'rollout_operator_group_reconciles_total{rollout_group="ingester"} 0\n' in text
 
 
-async def test_a_scrape_leaves_turns_to_others(world: World) -> None:
+async def test_a_scrape_leaves_turns_to_others(admin: World) -> None:
     """D-51: what is read between two turns is bounded, and what others remove there is no error."""
     turn = 0
     reads: Counter[int] = Counter()
@@ -75,16 +68,16 @@ async def test_a_scrape_leaves_turns_to_others(world: World) -> None:
         nonlocal turn
         while True:
             turn += 1
-            world.metrics.forget_group(f"group-{turn}")
+            admin.metrics.forget_group(f"group-{turn}")
             await asyncio.sleep(0)
 
     for number in range(3 * PIECE):
-        world.metrics.watch_age(f"kind-{number}", read)
+        admin.metrics.watch_age(f"kind-{number}", read)
     for number in range(100):
-        world.metrics.begin_group(f"group-{number}")
+        admin.metrics.begin_group(f"group-{number}")
     async with asyncio.TaskGroup() as tasks:
         other = tasks.create_task(take_turns())
-        status, text = await world.get("/metrics")
+        status, text = await admin.get("/metrics")
         other.cancel()
 
     assert status == 200
@@ -98,9 +91,9 @@ async def test_a_scrape_leaves_turns_to_others(world: World) -> None:
     "path",
     ["/debug/pprof", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/profile?seconds=5"],
 )
-async def test_profiler_paths_answer_with_words(world: World, path: str) -> None:
+async def test_profiler_paths_answer_with_words(admin: World, path: str) -> None:
     """DEP-13: not 404, readable, names what there is instead. SEC-15: no heap contents."""
-    status, text = await world.get(path)
+    status, text = await admin.get(path)
 
     assert status == 200
     assert text.startswith("There is no Go profiler here")
@@ -108,40 +101,40 @@ async def test_profiler_paths_answer_with_words(world: World, path: str) -> None
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/metrics/", "/readyz", "/admission/no-downscale"])
-async def test_other_paths_do_not_exist(world: World, path: str) -> None:
+async def test_other_paths_do_not_exist(admin: World, path: str) -> None:
     """DEP-13, HTTP-01."""
-    assert await world.get(path) == (404, "not found\n")
+    assert await admin.get(path) == (404, "not found\n")
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-async def test_the_server_is_read_only(world: World, method: str) -> None:
-    async with world.client.request(method, world.url("/ready"), data=b"x" * 100) as response:
+async def test_the_server_is_read_only(admin: World, method: str) -> None:
+    async with admin.client.request(method, admin.url("/ready"), data=b"x" * 100) as response:
         assert response.status == 405
         assert response.headers["Allow"] == "GET,HEAD"
 
 
-async def test_head_is_a_get_without_body(world: World) -> None:
-    async with world.client.head(world.url("/metrics")) as response:
+async def test_head_is_a_get_without_body(admin: World) -> None:
+    async with admin.client.head(admin.url("/metrics")) as response:
         assert response.status == 200
         assert await response.read() == b""
 
 
 @pytest.mark.parametrize("path", ["/", "/status", "/ready", "/nothing"])
-async def test_answers_are_neither_guessed_nor_kept(world: World, path: str) -> None:
+async def test_answers_are_neither_guessed_nor_kept(admin: World, path: str) -> None:
     """Status text may quote what tenants wrote: no browser may take it for a page."""
-    async with world.client.get(world.url(path)) as response:
+    async with admin.client.get(admin.url(path)) as response:
         assert response.headers["X-Content-Type-Options"] == "nosniff"
         assert response.headers["Cache-Control"] == "no-store"
         assert response.headers["Content-Type"].startswith("text/plain")
 
 
 @pytest.mark.parametrize("path", ["/", "/status"])
-async def test_status_tells_what_holds_each_group(world: World, path: str) -> None:
-    show(world, "zone-a is paused", "store", failed=True)
-    show(world, "zone-b has 2 of 3 pods ready")
-    world.health.part("pods", is_ready=lambda: "first list not in")
+async def test_status_tells_what_holds_each_group(admin: World, path: str) -> None:
+    show(admin, "zone-a is paused", "store", failed=True)
+    show(admin, "zone-b has 2 of 3 pods ready")
+    admin.health.part("pods", is_ready=lambda: "first list not in")
 
-    _, text = await world.get(path)
+    _, text = await admin.get(path)
 
     assert text.splitlines()[1:] == [
         "not ready",
@@ -170,38 +163,38 @@ async def test_status_tells_what_holds_each_group(world: World, path: str) -> No
         pytest.param("x" * 262144, "x" * 998 + "…", id="SEC-13 a whole annotation"),
     ],
 )
-async def test_status_page_is_harmless(world: World, text: str, shown: str) -> None:
-    show(world, text)
-    _, page = await world.get("/status")
+async def test_status_page_is_harmless(admin: World, text: str, shown: str) -> None:
+    show(admin, text)
+    _, page = await admin.get("/status")
 
     assert page.splitlines()[-1] == f"  {shown}"
 
 
-async def test_both_address_families_are_served(world: World) -> None:
+async def test_both_address_families_are_served(admin: World) -> None:
     """DEP-13: all addresses."""
     if not socket.has_dualstack_ipv6():
         pytest.skip("this machine has no IPv6")
-    async with world.client.get(f"http://[::1]:{world.server.port}/livez") as response:
+    async with admin.client.get(f"http://[::1]:{admin.server.port}/livez") as response:
         assert response.status == 200
 
 
-async def test_a_port_in_use_is_a_configuration_error(world: World) -> None:
+async def test_a_port_in_use_is_a_configuration_error(admin: World) -> None:
     """HTTP-04, DEP-08: fatal at start, and the text names flag and port."""
     other = AdminServer(
-        world.server.port,
-        world.metrics,
-        world.health,
+        admin.server.port,
+        admin.metrics,
+        admin.health,
         ClusterRules(namespace="prod"),
-        world.group_states,
+        admin.group_states,
     )
-    with pytest.raises(ConfigError, match=f"^-server.port: port {world.server.port} is in use$"):
+    with pytest.raises(ConfigError, match=f"^-server.port: port {admin.server.port} is in use$"):
         await other.start()
     await other.stop()
 
 
-async def test_an_impossible_port_is_a_configuration_error(world: World) -> None:
+async def test_an_impossible_port_is_a_configuration_error(admin: World) -> None:
     other = AdminServer(
-        65536, world.metrics, world.health, ClusterRules(namespace="prod"), world.group_states
+        65536, admin.metrics, admin.health, ClusterRules(namespace="prod"), admin.group_states
     )
     with pytest.raises(ConfigError, match=r"^-server.port: 65536 is not within 0 and 65535$"):
         await other.start()
@@ -209,10 +202,10 @@ async def test_an_impossible_port_is_a_configuration_error(world: World) -> None
 
 
 async def test_stop_frees_the_port_and_closes_idle_connections() -> None:
-    async with serving() as world:
-        port = world.server.port
+    async with serving() as admin:
+        port = admin.server.port
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        await world.server.stop()
+        await admin.server.stop()
         async with asyncio.timeout(10):
             assert await reader.read() == b""
         writer.close()

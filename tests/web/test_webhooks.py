@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -40,12 +39,6 @@ class Endless:
         finally:
             self.ended.set()
         return FINE
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[WebhookWorld]:
-    async with serving() as made:
-        yield made
 
 
 async def test_a_review_is_answered(world: WebhookWorld) -> None:

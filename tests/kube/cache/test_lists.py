@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Final
 
 import pytest
 
-from rollout_operator.kube.api import PODS, WatchEvent
+from rollout_operator.kube.api import WatchEvent
 from rollout_operator.kube.cache.lists import FAILURES, SILENCE
 from rollout_operator.model.errors import Gone, TooManyRequests, Unreachable
 from tests.kube.client_bench import POD_LIST, Bench
@@ -167,10 +166,7 @@ async def test_d54_what_is_asked_of_the_api_server(bench: Bench) -> None:
     """As client-go's reflector asks: state first, at least as new as any there is."""
     line = {"type": "BOOKMARK", "object": json.loads(bytes(end(9).object))}
     bench.server.on("GET", POD_LIST, stream([json.dumps(line).encode() + b"\n"]))
-    lasts = timedelta(seconds=60)
-    async with bench.client().watch(
-        PODS, "prod", resource_version="", lasts=lasts, has_state=True
-    ) as events:
+    async with bench.watch(60, version="", has_state=True) as events:
         assert [event.type async for event in events] == ["BOOKMARK"]
     assert bench.server.requests[0].query == {
         "watch": "1",

@@ -126,8 +126,7 @@ async def test_a_watch_yields_events_until_the_server_ends_it(bench: Bench) -> N
 
 async def test_a_watch_asks_for_a_selection_and_whole_seconds(bench: Bench) -> None:
     bench.server.on("GET", POD_LIST, stream([]))
-    lasts = timedelta(seconds=40.4)
-    async with bench.client().watch(PODS, "prod", resource_version="", selector="a=b", lasts=lasts):
+    async with bench.watch(40.4, version="", selector="a=b"):
         pass
     assert bench.server.requests[0].query == {
         "watch": "1",
@@ -140,10 +139,7 @@ async def test_a_watch_asks_for_a_selection_and_whole_seconds(bench: Bench) -> N
 async def test_flag_15_no_watch_is_asked_to_last_longer_than_any_call(bench: Bench) -> None:
     bench.server.on("GET", POD_LIST, stream([]))
     timeouts = Timeouts().at_most(timedelta(seconds=7))
-    lasts = timedelta(minutes=10)
-    async with bench.client(timeouts=timeouts).watch(
-        PODS, "prod", resource_version="5", lasts=lasts
-    ):
+    async with bench.watch(600, timeouts=timeouts):
         pass
     assert bench.server.requests[0].query["timeoutSeconds"] == "7"
     assert (timeouts.read, timeouts.page) == (timedelta(seconds=7), timedelta(seconds=7))
@@ -158,9 +154,7 @@ async def test_entering_a_watch_waits_for_its_head_only(bench: Bench) -> None:
         yield event("ADDED", 7)
 
     bench.server.on("GET", POD_LIST, stream(slowly()))
-    client = bench.client()
-    lasts = timedelta(seconds=5)
-    async with client.watch(PODS, "prod", resource_version="5", lasts=lasts) as events:
+    async with bench.watch() as events:
         assert bench.measured() == {("core/v1/pods collection", "GET", "200"): 1}
         assert (await anext(events)).type == "ADDED"
         more.set()
@@ -184,8 +178,7 @@ async def test_leaving_a_watch_closes_its_connection(bench: Bench) -> None:
             raise
 
     bench.server.on("GET", POD_LIST, answer)
-    lasts = timedelta(seconds=60)
-    async with bench.client().watch(PODS, "prod", resource_version="5", lasts=lasts) as events:
+    async with bench.watch(60) as events:
         await anext(events)
     async with asyncio.timeout(5):
         await is_left.wait()
@@ -193,9 +186,8 @@ async def test_leaving_a_watch_closes_its_connection(bench: Bench) -> None:
 
 async def test_an_error_of_the_reader_passes_through_a_watch(bench: Bench) -> None:
     bench.server.on("GET", POD_LIST, stream([event("ADDED", 6)]))
-    lasts = timedelta(seconds=5)
     with pytest.raises(TimeoutError, match="of the reader"):
-        async with bench.client().watch(PODS, "prod", resource_version="5", lasts=lasts):
+        async with bench.watch():
             raise TimeoutError("of the reader")
 
 
@@ -207,9 +199,7 @@ async def test_fp_09_a_silent_stream_is_unreachable(bench: Bench) -> None:
         await never.wait()
 
     bench.server.on("GET", POD_LIST, stream(silent()))
-    lasts = timedelta(seconds=1)
-    client = bench.client(timeouts=SHORT)
-    async with client.watch(PODS, "prod", resource_version="5", lasts=lasts) as events:
+    async with bench.watch(1, timeouts=SHORT) as events:
         assert (await anext(events)).type == "ADDED"
         with pytest.raises(Unreachable, match=r"watch pods in namespace prod: silent for 0\.2s"):
             await anext(events)

@@ -29,9 +29,7 @@ def now() -> float:
 async def test_rbac_06_without_watch_every_scale_is_read_each_interval() -> None:
     async with following(timedelta(seconds=20)) as rig:
         rig.forbid("watch")
-        rig.put("demo", 3)
-        rig.want("store", "demo")
-        await rig.until_shown(3)
+        await rig.follow(3)
         await asyncio.sleep(10)
         begin = now()
         rig.put("demo", 5)
@@ -47,9 +45,7 @@ async def test_rbac_06_without_watch_every_scale_is_read_each_interval() -> None
 async def test_rbac_06_a_watch_that_is_granted_later_is_used(verb: str) -> None:
     async with following() as rig:
         rig.forbid(verb)
-        rig.put("demo", 3)
-        rig.want("store", "demo")
-        await rig.until_shown(3)
+        await rig.follow(3)
         await asyncio.sleep(60)
         rig.api.forbidden.clear()
         await asyncio.sleep(600)
@@ -349,9 +345,7 @@ async def test_rbac_06_rights_that_are_granted_together_are_used_together() -> N
 async def test_si_18_a_status_of_unknown_fate_is_read_back() -> None:
     async with following(timedelta(minutes=30)) as rig:
         rig.forbid("list")
-        rig.put("demo", 3)
-        rig.want("store", "demo")
-        await rig.until_shown(3)
+        await rig.follow(3)
         status = "patch replicatemplates/demo/status"
         rig.trouble.fails[status] = Failure.GATEWAY_TIMEOUT_COMMITTED
         with pytest.raises(UnknownOutcome):
@@ -363,9 +357,7 @@ async def test_si_18_a_status_of_unknown_fate_is_read_back() -> None:
 async def test_what_nobody_wants_is_polled_no_more() -> None:
     async with following() as rig:
         rig.forbid("list")
-        rig.put("demo", 3)
-        rig.want("store", "demo")
-        await rig.until_shown(3)
+        await rig.follow(3)
         await asyncio.sleep(60)
         rig.want("store")
         begin = now()

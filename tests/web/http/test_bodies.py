@@ -1,7 +1,6 @@
 """Bodies of reviews over TLS: too large, too many, too slow, ambiguous."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -20,12 +19,6 @@ from tests.web.webhook_world import (
 MILLISECOND = timedelta(milliseconds=1)
 HEAD = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[WebhookWorld]:
-    async with serving() as made:
-        yield made
 
 
 def padded(size: int) -> bytes:

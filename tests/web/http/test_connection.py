@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -12,15 +11,9 @@ from aiohttp.typedefs import Handler
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.http.connection import end_silence
 from rollout_operator.web.http.metrics import measure
-from tests.web.admin_world import CLOSE, World, listening, serving
+from tests.web.admin_world import CLOSE, World, listening
 
 MILLISECOND = timedelta(milliseconds=1)
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with serving() as made:
-        yield made
 
 
 @pytest.mark.parametrize(
@@ -108,23 +101,23 @@ async def test_a_connection_that_asked_may_idle() -> None:
     ],
 )
 async def test_garbage_gets_400_and_no_stack_trace(
-    world: World, raw: bytes, caplog: pytest.LogCaptureFixture
+    admin: World, raw: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answer = await world.send(raw)
+    answer = await admin.send(raw)
 
     assert answer.startswith(b"HTTP/1.0 400 ")
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
-    assert await world.get("/livez") == (200, "alive\n")
+    assert await admin.get("/livez") == (200, "alive\n")
 
 
-async def test_an_expectation_that_nobody_knows(world: World) -> None:
-    answer = await world.send(f"GET /livez HTTP/1.1\r\nExpect: x\r\n{CLOSE}".encode())
+async def test_an_expectation_that_nobody_knows(admin: World) -> None:
+    answer = await admin.send(f"GET /livez HTTP/1.1\r\nExpect: x\r\n{CLOSE}".encode())
 
     assert answer.startswith(b"HTTP/1.1 417 ")
 
 
-async def test_a_body_is_not_waited_for_long(world: World) -> None:
-    answer = await world.send(
+async def test_a_body_is_not_waited_for_long(admin: World) -> None:
+    answer = await admin.send(
         b"POST /ready HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\nonly a bit"
     )
 

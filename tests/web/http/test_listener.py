@@ -4,7 +4,6 @@ import asyncio
 import resource
 import socket
 import ssl
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -29,12 +28,6 @@ from tests.web.webhook_world import (
     post,
     serving,
 )
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[WebhookWorld]:
-    async with serving() as made:
-        yield made
 
 
 async def test_both_families_are_listened_on(world: WebhookWorld) -> None:

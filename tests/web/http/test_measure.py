@@ -1,7 +1,6 @@
 """Request metrics over a real socket."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -9,23 +8,17 @@ from aiohttp import web
 
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.http.metrics import measure, name_route
-from tests.web.admin_world import CLOSE, World, listening, serving
+from tests.web.admin_world import CLOSE, World, listening
 
 MILLISECOND = timedelta(milliseconds=1)
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with serving() as made:
-        yield made
-
-
-async def test_requests_are_measured(world: World) -> None:
+async def test_requests_are_measured(admin: World) -> None:
     """METR-10 to METR-13, METR-51, METR-52."""
     for path in ("/ready", "/metrics", "/debug/pprof/heap", "/livez", "/nothing", "/"):
-        await world.get(path)
+        await admin.get(path)
 
-    shown = world.series("request_duration_seconds_count")
+    shown = admin.series("request_duration_seconds_count")
     prefix = "rollout_operator_request_duration_seconds_count"
     assert shown == [
         f'{prefix}{{method="GET",route="{route}",status_code="{status}",ws="false"}} 1'
@@ -34,7 +27,7 @@ async def test_requests_are_measured(world: World) -> None:
             ("other", 404), ("root", 200),
         ]
     ]  # fmt: skip
-    assert {line.rsplit(" ", 1)[1] for line in world.series("inflight_requests")} == {"0"}
+    assert {line.rsplit(" ", 1)[1] for line in admin.series("inflight_requests")} == {"0"}
 
 
 async def test_requests_at_work_are_counted() -> None:
