@@ -27,9 +27,7 @@ async def test_draining_answers_what_was_asked() -> None:
         gate = Gate()
         idle, busy = await world.connect(), await world.connect()
         assert (await idle.ask(post(body_of()))).body == ALLOWED
-        world.hook.act = gate
-        busy.writer.write(post(body_of()))
-        await gate.begun.acquire()
+        await world.hold(busy, gate)
         silent = await world.dial()
         async with asyncio.TaskGroup() as tasks:
             draining = tasks.create_task(world.server.drain(10 * SECOND))
@@ -63,11 +61,8 @@ async def test_draining_waits_for_a_body_on_its_way() -> None:
 async def test_draining_has_a_limit() -> None:
     """W-21: a review that lasts is cancelled, and the process can end."""
     async with serving() as world:
-        gate = Gate()
-        world.hook.act = gate
-        line = await world.connect()
-        line.writer.write(post(body_of()))
-        await gate.begun.acquire()
+        gate, line = Gate(), await world.connect()
+        await world.hold(line, gate)
         async with asyncio.timeout(10):
             await world.server.drain(10 * MILLISECOND)
 

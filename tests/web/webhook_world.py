@@ -192,6 +192,12 @@ class WebhookWorld:
         """Send bytes on a connection of their own."""
         return await (await self.connect()).ask(request)
 
+    async def hold(self, line: Line, gate: "Gate") -> None:
+        """Ask on this connection, and let the review wait at a gate."""
+        self.hook.act = gate
+        line.writer.write(post(body_of()))
+        await gate.begun.acquire()
+
     async def dial(self) -> Line:
         """Open a connection without TLS."""
         line = Line(*await asyncio.open_connection("127.0.0.1", self.server.port))

@@ -77,6 +77,14 @@ def data(path: Path) -> str:
 
 
 @asynccontextmanager
+async def pod_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[FakeApi]:
+    """Run an API server that has one pod."""
+    async with FakeApi(tls) as server:
+        server.on("GET", POD, reply({}))
+        yield server
+
+
+@asynccontextmanager
 async def connected(access: Access) -> AsyncIterator[Client]:
     clock = LoopClock()
     transport = await connect(access, clock)
@@ -143,8 +151,7 @@ async def test_not_verifying_is_possible_and_warned_about(
     pki: Pki, kubeconfig: Kubeconfig, lines: list[str]
 ) -> None:
     kubeconfig.cluster["insecure-skip-tls-verify"] = True
-    async with FakeApi(serving(pki)) as server:
-        server.on("GET", POD, reply({}))
+    async with pod_server(serving(pki)) as server:
         await fetch_by(kubeconfig.write(), server.url)
     [warning] = [line for line in lines if line.startswith("level=warn")]
     assert "Not verifying the certificate of the API server" in warning
@@ -157,8 +164,7 @@ async def test_a_client_certificate_identifies_us(pki: Pki, kubeconfig: Kubeconf
         "client-certificate-data": data(pki.cert),
         "client-key-data": data(pki.key),
     }
-    async with FakeApi(serving(pki, asks_clients=True)) as server:
-        server.on("GET", POD, reply({}))
+    async with pod_server(serving(pki, asks_clients=True)) as server:
         await fetch_by(kubeconfig.write(), server.url)
     assert "authorization" not in server.requests[0].headers
 
@@ -171,8 +177,7 @@ async def test_flag_13_the_url_replaces_the_server_and_the_file_stays(
 ) -> None:
     file = kubeconfig.write()
     before = file.read_bytes()
-    async with FakeApi() as server:
-        server.on("GET", POD, reply({}))
+    async with pod_server() as server:
         await fetch_by(file, server.url)
     assert server.requests[0].headers["host"] == server.url.removeprefix("http://")
     assert file.read_bytes() == before
@@ -205,16 +210,14 @@ async def test_a_program_gives_the_token(kubeconfig: Kubeconfig) -> None:
         "command": sys.executable,
         "args": ["-c", f"print('''{answer}''')"],
     }
-    async with FakeApi() as server:
-        server.on("GET", POD, reply({}))
+    async with pod_server() as server:
         await fetch_by(kubeconfig.write(), server.url)
     assert server.requests[0].headers["authorization"] == "Bearer made"
 
 
 async def test_a_user_may_be_missing_and_a_password_may_do(kubeconfig: Kubeconfig) -> None:
     kubeconfig.content["contexts"] = [{"name": "c", "context": {"cluster": "k"}}]
-    async with FakeApi() as server:
-        server.on("GET", POD, reply({}))
+    async with pod_server() as server:
         await fetch_by(kubeconfig.write(), server.url)
         kubeconfig.content.clear()
         kubeconfig.user |= {"username": "me", "password": "pw"}
@@ -227,8 +230,7 @@ async def test_a_user_may_be_missing_and_a_password_may_do(kubeconfig: Kubeconfi
 async def test_a_proxy_of_the_file_or_of_the_environment_is_used(kubeconfig: Kubeconfig) -> None:
     """A request through an HTTP proxy names the whole URL."""
     target = "http://api.invalid:8080"
-    async with FakeApi() as proxy:
-        proxy.on("GET", POD, reply({}))
+    async with pod_server() as proxy:
         await fetch_by(kubeconfig.write(), target, {"HTTP_PROXY": proxy.url})
         kubeconfig.cluster["proxy-url"] = proxy.url
         await fetch_by(kubeconfig.write(), target, {"NO_PROXY": "*"})

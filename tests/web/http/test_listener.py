@@ -148,11 +148,8 @@ async def test_slow_readers_are_cut() -> None:
 
 async def test_requests_ahead_of_answers_are_bounded(world: WebhookWorld) -> None:
     """D-50: a few may follow, a flood ends the connection and the review."""
-    gate = Gate()
-    world.hook.act = gate
-    line = await world.connect()
-    line.writer.write(post(body_of()))
-    await gate.begun.acquire()
+    gate, line = Gate(), await world.connect()
+    await world.hold(line, gate)
     line.writer.write(post(body_of() + b" " * 20_000) * 32)
 
     assert await ends(line)
@@ -202,11 +199,8 @@ async def test_the_oldest_that_waits_goes_first() -> None:
     async with serving(limited(connections=4)) as world:
         used, idle, young = [await world.connect() for _ in range(3)]
         assert (await used.ask(post(body_of()))).body == ALLOWED
-        gate = Gate()
-        world.hook.act = gate
-        busy = await world.connect()
-        busy.writer.write(post(body_of()))
-        await gate.begun.acquire()
+        gate, busy = Gate(), await world.connect()
+        await world.hold(busy, gate)
         await world.connect()
 
         assert await ends(idle)
@@ -222,11 +216,9 @@ async def test_where_all_are_busy_the_new_one_is_closed(lines: list[str]) -> Non
     """SEC-06: one line tells so, and the next one is welcome once there is room."""
     async with serving(limited(connections=2)) as world:
         gate = Gate()
-        world.hook.act = gate
         busy = [await world.connect() for _ in range(2)]
         for line in busy:
-            line.writer.write(post(body_of()))
-            await gate.begun.acquire()
+            await world.hold(line, gate)
         for _ in range(3):
             await ends(await world.dial())
         assert len([line for line in lines if "all have reviews in flight" in line]) == 1

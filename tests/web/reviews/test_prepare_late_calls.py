@@ -4,7 +4,8 @@ SI-10: the caller has given up, and the pod goes on with the call.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.outcome import Code, Verdict
@@ -57,11 +58,20 @@ async def until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(0.1)
 
 
-async def given_up(world: World, pods: LatePods) -> None:
-    """Let a downscale be granted that does not happen, until pods have not answered to that."""
-    assert (await world.ask("zone-a", 3)).is_allowed
-    await world.watch()
-    await until(lambda: len(world.calls.names("DELETE")) == 2)
+@asynccontextmanager
+async def late() -> AsyncIterator[tuple[World, LatePods]]:
+    """Let a downscale be granted that does not happen, up to the calls that undo it."""
+    world, pods = three_zones(), LatePods(9)
+    world.calls.answer = pods.answer
+    async with world.controlling():
+        assert (await world.ask("zone-a", 3)).is_allowed
+        await world.watch()
+        await until(lambda: len(world.calls.names("DELETE")) == 2)
+        yield world, pods
+
+
+async def time_out(pods: LatePods) -> None:
+    """Let the callers of pods give up."""
     await asyncio.sleep(TIMEOUT + 0.1)
     pods.takes = 0.1
 
@@ -69,10 +79,8 @@ async def given_up(world: World, pods: LatePods) -> None:
 @in_virtual_time
 async def test_si10_nobody_goes_who_may_still_hear_that_it_stays() -> None:
     """Granted, and lost to another write; the same is asked again 5 s after the undo was sent."""
-    world, pods = three_zones(), LatePods(9)
-    world.calls.answer = pods.answer
-    async with world.controlling():
-        await given_up(world, pods)
+    async with late() as (world, pods):
+        await time_out(pods)
         posts = world.calls.names("POST")
         verdict = await world.ask("zone-a", 3)
         assert is_refused(verdict)
@@ -90,10 +98,8 @@ async def test_si10_nobody_goes_who_may_still_hear_that_it_stays() -> None:
 @in_virtual_time
 async def test_si10_the_time_is_over_soon_and_others_never_wait() -> None:
     """Other pods of the set, other zones; and all of them once nothing can arrive any more."""
-    world, pods = three_zones(), LatePods(9)
-    world.calls.answer = pods.answer
-    async with world.controlling():
-        await given_up(world, pods)
+    async with late() as (world, pods):
+        await time_out(pods)
         world.commit("zone-a", 3)
         await world.watch()
         assert (await world.ask("zone-a", 2)).is_allowed, "another pod"
@@ -135,12 +141,7 @@ async def test_who_has_answered_is_asked_again_at_once() -> None:
 @in_virtual_time
 async def test_si10_a_review_that_waited_for_the_calls_before_it() -> None:
     """It comes while pods are being told that they stay, and they do not answer."""
-    world, pods = three_zones(), LatePods(9)
-    world.calls.answer = pods.answer
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
-        await world.watch()
-        await until(lambda: len(world.calls.names("DELETE")) == 2)
+    async with late() as (world, pods):
         posts = world.calls.names("POST")
         verdict = await world.ask("zone-a", 3)
         assert is_refused(verdict)
@@ -154,13 +155,8 @@ async def test_si10_a_review_that_waited_for_the_calls_before_it() -> None:
 @in_virtual_time
 async def test_si10_a_process_that_follows_does_not_know_what_was_sent() -> None:
     """LI-05: it died while pods were told that they stay; their notes say that much."""
-    world, pods = three_zones(), LatePods(9)
-    world.calls.answer = pods.answer
-
-    async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
-        await world.watch()
-        await until(lambda: len(world.calls.names("DELETE")) == 2)
+    async with late() as (world, pods):
+        pass
     world.restart()
     async with world.controlling():
         assert is_refused(await world.ask("zone-a", 3))
@@ -173,10 +169,8 @@ async def test_si10_a_process_that_follows_does_not_know_what_was_sent() -> None
 @in_virtual_time
 async def test_si10_notes_stay_until_no_call_can_arrive() -> None:
     """The second call was answered; a process that follows must know of the first one, too."""
-    world, pods = three_zones(), LatePods(9)
-    world.calls.answer = pods.answer
-    async with world.controlling():
-        await given_up(world, pods)
+    async with late() as (world, pods):
+        await time_out(pods)
         await world.pass_time(3)
         assert pods.is_prepared == {"zone-a-4": False, "zone-a-3": False}
         assert world.memory.downscales.backlog.count() == 0
