@@ -11,8 +11,6 @@ from rollout_operator.lab.model.history import Commit
 from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.lab.virtual_loop.pace import StepTimes
 from rollout_operator.lab.zones import ZoneSpec, three_zones
-from rollout_operator.model.downscale import Endpoint
-from rollout_operator.model.names import Uid
 from tests.lab.cluster_world import NAMESPACE, World, world
 from tests.virtual_time import in_virtual_time
 
@@ -81,19 +79,15 @@ def test_one_seed_gives_one_run_and_another_seed_another() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_lagging_cache_only_delays(seed: int) -> None:
+@in_virtual_time
+async def test_a_lagging_cache_only_delays(seed: int) -> None:
     """FP-01, FP-02 in the controller itself: what it does twice is refused and comes right."""
-
-    @in_virtual_time
-    async def scenario() -> None:
-        with world(seed=seed, pace=BEHIND) as scene:
-            await begin(scene)
-            await roll_out(scene)
-            scene.patch(ZONES[0].name, {"replicas": 1})
-            await scene.until(lambda: len(scene.pods(f"{ZONES[0].name}-")) == 1)
-            await scene.until_ready(ZONES[0].name)
-
-    scenario()
+    with world(seed=seed, pace=BEHIND) as scene:
+        await begin(scene)
+        await roll_out(scene)
+        scene.patch(ZONES[0].name, {"replicas": 1})
+        await scene.until(lambda: len(scene.pods(f"{ZONES[0].name}-")) == 1)
+        await scene.until_ready(ZONES[0].name)
 
 
 @in_virtual_time
@@ -118,24 +112,22 @@ async def test_a_controller_that_lags_sees_all_later_until_it_does_not() -> None
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_each_status_write_of_a_lagging_controller_survives_a_busy_co_writer(seed: int) -> None:
+@in_virtual_time
+async def test_each_status_write_of_a_lagging_controller_survives_a_busy_co_writer(
+    seed: int,
+) -> None:
     """FP-11: conflicts of the status are tried again over what is newest."""
-
-    @in_virtual_time
-    async def scenario() -> None:
-        with world(seed=seed, pace=BEHIND) as scene:
-            scene.create(ZoneSpec(name="web"))
-            annotate_at_each_status(scene, most=10)
-            await scene.until_ready("web")
-            assert text(scene.sts("web"), "metadata", "annotations", "busy") == "10"
-            refused = [
-                one
-                for one in scene.called("statefulset-controller")
-                if one.reason == "Conflict" and one.request.subresource == "status"
-            ]
-            assert refused, "there was no conflict to get over"
-
-    scenario()
+    with world(seed=seed, pace=BEHIND) as scene:
+        scene.create(ZoneSpec(name="web"))
+        annotate_at_each_status(scene, most=10)
+        await scene.until_ready("web")
+        assert text(scene.sts("web"), "metadata", "annotations", "busy") == "10"
+        refused = [
+            one
+            for one in scene.called("statefulset-controller")
+            if one.reason == "Conflict" and one.request.subresource == "status"
+        ]
+        assert refused, "there was no conflict to get over"
 
 
 def annotate_at_each_status(scene: World, most: int) -> None:
@@ -154,18 +146,6 @@ def annotate_at_each_status(scene: World, most: int) -> None:
 async def wait(scene: World, span: timedelta) -> None:
     with pytest.raises(TimeoutError):
         await scene.until(lambda: False, span)
-
-
-def ip_of(scene: World) -> str:
-    return text(scene.pod("web-0"), "status", "podIP")
-
-
-async def prepare(scene: World) -> int:
-    endpoint = Endpoint(
-        pod="web-0", uid=Uid("any"), ip=ip_of(scene), host="web-0.web", port=80, path="prepare"
-    )
-    status, _ = await scene.cluster.endpoints.serve("POST", endpoint, "operator-1")
-    return status
 
 
 @in_virtual_time

@@ -17,49 +17,45 @@ NEW: JsonObject = {"spec": {"template": {"spec": {"containers": [{"name": "app",
 
 
 @pytest.mark.parametrize("hours", [-2, 0, 2], ids=["behind", "right", "ahead"])
-def test_a_wrong_clock_does_not_tell_how_long_pods_have_been_ready(hours: int) -> None:
+@in_virtual_time
+async def test_a_wrong_clock_does_not_tell_how_long_pods_have_been_ready(hours: int) -> None:
     """D-11, FP-17, SI-02, LI-01: the API server's clock counts, whatever our own one shows."""
-
-    @in_virtual_time
-    async def run() -> None:
-        zones = [ZoneSpec(name=f"zone-{letter}", replicas=2, min_ready=PATIENCE) for letter in "ab"]
-        async with Sandbox() as sandbox:
-            for zone in zones:
-                body = statefulset(zone, sandbox.namespace)
-                await sandbox.call(
-                    ApiRequest(
-                        verb="create",
-                        resource=STATEFULSETS,
-                        namespace=sandbox.namespace,
-                        body=body,
-                    )
+    zones = [ZoneSpec(name=f"zone-{letter}", replicas=2, min_ready=PATIENCE) for letter in "ab"]
+    async with Sandbox() as sandbox:
+        for zone in zones:
+            body = statefulset(zone, sandbox.namespace)
+            await sandbox.call(
+                ApiRequest(
+                    verb="create",
+                    resource=STATEFULSETS,
+                    namespace=sandbox.namespace,
+                    body=body,
                 )
-            await VirtualClock().sleep(3 * PATIENCE)
-            process = sandbox.process()
-            process.clock.offset = timedelta(hours=hours)
-            process.start()
-            await process.wait_ready()
-            for zone in zones:
-                await sandbox.call(
-                    ApiRequest(
-                        verb="patch",
-                        resource=STATEFULSETS,
-                        namespace=sandbox.namespace,
-                        name=zone.name,
-                        content_type=STRATEGIC_PATCH,
-                        body=NEW,
-                    )
+            )
+        await VirtualClock().sleep(3 * PATIENCE)
+        process = sandbox.process()
+        process.clock.offset = timedelta(hours=hours)
+        process.start()
+        await process.wait_ready()
+        for zone in zones:
+            await sandbox.call(
+                ApiRequest(
+                    verb="patch",
+                    resource=STATEFULSETS,
+                    namespace=sandbox.namespace,
+                    name=zone.name,
+                    content_type=STRATEGIC_PATCH,
+                    body=NEW,
                 )
-            await VirtualClock().sleep(8 * PATIENCE)
-            deletes = [
-                called.at
-                for called in sandbox.history.list_all(Called)
-                if called.actor == process.name
-                and (called.request.verb, called.request.resource) == ("delete", PODS)
-            ]
-        assert len(deletes) == 4
-        gaps = [later - earlier for earlier, later in pairwise(deletes)]
-        assert min(gaps) >= PATIENCE
-        assert max(gaps) <= 1.5 * PATIENCE
-
-    run()
+            )
+        await VirtualClock().sleep(8 * PATIENCE)
+        deletes = [
+            called.at
+            for called in sandbox.history.list_all(Called)
+            if called.actor == process.name
+            and (called.request.verb, called.request.resource) == ("delete", PODS)
+        ]
+    assert len(deletes) == 4
+    gaps = [later - earlier for earlier, later in pairwise(deletes)]
+    assert min(gaps) >= PATIENCE
+    assert max(gaps) <= 1.5 * PATIENCE

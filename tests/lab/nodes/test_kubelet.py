@@ -124,16 +124,13 @@ async def test_times_follow_the_behaviour() -> None:
         pytest.param(StartKind.PENDING, "Unschedulable", id="never gets a node"),
     ],
 )
-def test_troubles_are_what_the_operator_reads(kind: StartKind, trouble: str) -> None:
-    @in_virtual_time
-    async def scenario() -> None:
-        with world(choose=always(Behaviour(kind=kind))) as scene:
-            scene.create(ONE)
-            await scene.until(lambda: bool(scene.pods()))
-            await scene.until(lambda: view(scene.pod("web-0")).trouble == trouble)
-            assert not view(scene.pod("web-0")).is_ready
-
-    scenario()
+@in_virtual_time
+async def test_troubles_are_what_the_operator_reads(kind: StartKind, trouble: str) -> None:
+    with world(choose=always(Behaviour(kind=kind))) as scene:
+        scene.create(ONE)
+        await scene.until(lambda: bool(scene.pods()))
+        await scene.until(lambda: view(scene.pod("web-0")).trouble == trouble)
+        assert not view(scene.pod("web-0")).is_ready
 
 
 @in_virtual_time
