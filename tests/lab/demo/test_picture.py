@@ -6,6 +6,7 @@ import pytest
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.demo.picture import Cell, PodCell, ZoneRow, read_cell, read_row
+from rollout_operator.lab.nodes.behaviour import image_of
 
 RUNNING: Mapping[str, object] = {"running": {}}
 
@@ -47,15 +48,12 @@ CRASHED = {"terminated": {"exitCode": 1}}
             pod(phase="Pending"), PodCell.STARTING, id="ready is said, but it does not run"
         ),
         pytest.param(pod(metadata=ENDING), PodCell.ENDING, id="ending, though it looks ready"),
+        pytest.param(pod("v1"), PodCell.OLD, id="of another template"),
+        pytest.param(pod("v1", is_ready=False), PodCell.BROKEN, id="of another, and not ready"),
     ],
 )
 def test_a_pod_shows_its_state(found: JsonObject, state: PodCell) -> None:
-    assert read_cell(found, "v2") == Cell(state, "v2")
-
-
-@pytest.mark.parametrize(("is_ready", "state"), [(True, PodCell.OLD), (False, PodCell.BROKEN)])
-def test_a_pod_on_another_template_is_old_or_broken(is_ready: bool, state: PodCell) -> None:
-    assert read_cell(pod("v1", is_ready=is_ready), "v2") == Cell(state, "v1")
+    assert read_cell(found, "v2") == Cell(state, image_of(found))
 
 
 def zone(spec: Mapping[str, object], metadata: Mapping[str, object] | None = None) -> JsonObject:
