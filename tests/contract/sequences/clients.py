@@ -20,14 +20,6 @@ OTHER = "11111111-2222-3333-4444-555555555555"
 
 
 @sequence()
-async def fetches(world: World) -> None:
-    await world.make(CONFIG_MAPS, config_map("a"))
-    for name in ("a", "absent"):
-        call = world.clients.fetch(CONFIG_MAPS, world.namespace, name)
-        await world.attempt(f"fetch {name}", call)
-
-
-@sequence()
 async def pages(world: World) -> None:
     for name in "abc":
         await world.make(CONFIG_MAPS, config_map(name))
@@ -56,21 +48,16 @@ async def a_token_that_is_none(world: World) -> None:
 
 
 @sequence()
-async def creates(world: World) -> None:
-    for _ in range(2):
-        call = world.clients.create(CONFIG_MAPS, world.namespace, config_map("a"))
-        await world.attempt("create", call)
-
-
-@sequence()
-async def replaces(world: World) -> None:
-    body = tree(await world.make(CONFIG_MAPS, config_map("a")))
-    body["data"] = {"key": "other"}
-    for _ in range(2):
-        call = world.clients.replace(CONFIG_MAPS, world.namespace, "a", body)
-        await world.attempt("replace", call)
-        body["data"] = {"key": "third"}
-    absent = world.clients.replace(CONFIG_MAPS, world.namespace, "b", config_map("b"))
+async def reads_and_whole_writes(world: World) -> None:
+    clients, namespace = world.clients, world.namespace
+    for name in ("a", "a", "b"):
+        await world.attempt(f"fetch {name}", clients.fetch(CONFIG_MAPS, namespace, name))
+        await world.attempt("create", clients.create(CONFIG_MAPS, namespace, config_map("a")))
+    body = tree(await world.get(CONFIG_MAPS, "a"))
+    for value in ("other", "third"):
+        body["data"] = {"key": value}
+        await world.attempt("replace", clients.replace(CONFIG_MAPS, namespace, "a", body))
+    absent = clients.replace(CONFIG_MAPS, namespace, "b", config_map("b"))
     await world.attempt("replace", absent)
 
 
@@ -120,21 +107,14 @@ async def statuses(world: World) -> None:
 
 
 @sequence()
-async def denials(world: World) -> None:
+async def hooks_that_deny_or_do_not_answer(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
-    hook = Hook(name="one", decide=deny(message="not now", code=429))
-    await world.register("Validating", hook)
-    call = world.clients.patch(CONFIG_MAPS, world.namespace, "a", {"data": {"key": "x"}})
-    await world.attempt("patch", call)
-
-
-@sequence()
-async def hooks_that_do_not_answer(world: World) -> None:
-    await world.make(CONFIG_MAPS, config_map("a"))
-    hook = Hook(name="one", decide=silent(), fields={"timeoutSeconds": 1})
-    await world.register("Validating", hook)
-    call = world.clients.patch(CONFIG_MAPS, world.namespace, "a", {"data": {"key": "x"}})
-    await world.attempt("patch", call)
+    for name, decide in (("no", deny(message="not now", code=429)), ("mute", silent())):
+        with world.quietly():
+            hook = Hook(name=name, decide=decide, fields={"timeoutSeconds": 1})
+            await world.register("Mutating", hook, name=name)
+        call = world.clients.patch(CONFIG_MAPS, world.namespace, "a", {"data": {"key": "x"}})
+        await world.attempt("patch", call)
 
 
 @sequence()

@@ -1,7 +1,7 @@
 """Zone-aware disruption budgets: what their schema keeps and refuses (ZPDB-01, T-13 row 4)."""
 
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
-from tests.contract.bodies import tree, version_of, zone_budget
+from tests.contract.bodies import tree, zone_budget
 from tests.contract.plays import sequence
 from tests.contract.world import World
 
@@ -55,27 +55,6 @@ async def a_budget_changes(world: World) -> None:
     del made["metadata"]["resourceVersion"]
     await world.update(ZONE_BUDGETS, "a", made)
     await world.get(ZONE_BUDGETS, "a/scale")
-
-
-@sequence()
-async def a_watch_of_budgets(world: World) -> None:
-    start = version_of(await world.make(ZONE_BUDGETS, zone_budget("start")))
-    with world.quietly():
-        await world.create(ZONE_BUDGETS, zone_budget("a", maxUnavailable=1))
-        await world.patch(ZONE_BUDGETS, "a", {"spec": {"maxUnavailable": 2}})
-        await world.delete(ZONE_BUDGETS, "a")
-        await world.create(ZONE_BUDGETS, zone_budget("end"))
-    await world.events(ZONE_BUDGETS, until="end", resourceVersion=start)
-    await world.list(ZONE_BUDGETS)
-    await world.delete(ZONE_BUDGETS, "a")
-
-
-@sequence()
-async def budgets_are_discovered(world: World) -> None:
-    served = await world.clients.fetch_resources(ZONE_BUDGETS.group, ZONE_BUDGETS.version)
-    for one in served:
-        if one.resource.kind == ZONE_BUDGETS.kind:
-            world.note("budgets", same=one.resource == ZONE_BUDGETS, has=sorted(one.subresources))
 
 
 def tree_of(body: JsonObject, key: str) -> JsonObject:
