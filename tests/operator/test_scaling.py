@@ -81,6 +81,17 @@ def test_seed066_zones_that_no_review_is_about_keep_the_time_too(args: tuple[str
 
 
 @in_virtual_time
+async def test_seed066_a_bare_leading_zone_is_waited_for_as_the_readme_says() -> None:
+    """SEED-066, SCALE-09, SI-11: zone-a has no label and no time; its followers have both."""
+    bare = replace(CHAIN[0], labels={}, annotations={})
+    async with scene((bare, *CHAIN[1:])) as world:
+        await world.people.scale("zone-a", 2, Route.SCALE_MERGE)
+        downs = [elapsed(), *[await world.until((letter, 2)) for letter in "bc"]]
+    gaps = [after - before for before, after in pairwise(downs)]
+    assert all(WAIT <= gap <= WAIT + timedelta(seconds=5) for gap in gaps), gaps
+
+
+@in_virtual_time
 async def test_fp24_five_minutes_of_waiting_cost_nothing() -> None:
     """FP-24, LI-11: no look at the API server, no review and no call while the time runs."""
     async with scene(CHAIN) as world:

@@ -66,11 +66,11 @@ def find_leads(zones: Sequence[Zone]) -> Leads:
 def keeps_time(sts: StatefulSet, group: Iterable[StatefulSet]) -> bool:
     """Tell whether we record the downscales of a set: nobody else does (D-23, SEED-066).
 
-    It asks for a time between zones, follows or is followed, and no review is about it.
+    No review is about it, it follows or is followed, and a zone of its group names a time between
+    zones: the longest of all counts, so that a bare leading zone is waited for as well.
     """
-    key = MIN_TIME_BETWEEN_DOWNSCALES
-    names_time = key in sts.annotations or key in sts.labels
-    if not names_time or is_labelled(sts.labels, PREPARE_DOWNSCALE):
+    group = tuple(group)
+    if is_labelled(sts.labels, PREPARE_DOWNSCALE) or not any(map(_names_time, group)):
         return False
     return follows(sts) or any(one.annotations.get(LEADING_ZONE) == sts.name for one in group)
 
@@ -101,6 +101,10 @@ def choose_following(sts: StatefulSet, leads: Leads, scaling: ScalingSnapshot) -
     )
     wait = _find_unready(sts, leading, desired, scaling)
     return desired if wait is None else DesiredReplicas(what=what, waits=(wait,), problems=problems)
+
+
+def _names_time(sts: StatefulSet) -> bool:
+    return MIN_TIME_BETWEEN_DOWNSCALES in sts.annotations or MIN_TIME_BETWEEN_DOWNSCALES in sts.labels
 
 
 def _find_oddities(sts: StatefulSet) -> tuple[Reason, ...]:

@@ -211,8 +211,16 @@ GUARDED: Final = {"grafana.com/prepare-downscale": "true"}
         ),
         pytest.param(
             [counted("a", 3), counted("b", 3, follows="a", span="1h")],
-            ["zone-b"],
-            id="only who asks for a time",
+            ["zone-a", "zone-b"],
+            id="SEED-066 a bare leading zone, as in the README: the longest time of a group counts",
+        ),
+        pytest.param(
+            [counted("a", 3, label="1h"), counted("b", 3, follows="a")],
+            ["zone-a", "zone-b"],
+            id="a follower that names no time itself",
+        ),
+        pytest.param(
+            [counted("a", 3), counted("b", 3, follows="a")], [], id="no zone names a time"
         ),
         pytest.param([counted("a", 3, label="1h"), counted("b", 3)], [], id="nobody follows"),
         pytest.param(
