@@ -104,7 +104,9 @@ def choose_following(sts: StatefulSet, leads: Leads, scaling: ScalingSnapshot) -
 
 
 def _names_time(sts: StatefulSet) -> bool:
-    return MIN_TIME_BETWEEN_DOWNSCALES in sts.annotations or MIN_TIME_BETWEEN_DOWNSCALES in sts.labels
+    return (
+        MIN_TIME_BETWEEN_DOWNSCALES in sts.annotations or MIN_TIME_BETWEEN_DOWNSCALES in sts.labels
+    )
 
 
 def _find_oddities(sts: StatefulSet) -> tuple[Reason, ...]:
