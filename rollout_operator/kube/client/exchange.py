@@ -1,8 +1,9 @@
 """Send one request and get its answer: limited in rate and time, measured, failures translated.
 
-Nothing is repeated here except once after a refused credential (a 401: nothing was done); backing
-off is up to the callers. What an answer means is decided in `responses`, which requests there are
-in `client`.
+Nothing is repeated here except once after a refused credential (a 401: nothing was done), and a
+read, once and with a token of its own, whose connection broke: a load balancer may have closed it
+while it was idle. Backing off is up to the callers. What an answer means is decided in `responses`,
+which requests there are in `client`.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from rollout_operator.kube.client.responses import (
     read_mismatch,
     read_status,
 )
-from rollout_operator.kube.connection.transport import Transport
+from rollout_operator.kube.connection.transport import NotRepeated, Transport
 from rollout_operator.model.errors import ApiError, Throttled, UnknownOutcome, Unreachable
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
@@ -48,6 +49,10 @@ _LOST: Final = (aiohttp.ClientError, TimeoutError, OSError)
 
 class TooLong(Unreachable):
     """The answer is longer than is kept in memory: ask for less."""
+
+
+class ConnectionBroke(Unreachable):
+    """The connection of a read ended before any of the answer: it may have been closed before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,12 +131,26 @@ class Exchange:
         return answer
 
     async def _attempt(self, request: HttpRequest) -> _Answer:
-        """Send once. Raises Throttled, and Unreachable or UnknownOutcome for a lost answer."""
+        """Send once, twice where the connection of a read breaks; both together within its time.
+
+        Raises Throttled, and Unreachable or UnknownOutcome for a lost answer.
+        """
+        began = self._transport.clock.elapsed()
+        try:
+            return await self._send_once(request)
+        except ConnectionBroke:
+            left = request.within - (self._transport.clock.elapsed() - began)
+            # Watches take no token: their caller waits before it opens one again.
+            if request.call.is_stream or left <= timedelta(0):
+                raise
+        return await self._send_once(replace(request, has_turn=False, within=left))
+
+    async def _send_once(self, request: HttpRequest) -> _Answer:
         call = request.call
         if not request.has_turn:
             await self.admit(call, min(request.within, request.sent_within or request.within))
         limit = request.within.total_seconds()
-        with self._measured(call) as statuses, translated(call, f"timed out after {limit:g}s"):
+        with self._measured(call) as statuses, translated(call, f"timed out after {limit:.3g}s"):
             async with asyncio.timeout(limit):
                 response = await self._send(request)
                 self._transport.server_clock.note_header(response.headers.get("Date", ""))
@@ -198,7 +217,8 @@ def translated(call: Call, timed_out: str = "timed out") -> Iterator[None]:
         if call.is_write and not isinstance(error, _NOTHING_SENT):
             text = f"cannot tell whether {call.text} succeeded: no answer: {told}"
             raise UnknownOutcome(text, call=call.text) from error
-        raise Unreachable(f"cannot {call.text}: no answer: {told}", call=call.text) from error
+        lost = ConnectionBroke if isinstance(error, NotRepeated) else Unreachable
+        raise lost(f"cannot {call.text}: no answer: {told}", call=call.text) from error
 
 
 def _describe(call: Call) -> str:

@@ -45,7 +45,10 @@ _Address = IPv4Address | IPv6Address
 
 
 class NotRepeated(aiohttp.ClientError):
-    """The connection broke after a write was sent: it must not be sent a second time unasked."""
+    """The connection broke after a request was sent: aiohttp must not send it a second time.
+
+    A write may have been done, and a read would pass our rate limits.
+    """
 
 
 class Redirected(aiohttp.ClientError):
@@ -158,7 +161,7 @@ def _session(libs: aiohttp.ClientSession) -> aiohttp.ClientSession:
 
     That one reads the environment and ~/.netrc for each request, in threads: two hand-overs before
     every call, and a netrc entry that matches makes every call fail. It also follows redirects
-    and silently repeats a DELETE or PUT whose connection broke.
+    and silently repeats a GET, DELETE or PUT whose connection broke.
     """
     connector = libs.connector
     libs.detach()
@@ -180,8 +183,6 @@ async def _send_once(
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        if request.method == "GET":
-            raise
         raise NotRepeated(f"{error}") from error
     if response.status in _REDIRECTS:
         response.close()

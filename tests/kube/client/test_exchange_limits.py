@@ -6,7 +6,7 @@ import pytest
 
 from rollout_operator.kube.api import PODS
 from rollout_operator.kube.client.rate_limit import RateLimiter
-from rollout_operator.model.errors import Throttled
+from rollout_operator.model.errors import Throttled, Unreachable
 from tests.kube.client_bench import (
     DELETE,
     FETCH,
@@ -19,7 +19,7 @@ from tests.kube.client_bench import (
     Bench,
     pods,
 )
-from tests.kube.fake_api import reply, stream
+from tests.kube.fake_api import cut, reply, stream
 
 
 async def test_rate_02_each_request_takes_a_token_but_watches(bench: Bench) -> None:
@@ -34,6 +34,27 @@ async def test_rate_02_each_request_takes_a_token_but_watches(bench: Bench) -> N
     assert caught.value.call == "delete pods/a-0 in namespace prod"
     assert 'rate limiter for Kubernetes API group "core"' in str(caught.value)
     assert bench.metrics.api_rate_limited.labels("core")._value.get() == 1  # METR-22
+
+
+async def test_rate_02_a_read_whose_connection_breaks_is_repeated_with_a_token(
+    bench: Bench,
+) -> None:
+    """FP-13: a load balancer closes idle connections; aiohttp would repeat it past our limits."""
+    bench.server.on("GET", POD, reply({}), cut(), reply({}), cut())
+    client = bench.client(RateLimiter(0.001, 4), SHORT)
+    await FETCH.run(client)
+    await FETCH.run(client)
+    assert len(bench.server.requests) == 3, "the second read was sent twice"
+    with pytest.raises(Throttled):
+        await FETCH.run(client)
+    assert len(bench.server.requests) == 4, "its repetition would have been the fifth"
+
+
+async def test_fp_13_a_watch_whose_connection_breaks_is_left_to_its_caller(bench: Bench) -> None:
+    bench.server.on("GET", POD_LIST, cut())
+    with pytest.raises(Unreachable):
+        await WATCH.run(bench.client())
+    assert len(bench.server.requests) == 1
 
 
 async def test_si_09_a_delete_is_not_sent_later_than_what_it_rests_on(bench: Bench) -> None:
