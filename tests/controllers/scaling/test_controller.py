@@ -78,6 +78,15 @@ async def test_t03_a_patch_that_fails_holds_no_rollout(
 
 
 @in_virtual_time
+async def test_t03_27_a_forced_count_goes_at_once() -> None:
+    """SCALE-06, T-03 row 27: whatever the time between zones."""
+    forced = zone("b", 5, follows="a", force="0", span="12h")
+    bench = Bench([zone("a", 5, last=ago(0 * HOUR)), forced, zone("c", 5, follows="a")])
+    await bench.look()
+    assert bench.client.patched == ["zone-b 0"]
+
+
+@in_virtual_time
 async def test_a_chain_goes_up_in_one_look() -> None:
     """SCALE-12: d follows c follows b follows a; the cache need not show what was written."""
     chain = [zone(letter, 3, follows=before) for letter, before in ("ba", "cb", "dc")]

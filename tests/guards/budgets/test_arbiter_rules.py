@@ -172,11 +172,14 @@ async def test_what_the_caches_show_is_decided_without_a_call_or_a_reservation(
     assert (here.client.calls, len(x.pending)) == ([], 0)
 
 
+@pytest.mark.parametrize(
+    ("selector", "answer"), [(LABELS, "allowed"), ({"app": "another"}, "not in scope")]
+)
 @in_virtual_time
-async def test_li13_a_view_of_just_the_limit_is_used() -> None:
-    here, x = start()
+async def test_li13_a_view_of_just_the_limit_is_used(selector: dict[str, str], answer: str) -> None:
+    here, x = start(rule(selector=selector))
     here.age = VIEW_LIMIT
-    assert await x.evict("a-0") == "allowed"
+    assert await x.evict("a-0") == answer
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,12 @@ T-05.12 forced to none, not due
     2026-01-01T11:30:00Z, 1h0m0s are wanted, 30m0s left
 T-05.13 forced to the count it has
   delayed b 3 force=3; scale 3/3 | talk zone-b: stay 0 1 2
-T-05.14 nobody else is told to stay while a zone moves
+T-05.14 nobody else is told to stay while the pods of a zone are asked
+  delayed a 5 force=0; delayed b 5; delayed c 5; scale 5/5
+  | talk zone-a: ask 4 3 2 1 0
+  | wait delayed_by_pods zone-a: a: 5 → 0, FORCED waits: zone-a-4, zone-a-3, zone-a-2 and 2 more are
+    asked to prepare
+T-05.14 nor while it moves
   delayed a 5 force=0; delayed b 5; delayed c 5; scale 5/5; word a-0 70m; word a-1 70m;
     word a-2 70m; word a-3 70m; word a-4 70m
   | scale_down: a: 5 → 0, FORCED
