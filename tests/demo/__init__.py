@@ -1,1 +1,0 @@
-"""`make demo`: a rollout over three zones on a real control plane, to be watched."""
