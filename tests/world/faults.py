@@ -32,11 +32,6 @@ class Request:
         return self.method == "GET" and self.query.get("watch", "") in ("1", "true")
 
     @property
-    def is_write(self) -> bool:
-        """Say whether it may change something."""
-        return self.method not in ("GET", "HEAD")
-
-    @property
     def resource(self) -> str:
         """Return the plural, with its subresource: `pods`, `statefulsets/status`."""
         parts = self.path.strip("/").split("/")

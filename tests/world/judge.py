@@ -36,7 +36,6 @@ from tests.world.observed import (
     Delete,
     Observed,
     Request,
-    ended_pod,
     match_deletes,
     match_evictions,
     read_delete,
@@ -95,7 +94,6 @@ class Judge:
         self._audit_offset = plane.audit_size()
         self._entries: list[Json] = []
         self._evictions: list[Request] = []
-        self._others: set[str] = set()
         self._writes: list[Json] = []
         self.wall_offset = time.time() - time.monotonic()
         """From the clock of `changes` to that of the audit log, in seconds."""
@@ -192,12 +190,6 @@ class Judge:
     async def restarts(self) -> list[Restart]:
         """Return how long each of the operator's restarts took."""
         return find_restarts(self.changes, await self.deletes())
-
-    async def unattributed(self) -> list[str]:
-        """Return pods whose deletion no audit entry explains, as after a killed API server."""
-        known = {each.uid for each in await self.deletes()} | self._others
-        ended = [pod for change in self.changes if (pod := ended_pod(change))]
-        return [pod.name for pod in ended if pod.uid not in known]
 
     def describe(self, deletes: Sequence[Delete]) -> str:
         """Return the history as text: what changed, with the operator's deletes marked."""
@@ -327,8 +319,6 @@ class Judge:
             found = found or target.get("name") == awaited
             if entry["user"].get("username") == user:
                 self._entries.append(entry)
-            elif _is_pod_delete(entry):
-                self._others.add(_answer_uid(entry))
             if _is_eviction(entry) and target.get("namespace") == self.namespace:
                 self._evictions.append(read_request(entry))
             is_here = target.get("namespace") == self.namespace
@@ -362,10 +352,6 @@ def _is_eviction(entry: Json) -> bool:
     target = entry.get("objectRef", {})
     what = (target.get("resource"), target.get("subresource"), entry["stage"])
     return what == ("pods", "eviction", "ResponseComplete")
-
-
-def _answer_uid(entry: Json) -> str:
-    return str((entry.get("responseObject") or {}).get("metadata", {}).get("uid", ""))
 
 
 def _describe(change: Change) -> str:

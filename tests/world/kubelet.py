@@ -36,8 +36,6 @@ class Kind(Enum):
     """Containers ready, but a readiness gate keeps the condition Ready false."""
     NO_STATUSES = auto()
     """Condition Ready true without any container status: a claim without proof."""
-    FLAPPING = auto()
-    """Ready and not ready in turn."""
     PENDING = auto()
     """Never bound to a node."""
     FAILED = auto()
@@ -54,7 +52,7 @@ class Behaviour:
     terminates_after: timedelta = timedelta(milliseconds=50)
     """From the deletion's first sight until the pod is gone."""
     period: timedelta = timedelta(seconds=1)
-    """Between two flaps or two crashes."""
+    """Between two crashes."""
 
 
 class Addresses(Protocol):
@@ -133,7 +131,6 @@ class Kubelet:
         self._slots = asyncio.Semaphore(parallel)
         self._tasks = asyncio.TaskGroup()
         self._watch: asyncio.Task[None] | None = None
-        self._is_frozen = False
 
     async def __aenter__(self) -> Self:
         await self.api.__aenter__()
@@ -255,8 +252,6 @@ class Kubelet:
                 await self._write(seat, _gate_status(seat))
             case Kind.NO_STATUSES:
                 await self._write(seat, _status(seat, is_ready=True) | {"containerStatuses": []})
-            case Kind.FLAPPING:
-                await self._flap_for_ever(seat, behaviour.period)
             case Kind.FAILED:
                 await self._write(seat, _failed_status(seat))
             case _:
@@ -266,13 +261,6 @@ class Kubelet:
         while True:
             seat.restarts += 1
             await self._write(seat, _crash_status(seat))
-            await asyncio.sleep(period.total_seconds())
-
-    async def _flap_for_ever(self, seat: _Seat, period: timedelta) -> None:
-        is_ready = True
-        while True:
-            await self._write(seat, _status(seat, is_ready=is_ready))
-            is_ready = not is_ready
             await asyncio.sleep(period.total_seconds())
 
     async def _end(self, seat: _Seat, after: timedelta, script: asyncio.Task[None] | None) -> None:

@@ -1,7 +1,10 @@
 """The shipped manifests, applied as they are."""
 
+import json
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -26,6 +29,9 @@ from tests.world.api import (
 )
 
 BASE: Final = Path(__file__).parents[2] / "manifests" / "base"
+COMPONENTS: Final = BASE.parent / "components"
+# Stands for a namespace in what is rendered once for all of them.
+ANY_NAMESPACE: Final = "any-namespace"
 ACCOUNT: Final = "rollout-operator"
 KINDS: Final[dict[str, Resource]] = {
     "ClusterRole": CLUSTER_ROLES,
@@ -95,10 +101,31 @@ async def remove_cluster_scoped(api: Api, manifests: list[Json]) -> None:
                 await api.delete(resource, "", manifest["metadata"]["name"])
 
 
+async def grant_component(
+    api: Api, namespace: str, component: str, verbs: Collection[str] = ()
+) -> None:
+    """Grant what the Role of a component does; where verbs are named, its rules of these only."""
+    folder = COMPONENTS / component
+    role, binding = (
+        yaml.safe_load((folder / name).read_text()) for name in ("role.yaml", "rolebinding.yaml")
+    )
+    if verbs:
+        kept = [rule for rule in role["rules"] if {*rule["verbs"]} <= {*verbs}]
+        assert 0 < len(kept) < len(role["rules"])
+        role["rules"] = kept
+    binding["subjects"][0]["namespace"] = namespace
+    await apply_manifests(api, namespace, [role, binding])
+
+
+@cache
+def _render_webhooks() -> str:
+    with TemporaryDirectory() as folder:
+        return json.dumps(install(Path(folder), "webhooks", namespace=ANY_NAMESPACE))
+
+
 def _webhook_roles(namespace: str) -> list[Json]:
     """Return what the component `webhooks` adds to the Roles of the base, as it is shipped."""
-    with TemporaryDirectory() as folder:
-        rendered = install(Path(folder), "webhooks", namespace=namespace)
+    rendered: list[Json] = json.loads(_render_webhooks().replace(ANY_NAMESPACE, namespace))
     return [
         one
         for one in rendered

@@ -182,8 +182,3 @@ class OperatorProcess:
         status = Path(f"/proc/{self.child.pid}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
         return int(line.split()[1])
-
-    def cpu_seconds(self) -> float:
-        """Return the processor time it has used, user and system."""
-        fields = Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

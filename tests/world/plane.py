@@ -12,7 +12,7 @@ import ssl
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -138,10 +138,6 @@ class ControlPlane:
         """Stop the API server; its audit log is complete after that."""
         await self._stop("kube-apiserver")
 
-    def kill_apiserver(self) -> None:
-        """Kill the API server without warning; the newest audit entries may be lost."""
-        self._children.pop("kube-apiserver").kill()
-
     async def restart_apiserver(self) -> None:
         """Stop the API server and start it again on the same port and data.
 
@@ -254,10 +250,6 @@ class ControlPlane:
         body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}
         await api.create(SERVICE_ACCOUNTS, namespace, body)
         return await self.fetch_token(api, namespace, account)
-
-    def audit(self) -> Iterator[Json]:
-        """Yield all entries of the audit log so far."""
-        yield from self.read_audit(0)[0]
 
     def read_audit(self, offset: int) -> tuple[list[Json], int]:
         """Return the whole entries from a byte offset on, and the offset to go on from."""

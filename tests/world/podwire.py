@@ -5,9 +5,6 @@ import socket
 import struct
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final
-
-CHUNK: Final = b"x" * 16384
 
 
 def write_head(writer: asyncio.StreamWriter, status: int, headers: Mapping[str, str]) -> None:
@@ -26,15 +23,6 @@ async def left(reader: asyncio.StreamReader, limit: timedelta | None) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-async def flood(writer: asyncio.StreamWriter, size: int | None) -> None:
-    """Write so many bytes, or go on until the caller leaves."""
-    sent = 0
-    while size is None or sent < size:
-        writer.write(CHUNK)
-        sent += len(CHUNK)
-        await writer.drain()
 
 
 def reset(writer: asyncio.StreamWriter) -> None:

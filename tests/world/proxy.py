@@ -2,12 +2,14 @@
 
 Rules are added and removed while requests run. The newest rule that matches a request decides how
 it is answered; `Freeze`, `Drop`, `Cut` and `Expire` also reach watches that are open already.
+
+Objects may be changed on their way to the operator: a real API server stores none that breaks its
+kind's schema; a newer or older one may send what this operator cannot read.
 """
 
 import asyncio
 import ssl
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,6 +20,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from tests.world.api import Json
 from tests.world.faults import (
     Answer,
     CommitLate,
@@ -41,6 +44,20 @@ HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "transfer-encoding", "upgrade", "te", "trailer", "host"}
 )
 CONNECT_LIMIT: Final = timedelta(seconds=10)
+Rewrite = Callable[[str, Json], None]
+"""Takes the plural of a resource and one object of it, and may change the object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """One request of the operator."""
+
+    request: Request
+    headers: Mapping[str, str]
+
+
+def leave(resource: str, found: Json) -> None:
+    """Change nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,11 +74,12 @@ class _Stream:
 class FaultProxy:
     """Listens on loopback with a certificate of the test CA. Use with `async with`."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, port: int = 0) -> None:
         self.plane = plane
-        self.port = 0
-        self.counts: Counter[tuple[str, str]] = Counter()
-        """Requests by verb and resource, whatever became of them."""
+        self.port = port
+        self.sent: list[Sent] = []
+        self.rewrite: Rewrite = leave
+        """In force for answers, and for events of watches that were opened under another one."""
         self.rules: list[Rule] = []
         self._streams: set[_Stream] = set()
         self._frozen: dict[Rule, set[_Stream]] = {}
@@ -75,11 +93,6 @@ class FaultProxy:
     def url(self) -> str:
         """Return the address that the operator should take for the API server's."""
         return f"https://127.0.0.1:{self.port}"
-
-    @property
-    def open_watches(self) -> list[Request]:
-        """Return the watches that are open now."""
-        return [stream.request for stream in self._streams if stream.request.is_watch]
 
     async def __aenter__(self) -> Self:
         await self._late.__aenter__()
@@ -182,7 +195,7 @@ class FaultProxy:
 
     async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
         request = Request(method=incoming.method, path=incoming.path, query=dict(incoming.query))
-        self.counts[request.verb, request.resource] += 1
+        self.sent.append(Sent(request=request, headers=dict(incoming.headers)))
         body = await incoming.read()
         rule = self._match(request)
         match rule.effect if rule else None:
@@ -235,6 +248,10 @@ class FaultProxy:
                     for key, value in answer.headers.items()
                     if key.lower() not in HOP_BY_HOP
                 }
+                if self.rewrite is not leave and request.verb in ("get", "list"):
+                    headers.pop("Content-Length", None)
+                    content = self._rewrite_answer(request, answer.status, await answer.read())
+                    return web.Response(status=answer.status, headers=headers, body=content)
                 response = web.StreamResponse(status=answer.status, headers=headers)
                 await stream.gate.wait()
                 if stream.is_dropped:
@@ -257,7 +274,10 @@ class FaultProxy:
         response: web.StreamResponse,
         left: int | None,
     ) -> None:
-        async for chunk in _until(answer.content, stream.is_expired):
+        chunks = _until(answer.content, stream.is_expired)
+        if stream.request.is_watch and self.rewrite is not leave:
+            chunks = self._rewrite_events(stream.request, chunks)
+        async for chunk in chunks:
             await stream.gate.wait()
             if stream.is_dropped:
                 continue
@@ -273,6 +293,26 @@ class FaultProxy:
         if stream.is_expired.is_set():
             await response.write(expired())
 
+    def _rewrite_answer(self, request: Request, status: int, content: bytes) -> bytes:
+        if status != 200:
+            return content
+        found = msgspec.json.decode(content)
+        for one in found["items"] if request.verb == "list" else [found]:
+            self.rewrite(request.resource, one)
+        return msgspec.json.encode(found)
+
+    async def _rewrite_events(
+        self, request: Request, chunks: AsyncIterator[bytes]
+    ) -> AsyncIterator[bytes]:
+        rest = b""
+        async for chunk in chunks:
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in filter(None, lines):
+                event = msgspec.json.decode(line)
+                if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
+                    self.rewrite(request.resource, event["object"])
+                yield msgspec.json.encode(event) + b"\n"
+
     def _upstream(
         self, incoming: web.BaseRequest, body: bytes
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
@@ -281,6 +321,8 @@ class FaultProxy:
         headers = {
             key: value for key, value in incoming.headers.items() if key.lower() not in HOP_BY_HOP
         }
+        if self.rewrite is not leave:
+            headers.pop("Accept-Encoding", None)
         return self._client.request(
             incoming.method, incoming.rel_url, data=body or None, headers=headers
         )

@@ -1,7 +1,7 @@
 """One test's part of the world: a namespace with its kubelet, its judge and its operators."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -9,12 +9,14 @@ from types import TracebackType
 from typing import Final, Self
 
 from rollout_operator.lab.zones import ZoneSpec
-from tests.world.api import NAMESPACES, PODS, STATEFULSETS, Api, ApiError
-from tests.world.hooks import SETS, Hooks, Registration
+from tests.world import sets
+from tests.world.api import NAMESPACES, PODS, STATEFULSETS, Api, ApiError, Json, Resource
+from tests.world.hooks import Hooks, Registration
 from tests.world.judge import Judge
-from tests.world.kubelet import Choose, Kubelet
+from tests.world.kubelet import Choose, Kubelet, image_of
 from tests.world.manifests import (
     ACCOUNT,
+    grant_component,
     grant_shipped_role,
     grant_webhook_roles,
     remove_cluster_scoped,
@@ -22,8 +24,7 @@ from tests.world.manifests import (
 from tests.world.operatorproc import OPERATOR, Launch, OperatorProcess
 from tests.world.plane import ControlPlane
 from tests.world.proxy import FaultProxy
-from tests.world.reviews import Reviewer, Verdict
-from tests.world.sets import create_zones, wait_ready
+from tests.world.sets import WAIT_LIMIT, Check, Snapshot
 from tests.world.webpods import WebPods
 
 NO_GRACE: Final = timedelta(0)
@@ -69,9 +70,78 @@ class World:
 
     async def create(self, *zones: ZoneSpec) -> list[str]:
         """Create zones, wait until they are ready, and return their names."""
-        names = await create_zones(self.api, self.namespace, zones)
-        await wait_ready(self.api, self.namespace, names)
+        names = await sets.create_zones(self.api, self.namespace, zones)
+        await self.wait_ready(names)
         return names
+
+    # Objects of the namespace
+
+    async def get(self, resource: Resource, name: str) -> Json:
+        """Return one object. Raises ApiError."""
+        return await self.api.get(resource, self.namespace, name)
+
+    async def post(self, resource: Resource, body: Json) -> Json:
+        """Create an object. Raises ApiError."""
+        return await self.api.create(resource, self.namespace, body)
+
+    async def patch(
+        self, resource: Resource, name: str, patch: object, *, kind: str = "merge"
+    ) -> Json:
+        """Patch an object; `kind` is merge, strategic, json or apply. Raises ApiError."""
+        return await self.api.patch(resource, self.namespace, name, patch, kind=kind)
+
+    async def delete(self, resource: Resource, name: str, *, propagation: str = "") -> None:
+        """Delete an object. Raises ApiError."""
+        await self.api.delete(resource, self.namespace, name, propagation=propagation)
+
+    async def set_image(self, names: Iterable[str], image: str) -> None:
+        """Change the template of each set, which makes a new revision."""
+        await sets.set_image(self.api, self.namespace, names, image)
+
+    async def set_replicas(self, name: str, replicas: int) -> None:
+        """Change the wanted number of pods of a set."""
+        await sets.set_replicas(self.api, self.namespace, name, replicas)
+
+    async def annotate(self, name: str, **changes: str | None) -> None:
+        """Set annotations of a set by key, or remove them with None (use `**{"a/b": "c"}`)."""
+        await sets.annotate(self.api, self.namespace, name, **changes)
+
+    async def label(self, name: str, **changes: str | None) -> None:
+        """Set labels of a set by key, or remove them with None."""
+        await sets.label(self.api, self.namespace, name, **changes)
+
+    # Waits: each raises TimeoutError with what is missing
+
+    async def wait_until(self, check: Check, limit: timedelta = WAIT_LIMIT) -> Snapshot:
+        """Watch until `check` finds nothing missing and return that state."""
+        return await sets.wait_until(self.api, self.namespace, check, limit)
+
+    async def wait_ready(self, names: Sequence[str]) -> Snapshot:
+        """Wait until each set has all its pods ready and its status says so."""
+        return await sets.wait_ready(self.api, self.namespace, names)
+
+    async def wait_rolled(self, names: Sequence[str]) -> Snapshot:
+        """Wait until each set is ready, wholly on its update revision, and its status says so."""
+        return await sets.wait_rolled(self.api, self.namespace, names)
+
+    async def wait_adopted(self, names: Sequence[str], limit: timedelta = WAIT_LIMIT) -> None:
+        """Wait until each set is rolled and its status names the update revision as the current."""
+        await sets.wait_adopted(self.api, self.namespace, names, limit)
+
+    async def wait_pod(self, name: str, what: str, holds: Callable[[Json], bool]) -> Json:
+        """Wait until a pod exists of which `holds` is true and return it."""
+        return await sets.wait_pod(self.api, self.namespace, name, what, holds)
+
+    async def wait_image(self, pod: str, image: str) -> None:
+        """Wait until a pod has an image."""
+        await self.wait_pod(pod, f"at {image}", lambda found: image_of(found) == image)
+
+    async def roll(self, names: Sequence[str], image: str, limit: timedelta = WAIT_LIMIT) -> None:
+        """Give each set a new template, and wait until it is rolled out and adopted."""
+        await self.set_image(names, image)
+        await self.wait_adopted(names, limit)
+
+    # What plays in it
 
     def launch(self, *flags: str, url: str = "", is_through_proxy: bool = False) -> Launch:
         """Return how to start an operator here, under the shipped Role."""
@@ -94,9 +164,9 @@ class World:
         await process.wait_ready()
         return process
 
-    async def serve_pods(self, *, keeps_addresses: bool = False) -> WebPods:
+    async def serve_pods(self) -> WebPods:
         """Let every pod from now on answer HTTP at the address in its status."""
-        pods = await self._stack.enter_async_context(WebPods(keeps_addresses=keeps_addresses))
+        pods = await self._stack.enter_async_context(WebPods())
         self.kubelet.addresses = pods
         return pods
 
@@ -105,29 +175,13 @@ class World:
         granted = await grant_webhook_roles(self.api, self.namespace)
         self._stack.push_async_callback(remove_cluster_scoped, self.api, granted)
 
+    async def grant(self, component: str, *, verbs: Collection[str] = ()) -> None:
+        """Grant what a component does; where verbs are named, its rules of these only."""
+        await grant_component(self.api, self.namespace, component, verbs)
+
     async def register(self, wanted: Registration) -> Hooks:
         """Write webhook configurations; they are removed when the world ends."""
         return await self._stack.enter_async_context(Hooks(self.api, self.namespace, wanted))
-
-    async def later_webhook(
-        self, verdict: Verdict, probe: str, resources: Sequence[str] = SETS
-    ) -> Reviewer:
-        """Let a webhook of somebody else review the same requests, after the mutating ones.
-
-        It is at work on return; `probe` is the StatefulSet that proves it, by dry runs.
-        """
-        reviewer = await self._stack.enter_async_context(Reviewer(self.plane.pki))
-        wanted = Registration(
-            port=reviewer.port,
-            hooks=("later",),
-            resources=resources,
-            labels={},
-            ca_bundle=self.plane.pki.ca.read_bytes(),
-        )
-        await (await self.register(wanted)).wait_called(probe)
-        reviewer.seen.clear()
-        reviewer.verdict = verdict
-        return reviewer
 
     async def assert_permitted(self) -> None:
         """Raise AssertionError where an operator asked for what the shipped Role forbids."""

@@ -16,7 +16,8 @@ GROUP: Final = "rollout-group"
 MAX_UNAVAILABLE: Final = "rollout-max-unavailable"
 PAUSED: Final = "grafana.com/rollout-paused"
 REVISION: Final = "controller-revision-hash"
-WAIT_LIMIT: Final = timedelta(seconds=60)
+# Not what a rollout takes, but what a machine may take on which much else runs.
+WAIT_LIMIT: Final = timedelta(seconds=120)
 
 
 async def create_zones(api: Api, namespace: str, zones: Iterable[ZoneSpec]) -> list[str]:

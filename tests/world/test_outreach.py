@@ -1,7 +1,6 @@
 """Forged records of an operator that reaches too far: found; and one that does not: clean."""
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -18,7 +17,6 @@ from tests.world.outreach import (
     find_foreign_edits,
     find_stray_calls,
     judge_outreach,
-    read_hook_writes,
 )
 from tests.world.scene import World
 from tests.world.webpods import PodCall
@@ -80,33 +78,6 @@ def test_si_20_anything_else_is_found(text: str, writes: list[HookWrite]) -> Non
     assert found.invariant == "SI-20"
     assert f"{PLURAL}/x: " in found.text
     assert text.partition(":")[0] in found.text
-
-
-def test_writes_are_read_from_the_audit_log_in_their_order() -> None:
-    entry: Json = {
-        "user": {"username": "operator"},
-        "verb": "patch",
-        "stage": "ResponseComplete",
-        "objectRef": {"resource": PLURAL, "name": "x"},
-        "requestURI": "/",
-        "responseStatus": {"code": 200},
-        "responseObject": PATCHED.after,
-    }
-    created = deepcopy(entry) | {
-        "user": {"username": "gitops"},
-        "verb": "create",
-        "objectRef": {"resource": PLURAL},
-        "responseObject": CREATED.after,
-        "responseStatus": {"code": 201},
-    }
-    others = [
-        entry | {"responseStatus": {"code": 403}},
-        entry | {"requestURI": "/?dryRun=All"},
-        entry | {"verb": "get"},
-        entry | {"objectRef": {"resource": "statefulsets", "name": "x"}},
-    ]
-
-    assert read_hook_writes([*others, entry, created]) == [CREATED, PATCHED]
 
 
 GOOD = PodCall(

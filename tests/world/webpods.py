@@ -19,7 +19,7 @@ from typing import Final, Self, assert_never
 
 from tests.world.api import Json
 from tests.world.childproc import free_ports
-from tests.world.podwire import flood, left, reset, write_head
+from tests.world.podwire import left, reset, write_head
 
 WAIT_LIMIT: Final = timedelta(seconds=30)
 # A request without a whole head after that long is written down as it is and let go.
@@ -57,20 +57,13 @@ class Hang:
 
 
 @dataclass(frozen=True, slots=True)
-class Flood:
-    """Answer 200 with a body of so many bytes, or one that never ends."""
-
-    size: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Reset:
     """Read the request and break the connection off, having done what was asked or not."""
 
     is_done: bool = False
 
 
-Behaviour = Respond | Hang | Flood | Reset
+Behaviour = Respond | Hang | Reset
 OK: Final = Respond()
 NO_CONTENT: Final = Respond(status=204)
 BROKEN: Final = Respond(status=500, body=b"cannot prepare")
@@ -137,10 +130,8 @@ class _Seat:
 class WebPods:
     """The servers of a world's pods. Use with `async with`; `World.serve_pods` does it all."""
 
-    def __init__(self, port: int | None = None, *, keeps_addresses: bool = False) -> None:
-        """Prepare; with `keeps_addresses` a pod that replaces another listens where that did."""
+    def __init__(self, port: int | None = None) -> None:
         self.port = port or free_ports(1)[0]
-        self.keeps_addresses = keeps_addresses
         self.calls: list[PodCall] = []
         """All requests, in the order in which their heads were read."""
         self.prepared: set[str] = set()
@@ -149,7 +140,6 @@ class WebPods:
         """Unix seconds by UID; a test may let hours pass here."""
         self._rules: dict[str, list[_Rule]] = {}
         self._seats: dict[str, _Seat] = {}
-        self._addresses: dict[str, str] = {}
         self._refusing: set[str] = set()
         self._is_over = False
         self._moved = asyncio.Condition()
@@ -175,8 +165,7 @@ class WebPods:
     async def seat(self, pod: Json) -> str:
         """Let a pod listen and return its address."""
         name = pod["metadata"]["name"]
-        address = self._addresses.get(name, "") if self.keeps_addresses else ""
-        self._addresses[name] = address = address or next_address()
+        address = next_address()
         seat = self._seats[name] = _Seat(name, pod["metadata"]["uid"], address)
         if name not in self._refusing and not self._is_over:
             await self._listen(seat)
@@ -313,10 +302,6 @@ class WebPods:
             case Hang():
                 await left(reader, None)
                 return
-            case Flood(size=size):
-                write_head(writer, 200, {})
-                call.status = 200
-                await flood(writer, size)
             case Reset(is_done=is_done):
                 self._note_state(call, 200 if is_done else 0)
                 reset(writer)
