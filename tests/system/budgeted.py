@@ -6,15 +6,15 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.lab.zones import ZoneSpec
-from tests.system.guarded import TLS_FLAGS
-from tests.system.hooked import wait_true
+from tests.system.hooked import hook_up
+from tests.system.looks import wait_true
 from tests.world.api import PODS, Answer, Json
 from tests.world.budgets import ZONE_BUDGETS, DryRun, evict, install_kinds
 from tests.world.drains import CREATED, Drain, Victim, list_victims
-from tests.world.hooks import BUDGET_HOOKS, Hooks, Registration
+from tests.world.hooks import BUDGET_HOOKS, Hooks
 from tests.world.operatorproc import OperatorProcess
 from tests.world.scene import World
-from tests.world.sets import Snapshot, wait_ready, wait_until
+from tests.world.sets import Snapshot
 
 RECORD: Final = "grafana.com/rollout-operator-disruption"
 WAIT_LIMIT: Final = timedelta(seconds=60)
@@ -54,7 +54,7 @@ class Budgeted:
 
     async def wait_ready(self) -> None:
         """Wait until all zones are whole."""
-        await wait_ready(self.world.api, self.world.namespace, self.names)
+        await self.world.wait_ready(self.names)
 
     async def wait_replaced(self, *pods: str, limit: timedelta = WAIT_LIMIT) -> None:
         """Wait until no pod of these names is terminating, and each exists anew."""
@@ -68,7 +68,7 @@ class Budgeted:
             ]
             return f"absent {absent}, terminating {ending}" if absent or ending else ""
 
-        await wait_until(self.world.api, self.world.namespace, check, limit)
+        await self.world.wait_until(check, limit)
 
     async def list_recorded(self) -> list[str]:
         """Return the names of the pods that stand and carry a record."""
@@ -81,7 +81,7 @@ class Budgeted:
 
     async def set_budget(self, name: str, **spec: object) -> None:
         """Change fields of a budget."""
-        await self.world.api.patch(ZONE_BUDGETS, self.world.namespace, name, {"spec": spec})
+        await self.world.patch(ZONE_BUDGETS, name, {"spec": spec})
 
     async def wait_allowed(self, pod: str, limit: timedelta = WAIT_LIMIT) -> None:
         """Ask for an eviction until it is allowed."""
@@ -119,7 +119,7 @@ async def create_budgets(world: World, budgets: Iterable[Json]) -> None:
     """Create budgets; the kind is installed where it is not."""
     await install_kinds(world.api)
     for one in budgets:
-        await world.api.create(ZONE_BUDGETS, world.namespace, one)
+        await world.post(ZONE_BUDGETS, one)
 
 
 async def hold(
@@ -131,14 +131,14 @@ async def hold(
     is_through_proxy: bool = False,
 ) -> Budgeted:
     """Create zones and budgets, start an operator, and return once its webhooks are called."""
-    await world.grant_webhooks()
     await create_budgets(world, budgets)
-    names = await world.create(*zones)
-    await world.create(ZoneSpec(name=OTHER, group=None, replicas=1))
-    operator = await world.operator(*TLS_FLAGS, *flags, is_through_proxy=is_through_proxy)
-    fields = {"hooks": BUDGET_HOOKS, **(registration or {})}
-    wanted = Registration(port=operator.tls_port, **fields)  # type: ignore[arg-type]
-    hooks = await world.register(wanted)
-    await hooks.wait_injected()
-    await hooks.wait_called(OTHER)
-    return Budgeted(world=world, operator=operator, hooks=hooks, names=names)
+    hooked = await hook_up(
+        world,
+        ZoneSpec(name=OTHER, group=None, replicas=1),
+        *zones,
+        flags=flags,
+        is_through_proxy=is_through_proxy,
+        registration={"hooks": BUDGET_HOOKS, **(registration or {})},
+    )
+    names = [zone.name for zone in zones]
+    return Budgeted(world=world, operator=hooked.operator, hooks=hooked.hooks, names=names)

@@ -1,67 +1,88 @@
-"""The operator's Role: what the shipped one holds, and taking a verb of it away in a world."""
+"""The operator's rights: what is shipped, and taking some of it away in a world."""
 
-import asyncio
-from datetime import timedelta
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
-from tests.world.api import ROLES, Json, Resource
-from tests.world.manifests import ACCOUNT, grant_shipped_role, read_manifests
+import yaml
+
+from tests.rendered import MANIFESTS
+from tests.system.looks import wait_true
+from tests.world.api import CLUSTER_ROLES, ROLES, Json, Resource
+from tests.world.judge import HOOKS
+from tests.world.manifests import ACCOUNT, SECRET
 from tests.world.scene import World
 
 REVIEWS: Final = Resource("authorization.k8s.io/v1", "subjectaccessreviews", is_namespaced=False)
-EFFECT_LIMIT: Final = timedelta(seconds=30)
-POLL: Final = timedelta(milliseconds=20)
+GROUPS: Final = {
+    "statefulsets": "apps",
+    "zoneawarepoddisruptionbudgets": "rollout-operator.grafana.com",
+    **dict.fromkeys(HOOKS, "admissionregistration.k8s.io"),
+}
+# Those that are granted for one object only; a create names none.
+NAMES: Final = {"secrets": SECRET, "configmaps": "rollout-operator-zone-tracker"}
 
 Grant = tuple[str, str]
 """A verb and a resource, with its subresource: `("update", "statefulsets/status")`."""
 
 
-def shipped_grants() -> set[Grant]:
-    """Return all that the shipped Role grants."""
+def shipped_grants(folder: str = "base") -> set[Grant]:
+    """Return all that the Roles in a folder of the manifests grant."""
+    roles = [yaml.safe_load(path.read_text()) for path in (MANIFESTS / folder).glob("*role.yaml")]
     return {
         (verb, resource)
-        for manifest in read_manifests()
-        if manifest["kind"] == "Role"
-        for rule in manifest["rules"]
+        for role in roles
+        for rule in role["rules"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
 
 
 def group_of(resource: str) -> str:
-    """Return the API group of a resource in the shipped Role."""
-    name = resource.partition("/")[0]
-    return {
-        "statefulsets": "apps",
-        "zoneawarepoddisruptionbudgets": "rollout-operator.grafana.com",
-    }.get(name, "")
+    """Return the API group of a resource in the shipped Roles."""
+    return GROUPS.get(resource.partition("/")[0], "")
 
 
-async def take_away(world: World, verb: str, resource: str) -> None:
-    """Take one verb away from the operator and wait until the API server knows."""
+def told(verb: str, resource: str) -> str:
+    """Return how a log line, in which quotes are escaped, asks for a right."""
+    role = "ClusterRole" if resource in HOOKS else "Role"
+    what = f'\\"{resource}\\" in API group \\"{group_of(resource)}\\"'
+    return f"grant verb {verb} on {what} in its {role}"
+
+
+@asynccontextmanager
+async def without(world: World, *grants: Grant) -> AsyncIterator[None]:
+    """Take verbs away from the operator inside of the block; the API server knows both times."""
+    before = [(grant, await take_away(world, *grant)) for grant in grants]
+    yield
+    for (verb, resource), rules in reversed(before):
+        where, role = await _fetch_role(world, verb, resource)
+        await world.api.replace(*where, {**role, "rules": rules})
+        await _wait_effect(world, verb, resource, is_allowed=True)
+
+
+async def take_away(world: World, verb: str, resource: str) -> list[Json]:
+    """Take one verb away from the operator; return the rules as they were."""
     world.may_be_forbidden = True
-    role = await world.api.get(ROLES, world.namespace, ACCOUNT)
-    rules = [_without(rule, verb, resource) for rule in role["rules"]]
-    role["rules"] = [rule for rule in rules if rule["verbs"]]
-    await world.api.replace(ROLES, world.namespace, ACCOUNT, role)
+    where, role = await _fetch_role(world, verb, resource)
+    left = [_without(rule, verb, resource) for rule in role["rules"]]
+    changed = {**role, "rules": [rule for rule in left if rule["verbs"]]}
+    await world.api.replace(*where, changed)
     await _wait_effect(world, verb, resource, is_allowed=False)
-
-
-async def give_back(world: World, verb: str, resource: str) -> None:
-    """Apply the shipped Role again and wait until the API server knows."""
-    await grant_shipped_role(world.api, world.namespace)
-    await _wait_effect(world, verb, resource, is_allowed=True)
+    rules: list[Json] = role["rules"]
+    return rules
 
 
 async def may(world: World, verb: str, resource: str, group: str = "", namespace: str = "") -> bool:
     """Ask the API server whether the operator may do this; its own namespace is the default."""
     name, _, subresource = resource.partition("/")
     asked = {
-        "namespace": namespace or world.namespace,
+        "namespace": namespace or ("" if resource in HOOKS else world.namespace),
         "verb": verb,
         "group": group,
         "resource": name,
         "subresource": subresource,
+        "name": "" if verb == "create" else NAMES.get(name, ""),
     }
     groups = ["system:authenticated", "system:serviceaccounts"]
     body: Json = {
@@ -73,6 +94,19 @@ async def may(world: World, verb: str, resource: str, group: str = "", namespace
     return bool(answer["status"]["allowed"])
 
 
+async def _fetch_role(
+    world: World, verb: str, resource: str
+) -> tuple[tuple[Resource, str, str], Json]:
+    """Return the Role that grants this, and where it is."""
+    if resource in HOOKS:
+        where = (CLUSTER_ROLES, "", f"{ACCOUNT}-{world.namespace}-webhooks")
+    else:
+        part = {"secrets": "-webhooks", "configmaps": "-zone-tracker"}.get(resource, "")
+        part = "-webhooks" if (verb, resource) == ("patch", "statefulsets") else part
+        where = (ROLES, world.namespace, f"{ACCOUNT}{part}")
+    return where, await world.api.get(*where)
+
+
 def _without(rule: Json, verb: str, resource: str) -> Json:
     if resource not in rule["resources"]:
         return rule
@@ -81,7 +115,7 @@ def _without(rule: Json, verb: str, resource: str) -> Json:
 
 
 async def _wait_effect(world: World, verb: str, resource: str, *, is_allowed: bool) -> None:
-    group = group_of(resource)
-    async with asyncio.timeout(EFFECT_LIMIT.total_seconds()):
-        while await may(world, verb, resource, group) is not is_allowed:  # noqa: ASYNC110
-            await asyncio.sleep(POLL.total_seconds())
+    async def is_known() -> bool:
+        return await may(world, verb, resource, group_of(resource)) is is_allowed
+
+    await wait_true(f"known: {verb} {resource} {is_allowed}", is_known)

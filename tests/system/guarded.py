@@ -6,14 +6,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rollout_operator.lab.zones import ZoneSpec
+from tests.system.hooked import hook_up
 from tests.system.looks import read_metric
 from tests.world.api import PODS, Json
 from tests.world.clients import Workload
-from tests.world.hooks import Hooks, Registration
+from tests.world.hooks import Hooks
 from tests.world.operatorproc import OperatorProcess
 from tests.world.outreach import judge_outreach
 from tests.world.scene import World
-from tests.world.sets import Missing, Snapshot, wait_until
+from tests.world.sets import Missing, Snapshot
 from tests.world.webpods import PodCall, WebPods
 
 NO_DOWNSCALE: Final = "grafana.com/no-downscale"
@@ -23,11 +24,6 @@ MIN_TIME: Final = "grafana.com/min-time-between-zones-downscale"
 NOTE: Final = "grafana.com/rollout-operator-downscale"
 PATH: Final = "ingester/prepare-shutdown"
 WAIT_LIMIT: Final = timedelta(seconds=60)
-# The certificate must be for the name by which the API server calls in tests.
-TLS_FLAGS: Final = (
-    "-server-tls.enabled=true",
-    "-server-tls.self-signed-cert.dns-name=localhost",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +59,7 @@ class Guarded:
             late = [name for name in names if not is_of_now(_read_record(now.sets.get(name)))]
             return f"no {LAST_DOWNSCALE} of now on {late}" if late else ""
 
-        await wait_until(self.world.api, self.world.namespace, check)
+        await self.world.wait_until(check)
 
     async def wait_unnoted(self, *names: str, limit: timedelta = WAIT_LIMIT) -> None:
         """Wait until all pods of these sets are there, and no living one carries a note."""
@@ -80,7 +76,7 @@ class Guarded:
             ]
             return f"notes on {noted}" if noted else ""
 
-        await wait_until(self.world.api, self.world.namespace, check, limit)
+        await self.world.wait_until(check, limit)
 
     async def list_noted(self) -> list[str]:
         """Return the names of the pods that carry a note."""
@@ -95,12 +91,15 @@ class Guarded:
             limit,
         )
 
-    async def assert_judged(self) -> None:
-        """Raise AssertionError for what SI-01 to 08, 10, 11, 20, 21 or 24 have against it all."""
+    async def assert_judged(self, *more_paths: str) -> None:
+        """Raise AssertionError for what SI-01 to 08, 10, 11, 20, 21 or 24 have against it all.
+
+        Pods may be called at `PATH`, and at `more_paths`.
+        """
         judge, calls = self.world.judge, self.pods.calls
         found = [
             *await judge.downscale_violations(calls),
-            *await judge_outreach(judge, calls, [f"/{PATH}"]),
+            *await judge_outreach(judge, calls, [f"/{PATH}", *more_paths]),
         ]
         lines = [f"{each.invariant}: {each.text}" for each in found]
         assert not found, "\n".join([*lines, self.pods.describe()])
@@ -152,15 +151,12 @@ async def guard(
     *zones: ZoneSpec,
     pods: WebPods | None = None,
     flags: tuple[str, ...] = (),
+    is_through_proxy: bool = False,
     registration: Mapping[str, object] | None = None,
 ) -> Guarded:
     """Create zones, start an operator, and return once the API server calls its webhooks."""
     pods = pods or await world.serve_pods()
-    await world.grant_webhooks()
-    names = await world.create(*zones)
-    operator = await world.operator(*TLS_FLAGS, *flags)
-    wanted = Registration(port=operator.tls_port, **(registration or {}))  # type: ignore[arg-type]
-    hooks = await world.register(wanted)
-    await hooks.wait_injected()
-    await hooks.wait_called(names[0])
-    return Guarded(world=world, pods=pods, operator=operator, hooks=hooks)
+    hooked = await hook_up(
+        world, *zones, flags=flags, is_through_proxy=is_through_proxy, registration=registration
+    )
+    return Guarded(world=world, pods=pods, operator=hooked.operator, hooks=hooked.hooks)

@@ -1,31 +1,27 @@
 """An operator with its webhooks in a world, and what it keeps in its Secret and says over TLS.
 
-`guarded` is for downscales that are prepared; here no pod needs to answer.
+`guarded` is for downscales that are prepared, `budgeted` for evictions.
 """
 
 import asyncio
 import base64
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-import yaml
-
 from rollout_operator.lab.zones import ZoneSpec
-from tests.rendered import MANIFESTS
-from tests.system.guarded import TLS_FLAGS
 from tests.world.api import SECRETS, Json
 from tests.world.hooks import Hooks, Registration
-from tests.world.manifests import SECRET, apply_manifests
-from tests.world.operatorproc import OperatorProcess
+from tests.world.manifests import SECRET
+from tests.world.operatorproc import TLS_FLAG, OperatorProcess
 from tests.world.scene import World
 
 HOST: Final = "localhost"
+# The certificate must be for the name by which the API server calls in tests.
+TLS_FLAGS: Final = (TLS_FLAG, f"-server-tls.self-signed-cert.dns-name={HOST}")
 PROBE: Final = ZoneSpec(name="probe", group=None, replicas=1)
-WAIT_LIMIT: Final = timedelta(seconds=60)
-POLL: Final = timedelta(milliseconds=50)
 HANDSHAKE_LIMIT: Final = timedelta(seconds=10)
 # Longer than any limit of the webhook server for who asks badly.
 EXCHANGE_LIMIT: Final = timedelta(seconds=30)
@@ -41,36 +37,28 @@ class Hooked:
 
 async def hook_up(
     world: World,
-    *flags: str,
+    *zones: ZoneSpec,
+    flags: tuple[str, ...] = (),
     is_through_proxy: bool = False,
     registration: Mapping[str, object] | None = None,
 ) -> Hooked:
-    """Start an operator and return once the API server calls its webhooks.
+    """Create zones, start an operator, and return once the API server calls its webhooks.
 
-    The rights must be granted. For proof there is one more StatefulSet, `PROBE`.
+    The first of the zones serves for proof, without any it is `PROBE`.
     """
-    await world.create(PROBE)
+    await world.grant_webhooks()
+    probe, *_ = await world.create(*(zones or (PROBE,)))
     operator = await world.operator(*TLS_FLAGS, *flags, is_through_proxy=is_through_proxy)
     wanted = Registration(port=operator.tls_port, **(registration or {}))  # type: ignore[arg-type]
     hooks = await world.register(wanted)
     await hooks.wait_injected()
-    await hooks.wait_called(PROBE.name)
+    await hooks.wait_called(probe)
     return Hooked(operator=operator, hooks=hooks)
-
-
-async def grant_deployments(world: World) -> None:
-    """Grant what the component `no-downscale-deployments` does."""
-    folder = MANIFESTS / "components" / "no-downscale-deployments"
-    role, binding = (
-        yaml.safe_load((folder / name).read_text()) for name in ("role.yaml", "rolebinding.yaml")
-    )
-    binding["subjects"][0]["namespace"] = world.namespace
-    await apply_manifests(world.api, world.namespace, [role, binding])
 
 
 async def fetch_secret(world: World) -> dict[str, bytes]:
     """Return the data of the operator's Secret. Raises ApiError."""
-    found = await world.api.get(SECRETS, world.namespace, SECRET)
+    found = await world.get(SECRETS, SECRET)
     return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
 
 
@@ -100,18 +88,6 @@ async def shake_hands(port: int, context: ssl.SSLContext, host: str = HOST) -> b
     writer.transport.abort()
     assert isinstance(certificate, bytes)
     return certificate
-
-
-async def wait_true(
-    what: str, holds: Callable[[], Awaitable[bool]], limit: timedelta = WAIT_LIMIT
-) -> None:
-    """Ask until something holds. Raises TimeoutError that names it."""
-    try:
-        async with asyncio.timeout(limit.total_seconds()):
-            while not await holds():  # noqa: ASYNC110 (an answer, no event)
-                await asyncio.sleep(POLL.total_seconds())
-    except TimeoutError as late:
-        raise TimeoutError(f"after {limit}: not {what}") from late
 
 
 async def send_bytes(port: int, context: ssl.SSLContext | None, *parts: bytes) -> bytes:

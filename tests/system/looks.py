@@ -1,6 +1,7 @@
-"""What the operator shows of itself, waited for by name."""
+"""What the operator shows of itself, and waits for it by name."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final
 
@@ -8,30 +9,66 @@ import aiohttp
 
 from tests.world.operatorproc import OperatorProcess
 
-REASON_LIMIT: Final = timedelta(seconds=30)
-POLL: Final = timedelta(milliseconds=20)
+# Not what anything takes, but what a machine may take on which much else runs.
+WAIT_LIMIT: Final = timedelta(seconds=120)
+POLL: Final = timedelta(milliseconds=30)
 
 
-async def wait_reason(
-    operator: OperatorProcess, group: str, what: str, limit: timedelta = REASON_LIMIT
+async def wait_true(
+    what: str | Callable[[], str],
+    holds: Callable[[], bool | Awaitable[bool]],
+    limit: timedelta = WAIT_LIMIT,
 ) -> None:
+    """Ask until something holds. Raises TimeoutError that names it."""
+    try:
+        async with asyncio.timeout(limit.total_seconds()):
+            while True:
+                answer = holds()
+                if await answer if isinstance(answer, Awaitable) else answer:
+                    return
+                await asyncio.sleep(POLL.total_seconds())
+    except TimeoutError as late:
+        text = what if isinstance(what, str) else what()
+        raise TimeoutError(f"after {limit}: not {text}") from late
+
+
+async def wait_line(operator: OperatorProcess, *parts: str, limit: timedelta = WAIT_LIMIT) -> str:
+    """Wait for a line of the log with all these parts and return it. Raises TimeoutError."""
+
+    def find() -> str:
+        lines = operator.log_lines()
+        return next((line for line in lines if all(part in line for part in parts)), "")
+
+    await wait_true(lambda: f"{parts} in\n{operator.child.tail()}", lambda: bool(find()), limit)
+    return find()
+
+
+async def wait_reason(operator: OperatorProcess, group: str, what: str) -> None:
     """Wait until the operator gives a reason of the group that has `what` in code or sentence.
 
     The log is asked: it holds every reason that was ever given, also one that has passed.
     """
+    await wait_line(operator, f"group={group} ", what)
 
-    def is_told() -> bool:
-        return any(f"group={group} " in line and what in line for line in operator.log_lines())
 
-    try:
-        async with asyncio.timeout(limit.total_seconds()):
-            while True:
-                if is_told():
-                    return
-                await asyncio.sleep(POLL.total_seconds())
-    except TimeoutError as late:
-        tail = "\n".join(operator.log_lines()[-15:])
-        raise TimeoutError(f"after {limit}: nothing about {what!r} in\n{tail}") from late
+async def wait_page(
+    operator: OperatorProcess, path: str, status: int, what: str, *, lacking: str = ""
+) -> str:
+    """Wait until a page has this status and `what` in it, and not `lacking`; return its text."""
+    seen = (0, "no answer")
+
+    async def is_there() -> bool:
+        nonlocal seen
+        try:
+            seen = await operator.fetch(path)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            seen = (0, str(error))
+        code, text = seen
+        return code == status and what in text and not (lacking and lacking in text)
+
+    wanted = f"{path}: {status} with {what!r} without {lacking!r}"
+    await wait_true(lambda: f"{wanted}, but {seen}", is_there)
+    return seen[1]
 
 
 async def read_metric(operator: OperatorProcess, name: str, **labels: str) -> float | None:
@@ -43,27 +80,3 @@ async def read_metric(operator: OperatorProcess, name: str, **labels: str) -> fl
         ):
             return float(value)
     return None
-
-
-async def wait_page(
-    operator: OperatorProcess, path: str, status: int, what: str, *, lacking: str = ""
-) -> str:
-    """Wait until a page has this status and `what` in it, and not `lacking`; return its text."""
-    seen = "no answer"
-    try:
-        async with asyncio.timeout(REASON_LIMIT.total_seconds()):
-            while True:
-                try:
-                    code, text = await operator.fetch(path)
-                except (aiohttp.ClientError, TimeoutError) as error:
-                    seen = str(error)
-                else:
-                    is_lacking = not lacking or lacking not in text
-                    if code == status and what in text and is_lacking:
-                        return text
-                    seen = f"{code}: {text}"
-                await asyncio.sleep(POLL.total_seconds())
-    except TimeoutError as late:
-        raise TimeoutError(
-            f"{path}: wanted {status} with {what!r} without {lacking!r}, got {seen}"
-        ) from late

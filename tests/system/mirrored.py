@@ -5,15 +5,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-import yaml
-
 from rollout_operator.lab.zones import ZoneSpec
-from tests.rendered import MANIFESTS
-from tests.system.hooked import wait_true
+from tests.system.looks import wait_true
 from tests.system.scaled import noted
 from tests.world.api import Json
 from tests.world.budgets import REPLICA_TEMPLATES, install_kinds
-from tests.world.manifests import apply_manifests
 from tests.world.observed import Request
 from tests.world.scene import World
 
@@ -38,7 +34,7 @@ class Template:
             "metadata": {"name": self.name},
             "spec": {"replicas": replicas},
         }
-        await self.world.api.create(REPLICA_TEMPLATES, self.world.namespace, body)
+        await self.world.post(REPLICA_TEMPLATES, body)
 
     async def scale(self, replicas: int) -> None:
         """Scale it as an autoscaler does: its `scale` is read, changed and put back."""
@@ -81,12 +77,4 @@ def mirror(zone: ZoneSpec, name: str = "demo", **changes: str) -> ZoneSpec:
 
 async def grant_mirroring(world: World, *, may_watch: bool = True) -> None:
     """Grant what the component `mirroring` does, with its optional rule or without."""
-    folder = MANIFESTS / "components" / "mirroring"
-    role, binding = (
-        yaml.safe_load((folder / name).read_text()) for name in ("role.yaml", "rolebinding.yaml")
-    )
-    needed = [rule for rule in role["rules"] if not {"list", "watch"} & set(rule["verbs"])]
-    assert 0 < len(needed) < len(role["rules"])
-    role["rules"] = role["rules"] if may_watch else needed
-    binding["subjects"][0]["namespace"] = world.namespace
-    await apply_manifests(world.api, world.namespace, [role, binding])
+    await world.grant("mirroring", verbs=() if may_watch else ("get", "patch"))

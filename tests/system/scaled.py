@@ -12,13 +12,11 @@ from typing import Final
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.judge.objects import Set
-from tests.system.guarded import PATH, Guarded, prepared_zone
-from tests.system.webhook_grants import grant_tracker
+from tests.system.guarded import Guarded, prepared_zone
 from tests.world.api import CONFIG_MAPS, Json
 from tests.world.clients import Route
-from tests.world.outreach import judge_outreach
 from tests.world.scene import World
-from tests.world.sets import Missing, Snapshot, missing_ready, wait_until
+from tests.world.sets import Missing, Snapshot, missing_ready
 from tests.world.webpods import DELAYED_PATH, WebPods
 
 LEADING: Final = "grafana.com/rollout-downscale-leader"
@@ -50,9 +48,9 @@ def noted(zone: ZoneSpec, annotations: Mapping[str, str]) -> ZoneSpec:
 
 async def track(world: World, names: Iterable[str]) -> None:
     """Grant what `-use-zone-tracker` needs, and let these zones be downscaled long ago."""
-    await grant_tracker(world)
+    await world.grant("zone-tracker")
     body: Json = {"metadata": {"name": TRACKER}, "data": dict.fromkeys(names, _LONG_AGO)}
-    await world.api.create(CONFIG_MAPS, world.namespace, body)
+    await world.post(CONFIG_MAPS, body)
 
 
 async def wait_counts(
@@ -69,7 +67,7 @@ async def wait_counts(
                 return missing
         return ""
 
-    return await wait_until(world.api, world.namespace, check, limit)
+    return await world.wait_until(check, limit)
 
 
 async def wait_wanted(
@@ -81,7 +79,7 @@ async def wait_wanted(
         found = {name: now.sets[name]["spec"]["replicas"] for name in counts if name in now.sets}
         return "" if found == counts else f"{found}, not {counts}"
 
-    return await wait_until(world.api, world.namespace, check, limit)
+    return await world.wait_until(check, limit)
 
 
 async def scale(guarded: Guarded, name: str, replicas: int) -> None:
@@ -109,14 +107,7 @@ def gaps(world: World, *names: str) -> list[timedelta]:
 
 async def assert_judged(guarded: Guarded) -> None:
     """Raise AssertionError as `Guarded.assert_judged`, where pods also have a delay's endpoint."""
-    judge, calls = guarded.world.judge, guarded.pods.calls
-    found = [
-        *await judge.downscale_violations(calls),
-        *await judge_outreach(judge, calls, [f"/{PATH}", DELAYED_PATH]),
-    ]
-    lines = [f"{each.invariant}: {each.text}" for each in found]
-    assert not found, "\n".join([*lines, guarded.pods.describe()])
-    await judge.assert_clean()
+    await guarded.assert_judged(DELAYED_PATH)
 
 
 def _list_steps(world: World) -> Iterator[tuple[str, int, int, float]]:

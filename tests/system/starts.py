@@ -1,10 +1,9 @@
-"""Ways to start the operator that a `World` has no method for, and waits on what it prints."""
+"""Ways to start the operator that a `World` has no method for."""
 
-import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,8 +16,6 @@ from tests.world.operatorproc import OPERATOR, Launch, OperatorProcess
 
 # An interpreter on a machine whose cores are all taken needs some seconds to start.
 END_LIMIT: Final = timedelta(seconds=60)
-WAIT_LIMIT: Final = timedelta(seconds=40)
-POLL: Final = timedelta(milliseconds=20)
 
 # Tests may run in a pod themselves; what they start must not take that cluster for its own.
 OUTSIDE: Final = {"KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": ""}
@@ -98,31 +95,3 @@ async def running(launch: Launch) -> AsyncIterator[OperatorProcess]:
     async with OperatorProcess(launch) as operator:
         await operator.wait_ready()
         yield operator
-
-
-async def wait_line(
-    operator: OperatorProcess, *parts: str, limit: timedelta = WAIT_LIMIT, after: int = 0
-) -> str:
-    """Wait for a line of the log with all these parts and return it.
-
-    The first `after` lines are not looked at. Raises TimeoutError.
-    """
-
-    def find() -> str:
-        lines = operator.log_lines()[after:]
-        return next((line for line in lines if all(part in line for part in parts)), "")
-
-    await wait_for(lambda: bool(find()), lambda: operator.child.tail(), limit=limit)
-    return find()
-
-
-async def wait_for(
-    holds: Callable[[], bool], describe: Callable[[], str], limit: timedelta = WAIT_LIMIT
-) -> None:
-    """Wait until a condition of this process holds. Raises TimeoutError with a description."""
-    try:
-        async with asyncio.timeout(limit.total_seconds()):
-            while not holds():  # noqa: ASYNC110 (files and counters have no event)
-                await asyncio.sleep(POLL.total_seconds())
-    except TimeoutError as late:
-        raise TimeoutError(f"after {limit}: {describe()}") from late

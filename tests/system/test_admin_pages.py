@@ -1,6 +1,5 @@
 """The admin port of a running operator: pages, metrics, and which cluster a request is for."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,16 +10,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rollout_operator.lab.zones import three_zones
-from tests.system.between import Between
 from tests.system.grants import shipped_grants
-from tests.system.looks import read_metric, wait_reason
-from tests.system.starts import POLL, WAIT_LIMIT, running, wait_line
-from tests.world.api import STATEFULSETS
+from tests.system.looks import read_metric, wait_line, wait_reason, wait_true
+from tests.system.starts import running
 from tests.world.budgets import install_kinds
 from tests.world.faults import Cut, verbs
 from tests.world.operatorproc import OperatorProcess
 from tests.world.scene import World
-from tests.world.sets import label, set_image, wait_adopted
 
 pytestmark = pytest.mark.controlplane
 
@@ -133,11 +129,63 @@ PAGES: Final = {
 }
 
 
-async def test_dep13_pages(world: World) -> None:
-    """DEP-13, HTTP-01, SEED-061, SEED-062, SEED-063: ready, metrics and the profiler's place."""
-    await world.create(*three_zones(replicas=1))
-    operator = await world.operator()
+async def test_dep67_what_the_port_shows_before_and_after_a_rollout(world: World) -> None:
+    """DEP-13, 20, 67 to 69, 72, METR-01..22, 50, 51, 53: names, types, labels, buckets, values.
+
+    HTTP-01, HTTP-04, SEED-061 to SEED-063, CLUS-01: pages; a second operator on the port ends;
+    without a flag nobody is asked for a cluster. RATE-07: `X-Cluster: <namespace>` on all requests.
+    """
+    await install_kinds(world.api)
+    operator = await world.operator("-kubernetes.client-timeout=3s", is_through_proxy=True)
+    types, series = _parse(await operator.metrics())
+    assert not [one for one in series if "rollout_group" in one.labels], "no group is invented"
+    assert types["rollout_operator_build_info"] == "gauge"
+    assert types["process_resident_memory_bytes"] == "gauge"
+    await _assert_port_is_taken(world, operator)
+
+    names = await world.create(*three_zones(replicas=1))
+    world.proxy.add(verbs("delete", "pods"), Cut(), times=1)
+    await world.roll(names, "v2")
     await wait_reason(operator, "ingester", "up_to_date")
+    await operator.fetch("/ready")
+    await operator.metrics()  # what a scrape itself counts is seen by the next
+    text = await operator.metrics()
+    _check_metrics(text, *_parse(text))
+    assert await _deleted(operator, "accepted") == 3
+    assert await _deleted(operator, "refused") == 0
+    await _assert_pages(operator)
+    assert (await _fetch(operator, "/nothing", {CLUSTER: "other"}))[0] == 404
+    assert await _rejected(operator, "other") is None
+
+    sent = world.proxy.sent
+    assert {one.headers.get(CLUSTER) for one in sent} == {world.namespace}
+    assert {one.headers["Authorization"] for one in sent} == {f"Bearer {world.token}"}
+    asked = {(one.request.verb, one.request.resource) for one in sent}
+    assert asked == shipped_grants() - {("patch", "pods")}, "only pods under a budget are patched"
+    agents = {one.headers["User-Agent"] for one in sent}
+    assert {agent.partition("/")[0] for agent in agents} == {"rollout-operator"}
+
+    for name in names:
+        await world.label(name, **{"rollout-group": "store"})
+    await wait_reason(operator, "store", "3 pods of 3 zones")
+
+    async def is_lost() -> bool:
+        return 'rollout_group="ingester"' not in await operator.metrics()
+
+    await wait_true("without the series of a group that is gone", is_lost)
+
+
+async def _assert_port_is_taken(world: World, operator: OperatorProcess) -> None:
+    """HTTP-04: the second one ends with 1 and names the port; the first one works on."""
+    second = OperatorProcess(world.launch(), name="second")
+    second.port = operator.port
+    async with second:
+        assert await second.wait_end() == 1
+    assert f"-server.port: port {operator.port} is in use" in second.log_lines()[-1]
+    assert await operator.is_ready()
+
+
+async def _assert_pages(operator: OperatorProcess) -> None:
     for path, (status, what) in PAGES.items():
         code, text = await operator.fetch(path)
         assert (path, code) == (path, status)
@@ -148,17 +196,7 @@ async def test_dep13_pages(world: World) -> None:
                 assert (path, answer.status) == (path, 405 if status == 200 else 404)
 
 
-async def test_dep67_metrics_after_a_rollout(world: World) -> None:
-    """DEP-67 to DEP-69, METR-01..22, METR-50, METR-53: names, types, labels, buckets, paths."""
-    names = await world.create(*three_zones())
-    operator = await world.operator("-kubernetes.client-timeout=3s", is_through_proxy=True)
-    world.proxy.add(verbs("delete", "pods"), Cut(), times=1)
-    await set_image(world.api, world.namespace, names, "v2")
-    await wait_adopted(world.api, world.namespace, names)
-    await wait_reason(operator, "ingester", "up_to_date")
-    await operator.fetch("/ready")
-    text = await operator.metrics()
-    types, series = _parse(text)
+def _check_metrics(text: str, types: Mapping[str, str], series: list[Series]) -> None:
     for short, shape in SPECIFIED.items():
         _check_shape(f"rollout_operator_{short}", shape, types, series)
     assert "_created" not in text
@@ -172,50 +210,13 @@ async def test_dep67_metrics_after_a_rollout(world: World) -> None:
     assert seen == API_PATHS
     codes = {one.labels["status_code"] for one in series if "api_client" in one.name}
     assert {"200", "error"} <= codes
-
-
-async def test_metr_values_after_a_rollout(world: World) -> None:
-    """METR-01..04, METR-10, METR-51: counts that a dashboard shows, and none for a lost group."""
-    names = await world.create(*three_zones(replicas=1))
-    operator = await world.operator()
-    await set_image(world.api, world.namespace, names, "v2")
-    await wait_adopted(world.api, world.namespace, names)
-    await wait_reason(operator, "ingester", "up_to_date")
-    await operator.metrics()  # what a scrape itself counts is seen by the next
-    _, series = _parse(await operator.metrics())
     values = {one.name: one.value for one in series if one.labels == {"rollout_group": "ingester"}}
-    short = {name.removeprefix("rollout_operator_"): value for name, value in values.items()}
-    assert short["group_reconciles_total"] >= 3
-    assert short["group_reconciles_total"] == short["group_reconcile_duration_seconds_count"]
-    assert short["last_successful_group_reconcile_timestamp_seconds"] > 1e9
-    assert await _deleted(operator, "accepted") == 3
-    assert await _deleted(operator, "refused") == 0
-    routes = {one.labels["route"] for one in series if "route" in one.labels}
-    assert routes == {"ready", "metrics"}
-    for name in names:
-        await label(world.api, world.namespace, name, **{"rollout-group": "store"})
-    await wait_reason(operator, "store", "3 pods of 3 zones")
-    # DEP-67: the series of a group without members go.
-    async with asyncio.timeout(WAIT_LIMIT.total_seconds()):
-        while 'rollout_group="ingester"' in await operator.metrics():  # noqa: ASYNC110 (a page)
-            await asyncio.sleep(POLL.total_seconds())
-
-
-async def test_dep20_each_request_names_its_cluster(world: World) -> None:
-    """DEP-20, RATE-07: `X-Cluster: <namespace>` on reads, watches and writes alike."""
-    await install_kinds(world.api)
-    names = await world.create(*three_zones(replicas=1))
-    async with Between(world.plane) as between:
-        async with running(world.launch(url=between.url)):
-            await set_image(world.api, world.namespace, names, "v2")
-            await wait_adopted(world.api, world.namespace, names)
-        assert {one.headers.get(CLUSTER) for one in between.sent} == {world.namespace}
-        assert {one.headers["Authorization"] for one in between.sent} == {f"Bearer {world.token}"}
-        asked = {(one.request.verb, one.request.resource) for one in between.sent}
-        # Only a delete that got no answer is read back; only pods under a budget are recorded on.
-        assert asked == shipped_grants() - {("get", "pods"), ("patch", "pods")}
-        agents = {one.headers["User-Agent"] for one in between.sent}
-        assert {agent.partition("/")[0] for agent in agents} == {"rollout-operator"}
+    short_values = {name.removeprefix("rollout_operator_"): one for name, one in values.items()}
+    assert short_values["group_reconciles_total"] >= 3
+    passes = short_values["group_reconcile_duration_seconds_count"]
+    assert short_values["group_reconciles_total"] == passes
+    assert short_values["last_successful_group_reconcile_timestamp_seconds"] > 1e9
+    assert {one.labels["route"] for one in series if "route" in one.labels} == {"ready", "metrics"}
 
 
 VALIDATION: Final = "-server.cluster-validation.http"
@@ -238,7 +239,10 @@ VALIDATED: Final[tuple[tuple[str, dict[str, str], int], ...]] = (
 
 
 async def test_clus01_requests_for_another_cluster(world: World) -> None:
-    """CLUS-01, CLUS-02, DEP-20, FLAG-22, FLAG-24, FLAG-25: 511 with a body that says why."""
+    """CLUS-01, CLUS-02, DEP-20, FLAG-22, FLAG-23, FLAG-24, FLAG-25: 511 says why.
+
+    Soft: the request is answered, logged and counted.
+    """
     launch = world.launch(
         f"{VALIDATION}.enabled",
         f"{VALIDATION}.excluded-paths=free",
@@ -255,43 +259,11 @@ async def test_clus01_requests_for_another_cluster(world: World) -> None:
         assert await _rejected(operator, "") == 1
         assert await _rejected(operator, "other") == 1
         assert await _rejected(operator, world.namespace) is None
-
-
-async def test_clus01_soft_validation_only_tells(world: World) -> None:
-    """CLUS-01, FLAG-23: the request is answered, logged and counted."""
     launch = world.launch(f"{VALIDATION}.enabled", f"{VALIDATION}.soft-validation")
     async with running(launch) as operator:
         assert (await _fetch(operator, "/nothing", {CLUSTER: "other"}))[0] == 404
         await wait_line(operator, "wrong cluster validation label", "other", "rejected=false")
         assert await _rejected(operator, "other") == 1
-
-
-async def test_clus01_off_by_default(world: World) -> None:
-    """DEP-20: without the flag nobody is asked."""
-    operator = await world.operator()
-    assert (await _fetch(operator, "/nothing", {CLUSTER: "other"}))[0] == 404
-    assert await _rejected(operator, "other") is None
-
-
-async def test_http04_two_operators_on_one_port(world: World) -> None:
-    """HTTP-04: the second one ends with 1 and names the port; the first one works on."""
-    operator = await world.operator()
-    second = OperatorProcess(world.launch(), name="second")
-    second.port = operator.port
-    async with second:
-        assert await second.wait_end() == 1
-    assert f"-server.port: port {operator.port} is in use" in second.log_lines()[-1]
-    assert await operator.is_ready()
-
-
-async def test_dep68_series_without_groups(world: World) -> None:
-    """METR-02, DEP-72: with nothing to do the page is there, and no group is invented."""
-    operator = await world.operator()
-    types, series = _parse(await operator.metrics())
-    assert not [one for one in series if "rollout_group" in one.labels]
-    assert types["rollout_operator_build_info"] == "gauge"
-    assert types["process_resident_memory_bytes"] == "gauge"
-    assert await world.api.items(STATEFULSETS, world.namespace) == []
 
 
 def _check_shape(name: str, shape: Shape, types: Mapping[str, str], series: list[Series]) -> None:

@@ -22,22 +22,9 @@ OURS: Final = "-kubernetes.namespace=somewhere"
             id="DEP-02 unknown flag",
         ),
         pytest.param(
-            [OURS, "-server.port"], "flag needs an argument: -server.port", id="DEP-02 no value"
-        ),
-        pytest.param(
             [OURS, "-reconcile.interval=1d"],
             'invalid value "1d" for flag -reconcile.interval: parse error',
             id="DEP-05 bad duration",
-        ),
-        pytest.param(
-            [OURS, "-server.port=http"],
-            'invalid value "http" for flag -server.port: parse error',
-            id="DEP-02 bad number",
-        ),
-        pytest.param(
-            [OURS, "-use-zone-tracker=yes"],
-            'invalid boolean value "yes" for -use-zone-tracker: parse error',
-            id="FLAG-01 bad boolean",
         ),
     ],
 )
@@ -54,75 +41,24 @@ def test_words_that_do_not_follow_the_grammar(words: list[str], complaint: str) 
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        pytest.param([], "-kubernetes.namespace has not been specified", id="FLAG-20"),
         pytest.param(
             ["-kubernetes.namespace=$(POD_NAMESPACE)"],
             '-kubernetes.namespace: "$(POD_NAMESPACE)" is not a name',
             id="FLAG-20 a variable that is not there",
         ),
         pytest.param(
-            [OURS, "-kubernetes.api-url=https://here"],
-            "-kubernetes.config-file is empty",
-            id="FLAG-13",
-        ),
-        pytest.param(
-            [OURS, "-kubernetes.config-file=here"], "-kubernetes.api-url is empty", id="FLAG-14"
-        ),
-        pytest.param(
-            [OURS, "-kubernetes.client-burst=0"],
-            "-kubernetes.client-burst must be at least 1",
-            id="FLAG-17",
-        ),
-        pytest.param(
-            [OURS, "-server.cluster-validation.http.soft-validation"],
-            "http: soft validation can be enabled only if cluster validation is enabled",
-            id="FLAG-23",
-        ),
-        pytest.param(
-            [OURS, "-server.cluster-validation.http.excluded-user-agents=a(b"],
-            '-server.cluster-validation.http.excluded-user-agents: pattern "a(b"',
-            id="FLAG-25",
-        ),
-        pytest.param(
-            [OURS, "-kubernetes.cluster-domain="],
-            "-kubernetes.cluster-domain cannot be an empty string",
-            id="FLAG-19",
-        ),
-        pytest.param(
-            [OURS, "-server-tls.request-timeout=0"],
-            "-server-tls.request-timeout must be positive: 0s",
-            id="FLAG-30",
-        ),
-        pytest.param(
             [OURS, "-server-tls.enabled", "-server-tls.self-signed-cert.enabled=false"],
             "-server-tls.cert-file is needed",
-            id="FLAG-41",
+            id="FLAG-40 FLAG-41",
         ),
         pytest.param(
-            [
-                OURS,
-                "-server-tls.enabled",
-                "-server-tls.self-signed-cert.enabled=false",
-                "-server-tls.cert-file=cert.pem",
-                "-server-tls.key-file=key.pem",
-            ],
-            "-webhooks.update-ca-bundle needs -server-tls.self-signed-cert.enabled",
-            id="FLAG-36",
+            [OURS, "-server.port=0"], "KUBERNETES_SERVICE_HOST is not set", id="DEP-04 no cluster"
         ),
-        pytest.param(
-            [OURS, "-use-zone-tracker", "-zone-tracker.config-map-name="],
-            "-use-zone-tracker needs -zone-tracker.config-map-name",
-            id="FLAG-38",
-        ),
-        pytest.param([OURS, "-log.format=xml"], "unknown log format: xml", id="FLAG-10"),
-        pytest.param([OURS, "-log.level=loud"], "unknown log level: loud", id="FLAG-11"),
-        pytest.param([OURS, "-server.port=70000"], "-server.port", id="FLAG-12"),
-        pytest.param([OURS], "KUBERNETES_SERVICE_HOST is not set", id="DEP-04 not in a cluster"),
     ],
 )
 def test_values_that_do_not_make_a_configuration(words: list[str], complaint: str) -> None:
-    """DEP-04, PROC-03, FLAG-40: exit code 1 and one line; no usage, no stack trace."""
-    ended = run_words(*words, *(["-server.port=0"] if words == [OURS] else []))
+    """DEP-04, PROC-03: exit code 1 and one line; no usage, no stack trace."""
+    ended = run_words(*words)
     assert ended.code == 1
     (line,) = ended.complaints
     assert complaint in line
@@ -139,36 +75,16 @@ def test_flags_of_charts_that_change_nothing_are_taken() -> None:
     assert "flag=zpdb.pod-ready-annotation-patch-timeout" in ended.err
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "complaint"),
-    [
-        pytest.param("missing", None, "no such file or directory", id="missing"),
-        pytest.param(".", None, "is a directory", id="a directory"),
-        pytest.param("file", "a: b: c: {\n", "it is not yaml", id="not YAML"),
-        pytest.param("file", "- 1\n", "it is not a kubeconfig", id="a list"),
-        pytest.param("file", "current-context: ''\n", "current-context is not set", id="none set"),
-        pytest.param(
-            "file", "current-context: gone\n", "contexts[name=gone]", id="context not there"
-        ),
-    ],
-)
-def test_a_kubeconfig_that_is_of_no_use(
-    tmp_path: Path, name: str, content: str | None, complaint: str
-) -> None:
+def test_a_kubeconfig_that_is_of_no_use(tmp_path: Path) -> None:
     """DEP-04, FLAG-14: exit code 1, the line names flag, file and what is wrong."""
-    file = tmp_path / name
-    if content is not None:
-        file.write_text(content)
-    ended = run_words(
-        OURS,
-        "-server.port=0",
-        "-kubernetes.api-url=https://127.0.0.1:1",
-        f"-kubernetes.config-file={file}",
-    )
+    file = tmp_path / "file"
+    file.write_text("current-context: gone\n")
+    server = "-kubernetes.api-url=https://127.0.0.1:1"
+    ended = run_words(OURS, "-server.port=0", server, f"-kubernetes.config-file={file}")
     assert ended.code == 1
     (line,) = ended.complaints
     assert f"-kubernetes.config-file {file}: " in line
-    assert complaint in line.lower()
+    assert "contexts[name=gone]" in line
     assert "Traceback" not in ended.err
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.rendered import LEAST, WEBHOOKS
-from tests.system.hooked import wait_true
 from tests.system.installing import CONFIGURATIONS, installed, trust
+from tests.system.looks import wait_true
 from tests.world.api import PODS, ApiError, Json
 from tests.world.budgets import (
     ZONE_BUDGETS,
@@ -49,7 +49,7 @@ async def test_dep87_a_dead_operator_blocks_evictions_and_new_budgets_only(
     await world.create(ZoneSpec(name="probe", replicas=1))
     budget = zone_budget("old", LABELS)
     budget["metadata"]["finalizers"] = ["test/one"]
-    await world.api.create(ZONE_BUDGETS, world.namespace, budget)
+    await world.post(ZONE_BUDGETS, budget)
     for name in (OWN_POD, *LOOKALIKES):
         await _create_pod(world, name)
     async with installed(world, tmp_path, WEBHOOKS, LEAST):
@@ -60,16 +60,16 @@ async def test_dep87_a_dead_operator_blocks_evictions_and_new_budgets_only(
 
         await wait_true("held", is_held, SOON)
         with pytest.raises(ApiError, match=NOBODY):
-            await world.api.create(ZONE_BUDGETS, world.namespace, zone_budget("new", LABELS))
+            await world.post(ZONE_BUDGETS, zone_budget("new", LABELS))
         with pytest.raises(ApiError, match=NOBODY):
             await _patch(world, {"spec": {"maxUnavailable": 2}})
         with pytest.raises(ApiError, match=NOBODY):
             await _patch(world, {"metadata": {"annotations": {"a": "b"}}})
         await _patch(world, {"metadata": {"labels": {"a": "b"}}})
-        await world.api.delete(ZONE_BUDGETS, world.namespace, "old")
+        await world.delete(ZONE_BUDGETS, "old")
         await _patch(world, {"metadata": {"finalizers": []}})
         assert await world.api.items(ZONE_BUDGETS, world.namespace) == []
-        await world.api.delete(PODS, world.namespace, "probe-0")
+        await world.delete(PODS, "probe-0")
         for name in LOOKALIKES:
             held = await evict(world.api, world.namespace, name)
             assert (held.status, NOBODY in held.message) == (500, True), (name, held)
@@ -89,7 +89,7 @@ async def test_dep86_what_reaches_the_operator(world: World, tmp_path: Path) -> 
         await trust(world, objects, pki.ca.read_bytes())
         await _hooks(world).wait_called("probe")
         reviewer.seen.clear()
-        await world.api.create(ZONE_BUDGETS, world.namespace, zone_budget("old", LABELS))
+        await world.post(ZONE_BUDGETS, zone_budget("old", LABELS))
         for patch in ({"spec": {"maxUnavailable": 2}}, {"metadata": {"annotations": {"a": "b"}}}):
             await _patch(world, patch)
         seen = [(each.path, each.request["operation"]) for each in reviewer.seen]
@@ -97,9 +97,9 @@ async def test_dep86_what_reaches_the_operator(world: World, tmp_path: Path) -> 
         assert seen == [(path, "CREATE"), (path, "UPDATE"), (path, "UPDATE")]
         reviewer.seen.clear()
         await _patch(world, {"metadata": {"labels": {"a": "b"}}})
-        await world.api.delete(ZONE_BUDGETS, world.namespace, "old")
+        await world.delete(ZONE_BUDGETS, "old")
         note = {"metadata": {"annotations": {"a": "b"}}}
-        await world.api.patch(PODS, world.namespace, "probe-0", note)
+        await world.patch(PODS, "probe-0", note)
         assert reviewer.seen == []
         await evict(world.api, world.namespace, "probe-0")
         (eviction,) = reviewer.seen
@@ -129,7 +129,7 @@ async def test_seed148_as_shipped_they_hold_evictions(world: World, tmp_path: Pa
         await hooks.wait_injected()
         await hooks.wait_called("probe")
         budget = zone_budget("ingester", LABELS, maxUnavailable=0)
-        await world.api.create(ZONE_BUDGETS, world.namespace, budget)
+        await world.post(ZONE_BUDGETS, budget)
 
         async def is_refused() -> bool:
             answer = await evict(world.api, world.namespace, f"{names[0]}-0", dry_run=DryRun.QUERY)
@@ -145,13 +145,13 @@ def _hooks(world: World) -> Hooks:
 
 
 async def _patch(world: World, patch: object) -> None:
-    await world.api.patch(ZONE_BUDGETS, world.namespace, "old", patch)
+    await world.patch(ZONE_BUDGETS, "old", patch)
 
 
 async def _create_pod(world: World, name: str) -> None:
     spec = {"containers": [{"name": "rollout-operator", "image": "v1"}]}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-    await world.api.create(PODS, world.namespace, body)
+    await world.post(PODS, body)
 
 
 async def _call_at(world: World, objects: list[Json], port: int) -> None:

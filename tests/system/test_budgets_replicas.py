@@ -10,11 +10,11 @@ import pytest
 
 from tests.system.budgeted import RECORD, create_budgets
 from tests.system.evictions import Answered, Caller, calling
-from tests.system.guarded import TLS_FLAGS
+from tests.system.hooked import TLS_FLAGS
 from tests.world.api import PODS
 from tests.world.budgets import by_partition, grouped_zones, zone_budget
 from tests.world.scene import World
-from tests.world.sets import each_of, missing_ready, wait_until
+from tests.world.sets import each_of, missing_ready
 
 pytestmark = pytest.mark.controlplane
 
@@ -78,7 +78,7 @@ async def _ask_both(
 ) -> dict[str, Answered]:
     """Ask each operator about a pod of another zone, when both zones are whole."""
     names = [f"{group}-zone-a", f"{group}-zone-b"]
-    await wait_until(world.api, world.namespace, each_of(names, missing_ready))
+    await world.wait_until(each_of(names, missing_ready))
     pods = [f"{name}-0" for name in rng.sample(names, 2)]
     late = rng.uniform(0, WITHIN)
     answers = await asyncio.gather(
@@ -91,6 +91,6 @@ async def _ask_both(
 async def _replace(world: World, pods: list[str]) -> None:
     """Do what the API server does when an eviction is allowed; the record must be there."""
     for pod in pods:
-        found = await world.api.get(PODS, world.namespace, pod)
+        found = await world.get(PODS, pod)
         assert RECORD in found["metadata"].get("annotations", {})
-        await world.api.delete(PODS, world.namespace, pod)
+        await world.delete(PODS, pod)

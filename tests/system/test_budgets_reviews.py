@@ -3,11 +3,11 @@
 T-11 rows 1 to 3, T-12 for budgets, SEC-09, SI-13, W-23.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.budgeted import Budgeted, hold
 from tests.system.evictions import (
     BUDGET_PATH,
@@ -26,10 +26,6 @@ pytestmark = pytest.mark.controlplane
 LABELS: Final = {"rollout-group": "mock"}
 BUDGET: Final = zone_budget("mock", LABELS)
 POD: Final = "mock-zone-a-0"
-
-
-async def begin(world: World) -> Budgeted:
-    return await hold(world, *grouped_zones("mock", replicas=2), budgets=[BUDGET])
 
 
 async def assert_untouched(held: Budgeted) -> None:
@@ -57,64 +53,13 @@ NONSENSE: Final[dict[str, tuple[dict[str, Any], int, str]]] = {
 }
 
 
-async def test_t11_requests_that_are_no_evictions(world: World) -> None:
-    """ZPDB-50 to 52, SI-24, SEC-09."""
-    held = await begin(world)
-    async with calling(world, held.operator) as caller:
-        for name, (fields, code, text) in NONSENSE.items():
-            review = eviction_review(world.namespace, POD, **fields)
-            answer = await caller.ask(EVICTION_PATH, review)
-            assert (answer.is_allowed, answer.code) == (False, code), name
-            assert text in answer.message, name
-    await assert_untouched(held)
-
-
-async def test_sec09_what_a_review_claims_does_not_count(world: World) -> None:
-    """SEC-09: labels, phases and owners are those that the API server holds, not the sender's."""
-    held = await begin(world)
-    lie = {
-        "metadata": {"name": POD, "labels": {}, "annotations": {"grafana.com/ready-time": "x"}},
-        "status": {"phase": "Failed"},
-    }
-    async with calling(world, held.operator) as caller:
-        await held.set_budget("mock", maxUnavailable=0)
-        await held.wait_answer(POD, 403)
-        for fields in (
-            {"object": lie},
-            {"oldObject": lie},
-            {"userInfo": {"username": "system:node"}},
-        ):
-            answer = await caller.ask(
-                EVICTION_PATH, eviction_review(world.namespace, POD, **fields)
-            )
-            assert (answer.is_allowed, answer.code) == (False, 403), fields
-        absent = await caller.ask(EVICTION_PATH, eviction_review(world.namespace, "nobody-0"))
-        assert absent.is_allowed, "the API server answers 404"
-        await held.set_budget("mock", maxUnavailable=1)
-    await held.wait_answer(POD, 201)
-    await assert_untouched(held)
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        pytest.param({}, id="no kind"),
-        pytest.param({"kind": "AdmissionReview"}, id="no version"),
-        pytest.param({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}, id="empty"),
-        pytest.param([], id="a list"),
-        pytest.param("text", id="a text"),
-    ],
+BROKEN: Final[Sequence[object]] = (
+    {},
+    {"kind": "AdmissionReview"},
+    {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"},
+    [],
+    "text",
 )
-async def test_t12_bodies_that_are_no_reviews(world: World, broken: object) -> None:
-    """T-12: 400, whatever the path."""
-    held = await _serving(world)
-    async with calling(world, held.operator) as caller:
-        for path in (EVICTION_PATH, BUDGET_PATH):
-            status, _ = await caller.post(path, broken)
-            assert status == 400
-    assert held.operator.is_running
-
-
 # Specs, and the message; nothing where it is allowed.
 SPECS: Final[dict[str, tuple[object, str]]] = {
     "valid": (zone_budget("x", {"a": "b"}), ""),
@@ -129,36 +74,57 @@ SPECS: Final[dict[str, tuple[object, str]]] = {
     ),
     "ZVAL-02": (None, "unexpected end of JSON input"),
 }
+# What only the webhook refuses, through the API server: an overlap, an empty selector, a pattern.
+REFUSED: Final = (
+    (zone_budget("two", LABELS), 'budget "two" selects pod mock-zone-a-0, which budget "mock"'),
+    (zone_budget("all", {}), "selector is empty"),
+    (
+        zone_budget("x", {"a": "b"}, podNamePartitionRegex="(a)-(b)"),
+        "regular expression has multiple subexpressions and requires podNameRegexGroup",
+    ),
+)
+LIE: Final = {
+    "metadata": {"name": POD, "labels": {}, "annotations": {"grafana.com/ready-time": "x"}},
+    "status": {"phase": "Failed"},
+}
+LIES: Final = ({"object": LIE}, {"oldObject": LIE}, {"userInfo": {"username": "system:node"}})
 
 
-async def test_t12_budgets_under_review(world: World) -> None:
-    """T-12, ZVAL-01, ZVAL-02: the parser's own words."""
-    held = await _serving(world)
+async def test_t11_t12_reviews_of_evictions_and_budgets(world: World) -> None:
+    """T-11, T-12, ZPDB-16, 50 to 52, ZVAL-01, 02, SI-24, SEC-09, W-28: refused, nothing is written.
+
+    Labels, phases and owners are those that the API server holds, not the sender's.
+    """
+    held = await hold(world, *grouped_zones("mock", replicas=2), budgets=[BUDGET])
     async with calling(world, held.operator) as caller:
+        for name, (fields, code, text) in NONSENSE.items():
+            review = eviction_review(world.namespace, POD, **fields)
+            answer = await caller.ask(EVICTION_PATH, review)
+            assert (answer.is_allowed, answer.code) == (False, code), name
+            assert text in answer.message, name
+        for broken in BROKEN:
+            for path in (EVICTION_PATH, BUDGET_PATH):
+                assert (await caller.post(path, broken))[0] == 400, broken
         for name, (budget, text) in SPECS.items():
             answer = await caller.ask(BUDGET_PATH, budget_review(world.namespace, budget))
             assert answer.is_allowed == (not text), name
             assert answer.message == text, name
             assert answer.code == (400 if text else 0), name
+        for body, text in REFUSED:
+            with pytest.raises(ApiError, match="denied the request") as caught:
+                await world.post(ZONE_BUDGETS, body)
+            assert caught.value.status == 400
+            assert text in str(caught.value)
+        await assert_untouched(held)
 
-
-async def test_w28_what_only_the_webhook_refuses(world: World) -> None:
-    """W-28, ZPDB-16: through the API server; a pattern, an overlap, an empty selector."""
-    held = await begin(world)
-    for body, text in (
-        (zone_budget("two", LABELS), 'budget "two" selects pod mock-zone-a-0, which budget "mock"'),
-        (zone_budget("all", {}), "selector is empty"),
-        (
-            zone_budget("x", {"a": "b"}, podNamePartitionRegex="(a)-(b)"),
-            "regular expression has multiple subexpressions and requires podNameRegexGroup",
-        ),
-    ):
-        with pytest.raises(ApiError, match="denied the request") as caught:
-            await world.api.create(ZONE_BUDGETS, world.namespace, body)
-        assert caught.value.status == 400
-        assert text in str(caught.value)
+        await held.set_budget("mock", maxUnavailable=0)
+        await held.wait_answer(POD, 403)
+        for fields in LIES:
+            review = eviction_review(world.namespace, POD, **fields)
+            answer = await caller.ask(EVICTION_PATH, review)
+            assert (answer.is_allowed, answer.code) == (False, 403), fields
+        absent = await caller.ask(EVICTION_PATH, eviction_review(world.namespace, "nobody-0"))
+        assert absent.is_allowed, "the API server answers 404"
+        await held.set_budget("mock", maxUnavailable=1)
+    await held.wait_answer(POD, 201)
     await assert_untouched(held)
-
-
-async def _serving(world: World) -> Budgeted:
-    return await hold(world, ZoneSpec(name="none", group=None, replicas=1))

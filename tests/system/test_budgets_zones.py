@@ -3,21 +3,21 @@
 T-13 rows 1, 4, 5 and 6, and rows of T-10 and T-11 that need an API server.
 """
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
-from tests.system.budgeted import OTHER, Budgeted, create_budgets, hold
+from tests.system.budgeted import OTHER, Budgeted, hold
 from tests.system.looks import read_metric
-from tests.world.api import BUDGETS, PODS, REPLICASETS, Api, ApiError, Json
+from tests.world.api import BUDGETS, PODS, REPLICASETS, ApiError, Json
 from tests.world.budgets import ZONE_BUDGETS, DryRun, grouped_zones, native_budget, zone_budget
 from tests.world.clients import workload_body
 from tests.world.drains import CREATED
 from tests.world.kubelet import Behaviour, Kind, always, by_image
 from tests.world.scene import World
-from tests.world.sets import set_image, wait_adopted, wait_pod
 
 pytestmark = pytest.mark.controlplane
 
@@ -36,13 +36,13 @@ async def test_t13_1_a_rollout_under_a_budget_of_1(world: World) -> None:
     """T-13 row 1, ZPDB-60: zone by zone; the next one only when the new pod is ready."""
     world.kubelet.choose = by_image({"v2": Behaviour(kind=Kind.NEVER_READY)})
     held = await hold(world, *mock_zones("abc", 1), budgets=[BUDGET])
-    await set_image(world.api, world.namespace, held.names, "v2")
+    await world.set_image(held.names, "v2")
     for name in held.names:
         await _wait_new(held, f"{name}-0")
         await held.assert_refuses(OTHER_OF[name], 429, f"1 pod not ready in {name}")
         assert [each.name for each in await world.judge.deletes()][-1] == f"{name}-0"
         await world.kubelet.make_ready(f"{name}-0")
-    await wait_adopted(world.api, world.namespace, held.names)
+    await world.wait_adopted(held.names)
     assert len(await world.judge.deletes()) == 3
     await world.judge.assert_clean()
 
@@ -54,17 +54,14 @@ OTHER_OF: Final = {
 }
 
 
-async def test_t13_4_an_invalid_budget_is_not_stored(world: World) -> None:
-    """T-13 row 4, ZVAL-04: the schema's own error comes first."""
-    await create_budgets(world, [])
-    with pytest.raises(ApiError, match="is invalid") as caught:
-        await _create(world.api, world.namespace, zone_budget("x", LABELS, maxUnavailable=-1))
-    assert caught.value.status == 422
-
-
 async def test_t13_5_one_zone_at_a_time(world: World) -> None:
-    """T-13 row 5: with the node cordoned nothing more goes; uncordoned it goes on."""
+    """T-13 rows 4 and 5, ZVAL-04: the schema's own error comes first.
+
+    With the node cordoned nothing more goes; uncordoned it goes on.
+    """
     held = await hold(world, *mock_zones(), budgets=[BUDGET])
+    with pytest.raises(ApiError, match="422 Invalid"):
+        await world.post(ZONE_BUDGETS, zone_budget("x", LABELS, maxUnavailable=-1))
     with world.kubelet.choosing(always(PENDING)):
         await held.assert_evicts("mock-zone-a-0")
         for pod in ("mock-zone-a-1", "mock-zone-b-0"):
@@ -107,96 +104,83 @@ async def test_t11_what_is_allowed_without_a_budget(world: World) -> None:
     assert await _count(held, reason="pod-not-ready", status="200") >= 1
 
 
-@pytest.mark.parametrize(
-    ("budgets", "pod", "status", "text"),
-    [
-        pytest.param(
-            [zone_budget("mock", LABELS, maxUnavailable=0)],
-            "mock-zone-a-0",
-            403,
-            "request: max unavailable = 0; budget mock",
-            id="T-11 row 8",
-        ),
-        pytest.param(
-            [zone_budget("mock", LABELS, maxUnavailablePercentage=0)],
-            "mock-zone-a-0",
-            403,
-            "request: max unavailable = 0; budget mock",
-            id="T-11 row 8, a share",
-        ),
-        pytest.param(
-            [zone_budget("mock", {"name": "mock-zone-a"})],
-            "mock-zone-a-0",
-            400,
-            "request: minimum number of StatefulSets not found: 1 StatefulSet has the labels"
-            " name=mock-zone-a",
-            id="T-11 row 10, W-57",
-        ),
-        pytest.param(
-            [BUDGET, zone_budget("second", LABELS)],
-            "mock-zone-a-0",
-            400,
-            "request: multiple zoned pod disruption budgets found for pod mock-zone-a-0: mock and",
-            id="ZPDB-55: overlapping budgets",
-        ),
-        pytest.param(
-            [zone_budget("mock", LABELS, podNamePartitionRegex="store-([0-9]+)")],
-            "mock-zone-a-0",
-            400,
-            "request: failed to extract partition from pod Name regular expression",
-            id="ZPDB-63: no partition in the name",
-        ),
-        pytest.param(
-            [zone_budget("mock", LABELS, podNamePartitionRegex="((a+)+)+$", podNameRegexGroup=1)],
-            "mock-zone-a-0",
-            400,
-            "request: failed to extract partition from pod Name regular expression",
-            id="D-41: a pattern that never ends elsewhere",
-        ),
-    ],
-)
-async def test_t11_what_a_person_must_change(
-    world: World, budgets: list[Json], pod: str, status: int, text: str
-) -> None:
-    """ZPDB-55, 61, 62, 63: refused for good, nothing is recorded, everything else goes on."""
-    held = await hold(world, *mock_zones(), budgets=budgets)
-    await held.assert_refuses(pod, status, text)
-    assert await held.list_recorded() == []
+def _mock(**spec: object) -> Json:
+    return zone_budget("mock", LABELS, **spec)
+
+
+NO_PARTITION: Final = "request: failed to extract partition from pod Name regular expression"
+# Budgets, the status of a refusal under them, and its words.
+MUST_CHANGE: Final[Mapping[str, tuple[Sequence[Json], int, str]]] = {
+    "T-11 row 8": ([_mock(maxUnavailable=0)], 403, "request: max unavailable = 0; budget mock"),
+    "T-11 row 8, a share": (
+        [_mock(maxUnavailablePercentage=0)],
+        403,
+        "request: max unavailable = 0; budget mock",
+    ),
+    "T-11 row 10, W-57": (
+        [zone_budget("mock", {"name": "mock-zone-a"})],
+        400,
+        "request: minimum number of StatefulSets not found: 1 StatefulSet has the labels"
+        " name=mock-zone-a",
+    ),
+    "ZPDB-55: overlapping budgets": (
+        [BUDGET, zone_budget("second", LABELS)],
+        400,
+        "request: multiple zoned pod disruption budgets found for pod mock-zone-a-0: mock and",
+    ),
+    "ZPDB-63: no partition in the name": (
+        [_mock(podNamePartitionRegex="store-([0-9]+)")],
+        400,
+        NO_PARTITION,
+    ),
+    "D-41: a pattern that never ends elsewhere": (
+        [_mock(podNamePartitionRegex="((a+)+)+$", podNameRegexGroup=1)],
+        400,
+        NO_PARTITION,
+    ),
+}
+
+
+async def test_t11_what_a_person_must_change(world: World) -> None:
+    """T-11, ZPDB-55, 61, 62, 63: refused for good, nothing is recorded, everything else goes on.
+
+    Only evictions are reviewed: two budgets for one pod would not be stored else.
+    """
+    hooks = {"hooks": ("pod-eviction",)}
+    held = await hold(world, *mock_zones(), registration=hooks)
+    for name, (budgets, status, text) in MUST_CHANGE.items():
+        for one in budgets:
+            await world.post(ZONE_BUDGETS, one)
+        await held.wait_answer("mock-zone-a-0", status)
+        await held.assert_refuses("mock-zone-a-0", status, text)
+        assert await held.list_recorded() == [], name
+        for one in budgets:
+            await world.delete(ZONE_BUDGETS, one["metadata"]["name"])
+        await held.wait_answer("mock-zone-a-0", 201)
     await held.assert_evicts(f"{OTHER}-0")
     assert held.operator.is_running
 
 
-async def test_t11_6_pods_that_no_set_owns(world: World) -> None:
-    """T-11 row 6, ZPDB-57: a pod of nobody, and one of another kind."""
-    held = await hold(world, *mock_zones(), budgets=[BUDGET])
-    spec = {"containers": [{"name": "app", "image": "v1"}]}
-    made = await world.api.create(
-        REPLICASETS, world.namespace, workload_body(REPLICASETS, "web", 0)
-    )
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web"}
-    owner["uid"] = made["metadata"]["uid"]
-    for name, owners in (("alone", []), ("web-1", [{**owner, "controller": True}])):
-        metadata: dict[str, Any] = {"name": name, "labels": LABELS, "ownerReferences": owners}
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-        await world.api.create(PODS, world.namespace, body)
-        await wait_pod(
-            world.api,
-            world.namespace,
-            name,
-            "running",
-            lambda pod: bool(pod["status"].get("phase") == "Running"),
-        )
-    await held.assert_refuses("alone", 500, "unable to find a StatefulSet pod owner")
-    await held.assert_refuses(
-        "web-1", 500, "pod owner is not a StatefulSet - web-1 has owner web (ReplicaSet)"
-    )
-
-
-async def test_w10_an_owner_outside_of_the_selector(world: World) -> None:
-    """W-10: refused with words, where upstream's process crashed."""
+async def test_t11_6_pods_of_no_set_of_the_budget(world: World) -> None:
+    """T-11 row 6, ZPDB-57, W-10: of nobody, of another kind, of a set outside of the selector."""
     stray = ZoneSpec(name="stray", group=None, replicas=1, pod_labels=LABELS)
     held = await hold(world, *mock_zones(), stray, budgets=[BUDGET])
-    await held.assert_refuses("stray-0", 400, "pod stray-0 belongs to none of the 2 StatefulSets")
+    made = await world.post(REPLICASETS, workload_body(REPLICASETS, "web", 0))
+    owner: Json = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web"}
+    owner |= {"uid": made["metadata"]["uid"], "controller": True}
+    for name, owners in (("alone", []), ("web-1", [owner])):
+        body = {
+            "metadata": {"name": name, "labels": LABELS, "ownerReferences": owners},
+            "spec": {"containers": [{"name": "app", "image": "v1"}]},
+        }
+        await world.post(PODS, body)
+        await world.wait_pod(name, "running", lambda pod: "Running" in pod["status"]["phase"])
+    for pod, status, text in (
+        ("alone", 500, "unable to find a StatefulSet pod owner"),
+        ("web-1", 500, "pod owner is not a StatefulSet - web-1 has owner web (ReplicaSet)"),
+        ("stray-0", 400, "pod stray-0 belongs to none of the 2 StatefulSets"),
+    ):
+        await held.assert_refuses(pod, status, text)
     assert held.operator.is_running
 
 
@@ -216,10 +200,10 @@ async def test_t10_budgets_come_change_and_go(world: World) -> None:
     await held.wait_answer(pod, 403)
     await held.set_budget("mock", maxUnavailable=1)
     await held.wait_answer(pod, 201)
-    await world.api.delete(ZONE_BUDGETS, world.namespace, "mock")
-    await _create(world.api, world.namespace, zone_budget("mock", LABELS, maxUnavailable=0))
+    await world.delete(ZONE_BUDGETS, "mock")
+    await world.post(ZONE_BUDGETS, zone_budget("mock", LABELS, maxUnavailable=0))
     await held.wait_answer(pod, 403)
-    await world.api.delete(ZONE_BUDGETS, world.namespace, "mock")
+    await world.delete(ZONE_BUDGETS, "mock")
     await held.wait_answer(pod, 201)
     name = "rollout_operator_zpdb_configurations_observed_total"
     counts = [await read_metric(held.operator, name, result=one) for one in ("updated", "deleted")]
@@ -230,7 +214,7 @@ async def test_li07_a_later_refusal_frees_the_grant(world: World) -> None:
     """LI-07, FP-22, W-51: a PodDisruptionBudget refuses after us: within 10 s others may go."""
     held = await hold(world, *mock_zones(), budgets=[BUDGET])
     native = native_budget("native", {"name": "mock-zone-a"}, 0)
-    await world.api.create(BUDGETS, world.namespace, native)
+    await world.post(BUDGETS, native)
     answer = await held.evict("mock-zone-a-0")
     assert answer.status == 429
     assert "webhook" not in answer.message
@@ -243,36 +227,32 @@ async def test_li07_a_later_refusal_frees_the_grant(world: World) -> None:
     await world.judge.assert_clean()
 
 
-@pytest.mark.parametrize("dry_run", [DryRun.QUERY, DryRun.OPTIONS])
-async def test_si15_a_dry_run_changes_nothing(world: World, dry_run: DryRun) -> None:
+async def test_si15_a_dry_run_changes_nothing(world: World) -> None:
     """SI-15, W-09: as `kubectl drain --dry-run=server` asks; no write, no change of a verdict."""
     held = await hold(world, *mock_zones(), budgets=[BUDGET])
     before = await world.judge.calls()
-    for pod in ("mock-zone-a-0", "mock-zone-b-0", "mock-zone-a-1", "mock-zone-b-1"):
-        assert (await held.evict(pod, dry_run)).status in CREATED
+    for how in (DryRun.QUERY, DryRun.OPTIONS):
+        for pod in ("mock-zone-a-0", "mock-zone-b-0", "mock-zone-a-1", "mock-zone-b-1"):
+            assert (await held.evict(pod, how)).status in CREATED
     assert await held.list_recorded() == []
     sent = (await world.judge.calls())[len(before) :]
     assert [call for call in sent if call.verb not in ("list", "watch", "get")] == []
     with world.kubelet.choosing(always(PENDING)):
         await held.assert_evicts("mock-zone-a-0")
-        refused = await held.evict("mock-zone-b-0", dry_run)
-        assert (refused.status, "1 pod not ready in mock-zone-a" in refused.message) == (429, True)
+        for how in (DryRun.QUERY, DryRun.OPTIONS):
+            refused = await held.evict("mock-zone-b-0", how)
+            assert refused.status == 429
+            assert "1 pod not ready in mock-zone-a" in refused.message
 
 
 async def _wait_new(held: Budgeted, pod: str) -> None:
-    await wait_pod(
-        held.world.api,
-        held.world.namespace,
+    await held.world.wait_pod(
         pod,
         "new",
         lambda found: bool(
             found["spec"]["containers"][0]["image"] == "v2" and found["status"].get("conditions")
         ),
     )
-
-
-async def _create(api: Api, namespace: str, body: Json) -> Json:
-    return await api.create(ZONE_BUDGETS, namespace, body)
 
 
 async def _count(held: Budgeted, **labels: str) -> float:

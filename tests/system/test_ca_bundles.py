@@ -10,15 +10,10 @@ from typing import Final
 import pytest
 
 from tests.system.certs import made
-from tests.system.guarded import TLS_FLAGS
-from tests.system.hooked import fetch_secret, shake_hands, trusting, wait_true
-from tests.system.looks import read_metric
-from tests.system.starts import running, wait_line
-from tests.world.api import (
-    CLUSTER_ROLES,
-    SECRETS,
-    ApiError,
-)
+from tests.system.hooked import TLS_FLAGS, fetch_secret, shake_hands, trusting
+from tests.system.looks import read_metric, wait_line, wait_true
+from tests.system.starts import running
+from tests.world.api import CLUSTER_ROLES, SECRETS, ApiError
 from tests.world.hooks import INJECT_LABEL, NAMESPACE_LABEL, Hooks, Registration
 from tests.world.judge import HOOKS
 from tests.world.manifests import ACCOUNT, SECRET
@@ -77,7 +72,10 @@ async def test_si20_bundles_come_back_and_nothing_else_is_touched(world: World) 
 
 
 async def test_d31_the_bundle_of_another_server_is_left_as_it_is(world: World) -> None:
-    """D-31, SI-20: hooks of one labelled configuration that call other servers, byte for byte."""
+    """D-31, SI-20: hooks of one labelled configuration that call other servers, byte for byte.
+
+    CA-10, METR-40: failure policies follow configurations; the label of the CA is not asked for.
+    """
     await world.grant_webhooks()
     hooks = await world.register(Registration(port=1, hooks=("shared",)))
     before = (await hooks.fetch("shared"))["webhooks"][0]
@@ -103,8 +101,26 @@ async def test_d31_the_bundle_of_another_server_is_left_as_it_is(world: World) -
         await wait_true("injected", is_ours_injected)
         line = await wait_line(operator, "Leaving the CA bundle of other servers alone")
         assert "elsewhere.example" in line
+        await _assert_policies_follow(world, operator)
     assert (await hooks.fetch("shared"))["webhooks"][1:] == kept
     assert await _bundle_writes(world) == 1
+
+
+async def _assert_policies_follow(world: World, operator: OperatorProcess) -> None:
+    """CA-10, METR-40: created, changed, deleted."""
+    labels = {NAMESPACE_LABEL: world.namespace}
+    hooks = await world.register(Registration(port=1, labels=labels))
+    for hook in hooks.wanted.hooks:
+
+        async def is_shown(policy: str, hook: str = hook) -> bool:
+            return await _has_policy(operator, hooks, hook, policy)
+
+        await wait_true(f"failing: {hook}", lambda: is_shown("Fail"))
+        patch = [{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]
+        await world.api.patch(hooks.resource(hook), "", hooks.name(hook), patch, kind="json")
+        await wait_true(f"ignored: {hook}", lambda: is_shown("Ignore"))
+        await world.api.delete(hooks.resource(hook), "", hooks.name(hook))
+        await wait_true(f"gone: {hook}", lambda: is_shown(""))
 
 
 async def test_fp34_a_fight_over_the_bundle_is_bounded(world: World) -> None:
@@ -115,7 +131,7 @@ async def test_fp34_a_fight_over_the_bundle_is_bounded(world: World) -> None:
     (bundle,) = await hooks.wait_injected()
     before = await fetch_secret(world)
     served = await shake_hands(operator.tls_port, trusting(bundle))
-    await world.api.delete(SECRETS, world.namespace, SECRET)
+    await world.delete(SECRETS, SECRET)
     with suppress(TimeoutError):
         async with asyncio.timeout(WIPE_FOR.total_seconds()):
             while True:
@@ -174,25 +190,6 @@ async def test_seed098_turned_off_nothing_is_written(world: World) -> None:
         found = (await hooks.fetch("no-downscale"))["webhooks"][0]["clientConfig"]
         assert "caBundle" not in found
     assert await _bundle_writes(world) == 0
-
-
-async def test_ca10_failure_policies_follow_the_configurations(world: World) -> None:
-    """CA-10, METR-40: created, changed, deleted; the label of the CA is not asked for."""
-    await world.grant_webhooks()
-    labels = {NAMESPACE_LABEL: world.namespace}
-    async with running(world.launch(*TLS_FLAGS)) as operator:
-        hooks = await world.register(Registration(port=1, labels=labels))
-        for hook in hooks.wanted.hooks:
-
-            async def is_shown(policy: str, hook: str = hook) -> bool:
-                return await _has_policy(operator, hooks, hook, policy)
-
-            await wait_true(f"{hook} fails", lambda: is_shown("Fail"))
-            patch = [{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]
-            await world.api.patch(hooks.resource(hook), "", hooks.name(hook), patch, kind="json")
-            await wait_true(f"{hook} is ignored", lambda: is_shown("Ignore"))
-            await world.api.delete(hooks.resource(hook), "", hooks.name(hook))
-            await wait_true(f"{hook} is gone", lambda: is_shown(""))
 
 
 async def _has_policy(operator: OperatorProcess, hooks: Hooks, hook: str, policy: str) -> bool:

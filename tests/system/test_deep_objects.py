@@ -8,7 +8,6 @@ import pytest
 from rollout_operator.lab.zones import ZoneSpec
 from tests.world.api import PATCH_TYPES, PODS, STATEFULSETS, Resource
 from tests.world.scene import World
-from tests.world.sets import set_image, wait_adopted
 
 pytestmark = [
     pytest.mark.controlplane,
@@ -43,13 +42,11 @@ async def test_li09_deep_managed_fields_delay_nobody(
     odd = await world.create(ZoneSpec(name="odd-zone-a", group="odd", replicas=1))
     operator = await world.operator()
     await _write_deep(world, resource, name)
-    await set_image(world.api, world.namespace, good, "v2")
-    await wait_adopted(world.api, world.namespace, good)
+    await world.roll(good, "v2")
     operator.kill()
     operator.start()
     await operator.wait_ready()
-    await set_image(world.api, world.namespace, [*good, *odd], "v3")
-    await wait_adopted(world.api, world.namespace, [*good, *odd])
+    await world.roll([*good, *odd], "v3")
     await world.judge.assert_clean()
 
 

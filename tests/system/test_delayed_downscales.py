@@ -13,7 +13,6 @@ from tests.system.mirrored import Template, grant_mirroring, mirror
 from tests.system.scaled import assert_judged, follow, steps, stored_at, wait_counts, wait_wanted
 from tests.world.api import PODS
 from tests.world.scene import World
-from tests.world.sets import set_image, wait_adopted, wait_pod
 from tests.world.webpods import Hang
 
 pytestmark = pytest.mark.controlplane
@@ -117,13 +116,11 @@ async def test_seed076_a_pod_that_is_replaced_starts_its_delay_again(world: Worl
     guarded = await _guard(world, template)
     await template.scale(3)
     await _wait_asked(guarded, *GOING)
-    before = await world.api.get(PODS, world.namespace, f"{NAME}-4")
+    before = await world.get(PODS, f"{NAME}-4")
 
-    await world.api.delete(PODS, world.namespace, f"{NAME}-4")
+    await world.delete(PODS, f"{NAME}-4")
     old = before["metadata"]["uid"]
-    await wait_pod(
-        world.api,
-        world.namespace,
+    await world.wait_pod(
         f"{NAME}-4",
         "replaced",
         lambda pod: bool(pod["metadata"]["uid"] != old),
@@ -172,9 +169,9 @@ async def test_w06_pods_that_hang_hold_up_nobody_else(world: World) -> None:
     for template in templates:
         await template.scale(2)
     await pods.wait_until("hanging-2 asked", lambda: "POST" in say(pods, "hanging-2"))
-    await set_image(world.api, world.namespace, ["hanging"], "v2")
+    await world.set_image(["hanging"], "v2")
     await wait_counts(world, {"quick": 2})
-    await wait_adopted(world.api, world.namespace, ["hanging"])
+    await world.wait_adopted(["hanging"])
 
     assert [await template.read_status() for template in templates] == [3, 2]
     await world.judge.settle()

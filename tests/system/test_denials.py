@@ -27,14 +27,14 @@ async def let_scale(world: World) -> str:
     ]
     api_version = "rbac.authorization.k8s.io/v1"
     head = {"apiVersion": api_version, "metadata": {"name": TENANT}}
-    await world.api.create(ROLES, world.namespace, {**head, "kind": "Role", "rules": rules})
+    await world.post(ROLES, {**head, "kind": "Role", "rules": rules})
     binding = {
         **head,
         "kind": "RoleBinding",
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": TENANT},
         "subjects": [{"kind": "ServiceAccount", "name": TENANT, "namespace": world.namespace}],
     }
-    await world.api.create(ROLE_BINDINGS, world.namespace, binding)
+    await world.post(ROLE_BINDINGS, binding)
     return token
 
 
@@ -63,5 +63,5 @@ async def test_a_refusal_names_the_service_account_that_asked(world: World) -> N
     assert f" name=kept replicas_from=3 replicas_to=1 dry_run=false user={tenant} " in told[-1]
     assert await read_metric(guarded.operator, NAME, hook=hook, user=tenant) == 1
     assert await read_metric(guarded.operator, NAME, hook=hook, user="other") == 0
-    found = await world.api.get(STATEFULSETS, world.namespace, "kept")
+    found = await world.get(STATEFULSETS, "kept")
     assert found["spec"]["replicas"] == 4

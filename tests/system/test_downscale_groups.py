@@ -15,7 +15,6 @@ from tests.world.api import STATEFULSETS, Answer
 from tests.world.clients import Route
 from tests.world.kubelet import Behaviour, by_image
 from tests.world.scene import World
-from tests.world.sets import annotate, set_image, wait_adopted, wait_pod, wait_ready
 from tests.world.webpods import Respond
 
 pytestmark = pytest.mark.controlplane
@@ -106,11 +105,11 @@ async def test_seed091_a_time_that_others_have_written(world: World) -> None:
     assert answer.message == guarded.refusal(
         "a", (3, 2), f"statefulset b was downscaled at {said} {wait}"
     )
-    await annotate(world.api, world.namespace, "b", **{LAST_DOWNSCALE: "yesterday"})
+    await world.annotate("b", **{LAST_DOWNSCALE: "yesterday"})
     answer = await guarded.workload("a").scale(2, Route.MERGE)
     start = "parsing downscale annotations failed. statefulset b: "
     assert answer.message.startswith(guarded.refusal("a", (3, 2), start))
-    await annotate(world.api, world.namespace, "b", **{LAST_DOWNSCALE: None})
+    await world.annotate("b", **{LAST_DOWNSCALE: None})
     assert (await guarded.workload("a").scale(2, Route.MERGE)).status == 200
     assert len(pods.calls) == 1
     await guarded.assert_judged()
@@ -122,8 +121,8 @@ async def test_d25_a_rollout_refuses_a_downscale(world: World) -> None:
     pods = await world.serve_pods()
     zones = [prepared_zone(pods, ZoneSpec(name=name)) for name in "ab"]
     guarded = await guard(world, *zones, pods=pods)
-    await set_image(world.api, world.namespace, ["a"], "v2")
-    await wait_pod(world.api, world.namespace, "a-1", "replaced", _is_v2)
+    await world.set_image(["a"], "v2")
+    await world.wait_pod("a-1", "replaced", _is_v2)
 
     answer = await guarded.workload("b").scale(2, Route.SCALE_MERGE)
 
@@ -133,10 +132,10 @@ async def test_d25_a_rollout_refuses_a_downscale(world: World) -> None:
     assert not pods.calls
     own = await guarded.workload("a").scale(2, Route.SCALE_MERGE)
     assert own.status == 200, own
-    await wait_adopted(world.api, world.namespace, ["a"])
+    await world.wait_adopted(["a"])
     answer = await guarded.workload("b").scale(2, Route.SCALE_MERGE)
     assert answer.status == 200, answer
-    await wait_ready(world.api, world.namespace, ["a", "b"])
+    await world.wait_ready(["a", "b"])
     await guarded.assert_judged()
 
 
@@ -154,13 +153,13 @@ async def test_d25_a_downscale_holds_a_rollout(world: World) -> None:
     async with asyncio.TaskGroup() as tasks:
         request = tasks.create_task(guarded.workload("b").scale(2, Route.MERGE))
         await pods.wait_until("b-2 called", lambda: bool(pods.calls))
-        await set_image(world.api, world.namespace, ["a"], "v2")
+        await world.set_image(["a"], "v2")
         await wait_reason(guarded.operator, "ingester", "downscale_underway")
         assert await world.judge.deletes() == []
 
     assert request.result().status == 200
-    await wait_adopted(world.api, world.namespace, ["a"])
-    await wait_ready(world.api, world.namespace, ["b"])
+    await world.wait_adopted(["a"])
+    await world.wait_ready(["b"])
     assert len(await world.judge.deletes()) == 3
     await guarded.assert_judged()
 
@@ -181,9 +180,9 @@ async def test_prep17_a_zone_without_labels_counts_too(world: World) -> None:
     assert (await guarded.workload("b").scale(2, Route.PUT_FRESH)).status == 200
     assert not pods.calls, "b is free to go without preparation"
     await world.kubelet.make_ready("b-1")
-    await wait_ready(world.api, world.namespace, ["b"])
+    await world.wait_ready(["b"])
     answer = await guarded.workload("a").scale(2, Route.PUT_FRESH)
     assert answer.status == 200, answer
-    found = await world.api.get(STATEFULSETS, world.namespace, "b")
+    found = await world.get(STATEFULSETS, "b")
     assert LAST_DOWNSCALE not in found["metadata"].get("annotations", {})
     await guarded.assert_judged()

@@ -1,26 +1,20 @@
 """Downscales on the real API server, by what the pods do: who must confirm, and who cannot."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
-from tests.system.guarded import Guarded, guard, is_told, prepared_zone
+from tests.system.guarded import guard, is_told, prepared_zone
 from tests.world.api import Json
 from tests.world.clients import Route
-from tests.world.kubelet import NORMAL, Behaviour, Choose, Kind
+from tests.world.kubelet import NORMAL, Choose, Kind
+from tests.world.kubelet import Behaviour as PodLife
 from tests.world.scene import World
-from tests.world.sets import (
-    Missing,
-    Snapshot,
-    condition,
-    set_replicas,
-    wait_pod,
-    wait_ready,
-    wait_until,
-)
-from tests.world.webpods import BROKEN, Hang, PodCall, Reset, Respond, WebPods, redirect
+from tests.world.sets import Missing, Snapshot, condition
+from tests.world.webpods import BROKEN, Behaviour, Hang, PodCall, Reset, Respond, WebPods, redirect
 
 pytestmark = pytest.mark.controlplane
 
@@ -30,61 +24,46 @@ POD_LIMIT: Final = "-pods.client-timeout=1s"
 READY_FOR: Final = timedelta(seconds=3)
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "why"),
-    [
-        pytest.param(BROKEN, "HTTP status 500", id="status 500"),
-        pytest.param(Hang(), "no answer within 1s", id="hangs beyond the time"),
-        pytest.param(Reset(is_done=True), "", id="reset after it was done"),
-        pytest.param(redirect("http://127.0.0.1:1/"), "HTTP status 307", id="redirect"),
-    ],
-)
-async def test_seed092_one_pod_of_four_does_not_confirm(
-    world: World, behaviour: Respond | Hang | Reset, why: str
-) -> None:
-    """SEED-092, T-07 row 4, FP-25, PREP-22, LI-05: refused, and all four are taken back."""
+# How pod 2 of a set of that name answers, and the words of the refusal.
+DOUBTFUL: Final[Mapping[str, tuple[Behaviour, str]]] = {
+    "broken": (BROKEN, "HTTP status 500"),
+    "hangs": (Hang(), "no answer within 1s"),
+    "reset": (Reset(is_done=True), ""),
+    "redirect": (redirect("http://127.0.0.1:1/"), "HTTP status 307"),
+}
+
+
+async def test_seed092_one_pod_of_four_does_not_confirm(world: World) -> None:
+    """SEED-092, T-07 row 4, FP-25, PREP-22, LI-05: refused, and all four are taken back.
+
+    One that listens no more is told as soon as it listens again.
+    """
     pods = await world.serve_pods()
-    pods.behave("a-2", behaviour, method="POST")
-    zone = prepared_zone(pods, ZoneSpec(name="a", replicas=5))
-    guarded = await guard(world, zone, pods=pods, flags=(POD_LIMIT,))
-
-    answer = await guarded.workload("a").scale(1, Route.MERGE)
-
-    start = "one or more pods failed to prepare for shutdown. POST a-2: "
-    assert answer.message.startswith(guarded.refusal("a", (5, 1), start + why))
-    assert await guarded.workload("a").replicas() == 5
-    await _assert_taken_back(guarded)
-
-
-async def test_seed092_one_pod_of_four_listens_no_more(world: World) -> None:
-    """SEED-092, LI-05: refused by its address; it is told as soon as it listens again."""
-    pods = await world.serve_pods()
-    zone = prepared_zone(pods, ZoneSpec(name="a", replicas=5))
-    guarded = await guard(world, zone, pods=pods, flags=(POD_LIMIT,))
-    await pods.refuse("a-2")
-
-    answer = await guarded.workload("a").scale(1, Route.SCALE_PUT_FRESH)
-
-    start = "one or more pods failed to prepare for shutdown. POST a-2: "
-    assert answer.message.startswith(guarded.refusal("a", (5, 1), start))
-    assert await guarded.workload("a").replicas() == 5
-    assert "a-2" not in [call.pod for call in pods.calls]
-    assert await guarded.list_noted(), "somebody is still to be told"
-    await pods.listen("a-2")
-    await _assert_taken_back(guarded)
-
-
-async def _assert_taken_back(guarded: Guarded) -> None:
-    """All that might have been prepared are told twice, late calls being what they are."""
-    going = [f"a-{ordinal}" for ordinal in range(1, 5)]
-    await guarded.wait_unnoted("a")
-    for pod in going:
-        assert is_told(guarded.pods.calls_to(pod)), guarded.pods.describe()
-        assert not guarded.pods.is_prepared(pod)
-    assert not guarded.pods.calls_to("a-0")
-    answers = await guarded.workload("a").scale(4, Route.MERGE)
-    assert guarded.pods.calls_to("a-4", "POST"), "asked anew, whatever was before"
-    assert answers.status == 200
+    for name, (behaviour, _) in DOUBTFUL.items():
+        pods.behave(f"{name}-2", behaviour, method="POST")
+    names = (*DOUBTFUL, "deaf")
+    zones = [prepared_zone(pods, ZoneSpec(name=name, group=name, replicas=5)) for name in names]
+    guarded = await guard(world, *zones, pods=pods, flags=(POD_LIMIT,))
+    await pods.refuse("deaf-2")
+    for name in names:
+        answer = await guarded.workload(name).scale(1, Route.SCALE_PUT_FRESH)
+        _, why = DOUBTFUL.get(name, (None, ""))
+        start = f"one or more pods failed to prepare for shutdown. POST {name}-2: {why}"
+        assert answer.message.startswith(guarded.refusal(name, (5, 1), start)), answer
+        assert await guarded.workload(name).replicas() == 5
+    assert "deaf-2" not in [call.pod for call in pods.calls]
+    assert "deaf-2" in await guarded.list_noted(), "it is still to be told"
+    await pods.listen("deaf-2")
+    # All that might have been prepared are told twice, late calls being what they are.
+    await guarded.wait_unnoted(*names)
+    for name in names:
+        for pod in (f"{name}-{ordinal}" for ordinal in range(1, 5)):
+            assert is_told(pods.calls_to(pod)), pods.describe()
+            assert not pods.is_prepared(pod)
+        assert not pods.calls_to(f"{name}-0")
+        answer = await guarded.workload(name).scale(4, Route.MERGE)
+        assert answer.status == 200, answer
+        assert pods.calls_to(f"{name}-4")[-1].method == "POST", "asked anew, whatever was before"
     await guarded.assert_judged()
 
 
@@ -99,8 +78,8 @@ async def test_seed106_pods_that_were_never_ready_need_not_confirm(world: World)
         {"never": Kind.NEVER_READY, "pending": Kind.PENDING, "missing": Kind.PENDING}
     )
     for name in names:
-        await set_replicas(world.api, world.namespace, name, 3)
-    await wait_until(world.api, world.namespace, _check_upscaled)
+        await world.set_replicas(name, 3)
+    await world.wait_until(_check_upscaled)
     answers = {name: await guarded.workload(name).scale(1, Route.MERGE) for name in names}
 
     assert {name: answer.status for name, answer in answers.items()} == dict.fromkeys(names, 200)
@@ -121,14 +100,12 @@ async def test_seed106_pods_that_were_never_ready_need_not_confirm(world: World)
 
 async def test_d26_a_crashing_pod_that_had_been_ready_must_confirm(world: World) -> None:
     """SEED-106, D-26, W-48: its memory may be worth something; refused by its name."""
-    world.kubelet.choose = lambda _: Behaviour(ready_after=READY_FOR)
+    world.kubelet.choose = lambda _: PodLife(ready_after=READY_FOR)
     pods = await world.serve_pods()
     guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
     await pods.refuse("a-2")
     await world.kubelet.crash("a-2")
-    await wait_pod(
-        world.api, world.namespace, "a-2", "unready", lambda pod: condition(pod, "Ready") == "False"
-    )
+    await world.wait_pod("a-2", "unready", lambda pod: condition(pod, "Ready") == "False")
 
     answer = await guarded.workload("a").scale(1, Route.MERGE)
 
@@ -156,7 +133,7 @@ async def test_prep20_a_hundred_pods_of_one_set(world: World) -> None:
     first = {call.pod for call in pods.calls[:32]}
     assert first == {f"a-{n}" for n in range(69, 101)}
     assert _most_at_once(pods.calls) == 32
-    await wait_ready(world.api, world.namespace, ["a"])
+    await world.wait_ready(["a"])
     await guarded.assert_judged()
 
 
@@ -180,9 +157,9 @@ def _one_pod(pods: WebPods, name: str) -> ZoneSpec:
 def _choose(kinds: dict[str, Kind]) -> Choose:
     """Return a choice by the name of a pod's set; the first pod of each is well."""
 
-    def choose(pod: Json) -> Behaviour:
+    def choose(pod: Json) -> PodLife:
         name, _, ordinal = pod["metadata"]["name"].rpartition("-")
-        return NORMAL if ordinal == "0" else Behaviour(kind=kinds.get(name, Kind.NORMAL))
+        return NORMAL if ordinal == "0" else PodLife(kind=kinds.get(name, Kind.NORMAL))
 
     return choose
 

@@ -3,7 +3,9 @@
 import asyncio
 import copy
 import random
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Final
 
 import pytest
 
@@ -14,7 +16,6 @@ from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, PREPARE, guard, prepa
 from tests.world.api import STATEFULSETS
 from tests.world.clients import EVERY_ROUTE, Route
 from tests.world.scene import World
-from tests.world.sets import annotate, label, wait_ready
 from tests.world.webpods import BROKEN, Respond
 
 pytestmark = pytest.mark.controlplane
@@ -54,49 +55,45 @@ async def test_si15_dry_runs_leave_no_trace(world: World) -> None:
     await guarded.assert_judged()
 
 
-@pytest.mark.parametrize("subresource", ["", "scale"])
-async def test_si16_the_same_asked_again_gets_the_same_answer(
-    world: World, subresource: str
-) -> None:
-    """SI-16, D-24, FP-23: one after another, at once, and while the first is prepared."""
+async def test_si16_the_same_asked_again_gets_the_same_answer(world: World) -> None:
+    """SI-16, SI-12, D-24, FP-23: one after another, at once, and while the first is prepared.
+
+    Of a refusal all learn that ask at once; no call is doubled.
+    """
     pods = await world.serve_pods()
     pods.behave("", Respond(after=timedelta(seconds=0.5)))
-    guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
-    review = await fetch_review(guarded, "a", 1, subresource=subresource)
+    names = {"whole": "", "scale": "scale", "refused": ""}
+    zones = [prepared_zone(pods, ZoneSpec(name=name, group=name)) for name in names]
+    guarded = await guard(world, *zones, pods=pods)
+    for name, subresource in list(names.items())[:2]:
+        review = await fetch_review(guarded, name, 1, subresource=subresource)
+        replies = list(await asyncio.gather(*(ask(guarded, review) for _ in range(5))))
+        replies += [await ask(guarded, review) for _ in range(5)]
 
-    replies = list(await asyncio.gather(*(ask(guarded, review) for _ in range(5))))
-    replies += [await ask(guarded, review) for _ in range(5)]
+        assert len(set(replies)) == 1, replies
+        assert replies[0].is_allowed
+        assert replies[0].message == (
+            f"downscale of statefulsets/{name} in {world.namespace} from 3 to 1 replicas is allowed"
+            " -- all pods successfully prepared for shutdown."
+        )
+        assert len(replies[0].patch) == (0 if subresource else 1)
+        found = await world.get(STATEFULSETS, name)
+        assert LAST_DOWNSCALE not in found["metadata"]["annotations"], "nothing has happened"
+        # The API server's own write follows, for which nobody is called any more.
+        answer = await guarded.workload(name).scale(1, Route.SCALE_MERGE)
+        assert answer.status == 200
+        await guarded.wait_recorded(name)
+        calls = [(call.pod, call.method) for call in pods.calls if call.pod.startswith(name)]
+        assert sorted(calls) == [(f"{name}-1", "POST"), (f"{name}-2", "POST")]
 
-    assert len(set(replies)) == 1, replies
-    assert replies[0].is_allowed
-    assert replies[0].message == (
-        f"downscale of statefulsets/a in {world.namespace} from 3 to 1 replicas is allowed --"
-        " all pods successfully prepared for shutdown."
-    )
-    assert len(replies[0].patch) == (0 if subresource else 1)
-    assert sorted(call.pod for call in pods.calls) == ["a-1", "a-2"]
-    found = await world.api.get(STATEFULSETS, world.namespace, "a")
-    assert LAST_DOWNSCALE not in found["metadata"]["annotations"], "nothing has happened"
-    # The API server's own write follows, for which nobody is called any more.
-    answer = await guarded.workload("a").scale(1, Route.SCALE_MERGE)
-    assert answer.status == 200
-    await guarded.wait_recorded("a")
-    assert [call.method for call in pods.calls] == ["POST", "POST"]
-
-
-async def test_si16_a_refusal_is_repeated_too(world: World) -> None:
-    """SI-16, SI-12: asked at once, all learn of the one failure; no call is doubled."""
-    pods = await world.serve_pods()
-    pods.behave("a-2", Respond(status=500, after=timedelta(seconds=0.5)), method="POST")
-    guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
-    review = await fetch_review(guarded, "a", 2)
-
+    pods.behave_well("")
+    pods.behave("refused-2", Respond(status=500, after=timedelta(seconds=2)), method="POST")
+    review = await fetch_review(guarded, "refused", 2)
     replies = await asyncio.gather(*(ask(guarded, review) for _ in range(5)))
-
     assert len(set(replies)) == 1
     assert not replies[0].is_allowed
-    assert replies[0].message.endswith("POST a-2: HTTP status 500")
-    assert [call.method for call in pods.calls] == ["POST", "DELETE"]
+    assert replies[0].message.endswith("POST refused-2: HTTP status 500")
+    assert [call.method for call in pods.calls_to("refused-2")] == ["POST", "DELETE"]
 
 
 async def test_si13_reviews_that_the_store_does_not_confirm(world: World) -> None:
@@ -198,37 +195,35 @@ async def test_ordinals_that_start_later_and_no_group(world: World) -> None:
     pairs = [set(called[start : start + 2]) for start in range(0, len(called), 2)]
     assert pairs == [{"late-4", "late-5"}, {"lone-1", "lone-2"}, {"other-1", "other-2"}]
     await guarded.wait_recorded(*names)
-    await wait_ready(world.api, world.namespace, ["late", "lone"])
+    await world.wait_ready(["late", "lone"])
     await guarded.assert_judged()
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "why"),
-    [
-        ("http-port", None, "the grafana.com/prepare-downscale-http-port annotation is not set"),
-        ("http-path", None, "the grafana.com/prepare-downscale-http-path annotation is not set"),
-        ("http-port", "80@127.0.0.1", "the grafana.com/prepare-downscale-http-port annotation"),
-        ("http-path", "../x", "the grafana.com/prepare-downscale-http-path annotation"),
-    ],
-)
-async def test_seed090_what_is_not_said_rightly_refuses(
-    world: World, key: str, value: str | None, why: str
-) -> None:
+# What an annotation is set to in a set of that name.
+WRONG: Final[Mapping[str, tuple[str, str | None, str]]] = {
+    "no-port": ("http-port", None, "-http-port annotation is not set"),
+    "no-path": ("http-path", None, "-http-path annotation is not set"),
+    "bad-port": ("http-port", "80@127.0.0.1", "-http-port annotation"),
+    "bad-path": ("http-path", "../x", "-http-path annotation"),
+}
+
+
+async def test_seed090_what_is_not_said_rightly_refuses(world: World) -> None:
     """SEED-090, PREP-05 to 07, SI-21: and without the label nothing is asked of anybody."""
     pods = await world.serve_pods()
-    guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
-    await annotate(world.api, world.namespace, "a", **{f"{PREPARE}-{key}": value})
-
-    answer = await guarded.workload("a").scale(2, Route.MERGE)
-
-    assert answer.message.startswith(guarded.refusal("a", (3, 2), why)), answer
-    # The label as it was counts, also where the same request takes it away.
-    answer = await guarded.workload("a", label=PREPARE).scale(2, Route.UNLABEL)
-    assert answer.message.startswith(guarded.refusal("a", (3, 2), why)), answer
-    await label(world.api, world.namespace, "a", **{PREPARE: None})
-    await annotate(world.api, world.namespace, "a", **{PREPARE: "true", MIN_TIME: "soon"})
-    answer = await guarded.workload("a").scale(2, Route.SCALE_MERGE)
-    assert answer.status == 200
-    assert any("set as annotation" in text for text in answer.warnings), "W-49"
+    zones = [prepared_zone(pods, ZoneSpec(name=name, group=name)) for name in WRONG]
+    guarded = await guard(world, *zones, pods=pods)
+    for name, (key, value, end) in WRONG.items():
+        await world.annotate(name, **{f"{PREPARE}-{key}": value})
+        why = f"the {PREPARE}{end}"
+        # The label as it was counts, also where the same request takes it away.
+        for route in (Route.MERGE, Route.UNLABEL):
+            answer = await guarded.workload(name, label=PREPARE).scale(2, route)
+            assert answer.message.startswith(guarded.refusal(name, (3, 2), why)), answer
+        await world.label(name, **{PREPARE: None})
+        await world.annotate(name, **{PREPARE: "true", MIN_TIME: "soon"})
+        answer = await guarded.workload(name).scale(2, Route.SCALE_MERGE)
+        assert answer.status == 200
+        assert any("set as annotation" in text for text in answer.warnings), "W-49"
     assert not pods.calls
     await guarded.assert_judged()

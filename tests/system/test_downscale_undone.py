@@ -11,19 +11,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-import aiohttp
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import Guarded, guard, is_told, prepared_zone
 from tests.system.later import Later, reviewed_later
+from tests.system.looks import wait_line, wait_page
 from tests.world.api import Answer
 from tests.world.clients import Route
 from tests.world.kubelet import slow_to_end
 from tests.world.plane import ControlPlane
 from tests.world.reviews import Deny, Silence
 from tests.world.scene import World
-from tests.world.sets import wait_ready
 from tests.world.webpods import Hang, Respond, WebPods
 
 pytestmark = pytest.mark.controlplane
@@ -31,7 +30,6 @@ pytestmark = pytest.mark.controlplane
 # The API server gives up on a write that long after it began.
 MAY_PERSIST: Final = timedelta(seconds=34)
 TOLD_WITHIN: Final = timedelta(seconds=60)
-POLL: Final = timedelta(milliseconds=100)
 Story = Callable[[World], Awaitable[None]]
 
 
@@ -74,7 +72,7 @@ async def tell_of_lost_requests(world: World) -> None:
     await guarded.wait_told("left-3")
     told = [f"{name}-3" for name in names if name != "away"]
     await guarded.wait_told(*told, limit=TOLD_WITHIN)
-    await _wait_line(guarded, "Pod cannot be told that it stays", "DELETE away-3")
+    await wait_line(guarded.operator, "Pod cannot be told that it stays", "DELETE away-3")
     await pods.listen("away-3")
     await guarded.wait_told("away-3", limit=TOLD_WITHIN)
     await guarded.wait_unnoted(*names)
@@ -132,7 +130,7 @@ async def tell_of_an_end(world: World) -> None:
         }
         await pods.wait_until("30 pods called", lambda: len(pods.calls) >= 30)
         guarded.operator.child.send(signal.SIGTERM)
-        await _wait_stopping(guarded)
+        await wait_page(guarded.operator, "/ready", 500, "stopping")
         refused = await guarded.workload("fresh").scale(3, Route.MERGE)
     answers: dict[str, Answer] = {name: task.result() for name, task in asked.items()}
 
@@ -148,7 +146,7 @@ async def tell_of_an_end(world: World) -> None:
     await guarded.operator.wait_ready()
     await guarded.wait_told("late-3", limit=TOLD_WITHIN)
     _assert_held_back(guarded, "late-3")
-    await wait_ready(world.api, world.namespace, ["big"])
+    await world.wait_ready(["big"])
     await guarded.wait_unnoted("hung", "late", "fresh", "big")
     big_calls = [call.method for call in pods.calls if call.pod.startswith("big-")]
     assert big_calls == ["POST"] * 50
@@ -193,28 +191,6 @@ async def _walk_away(guarded: Guarded, name: str) -> None:
         client = tasks.create_task(guarded.workload(name).scale(3, Route.MERGE))
         await guarded.pods.wait_until(f"{pod} called", lambda: bool(guarded.pods.calls_to(pod)))
         client.cancel()
-
-
-async def _wait_stopping(guarded: Guarded) -> None:
-    """Wait until the operator says that it stops."""
-    async with asyncio.timeout(TOLD_WITHIN.total_seconds()):
-        while True:
-            try:
-                if (await guarded.operator.fetch("/ready"))[0] != 200:
-                    return
-            except aiohttp.ClientError:
-                return
-
-
-async def _wait_line(guarded: Guarded, *words: str) -> None:
-    """Wait until a line of the operator's log has all these words."""
-
-    def is_there() -> bool:
-        return any(all(word in line for word in words) for line in guarded.operator.log_lines())
-
-    async with asyncio.timeout(TOLD_WITHIN.total_seconds()):
-        while not is_there():  # noqa: ASYNC110 (the log of another process)
-            await asyncio.sleep(POLL.total_seconds())
 
 
 def _assert_held_back(guarded: Guarded, pod: str, *, is_open: bool = True) -> None:

@@ -7,17 +7,9 @@ from typing import Final
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
-from tests.system.guarded import (
-    LAST_DOWNSCALE,
-    NO_DOWNSCALE,
-    PATH,
-    guard,
-    is_of_now,
-    prepared_zone,
-)
-from tests.world.clients import Route, Workload
+from tests.system.guarded import LAST_DOWNSCALE, PATH, guard, is_of_now, prepared_zone
+from tests.world.clients import Route
 from tests.world.scene import World
-from tests.world.sets import annotate, wait_ready
 from tests.world.webpods import NO_CONTENT, Respond
 
 pytestmark = pytest.mark.controlplane
@@ -32,29 +24,11 @@ TIMES: Final = {
 CO_WRITER_PAUSE: Final = timedelta(milliseconds=100)
 
 
-async def test_a_labelled_set_keeps_its_replicas(world: World) -> None:
-    """SEED-082, NODOWN-07"""
-    guarded = await guard(world, ZoneSpec(name="a", replicas=2, labels={NO_DOWNSCALE: "true"}))
-
-    answer = await guarded.workload("a").scale(1, Route.MERGE)
-
-    assert answer.message == (
-        f'admission webhook "no-downscale-{world.namespace}.grafana.com" denied the request:'
-        f" downscale of statefulsets/a in {world.namespace} from 2 to 1 replicas is not allowed"
-        " because it has the label 'grafana.com/no-downscale=true'"
-    )
-    assert await guarded.workload("a").replicas() == 2
-
-
-@pytest.mark.parametrize(
-    "route",
-    [Route.MERGE, Route.APPLY, Route.PUT_FRESH, Route.SCALE_MERGE, Route.SCALE_PUT_FRESH],
-)
-async def test_li06_prepared_once_and_recorded(world: World, route: Route) -> None:
+async def test_li06_prepared_once_and_recorded(world: World) -> None:
     """LI-06, W-14, SEED-089, SEED-092, SEED-093, SEED-116, T-07 row 2: at most two rounds each.
 
-    Four groups side by side, by how long a pod takes; default flags. A version that a client has
-    read is still good at the end: nothing was written meanwhile.
+    Four groups side by side, by how long a pod takes; default flags; one route after the other. A
+    version that a client has read is still good at the end: nothing was written meanwhile.
     """
     pods = await world.serve_pods()
     for name, time in TIMES.items():
@@ -62,85 +36,87 @@ async def test_li06_prepared_once_and_recorded(world: World, route: Route) -> No
         pods.behave(f"{name}-1", NO_CONTENT)
     zones = [prepared_zone(pods, ZoneSpec(name=name, group=name)) for name in TIMES]
     guarded = await guard(world, *zones, pods=pods)
+    routes = (Route.MERGE, Route.APPLY, Route.PUT_FRESH, Route.SCALE_MERGE, Route.SCALE_PUT_FRESH)
+    for turn, route in enumerate(routes, start=1):
+        rounds = await guarded.count_rounds()
+        called = len(pods.calls)
 
-    answers = await asyncio.gather(*(guarded.workload(name).scale(1, route) for name in TIMES))
+        answers = await asyncio.gather(*(guarded.workload(name).scale(1, route) for name in TIMES))
 
-    assert [each.status for each in answers] == [200] * len(TIMES), answers
-    for name in TIMES:
-        for pod in (f"{name}-1", f"{name}-2"):
-            (call,) = pods.calls_to(pod)
+        assert [each.status for each in answers] == [200] * len(TIMES), answers
+        calls = {call.pod: call for call in pods.calls[called:]}
+        assert sorted(calls) == sorted(f"{name}-{n}" for name in TIMES for n in (1, 2))
+        assert len(pods.calls) == 2 * len(TIMES) * turn
+        for pod, call in calls.items():
             assert (call.method, call.path) == ("POST", f"/{PATH}")
-            host = f"{pod}.{name}.{world.namespace}.svc.cluster.local.:{pods.port}"
-            assert call.host == host, "SEED-116"
-        assert not pods.calls_to(f"{name}-0")
-    assert len(TIMES) <= await guarded.count_rounds() <= 2 * len(TIMES)
-    if not route.is_scale:
-        annotations = [answer.body["metadata"]["annotations"] for answer in answers]
-        assert all(is_of_now(each[LAST_DOWNSCALE]) for each in annotations), "SEED-093"
-    await guarded.wait_recorded(*TIMES)
-    await wait_ready(world.api, world.namespace, list(TIMES))
-    # All but one go with their pods; that one goes a minute later, when the downscale is over.
-    assert set(await guarded.list_noted()) <= {f"{name}-0" for name in TIMES}
+            service = f"{pod.rpartition('-')[0]}.{world.namespace}.svc.cluster.local."
+            assert call.host == f"{pod}.{service}:{pods.port}", "SEED-116"
+        assert len(TIMES) <= await guarded.count_rounds() - rounds <= 2 * len(TIMES)
+        if not route.is_scale:
+            annotations = [answer.body["metadata"]["annotations"] for answer in answers]
+            assert all(is_of_now(each[LAST_DOWNSCALE]) for each in annotations), "SEED-093"
+        await guarded.wait_recorded(*TIMES)
+        await world.wait_ready(list(TIMES))
+        # All but one go with their pods; that one goes a minute later, when the downscale is over.
+        assert set(await guarded.list_noted()) <= {f"{name}-0" for name in TIMES}
+        for name in TIMES:
+            await world.annotate(name, **{LAST_DOWNSCALE: None})
+            await world.set_replicas(name, 3)
+        await world.wait_ready(list(TIMES))
     await guarded.assert_judged()
 
 
-@pytest.mark.parametrize(
-    "route", [Route.MERGE, Route.APPLY, Route.PUT, Route.SCALE_MERGE, Route.SCALE_PUT]
-)
-async def test_fp24_a_busy_co_writer_forces_new_rounds(world: World, route: Route) -> None:
+async def test_fp24_a_busy_co_writer_forces_new_rounds(world: World) -> None:
     """FP-24, FP-23, SI-16, LI-06: the API server asks again and again; prepared once."""
     pods = await world.serve_pods()
     pods.behave("a-2", Respond(after=timedelta(seconds=0.7)))
     guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
+    routes = (Route.MERGE, Route.APPLY, Route.PUT, Route.SCALE_MERGE, Route.SCALE_PUT)
+    for turn, route in enumerate(routes, start=1):
+        rounds = await guarded.count_rounds()
 
-    async with asyncio.TaskGroup() as tasks:
-        writer = tasks.create_task(_write_on(world, "a"), name="co-writer")
-        answer = await guarded.workload("a").scale(1, route)
-        writer.cancel()
+        async with asyncio.TaskGroup() as tasks:
+            writer = tasks.create_task(_write_on(world, "a"), name="co-writer")
+            answer = await guarded.workload("a").scale(1, route)
+            writer.cancel()
 
-    assert answer.status == 200, answer
-    assert [len(pods.calls_to(pod)) for pod in ("a-1", "a-2")] == [1, 1]
-    assert await guarded.count_rounds() >= 2, "the co-writer came between"
-    await guarded.wait_recorded("a")
-    await wait_ready(world.api, world.namespace, ["a"])
+        assert answer.status == 200, answer
+        assert [len(pods.calls_to(pod)) for pod in ("a-1", "a-2")] == [turn, turn], route
+        assert await guarded.count_rounds() - rounds >= 2, "the co-writer came between"
+        await guarded.wait_recorded("a")
+        await world.wait_ready(["a"])
+        await world.annotate("a", **{LAST_DOWNSCALE: None})
+        await world.set_replicas("a", 3)
+        await world.wait_ready(["a"])
     await guarded.assert_judged()
 
 
-async def test_the_next_downscale_of_a_zone_is_prepared_for_itself(world: World) -> None:
-    """SEED-092, FP-19: one after another, and one while the pods of the last still terminate."""
-    pods = await world.serve_pods()
-    guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a", replicas=4)), pods=pods)
-    workload = guarded.workload("a")
+async def test_si12_downscales_of_one_set_after_another_and_at_once(world: World) -> None:
+    """SEED-092, FP-19, SI-12: also while the pods of the last one still terminate.
 
+    Of overlapping ranges one wins, and the loser takes nothing back of it.
+    """
+    pods = await world.serve_pods()
+    zones = [prepared_zone(pods, ZoneSpec(name=name, group=name, replicas=4)) for name in "ab"]
+    guarded = await guard(world, *zones, pods=pods)
+    workload = guarded.workload("a")
     for left in (3, 2, 1):
         answer = await workload.scale(left, Route.SCALE_MERGE)
         assert answer.status == 200, answer
     assert (await workload.scale(3, Route.SCALE_MERGE)).status == 200, "SEED-089: upscale"
-    await wait_ready(world.api, world.namespace, ["a"])
+    await world.wait_ready(["a"])
     calls = len(pods.calls)
     assert (await workload.scale(3, Route.MERGE)).status == 200, "SEED-089: the same count"
-
     assert len(pods.calls) == calls
     assert [call.pod for call in pods.calls if call.method == "POST"] == ["a-3", "a-2", "a-1"]
     assert not pods.is_prepared("a-1"), "a pod that takes the name later starts clean"
-    await guarded.assert_judged()
 
-
-async def test_si12_two_downscales_of_one_set_at_once(world: World) -> None:
-    """SI-12, FP-19: of overlapping ranges one wins, and the loser takes nothing back of it."""
-    pods = await world.serve_pods()
     pods.behave("", Respond(after=timedelta(seconds=0.5)))
-    guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a", replicas=4)), pods=pods)
-    workload: Workload = guarded.workload("a")
-
-    answers = await workload.scale_at_once((2, Route.MERGE), (1, Route.SCALE_MERGE))
-
-    won = [answer for answer in answers if answer.status == 200]
+    answers = await guarded.workload("b").scale_at_once((2, Route.MERGE), (1, Route.SCALE_MERGE))
     (lost,) = [answer for answer in answers if answer.status != 200]
-    assert len(won) == 1
-    assert lost.message.endswith("because statefulset a is already in process of updating replicas")
+    assert lost.message.endswith("because statefulset b is already in process of updating replicas")
     assert not [call for call in pods.calls if call.method == "DELETE"]
-    await guarded.wait_recorded("a")
+    await guarded.wait_recorded("b")
     await guarded.assert_judged()
 
 
@@ -149,5 +125,5 @@ async def _write_on(world: World, name: str) -> None:
     turn = 0
     while True:
         turn += 1
-        await annotate(world.api, world.namespace, name, **{"test/co-writer": f"{turn}"})
+        await world.annotate(name, **{"test/co-writer": f"{turn}"})
         await asyncio.sleep(CO_WRITER_PAUSE.total_seconds())

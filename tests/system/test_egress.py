@@ -7,16 +7,12 @@ from typing import Final
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
-from tests.system.between import Between
-from tests.system.guarded import PATH, PREPARE, TLS_FLAGS, Guarded, guard, prepared_zone
-from tests.system.starts import running
+from tests.system.guarded import PATH, PREPARE, Guarded, guard, prepared_zone
 from tests.world.api import Json
 from tests.world.clients import Route
 from tests.world.egress import EgressTrap, Place
-from tests.world.hooks import Registration
 from tests.world.outreach import judge_outreach
 from tests.world.scene import World
-from tests.world.sets import annotate
 from tests.world.webpods import BROKEN, redirect
 
 pytestmark = pytest.mark.controlplane
@@ -140,7 +136,7 @@ async def test_sec10_no_annotation_leads_anywhere_else(world: World) -> None:
         assert len(vectors) > 100
         wrong = []
         for number, annotations in enumerate(vectors):
-            await annotate(world.api, world.namespace, "a", **annotations)
+            await world.annotate("a", **annotations)
             route = (Route.MERGE, Route.SCALE_MERGE)[number % 2]
             if text := await _ask(guarded, "a", route):
                 wrong.append((annotations, text))
@@ -148,7 +144,7 @@ async def test_sec10_no_annotation_leads_anywhere_else(world: World) -> None:
         assert pods.calls == [], "SI-21: none of them names a pod's endpoint"
 
         good = {PORT_KEY: f"{pods.port}", PATH_KEY: PATH}
-        await annotate(world.api, world.namespace, "a", **good)
+        await world.annotate("a", **good)
         for place in trap.places:
             for status in (301, 302, 303, 307, 308):
                 url = f"http://{place.address}:{place.port}/x"
@@ -168,8 +164,6 @@ async def test_sec10_no_service_name_leads_anywhere_else(world: World) -> None:
     They are put into what the operator reads, as an older server would send them.
     """
     pods = await world.serve_pods()
-    await world.grant_webhooks()
-    await world.create(prepared_zone(pods, ZoneSpec(name="a", group=None, replicas=2)))
     pods.behave("", BROKEN, method="POST")
     service = "a"
 
@@ -177,17 +171,14 @@ async def test_sec10_no_service_name_leads_anywhere_else(world: World) -> None:
         if resource == "statefulsets":
             found["spec"]["serviceName"] = service
 
-    async with EgressTrap(count=1) as trap, Between(world.plane) as between:
-        between.rewrite = rewrite
+    world.proxy.rewrite = rewrite
+    zone = prepared_zone(pods, ZoneSpec(name="a", group=None, replicas=2))
+    async with EgressTrap(count=1) as trap:
         place = f"{trap.places[0].address}:{trap.places[0].port}"
-        async with running(world.launch(*TLS_FLAGS, url=between.url)) as operator:
-            hooks = await world.register(Registration(port=operator.tls_port))
-            await hooks.wait_injected()
-            await hooks.wait_called("a")
-            guarded = Guarded(world=world, pods=pods, operator=operator, hooks=hooks)
-            for service in (*SERVICES, place, f"x@{place}", f"{place}#", f"x.{place}/?"):
-                await annotate(world.api, world.namespace, "a", touched=ascii(service))
-                called = len(pods.calls)
-                assert await _ask(guarded, "a", Route.SCALE_MERGE) == "", service
-                assert (len(pods.calls) > called) is (service in LABELS), service
-        assert await judge_outreach(world.judge, pods.calls, [f"/{PATH}"]) == []
+        guarded = await guard(world, zone, pods=pods, is_through_proxy=True)
+        for service in (*SERVICES, place, f"x@{place}", f"{place}#", f"x.{place}/?"):
+            await world.annotate("a", touched=ascii(service))
+            called = len(pods.calls)
+            assert await _ask(guarded, "a", Route.SCALE_MERGE) == "", service
+            assert (len(pods.calls) > called) is (service in LABELS), service
+    assert await judge_outreach(world.judge, pods.calls, [f"/{PATH}"]) == []

@@ -14,15 +14,14 @@ from typing import Final
 import pytest
 
 from rollout_operator.lab.zones import three_zones
-from tests.system.between import Between
-from tests.system.looks import wait_page, wait_reason
-from tests.system.starts import running, wait_for, wait_line
+from tests.system.looks import wait_line, wait_page, wait_reason, wait_true
+from tests.system.starts import running
 from tests.world.childproc import free_ports
 from tests.world.faults import Cut, Delay, Freeze, NeverAnswer, Rule, lists, verbs, watches
 from tests.world.kubelet import Behaviour, by_image
 from tests.world.operatorproc import OperatorProcess
+from tests.world.proxy import FaultProxy
 from tests.world.scene import World
-from tests.world.sets import set_image, wait_adopted
 
 pytestmark = pytest.mark.controlplane
 
@@ -55,36 +54,35 @@ async def test_w22_the_api_server_comes_late(world: World) -> None:
     launch = world.launch(url=f"https://127.0.0.1:{port}")
     async with OperatorProcess(launch) as operator:
         await wait_page(operator, "/ready", 500, f"127.0.0.1:{port}")
-        async with Between(world.plane, port):
+        async with FaultProxy(world.plane, port):
             await operator.wait_ready(timedelta(seconds=60))
-            await set_image(world.api, world.namespace, names, "v2")
-            await wait_adopted(world.api, world.namespace, names)
+            await world.roll(names, "v2")
         # A server that goes away is no reason for a restart.
         await wait_line(operator, "Watch interrupted", f"127.0.0.1:{port}")
         assert (await operator.fetch("/livez"))[0] == 200
         assert operator.is_running
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-async def test_dep07_a_signal_in_mid_rollout(world: World, number: signal.Signals) -> None:
+async def test_dep07_a_signal_in_mid_rollout(world: World) -> None:
     """DEP-07, PROC-05: /ready fails, the delete under way is finished, none follows, exit 0."""
     names = await world.create(*three_zones())
     operator = await world.operator(is_through_proxy=True)
-    slow = world.proxy.add(verbs("delete", "pods"), Delay(timedelta(seconds=3)), times=1)
-    await set_image(world.api, world.namespace, names, "v2")
-    await _wait_hit(slow)
-    operator.child.send(number)
-    await wait_page(operator, "/ready", 500, "stopping")
-    assert (await operator.fetch("/livez"))[0] == 200
-    assert await operator.wait_end(END_LIMIT) == 0
-    deletes = await world.judge.deletes()
-    assert [one.code for one in deletes] == [200]
-    lines = operator.log_lines()
-    assert any("Received signal" in line and f"signal={number.name}" in line for line in lines)
-    assert 'msg="Rollout operator has stopped"' in lines[-1]
-    assert not any("Leaving unfinished work" in line for line in lines)
-    operator.start()
-    await wait_adopted(world.api, world.namespace, names)
+    for image, number in (("v2", signal.SIGTERM), ("v3", signal.SIGINT)):
+        before = len(await world.judge.deletes())
+        slow = world.proxy.add(verbs("delete", "pods"), Delay(timedelta(seconds=3)), times=1)
+        await world.set_image(names, image)
+        await _wait_hit(slow)
+        operator.child.send(number)
+        await wait_page(operator, "/ready", 500, "stopping")
+        assert (await operator.fetch("/livez"))[0] == 200
+        assert await operator.wait_end(END_LIMIT) == 0
+        assert [one.code for one in (await world.judge.deletes())[before:]] == [200]
+        lines = operator.log_lines()
+        assert any("Received signal" in line and f"signal={number.name}" in line for line in lines)
+        assert 'msg="Rollout operator has stopped"' in lines[-1]
+        assert not any("Leaving unfinished work" in line for line in lines)
+        operator.start()
+        await world.wait_adopted(names)
     await world.judge.assert_clean()
 
 
@@ -106,7 +104,7 @@ async def test_proc05_a_second_signal_ends_at_once(world: World) -> None:
     names = await world.create(*three_zones())
     operator = await world.operator(is_through_proxy=True)
     held = world.proxy.add(verbs("delete", "pods"), NeverAnswer(), times=1)
-    await set_image(world.api, world.namespace, names, "v2")
+    await world.set_image(names, "v2")
     await _wait_hit(held)
     operator.child.send(signal.SIGTERM)
     await wait_line(operator, "Received signal")
@@ -124,13 +122,13 @@ async def test_proc05_a_call_without_an_answer_does_not_use_up_the_grace_period(
     names = await world.create(*three_zones())
     operator = await world.operator(is_through_proxy=True)
     held = world.proxy.add(verbs("delete", "pods"), NeverAnswer(), times=1)
-    await set_image(world.api, world.namespace, names, "v2")
+    await world.set_image(names, "v2")
     await _wait_hit(held)
     assert await operator.terminate(timedelta(seconds=30)) == 0
     await wait_line(operator, "Leaving unfinished work", "level=warn")
     assert len(await world.judge.deletes()) == 1
     operator.start()
-    await wait_adopted(world.api, world.namespace, names)
+    await world.wait_adopted(names)
     await world.judge.assert_clean()
 
 
@@ -149,10 +147,10 @@ async def test_dep06_json_lines_and_nothing_else(world: World) -> None:
     names = await world.create(*three_zones(replicas=2, max_unavailable="xxx"))
     operator = await world.operator("-log.format=json", "stray", is_through_proxy=True)
     await _send_garbage(operator.port)
-    await set_image(world.api, world.namespace, names, "v2")
+    await world.set_image(names, "v2")
     with world.proxy.during(watches(), Cut()):
         pass
-    await wait_adopted(world.api, world.namespace, names)
+    await world.wait_adopted(names)
     assert await operator.terminate(END_LIMIT) == 0
     records = [json.loads(line) for line in operator.log_lines()]
     for record in records:
@@ -170,35 +168,30 @@ async def test_dep06_logfmt_is_the_default(world: World) -> None:
     names = await world.create(*three_zones(replicas=1))
     operator = await world.operator()
     await _send_garbage(operator.port)
-    await set_image(world.api, world.namespace, names, "v2")
-    await wait_adopted(world.api, world.namespace, names)
+    await world.roll(names, "v2")
     assert await operator.terminate(END_LIMIT) == 0
     assert [line for line in operator.log_lines() if not LOGFMT.match(line)] == []
 
 
-@pytest.mark.parametrize("replicas", [3, 1])
-async def test_dep06_level_warn_is_quiet_during_a_rollout(world: World, replicas: int) -> None:
+async def test_dep06_level_warn_is_quiet_during_a_rollout(world: World) -> None:
     """DEP-06, FLAG-11: nothing is worth a warning in a rollout that goes well."""
-    names = await world.create(*three_zones(replicas=replicas, max_unavailable=2))
+    zones = (*three_zones(max_unavailable=2), *three_zones("one", replicas=1, max_unavailable=2))
+    names = await world.create(*zones)
     operator = await world.operator("-log.level=warn")
-    await set_image(world.api, world.namespace, names, "v2")
-    await wait_adopted(world.api, world.namespace, names)
+    await world.roll(names, "v2")
     assert operator.log_lines() == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+async def test_dep12_a_trace_collector_that_is_not_there(world: World) -> None:
+    """DEP-12, TRACE-03: an unreachable collector does not stop the start."""
+    (port,) = free_ports(1)
+    names = (
         "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
         "OTEL_EXPORTER_OTLP_ENDPOINT",
         "JAEGER_ENDPOINT",
         "JAEGER_AGENT_HOST",
-    ],
-)
-async def test_dep12_a_trace_collector_that_is_not_there(world: World, name: str) -> None:
-    """DEP-12, TRACE-03: an unreachable collector does not stop the start."""
-    (port,) = free_ports(1)
-    launch = replace(world.launch(), env={name: f"http://127.0.0.1:{port}/v1/traces"})
+    )
+    launch = replace(world.launch(), env=dict.fromkeys(names, f"http://127.0.0.1:{port}/v1/traces"))
     async with running(launch) as operator:
         assert await operator.is_ready()
         assert await operator.terminate(END_LIMIT) == 0
@@ -216,7 +209,7 @@ async def test_proc07_ready_is_not_lost_while_the_api_server_is_away(world: Worl
 
 
 async def _wait_hit(rule: Rule) -> None:
-    await wait_for(lambda: rule.hits > 0, lambda: f"no request met {rule.effect}")
+    await wait_true(f"met: {rule.effect}", lambda: rule.hits > 0)
 
 
 async def _send_garbage(port: int) -> None:

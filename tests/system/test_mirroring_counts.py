@@ -20,7 +20,6 @@ from tests.system.scaled import (
     wait_wanted,
 )
 from tests.world.scene import World
-from tests.world.sets import annotate
 
 pytestmark = pytest.mark.controlplane
 
@@ -150,7 +149,7 @@ async def test_w19_two_groups_that_mirror_one_object(world: World) -> None:
     await wait_counts(world, {"quick": 2, "held": 3})
     await wait_reason(guarded.operator, "held", "delayed_by_pods")
     assert await template.read_status() == 3
-    await annotate(world.api, world.namespace, "held", **{DELAY: None})
+    await world.annotate("held", **{DELAY: None})
     await wait_counts(world, {"quick": 2, "held": 2})
     await template.wait_status(2)
 

@@ -10,20 +10,16 @@ import pytest
 from rollout_operator.aio.tasks import gather_all
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.system.guarded import NO_DOWNSCALE
-from tests.system.hooked import Hooked, grant_deployments, hook_up
+from tests.system.hooked import Hooked, hook_up
 from tests.system.looks import read_metric
 from tests.world.api import DEPLOYMENTS, REPLICASETS, STATEFULSETS, Json, Resource
 from tests.world.clients import EVERY_ROUTE, OF_ANY_COUNT, Route, Workload, workload_body
 from tests.world.faults import Answer, Cut, Effect, Freeze, NeverAnswer, verbs, watches
 from tests.world.hooks import WORKLOADS
 from tests.world.scene import World
-from tests.world.sets import wait_ready
 
 pytestmark = pytest.mark.controlplane
 
-KINDS: Final = pytest.mark.parametrize(
-    "resource", [STATEFULSETS, DEPLOYMENTS, REPLICASETS], ids=lambda resource: resource.plural
-)
 ONLY_NO_DOWNSCALE: Final = {"hooks": ("no-downscale",), "resources": WORKLOADS}
 MISPLACED: Final = f"{NO_DOWNSCALE} is set as annotation, and only a label counts: the check is off"
 # So that what never answers is given up before the operator's own limit of nine seconds.
@@ -43,9 +39,9 @@ async def _create(
     else:
         body = workload_body(resource, name, 3, labels)
     body["metadata"]["annotations"] = annotations or {}
-    await world.api.create(resource, world.namespace, body)
+    await world.post(resource, body)
     if resource is STATEFULSETS:
-        await wait_ready(world.api, world.namespace, [name])
+        await world.wait_ready([name])
     (key,) = labels or {"": ""}
     return Workload(
         api=world.api, namespace=world.namespace, name=name, resource=resource, label=key
@@ -64,36 +60,51 @@ def _refusal(workload: Workload, replicas_to: int) -> str:
     return f"{_why(workload, replicas_to)} it has the label '{NO_DOWNSCALE}=true'"
 
 
-@KINDS
-async def test_t06_a_labelled_object_is_scaled_down_by_no_route(
-    world: World, resource: Resource
-) -> None:
-    """SEED-082, SEED-083, SI-14, NODOWN-04 to 08, T-13 row 9: dry run or not, label and all."""
-    await world.grant_webhooks()
-    await grant_deployments(world)
-    workload = await _create(world, resource, "kept", {NO_DOWNSCALE: "true"})
+# Labels, annotations, and the warnings that are shown.
+OFF: Final[Mapping[str, tuple[dict[str, str], dict[str, str], tuple[str, ...]]]] = {
+    "as-annotation": ({}, {NO_DOWNSCALE: "true"}, (MISPLACED,)),
+    "other-value": (
+        {NO_DOWNSCALE: "True"},
+        {},
+        (f'label {NO_DOWNSCALE}: "True" is not true: the check is off',),
+    ),
+    "false": ({NO_DOWNSCALE: "false"}, {}, ()),
+}
+
+
+async def test_t06_the_label_counts_on_every_route_and_nothing_else_does(world: World) -> None:
+    """SEED-082, 083, 084, SI-14, NODOWN-03 to 08, T-13 row 9, W-49, D-20: of all three kinds."""
+    await world.grant("no-downscale-deployments")
     await hook_up(world, registration=ONLY_NO_DOWNSCALE)
+    for resource in (STATEFULSETS, DEPLOYMENTS, REPLICASETS):
+        kept = await _create(world, resource, "kept", {NO_DOWNSCALE: "true"})
+        await _assert_kept(world, kept)
+        await _assert_others_pass(kept, await _create(world, resource, "free", {"some": "label"}))
+        for name, (labels, annotations, warnings) in OFF.items():
+            workload = await _create(world, resource, name, labels, annotations)
+            for route in (Route.MERGE, Route.SCALE_MERGE):
+                answer = await workload.scale(2, route, is_dry_run=True)
+                assert (answer.status, answer.warnings) == (200, warnings), route
+    await _assert_believed_at_once(world)
+
+
+async def _assert_kept(world: World, kept: Workload) -> None:
+    """SEED-082, SEED-083, NODOWN-04, NODOWN-07: by no route, dry run or not, label and all."""
     for route in EVERY_ROUTE:
         for is_dry_run in (True, False):
-            answer = await workload.scale(2, route, is_dry_run=is_dry_run)
+            answer = await kept.scale(2, route, is_dry_run=is_dry_run)
 
             if route.is_stale and answer.status == 409:
                 continue  # the version is compared before validating webhooks are asked
             asked = 1 if route is Route.PUT_OMITTED else 2
-            assert (answer.status, answer.message) == (400, _refusal(workload, asked)), route
-    found = await world.api.get(resource, world.namespace, workload.name)
+            assert (answer.status, answer.message) == (400, _refusal(kept, asked)), route
+    found = await world.get(kept.resource, kept.name)
     assert found["spec"]["replicas"] == 3
     assert found["metadata"]["labels"][NO_DOWNSCALE] == "true"
 
 
-@KINDS
-async def test_t06_other_changes_and_other_objects_pass(world: World, resource: Resource) -> None:
-    """SEED-082, SEED-084, NODOWN-03, NODOWN-06: by every route, without a warning."""
-    await world.grant_webhooks()
-    await grant_deployments(world)
-    free = await _create(world, resource, "free", {"some": "label"})
-    kept = await _create(world, resource, "kept", {NO_DOWNSCALE: "true"})
-    await hook_up(world, registration=ONLY_NO_DOWNSCALE)
+async def _assert_others_pass(kept: Workload, free: Workload) -> None:
+    """SEED-082, SEED-084, NODOWN-03, NODOWN-06: other changes, other objects, without a warning."""
     for route in OF_ANY_COUNT:
         for workload, count in ((kept, 4), (kept, 3), (free, 2)):
             answer = await workload.scale(count, route, is_dry_run=True)
@@ -107,40 +118,12 @@ async def test_t06_other_changes_and_other_objects_pass(world: World, resource: 
     assert await kept.replicas() == 4
 
 
-# Labels, annotations, and the warnings that are shown.
-OFF: Final[Mapping[str, tuple[dict[str, str], dict[str, str], tuple[str, ...]]]] = {
-    "as-annotation": ({}, {NO_DOWNSCALE: "true"}, (MISPLACED,)),
-    "other-value": (
-        {NO_DOWNSCALE: "True"},
-        {},
-        (f'label {NO_DOWNSCALE}: "True" is not true: the check is off',),
-    ),
-    "false": ({NO_DOWNSCALE: "false"}, {}, ()),
-}
-
-
-@KINDS
-async def test_w49_what_looks_like_protection_is_told(world: World, resource: Resource) -> None:
-    """W-49, NODOWN-06: allowed, and the client is shown what is off."""
-    await world.grant_webhooks()
-    await grant_deployments(world)
-    await hook_up(world, registration=ONLY_NO_DOWNSCALE)
-    for name, (labels, annotations, warnings) in OFF.items():
-        workload = await _create(world, resource, name, labels, annotations)
-        for route in (Route.MERGE, Route.SCALE_MERGE):
-            answer = await workload.scale(2, route, is_dry_run=True)
-            assert (answer.status, answer.warnings) == (200, warnings), route
-
-
-async def test_a_label_is_believed_at_once(world: World) -> None:
+async def _assert_believed_at_once(world: World) -> None:
     """SI-14, D-20: the label that was set in the request before counts, and so does its end."""
-    await world.grant_webhooks()
     workload = await _create(world, STATEFULSETS, "flip", {})
-    await hook_up(world, registration=ONLY_NO_DOWNSCALE)
     for _ in range(10):
         for value, status in (("true", 400), (None, 200)):
-            patch = {"metadata": {"labels": {NO_DOWNSCALE: value}}}
-            await world.api.patch(STATEFULSETS, world.namespace, workload.name, patch)
+            await world.label("flip", **{NO_DOWNSCALE: value})
             for route in (Route.SCALE_MERGE, Route.MERGE):
                 answer = await workload.scale(2, route, is_dry_run=True)
                 assert answer.status == status, (value, route, answer)
@@ -158,9 +141,8 @@ async def test_d20_without_the_right_to_read_a_scale_passes_with_a_warning(
 ) -> None:
     """SEED-085, SEED-087, D-20: a refusal would last until somebody changes the Role."""
     world.may_be_forbidden = True
-    await world.grant_webhooks()
     workload = await _create(world, resource, "kept", {NO_DOWNSCALE: "true"})
-    hooked = await hook_up(world, *flags, registration=ONLY_NO_DOWNSCALE)
+    hooked = await hook_up(world, flags=flags, registration=ONLY_NO_DOWNSCALE)
 
     answer = await workload.scale(2, Route.SCALE_MERGE)
 
@@ -185,18 +167,52 @@ OVERLOADS: Final[Mapping[str, Effect]] = {
 
 
 async def test_d20_a_scale_whose_object_cannot_be_read_now(world: World) -> None:
-    """SEED-087, D-20, T-06, FP-15: allowed with a warning; what is cached is known all the same."""
+    """SEED-087, D-20, T-06, SI-09, SI-13, SI-14, FP-15: with default flags.
+
+    Allowed with a warning, what is cached is known all the same; but overload is no reason to let
+    a downscale pass. A stale cache is not asked.
+    """
     workloads, _ = await _labelled(world)
+    late = await _create(world, STATEFULSETS, "late", {})
+    deployment, kept = workloads[DEPLOYMENTS], workloads[STATEFULSETS]
+    # First, while nothing is known of the API server.
+    await _expect_retries(world, deployment, OVERLOADS)
+    assert (await deployment.scale(2, Route.SCALE_MERGE)).message == _refusal(deployment, 2)
     for fault, effect in FAULTS.items():
         with _no_reads(world, effect):
-            answer = await workloads[DEPLOYMENTS].scale(2, Route.SCALE_MERGE, is_dry_run=True)
+            answer = await deployment.scale(2, Route.SCALE_MERGE, is_dry_run=True)
 
             assert answer.status == 200, (fault, answer)
             (warning,) = answer.warnings
             what = f"can't get deployments/kept in namespace {world.namespace}"
             assert warning.startswith(f"{what}, allowing the change: ")
-            answer = await workloads[STATEFULSETS].scale(2, Route.SCALE_MERGE)
-            assert answer.message == _refusal(workloads[STATEFULSETS], 2), fault
+            answer = await kept.scale(2, Route.SCALE_MERGE)
+            assert answer.message == _refusal(kept, 2), fault
+
+    world.proxy.add(watches("statefulsets"), Freeze())
+    await world.label("late", **{NO_DOWNSCALE: "true"})
+    assert (await late.scale(2, Route.SCALE_MERGE)).message == _refusal(late, 2)
+    world.proxy.add(verbs("get", "statefulsets"), Answer(503))
+    answer = await late.scale(2, Route.SCALE_MERGE, is_dry_run=True)
+    assert answer.status == 200
+    assert "can't get statefulsets/late" in answer.warnings[0]
+
+
+async def test_d20_a_crowd_of_requests_lets_no_downscale_pass(world: World) -> None:
+    """D-20, D-53, SI-14: with default flags; each is refused by the label.
+
+    The Deployment is in no cache, and the cache of StatefulSets is behind.
+    """
+    workloads, _ = await _labelled(world)
+    world.proxy.add(watches("statefulsets"), Freeze())
+    for count in (60, 200):
+        for resource, workload in workloads.items():
+            patch = {"metadata": {"annotations": {"changed": f"for {count}"}}}
+            await world.patch(resource, workload.name, patch)
+            answers = await gather_all(
+                workload.scale(2, Route.SCALE_MERGE, is_dry_run=True) for _ in range(count)
+            )
+            assert {answer.message for answer in answers} == {_refusal(workload, 2)}, resource
 
 
 async def test_d20_fail_closed_refuses_it_for_a_retry(world: World) -> None:
@@ -212,52 +228,6 @@ async def test_d20_fail_closed_refuses_it_for_a_retry(world: World) -> None:
     assert answer.message == _refusal(workload, 2)
 
 
-async def test_d20_overload_is_no_reason_to_let_a_scale_pass(world: World) -> None:
-    """D-20, SI-13: 429 without any flag, also where nothing is known of the API server."""
-    workloads, _ = await _labelled(world)
-    workload = workloads[DEPLOYMENTS]
-    await _expect_retries(world, workload, OVERLOADS)
-    answer = await workload.scale(2, Route.SCALE_MERGE)
-    assert answer.message == _refusal(workload, 2)
-
-
-@pytest.mark.parametrize("count", [60, 200])
-async def test_d20_a_crowd_of_requests_lets_no_downscale_pass(world: World, count: int) -> None:
-    """D-20, D-53, SI-14: with default flags; each is refused by the label, or to be sent again.
-
-    The Deployment is in no cache, and the cache of StatefulSets is behind.
-    """
-    workloads, _ = await _labelled(world)
-    world.proxy.add(watches("statefulsets"), Freeze())
-    for resource, workload in workloads.items():
-        patch = {"metadata": {"annotations": {"changed": "since"}}}
-        await world.api.patch(resource, world.namespace, workload.name, patch)
-
-        answers = await gather_all(
-            workload.scale(2, Route.SCALE_MERGE, is_dry_run=True) for _ in range(count)
-        )
-
-        assert {answer.message for answer in answers} == {_refusal(workload, 2)}, resource.plural
-
-
-async def test_d20_a_stale_cache_is_not_asked(world: World) -> None:
-    """SI-14, SI-09, D-20: while watches stand still, a label set just now is read live."""
-    await world.grant_webhooks()
-    workload = await _create(world, STATEFULSETS, "late", {})
-    await hook_up(world, is_through_proxy=True, registration=SHORT)
-    world.proxy.add(watches("statefulsets"), Freeze())
-    patch = {"metadata": {"labels": {NO_DOWNSCALE: "true"}}}
-    await world.api.patch(STATEFULSETS, world.namespace, workload.name, patch)
-
-    answer = await workload.scale(2, Route.SCALE_MERGE)
-
-    assert answer.message == _refusal(workload, 2)
-    world.proxy.add(verbs("get", "statefulsets"), Answer(503))
-    answer = await workload.scale(2, Route.SCALE_MERGE, is_dry_run=True)
-    assert answer.status == 200
-    assert "can't get statefulsets/late" in answer.warnings[0]
-
-
 async def _expect_retries(world: World, workload: Workload, effects: Mapping[str, Effect]) -> None:
     """Expect that a downscale is refused as 429 while reads end like this."""
     for fault, effect in effects.items():
@@ -271,12 +241,11 @@ async def _expect_retries(world: World, workload: Workload, effects: Mapping[str
 
 async def _labelled(world: World, *flags: str) -> tuple[dict[Resource, Workload], Hooked]:
     """Return labelled workloads of an operator behind the proxy."""
-    await world.grant_webhooks()
-    await grant_deployments(world)
+    await world.grant("no-downscale-deployments")
     labels = {NO_DOWNSCALE: "true"}
     kinds = (STATEFULSETS, DEPLOYMENTS)
     workloads = {kind: await _create(world, kind, "kept", labels) for kind in kinds}
-    hooked = await hook_up(world, *flags, is_through_proxy=True, registration=SHORT)
+    hooked = await hook_up(world, flags=flags, is_through_proxy=True, registration=SHORT)
     return workloads, hooked
 
 

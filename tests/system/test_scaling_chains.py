@@ -30,7 +30,6 @@ from tests.system.scaled import (
 )
 from tests.world.kubelet import Behaviour, Choose
 from tests.world.scene import World
-from tests.world.sets import annotate
 from tests.world.webpods import Respond, WebPods
 
 pytestmark = pytest.mark.controlplane
@@ -136,7 +135,7 @@ async def test_scale08_an_upscale_waits_for_the_leading_zone_where_that_is_asked
     await wait_wanted(world, {C: 2})
     await wait_reason(guarded.operator, "live", f"{B} follows {A}: 1 → 2 waits: ")
     await wait_counts(world, dict.fromkeys(ZONES, 2))
-    await annotate(world.api, world.namespace, B, **{FORCE: "0"})
+    await world.annotate(B, **{FORCE: "0"})
     await wait_counts(world, {B: 0})
 
     await world.judge.settle()

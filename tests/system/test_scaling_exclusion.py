@@ -17,7 +17,6 @@ from tests.world.clients import Route
 from tests.world.kubelet import Behaviour, by_image
 from tests.world.observed import Change
 from tests.world.scene import World
-from tests.world.sets import set_image, wait_adopted, wait_pod
 from tests.world.webpods import Respond
 
 pytestmark = pytest.mark.controlplane
@@ -89,13 +88,13 @@ async def test_d25_a_rollout_holds_the_following_zone(
     if is_prepared:
         zones = [prepared_zone(pods, zone, wait="1s") for zone in zones]
     guarded = await guard(world, *zones, pods=pods)
-    await set_image(world.api, world.namespace, [A], "v2")
-    await wait_pod(world.api, world.namespace, f"{A}-0", "replaced", _is_v2)
+    await world.set_image([A], "v2")
+    await world.wait_pod(f"{A}-0", "replaced", _is_v2)
 
     await scale(guarded, A, 2)
 
     await wait_reason(guarded.operator, "live", code)
-    await wait_adopted(world.api, world.namespace, [A])
+    await world.wait_adopted([A])
     await wait_counts(world, {A: 2, B: 2})
     await world.judge.settle()
     assert list(_find_overlaps(world.judge.changes, B, A)) == []
@@ -113,10 +112,10 @@ async def test_d25_the_following_zone_holds_a_rollout(world: World) -> None:
     await scale(guarded, A, 2)
     await pods.wait_until("b prepares", lambda: bool(pods.calls_to(f"{B}-2")))
 
-    await set_image(world.api, world.namespace, [A], "v2")
+    await world.set_image([A], "v2")
     await wait_reason(guarded.operator, "live", "downscale_underway")
 
-    await wait_adopted(world.api, world.namespace, [A])
+    await world.wait_adopted([A])
     await wait_counts(world, {A: 2, B: 2})
     deletes = await world.judge.deletes()
     assert len(deletes) == 2

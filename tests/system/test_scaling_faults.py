@@ -9,14 +9,12 @@ import pytest
 from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import Guarded, guard
 from tests.system.later import reviewed_later
-from tests.system.looks import wait_reason
+from tests.system.looks import wait_reason, wait_true
 from tests.system.mirrored import Template, grant_mirroring, mirror
 from tests.system.scaled import assert_judged, follow, scale, stored_at, wait_counts
-from tests.system.starts import wait_for
 from tests.world.faults import NeverAnswer, verbs
 from tests.world.reviews import Allow, Deny
 from tests.world.scene import World
-from tests.world.sets import set_replicas
 
 pytestmark = pytest.mark.controlplane
 
@@ -38,7 +36,7 @@ async def test_li11_a_count_that_somebody_refuses_is_tried_ever_more_rarely(worl
         await scale(guarded, A, 2)
         await wait_reason(guarded.operator, "live", "refused by a later webhook")
         await wait_counts(world, {A: 2, "live-c": 2})
-        await wait_for(lambda: len(reviewer.seen) >= TRIES, lambda: f"{reviewer.seen}")
+        await wait_true(f"{TRIES} tries", lambda: len(reviewer.seen) >= TRIES)
         assert await guarded.workload(B).replicas() == 3
         reviewer.by_path = dict.fromkeys(reviewer.by_path, Allow())
         await wait_counts(world, {B: 2})
@@ -57,10 +55,10 @@ async def test_si18_an_answer_that_is_lost(world: World) -> None:
 
     for replicas in (2, 4):
         rule = world.proxy.add(verbs("patch", "statefulsets"), NeverAnswer(), times=1)
-        await set_replicas(world.api, world.namespace, A, replicas)
+        await world.set_replicas(A, replicas)
         await wait_counts(world, {A: replicas, B: replicas})
         assert rule.times == 0
-    await set_replicas(world.api, world.namespace, A, 3)
+    await world.set_replicas(A, 3)
     await wait_counts(world, {A: 3, B: 3})
 
     calls = await world.judge.calls()
@@ -86,9 +84,9 @@ async def test_w06_a_reference_that_hangs(world: World) -> None:
     with world.proxy.during(verbs("get", "replicatemplates/scale"), NeverAnswer()) as rule:
         operator = await world.operator("-kubernetes.client-timeout=30s", is_through_proxy=True)
         await wait_reason(operator, "live", "up_to_date")
-        await wait_for(lambda: rule.hits > 0, lambda: "the scale was not read")
+        await wait_true("read: the scale", lambda: rule.hits > 0)
 
-        await set_replicas(world.api, world.namespace, A, 3)
+        await world.set_replicas(A, 3)
         await wait_counts(world, {A: 3, B: 3})
 
         await world.judge.settle()

@@ -13,13 +13,11 @@ import pytest
 from rollout_operator.lab.zones import ZoneSpec
 from tests.system.delayed import DELAY, URL
 from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, Guarded, guard
-from tests.system.hooked import wait_true
-from tests.system.looks import read_metric, wait_page
+from tests.system.looks import read_metric, wait_line, wait_page, wait_true
 from tests.system.mirrored import Template, grant_mirroring, mirror
 from tests.system.scaled import FORCE, follow, noted, scale, stored_at, wait_counts
-from tests.system.starts import wait_line
 from tests.world.scene import World
-from tests.world.sets import MAX_UNAVAILABLE, annotate
+from tests.world.sets import MAX_UNAVAILABLE
 
 pytestmark = pytest.mark.controlplane
 
@@ -169,7 +167,7 @@ async def test_w20_a_bad_delay_lets_upscales_through(world: World) -> None:
     case = Case(code="bad_delay", zone="hasty-a", says=[], zones=[])
     await _wait_counted(guarded, case, 1)
     assert await guarded.workload("hasty-a").replicas() == 3
-    await annotate(world.api, world.namespace, "hasty-a", **{DELAY: "1s"})
+    await world.annotate("hasty-a", **{DELAY: "1s"})
     await wait_counts(world, {"hasty-a": 2})
     await wait_page(guarded.operator, "/status", 200, "hasty", lacking="soon")
 
@@ -184,7 +182,7 @@ async def _touch(guarded: Guarded, case: Case) -> None:
     world = guarded.world
     for turn in range(PASSES):
         before = await _count_failures(guarded, case)
-        await annotate(world.api, world.namespace, case.zone, **{MAX_UNAVAILABLE: f"{turn + 1}"})
+        await world.annotate(case.zone, **{MAX_UNAVAILABLE: f"{turn + 1}"})
         if case.is_failure:
             await _wait_counted(guarded, case, before + 1)
 

@@ -18,18 +18,7 @@ from rollout_operator.lab.zones import ZoneSpec
 from tests.world.api import PODS, STATEFULSETS, Json
 from tests.world.kubelet import Behaviour, Kind, by_image, image_of
 from tests.world.scene import World
-from tests.world.sets import (
-    PAUSED,
-    REVISION,
-    Snapshot,
-    annotate,
-    is_ready,
-    missing_ready,
-    set_image,
-    wait_adopted,
-    wait_pod,
-    wait_until,
-)
+from tests.world.sets import PAUSED, REVISION, Snapshot, is_ready, missing_ready
 
 pytestmark = pytest.mark.controlplane
 
@@ -44,8 +33,7 @@ async def test_it_predicts_the_order_of_deletes(world: World) -> None:
     await _wait_unready(world, "zone-c-2")
 
     told = await _simulate(await _dump(world), "image v2")
-    await set_image(world.api, world.namespace, names, "v2")
-    await wait_adopted(world.api, world.namespace, names)
+    await world.roll(names, "v2")
 
     assert told["deletes"] == await _list_deletes(world)
     assert told["deletes"][0] == "zone-c-2"
@@ -57,15 +45,15 @@ async def test_it_predicts_the_order_of_deletes(world: World) -> None:
 async def test_it_predicts_what_an_operator_finds(world: World) -> None:
     """Outdated pods of a rollout that has begun, no change, and one zone that is paused."""
     names = await _create(world)
-    await annotate(world.api, world.namespace, "zone-b", **{PAUSED: "true"})
-    await set_image(world.api, world.namespace, names, "v2")
-    await world.api.delete(PODS, world.namespace, "zone-a-1")
-    await wait_pod(world.api, world.namespace, "zone-a-1", "new", lambda pod: image_of(pod) == "v2")
-    await wait_until(world.api, world.namespace, _lack_settled)
+    await world.annotate("zone-b", **{PAUSED: "true"})
+    await world.set_image(names, "v2")
+    await world.delete(PODS, "zone-a-1")
+    await world.wait_pod("zone-a-1", "new", lambda pod: image_of(pod) == "v2")
+    await world.wait_until(_lack_settled)
 
     told = await _simulate(await _dump(world))
     await world.operator()
-    await wait_adopted(world.api, world.namespace, ["zone-a", "zone-c"])
+    await world.wait_adopted(["zone-a", "zone-c"])
 
     assert told["deletes"] == await _list_deletes(world)
     assert told["deletes"] == [
@@ -83,7 +71,7 @@ async def test_it_predicts_where_a_rollout_stops(world: World) -> None:
 
     told = await _simulate(await _dump(world), "bad template")
     await world.operator()
-    await set_image(world.api, world.namespace, names, "bad")
+    await world.set_image(names, "bad")
     for ordinal in (0, 1):
         await _wait_unready(world, f"zone-a-{ordinal}", "bad")
     await world.judge.settle()
@@ -107,7 +95,7 @@ async def _wait_unready(world: World, name: str, image: str = "v1") -> None:
         waits = any("waiting" in one["state"] for one in statuses)
         return image_of(pod) == image and waits and not is_ready(pod)
 
-    await wait_pod(world.api, world.namespace, name, f"down at {image}", is_down)
+    await world.wait_pod(name, f"down at {image}", is_down)
 
 
 def _lack_settled(now: Snapshot) -> str:

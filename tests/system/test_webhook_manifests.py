@@ -1,6 +1,7 @@
 """The shipped manifests on the real API server: which requests they bring to the operator."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ from tests.rendered import DEPLOYMENTS as FOR_DEPLOYMENTS
 from tests.rendered import LEAST, MANIFESTS, MUTATING, VALIDATING, WEBHOOKS
 from tests.system.guarded import NO_DOWNSCALE
 from tests.system.installing import CONFIGURATIONS, installed, trust
+from tests.system.looks import wait_true
 from tests.system.starts import Ended, run_words
 from tests.world.api import (
     DEPLOYMENTS,
@@ -31,7 +33,6 @@ from tests.world.pki import make_pki
 from tests.world.plane import ADMIN
 from tests.world.reviews import Reviewer
 from tests.world.scene import World
-from tests.world.sets import annotate, label, set_image
 
 pytestmark = pytest.mark.controlplane
 
@@ -69,7 +70,7 @@ async def test_the_overlay_is_accepted_as_it_is(world: World) -> None:
 
 
 async def test_seed148_as_shipped_it_refuses_a_downscale(world: World, tmp_path: Path) -> None:
-    """SEED-148, SEC-18, DEP-82: rights, Service, names and flags fit together, with nothing added.
+    """SEED-148, SEC-18, D-60, DEP-82: rights, Service, names and flags fit, with nothing added.
 
     The least rights are enough.
     """
@@ -121,9 +122,9 @@ async def test_dep86_only_decreases_reach_the_operator(world: World, tmp_path: P
         for upward in OF_ANY_COUNT:
             for count in (3, 4, 100):
                 await workload.scale(count, upward, is_dry_run=True)
-        await annotate(world.api, world.namespace, "a", note="new")
-        await label(world.api, world.namespace, "a", note="new")
-        await set_image(world.api, world.namespace, ["a"], "v2")
+        await world.annotate("a", note="new")
+        await world.label("a", note="new")
+        await world.set_image(["a"], "v2")
         assert reviewer.seen == [], "nothing but a decrease is asked about"
 
         for route in EVERY_ROUTE:
@@ -186,8 +187,8 @@ async def test_dep87_a_dead_operator_blocks_downscales_only(world: World, tmp_pa
                 assert answer.status == 200, route
                 answer = await workload.scale(0, route, is_dry_run=True)
                 assert (answer.status, "failed calling webhook" in answer.message) == (500, True)
-        await set_image(world.api, world.namespace, ["probe"], "v2")
-        await world.api.delete(STATEFULSETS, world.namespace, "probe")
+        await world.set_image(["probe"], "v2")
+        await world.delete(STATEFULSETS, "probe")
         await _assert_own_workloads_are_free(world)
         await _assert_names_alone_free_nothing(world)
         other = await _create(world, DEPLOYMENTS, "another")
@@ -204,12 +205,12 @@ async def _assert_own_workloads_are_free(world: World) -> None:
                 answer = await own.scale(count, route)
                 assert answer.status == 200, (count, route, answer)
     patch = {"spec": {"template": {"metadata": {"annotations": {"restarted": "now"}}}}}
-    await world.api.patch(DEPLOYMENTS, world.namespace, SERVICE, patch)
+    await world.patch(DEPLOYMENTS, SERVICE, patch)
     replicaset = await _create_replicaset(world, f"{SERVICE}-6b7f9d5c4", owner=SERVICE)
     assert (await replicaset.scale(0, Route.MERGE)).status == 200, "as its controller does it"
     (manifest,) = (one for one in render(MANIFESTS / "base") if one["kind"] == "Deployment")
-    await world.api.delete(DEPLOYMENTS, world.namespace, SERVICE)
-    await world.api.create(DEPLOYMENTS, world.namespace, manifest)
+    await world.delete(DEPLOYMENTS, SERVICE)
+    await world.post(DEPLOYMENTS, manifest)
 
 
 async def _assert_names_alone_free_nothing(world: World) -> None:
@@ -225,19 +226,19 @@ async def _assert_names_alone_free_nothing(world: World) -> None:
     owner = await _owner_reference(world, SERVICE)
     patch = {"metadata": {"ownerReferences": [owner]}, "spec": {"replicas": 0}}
     with pytest.raises(ApiError, match="failed calling webhook"):
-        await world.api.patch(REPLICASETS, world.namespace, named.name, patch)
+        await world.patch(REPLICASETS, named.name, patch)
 
 
 async def _create_replicaset(world: World, name: str, owner: str = "") -> Workload:
     body = workload_body(REPLICASETS, name, 2)
     if owner:
         body["metadata"]["ownerReferences"] = [await _owner_reference(world, owner)]
-    await world.api.create(REPLICASETS, world.namespace, body)
+    await world.post(REPLICASETS, body)
     return Workload(api=world.api, namespace=world.namespace, name=name, resource=REPLICASETS)
 
 
 async def _owner_reference(world: World, deployment: str) -> Json:
-    found = await world.api.get(DEPLOYMENTS, world.namespace, deployment)
+    found = await world.get(DEPLOYMENTS, deployment)
     uid = found["metadata"]["uid"]
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment, "uid": uid}
     return {**owner, "controller": True}
@@ -275,9 +276,7 @@ async def test_dep85_uninstall_webhooks_removes_exactly_ours(world: World, tmp_p
         assert done.out.count(": deleted") == 4
         assert await _names(world) == before - ours
         assert foreign.name("foreign") in await _names(world)
-        async with asyncio.timeout(SOON.total_seconds()):
-            while (await workload.scale(0, Route.MERGE, is_dry_run=True)).status != 200:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await _wait_status(workload, Route.MERGE, lambda status: status == 200)
         again = await _uninstall(world, admin)
         assert again.out == f"there are no webhook configurations of namespace {world.namespace}\n"
 
@@ -309,11 +308,16 @@ async def _names(world: World) -> set[str]:
 
 async def _wait_dead(workload: Workload) -> None:
     """Wait until the API server calls the configurations, and nobody answers."""
-    async with asyncio.timeout(SOON.total_seconds()):
-        while (await workload.scale(0, Route.SCALE_MERGE, is_dry_run=True)).status == 200:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    await _wait_status(workload, Route.SCALE_MERGE, lambda status: status != 200)
+
+
+async def _wait_status(workload: Workload, route: Route, fits: Callable[[int], bool]) -> None:
+    async def is_answered() -> bool:
+        return fits((await workload.scale(0, route, is_dry_run=True)).status)
+
+    await wait_true("answered so", is_answered, SOON)
 
 
 async def _create(world: World, resource: Resource, name: str) -> Workload:
-    await world.api.create(resource, world.namespace, workload_body(resource, name, 2))
+    await world.post(resource, workload_body(resource, name, 2))
     return Workload(api=world.api, namespace=world.namespace, name=name, resource=resource)
