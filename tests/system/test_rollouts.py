@@ -86,6 +86,24 @@ async def test_fp27_a_pod_that_does_not_become_ready_stops_the_rollout(world: Wo
     await world.judge.assert_clean()
 
 
+CRASHING: Final = Behaviour(kind=Kind.CRASH_LOOP, ready_after=timedelta(milliseconds=50))
+
+
+async def test_li10_a_crashing_revision_is_healed_by_the_next(world: World) -> None:
+    """LI-10, W-03, D-14: no human hand between a bad template and the corrected one."""
+    world.kubelet.choose = by_image({"bad": CRASHING})
+    names = await world.create(*three_zones())
+    operator = await world.operator()
+    await world.set_image(names, "bad")
+    await world.wait_image(f"{names[0]}-0", "bad")
+    await wait_reason(operator, "ingester", "CrashLoopBackOff")
+    await world.roll(names, "v2")
+    deletes = [one.name for one in await world.judge.deletes()]
+    assert deletes[:2] == [f"{names[0]}-0"] * 2
+    assert len(deletes) == 10, "the bad revision got one pod, and only that one went twice"
+    await world.judge.assert_clean()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """One group of a world in which one operator rolls out several."""
@@ -120,17 +138,6 @@ async def roll_back(t: Scene) -> None:
     assert await t.list_images() == {"v1"}
     touched = {name.rpartition("-")[0] for name in await t.list_deletes()}
     assert touched == {t.names[0]}, "no pod of the other zones was ever touched"
-
-
-async def heal_a_bad_template(t: Scene) -> None:
-    """LI-10, W-03, D-14: no human hand between a bad template and the corrected one."""
-    await t.world.set_image(t.names, "bad")
-    await t.world.wait_image(f"{t.names[0]}-0", "bad")
-    await t.wait_reason("CrashLoopBackOff")
-    await t.world.roll(t.names, "v2")
-    deletes = await t.list_deletes()
-    assert deletes[:2] == [f"{t.names[0]}-0"] * 2
-    assert len(deletes) == 10, "the bad revision got one pod, and only that one went twice"
 
 
 async def heal_what_crashes_by_itself(t: Scene) -> None:
@@ -275,7 +282,6 @@ def _spelt() -> list[ZoneSpec]:
 # By the name of the group: what happens to it, and its zones where they are not three of three.
 Stories = Mapping[str, tuple[Callable[[Scene], Coroutine[None, None, None]], Sequence[ZoneSpec]]]
 OF_PODS: Final[Stories] = {
-    "bad": (heal_a_bad_template, ()),
     "crashed": (heal_what_crashes_by_itself, ()),
     "ordered": (
         heal_ordered_sets,
@@ -310,7 +316,7 @@ async def test_groups_roll_side_by_side_whatever_happens_to_them(
 ) -> None:
     """LI-01, LI-09, SI-01 to SI-08: see the stories, each of which is about a group of its own."""
     images = {
-        "bad": Behaviour(kind=Kind.CRASH_LOOP, ready_after=timedelta(milliseconds=50)),
+        "bad": CRASHING,
         "slow": Behaviour(ready_after=timedelta(milliseconds=500)),
     }
     ending = Behaviour(terminates_after=timedelta(seconds=1))
