@@ -130,7 +130,9 @@ PAGES: Final = {
 
 
 async def test_dep67_what_the_port_shows_before_and_after_a_rollout(world: World) -> None:
-    """DEP-13, 20, 67 to 69, 72, METR-01..22, 50, 51, 53: names, types, labels, buckets, values.
+    """DEP-13, DEP-20, DEP-67 to DEP-69, DEP-72, METR-01..22, METR-50, METR-51, METR-53, METR-02.
+
+    METR-10: names, types, labels, buckets, values on dashboards; none for a lost group.
 
     HTTP-01, HTTP-04, SEED-061 to SEED-063, CLUS-01: pages; a second operator on the port ends;
     without a flag nobody is asked for a cluster. RATE-07: `X-Cluster: <namespace>` on all requests.

@@ -91,9 +91,9 @@ LIES: Final = ({"object": LIE}, {"oldObject": LIE}, {"userInfo": {"username": "s
 
 
 async def test_t11_t12_reviews_of_evictions_and_budgets(world: World) -> None:
-    """T-11, T-12, ZPDB-16, 50 to 52, ZVAL-01, 02, SI-24, SEC-09, W-28: refused, nothing is written.
+    """T-11, T-12, ZPDB-16, ZPDB-50 to 52, ZVAL-01, ZVAL-02, SI-24, SEC-09, W-28.
 
-    Labels, phases and owners are those that the API server holds, not the sender's.
+    Nothing is written; labels, phases and owners are those that the API server holds.
     """
     held = await hold(world, *grouped_zones("mock", replicas=2), budgets=[BUDGET])
     async with calling(world, held.operator) as caller:

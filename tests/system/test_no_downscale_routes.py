@@ -73,7 +73,7 @@ OFF: Final[Mapping[str, tuple[dict[str, str], dict[str, str], tuple[str, ...]]]]
 
 
 async def test_t06_the_label_counts_on_every_route_and_nothing_else_does(world: World) -> None:
-    """SEED-082, 083, 084, SI-14, NODOWN-03 to 08, T-13 row 9, W-49, D-20: of all three kinds."""
+    """SEED-082 to SEED-084, SI-14, NODOWN-03 to 08, T-13 row 9, W-49, D-20: of all three kinds."""
     await world.grant("no-downscale-deployments")
     await hook_up(world, registration=ONLY_NO_DOWNSCALE)
     for resource in (STATEFULSETS, DEPLOYMENTS, REPLICASETS):

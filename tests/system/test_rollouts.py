@@ -33,7 +33,10 @@ SIZES: Final[Mapping[str, tuple[int, int | str | None]]] = {
 
 
 async def test_li01_plain_rollouts(world: World) -> None:
-    """SEED-001, 002, 012, 056, 059, LI-01: each pod once, zone after zone, groups side by side."""
+    """SEED-001, SEED-002, SEED-056, SEED-059, LI-01: each pod once, zone after zone, by name.
+
+    Groups side by side.
+    """
     groups = {
         group: three_zones(group, replicas=replicas, max_unavailable=limit)
         for group, (replicas, limit) in SIZES.items()

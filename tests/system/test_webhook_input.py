@@ -105,7 +105,10 @@ GROUPS: Final[dict[str, Callable[[str, Json], Iterator[Attempt]]]] = {
 
 
 async def test_si13_whatever_is_sent_is_refused(world: World) -> None:
-    """SI-13, SI-23, SEC-04, 07, 08, 09, 14, ADM-12: no 5xx, no allowance, no trace, no growth."""
+    """SI-13, SI-23, SEC-04, SEC-07, SEC-08, SEC-09, SEC-14, ADM-12.
+
+    No 5xx, no allowance, no trace, no growth.
+    """
     target = await _target(world)
     operator, pods = target.guarded.operator, target.guarded.pods
     names = set()
