@@ -66,7 +66,7 @@ class Wave:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Scene:
+class _Setup:
     world: World
     pods: WebPods
     operator: OperatorProcess
@@ -106,9 +106,9 @@ async def measure(*, small: bool) -> Result:
     try:
         await plane.start()
         async with World(plane, plane.folder, always(STARTS)) as world:
-            scene = await _open(world, count)
+            setup = await _open(world, count)
             offset = plane.audit_size()
-            quiet, busy = await _play(scene, rounds, pause)
+            quiet, busy = await _play(setup, rounds, pause)
             await world.judge.violations()  # the audit log is whole after that
             reactions = read_reactions(plane.read_audit(offset)[0], world.user)
     finally:
@@ -123,7 +123,7 @@ async def measure(*, small: bool) -> Result:
     return Result(benchmark="scaling_delays", setting=setting, figures=figures)
 
 
-async def _open(world: World, count: int) -> _Scene:
+async def _open(world: World, count: int) -> _Setup:
     pods = await world.serve_pods()
     pods.behave("", Respond(after=ANSWERS_AFTER))
     await install_kinds(world.api)
@@ -138,40 +138,40 @@ async def _open(world: World, count: int) -> _Scene:
     for component in ("scaling", "mirroring"):
         await grant_component(world, component)
     operator = await world.operator()
-    scene = _Scene(world=world, pods=pods, operator=operator, count=count)
-    await scene.wait_called("DELETE")  # that they stay is said to all at first
-    return scene
+    setup = _Setup(world=world, pods=pods, operator=operator, count=count)
+    await setup.wait_called("DELETE")  # that they stay is said to all at first
+    return setup
 
 
-async def _play(scene: _Scene, rounds: int, pause: float) -> tuple[int, list[Wave]]:
+async def _play(setup: _Setup, rounds: int, pause: float) -> tuple[int, list[Wave]]:
     """Roll the other group out without and with pods being asked; return how often without."""
     for _ in range(rounds):
-        await scene.roll()
+        await setup.roll()
         await asyncio.sleep(pause)
     waves = []
     for _ in range(rounds):
-        waves.append(await _ask(scene))
-        await scene.scale(scene.count)
-        await scene.wait_called("DELETE")
+        waves.append(await _ask(setup))
+        await setup.scale(setup.count)
+        await setup.wait_called("DELETE")
         await asyncio.sleep(pause)
     return rounds, waves
 
 
-async def _ask(scene: _Scene) -> Wave:
-    scene.pods.calls.clear()
-    pid = scene.operator.child.pid
+async def _ask(setup: _Setup) -> Wave:
+    setup.pods.calls.clear()
+    pid = setup.operator.child.pid
     before, begin = read_time(pid), asyncio.get_running_loop().time()
-    await scene.scale(0)
+    await setup.scale(0)
     async with asyncio.TaskGroup() as tasks:
-        asked = tasks.create_task(scene.wait_called("POST"))
-        await scene.pods.wait_until("the first call", lambda: bool(scene.pods.calls))
+        asked = tasks.create_task(setup.wait_called("POST"))
+        await setup.pods.wait_until("the first call", lambda: bool(setup.pods.calls))
         begun = asyncio.get_running_loop().time() - begin
-        rolled = tasks.create_task(scene.roll())
+        rolled = tasks.create_task(setup.roll())
         calls = await asked
         cpu = read_time(pid).cpu - before.cpu
         took = asyncio.get_running_loop().time() - begin
         await rolled
-    scene.pods.calls.clear()
+    setup.pods.calls.clear()
     return Wave(
         begun=begun, asked=took, calls=len(calls), in_flight=count_in_flight(calls), cpu=cpu
     )

@@ -14,7 +14,7 @@ from benchmarks.figures import Figure, Result
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.telemetry import logs
-from tests.scaling_scene import OPERATOR, mirror, scene
+from tests.scaling_world import OPERATOR, mirror, run_world
 
 GROUPS: Final = 10
 MOST: Final = 6.0
@@ -86,7 +86,7 @@ async def _count(groups: int, minutes: int, has_webhooks: bool) -> Counter[tuple
         for letter in "ab"
     ]
     templates = {f"demo-{number}": 3 for number in numbers}
-    async with scene(zones, templates=templates, has_webhooks=has_webhooks) as world:
+    async with run_world(zones, templates=templates, has_webhooks=has_webhooks) as world:
         await asyncio.sleep(SETTLED.total_seconds())
         begin = len(world.sandbox.history.list_all(Called))
         await asyncio.sleep(minutes * 60)

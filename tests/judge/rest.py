@@ -230,38 +230,38 @@ LIMIT: Final = timedelta(minutes=4)
 
 
 @dataclass(slots=True)
-class _Scene:
+class _Standstill:
     sets: dict[str, JsonObject] = field(default_factory=dict)
     moved_at: timedelta = timedelta(0)
 
 
 def find_still(book: Book, well_at: timedelta, slack: timedelta) -> Iterator[Violation]:
     """Yield zones that stood still for too long; `slack` is added for events that were lost."""
-    recorded, scene = read_recorded(book), _Scene(moved_at=well_at)
+    recorded, standstill = read_recorded(book), _Standstill(moved_at=well_at)
     if any(not _is_followed(write.commit) for write in book.writes if isinstance(write.now, Set)):
         return  # mirrors have pods to ask
     if list_contests(book):  # the last one of it may have been shortly before that was over
         slack += WRITTEN_WITHIN
     commits = sorted((one.commit for one in book.writes), key=lambda one: one.revision)
     for commit in commits:
-        yield from _judge(scene, recorded, commit.at, LIMIT + slack)
-        _take(scene, commit)
-    yield from _judge(scene, recorded, book.ended_at, LIMIT + slack)
+        yield from _judge(standstill, recorded, commit.at, LIMIT + slack)
+        _take(standstill, commit)
+    yield from _judge(standstill, recorded, book.ended_at, LIMIT + slack)
 
 
 def _judge(
-    scene: _Scene, recorded: Recorded, until: timedelta, limit: timedelta
+    standstill: _Standstill, recorded: Recorded, until: timedelta, limit: timedelta
 ) -> Iterator[Violation]:
-    if until - scene.moved_at <= limit or not all(map(_is_settled, scene.sets.values())):
+    if until - standstill.moved_at <= limit or not all(map(_is_settled, standstill.sets.values())):
         return
-    waits = max((read_set(one).min_time for one in scene.sets.values()), default=timedelta(0))
-    for name in _list_behind(scene.sets):
-        free_at = _free_at(name, recorded, scene.moved_at, (until, waits))
+    waits = max((read_set(one).min_time for one in standstill.sets.values()), default=timedelta(0))
+    for name in _list_behind(standstill.sets):
+        free_at = _free_at(name, recorded, standstill.moved_at, (until, waits))
         if until - free_at > limit:
             text = f"{name} stood still for {(until - free_at).total_seconds():.0f} s though"
             text += " no time in the store lets it wait"
             yield Violation(invariant="LI-01", at=free_at + limit, text=text)
-            scene.moved_at = until  # said once
+            standstill.moved_at = until  # said once
 
 
 def _free_at(
@@ -308,16 +308,16 @@ def _is_followed(commit: Commit) -> bool:
     return commit.after is None or not read_desired(commit.after).template
 
 
-def _take(scene: _Scene, commit: Commit) -> None:
+def _take(standstill: _Standstill, commit: Commit) -> None:
     """Take a write; that of a record alone moves nothing."""
-    before = scene.sets.get(commit.name)
+    before = standstill.sets.get(commit.name)
     if commit.resource.plural == "statefulsets":
-        scene.sets.pop(commit.name, None)
+        standstill.sets.pop(commit.name, None)
         if commit.after is not None:
-            scene.sets[name_of(commit.after)] = commit.after
+            standstill.sets[name_of(commit.after)] = commit.after
         if before is not None and commit.after is not None and _rest(before) == _rest(commit.after):
             return
-    scene.moved_at = max(scene.moved_at, commit.at)
+    standstill.moved_at = max(standstill.moved_at, commit.at)
 
 
 def _rest(found: JsonObject) -> tuple[object, object, object]:

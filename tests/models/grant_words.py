@@ -118,7 +118,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class Setup:
     """Who is asked for what."""
 
     zones: str = "ab"

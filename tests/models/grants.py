@@ -33,7 +33,7 @@ from tests.models.grant_words import (
     Pod,
     Process,
     Record,
-    Scene,
+    Setup,
     State,
     hold,
     is_at_risk,
@@ -51,28 +51,28 @@ MOST: Final = 2
 
 
 class Grants:
-    """The steps of a scene."""
+    """The steps of a setup."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._errors = scene.errors
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._errors = setup.errors
 
     @property
     def model(self) -> Model[State]:
         """Return what is to be walked through."""
-        scene = self._scene
+        setup = self._setup
         processes = tuple(
-            Process(asks=(None,) * slots, held=(False,) * len(scene.zones)) for slots in scene.slots
+            Process(asks=(None,) * slots, held=(False,) * len(setup.zones)) for slots in setup.slots
         )
-        start = State(pods=(Pod(),) * len(scene.zones), processes=processes)
+        start = State(pods=(Pod(),) * len(setup.zones), processes=processes)
         return Model(start=start, steps=self.steps, find_fault=self.find_fault)
 
     def exceeds(self, gone: frozenset[int]) -> bool:
         """Tell whether so many pods at once cross the budget."""
-        if self._scene.by_partition:
-            return len(gone) > self._scene.most
-        zones = {self._scene.zones[pod] for pod in gone}
-        return len(zones) > 1 or len(gone) > self._scene.most
+        if self._setup.by_partition:
+            return len(gone) > self._setup.most
+        zones = {self._setup.zones[pod] for pod in gone}
+        return len(zones) > 1 or len(gone) > self._setup.most
 
     def find_fault(self, state: State) -> str:
         """Return what is wrong: SI-01, SI-03 to SI-05, SI-17."""
@@ -93,9 +93,9 @@ class Grants:
     def _live(self, state: State, place: int) -> Steps[State]:
         pod, name = state.pods[place], PODS[place]
         record = pod.record
-        if self._scene.is_once:
+        if self._setup.is_once:
             return
-        if not pod.is_up and (self._scene.has_quick_pods or not pod.orphans):
+        if not pod.is_up and (self._setup.has_quick_pods or not pod.orphans):
             yield Step("cluster", "replace", name), put(state, place, Pod(orphans=pod.orphans))
         if pod.orphans:
             fewer = state.pods[place]._replace(orphans=pod.orphans - 1)
@@ -109,7 +109,7 @@ class Grants:
             yield Step("time", "age the record on", name), self._age(state, place, record)
 
     def _age(self, state: State, place: int, record: Record) -> State:
-        permits = record.permits if record.by in self._scene.rollouts else 0
+        permits = record.permits if record.by in self._setup.rollouts else 0
         old = state.pods[place]._replace(record=record._replace(is_old=True, permits=permits))
         return make_late(keep(state, place, old), place)
 
@@ -130,28 +130,28 @@ class Grants:
             yield Step(name, "end quarantine"), put_process(state, who, rested)
         if process.call is not None:
             yield from self._arrive(state, who, process.call)
-        if self._scene.has_records:
+        if self._setup.has_records:
             yield from self._take_back(state, who)
-        if self._scene.has_faults and self._newborn(process) != process:
+        if self._setup.has_faults and self._newborn(process) != process:
             yield from self._crash(state, who)
 
     def _begin(self, state: State, who: int, slot: int) -> Steps[State]:
         """Decide and reserve: one step, nothing is awaited in between."""
         process = state.processes[who]
-        if process.is_resting or (self._scene.is_once and process.asked > slot):
+        if process.is_resting or (self._setup.is_once and process.asked > slot):
             return
-        if self._scene.is_once:
+        if self._setup.is_once:
             state = put_process(state, who, process._replace(asked=slot + 1))
-        for place in self._scene.wants[who]:
+        for place in self._setup.wants[who]:
             if not self._may_begin(state, who, place):
                 continue
             step = Step(NAMES[who], "reserve", PODS[place])
             held = state
             if Error.REMEMBERS_NOTHING not in self._errors:
                 held = hold(state, who, place, is_held=True)
-            for rank in self._scene.ranks:
+            for rank in self._setup.ranks:
                 ask = Ask(Phase.RESERVED, place, rank)
-                if not self._scene.has_records:
+                if not self._setup.has_records:
                     ask = ask._replace(phase=Phase.CLEARED)
                 yield step, put_ask(held, who, slot, ask)
 
@@ -166,14 +166,14 @@ class Grants:
         others = {one for one, is_held in enumerate(process.held) if is_held and one != place}
         if Error.LISTS_FIRST in self._errors:
             others |= list_going(state, but=place)
-        if not self._scene.has_records:
+        if not self._setup.has_records:
             others |= {one for one, pod in enumerate(state.pods) if not pod.is_up}
         return not self.exceeds(frozenset({*others, place}))
 
     def _go_on(self, state: State, who: int, slot: int) -> Steps[State]:
         ask = state.processes[who].asks[slot]
         assert ask is not None
-        if self._scene.has_faults and not ask.is_late and ask.phase is Phase.CLEARED:
+        if self._setup.has_faults and not ask.is_late and ask.phase is Phase.CLEARED:
             stalled = put_ask(state, who, slot, ask._replace(is_late=True))
             yield Step(NAMES[who], "stall over", PODS[ask.pod]), stalled
         match ask.phase:
@@ -195,10 +195,10 @@ class Grants:
             after = ask._replace(phase=phase, is_current=True)
             written = put(state, ask.pod, self._with_record(state.pods[ask.pod], record))
             yield Step(name, "record", pod), put_ask(written, who, slot, after)
-        if not ask.is_current or self._scene.has_faults:
+        if not ask.is_current or self._setup.has_faults:
             ended = hold(put_ask(state, who, slot, None), who, ask.pod, is_held=False)
             yield Step(name, "be refused the record on", pod), ended
-        if self._scene.has_faults:
+        if self._setup.has_faults:
             # Still held in memory: it may be written, now or later.
             late = Call(Late.WRITE, ask.pod, ask.rank, hits=ask.is_current)
             given_up = self._send(put_ask(state, who, slot, None), who, late)
@@ -209,7 +209,7 @@ class Grants:
         name, pod = NAMES[who], PODS[ask.pod]
         for step, after in self._look(state, who, ask):
             yield step, put_ask(state, who, slot, after)
-        if self._scene.has_faults:
+        if self._setup.has_faults:
             yield Step(name, "refuse", pod), put_ask(state, who, slot, _leave(ask))
             if ask.is_current:
                 # No answer to the write: the record stands, and nobody will withdraw it.
@@ -217,7 +217,7 @@ class Grants:
 
     def _look(self, state: State, who: int, ask: Ask) -> Iterator[tuple[Step, Ask]]:
         count = len(state.pods)
-        upto = ask.looked + 1 if self._scene.lists_by_zone else count
+        upto = ask.looked + 1 if self._setup.lists_by_zone else count
         seen = list(ask.seen)
         for place in range(ask.looked, upto):
             pod = state.pods[place]
@@ -233,7 +233,7 @@ class Grants:
             yield step, ask._replace(looked=upto, seen=tuple(seen))
             return
         verdict = self._decide_again(ask.pod, seen)
-        if verdict is not None or self._scene.lists_by_zone:
+        if verdict is not None or self._setup.lists_by_zone:
             yield step, ask._replace(phase=verdict or ask.phase, looked=0, seen=())
 
     def _loses(self, pod: Pod, who: int, ask: Ask) -> bool:
@@ -255,7 +255,7 @@ class Grants:
         pod = state.pods[place]
         lax = {Error.ANSWERS_LATE, Error.FORGETS_OWN_RECORD} & self._errors
         if not ask.is_late or lax or self._may_be_late(who):
-            for times in range(1, self._scene.answers + 1):
+            for times in range(1, self._setup.answers + 1):
                 given = keep(state, place, self._give(pod, who, ask, times))
                 yield Step(name, "allow", PODS[place]), put_ask(given, who, slot, None)
         if ask.is_late:
@@ -263,12 +263,12 @@ class Grants:
 
     def _may_be_late(self, who: int) -> bool:
         """Tell whether nothing comes of what is answered under a record that was taken back."""
-        return who in self._scene.rollouts
+        return who in self._setup.rollouts
 
     def _give(self, pod: Pod, who: int, ask: Ask, times: int) -> Pod:
         if not ask.is_current or pod.record is None:
             # The delete of a rollout names a version that is no more.
-            return pod if who in self._scene.rollouts else _orphan(pod, times)
+            return pod if who in self._setup.rollouts else _orphan(pod, times)
         record = pod.record
         return pod._replace(record=record._replace(permits=min(record.permits + times, MOST)))
 
@@ -278,7 +278,7 @@ class Grants:
         if ask.is_current or Error.WITHDRAWS_BLINDLY in self._errors:
             done = put(done, ask.pod, self._with_record(state.pods[ask.pod], None))
         yield Step(name, "withdraw from", pod), done
-        if self._scene.has_faults:
+        if self._setup.has_faults:
             late = Call(Late.WITHDRAW, ask.pod, hits=ask.is_current)
             sent = self._send(put_ask(state, who, slot, None), who, late)
             yield Step(name, "give up withdrawing from", pod), sent
@@ -289,7 +289,7 @@ class Grants:
             return False
         if not pod.is_up:
             return True
-        if not self._scene.has_records:
+        if not self._setup.has_records:
             return not pod.orphans
         return pod.record is None or pod.record.by != who
 
@@ -303,7 +303,7 @@ class Grants:
                 continue
             step = Step(NAMES[who], "take back", PODS[place])
             yield step, put(state, place, self._with_record(pod, None))
-            if self._scene.has_faults and Error.TAKES_BACK_BLINDLY in self._errors:
+            if self._setup.has_faults and Error.TAKES_BACK_BLINDLY in self._errors:
                 yield step, self._send(state, who, Call(Late.TAKE_BACK, place))
 
     def _arrive(self, state: State, who: int, call: Call) -> Steps[State]:
@@ -335,7 +335,7 @@ class Grants:
                     yield Step(NAMES[who], "be killed after sending for", PODS[ask.pod]), sent
 
     def _newborn(self, process: Process) -> Process:
-        rests = not self._scene.has_records and Error.SKIPS_QUARANTINE not in self._errors
+        rests = not self._setup.has_records and Error.SKIPS_QUARANTINE not in self._errors
         nothing = (None,) * len(process.asks)
         idle = (False,) * len(process.held)
         return Process(nothing, idle, process.call, is_resting=rests, asked=process.asked)
@@ -353,7 +353,7 @@ class Grants:
         But for the delete of a rollout, which names the version before.
         """
         before = pod.record
-        is_bound = before is None or before.by in self._scene.rollouts
+        is_bound = before is None or before.by in self._setup.rollouts
         permits = 0 if is_bound or before is None else before.permits
         return _orphan(Pod(pod.is_up, record, pod.orphans), permits)
 

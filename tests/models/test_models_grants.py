@@ -11,27 +11,27 @@ from functools import reduce
 
 import pytest
 
-from tests.models.grant_words import Error, Phase, Process, Scene, State
+from tests.models.grant_words import Error, Phase, Process, Setup, State
 from tests.models.grants import Grants
 from tests.models.grants_map import FUNCTIONS, OTHERS
 from tests.models.search import Step, Walk, explore, find_stuck, list_ends
 
-ONE_EACH = Scene(wants=((0,), (1,)))
-IN_MEMORY = Scene(slots=(2,), wants=((0, 1),), has_records=False)
+ONE_EACH = Setup(wants=((0,), (1,)))
+IN_MEMORY = Setup(slots=(2,), wants=((0, 1),), has_records=False)
 
-SCENES = [
+SETUPS = [
     pytest.param(replace(ONE_EACH, ranks=(0, 1)), id="two zones, either record may be older"),
-    pytest.param(Scene(wants=((0,), (0,))), id="the same pod"),
+    pytest.param(Setup(wants=((0,), (0,))), id="the same pod"),
     pytest.param(replace(ONE_EACH, zones="aa"), id="one zone, maximum 1"),
     pytest.param(
-        Scene(zones="aab", most=2, wants=((0,), (1, 2))), id="maximum 2, and another zone"
+        Setup(zones="aab", most=2, wants=((0,), (1, 2))), id="maximum 2, and another zone"
     ),
     pytest.param(replace(ONE_EACH, by_partition=True), id="SI-05 one partition, maximum 1"),
     pytest.param(
-        Scene(slots=(2, 1), wants=((0, 1), (1,))),
+        Setup(slots=(2, 1), wants=((0, 1), (1,))),
         id="both zones in one process at once, and another",
     ),
-    pytest.param(Scene(slots=(2,), wants=((0, 1),)), id="one process"),
+    pytest.param(Setup(slots=(2,), wants=((0, 1),)), id="one process"),
     pytest.param(replace(ONE_EACH, rollouts=(0,)), id="FP-21 a rollout that wins, an eviction"),
     pytest.param(replace(ONE_EACH, rollouts=(1,)), id="FP-21 a rollout that loses, an eviction"),
     pytest.param(replace(ONE_EACH, lists_by_zone=True), id="a call for each zone"),
@@ -61,14 +61,14 @@ USELESS = {Error.NOBODY_WINS, Error.NOBODY_TAKES_BACK}
 
 CONTESTS = [
     pytest.param(ONE_EACH, id="two"),
-    pytest.param(Scene(wants=((0,), (0,))), id="the same pod"),
-    pytest.param(Scene(zones="abc", wants=((0,), (1,), (2,)), slots=(1, 1, 1)), id="three"),
+    pytest.param(Setup(wants=((0,), (0,))), id="the same pod"),
+    pytest.param(Setup(zones="abc", wants=((0,), (1,), (2,)), slots=(1, 1, 1)), id="three"),
     pytest.param(replace(ONE_EACH, lists_by_zone=True), id="a call for each zone"),
 ]
 
 
-def walk_through(scene: Scene, *errors: Error) -> Walk[State]:
-    return explore(Grants(replace(scene, errors=frozenset(errors))).model)
+def walk_through(setup: Setup, *errors: Error) -> Walk[State]:
+    return explore(Grants(replace(setup, errors=frozenset(errors))).model)
 
 
 def is_at_rest(process: Process) -> bool:
@@ -91,9 +91,9 @@ def is_granted(state: State) -> bool:
 # What is proven
 
 
-@pytest.mark.parametrize("scene", SCENES)
-def test_the_budget_holds_and_nobody_is_stuck(scene: Scene) -> None:
-    walk = walk_through(scene)
+@pytest.mark.parametrize("setup", SETUPS)
+def test_the_budget_holds_and_nobody_is_stuck(setup: Setup) -> None:
+    walk = walk_through(setup)
 
     assert walk.fault is None, f"\n{walk.fault}"
     # LI-07: a budget that nobody uses becomes free again.
@@ -117,10 +117,10 @@ def test_what_a_dead_process_leaves_is_taken_back(dead: str) -> None:
     assert (stuck := find_stuck(walk, is_clean, is_alive)) is None, f"\n{stuck}"
 
 
-@pytest.mark.parametrize("scene", CONTESTS)
-def test_of_those_who_ask_at_the_same_time_one_is_granted(scene: Scene) -> None:
+@pytest.mark.parametrize("setup", CONTESTS)
+def test_of_those_who_ask_at_the_same_time_one_is_granted(setup: Setup) -> None:
     """FP-20: without faults, in whatever order their steps come, whoever has the older record."""
-    walk = walk_through(replace(scene, has_faults=False, is_once=True, ranks=(0, 1)))
+    walk = walk_through(replace(setup, has_faults=False, is_once=True, ranks=(0, 1)))
 
     assert walk.fault is None
     ends = list(list_ends(walk))
@@ -135,7 +135,7 @@ def test_of_those_who_ask_at_the_same_time_one_is_granted(scene: Scene) -> None:
 
 def test_a_second_pod_goes_beside_the_first_where_the_budget_has_room() -> None:
     """The model is not safe for the reason that it never grants twice."""
-    walk = walk_through(Scene(zones="aa", most=2, wants=((0,), (1,))))
+    walk = walk_through(Setup(zones="aa", most=2, wants=((0,), (1,))))
 
     assert any(
         not first.is_up and not second.is_up for first, second in (s.pods for s in walk.states)
@@ -145,9 +145,9 @@ def test_a_second_pod_goes_beside_the_first_where_the_budget_has_room() -> None:
 # That the checker would find it
 
 
-@pytest.mark.parametrize(("error", "scene"), UNSAFE)
-def test_a_deliberate_error_is_found(error: Error, scene: Scene) -> None:
-    fault = walk_through(scene, error).fault
+@pytest.mark.parametrize(("error", "setup"), UNSAFE)
+def test_a_deliberate_error_is_found(error: Error, setup: Setup) -> None:
+    fault = walk_through(setup, error).fault
 
     assert fault is not None
     assert fault.text == "p and q may be gone at once"
@@ -172,9 +172,9 @@ def test_a_second_answer_is_unsafe_where_a_pod_is_back_before_it_takes_effect() 
 
 
 def test_without_an_order_both_may_be_refused() -> None:
-    scene = replace(ONE_EACH, has_faults=False, is_once=True)
+    setup = replace(ONE_EACH, has_faults=False, is_once=True)
 
-    ends = list(list_ends(walk_through(scene, Error.NOBODY_WINS)))
+    ends = list(list_ends(walk_through(setup, Error.NOBODY_WINS)))
 
     assert not all(map(is_granted, ends))
 
@@ -192,8 +192,8 @@ def test_without_taking_back_a_record_stays_for_ever() -> None:
 def test_every_step_is_somebodys() -> None:
     """Whatever happens in the model has a function of ours, or somebody else, who does it."""
     seen: frozenset[str] = frozenset()
-    for scene in (ONE_EACH, IN_MEMORY):
-        seen |= walk_through(scene).verbs
+    for setup in (ONE_EACH, IN_MEMORY):
+        seen |= walk_through(setup).verbs
 
     assert seen == FUNCTIONS.keys() | OTHERS.keys()
     assert not FUNCTIONS.keys() & OTHERS.keys()

@@ -16,7 +16,7 @@ from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, PodReply, Re
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE
 from rollout_operator.model.outcome import Code
-from tests.scaling_scene import PATIENCE, QUICK, Scene, follower, mirror, scene
+from tests.scaling_world import PATIENCE, QUICK, ScalingWorld, follower, mirror, run_world
 from tests.simulation.chaos import later_webhook
 from tests.simulation.scenarios import find_unrolled
 from tests.simulation.scenarios_people import Route
@@ -35,7 +35,7 @@ def test_a_chain_goes_up_at_once_and_down_zone_by_zone(args: tuple[str, ...], ro
 
     @in_virtual_time
     async def run() -> None:
-        async with scene(CHAIN, args=args) as world:
+        async with run_world(CHAIN, args=args) as world:
             if args:  # a new tracker lets all zones wait first
                 assert not await world.people.attempt(
                     lambda: world.people.scale("zone-a", 2, route)
@@ -65,7 +65,7 @@ def test_seed066_zones_that_no_review_is_about_keep_the_time_too(args: tuple[str
     @in_virtual_time
     async def run() -> None:
         zones = [replace(zone, labels=_unguarded(zone.labels)) for zone in CHAIN]
-        async with scene(zones, args=args) as world:
+        async with run_world(zones, args=args) as world:
             await world.people.scale("zone-a", 2, Route.SCALE_MERGE)
             downs = [elapsed()]
             for letter in "bc":
@@ -84,7 +84,7 @@ def test_seed066_zones_that_no_review_is_about_keep_the_time_too(args: tuple[str
 async def test_seed066_a_bare_leading_zone_is_waited_for_as_the_readme_says() -> None:
     """SEED-066, SCALE-09, SI-11: zone-a has no label and no time; its followers have both."""
     bare = replace(CHAIN[0], labels={}, annotations={})
-    async with scene((bare, *CHAIN[1:])) as world:
+    async with run_world((bare, *CHAIN[1:])) as world:
         await world.people.scale("zone-a", 2, Route.SCALE_MERGE)
         downs = [elapsed(), *[await world.until((letter, 2)) for letter in "bc"]]
     gaps = [after - before for before, after in pairwise(downs)]
@@ -94,7 +94,7 @@ async def test_seed066_a_bare_leading_zone_is_waited_for_as_the_readme_says() ->
 @in_virtual_time
 async def test_fp24_five_minutes_of_waiting_cost_nothing() -> None:
     """FP-24, LI-11: no look at the API server, no review and no call while the time runs."""
-    async with scene(CHAIN) as world:
+    async with run_world(CHAIN) as world:
         await world.people.scale("zone-a", 2, Route.SCALE_MERGE)
         # A minute after its pods have gone a downscale is over, and its note goes.
         await asyncio.sleep(90)
@@ -121,7 +121,7 @@ def test_a_zone_that_may_not_go_down_stops_neither_others_nor_rollouts(guarded: 
                 ZoneSpec(name=one.name, annotations=one.annotations, labels=_unguarded(one.labels))
                 for one in zones
             ]
-        async with scene(zones) as world:
+        async with run_world(zones) as world:
             await world.people.scale("zone-a", 2, Route.SCALE_MERGE)
             await world.until(("c", 2))
             assert world.count("b") == 3
@@ -144,7 +144,7 @@ def test_a_zone_that_may_not_go_down_stops_neither_others_nor_rollouts(guarded: 
 async def test_a_zone_that_somebody_else_holds_stops_neither_others_nor_rollouts() -> None:
     """W-42, D-25, FP-22: a webhook behind ours refuses b for ever, when its pods are prepared."""
     zones = [follower("a", wait="1s"), follower("b", "a", wait="1s"), follower("c", "a", wait="1s")]
-    async with scene(zones) as world:
+    async with run_world(zones) as world:
         assert world.sandbox.api.hooks is not None
         world.sandbox.api.hooks = OnlyOthers(world.sandbox.api.hooks, "zone-b")
         await world.sandbox.call(
@@ -163,7 +163,7 @@ async def test_a_zone_that_somebody_else_holds_stops_neither_others_nor_rollouts
 @in_virtual_time
 async def test_a_mirrored_count_moves_all_zones_and_its_status_tells_when_they_are_there() -> None:
     """MIRR-01, MIRR-10, SEED-069: as an autoscaler writes it, and reads it."""
-    async with scene([mirror("a"), mirror("b")], templates={"demo": 3}) as world:
+    async with run_world([mirror("a"), mirror("b")], templates={"demo": 3}) as world:
         assert world.show_status("demo") == 3
         began = elapsed()
         await world.set_template("demo", 5)
@@ -180,7 +180,7 @@ async def test_a_mirrored_count_moves_all_zones_and_its_status_tells_when_they_a
 @in_virtual_time
 async def test_pods_are_asked_and_go_after_their_delay() -> None:
     """DELAY-06 to 08, SI-10: the pods that go were asked two minutes before, no others."""
-    async with scene([mirror("a", delay="2m")], templates={"demo": 5}) as world:
+    async with run_world([mirror("a", delay="2m")], templates={"demo": 5}) as world:
         await world.until(("a", 5))
         await asyncio.sleep(60)
         began = elapsed()
@@ -220,7 +220,7 @@ async def test_w06_pods_that_hang_delay_neither_another_group_nor_a_rollout() ->
     for behaviour in (QUICK, _hanging()):
         zones = [mirror("a", delay="1h")]
         zones += [ZoneSpec(name=f"other-{letter}", group="other") for letter in "ab"]
-        async with scene(zones, templates={"demo": 5}, choose=_of_a(behaviour)) as world:
+        async with run_world(zones, templates={"demo": 5}, choose=_of_a(behaviour)) as world:
             await asyncio.sleep(20)
             await world.set_template("demo", 3)
             await asyncio.sleep(1)
@@ -236,7 +236,7 @@ async def test_w06_pods_that_hang_delay_neither_another_group_nor_a_rollout() ->
 async def test_a_process_that_is_killed_while_it_writes_scales_no_zone_too_soon() -> None:
     """FP-06, FP-14, SI-18: killed at each moment of the downscale of b."""
     for pause in (0.0, 0.02, 0.1, 0.3, 0.5):
-        async with scene(CHAIN) as world:
+        async with run_world(CHAIN) as world:
             await world.people.scale("zone-a", 2, Route.SCALE_MERGE)
             first = elapsed()
             await asyncio.sleep(WAIT.total_seconds() + 1 + pause)
@@ -253,7 +253,7 @@ async def test_a_process_that_is_killed_while_it_writes_scales_no_zone_too_soon(
 async def test_a_process_that_stops_waits_for_no_pod() -> None:
     """SI-22: SIGTERM while pods hang; it ends within seconds."""
     zones = [mirror("a", delay="1h")]
-    async with scene(zones, templates={"demo": 5}, choose=_of_a(_hanging())) as world:
+    async with run_world(zones, templates={"demo": 5}, choose=_of_a(_hanging())) as world:
         await asyncio.sleep(20)
         await world.set_template("demo", 3)
         await asyncio.sleep(1)
@@ -271,7 +271,7 @@ async def test_ten_mirrored_groups_at_rest_ask_next_to_nothing() -> None:
         zones += [
             mirror(f"{letter}{number}", f"t-{number}", group=f"group-{number}") for letter in "ab"
         ]
-    async with scene(zones, templates=templates) as world:
+    async with run_world(zones, templates=templates) as world:
         await asyncio.sleep(600)
         began = elapsed()
         await asyncio.sleep(600)
@@ -285,7 +285,7 @@ def _unguarded(labels: Mapping[str, str]) -> dict[str, str]:
     return {key: text for key, text in labels.items() if key != PREPARE_DOWNSCALE}
 
 
-async def _until_rolled(world: Scene) -> None:
+async def _until_rolled(world: ScalingWorld) -> None:
     async with asyncio.timeout(PATIENCE):
         while find_unrolled(world.sandbox):  # noqa: ASYNC110 (virtual time: no event tells it)
             await asyncio.sleep(0.02)

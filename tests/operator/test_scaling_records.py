@@ -9,7 +9,7 @@ import pytest
 from rollout_operator.lab.model.fields import child
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import LAST_DOWNSCALE
-from tests.scaling_scene import Scene, follower, scene
+from tests.scaling_world import ScalingWorld, follower, run_world
 from tests.simulation.scenarios_people import Route
 from tests.virtual_time import elapsed, in_virtual_time
 
@@ -26,7 +26,7 @@ def unguarded(zone: ZoneSpec) -> ZoneSpec:
     return replace(zone, labels={})
 
 
-async def begin(world: Scene, args: tuple[str, ...]) -> None:
+async def begin(world: ScalingWorld, args: tuple[str, ...]) -> None:
     """Have zone-a scaled down, with a record of it."""
     if args:  # one that the operator makes lets all zones wait first
         await world.people.create_tracker()
@@ -46,7 +46,7 @@ def test_d66_the_next_zone_goes_at_once_where_a_person_clears_the_record(
     @in_virtual_time
     async def run() -> None:
         zones = CHAIN if is_guarded else [unguarded(zone) for zone in CHAIN]
-        async with scene(zones, args=args) as world:
+        async with run_world(zones, args=args) as world:
             await begin(world, args)
             await world.people.rewrite_record("zone-a", time, is_tracked=bool(args))
             began = elapsed()
@@ -60,7 +60,7 @@ def test_d66_a_review_is_answered_by_the_record(args: tuple[str, ...]) -> None:
     @in_virtual_time
     async def run() -> None:
         zones = (follower("a", wait=WAIT), follower("b", wait=WAIT))
-        async with scene(zones, args=args) as world:
+        async with run_world(zones, args=args) as world:
             await begin(world, args)
             ask = world.people.attempt
             assert not await ask(lambda: world.people.scale("zone-b", 2, Route.SCALE_MERGE))
@@ -74,7 +74,7 @@ def test_d66_a_review_is_answered_by_the_record(args: tuple[str, ...]) -> None:
 def test_d66_a_person_may_also_let_the_next_zone_wait_longer(args: tuple[str, ...]) -> None:
     @in_virtual_time
     async def run() -> None:
-        async with scene(CHAIN, args=args) as world:
+        async with run_world(CHAIN, args=args) as world:
             await begin(world, args)
             later = (world.sandbox.api.now() + timedelta(minutes=30)).strftime("%Y-%m-%dT%H:%M:%SZ")
             await world.people.rewrite_record("zone-a", later, is_tracked=bool(args))
@@ -86,7 +86,7 @@ def test_d66_a_person_may_also_let_the_next_zone_wait_longer(args: tuple[str, ..
 
 @in_virtual_time
 async def test_d66_what_a_person_removed_is_not_written_again() -> None:
-    async with scene(CHAIN) as world:
+    async with run_world(CHAIN) as world:
         await begin(world, ())
         await world.people.annotate("zone-a", LAST_DOWNSCALE, None)
         await asyncio.sleep(600)
@@ -98,7 +98,7 @@ async def test_d66_what_a_person_removed_is_not_written_again() -> None:
 @in_virtual_time
 async def test_li11_a_tracker_that_holds_a_zone_is_read_twice_a_minute() -> None:
     """LI-11: however many groups and events there are meanwhile."""
-    async with scene(CHAIN, args=TRACKED) as world:
+    async with run_world(CHAIN, args=TRACKED) as world:
         await begin(world, TRACKED)
         began = elapsed()
         await asyncio.sleep(600)

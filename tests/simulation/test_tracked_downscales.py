@@ -33,7 +33,7 @@ FOREIGN: Final = {"README": "kept", "store-zone-a": OLD}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class TrackedWorld:
     """Three zones whose pods are prepared, a minute between their downscales, and an operator."""
 
     sandbox: Sandbox
@@ -80,7 +80,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene() -> AsyncIterator[Scene]:
+async def run_world() -> AsyncIterator[TrackedWorld]:
     async with Sandbox(namespace="prod") as sandbox:
         people = People(sandbox=sandbox, rng=random.Random(1))
         for letter in "abc":
@@ -90,13 +90,13 @@ async def scene() -> AsyncIterator[Scene]:
         operator = sandbox.process(webhooks=True, args=[FLAG])
         operator.start()
         await operator.wait_ready()
-        yield Scene(sandbox=sandbox, people=people, operator=operator)
+        yield TrackedWorld(sandbox=sandbox, people=people, operator=operator)
 
 
 @in_virtual_time
 async def test_a_fresh_map_lets_all_zones_wait_and_then_one_goes_at_a_time() -> None:
     """ZONE-03, ZONE-07, ZONE-09, D-23, T-07 #2 and #3: times are nowhere but in the ConfigMap."""
-    async with scene() as here:
+    async with run_world() as here:
         assert "zone-b was downscaled at 2026-01-02 03:05" in await here.scale("zone-a")
         assert set(here.data) == {"zone-a", "zone-b", "zone-c"}
         assert here.told("POST") == []
@@ -117,7 +117,7 @@ async def test_a_fresh_map_lets_all_zones_wait_and_then_one_goes_at_a_time() -> 
 @in_virtual_time
 async def test_what_others_keep_in_the_map_stays() -> None:
     """W-16, ZONE-09: their entries and labels; and the operator asks for no list and no watch."""
-    async with scene() as here:
+    async with run_world() as here:
         await here.put(FOREIGN)
         assert await here.scale("zone-a") == ""
         await asyncio.sleep(60)
@@ -139,7 +139,7 @@ def test_a_downscale_that_somebody_refuses_gives_the_former_entry_back(
 
     @in_virtual_time
     async def play() -> None:
-        async with scene() as here:
+        async with run_world() as here:
             await here.put({**FOREIGN, **data})
             api = here.sandbox.api
             assert api.hooks is not None
@@ -161,7 +161,7 @@ def test_a_downscale_that_somebody_refuses_gives_the_former_entry_back(
 @in_virtual_time
 async def test_fp06_a_crash_between_record_and_answer() -> None:
     """FP-06, SI-11, LI-05: the entry stands and holds the others back; the pod is told."""
-    async with scene() as here:
+    async with run_world() as here:
         await here.put(FOREIGN)
 
         def crash(commit: Commit) -> None:
@@ -183,7 +183,7 @@ async def test_fp06_a_crash_between_record_and_answer() -> None:
 @in_virtual_time
 async def test_w15_two_processes_that_do_not_know_of_one_another() -> None:
     """W-15, SI-11: two zones asked for at once, one by each; exactly one goes."""
-    async with scene() as here:
+    async with run_world() as here:
         await here.put(FOREIGN)
         second = here.sandbox.process("operator-2", webhooks=True, args=[FLAG])
         second.start()

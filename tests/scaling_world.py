@@ -70,7 +70,7 @@ def mirror(
 
 
 @dataclass(slots=True, kw_only=True)
-class Scene:
+class ScalingWorld:
     """One world with one operator."""
 
     sandbox: Sandbox
@@ -161,7 +161,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(
+async def run_world(
     zones: Sequence[ZoneSpec],
     *,
     templates: Mapping[str, int] | None = None,
@@ -169,14 +169,14 @@ async def scene(
     choose: Choose = always(QUICK),  # noqa: B008 (a function, the same for all)
     faults: Faults | None = None,
     has_webhooks: bool = True,
-) -> AsyncIterator[Scene]:
+) -> AsyncIterator[ScalingWorld]:
     """Make a world of these zones, whole, with an operator that is ready, and both webhooks."""
     async with Sandbox(choose=choose, faults=faults) as sandbox:
         people = People(sandbox=sandbox, rng=random.Random(0))
         process = sandbox.process(OPERATOR, webhooks=has_webhooks, args=args)
-        made = Scene(sandbox=sandbox, people=people, process=process)
+        world = ScalingWorld(sandbox=sandbox, people=people, process=process)
         for name, replicas in (templates or {}).items():
-            await made.create_template(name, replicas)
+            await world.create_template(name, replicas)
         for zone in zones:
             await people.create(zone)
         await asyncio.sleep(5)
@@ -185,7 +185,7 @@ async def scene(
         process.start()
         await process.wait_ready()
         await asyncio.sleep(5)
-        yield made
+        yield world
 
 
 def _count(one: JsonObject | None) -> object:
