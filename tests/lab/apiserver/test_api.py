@@ -15,6 +15,7 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
+from rollout_operator.lab.apiserver.garbage import ACTOR
 from rollout_operator.lab.model.fields import child, text
 from rollout_operator.lab.model.history import Called, Commit
 from rollout_operator.lab.model.request import ApiRefusal, NotModelled, Verb
@@ -103,6 +104,26 @@ async def test_objects_that_are_put_back_in_any_order_find_their_owner() -> None
     copy.api.put(owner, actor="person")
     await asyncio.sleep(2)
     assert copy.has(PODS, "p")
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+@in_virtual_time
+async def test_an_owner_waits_in_the_foreground_for_those_that_hold_it(blocks: bool) -> None:
+    """And a deletion that is refused to the collector is tried again."""
+    server = Server()
+    owner = server.create(STATEFULSETS, zone())
+    server.create(PODS, pod(ownerReferences=[owned_by(owner, blocks=blocks)]))
+    server.api.forbidden.add((ACTOR, "delete", "pods"))
+    options = Asked(body={"propagationPolicy": "Foreground"})
+    assert server.ask("delete", STATEFULSETS, "a", options).is_ok
+    await asyncio.sleep(10)
+    refused = [one for one in server.calls() if one.actor == ACTOR and one.status == 403]
+    assert 5 <= len(refused) <= 12
+    assert server.has(STATEFULSETS, "a") is blocks
+    server.api.forbidden.clear()
+    await asyncio.sleep(2)
+    assert text(server.fetch(PODS, "p"), "metadata", "deletionTimestamp")
+    assert server.has(STATEFULSETS, "a") is blocks
 
 
 def test_lists_are_in_the_order_of_keys_of_the_real_store() -> None:

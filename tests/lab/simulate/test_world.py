@@ -183,6 +183,15 @@ def test_a_pod_that_is_gone_cannot_fail() -> None:
     assert list(told.figures.deletes) == NINE
 
 
+def test_somebody_may_delete_a_pod() -> None:
+    told = _tell(grow(), "delete pod zone-b-1")
+
+    assert told.figures.deletes == ()
+    assert told.figures.most_down == {"zone-a": 0, "zone-b": 1, "zone-c": 0}
+    assert "you delete pod zone-b-1" in _story(told)
+    assert "you deletes zone-b-1" not in _story(told), "once is enough"
+
+
 def test_a_downscale_that_is_forbidden_is_refused_in_the_operators_words() -> None:
     zones = (*THREE[:2], ZoneSpec(name="zone-c", labels=NO_DOWNSCALE))
 
