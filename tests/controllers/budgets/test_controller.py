@@ -251,19 +251,15 @@ async def test_li07_what_hangs_is_tried_again(call: str) -> None:
         pytest.param("[" * 9999, id="too deep"),
     ],
 )
-def test_fp40_a_record_that_nobody_can_read_ends_too(text: str, lines: list[str]) -> None:
-    """It counts until then, and the log names pod and annotation."""
-    _check_unreadable(text)
-    assert [line for line in lines if "cannot be read" in line and "ingester-zone-a-0" in line]
-
-
 @in_virtual_time
-async def _check_unreadable(text: str) -> None:
+async def test_fp40_a_record_that_nobody_can_read_ends_too(text: str, lines: list[str]) -> None:
+    """It counts until then, and the log names pod and annotation."""
     here = world()
     here.annotate("a-0", text)
     made = start(here)
     assert (await made.process.evict("b-0")).startswith("429 disruption_budget_used")
     assert await made.is_taken_back()
+    assert [line for line in lines if "cannot be read" in line and "ingester-zone-a-0" in line]
 
 
 @in_virtual_time

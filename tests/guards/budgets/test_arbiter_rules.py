@@ -61,15 +61,11 @@ async def test_fp40_without_the_verb_nothing_goes_in_the_first_seconds() -> None
     assert await x.evict("b-0") == USED
 
 
-def test_fp40_that_records_are_forbidden_is_told_once_and_tried_again(lines: list[str]) -> None:
-    """A minute later the role may have been changed."""
-    _check_forbidden()
-    (line,) = [line for line in lines if "not recorded on pods" in line]
-    assert "level=warn" in line
-
-
 @in_virtual_time
-async def _check_forbidden() -> None:
+async def test_fp40_that_records_are_forbidden_is_told_once_and_tried_again(
+    lines: list[str],
+) -> None:
+    """A minute later the role may have been changed."""
     here, x = start(rule(2))
     here.client.before = failing("patch", FORBIDDEN)
     x.clock.ahead = QUARANTINE
@@ -87,6 +83,8 @@ async def _check_forbidden() -> None:
     x.clock.ahead += ASK_AGAIN
     assert await x.evict("a-1") == "allowed"
     assert here.recorded() == ["a-1"]
+    (line,) = [line for line in lines if "not recorded on pods" in line]
+    assert "level=warn" in line
 
 
 # What is not known
