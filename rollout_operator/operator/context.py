@@ -29,6 +29,7 @@ from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.errors import Throttled, TooManyRequests, Unreachable
 from rollout_operator.model.objects import Viewed
+from rollout_operator.planning.rollout.zones import VIEW_LIMIT
 from rollout_operator.pods.client import PodClient, Sender
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
@@ -128,6 +129,11 @@ class Context:
         """Return how old the caches of sets and pods may be."""
         return max(self.set_informer.age, self.pod_informer.age)
 
+    def on_stale(self, callback: Callable[[], None]) -> None:
+        """Call back when the caches of sets or pods turn too old to decide by."""
+        self.set_informer.on_stale(VIEW_LIMIT, callback)
+        self.pod_informer.on_stale(VIEW_LIMIT, callback)
+
     def refresh(self, cause: str) -> None:
         """List sets and pods anew."""
         self.set_informer.refresh(cause)
@@ -199,6 +205,7 @@ class Context:
             f"{resource.plural} watch",
             is_ready=partial(_describe_unsynced, informer),
             is_alive=partial(_describe_broken, informer),
+            describe=partial(_describe_age, informer),
         )
         return informer
 
@@ -215,6 +222,14 @@ def _describe_unsynced(informer: Informer[Viewed]) -> str | None:
     if informer.has_synced:
         return None
     return f"not followed yet: {informer.last_error or 'no answer yet'}"
+
+
+def _describe_age(informer: Informer[Viewed]) -> str | None:
+    """Say how old a view may be, and why it is not newer."""
+    if not informer.has_synced:
+        return None
+    age = f"proved live {informer.age.total_seconds():.0f} s ago"
+    return age if informer.last_error is None else f"{age}: {informer.last_error}"
 
 
 def _describe_broken(informer: Informer[Viewed]) -> str | None:

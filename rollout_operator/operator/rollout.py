@@ -39,6 +39,8 @@ class Rollouts:
         context.pod_informer.on_change(self._waker.on_pod)
         context.downscales.on_change(self._wake_group)
         context.pending.on_change(self._wake_owner)
+        # What they wait for now is that; else they would show their last state until a resync.
+        context.on_stale(self.wake_all)
         longest = context.settings.reconcile_interval
         self._workers: Workers[GroupName] = Workers(
             self._queue,

@@ -93,6 +93,7 @@ class Scaling:
         context.downscales.on_change(lambda uid, group: self._wake_set(uid))
         context.set_informer.on_change(self._on_set)
         context.pod_informer.on_change(self._waker.on_pod)
+        context.on_stale(self._wake_all)
 
     def start(self, tasks: TaskStack) -> None:
         """Begin to reconcile groups."""
@@ -125,6 +126,11 @@ class Scaling:
         sts = self._context.sets.get_by_uid(set_uid)
         if sts is not None and sts.group is not None:
             self._wake(sts.group)
+
+    def _wake_all(self) -> None:
+        for group in dict.fromkeys(sts.group for sts in self._context.sets.list_all()):
+            if group is not None:
+                self._wake(group)
 
     def _wake(self, group: GroupName) -> None:
         """Look at a group, unless no count of it is ours: most events are of such groups."""

@@ -40,6 +40,7 @@ class _Part:
     name: str
     is_ready: Ask
     is_alive: Ask
+    describe: Ask
 
 
 def _fine() -> str | None:
@@ -57,9 +58,17 @@ class Health:
         self._was_faulty = False
         self._turned = clock.elapsed()
 
-    def part(self, name: str, *, is_ready: Ask = _fine, is_alive: Ask = _fine) -> None:
-        """Ask one more part from now on."""
-        self._parts.append(_Part(name=name, is_ready=is_ready, is_alive=is_alive))
+    def part(
+        self,
+        name: str,
+        *,
+        is_ready: Ask = _fine,
+        is_alive: Ask = _fine,
+        describe: Ask = _fine,
+    ) -> None:
+        """Ask one more part from now on; `describe` says what a person wants to know of it."""
+        part = _Part(name=name, is_ready=is_ready, is_alive=is_alive, describe=describe)
+        self._parts.append(part)
 
     def stopping(self) -> None:
         """Be unready from now on. May be called twice."""
@@ -73,6 +82,10 @@ class Health:
         missing = self._ask_for_missing()
         self._note(missing)
         return missing
+
+    def list_descriptions(self) -> tuple[str, ...]:
+        """Return what parts say of themselves, one line per part that says anything."""
+        return _ask((part.name, part.describe) for part in self._parts)
 
     def list_faults(self) -> tuple[str, ...]:
         """Return what is broken beyond repair from inside, one line per part; empty means alive.

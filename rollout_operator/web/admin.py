@@ -197,7 +197,7 @@ def _list_lines(health: Health, group_states: GroupStates) -> Iterator[str]:
     yield f"rollout-operator {__version__}"
     missing = health.list_missing()
     yield "ready" if not missing else "not ready"
-    yield from (f"  {line}" for line in missing)
+    yield from (f"  {line}" for line in (*missing, *health.list_descriptions()))
     entries = group_states.entries()
     yield f"{len(entries)} rollout group{'' if len(entries) == 1 else 's'}"
     for entry in entries:

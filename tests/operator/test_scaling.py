@@ -281,6 +281,26 @@ async def test_ten_mirrored_groups_at_rest_ask_next_to_nothing() -> None:
         assert {one.request.verb for one in asked} <= {"get", "list"}, kinds
 
 
+@in_virtual_time
+async def test_groups_say_within_seconds_that_the_api_server_is_away() -> None:
+    """LI-03, D-40: not the state from before until the next resync, which is minutes away."""
+    async with scene((follower("a"), follower("b", "a"))) as world:
+        world.process.link.is_cut = True
+        await asyncio.sleep(75)
+        (entry,) = world.process.entries()
+        assert Code.VIEW_STALE in {reason.code for reason in entry.plan.waits}
+        lines = world.process.telemetry.health.list_descriptions()
+        assert [line.partition(" watch: proved live ")[0] for line in lines] == [
+            "statefulsets",
+            "pods",
+        ]
+        assert all(" s ago: " in line for line in lines), lines
+        world.process.link.is_cut = False
+        await asyncio.sleep(30)
+        (entry,) = world.process.entries()
+        assert Code.VIEW_STALE not in {reason.code for reason in entry.plan.waits}
+
+
 def _unguarded(labels: Mapping[str, str]) -> dict[str, str]:
     return {key: text for key, text in labels.items() if key != PREPARE_DOWNSCALE}
 

@@ -133,12 +133,14 @@ async def test_status_tells_what_holds_each_group(admin: World, path: str) -> No
     show(admin, "zone-a is paused", "store", failed=True)
     show(admin, "zone-b has 2 of 3 pods ready")
     admin.health.part("pods", is_ready=lambda: "first list not in")
+    admin.health.part("sets watch", describe=lambda: "proved live 75 s ago: no answer")
 
     _, text = await admin.get(path)
 
     assert text.splitlines()[1:] == [
         "not ready",
         "  pods: first list not in",
+        "  sets watch: proved live 75 s ago: no answer",
         "2 rollout groups",
         "",
         'group "ingester"',

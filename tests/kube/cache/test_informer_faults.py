@@ -229,6 +229,21 @@ async def test_w22_an_api_server_that_is_down_at_first_is_asked_with_bounded_bac
 
 
 @in_virtual_time
+async def test_a_view_that_turns_stale_is_told_once_after_each_proof_of_life() -> None:
+    """LI-03: whoever rests on it shows within seconds that it cannot."""
+    told: list[float] = []
+    rig = make([[page(10)], *[[DOWN]] * 40, [page(11)]], [[CUT], [CUT], [CUT], *[[Wait(40)]] * 9])
+    rig.informer.on_stale(timedelta(seconds=60), lambda: told.append(rig.age))
+    async with running(rig):
+        await after(160)
+        assert len(told) == 1
+        assert 60 < told[0] <= 71
+        await after(400)
+        assert rig.age <= 41
+    assert len(told) == 1
+
+
+@in_virtual_time
 async def test_w22_denied_is_asked_rarely_and_told_loudly(lines: list[str]) -> None:
     rig = await played(600, [[DENIED]] * 100 + [[page(10)]], rng=1.0)
     assert rig.last_error() is DENIED
