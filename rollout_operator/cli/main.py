@@ -6,6 +6,7 @@ image is started with flags only.
 
 import difflib
 import gc
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -137,7 +138,7 @@ def operate(config: Config, run: Callable[[Config], int]) -> int:
 def _refuse(error: ConfigError, usage: str = "") -> int:
     _complain(str(error))
     if error.exit_code == USAGE_EXIT_CODE:
-        sys.stderr.write(f"\n{usage or render_usage()}\n")
+        _write(f"\n{usage or render_usage()}\n")
         # Once more at the end: a look at the last lines of a crashing pod's log must be enough.
         _complain(f"{error}{_suggest(error)}")
     return error.exit_code
@@ -160,7 +161,17 @@ def _chain(error: BaseException) -> str:
 
 
 def _complain(text: str) -> None:
-    sys.stderr.write(f"rollout-operator: {' '.join(text.splitlines())}\n")
+    _write(f"rollout-operator: {' '.join(text.splitlines())}\n")
+
+
+def _write(text: str) -> None:
+    """Write to stderr, as far as anybody reads it: the exit code is the same."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except BrokenPipeError:
+        # What is left in the buffer would fail again at exit, which then is 120.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _show(text: str) -> int:

@@ -44,9 +44,9 @@ def _find_problems(config: Config) -> Iterator[str]:
     yield from _check_validation(config)
     yield from _check_port("server.port", config.server_port)
     if config.log_format not in LOG_FORMATS:
-        yield f"unknown log format: {config.log_format}"
+        yield _unknown("log format", config.log_format, "log.format", LOG_FORMATS)
     if config.log_level not in tuple(Severity):
-        yield f"unknown log level: {config.log_level}"
+        yield _unknown("log level", config.log_level, "log.level", tuple(Severity))
     yield from _check_webhooks(config)
 
 
@@ -139,6 +139,11 @@ def _check_own_certificate(config: Config) -> Iterator[str]:
 def _check_positive(flag: str, span: timedelta) -> Iterator[str]:
     if span <= timedelta(0):
         yield f"-{flag} must be positive: {format_duration(span)}"
+
+
+def _unknown(what: str, word: str, flag: str, words: Sequence[str]) -> str:
+    """Return grafana/rollout-operator's text, then what it leaves out."""
+    return f"unknown {what}: {word}: -{flag} must be one of {', '.join(words)}"
 
 
 def _check_port(flag: str, port: int) -> Iterator[str]:

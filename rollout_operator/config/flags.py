@@ -99,7 +99,8 @@ class Config:
     )
     server_port: int = flag(
         "server.port", INT, 8001, _SERVER,
-        "TCP port of /metrics, /ready and /livez, on all addresses. 0 takes any free port.",
+        "TCP port of /metrics, /ready, /livez and /status, on all addresses. 0 takes any free"
+        " port.",
     )
     cluster_validation_enabled: bool = flag(
         "server.cluster-validation.http.enabled", BOOL, False, _VALIDATION,

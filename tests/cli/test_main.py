@@ -1,6 +1,7 @@
 """Commands, help and exit codes (DEP-01, DEP-02, DEP-04, PROC-03, PROC-04)."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -84,11 +85,23 @@ def test_a_name_like_no_other_is_not_guessed(capsys: Captured) -> None:
     assert capsys.readouterr().err.endswith("flag provided but not defined: -zzzzzz\n")
 
 
+def test_the_exit_code_is_the_same_where_nobody_reads_what_is_wrong() -> None:
+    """PROC-03: such as `rollout-operator -zzzzzz 2>&1 | head -1`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [sys.executable, "-m", "rollout_operator", "-zzzzzz"]
+    assert subprocess.run(words, stderr=writer, check=False, timeout=60).returncode == 2
+    os.close(writer)
+
+
 def test_a_message_stays_on_one_line(capsys: Captured) -> None:
     """PROC-03, SEC-13."""
     assert main(["-kubernetes.namespace=prod", "-log.format=a\nb\rc"]) == 1
 
-    assert capsys.readouterr().err == "rollout-operator: unknown log format: a b c\n"
+    assert (
+        capsys.readouterr().err
+        == "rollout-operator: unknown log format: a b c: -log.format must be one of logfmt, json\n"
+    )
 
 
 def test_a_failure_to_start_is_one_line_and_1(capsys: Captured) -> None:

@@ -165,9 +165,21 @@ NEEDED: Final = " is needed where -server-tls.self-signed-cert.enabled is false"
             f'{AGENTS}: pattern "(?<=a)b": ',
             id="FLAG-25 RE2 and not Python",
         ),
-        pytest.param(["-log.format=xml"], "unknown log format: xml", id="FLAG-10 DEP-06"),
-        pytest.param(["-log.format=JSON"], "unknown log format: JSON", id="FLAG-10 upper case"),
-        pytest.param(["-log.level=trace"], "unknown log level: trace", id="FLAG-11 DEP-06"),
+        pytest.param(
+            ["-log.format=xml"],
+            "unknown log format: xml: -log.format must be one of logfmt, json",
+            id="FLAG-10 DEP-06",
+        ),
+        pytest.param(
+            ["-log.format=JSON"],
+            "unknown log format: JSON: -log.format must be one of logfmt, json",
+            id="FLAG-10 upper case",
+        ),
+        pytest.param(
+            ["-log.level=trace"],
+            "unknown log level: trace: -log.level must be one of debug, info, warn, error",
+            id="FLAG-11 DEP-06",
+        ),
         pytest.param([ON, FILES[0]], f"-server-tls.cert-file{NEEDED}", id="FLAG-41 neither file"),
         pytest.param(
             [ON, *FILES[:2], NO_BUNDLE], f"-server-tls.key-file{NEEDED}", id="FLAG-41 no key"

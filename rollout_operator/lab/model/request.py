@@ -133,4 +133,4 @@ def api_version_of(resource: Resource) -> str:
 
 def not_modelled(what: str) -> NoReturn:
     """Raise NotModelled that names what was asked for."""
-    raise NotModelled(f"the sandbox does not model {what}")
+    raise NotModelled(f"the simulation does not model {what}")

@@ -53,9 +53,9 @@ def _check_template(obj: JsonObject) -> None:
 
 REPLICA_TEMPLATE: Final = Rules(
     raw=frozenset({"spec", "status"}),
-    counted=("spec",),
+    raises_generation=("spec",),
     defaults={"spec": _default_spec, "status": lambda obj: _prune(obj, "status")},
-    settle_status=_keep_metadata,
+    on_status_update=_keep_metadata,
     check=_check_template,
 )
 
@@ -117,8 +117,8 @@ def _is_pattern(pattern: str) -> bool:
 ZONE_BUDGET: Final = Rules(
     parts=frozenset({"spec"}),
     raw=frozenset({"spec"}),
-    counted=("spec",),
+    raises_generation=("spec",),
     defaults={"spec": _prune_budget},
-    settle_status=_keep_metadata,
+    on_status_update=_keep_metadata,
     check=_check_budget,
 )

@@ -83,7 +83,7 @@ def _check_budget(obj: JsonObject) -> None:
 
 
 BUDGET: Final = Rules(
-    counted=("spec",),
+    raises_generation=("spec",),
     defaults={"spec": _default_spec, "status": _default_budget_status},
     check=_check_budget,
 )
@@ -109,8 +109,8 @@ def _keep_spec(old: JsonObject, new: JsonObject) -> None:
 NAMESPACE: Final = Rules(
     has_label_name=True,
     defaults={"spec": _default_spec, "status": _default_status, "metadata": _name_namespace},
-    begin=_begin_namespace,
-    settle=_keep_spec,
+    on_create=_begin_namespace,
+    on_update=_keep_spec,
 )
 NODE: Final = Rules(keeps_status=True, defaults={"spec": _default_spec, "status": _default_status})
 
@@ -154,7 +154,7 @@ def _check_hooks(obj: JsonObject) -> None:
 def _hook_rules(default: Callable[[JsonObject], None]) -> Rules:
     return Rules(
         parts=frozenset({"webhooks"}),
-        counted=("webhooks",),
+        raises_generation=("webhooks",),
         defaults={"webhooks": default},
         check=_check_hooks,
     )

@@ -67,7 +67,7 @@ def check_template(spec: JsonObject) -> None:
     selector = child(spec, "selector")
     check_labels("matchLabels", strings(selector, "matchLabels"))
     is_met = matches(selector, strings(spec, "template", "metadata", "labels"))
-    expect(is_met and not is_empty(selector), "selector", selector)
+    expect(is_met and not is_empty(selector), "spec.selector", selector)
     inner = child(spec, "template", "spec")
     check_pod_spec(inner)
     expect(inner.get("restartPolicy") == "Always", "restartPolicy", inner.get("restartPolicy"))

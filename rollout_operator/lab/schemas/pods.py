@@ -81,10 +81,10 @@ def _check_update(old: JsonObject, new: JsonObject) -> None:
 
 
 POD: Final = Rules(
-    counted=("spec",),
+    raises_generation=("spec",),
     defaults={"spec": _default_spec, "status": _default_status},
-    begin=_begin,
-    settle_status=_settle_status,
+    on_create=_begin,
+    on_status_update=_settle_status,
     check=_check,
     check_update=_check_update,
 )

@@ -10,6 +10,7 @@ from typing import Final
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.model.fields import metadata_of, name_of, number
+from rollout_operator.lab.model.request import NotModelled
 from rollout_operator.lab.schemas.metadata import (
     check_metadata,
     check_metadata_update,
@@ -39,7 +40,7 @@ class Rules:
     """Fields beside `metadata`; others are dropped."""
     raw: frozenset[str] = frozenset()
     """Of those, the ones whose content is the user's own and is kept as it is, not even copied."""
-    counted: tuple[str, ...] = ()
+    raises_generation: tuple[str, ...] = ()
     """Fields whose change raises `metadata.generation`; empty where it has none."""
     has_label_name: bool = False
     """Whether its name must be a DNS label; else a subdomain."""
@@ -50,15 +51,16 @@ class Rules:
 
     Done to every version that has the field changed, also between mutating webhooks.
     """
-    begin: Callable[[JsonObject], None] = _nothing
+    on_create: Callable[[JsonObject], None] = _nothing
     """What only a creation does."""
-    settle: Callable[[JsonObject, JsonObject], None] = _no_step
+    on_update: Callable[[JsonObject, JsonObject], None] = _no_step
     """What an update of the object does besides, given old and new."""
-    settle_status: Callable[[JsonObject, JsonObject], None] = _no_step
+    on_status_update: Callable[[JsonObject, JsonObject], None] = _no_step
     """The same for an update of its status."""
     check: Callable[[JsonObject], None] = _nothing
     """What must hold of every version."""
     check_update: Callable[[JsonObject, JsonObject], None] = _no_step
+    """What must hold of an update but one of the status, given old and new."""
 
 
 def default_object(rules: Rules, obj: JsonObject, kept: frozenset[str] = frozenset()) -> None:
@@ -87,12 +89,15 @@ def create_object(rules: Rules, obj: JsonObject) -> None:
     if not rules.keeps_status:
         obj.pop("status", None)
     default_object(rules, obj)
-    if rules.counted:  # of other kinds it is what their creator says
+    if rules.raises_generation:  # of other kinds it is what their creator says
         metadata_of(obj)["generation"] = 1
-    rules.begin(obj)
+    rules.on_create(obj)
     check_name("metadata.name", name_of(obj), is_label=rules.has_label_name)
     check_metadata(obj)
-    rules.check(obj)
+    try:
+        rules.check(obj)
+    except NotModelled as error:
+        raise NotModelled(f"{obj.get('kind')} {name_of(obj)}: {error}") from None
 
 
 def update_object(
@@ -106,8 +111,8 @@ def update_object(
     _keep(old, new, tuple(rules.parts - {"status"}) if is_status else ("status",))
     _default_changed(rules, old, new)
     keep_metadata(old, new)
-    (rules.settle_status if is_status else rules.settle)(old, new)
-    if any(old.get(key) != new.get(key) for key in rules.counted):
+    (rules.on_status_update if is_status else rules.on_update)(old, new)
+    if any(old.get(key) != new.get(key) for key in rules.raises_generation):
         metadata_of(new)["generation"] = number(new, "metadata", "generation") + 1
     if old["metadata"] != new["metadata"]:
         check_metadata_update(resource, old, new)

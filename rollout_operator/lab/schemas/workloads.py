@@ -100,10 +100,10 @@ def _check_set_update(old: JsonObject, new: JsonObject) -> None:
 
 
 STATEFULSET: Final = Rules(
-    counted=("spec",),
+    raises_generation=("spec",),
     has_label_name=True,
     defaults={"spec": _default_set, "status": _default_set_status},
-    begin=_begin_set,
+    on_create=_begin_set,
     check=_check_set,
     check_update=_check_set_update,
 )

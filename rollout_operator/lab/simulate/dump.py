@@ -207,6 +207,10 @@ def _read_set(sts: JsonObject) -> FoundSet:
     if finalizers := child(sts, "metadata").get("finalizers"):
         head["finalizers"] = finalizers
     spec = _keep(child(sts, "spec"), _SET)
+    replicas = spec.get("replicas")
+    if replicas is not None and not isinstance(replicas, int):
+        shown = msgspec.json.encode(replicas).decode()
+        raise BadDump(f"StatefulSet {name_of(sts)}: spec.replicas: {shown} is not a whole number")
     template = child(sts, "spec", "template")
     labels = child(template, "metadata", "labels")
     spec["template"] = {"metadata": {"labels": labels}, "spec": _trim_pod_spec(template)}
@@ -259,7 +263,7 @@ def _complete(obj: JsonObject, resource: Resource) -> None:
     except ApiRefusal as refusal:
         raise BadDump(f"{resource.kind} {name_of(obj)}: {refusal.message}") from None
     except NotModelled as error:
-        raise BadDump(str(error)) from None
+        raise BadDump(f"{resource.kind} {name_of(obj)}: {error}") from None
 
 
 def _decode(obj: JsonObject, decode: Callable[[bytes], _View]) -> _View:

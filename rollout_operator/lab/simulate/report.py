@@ -23,7 +23,8 @@ from rollout_operator.lab.simulate.world import Play
 from rollout_operator.lab.trace.lines import Storyteller
 from rollout_operator.lab.trace.trace import WIDTH, render_story
 from rollout_operator.model.names import DOWNSCALE_DELAY, MAX_UNAVAILABLE, PAUSED
-from rollout_operator.model.units import format_duration
+from rollout_operator.model.units import format_duration, quote
+from rollout_operator.planning.rollout.zones import choose_limit
 from rollout_operator.planning.wording import count, explain, join_names
 
 INDENT: Final = "  "
@@ -131,7 +132,12 @@ def _describe(dump: Dump, found: FoundSet) -> Iterator[str]:
     ending = sum(one.view.is_terminating for one in pods)
     if ending:
         yield f"{ending} terminating"
-    yield f"at most {sts.annotations.get(MAX_UNAVAILABLE, '1')} down"
+    given = sts.annotations.get(MAX_UNAVAILABLE, "1")
+    limit, problem = choose_limit(sts)
+    if problem is None:
+        yield f"at most {given} down"
+    else:
+        yield f"at most {limit} down ({MAX_UNAVAILABLE}={quote(given)} cannot be used)"
     if PAUSED in sts.annotations:
         yield f"{PAUSED}={sts.annotations[PAUSED]}"
 
@@ -145,7 +151,7 @@ def _list_assumptions(told: SimulationRun) -> Iterator[str]:
         trouble = one.view.trouble or "not ready"
         yield f"{one.view.name} stays as it is until it is replaced: {trouble}"
     yield f"it begins at {show_time(told.epoch)}"
-    yield "both webhooks are registered, and pods agree when they are asked to prepare"
+    yield "both downscale webhooks are registered, and pods agree when they are asked to prepare"
     if any(DOWNSCALE_DELAY in one.view.annotations for one in told.dump.sets):
         yield "pods are prepared for a delayed downscale since they are asked here, none before"
 

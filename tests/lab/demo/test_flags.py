@@ -53,6 +53,10 @@ def test_flags_become_settings(words: list[str], settings: DemoSettings) -> None
         (["-pods=22"], "-pods must be from 1 to 21: 22"),
         (["-zones=1", "-story=pod-dies"], "-story=pod-dies needs at least 2 zones: -zones=1"),
         (
+            ["-zones=1", "-story=following-zones"],
+            "-story=following-zones needs at least 2 zones: -zones=1",
+        ),
+        (
             ["-zones=1", "-story=drained-node"],
             "-story=drained-node needs at least 2 zones: -zones=1",
         ),

@@ -100,6 +100,13 @@ def test_what_the_real_server_refuses_is_not_modelled(resource: Resource, body: 
         find_kind(resource).prepare_create(body)
 
 
+def test_what_is_not_modelled_names_object_and_field() -> None:
+    body = sts()
+    part(body, "spec")["selector"] = {"matchLabels": {"no": "pod"}}
+    with pytest.raises(NotModelled, match=r"^StatefulSet \S+: the simulation .* of spec\.selector"):
+        find_kind(STATEFULSETS).prepare_create(body)
+
+
 @pytest.mark.parametrize(
     ("resource", "body", "part_of", "value"),
     [

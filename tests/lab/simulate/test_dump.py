@@ -55,6 +55,16 @@ def test_what_nobody_looks_at_goes_no_further() -> None:
     assert dump.left_out == ("1 Secret is left out: of a kind that rollouts do not look at",)
 
 
+def test_replicas_that_are_no_number_are_shown() -> None:
+    objects = grow()
+    pick(objects, "zone-a")["spec"]["replicas"] = "three"
+
+    with pytest.raises(
+        BadDump, match=r'^StatefulSet zone-a: spec\.replicas: "three" is not a whole'
+    ):
+        choose_objects(objects, "")
+
+
 def test_what_is_left_out_is_counted() -> None:
     objects = grow()
     alone = pick(grow(ZoneSpec(name="other", group=None)), "other")

@@ -98,6 +98,14 @@ def test_the_state_of_each_zone_is_told() -> None:
     ]
 
 
+def test_the_limit_that_is_used_is_told_where_what_is_given_cannot_be() -> None:
+    lines = _lines(grow(ZoneSpec(name="zone-a", max_unavailable="lots"), *THREE[1:]))
+
+    assert _part(lines, "Rollout group ingester")[0] == (
+        'zone-a  3 of 3 pods ready, at most 1 down (rollout-max-unavailable="lots" cannot be used)'
+    )
+
+
 def test_what_was_left_out_is_told() -> None:
     service: Json = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
 
