@@ -19,7 +19,8 @@ PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadgroup
 # that they start, would compile all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-IMAGE ?= rollout-operator:dev
+# As manifests/base names it.
+IMAGE ?= rollout-operator:0.1.0
 # Time of the newest commit: the same commit gives the same image.
 EPOCH = $(shell git log -1 --format=%ct)
 

@@ -145,6 +145,12 @@ def test_fields_are_as_users_rely_on(kind: str, fields: dict[str, Any]) -> None:
     assert {path: find_field(found, path) for path in fields} == fields
 
 
+def test_make_builds_the_image_that_the_base_names() -> None:
+    (image,) = read_kustomization(BASE)["images"]
+    makefile = (Path(__file__).parent.parent / "Makefile").read_text()
+    assert f"\nIMAGE ?= {image['name']}:{image['newTag']}\n" in makefile
+
+
 def test_the_base_holds_one_object_of_each_kind_it_needs() -> None:
     """DEP-84: no namespace among them, and none of them names one."""
     objects = by_name(render(BASE))

@@ -1,1 +1,1 @@
-"""What webhooks and controllers must both obey: locks, and what is remembered of downscales."""
+"""What webhooks and controllers must both obey: locks, budgets, and records of downscales."""

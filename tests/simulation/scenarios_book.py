@@ -15,13 +15,13 @@ from tests.simulation.scenarios_drains import (
 )
 from tests.simulation.scenarios_people import People
 from tests.simulation.scenarios_rollouts import (
-    budgeted,
     crashing,
     crowded,
     crowded_under_budgets,
     plain,
     recreated,
     rolled_back,
+    two_at_a_time,
 )
 from tests.simulation.scenarios_room import unplaced
 from tests.simulation.scenarios_scaling import (
@@ -86,7 +86,7 @@ def _offer_streams(prepare: Script | None) -> Script:
 MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s1": (plain, FULL),
     "s2": (rolled_back, FULL),
-    "s3": (budgeted, Size(3, 5)),
+    "s3": (two_at_a_time, Size(3, 5)),
     "s4": (crashing, FULL),
     "s5": (followed, Size(3, 2)),
     "s5-tracked": (track(followed), Size(3, 2)),

@@ -47,7 +47,7 @@ def rolled_back(size: Size) -> Scenario:
     return Scenario(name="s2", size=size, zones=zones, script=script, find_missing=find_unrolled)
 
 
-def budgeted(size: Size) -> Scenario:
+def two_at_a_time(size: Size) -> Scenario:
     """S3: two pods of a zone may be down at a time."""
     zones = [replace(zone, max_unavailable=2) for zone in list_zones(size)]
     return Scenario(

@@ -118,7 +118,7 @@ class Exchange:
         shown = credential.value if credential else ""
         answer = await self._attempt(request)
         if answer.status == 401 and credential is not None:
-            await credential.renew(shown)
+            await credential.replace_refused(shown)
             answer = await self._attempt(replace(request, has_turn=False))
         if not 200 <= answer.status < 300:
             raise self._failure(request.call, answer)

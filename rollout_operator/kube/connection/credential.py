@@ -43,31 +43,31 @@ class Credential:
         self._load = load
         self._clock = clock
         self._reread_every = reread_every
-        self._loaded = clock.elapsed()
-        self._reloading = asyncio.Lock()
+        self._loaded_at = clock.elapsed()
+        self._reload_lock = asyncio.Lock()
 
     @property
     def value(self) -> str:
         """Return what is shown now. Never for logs."""
         return self._value
 
-    async def refresh(self, configuration: LibraryConfiguration) -> None:
+    async def show_current(self, configuration: LibraryConfiguration) -> None:
         """Give the library the current value, as its hook before each request."""
-        age = self._clock.elapsed() - self._loaded
+        age = self._clock.elapsed() - self._loaded_at
         if self._reread_every is not None and age >= self._reread_every:
-            await self._reload()
+            await self._load_again()
         configuration.api_key[_KEY] = self._value
 
-    async def renew(self, refused: str) -> None:
+    async def replace_refused(self, refused: str) -> None:
         """Load again because the server refused `refused`, unless someone just did so."""
-        async with self._reloading:
+        async with self._reload_lock:
             is_program = self._reread_every is None
-            age = self._clock.elapsed() - self._loaded
+            age = self._clock.elapsed() - self._loaded_at
             if self._value == refused and not (is_program and age < RELOAD_GAP):
-                await self._reload()
+                await self._load_again()
 
-    async def _reload(self) -> None:
-        self._loaded = self._clock.elapsed()
+    async def _load_again(self) -> None:
+        self._loaded_at = self._clock.elapsed()
         try:
             async with asyncio.timeout(LOAD_LIMIT.total_seconds()):
                 value = await self._load()

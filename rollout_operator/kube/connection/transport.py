@@ -130,7 +130,7 @@ def open_transport(
     configuration.disable_strict_ssl_verification = True
     if credential is not None:
         configuration.api_key["BearerToken"] = credential.value
-        configuration.refresh_api_key_hook = credential.refresh
+        configuration.refresh_api_key_hook = credential.show_current
     proxy = configuration.proxy or choose_proxy(configuration.host, environ)
     if proxy and not proxy.startswith(_PROXY_SCHEMES):
         scheme = proxy.partition(":")[0]

@@ -196,8 +196,8 @@ def _find_refusal(case: _Downscale) -> ScaleDownBlocker | None:
 def _find_rollout(case: _Downscale) -> ScaleDownBlocker | None:
     """Return the rollout of another zone that has pods down (D-25, SEED-110).
 
-    A zone that is short for other reasons blocks nothing (T-03 row 6), and none blocks pods that
-    blocker nothing (D-67), or by a person's word to pods that do not run.
+    A zone that is short for other reasons blocks nothing (T-03 row 6). No zone holds newcomers back
+    (D-67), or by a person's word pods that do not run.
     """
     group = case.group
     takes = takes_idle_only if case.desired.is_forced else takes_newcomers_only

@@ -24,7 +24,7 @@ def file(tmp_path: Path) -> Path:
 
 
 async def shown(credential: Credential, configuration: LibraryConfiguration) -> str:
-    await credential.refresh(configuration)
+    await credential.show_current(configuration)
     return configuration.api_key["BearerToken"]
 
 
@@ -43,10 +43,10 @@ async def test_dep_11_a_rotated_file_is_used_within_a_minute(file: Path) -> None
 async def test_dep_11_a_refused_token_is_read_again_at_once(file: Path) -> None:
     credential = token_file(file, FakeClock())
     file.write_text("second")  # noqa: ASYNC240 - a test may block
-    await credential.renew("Bearer first")
+    await credential.replace_refused("Bearer first")
     assert credential.value == "Bearer second"
     file.write_text("third")  # noqa: ASYNC240 - a test may block
-    await credential.renew("Bearer first")
+    await credential.replace_refused("Bearer first")
     assert credential.value == "Bearer second", "someone else had renewed it"
 
 
@@ -66,7 +66,7 @@ async def test_sec_14_a_broken_file_leaves_the_old_token(file: Path, broken: str
 async def test_a_file_that_vanishes_leaves_the_old_token(file: Path) -> None:
     credential = token_file(file, FakeClock())
     file.unlink()  # noqa: ASYNC240 - a test may block
-    await credential.renew("Bearer first")
+    await credential.replace_refused("Bearer first")
     assert credential.value == "Bearer first"
     with pytest.raises(ConfigError, match=f"token file {file}: No such file"):
         token_file(file, FakeClock())
@@ -83,14 +83,14 @@ async def test_a_program_is_not_run_for_each_refused_call() -> None:
 
     credential = Credential("Bearer same", load, clock)
     for _ in range(5):
-        await credential.renew("Bearer same")
+        await credential.replace_refused("Bearer same")
     assert runs == 0, "it has just been run at the start"
     clock.jump(RELOAD_GAP)
     for _ in range(5):
-        await credential.renew("Bearer same")
+        await credential.replace_refused("Bearer same")
     assert runs == 1
     clock.jump(timedelta(days=1))
-    await credential.refresh(new_configuration())
+    await credential.show_current(new_configuration())
     assert runs == 1, "a program is run after a refusal only"
 
 
@@ -102,5 +102,5 @@ async def test_a_program_that_fails_leaves_the_old_token() -> None:
 
     credential = Credential("Bearer first", load, clock)
     clock.jump(RELOAD_GAP)
-    await credential.renew("Bearer first")
+    await credential.replace_refused("Bearer first")
     assert credential.value == "Bearer first"
