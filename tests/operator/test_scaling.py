@@ -284,7 +284,7 @@ async def test_ten_mirrored_groups_at_rest_ask_next_to_nothing() -> None:
 @in_virtual_time
 async def test_groups_say_within_seconds_that_the_api_server_is_away() -> None:
     """LI-03, D-40: not the state from before until the next resync, which is minutes away."""
-    async with scene((follower("a"), follower("b", "a"))) as world:
+    async with run_world((follower("a"), follower("b", "a"))) as world:
         world.process.link.is_cut = True
         await asyncio.sleep(75)
         (entry,) = world.process.entries()
