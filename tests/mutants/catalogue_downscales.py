@@ -118,4 +118,12 @@ DOWNSCALE_CONTROL: Final = (
         breaks="SI-11: what has happened is forgotten before it is recorded",
         scenarios=DOWNSCALES,
     ),
+    Mutant(
+        name="undone-where-the-set-says-now",
+        old="    target = told or plan_target(sts.annotations, sts.service_name)\n",
+        new="    target = plan_target(sts.annotations, sts.service_name)\n",
+        breaks="LI-05: pods wait for ever where they had been told to go",
+        scenarios=DOWNSCALES,
+        units="tests/web/reviews/test_prepare_targets.py",
+    ),
 )

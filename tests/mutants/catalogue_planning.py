@@ -173,4 +173,13 @@ PLANNING: Final = (
         scenarios=("both", "both-small"),
         units="tests/planning/rollout/test_plan.py",
     ),
+    Mutant(
+        name="min-ready-seconds-ignored",
+        old="    if not patience:\n        return None\n    since",
+        new="    if patience >= timedelta(0):\n        return None\n    since",
+        breaks="SI-02, SI-03: ready is not available (D-11)",
+        scenarios=("s2", "s2-small"),
+        unseen="the status counts available pods as well: a second witness, which lags little",
+        units="tests/planning/rollout/test_properties.py",
+    ),
 )
