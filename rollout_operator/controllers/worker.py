@@ -10,7 +10,8 @@ import traceback
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Generic, TypeVar
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar
 
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import QueueClosed, WorkQueue
@@ -29,6 +30,25 @@ class Result:
     """How one look at a key ended. `again`: when to look again at the latest."""
 
     again: timedelta | None = None
+
+
+class Attempt:
+    """A step whose failure, also by a bug, does not keep the next one back: `error` has it."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        self.error = error if isinstance(error, Exception) else None
+        return self.error is not None
 
 
 class Workers(Generic[K]):

@@ -48,6 +48,9 @@ _PROMETHEUS_PARTS: Final = re.compile(
 _RFC3339: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.,][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"
 )
+# Go's zero time, the year 1, means never. To a time that others wrote minutes are added, never
+# taken off, and 9999 is the last year that there is: times in it leave no room for that.
+_LAST_YEAR: Final = 9998
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
@@ -222,7 +225,8 @@ def format_rfc3339(time: datetime) -> str:
 def parse_rfc3339(text: str) -> datetime:
     """Return a timestamp such as `2006-01-02T15:04:05Z`, with the offset that it was written with.
 
-    Raises InvalidInput. Fractions are cut to microseconds.
+    Raises InvalidInput, also for times that `check_time` refuses. Fractions are cut to
+    microseconds.
     """
     found = _RFC3339.fullmatch(text)
     if found is None:
@@ -231,9 +235,23 @@ def parse_rfc3339(text: str) -> datetime:
     # Python reads three or six digits of a fraction only, and "Z" since 3.11.
     plain = text.replace(fraction, f".{fraction[1:7]:0<6}", 1) if fraction else text
     try:
-        return datetime.fromisoformat(plain)
-    except ValueError as error:
+        return check_time(datetime.fromisoformat(plain))
+    except (ValueError, InvalidInput) as error:
         raise InvalidInput(f"{quote(text)} is no RFC 3339 time: {error}") from error
+
+
+def check_time(time: datetime) -> datetime:
+    """Return an aware time that others wrote, if it lies in the years 1 to 9998 of UTC.
+
+    Raises InvalidInput for one that has no place in UTC, or no room for what is added to it.
+    """
+    try:
+        is_fit = time.astimezone(UTC).year <= _LAST_YEAR
+    except OverflowError:
+        is_fit = False
+    if not is_fit:
+        raise InvalidInput(f"not in the years 1 to {_LAST_YEAR} of UTC")
+    return time
 
 
 def format_go_time(time: datetime) -> str:

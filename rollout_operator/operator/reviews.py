@@ -250,10 +250,9 @@ class Reviews:
             )
         )
         # Before any rollout is looked at: what is underway holds its group back.
-        for sts in context.sets.list_all():
-            controller.adopt(sts.uid)
+        failed = controller.adopt_all()
         downscales.on_change(lambda uid, group: self._queue.add(uid))
-        for uid in downscales.list_sets():
+        for uid in (*failed, *downscales.list_sets()):
             self._queue.add(uid)
         self._workers = Workers(
             self._queue,

@@ -155,10 +155,9 @@ class World:
     async def controlling(self) -> AsyncIterator[None]:
         """Run the controller of the present process as the composition root does."""
         memory = self.memory
-        for sts in self.sets.list_all():
-            memory.controller.adopt(sts.uid)
+        failed = memory.controller.adopt_all()
         memory.downscales.on_change(lambda uid, group: memory.queue.add(uid))
-        for uid in memory.downscales.list_sets():
+        for uid in (*failed, *memory.downscales.list_sets()):
             memory.queue.add(uid)
         backoff = Backoff(first=SECOND, most=15 * SECOND)
         workers = Workers(

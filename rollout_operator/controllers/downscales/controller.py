@@ -5,6 +5,7 @@ happen, for whatever reason, every pod that was told to go is told that it stays
 takes; a process that starts finds the notes of the one before it. Works by UID of the StatefulSet.
 """
 
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,7 +19,7 @@ from rollout_operator.controllers.downscales.cancellations import (
     RESYNC,
     Cancellations,
 )
-from rollout_operator.controllers.worker import Result
+from rollout_operator.controllers.worker import Attempt, Result
 from rollout_operator.guards.downscales.backlog import CancelCalls
 from rollout_operator.guards.downscales.pod_records import PodRecords, assess_note, read_note
 from rollout_operator.guards.downscales.reservations import (
@@ -85,11 +86,23 @@ class DownscaleController:
         self._known = _Notes()
         self._removed = _Notes()
 
-    def adopt(self, set_uid: Uid) -> None:
-        """Take over what the notes on a set's pods tell, unless it is known already."""
-        sts = self._parts.sets.get_by_uid(set_uid)
-        if isinstance(sts, StatefulSet):
-            self._adopt(sts, self._list_pods(set_uid))
+    def adopt_all(self) -> list[Uid]:
+        """Take over what the notes on the pods of all sets tell.
+
+        Return the sets where that failed by a bug: nobody else waits for them.
+        """
+        failed = list[Uid]()
+        for sts in self._parts.sets.list_all():
+            if not isinstance(sts, StatefulSet):
+                continue
+            with Attempt() as adoption:
+                self._adopt(sts, self._list_pods(sts.uid))
+            error = adoption.error
+            if error is not None:
+                stack = "".join(traceback.format_exception(error))
+                log.error("Cannot adopt downscales by a bug", zone=sts.name, err=error, stack=stack)
+                failed.append(sts.uid)
+        return failed
 
     async def reconcile(self, set_uid: Uid) -> Result:
         """Look at one set, do what is due, and say when to look again."""
@@ -107,22 +120,27 @@ class DownscaleController:
         if isinstance(sts, Unreadable):
             return Result(again=RESYNC)
         pods = self._list_pods(set_uid)
-        self._adopt(sts, pods)
         again, failure = RESYNC, None
-        # One that fails does not delay the others: pods do not wait for what cannot be recorded.
-        for step in (
-            self._settle,
-            self._record,
-            self._give_back,
-            self._cancellations.tell,
-            self._clean,
-        ):
-            try:
+        # One that fails, also by a bug, does not delay the others: pods do not wait for what cannot
+        # be recorded.
+        with Attempt() as adoption:
+            self._adopt(sts, pods)
+        bug = adoption.error
+        steps = [self._settle, self._record, self._give_back, self._cancellations.tell]
+        if bug is None:  # else the notes are still needed
+            steps.append(self._clean)
+        for step in steps:
+            with Attempt() as attempt:
                 again = min(again, await step(sts, pods))
-            except (ApiError, InvalidInput) as error:
-                failure = failure or error
+            match attempt.error:
+                case ApiError() | InvalidInput() as error:
+                    failure = failure or error
+                case error:
+                    bug = bug or error
         self._known.keep(set_uid, pods)
         self._removed.keep(set_uid, pods)
+        if bug is not None:
+            raise bug
         if failure is not None:
             return Result(again=min(again, self._back_off(set_uid, failure)))
         # A look before the next try is due is no success.
@@ -181,10 +199,11 @@ class DownscaleController:
     def _read_notes(self, sts: StatefulSet, pods: Sequence[Pod]) -> list[DownscaleRecord]:
         """Return the notes to believe; what is not believed is marked as known, and reported."""
         set_uid, notes = sts.uid, list[DownscaleRecord]()
+        now = self._parts.server_time()
         doubts: dict[str, list[str]] = {}
         for pod in self._known.list_others(set_uid, pods):
             try:
-                note = read_note(pod)
+                note = read_note(pod, now)
             except InvalidInput as error:
                 log.warn("Ignoring a note that cannot be read", err=error)
                 self._known.add(set_uid, [pod])
@@ -294,8 +313,7 @@ class DownscaleController:
 
     async def _clean(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Remove notes that nobody needs any more. Raises ApiError."""
-        others = self._removed.list_others(sts.uid, pods)
-        noted = [pod for pod in others if not pod.is_terminating]
+        noted = self._removed.list_others(sts.uid, pods)
         if not noted or self._parts.downscales.remembers(sts.uid):
             return RESYNC
         # Reviews write their notes under the same lock: none of a new one is removed.

@@ -27,6 +27,7 @@ from rollout_operator.model.errors import (
 )
 from rollout_operator.model.names import DISRUPTION_RECORD
 from rollout_operator.model.objects import Pod
+from rollout_operator.model.units import check_time
 from rollout_operator.planning.budgets.rule import Scene, assess_disruption
 from rollout_operator.telemetry.logs import log
 
@@ -51,7 +52,8 @@ def read_record(pod: Pod) -> Record | None:
         return None
     try:
         record = _RECORD.decode(pod.disruption)
-    except (msgspec.MsgspecError, RecursionError) as error:
+        check_time(record.at)
+    except (msgspec.MsgspecError, RecursionError, InvalidInput) as error:
         text = f"Pod {pod.name}: annotation {DISRUPTION_RECORD}: {error}"
         raise InvalidInput(text) from error
     return record if record.uid == pod.uid else None

@@ -9,11 +9,13 @@ Whatever may patch pods may write a note, so a note is a hint and no proof:
 - counts: they say which pods are told that they stay, and hold the group back until the set itself,
   read live, says what became of the downscale. Pods that the set does not want are never told;
 - places: only those that the set and the pod's own spec confirm, see `assess_note`;
-- the time: it picks among times that the API server tells, and is recorded nowhere;
+- the time: it picks among times that the API server tells, and is recorded nowhere; a note of the
+  future says nothing at all;
 - the process: a forged one has the note ignored, which is what removing it does, too.
 """
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -25,11 +27,14 @@ from rollout_operator.model.downscale import MOST_EARLIER, DownscaleRecord
 from rollout_operator.model.errors import ApiError, Conflict, Denied, InvalidInput, NotFound
 from rollout_operator.model.names import DOWNSCALE_NOTE, PREPARE_DOWNSCALE
 from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.model.units import check_time, format_rfc3339
 from rollout_operator.planning.downscales.endpoint import judge_place, judge_target, show
 from rollout_operator.telemetry.logs import log
 
 # With the default limits ten requests may be sent at once, and the look has taken one of them.
 COPIES: Final = 4
+# By so much may clocks of API servers differ, or have been set back since a note was written.
+FURTHEST_AHEAD: Final = timedelta(minutes=5)
 
 _NOTE: Final = msgspec.json.Decoder(DownscaleRecord)
 
@@ -99,8 +104,12 @@ def choose_carriers(pods: Sequence[Pod]) -> list[Pod]:
     return [pods[last * step // (COPIES - 1)] for step in range(COPIES)]
 
 
-def read_note(pod: Pod) -> DownscaleRecord | None:
-    """Return the note of a pod, None where it has none. Raises InvalidInput naming the pod."""
+def read_note(pod: Pod, now: datetime) -> DownscaleRecord | None:
+    """Return the note of a pod, None where it has none; `now` is the API server's time.
+
+    Raises InvalidInput naming the pod, also for a time that has not come yet: no process can have
+    written it.
+    """
     if not pod.downscale_note:
         return None
     try:
@@ -111,6 +120,13 @@ def read_note(pod: Pod) -> DownscaleRecord | None:
     if note.at.tzinfo is None or not 0 <= note.replicas_to < note.replicas_from:
         text = f"Pod {pod.name}: annotation {DOWNSCALE_NOTE}: {pod.downscale_note[:80]!r}"
         raise InvalidInput(text)
+    try:
+        check_time(note.at)
+    except InvalidInput as error:
+        raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_NOTE}: at: {error}") from error
+    if note.at - now > FURTHEST_AHEAD:
+        ahead = f"at: {format_rfc3339(note.at)} lies in the future"
+        raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_NOTE}: {ahead}")
     # Whoever may write annotations of pods must not send calls anywhere else (D-27).
     targets = (*(() if note.target is None else (note.target,)), *note.earlier)
     problem = next(filter(None, map(judge_target, targets)), "")

@@ -256,7 +256,7 @@ def _been_ready(status: PodStatus) -> bool | None:
         changed = msgspec.convert(changes[-1] if changes else None, _Instant)
     except msgspec.ValidationError:
         return None
-    if changed < started - _SAME_REPORT:
+    if started - changed > _SAME_REPORT:
         return None  # by another clock: it proves nothing
     return changed - started > _SAME_REPORT
 

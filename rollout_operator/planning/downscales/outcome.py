@@ -68,7 +68,7 @@ def find_replaced(
     if len(came) < len(wanted):
         return now
     newest = max((now if one is None else one for one in came), default=None)
-    return newest if newest is not None and newest + _ROUNDING >= at else None
+    return newest if newest is not None and at - newest <= _ROUNDING else None
 
 
 def is_wanted(sts: StatefulSet, name: str) -> bool:

@@ -176,6 +176,6 @@ async def test_si10_notes_stay_until_no_call_can_arrive() -> None:
         assert world.memory.downscales.backlog.count() == 0
         assert world.noted() == ["zone-a-0", "zone-a-3", "zone-a-4"]
         world.restart()
-        world.memory.controller.adopt(world.sets.list_all()[0].uid)
+        world.memory.controller.adopt_all()
         assert is_refused(await world.ask("zone-a", 3))
         await asyncio.sleep(RETELL.total_seconds())
