@@ -32,7 +32,7 @@ class Result:
     again: timedelta | None = None
 
 
-class Attempt:
+class GuardedStep:
     """A step whose failure, also by a bug, does not keep the next one back: `error` has it."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from rollout_operator.controllers.downscales.cancellations import (
     RESYNC,
     Cancellations,
 )
-from rollout_operator.controllers.worker import Attempt, Result
+from rollout_operator.controllers.worker import GuardedStep, Result
 from rollout_operator.guards.downscales.backlog import CancelCalls
 from rollout_operator.guards.downscales.pod_records import PodRecords, assess_note, read_note
 from rollout_operator.guards.downscales.reservations import (
@@ -95,7 +95,7 @@ class DownscaleController:
         for sts in self._parts.sets.list_all():
             if not isinstance(sts, StatefulSet):
                 continue
-            with Attempt() as adoption:
+            with GuardedStep() as adoption:
                 self._adopt(sts, self._list_pods(sts.uid))
             error = adoption.error
             if error is not None:
@@ -123,14 +123,14 @@ class DownscaleController:
         again, failure = RESYNC, None
         # One that fails, also by a bug, does not delay the others: pods do not wait for what cannot
         # be recorded.
-        with Attempt() as adoption:
+        with GuardedStep() as adoption:
             self._adopt(sts, pods)
         bug = adoption.error
         steps = [self._settle, self._record, self._give_back, self._cancellations.tell]
         if bug is None:  # else the notes are still needed
             steps.append(self._clean)
         for step in steps:
-            with Attempt() as attempt:
+            with GuardedStep() as attempt:
                 again = min(again, await step(sts, pods))
             match attempt.error:
                 case ApiError() | InvalidInput() as error:
