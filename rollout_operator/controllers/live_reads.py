@@ -27,6 +27,8 @@ from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 LOOK_LASTS: Final = timedelta(seconds=5)
 # An answer that takes longer is not waited for: it is of no use, and records wait for it (LI-07).
 ANSWER_LASTS: Final = timedelta(seconds=8)
+# A read that is too old so often in a row is told as a failure.
+EXPIRED_IN_A_ROW: Final = 3
 # Groups that are read and acted upon at a time, where the API client has no rate limits.
 MOST_LOOKS: Final = 32
 # The deletes of those that are read at a time are to be sent within so much of LOOK_LASTS.
@@ -53,6 +55,15 @@ def describe_slow(zone: str) -> str:
     """Return that the answer to a live read came too late."""
     lasts = f"{LOOK_LASTS.total_seconds():g} s"
     return f"a live read of {zone} counts for {lasts} and took longer: the API server is slow"
+
+
+def describe_slow_call(listed_in: timedelta, times_in: timedelta) -> str:
+    """Return which call of a live look was slow."""
+    call, took = "the lists of its group", listed_in
+    if times_in > listed_in:
+        call, took = "the read of the times of its group", times_in
+    lasts = f"{LOOK_LASTS.total_seconds():g} s"
+    return f"a live read counts for {lasts}, and {call} took {took.total_seconds():.1f} s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.model.names import Uid
+from rollout_operator.model.names import DOWNSCALE_INTENT, Uid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +142,16 @@ class Underway:
     """Name of the StatefulSet."""
     replicas_from: int
     replicas_to: int
+    is_marked: bool = False
+    """Whether this process knows it by a mark on the StatefulSet only."""
+
+    @property
+    def way_out(self) -> str:
+        """Return what a person can do where the operator may not remove a mark; empty for none."""
+        if not self.is_marked:
+            return ""
+        command = f"kubectl annotate statefulset {self.zone} {DOWNSCALE_INTENT}-"
+        return f"; if the operator cannot remove its mark: {command}"
 
     @property
     def text(self) -> str:

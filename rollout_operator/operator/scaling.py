@@ -22,6 +22,7 @@ from rollout_operator.controllers.scaling.controller import (
 from rollout_operator.controllers.scaling.intents import IntentWriter
 from rollout_operator.controllers.scaling.pod_calls import Talks
 from rollout_operator.controllers.scaling.replicas import Counts
+from rollout_operator.controllers.scaling.writes import ScalingWrites
 from rollout_operator.controllers.worker import Waker, Workers
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.scales.references import References
@@ -149,17 +150,17 @@ class Scaling:
 
     def _build_controller(self, observer: Observer) -> ScalingController:
         context = self._context
+        attempts = Attempts(
+            context.clock, longest=context.settings.reconcile_interval, rng=context.rng
+        )
         return ScalingController(
             ScalingContext(
                 observer=observer,
                 counts=self._counts,
                 talks=self._talks,
                 references=self._references,
-                attempts=Attempts(
-                    context.clock,
-                    longest=context.settings.reconcile_interval,
-                    rng=context.rng,
-                ),
+                attempts=attempts,
+                writes=ScalingWrites(attempts),
                 contests=self._contests,
                 group_states=context.group_states,
                 metrics=context.metrics,

@@ -50,6 +50,7 @@ SCALING_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "failed
 # What keeps a count from being decided or written.
 SCALING_FAILURES: Final = (
     Code.SCALE_REFUSED,
+    Code.LIVE_READ_EXPIRED,
     Code.COUNT_CONTESTED,
     Code.NO_LEADING_ZONE,
     Code.LEADING_ZONES_CIRCLE,

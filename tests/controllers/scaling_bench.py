@@ -24,6 +24,7 @@ from rollout_operator.controllers.scaling.controller import ScalingContext, Scal
 from rollout_operator.controllers.scaling.intents import IntentWriter
 from rollout_operator.controllers.scaling.pod_calls import Talks
 from rollout_operator.controllers.scaling.replicas import Counts
+from rollout_operator.controllers.scaling.writes import ScalingWrites
 from rollout_operator.controllers.worker import Result, Workers
 from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.own_deletes import OwnDeletes
@@ -118,9 +119,10 @@ class Bench:
         calls = PodClient(self.stores, timeout=5 * SECOND, metrics=metrics, clock=self.clock)
         talks = Talks(calls, now=self.now, on_heard=self._wake, late_calls=10 * SECOND)
         group_states, contests = GroupStates(metrics, self.clock), Contests(self.client, self.clock)
+        attempts = Attempts(self.clock, longest=LONGEST)
         parts = ScalingContext(
             observer=observer, counts=counts, talks=talks, references=self.references,
-            attempts=Attempts(self.clock, longest=LONGEST),
+            attempts=attempts, writes=ScalingWrites(attempts),
             contests=contests, group_states=group_states, metrics=metrics,
             clock=self.clock, cluster_domain="cluster.local.", late_calls=10 * SECOND,
         )  # fmt: skip

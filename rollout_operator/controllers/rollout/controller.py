@@ -7,6 +7,7 @@ from typing import Final
 
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.live_reads import EXPIRED_IN_A_ROW
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import (
     Attempt,
@@ -41,8 +42,6 @@ UNKNOWN_WAIT: Final = timedelta(seconds=5)
 HELD_RECHECK: Final = timedelta(seconds=10)
 # A reconcile that ends so has not seen to the group: the time of the last success stands still.
 _BLIND: Final = frozenset({Code.BACKING_OFF, Code.VIEW_STALE, Code.LIVE_READ_EXPIRED})
-# Live reads of one zone that came to nothing in a row, from which on it is told.
-EXPIRED_IN_A_ROW: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,25 +6,30 @@ read delay no rollout. What is due is decided in `planning.scaling.plan`; counts
 references are read by whoever follows them.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Final, Protocol
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.retries import Attempt, Attempts, find_retry_after
+from rollout_operator.controllers.retries import Attempt, Attempts
 from rollout_operator.controllers.scaling.contests import Contests, describe_mark
 from rollout_operator.controllers.scaling.pod_calls import Talks
 from rollout_operator.controllers.scaling.replicas import Counts
+from rollout_operator.controllers.scaling.writes import (
+    CATCH_UP,
+    ReconcileOutcome,
+    ScalingWrites,
+    Write,
+    word_failure,
+)
 from rollout_operator.controllers.worker import Result
-from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT
-from rollout_operator.model.errors import ApiError, Conflict, InvalidInput
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import SCALING_ANNOTATIONS, GroupName
 from rollout_operator.model.objects import StatefulSet, Unreadable
-from rollout_operator.model.outcome import Code, Plan, Reason, Severity
+from rollout_operator.model.outcome import Plan, Severity
 from rollout_operator.model.scaling import (
     PublishReplicas,
     Reading,
@@ -38,17 +43,8 @@ from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates, Subject
 
-# Nothing is missed by events alone; this is for what events do not tell.
-RESYNC: Final = timedelta(minutes=4)
 # Own writes are known at once, so that a chain is through in one look; a bound for what is not.
 ROUNDS: Final = 8
-# First wait after the store contradicted the cache, which shows it any moment.
-RECHECK_WAIT: Final = timedelta(milliseconds=50)
-# Whoever holds back its group and does not get on leaves it to others for most of this time, once
-# it has failed for longer than it may hold it (D-25).
-HELD_WAIT: Final = timedelta(minutes=2)
-# Timers may be early by a little.
-CATCH_UP: Final = timedelta(milliseconds=20)
 
 
 class MirroredReferences(Protocol):
@@ -79,6 +75,7 @@ class ScalingContext:
     talks: Talks
     references: MirroredReferences
     attempts: Attempts
+    writes: ScalingWrites
     contests: Contests
     group_states: GroupStates
     metrics: Metrics
@@ -86,36 +83,6 @@ class ScalingContext:
     cluster_domain: str
     late_calls: timedelta
     """So long after its caller has given up a call may still reach a pod."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Attempt:
-    """What one look at a group came to, beyond its last plan."""
-
-    reasons: list[Reason] = field(default_factory=list)
-    again: timedelta = RESYNC
-
-    def clear(self) -> None:
-        """Begin anew: what was found before is found again, where it still holds."""
-        self.reasons.clear()
-        self.again = RESYNC
-
-    def fail(self, reason: Reason, again: timedelta) -> None:
-        """Note a failed attempt, and when it is repeated."""
-        self.reasons.append(reason)
-        self.again = min(self.again, again + CATCH_UP)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Write:
-    """One write, and how it is told of where it fails."""
-
-    attempt: Attempt
-    what: str
-    zone: str = ""
-    send: Callable[[], Awaitable[None]]
-    holds_group: Callable[[], bool] = lambda: False
-    """Whether nothing else of the group may begin though it has failed."""
 
 
 def is_scaled(members: Iterable[StatefulSet | Unreadable]) -> bool:
@@ -147,21 +114,24 @@ class ScalingController:
         if name not in self._known:
             self._known.add(name)
             self._parts.metrics.begin_scaling(name)
-        look = _Attempt()
+        look = ReconcileOutcome()
         plan = await self._work(group, look)
         owed = self._report(plan, look)
         times = (look.again, plan.look_again, owed, _catch_up(counts.settle(())))
         return Result(again=min(time for time in times if time is not None))
 
-    async def _work(self, group: Group, look: _Attempt) -> ScalingPlan:
+    async def _work(self, group: Group, look: ReconcileOutcome) -> ScalingPlan:
         """Do what is due until nothing more is; return the last plan."""
         parts = self._parts
         for _ in range(ROUNDS):
             look.clear()
-            group = await self._revoke(group, look)
+            marked = parts.counts.list_marked(zone.sts for zone in group.zones)
+            group = await self._revoke(group, marked, look)
             scaling, plan = await self._plan(self._view(group), look)
             if await self._has_new_times(plan, look):
                 continue
+            unused = parts.counts.list_unused((zone.sts for zone in group.zones), plan.scale)
+            await self._revoke(group, unused, look)
             for talk in plan.talks:
                 parts.talks.begin(talk)
             done = [await self._scale(scaling, action, look) for action in plan.scale]
@@ -175,20 +145,22 @@ class ScalingController:
                 await self._record(zone.sts, look)
         return plan
 
-    async def _revoke(self, group: Group, look: _Attempt) -> Group:
+    async def _revoke(
+        self, group: Group, marked: Iterable[StatefulSet], look: ReconcileOutcome
+    ) -> Group:
         """Revoke what sets are marked with, and return the group as it is then (SI-02)."""
         counts, done = self._parts.counts, False
-        for sts in counts.list_marked(zone.sts for zone in group.zones):
+        for sts in marked:
             wait = counts.wait_before_revoke(sts)
             if wait:
                 look.fail(describe_mark(sts), wait)
                 continue
             what, send = f"revoked downscale of {sts.name}", partial(counts.revoke, sts)
-            one = _Write(attempt=("revoke", sts.uid), what=what, zone=sts.name, send=send)
-            done |= await self._try(one, look)
+            one = Write(attempt=("revoke", sts.uid), what=what, zone=sts.name, send=send)
+            done |= await self._parts.writes.send(one, look)
         return self._parts.observer.observe(group.name) if done else group
 
-    async def _has_new_times(self, plan: ScalingPlan, look: _Attempt) -> bool:
+    async def _has_new_times(self, plan: ScalingPlan, look: ReconcileOutcome) -> bool:
         """Read the times again that a zone waits for; tell whether they are others now.
 
         A person may have set one back so that the next zone goes at once (D-66).
@@ -200,7 +172,7 @@ class ScalingController:
         return await self._parts.counts.refresh_times()
 
     async def _plan(
-        self, scaling: ScalingSnapshot, look: _Attempt
+        self, scaling: ScalingSnapshot, look: ReconcileOutcome
     ) -> tuple[ScalingSnapshot, ScalingPlan]:
         """Plan past the downscales that failed lately: other zones do not wait for them (W-42)."""
         while True:
@@ -211,14 +183,14 @@ class ScalingController:
                 return scaling, plan
             scaling = replace(scaling, held=scaling.held | {one.zone.uid for one in held})
 
-    async def _is_held(self, action: ScaleZone, look: _Attempt) -> bool:
+    async def _is_held(self, action: ScaleZone, look: ReconcileOutcome) -> bool:
         """Tell whether a downscale must wait after a failure, or did not stay; note why if so."""
         wait, failure = self._parts.attempts.wait_before(_name(action))
         if wait:
-            look.fail(_word_failure(_word_change(action), failure, action.zone.name), wait)
+            look.fail(word_failure(_word_change(action), failure, action.zone.name), wait)
         return bool(wait) or await self._is_contested(action, look)
 
-    async def _is_contested(self, action: ScaleZone, look: _Attempt) -> bool:
+    async def _is_contested(self, action: ScaleZone, look: ReconcileOutcome) -> bool:
         """Tell whether a count must wait because something else puts it back; note it if so."""
         wait = self._parts.contests.wait_before(action)
         if wait:
@@ -253,7 +225,9 @@ class ScalingController:
             if other != name and any(one in mine for one in self._mirrored[other]):
                 yield from (zone.sts for zone in self._parts.observer.observe(other).zones)
 
-    async def _scale(self, scaling: ScalingSnapshot, action: ScaleZone, look: _Attempt) -> bool:
+    async def _scale(
+        self, scaling: ScalingSnapshot, action: ScaleZone, look: ReconcileOutcome
+    ) -> bool:
         """Write one count; tell whether it was written."""
         counts, zone = self._parts.counts, action.zone
         if await self._is_contested(action, look):
@@ -265,14 +239,14 @@ class ScalingController:
             else:
                 await counts.scale_up(scaling.group.name, action)
 
-        one = _Write(
+        one = Write(
             attempt=_name(action),
             what=_word_change(action),
             zone=zone.name,
             send=write,
             holds_group=lambda: counts.holds_group(zone),
         )
-        is_written = await self._try(one, look)
+        is_written = await self._parts.writes.send(one, look)
         if is_written:
             self._parts.contests.note(action)
         return is_written
@@ -286,7 +260,7 @@ class ScalingController:
         readings = {one: await references.refresh(one) for one in list_references([zone])}
         return replace(scaling, scales={**scaling.scales, **readings})
 
-    async def _publish(self, publication: PublishReplicas, look: _Attempt) -> None:
+    async def _publish(self, publication: PublishReplicas, look: ReconcileOutcome) -> None:
         reference, replicas = publication.reference, publication.replicas
 
         async def write() -> None:
@@ -294,49 +268,17 @@ class ScalingController:
             log.info("Published replicas", reference=f"{reference}", replicas=replicas)
 
         what = f"status of {reference}"
-        await self._try(_Write(attempt=("publish", f"{reference}"), what=what, send=write), look)
+        await self._parts.writes.send(
+            Write(attempt=("publish", f"{reference}"), what=what, send=write), look
+        )
 
-    async def _record(self, sts: StatefulSet, look: _Attempt) -> None:
+    async def _record(self, sts: StatefulSet, look: ReconcileOutcome) -> None:
         """Record a downscale that no review has recorded."""
         what, send = f"time of the downscale of {sts.name}", partial(self._parts.counts.record, sts)
-        one = _Write(attempt=("record", sts.uid), what=what, zone=sts.name, send=send)
-        await self._try(one, look)
+        one = Write(attempt=("record", sts.uid), what=what, zone=sts.name, send=send)
+        await self._parts.writes.send(one, look)
 
-    async def _try(self, one: _Write, look: _Attempt) -> bool:
-        """Send a write, unless that failed lately; tell whether it was written (D-18)."""
-        # Apart from failures: that a cache is behind is nothing to warn anybody of.
-        attempts, clash = self._parts.attempts, ("clash", *one.attempt)
-        wait, failure = attempts.wait_before(one.attempt)
-        if wait:
-            look.fail(_word_failure(one.what, failure, one.zone), wait)
-            return False
-        wait, failure = attempts.wait_before(clash)
-        if wait:
-            look.fail(_word_clash(failure, one.zone), wait)
-            return False
-        try:
-            await one.send()
-        except Conflict as error:
-            wait = attempts.note_failure(clash, str(error), at_least=RECHECK_WAIT)
-            look.fail(_word_clash(str(error), one.zone), wait)
-            return False
-        except (ApiError, InvalidInput) as error:
-            wait = self._note_failure(one, error)
-            look.fail(_word_failure(one.what, str(error), one.zone), wait)
-            return False
-        attempts.note_success(one.attempt)
-        attempts.note_success(clash)
-        return True
-
-    def _note_failure(self, one: _Write, error: ApiError | InvalidInput) -> timedelta:
-        attempts, least = self._parts.attempts, find_retry_after(error)
-        if one.holds_group() and attempts.failing_for(one.attempt) >= PERSIST_LIMIT:
-            least = max(least, HELD_WAIT)
-        wait = attempts.note_failure(one.attempt, str(error), at_least=least)
-        log.debug("Attempt failed", attempt=one.attempt[0], zone=one.zone, again_in=wait, err=error)
-        return wait
-
-    def _report(self, plan: ScalingPlan, look: _Attempt) -> timedelta | None:
+    def _report(self, plan: ScalingPlan, look: ReconcileOutcome) -> timedelta | None:
         """Show what came of a look; return when to show it again where something is owed."""
         metrics = self._parts.metrics
         failing = [one for one in plan.problems if one.zone in plan.failed]
@@ -387,14 +329,5 @@ def _word_change(action: ScaleZone) -> str:
     return f"{action.zone.name}: {action.zone.replicas} → {action.replicas}"
 
 
-def _word_clash(failure: str, zone: str) -> Reason:
-    return Reason(code=Code.VIEW_CHANGED, text=failure, severity=Severity.DEBUG, zone=zone)
-
-
 def _catch_up(wait: timedelta | None) -> timedelta | None:
     return None if wait is None else wait + CATCH_UP
-
-
-def _word_failure(what: str, failure: str, zone: str) -> Reason:
-    text = f"{what}: the last attempt failed and will be repeated: {failure}"
-    return Reason(code=Code.SCALE_REFUSED, text=text, severity=Severity.WARN, zone=zone)

@@ -1,7 +1,9 @@
 """Write and remove the marks of our own downscales: what they are for, see `planning`.
 
-A mark is written and answered before the write that holds by it is sent. It stays where that gets
-no answer, and whoever finds it removes it: this process at its next look, or the one after it.
+A mark is written and answered before the live read that the downscale rests on, and that shows it;
+the write that holds by it comes last. It stays where that gets no answer, and whoever finds it
+removes it: this process at its next look, or the one after it. Where that write was answered, or
+not sent at all, the next attempt of the same holds by the mark that stands.
 """
 
 from datetime import timedelta
@@ -21,7 +23,7 @@ from rollout_operator.model.errors import (
 )
 from rollout_operator.model.names import DOWNSCALE_INTENT, Uid
 from rollout_operator.model.objects import StatefulSet
-from rollout_operator.planning.downscales.intents import render_intent
+from rollout_operator.planning.downscales.intents import announces, render_intent
 from rollout_operator.telemetry.logs import log
 
 _PATH: Final = f"/metadata/annotations/{DOWNSCALE_INTENT.replace('/', '~1')}"
@@ -45,21 +47,28 @@ class IntentWriter:
         self._revoked: Rewrites[Uid, str] = Rewrites(clock)
 
     def begin(self, sts: StatefulSet, replicas: int) -> str:
-        """Return the mark of a new attempt."""
-        self._attempts += 1
-        text = render_intent(sts, replicas, f"{self._process}-{self._attempts}")
+        """Return the mark of an attempt: that of the last one where it stands and says the same."""
+        if self._downscales.intents.is_idle(sts) and announces(sts, replicas):
+            text = sts.annotations[DOWNSCALE_INTENT]
+        else:
+            self._attempts += 1
+            text = render_intent(sts, replicas, f"{self._process}-{self._attempts}")
         self._downscales.intents.begin(sts.uid, text)
         return text
 
-    async def write(self, sts: StatefulSet, text: str, tests: list[JsonObject]) -> StatefulSet:
-        """Mark a set, in place of any other mark; return it as it is then.
+    async def write(self, sts: StatefulSet, text: str) -> None:
+        """Mark a set, in place of any other mark, unless it carries this one already.
 
         Raises ApiError. Without an answer nothing may be sent that holds by the mark, so that this
         is no UnknownOutcome of the downscale.
         """
+        if sts.annotations.get(DOWNSCALE_INTENT) == text:
+            return
+        # The live read confirms all the rest: this spares a mark where the cache is behind.
+        spec: JsonObject = {"op": "test", "path": "/metadata/generation", "value": sts.generation}
         add: JsonObject = {"op": "add", "path": _PATH, "value": text}
         try:
-            return await self._patch(sts, [_test_uid(sts.uid), *tests, add])
+            await self._patch(sts, [_test_uid(sts.uid), spec, add])
         except UnknownOutcome as error:
             raise Unreachable(f"{error}", call=error.call) from error
 
@@ -83,10 +92,15 @@ class IntentWriter:
         text = sts.annotations[DOWNSCALE_INTENT]
         underway = self._downscales.intents.find([sts])
         if underway is not None:
+            was_removed = self._revoked.count(sts.uid, text) > 0
             log.info(
-                "Revoking downscale without an answer", zone=sts.name,
-                replicas_from=underway.replicas_from, replicas_to=underway.replicas_to,
-            )  # fmt: skip
+                "Removing mark of a downscale that was removed before and is back"
+                if was_removed
+                else "Revoking downscale without an answer",
+                zone=sts.name,
+                replicas_from=underway.replicas_from,
+                replicas_to=underway.replicas_to,
+            )
         try:
             now = await self._patch(sts, [_test_uid(sts.uid), *render_steps(text)])
         except NotFound as error:

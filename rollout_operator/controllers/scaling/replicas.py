@@ -3,48 +3,47 @@
 An upscale goes as the cache shows the group. A downscale takes pods away: the same decision is
 taken again on a live look, under the group's lock, and is announced before the lock is let go, so
 that no rollout begins meanwhile. The lock is not held across the write: a set that is guarded comes
-back to us as a review, which takes it (FP-24).
+back to us as a review, which takes it (FP-24). All that may take long goes before the look: the
+mark of a downscale that no review announces, and the turn to send the write.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.server_clock import CLOCK_ERROR
-from rollout_operator.controllers.live_reads import LOOK_LASTS, describe_slow
+from rollout_operator.controllers.live_reads import LOOK_LASTS, describe_slow_call
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.scaling.intents import IntentWriter, render_steps
+from rollout_operator.controllers.scaling.intents import IntentWriter
+from rollout_operator.controllers.scaling.patches import name_outcome, render_patch
 from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, Downscales
 from rollout_operator.guards.downscales.times import Times, is_annotated
 from rollout_operator.guards.downscales.zone_tracker import READ_AGAIN
 from rollout_operator.guards.locks import Locks, group_lock
-from rollout_operator.kube.api import STATEFULSETS, JsonObject, Writer
+from rollout_operator.kube.api import STATEFULSETS, JsonObject, TimedPatcher
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,
+    DeadlinePassed,
     DecodeError,
     InvalidInput,
-    NotFound,
     Refused,
-    TooManyRequests,
     UnknownOutcome,
 )
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import (
     DOWNSCALE_INTENT,
     LAST_DOWNSCALE,
-    PREPARE_DOWNSCALE,
     GroupName,
     Uid,
 )
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.scaling import ScaleZone, ScalingSnapshot, Written
 from rollout_operator.model.tracker import TimesSource
-from rollout_operator.planning.downscales.intents import needs_intent
-from rollout_operator.planning.downscales.request import is_labelled
+from rollout_operator.planning.downscales.intents import announces, needs_intent
 from rollout_operator.planning.downscales.spacing import format_downscale_time
 from rollout_operator.planning.scaling.plan import plan_scaling
 from rollout_operator.telemetry.logs import log
@@ -73,7 +72,7 @@ class Counts:
 
     def __init__(
         self,
-        client: Writer,
+        client: TimedPatcher,
         observer: Observer,
         times: Times,
         *,
@@ -196,35 +195,73 @@ class Counts:
     async def scale_down(self, scaling: ScalingSnapshot, action: ScaleZone) -> None:
         """Write fewer replicas, if a live look leads to the same decision.
 
-        Raises ApiError, Conflict where it does not, and InvalidInput where times cannot be read.
+        Raises ApiError, Conflict where it does not, DeadlinePassed where the look is too old by
+        then, and InvalidInput where times cannot be read.
         """
-        group = scaling.group
+        zone, mark, is_announced = action.zone, None, False
+        try:
+            if needs_intent(zone):
+                self._check_stopping(zone)
+                mark, is_announced = self._intents.begin(zone, action.replicas), True
+                self._downscales.announce(zone, action.replicas)
+                await self._intents.write(zone, mark)
+            await self._client.wait_turn_to_patch(STATEFULSETS, zone.namespace, zone.name)
+            agreed = await self._confirm(scaling, action, mark)
+            is_announced = True
+            await self._write(scaling.group.name, agreed, mark, has_turn=True)
+        except UnknownOutcome:
+            is_announced = False  # until it can be written no more, see `settle`
+            raise
+        except (ApiError, InvalidInput):
+            if mark is not None:
+                self._downscales.intents.note_void(zone.uid, mark)
+            raise
+        finally:
+            if is_announced:
+                self._downscales.withdraw(zone.uid)
+
+    async def _confirm(
+        self, scaling: ScalingSnapshot, action: ScaleZone, mark: str | None
+    ) -> ScaleZone:
+        """Return an action as a live look has it, that shows its mark as well; announce it.
+
+        Raises as `scale_down`.
+        """
+        group, name = scaling.group, action.zone.name
         async with self._locks.hold(group_lock(group.name)):
-            looked_at = self._clock.elapsed()
             live = await self._observer.observe_live(group)
+            sent_at, listed_in = self._clock.elapsed() - live.view_age, live.view_age
             sets = [zone.sts for zone in live.zones]
             times = await self._times.read(sets)
             plan = plan_scaling(replace(scaling, group=live, times=times, written={}))
             agreed = _find(plan.scale, action)
             others = self._downscales.intents.find(sets, but=action.zone.uid)
             if agreed is None or live.owners != group.owners or others is not None:
-                name = action.zone.name
                 raise Conflict(f"the API server does not confirm what the cache shows of {name}")
-            self._check_stopping(agreed.zone)
-            self._downscales.announce(agreed.zone, agreed.replicas)
-        is_unanswered = False
-        try:
-            await self._write(group.name, agreed, until=looked_at + LOOK_LASTS)
-        except UnknownOutcome:
-            is_unanswered = True
-            raise
-        finally:
-            if not is_unanswered:
-                self._downscales.withdraw(agreed.zone.uid)
+            zone, intents = agreed.zone, self._downscales.intents
+            if mark is not None and zone.annotations.get(DOWNSCALE_INTENT) != mark:
+                intents.note_gone(zone.uid, mark, zone.resource_version)
+                raise Conflict(f"the mark of the downscale of {name} is not there any more")
+            self._check_stopping(zone)
+            age = self._clock.elapsed() - sent_at
+            # What a review announces it decides as well, by a live look of its own.
+            if mark is not None and age > LOOK_LASTS:
+                raise DeadlinePassed(describe_slow_call(listed_in, age - listed_in))
+            self._downscales.announce(zone, agreed.replicas)
+        return agreed
 
     def list_marked(self, sets: Iterable[StatefulSet]) -> list[StatefulSet]:
-        """Return the sets with a mark that is to be removed: nobody waits for an answer there."""
-        return self._downscales.intents.list_left(sets)
+        """Return the sets with a mark that is to be removed: a write may still hold by it."""
+        intents = self._downscales.intents
+        return [sts for sts in intents.list_left(sets) if not intents.is_idle(sts)]
+
+    def list_unused(
+        self, sets: Iterable[StatefulSet], actions: Sequence[ScaleZone]
+    ) -> list[StatefulSet]:
+        """Return the sets with a mark of ours that is over, and none of these actions is to use."""
+        wanted = {one.zone.uid: one.replicas for one in actions}
+        idle = [sts for sts in sets if self._downscales.intents.is_idle(sts)]
+        return [sts for sts in idle if not announces(sts, wanted.get(sts.uid, sts.replicas))]
 
     def wait_before_revoke(self, sts: StatefulSet) -> timedelta:
         """Return how long a mark must wait that comes back when it is removed; zero for go."""
@@ -242,47 +279,32 @@ class Counts:
             del self._pending[sts.uid]
             self._downscales.withdraw(sts.uid)
 
-    async def _mark(self, action: ScaleZone, mark: str, until: timedelta) -> StatefulSet:
-        """Mark a zone before its downscale. Raises ApiError; Conflict where it is too late then."""
-        marked = await self._intents.write(action.zone, mark, _render_spec(action))
-        self._check_stopping(marked)
-        if self._clock.elapsed() > until:
-            raise Conflict(describe_slow(marked.name))
-        return marked
-
     def _check_stopping(self, sts: StatefulSet) -> None:
         if self._is_stopping():
             raise Conflict(f"{sts.name} is left to the next process: this one stops")
 
     async def _write(
-        self, group: GroupName, action: ScaleZone, until: timedelta | None = None
+        self,
+        group: GroupName,
+        action: ScaleZone,
+        mark: str | None = None,
+        *,
+        has_turn: bool = False,
     ) -> None:
-        """Write a count; a downscale that is not sent `until` then rests on too old a look."""
+        """Write a count; a downscale that is marked holds only by its mark, and removes it."""
         zone = action.zone
         log.info(
             "Scaling zone",
             group=group, zone=zone.name, replicas_from=zone.replicas, replicas_to=action.replicas,
             reason=action.reason.code, why=action.reason.text,
         )  # fmt: skip
-        mark = None
         try:
-            if until is not None and needs_intent(zone):
-                mark = self._intents.begin(zone, action.replicas)
-                action = replace(action, zone=await self._mark(action, mark, until))
-            # Whoever wrote another count since, or another set of that name, is not overwritten. A
-            # version would fail with each change of the status, of which a zone that moves has
-            # many.
-            steps: list[JsonObject] = [
-                {"op": "test", "path": "/metadata/uid", "value": zone.uid},
-                *_render_spec(action),
-                *([] if mark is None else render_steps(mark)),
-                {"op": "test", "path": "/spec/replicas", "value": zone.replicas},
-                {"op": "replace", "path": "/spec/replicas", "value": action.replicas},
-                *self._render_time(action),
-            ]
-            body = await self._client.patch(STATEFULSETS, zone.namespace, zone.name, steps)
+            steps = render_patch(action, mark, self._render_time(action))
+            body = await self._client.patch(
+                STATEFULSETS, zone.namespace, zone.name, steps, has_turn=has_turn
+            )
         except ApiError as error:
-            self._count(group, action, _name_outcome(error))
+            self._count(group, action, name_outcome(error))
             if isinstance(error, UnknownOutcome):
                 self._pending[zone.uid] = _UnseenWrite(
                     replicas=action.replicas,
@@ -291,8 +313,6 @@ class Counts:
                     keeps_time=action.keeps_time,
                     mark=mark,
                 )
-            elif mark is not None:
-                self._downscales.intents.note_void(zone.uid, mark)
             raise
         self._count(group, action, "accepted")
         try:
@@ -349,31 +369,3 @@ def _find(actions: Iterable[ScaleZone], wanted: ScaleZone) -> ScaleZone | None:
         if is_same and one.zone.replicas == wanted.zone.replicas:
             return one
     return None
-
-
-def _render_spec(action: ScaleZone) -> list[JsonObject]:
-    """Return what keeps a downscale from a spec that it was not decided for.
-
-    One that comes late would find the same count again after an upscale, and take pods that nobody
-    has asked. Where a review looks at each attempt they are asked, and nothing is tested: a
-    template that changes while pods prepare would fail it. Where pods go because they were not up,
-    a status that counts one more as ready since fails it, too.
-    """
-    zone = action.zone
-    if not action.is_downscale or is_labelled(zone.labels, PREPARE_DOWNSCALE):
-        return []
-    if action.is_exact:
-        version = zone.resource_version
-        return [{"op": "test", "path": "/metadata/resourceVersion", "value": version}]
-    return [{"op": "test", "path": "/metadata/generation", "value": zone.generation}]
-
-
-def _name_outcome(error: ApiError) -> str:
-    match error:
-        case Conflict() | NotFound():
-            return "conflict"
-        case Refused() | TooManyRequests():
-            return "refused"
-        case UnknownOutcome():
-            return "unknown"
-    return "failed"

@@ -31,7 +31,7 @@ class Intents:
         self._marks: dict[Uid, _KnownMark] = {}
 
     def begin(self, set_uid: Uid, text: str) -> None:
-        """A mark is about to be written by this process."""
+        """A mark is about to be written by this process, or a write to hold by one that stands."""
         self._marks[set_uid] = _KnownMark(text)
 
     def note_void(self, set_uid: Uid, text: str) -> None:
@@ -57,6 +57,13 @@ class Intents:
         """Return the sets that carry a mark, as far as is known, which is to be removed."""
         return [sts for sts in sets if self._is_there(sts)]
 
+    def is_idle(self, sts: StatefulSet) -> bool:
+        """Tell whether a set carries a mark of this process by which no write holds any more."""
+        mark = self._marks.get(sts.uid)
+        is_void = mark is not None and mark.is_void
+        is_same = mark is not None and mark.text == sts.annotations.get(DOWNSCALE_INTENT)
+        return is_void and is_same and self._is_there(sts)
+
     def concerns_us_only(self, old: StatefulSet, new: StatefulSet) -> bool:
         """Tell whether all that has changed of a set is a mark that this process deals with."""
         texts = {one.annotations.get(DOWNSCALE_INTENT) for one in (old, new)} - {None}
@@ -72,7 +79,4 @@ class Intents:
         return not (mark.gone_from and is_older(sts.resource_version, than=mark.gone_from))
 
     def _may_happen(self, sts: StatefulSet) -> bool:
-        mark = self._marks.get(sts.uid)
-        is_void = mark is not None and mark.is_void
-        is_same = mark is not None and mark.text == sts.annotations.get(DOWNSCALE_INTENT)
-        return self._is_there(sts) and not (is_void and is_same)
+        return self._is_there(sts) and not self.is_idle(sts)

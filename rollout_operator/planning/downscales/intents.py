@@ -48,9 +48,21 @@ def find_intent(sts: StatefulSet) -> Underway | None:
     try:
         intent = _INTENT.decode(text)
     except (msgspec.MsgspecError, RecursionError):
-        return Underway(zone=sts.name, replicas_from=sts.replicas, replicas_to=0)
+        return Underway(zone=sts.name, replicas_from=sts.replicas, replicas_to=0, is_marked=True)
     return Underway(
-        zone=sts.name, replicas_from=intent.replicas_from, replicas_to=intent.replicas_to
+        zone=sts.name,
+        replicas_from=intent.replicas_from,
+        replicas_to=intent.replicas_to,
+        is_marked=True,
+    )
+
+
+def announces(sts: StatefulSet, replicas: int) -> bool:
+    """Tell whether the mark of a set announces its downscale to so many replicas."""
+    intent = find_intent(sts)
+    return intent is not None and (intent.replicas_from, intent.replicas_to) == (
+        sts.replicas,
+        replicas,
     )
 
 

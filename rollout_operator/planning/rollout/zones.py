@@ -98,6 +98,7 @@ def find_group_blocker(group: Group) -> GroupBlocker | None:
     if group.downscale is not None:
         # A rollout and a downscale that may still persist exclude each other (D-25).
         text = f"{group.downscale.text}; no pod is replaced until that has happened or failed"
+        text += group.downscale.way_out
         return GroupBlocker(
             reasons=(Reason(Code.DOWNSCALE_UNDERWAY, text, zone=group.downscale.zone),)
         )

@@ -7,7 +7,7 @@ import pytest
 from rollout_operator.lab.schemas.patches import patched
 from rollout_operator.model.errors import ApiError, Unreachable
 from rollout_operator.model.names import DOWNSCALE_INTENT
-from rollout_operator.model.outcome import Code
+from rollout_operator.model.outcome import Code, Severity
 from tests.controllers.fake_client import Json
 from tests.controllers.scaling_bench import GROUP, SECOND, Bench, pass_time
 from tests.controllers.scaling_clients import NO_ANSWER, REFUSAL
@@ -156,17 +156,146 @@ async def test_no_count_is_sent_where_its_mark_got_no_answer(error: ApiError) ->
     assert bench.memory.downscales.find_underway(GROUP) is None
 
 
-@in_virtual_time
-async def test_si09_a_mark_that_takes_long_makes_the_look_too_old() -> None:
-    bench = follower()
+def slow_down(bench: Bench, seconds: float, prefix: str) -> None:
+    """Let calls that begin so take long, on their way to the API server."""
 
     async def take_long(call: str) -> None:
-        if call == MARK:
-            await pass_time(6 * SECOND)
+        if call.startswith(prefix):
+            await pass_time(seconds * SECOND)
 
     bench.client.pause = take_long
+
+
+def list_calls(bench: Bench) -> list[str]:
+    """Return the calls of a bench, with the lists of sets and without those of pods."""
+    calls = (call.partition(" rollout-group")[0] for call in bench.client.calls)
+    return [call for call in calls if not call.startswith("list pods")]
+
+
+@pytest.mark.parametrize("prefix", ["mark", "patch", ""])
+@in_virtual_time
+async def test_si09_a_slow_api_server_keeps_no_zone_from_being_scaled_down(prefix: str) -> None:
+    """LI-01: the look comes after the mark, and must only be young when the count is sent."""
+    bench = follower()
+    slow_down(bench, 4.5 if prefix == "" else 7, prefix)
     await bench.look()
-    assert bench.client.sent == []
+    assert list_calls(bench) == [MARK, "list statefulsets", "patch statefulsets/zone-b"]
+    assert bench.client.patched == ["zone-b 2"]
+
+
+@in_virtual_time
+async def test_si09_waiting_for_our_own_limiter_makes_no_look_old() -> None:
+    bench, turns = follower(), []
+
+    async def wait(what: str) -> None:
+        turns.append(what)
+        await pass_time(20 * SECOND)
+
+    bench.client.turn = wait
+    await bench.look()
+    assert bench.client.patched == ["zone-b 2"]
+    assert turns[0] == "patch statefulsets"
+
+
+@in_virtual_time
+async def test_si09_a_look_that_is_too_old_sends_nothing_and_is_told_from_the_third_on() -> None:
+    """Its mark stands and serves the next attempt; the sentence says which call was slow."""
+    bench = follower()
+    slow_down(bench, 6, "list")
+    with bench.listening() as lines:
+        for number in (1, 2, 3):
+            await bench.look()
+            bench.show_store()
+            (reason,) = [one for one in bench.reasons() if one.zone == "zone-b"]
+            is_told = reason.severity is Severity.WARN
+            assert (reason.code, is_told) == (Code.LIVE_READ_EXPIRED, number == 3)
+            await pass_time(5 * SECOND)
+    assert "5 s, and the lists of its group took 6.0 s" in reason.text
+    assert (bench.failures("live_read_expired"), bench.failures("scale_refused")) == (1, 0)
+    assert not any("Scaling zone" in line for line in lines)
+    assert (bench.client.calls.count(MARK), bench.client.sent) == (1, [])
+
+    slow_down(bench, 0, "list")
+    with bench.listening() as lines:
+        await bench.look()
+    assert any("Scaling zone" in line for line in lines)
+    assert bench.client.calls.count(MARK) == 1
+    assert (bench.client.patched, mark_of(bench)) == (["zone-b 2"], None)
+
+
+@in_virtual_time
+async def test_a_mark_that_is_over_and_that_no_downscale_needs_is_removed() -> None:
+    """SI-02: the leader is back where it was."""
+    bench = follower()
+    slow_down(bench, 6, "list")
+    await bench.look()
+    bench.scale("a", 5)
+    assert mark_of(bench) is not None
+    await bench.look()
+    assert (mark_of(bench), bench.client.sent) == (None, [])
+
+
+@in_virtual_time
+async def test_si02_no_count_is_sent_whose_mark_the_live_look_does_not_show() -> None:
+    """Another process has removed it, and from then on reckons with no downscale."""
+    bench = follower()
+
+    def remove(call: str) -> None:
+        if call.startswith("list statefulsets"):
+            write_mark(bench, None)
+
+    bench.client.before = remove
+    await bench.look()
+    assert (MARK in bench.client.calls, bench.client.sent) == (True, [])
+    bench.client.before = lambda call: None
+    bench.show_store()
+    await pass_time(5 * SECOND)
+    await bench.look()
+    assert (bench.client.calls.count(MARK), bench.client.patched) == (2, ["zone-b 2"])
+
+
+@in_virtual_time
+async def test_si02_a_mark_whose_count_got_no_answer_is_not_used_again() -> None:
+    """It is revoked: from then on the first patch fails, and the second holds by another mark."""
+    bench = follower()
+    bench.client.refuse("zone-b", NO_ANSWER)
+    await bench.look()
+    bench.client.before = lambda call: None
+    bench.show_store()
+    await pass_time(5 * SECOND)
+    await bench.look()
+    first, second = ({str(step.get("value")) for step in sent} for sent in bench.client.sent)
+    assert not any("replicasFrom" in value for value in first & second)
+    assert not comes_late(bench)
+    assert bench.client.patched == ["zone-b 2"]
+
+
+@in_virtual_time
+async def test_si02_nothing_is_rolled_out_from_the_mark_on() -> None:
+    bench, waits = follower(), list[str]()
+
+    async def roll(call: str) -> None:
+        if call == MARK:
+            await bench.roll()
+            waits.extend(bench.waits())
+
+    bench.client.pause = roll
+    await bench.look()
+    assert (waits, bench.client.deleted) == ([HELD], [])
+    assert bench.client.patched == ["zone-b 2"]
+
+
+@in_virtual_time
+async def test_a_rollout_that_waits_for_a_mark_says_how_to_remove_it() -> None:
+    """Where the role lets nobody patch: it waits for ever."""
+    bench = follower()
+    write_mark(bench, '{"id":"9-1","replicasFrom":5,"replicasTo":2}')
+    bench.show_store()
+    await bench.roll()
+    (reason,) = bench.reasons()
+    assert reason.text.endswith(
+        ": kubectl annotate statefulset zone-b grafana.com/rollout-operator-downscale-intent-"
+    )
 
 
 @in_virtual_time
@@ -214,11 +343,15 @@ async def test_li11_a_mark_that_comes_back_is_removed_ever_more_seldom() -> None
     """As GitOps writes it from a copy of the set; the reason says what to do."""
     bench = follower()
     bench.scale("a", 5)
-    async with bench.living():
-        for _ in range(300):
-            if mark_of(bench) is None:
-                write_mark(bench, "of a copy")
-                bench.follow()
-            await pass_time(SECOND)
-        assert 3 < bench.client.calls.count(MARK) <= 3 + 6
-        assert f"{Code.COUNT_CONTESTED} zone-b" in bench.waits()
+    with bench.listening() as lines:
+        async with bench.living():
+            for _ in range(300):
+                if mark_of(bench) is None:
+                    write_mark(bench, "of a copy")
+                    bench.follow()
+                await pass_time(SECOND)
+            assert 3 < bench.client.calls.count(MARK) <= 3 + 6
+            assert f"{Code.COUNT_CONTESTED} zone-b" in bench.waits()
+    revoked = [line.partition('msg="')[2].split('"')[0] for line in lines if "mark" in line.lower()]
+    assert sum("without an answer" in line for line in lines) == 1
+    assert any("was removed before and is back" in line for line in revoked)

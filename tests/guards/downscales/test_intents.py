@@ -44,6 +44,7 @@ def test_what_a_mark_means(known: str, seen: StatefulSet, may_happen: bool, is_l
     assert (intents.find([seen]) is not None) is may_happen
     assert intents.find([seen], but=ZONE.uid) is None
     assert (intents.list_left([seen]) == [seen]) is is_left
+    assert intents.is_idle(seen) is (is_left and not may_happen)
 
 
 def test_marks_of_ours_wake_nobody() -> None:

@@ -42,7 +42,9 @@ def test_a_mark_has_no_character_that_go_writes_in_another_way() -> None:
 )
 def test_what_a_mark_announces(text: str | None, counts: tuple[int, int] | None) -> None:
     found = find_intent(marked(text))
-    wanted = counts and Underway(zone="zone-a", replicas_from=counts[0], replicas_to=counts[1])
+    wanted = counts and Underway(
+        zone="zone-a", replicas_from=counts[0], replicas_to=counts[1], is_marked=True
+    )
     assert found == wanted
 
 

@@ -1,0 +1,137 @@
+"""Send the writes of one reconcile, each unless it failed lately, and say what became of them.
+
+Three things may go wrong with a write, and each has a memory of its own: it failed; the store
+contradicted the cache, which is nothing to warn anybody of; the live read that it rests on was too
+old before it was sent, which is told once it happens again and again (SI-09).
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from rollout_operator.controllers.live_reads import EXPIRED_IN_A_ROW
+from rollout_operator.controllers.retries import Attempt, Attempts, find_retry_after
+from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT
+from rollout_operator.model.errors import ApiError, Conflict, DeadlinePassed, InvalidInput
+from rollout_operator.model.outcome import Code, Reason, Severity
+from rollout_operator.telemetry.logs import log
+
+# Nothing is missed by events alone; this is for what events do not tell.
+RESYNC: Final = timedelta(minutes=4)
+# First wait after the store contradicted the cache, which shows it any moment.
+RECHECK_WAIT: Final = timedelta(milliseconds=50)
+# Whoever holds back its group and does not get on leaves it to others for most of this time, once
+# it has failed for longer than it may hold it (D-25).
+HELD_WAIT: Final = timedelta(minutes=2)
+# Timers may be early by a little.
+CATCH_UP: Final = timedelta(milliseconds=20)
+
+
+@dataclass(slots=True, kw_only=True)
+class ReconcileOutcome:
+    """What one reconcile of a group came to, beyond its last plan."""
+
+    reasons: list[Reason] = field(default_factory=list)
+    again: timedelta = RESYNC
+
+    def clear(self) -> None:
+        """Begin anew: what was found before is found again, where it still holds."""
+        self.reasons.clear()
+        self.again = RESYNC
+
+    def fail(self, reason: Reason, again: timedelta) -> None:
+        """Note a failed attempt, and when it is repeated."""
+        self.reasons.append(reason)
+        self.again = min(self.again, again + CATCH_UP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One write, and how it is told of where it fails."""
+
+    attempt: Attempt
+    what: str
+    zone: str = ""
+    send: Callable[[], Awaitable[None]]
+    holds_group: Callable[[], bool] = lambda: False
+    """Whether nothing else of the group may begin though it has failed."""
+
+    @property
+    def clash(self) -> Attempt:
+        """Return the name of its conflicts with the store."""
+        return ("clash", *self.attempt)
+
+    @property
+    def late(self) -> Attempt:
+        """Return the name of its live reads that were too old."""
+        return ("late", *self.attempt)
+
+
+class ScalingWrites:
+    """Sends the writes of one process."""
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._attempts = attempts
+
+    async def send(self, one: Write, look: ReconcileOutcome) -> bool:
+        """Send a write, unless that failed lately; tell whether it was written (D-18)."""
+        attempts = self._attempts
+        if self._must_wait(one, look):
+            return False
+        try:
+            await one.send()
+        except Conflict as error:
+            wait = attempts.note_failure(one.clash, str(error), at_least=RECHECK_WAIT)
+            look.fail(_word_clash(one, str(error)), wait)
+            return False
+        except DeadlinePassed as error:
+            wait = attempts.note_failure(one.late, str(error))
+            look.fail(self._word_late(one, str(error)), wait)
+            return False
+        except (ApiError, InvalidInput) as error:
+            wait = self._note_failure(one, error)
+            look.fail(word_failure(one.what, str(error), one.zone), wait)
+            return False
+        for attempt in (one.attempt, one.clash, one.late):
+            attempts.note_success(attempt)
+        return True
+
+    def _must_wait(self, one: Write, look: ReconcileOutcome) -> bool:
+        """Tell whether a write failed lately; note why if so."""
+        wait, failure = self._attempts.wait_before(one.attempt)
+        if wait:
+            look.fail(word_failure(one.what, failure, one.zone), wait)
+            return True
+        wait, failure = self._attempts.wait_before(one.clash)
+        if wait:
+            look.fail(_word_clash(one, failure), wait)
+            return True
+        wait, failure = self._attempts.wait_before(one.late)
+        if wait:
+            look.fail(self._word_late(one, failure), wait)
+        return bool(wait)
+
+    def _note_failure(self, one: Write, error: ApiError | InvalidInput) -> timedelta:
+        attempts, least = self._attempts, find_retry_after(error)
+        if one.holds_group() and attempts.failing_for(one.attempt) >= PERSIST_LIMIT:
+            least = max(least, HELD_WAIT)
+        wait = attempts.note_failure(one.attempt, str(error), at_least=least)
+        log.debug("Attempt failed", attempt=one.attempt[0], zone=one.zone, again_in=wait, err=error)
+        return wait
+
+    def _word_late(self, one: Write, why: str) -> Reason:
+        is_failure = self._attempts.count(one.late) >= EXPIRED_IN_A_ROW
+        text = f"{one.what}: a live read was too old before the write was sent: {why}"
+        severity = Severity.WARN if is_failure else Severity.DEBUG
+        return Reason(code=Code.LIVE_READ_EXPIRED, text=text, severity=severity, zone=one.zone)
+
+
+def _word_clash(one: Write, failure: str) -> Reason:
+    return Reason(code=Code.VIEW_CHANGED, text=failure, severity=Severity.DEBUG, zone=one.zone)
+
+
+def word_failure(what: str, failure: str, zone: str) -> Reason:
+    """Return that the last attempt of a write failed."""
+    text = f"{what}: the last attempt failed and will be repeated: {failure}"
+    return Reason(code=Code.SCALE_REFUSED, text=text, severity=Severity.WARN, zone=zone)
