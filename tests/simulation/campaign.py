@@ -28,7 +28,7 @@ ROTATION: Final = (
     *("s5-contested", "s5-edited", "s5-edited-tracked"),
     *("s5-tracked", "s7-tracked", "s8", "s8-two", "s8-turns", "s8-streamed", "s9", "s9-two"),
     *("s1-small", "s2-small", "s5-small", "s6-small", "s7-small", "both-small"),
-    *("s8-small", "s9-small"),
+    *("s8-small", "s9-small", "s5-slow"),
 )
 SMALL_ONES: Final = ("s1-small", "s2-small", "s7-small", "s8-small")
 

@@ -65,6 +65,11 @@ class Scenario:
     """How long the operator watches in peace before anything happens."""
     spoils: float | None = None
     """The chance of an event that cannot be decoded, where it is another one than usual."""
+    patches_take: tuple[float, float] | None = None
+    """Seconds that each PATCH of a StatefulSet takes: one schedule, one span, between these.
+
+    No fault, and nothing heals it: such an API server is slow for as long as anybody looks.
+    """
     args: Sequence[str] = ()
     """Flags of the operator, beside those that every sandbox gives."""
 

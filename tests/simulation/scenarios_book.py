@@ -30,6 +30,7 @@ from tests.simulation.scenarios_scaling import (
     edited_in_the_map,
     followed,
     mirrored,
+    slowed,
 )
 from tests.simulation.scenarios_sets import WATCHED, returned, walked
 
@@ -92,6 +93,7 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s5-tracked": (track(followed), Size(3, 2)),
     "s5-contested": (contested, Size(3, 2)),
     "s5-edited": (edited, Size(3, 2)),
+    "s5-slow": (slowed, SMALL),
     "s5-edited-tracked": (track(edited_in_the_map), Size(3, 2)),
     "s6": (mirrored, Size(3, 2)),
     "s7": (downscaled, FULL),

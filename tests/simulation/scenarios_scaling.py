@@ -2,8 +2,8 @@
 
 S5: a chain of zones follows a leading one, whose count an autoscaler and people change. S6: zones
 mirror a ReplicaTemplate; their pods have a say before they go, and sometimes say nonsense. Of S5
-there is one in which something else writes counts as well, and one in which a person rewrites and
-removes the times of downscales.
+there is one in which something else writes counts as well, one in which a person rewrites and
+removes the times of downscales, and one of several groups before a slow API server.
 """
 
 import asyncio
@@ -55,6 +55,9 @@ MOST_EDITS: Final = 100
 CLEAR_ALL: Final = 0.5
 # In the end she gives zones time to go.
 LAST_EDITS: Final = (300, 600)  # seconds
+# Of those that are scaled down at once, and the seconds that each of their PATCHes takes.
+GROUPS: Final = ("ingester", "querier", "store")
+SLOW_PATCHES: Final = (2, 7)
 LONG_APART: Final = {MIN_TIME_BETWEEN_DOWNSCALES: "30m"}
 LONG_AGO: Final = "2020-01-01T00:00:00Z"
 LATER: Final = "later"
@@ -173,6 +176,35 @@ def edited(size: Size, *, is_tracked: bool = False) -> Scenario:
 def edited_in_the_map(size: Size) -> Scenario:
     """Return the same with the times of downscales in the zone tracker."""
     return edited(size, is_tracked=True)
+
+
+def slowed(size: Size) -> Scenario:
+    """S5 in several groups at once that no webhook guards, where each PATCH takes seconds.
+
+    Some take longer than a live read counts.
+    """
+    groups = [list_zones(size, group) for group in GROUPS]
+    zones = [
+        _note(zone, {LEADING_ZONE: before.name}) if before else zone
+        for group in groups
+        for before, zone in zip((None, *group), group, strict=False)
+    ]
+    leaders = [group[0].name for group in groups]
+
+    async def script(people: People) -> None:
+        for replicas in (size.pods - 1, size.pods + 1, 1):
+            await people.wait(*PERIODS)
+            for name in leaders:
+                await people.insist(partial(people.scale, name, replicas, Route.SCALE_MERGE))
+
+    return Scenario(
+        name="s5-slow",
+        size=size,
+        zones=zones,
+        script=script,
+        find_missing=find_unsettled,
+        patches_take=SLOW_PATCHES,
+    )
 
 
 TEMPLATE: Final = "ingesters"

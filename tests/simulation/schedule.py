@@ -13,6 +13,16 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.lab.model.history import Fault
+from rollout_operator.lab.network.faults import (
+    FATE,
+    EventFate,
+    FaultDecision,
+    Faults,
+    PodFate,
+    ReviewFate,
+    SentCall,
+    Way,
+)
 from rollout_operator.lab.network.random_faults import RandomFaults
 from rollout_operator.lab.world import Sandbox
 from tests.simulation.chaos import LATER_NAME, Chaos, FaultyHooks, draw_blows, later_webhook
@@ -73,12 +83,15 @@ class RandomCourse:
         """Return the numbers of the blows that were drawn."""
         return [blow.number for blow in self._blows]
 
-    def make_faults(self, note: Callable[[Fault], None]) -> RandomFaults:
+    def make_faults(self, note: Callable[[Fault], None]) -> Faults:
         self._faults = RandomFaults(
             split(self._seed, "faults"), self._profile.calls, note, only=self._only
         )
         self._faults.is_held = bool(self._scenario.watched_for)
-        return self._faults
+        if self._scenario.patches_take is None:
+            return self._faults
+        takes = split(self._seed, "patches").uniform(*self._scenario.patches_take)
+        return SlowPatches(self._faults, timedelta(seconds=takes))
 
     async def begin(self, sandbox: Sandbox) -> None:
         """Stand between the API server and its webhooks, and add one of somebody else."""
@@ -120,6 +133,31 @@ class RandomCourse:
 
     def _may_strike(self, number: int) -> bool:
         return self._only is None or number in self._only
+
+
+class SlowPatches:
+    """Faults of others, in a world where each PATCH of a StatefulSet takes long to arrive."""
+
+    def __init__(self, faults: Faults, takes: timedelta) -> None:
+        self._faults = faults
+        self._fate = FaultDecision(before=takes)
+
+    def on_call(self, ask: SentCall) -> FaultDecision:
+        fate = self._faults.on_call(ask)
+        is_patch = (ask.verb, ask.plural) == ("patch", "statefulsets")
+        return self._fate if is_patch and fate == FATE else fate
+
+    def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventFate:
+        return self._faults.on_event(actor, plural, type, name, number)
+
+    def on_list(self, ask: SentCall) -> timedelta:
+        return self._faults.on_list(ask)
+
+    def on_pod_call(self, actor: str, method: str, pod: str) -> PodFate:
+        return self._faults.on_pod_call(actor, method, pod)
+
+    def on_review(self, actor: str, way: Way) -> ReviewFate:
+        return self._faults.on_review(actor, way)
 
 
 async def _send_bookmarks(sandbox: Sandbox) -> None:
