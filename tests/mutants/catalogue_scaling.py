@@ -42,7 +42,7 @@ SCALING: Final = (
     ),
     Mutant(
         name="downscale-not-announced",
-        old="            self._downscales.announce(agreed.zone, agreed.replicas)\n",
+        old="        self._announced[sts.uid] = _Announced(sts.group, underway)\n",
         new="",
         breaks="SI-02: a rollout begins between the look of a downscale and its write (D-25)",
         scenarios=MIRRORING,
