@@ -1,6 +1,7 @@
 """Time as an argument: what now is and how to wait, on the time of the running loop."""
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -28,7 +29,9 @@ class LoopClock:
         return datetime.now(UTC)
 
     def elapsed(self) -> timedelta:
-        return timedelta(seconds=asyncio.get_running_loop().time())
+        # That of uvloop is of the last turn of the loop: a process that was frozen within one would
+        # not notice (`kube.election`). Both are CLOCK_MONOTONIC.
+        return timedelta(seconds=time.monotonic())
 
     async def sleep(self, span: timedelta) -> None:
         await asyncio.sleep(max(span.total_seconds(), 0))

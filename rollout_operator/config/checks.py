@@ -67,6 +67,10 @@ def _check_api_server(config: Config) -> Iterator[str]:
         if not name:
             yield "-use-zone-tracker needs -zone-tracker.config-map-name, which is empty"
         yield from _check_object_name("zone-tracker.config-map-name", name, "a ConfigMap")
+    if config.election_enabled:
+        if not config.lease_name:
+            yield "-leader-election.lease-name is empty; -leader-election.enabled=false needs none"
+        yield from _check_object_name("leader-election.lease-name", config.lease_name, "a Lease")
     qps, burst = config.client_qps, config.client_burst
     if qps > 0 and burst < 1:
         yield (

@@ -39,6 +39,7 @@ _CERTIFICATES: Final = "Certificates of the webhooks"
 _PODS: Final = "Requests to pods"
 _TRACKER: Final = "Zone tracker"
 _BUDGETS: Final = "Disruption budgets"
+_REPLICAS: Final = "Several replicas"
 
 
 def flag(name: str, kind: FlagKind[T], default: T, group: str, help: str, *, alias: str = "") -> T:
@@ -211,6 +212,16 @@ class Config:
         "Has no effect: since when a pod is ready is read from its own status, and nothing is"
         " written for it. Must be positive.",
     )
+    election_enabled: bool = flag(
+        "leader-election.enabled", BOOL, True, _REPLICAS,
+        "Act only as the holder of a Lease, so that several replicas may run. Where the role"
+        " does not permit Leases, the operator says so once and acts: only one may run then.",
+    )
+    lease_name: str = flag(
+        "leader-election.lease-name", TEXT, "rollout-operator", _REPLICAS,
+        "Name of that Lease, in the namespace of -kubernetes.namespace: the same in all"
+        " operators that look after it.",
+    )
     leftovers: tuple[str, ...] = ()
     """Words after the flags, which mean nothing."""
     without_effect: tuple[str, ...] = ()
@@ -220,6 +231,11 @@ class Config:
     def zone_tracker(self) -> str:
         """Return the name of the ConfigMap with the times of downscales; empty: annotations."""
         return self.zone_tracker_name if self.use_zone_tracker else ""
+
+    @property
+    def lease(self) -> str:
+        """Return the name of the Lease that is held to act; empty: none is needed."""
+        return self.lease_name if self.election_enabled else ""
 
     @property
     def service_name(self) -> str:

@@ -4,7 +4,7 @@ The real implementation is `kube.client.client.Client`; a simulated world stands
 Protocols. Every method raises the classes of `model.errors` and nothing else of the network.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,6 +15,13 @@ import msgspec
 from rollout_operator.model.names import Uid
 
 JsonObject = dict[str, object]
+
+Fence = Callable[[str], None]
+"""Asked last before a write is sent, with the call in words; raises NotElected where none may."""
+
+
+def no_fence(call: str) -> None:
+    """Let every write be sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,7 @@ CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 STATEFULSETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 REPLICASETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 ZONE_BUDGETS: Final = Resource(
     "rollout-operator.grafana.com",
     "v1",

@@ -15,6 +15,7 @@ from typing import Final
 
 from rollout_operator.aio.tasks import TaskDied, TaskStack, race
 from rollout_operator.config.flags import Config
+from rollout_operator.kube.api import Fence
 from rollout_operator.kube.cache.store import Configuration
 from rollout_operator.kube.call import DEFAULT_TIMEOUTS
 from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
@@ -29,6 +30,7 @@ from rollout_operator.lab.nodes.pods import PodEndpoints
 from rollout_operator.lab.virtual_loop.clock import SimulatedClock
 from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.errors import DecodeError, OperatorError
+from rollout_operator.model.lease import Identity
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Clients, Context, Telemetry
 from rollout_operator.operator.engine import Engine
@@ -87,6 +89,11 @@ class SimulatedProcess:
     def is_serving(self) -> bool:
         """Tell whether the Service leads to it."""
         return self.is_ready and self._life is not None and self._life.reviewer is not None
+
+    @property
+    def acts(self) -> bool:
+        """Tell whether it decides, elected or alone."""
+        return self.is_running and self._current.engine.is_leading
 
     @property
     def link(self) -> Link:
@@ -176,6 +183,7 @@ class _Life:
             open_pods=lambda: SimulatedPodClient(self.link, world.endpoints),
             clock=process.clock,
             rng=rng.random,
+            identity=Identity(name=process.name, life=f"{process.lives}"),
         )
         self.engine = Engine(config, clients, self.telemetry)
         if config.webhooks_enabled:
@@ -243,7 +251,7 @@ class _Life:
         self._note("ready")
         await asyncio.Event().wait()
 
-    def _open_client(self, name: str, reads: Priority) -> SimulatedClient:
+    def _open_client(self, name: str, reads: Priority, fence: Fence) -> SimulatedClient:
         return SimulatedClient(
             self._world.api,
             self.link,
@@ -251,6 +259,7 @@ class _Life:
             limits=self._limits,
             timeouts=self._timeouts,
             reads=reads,
+            fence=fence,
         )
 
     def _build_reviews(self, context: Context, budgets: Budgets) -> "_SimulatedReviews":
@@ -274,9 +283,16 @@ class _SimulatedReviews:
         await self._reviews.start(stack, tasks, _ignore_configuration)
         self._begin_serving(self._reviews.reviewer)
 
-    async def drain(self, limit: timedelta) -> None:
-        await self._reviews.settle(limit)
+    def lead(self, tasks: TaskStack) -> None:
+        self._reviews.lead(tasks)
+
+    async def settle(self, limit: timedelta) -> timedelta:
+        left = await self._reviews.settle(limit)
         await self._reviews.finish()
+        return left
+
+    async def drain(self, limit: timedelta) -> None:
+        pass
 
 
 def _ignore_configuration(old: Configuration | None, new: Configuration | None) -> None:

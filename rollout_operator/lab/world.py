@@ -32,6 +32,7 @@ from rollout_operator.telemetry import logs
 
 EPOCH: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 _WEBHOOKS_ON: Final = "-server-tls.enabled=true"
+_NO_ELECTION: Final = "-leader-election.enabled=false"
 
 
 class Sandbox:
@@ -108,15 +109,24 @@ class Sandbox:
         return random.Random(f"{self._seed} {purpose}")
 
     def process(
-        self, name: str = "operator-1", *, args: Sequence[str] = (), webhooks: bool = False
+        self,
+        name: str = "operator-1",
+        *,
+        args: Sequence[str] = (),
+        webhooks: bool = False,
+        elects: bool = False,
     ) -> SimulatedProcess:
         """Return a process of the operator with these flags, not started yet.
+
+        It acts without being elected unless it `elects`: a lease that is renewed every two seconds
+        is most of what happens in a world.
 
         Raises ConfigError for flags that make no configuration.
         """
         config = _read_flags(
             (f"-kubernetes.namespace={self.namespace}",)
             + ((_WEBHOOKS_ON,) if webhooks else ())
+            + (() if elects else (_NO_ELECTION,))
             + tuple(args)
         )
         process = SimulatedProcess(self._world, name, config)

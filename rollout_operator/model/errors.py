@@ -76,6 +76,10 @@ class Throttled(ApiError):
     """Our own rate limiter would not send the request before its deadline: nothing was sent."""
 
 
+class NotElected(ApiError):
+    """This replica does not lead, or cannot be sure of it: nothing was sent."""
+
+
 class DeadlinePassed(ApiError):
     """Our own time for a decision ended before the answer came, sent or not: decide again."""
 

@@ -84,6 +84,7 @@ class Code(StrEnum):
     NOT_RECORDED = "not_recorded"
     REVIEW_TIMED_OUT = "review_timed_out"
     STOPPING = "stopping"
+    NOT_ELECTED = "not_elected"
     # reviews that are refused: a person must change something
     NO_DOWNSCALE = "no_downscale"
     PREPARE_MISCONFIGURED = "prepare_misconfigured"
@@ -134,6 +135,7 @@ REVIEW_CODES: Final = frozenset(
         Code.NOT_RECORDED,
         Code.REVIEW_TIMED_OUT,
         Code.STOPPING,
+        Code.NOT_ELECTED,
         Code.NO_DOWNSCALE,
         Code.PREPARE_MISCONFIGURED,
         Code.OTHER_NAMESPACE,

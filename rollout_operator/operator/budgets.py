@@ -104,7 +104,8 @@ class Budgets:
         await self._follow.wait_answered()
 
     def start(self, tasks: TaskStack) -> None:
-        """Begin to release what was granted and does not happen."""
+        """Begin to decide, and to release what was granted and does not happen."""
+        self.arbiter.begin()
         tasks.start("disruption workers", self._workers.run())
         tasks.start("withdrawals of grants", self.arbiter.run())
 

@@ -21,13 +21,22 @@ from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.guards.downscales.times import AnnotationTimes, Records
 from rollout_operator.guards.downscales.zone_tracker import Tracker
 from rollout_operator.guards.locks import Locks
-from rollout_operator.kube.api import PODS, STATEFULSETS, ApiClient, Resource
+from rollout_operator.kube.api import (
+    PODS,
+    STATEFULSETS,
+    ApiClient,
+    Fence,
+    Resource,
+    no_fence,
+)
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, Store
 from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.kube.election import Election
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.errors import Throttled, TooManyRequests, Unreachable
+from rollout_operator.model.lease import Identity
 from rollout_operator.model.objects import Viewed
 from rollout_operator.planning.rollout.zones import VIEW_LIMIT
 from rollout_operator.pods.client import PodClient, Sender
@@ -62,22 +71,27 @@ class EngineSettings(Protocol):
     @property
     def cluster_domain(self) -> str: ...
 
+    @property
+    def lease(self) -> str: ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
     """Where an operator gets everything from that is not its own: the world, time and chance."""
 
-    open: Callable[[str, Priority], ApiClient]
+    open: Callable[[str, Priority, Fence], ApiClient]
     """Opens a client of the API server for one component; all share the rate limits of the process.
 
     The name says for what: `following`, `looking`, `acting`, `checking`, ... The priority is that
-    of its reads.
+    of its reads. The fence is asked before each of its writes.
     """
     clock: Clock
     rng: Callable[[], float]
     """Returns numbers in 0..1."""
     open_pods: Callable[[], Sender]
     """Opens a client of pods, with connections of its own."""
+    identity: Identity
+    """Of this process among the replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +115,7 @@ class Context:
     def __init__(self, settings: EngineSettings, clients: Clients, telemetry: Telemetry) -> None:
         self.settings = settings
         self.namespace = settings.namespace
-        self.open = clients.open
+        self._open = clients.open
         self.clock = clients.clock
         self.rng = clients.rng
         self._open_pods = clients.open_pods
@@ -112,6 +126,16 @@ class Context:
         """After what time no call reaches a pod any more whose caller has given up."""
         self.is_stopping = False
         """Whether nothing new is begun any more."""
+        self.has_begun = False
+        """Whether what an earlier process left is known, and controllers run."""
+        self.election = Election(
+            self.open_unfenced("election", Priority.ANSWER),
+            namespace=self.namespace,
+            name=settings.lease,
+            me=clients.identity,
+            clock=self.clock,
+            metrics=self.metrics,
+        )
         self.sets = StatefulSetStore()
         self.pods = PodStore()
         self.locks = Locks()
@@ -123,6 +147,24 @@ class Context:
         self.set_informer = self._follow(client, STATEFULSETS, decode_statefulset, self.sets)
         self.pod_informer = self._follow(client, PODS, decode_pod, self.pods)
         self.arrivals = self._watch_arrivals()
+
+    @property
+    def may_act(self) -> bool:
+        """Tell whether this process may begin to change something."""
+        return self.is_leading and not self.is_stopping
+
+    @property
+    def is_leading(self) -> bool:
+        """Tell whether this process decides, and knows what there is to know for that."""
+        return self.has_begun and self.election.may_act
+
+    def open(self, name: str, reads: Priority) -> ApiClient:
+        """Return the client of a component; it writes only where this process leads."""
+        return self._open(name, reads, self.election.check)
+
+    def open_unfenced(self, name: str, reads: Priority) -> ApiClient:
+        """Return the client of a component that writes in each replica."""
+        return self._open(name, reads, no_fence)
 
     @property
     def age(self) -> timedelta:
@@ -178,6 +220,7 @@ class Context:
         return PodClient(
             self._open_pods(),
             timeout=self.settings.pods_timeout,
+            fence=self.election.check,
             metrics=self.metrics,
             clock=self.clock,
         )

@@ -1,9 +1,9 @@
 """The life of the operator between its clients: what starts when, and what stops when.
 
 Where the clients lead is decided by who opens them: `operator.main` to a cluster, `lab.world` to a
-simulated one. Start: caches filled, reviews served, workers, ready. Stop: not ready, reviews get
-their answer, workers finish the group they are at and begin nothing new. Each step waits for a
-bounded time.
+simulated one. Start: caches filled, reviews served, ready, elected, workers. Stop: not ready,
+workers finish the group they are at and begin nothing new, reviews get their answer, the lease is
+released, the server ends. Each step waits for a bounded time.
 """
 
 import asyncio
@@ -30,11 +30,23 @@ class StartError(OperatorError):
     """The operator could not start; the message says what to change."""
 
 
+class Superseded(OperatorError):
+    """Another process leads: this one has to begin anew, with nothing that it remembers."""
+
+
 class ReviewServer(Protocol):
     """What serves reviews, where that is asked for."""
 
     async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:
         """Serve reviews; the caches must be filled. Raises ConfigError and ApiError."""
+        ...
+
+    def lead(self, tasks: TaskStack) -> None:
+        """Look after what was granted, by an earlier process too: this one acts from now on."""
+        ...
+
+    async def settle(self, limit: timedelta) -> timedelta:
+        """Wait until nothing is being prepared, at most for `limit`; return what is left of it."""
         ...
 
     async def drain(self, limit: timedelta) -> None:
@@ -58,6 +70,11 @@ class Engine:
             "workers", is_ready=lambda: None if self.ready.is_set() else "not started"
         )
 
+    @property
+    def is_leading(self) -> bool:
+        """Tell whether this process decides."""
+        return self._context.is_leading
+
     def add_reviews(self, build: Callable[[Context, Budgets], ReviewServer]) -> None:
         """Serve reviews as well, with what `build` makes."""
         self._reviews = build(self._context, self._budgets)
@@ -70,7 +87,8 @@ class Engine:
     ) -> None:
         """Run until `stop` is set, with the tasks `also` beside its own.
 
-        Caches may take `sync_limit` to fill. Raises StartError, ConfigError, ApiError and TaskDied.
+        Caches may take `sync_limit` to fill. Raises StartError, ConfigError, ApiError and TaskDied,
+        and Superseded where another process has become the one that acts.
         """
         health = self._context.health
         async with AsyncExitStack() as stack:
@@ -85,14 +103,29 @@ class Engine:
             ready = self._get_ready(stack, tasks, sync_limit)
             first = await race(stop=stop.wait(), died=tasks.watch(), ready=ready)
             if first == "ready":
-                for feature in (self._rollouts, self._budgets, self._scaling):
-                    feature.start(tasks)
                 self.ready.set()
                 log.info("Rollout operator is ready")
-                await race(stop=stop.wait(), died=tasks.watch())
+                first = await self._take_part(stop, tasks)
             log.info("Stopping rollout operator")
             health.stopping()
             await self._finish_work()
+        if first == "superseded":
+            raise Superseded(f"another process acts: {self._context.election.text}")
+
+    async def _take_part(self, stop: asyncio.Event, tasks: TaskStack) -> str:
+        """Follow until this process is elected, then act; return what put an end to that."""
+        election = self._context.election
+        tasks.start("election", election.run())
+        died = tasks.watch
+        first = await race(stop=stop.wait(), died=died(), elected=election.wait_elected())
+        if first != "elected":
+            return first
+        if self._reviews is not None:
+            self._reviews.lead(tasks)
+        for feature in (self._rollouts, self._budgets, self._scaling):
+            feature.start(tasks)
+        self._context.has_begun = True
+        return await race(stop=stop.wait(), died=died(), superseded=election.wait_superseded())
 
     async def _get_ready(self, stack: AsyncExitStack, tasks: TaskStack, limit: timedelta) -> None:
         """Wait for the caches, then serve reviews where that is asked for.
@@ -121,8 +154,12 @@ class Engine:
             async with asyncio.timeout(FINISH_LIMIT.total_seconds()):
                 for feature in features:
                     await feature.finish()
+                left = REVIEW_LIMIT
                 if self._reviews is not None:
-                    await self._reviews.drain(REVIEW_LIMIT)
+                    left = await self._reviews.settle(left)
+                await self._context.election.release()
+                if self._reviews is not None:
+                    await self._reviews.drain(left)
         except TimeoutError:
             log.warn("Leaving unfinished work", groups=self._rollouts.busy, after=FINISH_LIMIT)
 

@@ -7,8 +7,10 @@ it. Stop: in reverse.
 import asyncio
 import os
 import random
+import secrets
 import signal
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,12 +18,14 @@ from datetime import timedelta
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.config.flags import Config
+from rollout_operator.kube.api import Fence
 from rollout_operator.kube.call import Timeouts
 from rollout_operator.kube.client.client import Client
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.client.rate_limit import RateLimiter as RateLimits
 from rollout_operator.kube.connection.connect import Access, connect
 from rollout_operator.kube.connection.transport import Transport
+from rollout_operator.model.lease import Identity
 from rollout_operator.operator.context import Clients, Telemetry
 from rollout_operator.operator.engine import Engine
 from rollout_operator.pods.sender import HttpSender
@@ -97,14 +101,15 @@ def _build_engine(
     timeouts = Timeouts().at_most(config.client_timeout)
     limits = RateLimits(config.client_qps, config.client_burst)
 
-    def open_client(name: str, reads: Priority) -> Client:
-        return Client(transport, limits, telemetry.metrics, timeouts, reads)
+    def open_client(name: str, reads: Priority, fence: Fence) -> Client:
+        return Client(transport, limits, telemetry.metrics, timeouts, reads, fence)
 
     clients = Clients(
         open=open_client,
         open_pods=lambda: HttpSender(config.namespace),
         clock=clock,
         rng=random.random,
+        identity=find_identity(os.environ, config),
     )
     engine = Engine(config, clients, telemetry)
     if config.webhooks_enabled:
@@ -114,6 +119,21 @@ def _build_engine(
         cluster = _cluster_rules(config)
         engine.add_reviews(lambda context, budgets: Webhooks(config, context, budgets, cluster))
     return engine
+
+
+def find_identity(environment: Mapping[str, str], config: Config) -> Identity:
+    """Return what this process is among the replicas.
+
+    The Deployment names pod and address (`POD_NAME`, `POD_IP`, by the downward API); elsewhere it
+    is the machine, and two processes of one machine are told apart by their lives.
+    """
+    pod, host = environment.get("POD_NAME", ""), environment.get("POD_IP", "")
+    return Identity(
+        name=pod or socket.gethostname(),
+        life=secrets.token_hex(4),
+        address=f"{host}:{config.webhooks_port}" if host and config.webhooks_enabled else "",
+        is_pod=bool(pod),
+    )
 
 
 def _listen_to_signals() -> asyncio.Event:

@@ -40,8 +40,9 @@ from rollout_operator.telemetry.families import Counter
 from rollout_operator.telemetry.logs import log
 from rollout_operator.web.http.metrics import name_route
 from rollout_operator.web.reviews.budget_validation import ZpdbValidation
-from rollout_operator.web.reviews.dispatch import Reviewer
+from rollout_operator.web.reviews.dispatch import Reviewer, ReviewHook
 from rollout_operator.web.reviews.eviction import EvictionContext, PodEviction
+from rollout_operator.web.reviews.leader_only import LeaderOnly
 from rollout_operator.web.reviews.no_downscale import NoDownscale
 from rollout_operator.web.reviews.prepare_downscale import PrepareDownscale
 from rollout_operator.web.reviews.prepare_reservation import PrepareContext
@@ -88,13 +89,9 @@ class Reviews:
     async def start(
         self, stack: AsyncExitStack, tasks: TaskStack, on_configuration: OnConfiguration
     ) -> None:
-        """Begin to look after downscales; the caches must be filled.
-
-        Webhook configurations are followed, and `on_configuration` is called with each change.
-        """
+        """Follow webhook configurations, and call `on_configuration` with each change."""
         stack.push_async_callback(self._calls.close)
         self._follow_configurations(tasks, on_configuration)
-        self._start_controller(tasks)
 
     def list_configurations(self) -> list[Configuration]:
         """Return the webhook configurations of the cluster, as far as they may be read."""
@@ -161,7 +158,7 @@ class Reviews:
             server_time=self._tell_server_time,
             namespace=context.namespace,
             cluster_domain=config.cluster_domain,
-            is_stopping=lambda: context.is_stopping,
+            may_act=lambda: context.may_act,
         )
         checked = self._make_parents(self._checking)
         eviction = EvictionContext(
@@ -178,8 +175,8 @@ class Reviews:
         return Reviewer(
             hooks={
                 NO_DOWNSCALE_PATH: NoDownscale(checked, fails_closed=config.fails_closed),
-                PREPARE_PATH: PrepareDownscale(prepare),
-                EVICTION_PATH: PodEviction(eviction),
+                PREPARE_PATH: self._led(PrepareDownscale(prepare)),
+                EVICTION_PATH: self._led(PodEviction(eviction)),
                 BUDGETS_PATH: ZpdbValidation(
                     budgets.catalog, context.pods, namespace=context.namespace
                 ),
@@ -188,6 +185,12 @@ class Reviews:
             clock=context.clock,
             may_patch=self._may_patch,
             on_verdict=self._count_verdict,
+        )
+
+    def _led(self, hook: ReviewHook) -> LeaderOnly:
+        context = self._context
+        return LeaderOnly(
+            hook, is_leading=lambda: context.is_leading, describe=lambda: context.election.text
         )
 
     def _make_parents(self, client: ApiClient) -> Parents:
@@ -231,7 +234,8 @@ class Reviews:
         }
         return kinds == {MUTATING_WEBHOOKS.kind}
 
-    def _start_controller(self, tasks: TaskStack) -> None:
+    def lead(self, tasks: TaskStack) -> None:
+        """Begin to look after downscales; the caches must be filled."""
         context = self._context
         downscales = context.downscales
         controller = DownscaleController(

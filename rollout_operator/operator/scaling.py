@@ -74,7 +74,7 @@ class Scaling:
             clock=context.clock,
             metrics=context.metrics,
             intents=IntentWriter(client, context.downscales, context.clock, process),
-            is_stopping=lambda: context.is_stopping,
+            may_act=lambda: context.may_act,
         )
         self._contests = Contests(client, context.clock)
         self._controller = self._build_controller(observer)

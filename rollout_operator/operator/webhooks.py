@@ -67,15 +67,20 @@ class Webhooks:
         self._server = server
         log.info("Serving webhooks", port=server.port)
 
-    async def drain(self, limit: timedelta) -> None:
-        """Answer the reviews in flight, at most for `limit`, and accept no connection after that.
+    def lead(self, tasks: TaskStack) -> None:
+        """Look after the downscales that were allowed, by an earlier process too."""
+        self._reviews.lead(tasks)
 
-        The port stays open while pods are being called: see `Reviews.settle`.
-        """
+    async def settle(self, limit: timedelta) -> timedelta:
+        """Wait until nothing is being prepared; the port stays open, see `Reviews.settle`."""
         left = await self._reviews.settle(limit)
-        if self._server is not None:
-            await self._server.drain(left)
         await self._reviews.finish()
+        return left
+
+    async def drain(self, limit: timedelta) -> None:
+        """Answer the reviews in flight, at most for `limit`; accept no connection after that."""
+        if self._server is not None:
+            await self._server.drain(limit)
 
     def _on_configuration(self, old: Configuration | None, new: Configuration | None) -> None:
         if self._injector is not None:
@@ -95,7 +100,7 @@ class Webhooks:
     def _build_injector(self) -> BundleInjector:
         context = self._context
         return BundleInjector(
-            context.open("injecting", Priority.LOOK),
+            context.open_unfenced("injecting", Priority.LOOK),
             Injection(
                 namespace=context.namespace,
                 list_configurations=self._reviews.list_configurations,
@@ -125,7 +130,7 @@ class Webhooks:
             expiration=config.expiration,
             ca_life=choose_ca_life(config.expiration),
         )
-        client = context.open("certificate", Priority.LOOK)
+        client = context.open_unfenced("certificate", Priority.LOOK)
         store = SecretStore(client, namespace=context.namespace, name=config.secret_name)
         callbacks = CertificateCallbacks(
             holds=self._holds_bundle, on_change=self._wake_injector, note_expiry=self._note_expiry

@@ -21,7 +21,7 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import run_all
 from rollout_operator.model.decode.pod_answer import decode_word
 from rollout_operator.model.downscale import Endpoint
-from rollout_operator.model.errors import OperatorError
+from rollout_operator.model.errors import NotElected, OperatorError
 from rollout_operator.model.names import Uid
 from rollout_operator.model.scaling import Word
 from rollout_operator.model.units import format_duration
@@ -107,12 +107,14 @@ class PodClient:
         sender: Sender,
         *,
         timeout: timedelta,
+        fence: Callable[[str], None] = lambda call: None,
         metrics: Metrics,
         clock: Clock,
         at_most: int = 64,
     ) -> None:
         self._sender = sender
         self._timeout = timeout
+        self._fence = fence
         self._metrics = metrics
         self._clock = clock
         self._turns = asyncio.Semaphore(at_most)
@@ -188,7 +190,14 @@ class PodClient:
         return decode_word(endpoint.pod, call.status, call.body, asked_at)
 
     async def _attempt(self, call: _CallUnderway) -> None:
-        """Send once. Raises PodError where no answer comes, or none that can be read."""
+        """Send once. Raises PodError where no answer comes, or none that can be read.
+
+        Nothing is sent by a process that may not act: another one calls pods by now.
+        """
+        try:
+            self._fence("call pods")
+        except NotElected as error:
+            raise call.failed(f"{error}", may_arrive=False) from error
         with self._measured(call):
             try:
                 async with asyncio.timeout(self._timeout.total_seconds()) as limit:

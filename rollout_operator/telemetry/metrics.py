@@ -312,6 +312,11 @@ class Metrics:
         self.loop_lag_seconds = self._gauge(
             "event_loop_lag_seconds", "Longest delay of the event loop in the last 30 seconds."
         )
+        self.leader_status = self._gauge(
+            "leader_election_master_status",
+            "1 where this process acts: elected by the lease, or alone; 0 where another one does.",
+            "name",
+        )
         build = self._gauge(
             "build_info", "Always 1; the labels tell the build.", "version", "python"
         )

@@ -90,6 +90,10 @@ class Arbiter:
         self._precedence = Precedence(waiting, unused, context.clock)
         context.pending.on_change(self._wake)
 
+    def begin(self) -> None:
+        """Be the one that decides from now on: what another process granted may not be known."""
+        self._began = self._clock.elapsed()
+
     async def run(self) -> None:
         """Withdraw what was recorded for those that hung up, until cancelled."""
         await self._withdrawals.run()

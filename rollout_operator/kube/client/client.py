@@ -14,12 +14,14 @@ import aiohttp
 import msgspec
 
 from rollout_operator.kube.api import (
+    Fence,
     JsonObject,
     Page,
     Precondition,
     Resource,
     Served,
     WatchEvent,
+    no_fence,
 )
 from rollout_operator.kube.call import (
     CORE_VERSIONS,
@@ -81,9 +83,10 @@ class Client:
         metrics: Metrics,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         reads: Priority = Priority.LOOK,
+        fence: Fence = no_fence,
     ) -> None:
         """Make the client of a component; `reads` says how urgent its reads are."""
-        self._exchange = Exchange(transport, limits, metrics, reads)
+        self._exchange = Exchange(transport, limits, metrics, reads, fence)
         self._page_sizes = transport.page_sizes
         self._server_clock = transport.server_clock
         self._timeouts = timeouts

@@ -15,7 +15,7 @@ from typing import Final, cast
 
 import aiohttp
 
-from rollout_operator.kube.api import JsonObject
+from rollout_operator.kube.api import Fence, JsonObject, no_fence
 from rollout_operator.kube.call import CORE_GROUP, DISCOVER, Call
 from rollout_operator.kube.client.rate_limit import Priority, RateLimiter, name_bucket
 from rollout_operator.kube.client.responses import (
@@ -87,12 +87,18 @@ class Exchange:
     """Requests of one component. Every method raises classes of `model.errors` only."""
 
     def __init__(
-        self, transport: Transport, limits: RateLimiter, metrics: Metrics, reads: Priority
+        self,
+        transport: Transport,
+        limits: RateLimiter,
+        metrics: Metrics,
+        reads: Priority,
+        fence: Fence = no_fence,
     ) -> None:
         self._transport = transport
         self._limits = limits
         self._reads = reads
         self._metrics = metrics
+        self._fence = fence
 
     async def ask(self, request: HttpRequest) -> bytes:
         """Return the body of a successful answer; of a write it may be cut."""
@@ -133,7 +139,7 @@ class Exchange:
     async def _attempt(self, request: HttpRequest) -> _Answer:
         """Send once, twice where the connection of a read breaks; both together within its time.
 
-        Raises Throttled, and Unreachable or UnknownOutcome for a lost answer.
+        Raises Throttled and NotElected, and Unreachable or UnknownOutcome for a lost answer.
         """
         began = self._transport.clock.elapsed()
         try:
@@ -149,6 +155,8 @@ class Exchange:
         call = request.call
         if not request.has_turn:
             await self.admit(call, min(request.within, request.sent_within or request.within))
+        if call.is_write:
+            self._fence(call.text)
         limit = request.within.total_seconds()
         with self._measured(call) as statuses, translated(call, f"timed out after {limit:.3g}s"):
             async with asyncio.timeout(limit):

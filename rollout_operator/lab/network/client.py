@@ -14,12 +14,14 @@ from typing import Any, Final, cast
 import msgspec
 
 from rollout_operator.kube.api import (
+    Fence,
     JsonObject,
     Page,
     Precondition,
     Resource,
     Served,
     WatchEvent,
+    no_fence,
 )
 from rollout_operator.kube.call import (
     CORE_VERSIONS,
@@ -106,6 +108,7 @@ class SimulatedClient:
         limits: RateLimiter,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         reads: Priority = Priority.LOOK,
+        fence: Fence = no_fence,
     ) -> None:
         """Open a client; `name` says what for: following, looking, acting, reviewing."""
         self._api = api
@@ -114,6 +117,7 @@ class SimulatedClient:
         self._limits = limits
         self._reads = reads
         self._timeouts = timeouts
+        self._fence = fence
         self._items: dict[str, tuple[object, msgspec.Raw]] = {}
         """By UID: the newest version that was listed, and how it was sent."""
         self._views: dict[tuple[Resource, str, str, str], WatchView] = {}
@@ -290,6 +294,8 @@ class SimulatedClient:
     async def _ask(self, sent: _Sent) -> JsonObject | None:
         """Return what a successful answer holds, None where it broke off."""
         await self._admit(sent)
+        if sent.call.is_write:
+            self._fence(sent.call.text)
         ask = self._link.number_call(sent.call, self._name)
         fate = self._link.faults.on_call(ask)
         request = sent.render(self._link.actor)

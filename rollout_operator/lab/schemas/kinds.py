@@ -10,6 +10,7 @@ from typing import Final
 
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
+    LEASES,
     MUTATING_WEBHOOKS,
     PODS,
     SECRETS,
@@ -23,6 +24,7 @@ from rollout_operator.lab.schemas.custom import REPLICA_TEMPLATE, ZONE_BUDGET
 from rollout_operator.lab.schemas.plain_kinds import (
     BUDGET,
     CONFIG_MAP,
+    LEASE,
     MUTATING,
     NAMESPACE,
     NODE,
@@ -82,6 +84,7 @@ _ALL: Final = (
     _kind(PODS, POD, "status", "eviction"),
     _kind(SECRETS, SECRET),
     _kind(CONFIG_MAPS, CONFIG_MAP),
+    _kind(LEASES, LEASE),
     _kind(BUDGETS, BUDGET, "status", blind=False),
     _kind(NAMESPACES, NAMESPACE, "status"),
     _kind(NODES, NODE, "status"),

@@ -18,6 +18,9 @@ from rollout_operator.lab.schemas.refusals import expect, expect_counts, expect_
 from rollout_operator.lab.schemas.rules import Rules
 
 _IS_KEY: Final = re.compile("[-._a-zA-Z0-9]+")
+_LEASE_FIELDS: Final = frozenset(
+    {"holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime", "leaseTransitions"}
+)
 _BUDGET_COUNTS: Final = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 
 
@@ -56,6 +59,17 @@ SECRET: Final = Rules(
     check_update=_check_type_stays,
 )
 CONFIG_MAP: Final = Rules(parts=frozenset({"data", "binaryData", "immutable"}), check=_check_data)
+
+
+def _check_lease(obj: JsonObject) -> None:
+    spec = child(obj, "spec")
+    expect(spec.keys() <= _LEASE_FIELDS, "a lease with", sorted(spec))
+    expect_counts(spec, "leaseTransitions")
+    expect(spec.get("leaseDurationSeconds", 1) != 0, "leaseDurationSeconds", spec)
+    expect_counts(spec, "leaseDurationSeconds")
+
+
+LEASE: Final = Rules(check=_check_lease)
 
 
 def _default_spec(obj: JsonObject) -> None:

@@ -76,7 +76,7 @@ class PrepareContext:
     """The API server's clock, at most a second behind the truth."""
     namespace: str
     cluster_domain: str
-    is_stopping: Callable[[], bool] = lambda: False
+    may_act: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

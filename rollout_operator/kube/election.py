@@ -1,0 +1,313 @@
+"""Which of several replicas acts: the one that holds a Lease, and can prove it.
+
+Decides when this process reads, takes, renews and releases the Lease; when it may be taken at all
+is decided in `model.lease`. Clients ask `check` last before each write is sent: it closes by the
+clock alone, so that a process that was frozen or cut off does nothing on what it knew before.
+
+A holder that could not renew in time goes on trying. Where the Lease is still its own, nobody else
+has acted and all that it remembers is right. Where another process has taken it, this one has to
+end and to begin anew. Where the role permits no Leases there is no election: one process works
+alone.
+"""
+
+import asyncio
+from datetime import timedelta
+from enum import Enum, auto
+from typing import Final, Protocol
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.kube.api import LEASES, JsonObject, Patcher, Resource
+from rollout_operator.model.decode.lease import decode_lease
+from rollout_operator.model.errors import (
+    ApiError,
+    Conflict,
+    Denied,
+    InvalidInput,
+    NotElected,
+    NotFound,
+)
+from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE, Identity, Lease
+from rollout_operator.model.names import LEADER_ADDRESS
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+
+RENEW_EVERY: Final = timedelta(seconds=2)
+# A Lease that is released is to be taken at once; a read of one object costs next to nothing.
+READ_EVERY: Final = timedelta(seconds=1)
+# After another process wrote first.
+AGAIN: Final = timedelta(milliseconds=100)
+# For the last write of a process that ends: without it the others wait for `LEASE_DURATION`.
+RELEASE_LIMIT: Final = timedelta(seconds=2)
+# A lapse that goes on is logged as often.
+LOG_EVERY: Final = timedelta(minutes=1)
+
+_ALONE: Final = "this process, alone: no other takes part in an election"
+
+
+class LeaseApi(Patcher, Protocol):
+    """The part of the API client that a Lease needs; errors as in `kube.api`."""
+
+    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes: ...
+
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes: ...
+
+
+class Standing(Enum):
+    """What this process is among the replicas."""
+
+    FOLLOWING = auto()
+    LEADING = auto()
+    """It has taken the Lease; whether it may act now is said by `may_act`."""
+    ALONE = auto()
+    """There is no election."""
+    SUPERSEDED = auto()
+    """It had taken the Lease, and another process has it now."""
+    RELEASED = auto()
+    """It ends, and has released the Lease if it had it."""
+
+
+class Election:
+    """The part that one process takes in the election."""
+
+    def __init__(
+        self,
+        client: LeaseApi,
+        *,
+        namespace: str,
+        name: str,
+        me: Identity,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        """Take part by the Lease of that name; with an empty one there is no election."""
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._me = me
+        self._clock = clock
+        self._gauge = metrics.leader_status.labels(name)
+        self._elected = asyncio.Event()
+        self._superseded = asyncio.Event()
+        self._held: Lease | None = None
+        """As it was written last by this process."""
+        self._until = timedelta(0)
+        """Until when this process may act, on the clock's `elapsed`."""
+        self._seen: Lease | None = None
+        self._seen_at: timedelta | None = None
+        """Since when the Lease, or that there is none, is known; None before the first answer."""
+        self._logged_at: timedelta | None = None
+        self._error: Exception | None = None
+        self._standing = Standing.FOLLOWING
+        self._gauge.set(0)
+        if not name:
+            self._stand(Standing.ALONE)
+
+    @property
+    def standing(self) -> Standing:
+        """Return what this process is among the replicas."""
+        return self._standing
+
+    @property
+    def may_act(self) -> bool:
+        """Tell whether a write may be sent now."""
+        if self._standing is Standing.LEADING:
+            return self._clock.elapsed() < self._until
+        return self._standing is Standing.ALONE
+
+    @property
+    def leader(self) -> Lease | None:
+        """Return the Lease of the process that leads as far as is known: this one or another."""
+        lease = self._held or self._seen
+        return lease if lease is not None and lease.holder else None
+
+    @property
+    def text(self) -> str:
+        """Say which process leads."""
+        if self._standing is Standing.ALONE:
+            return _ALONE
+        if self._held is not None:
+            return "this process" if self.may_act else f"no process: {self._describe_lapse()}"
+        return self.leader.holder if self.leader is not None else "no process"
+
+    def check(self, call: str) -> None:
+        """Raise NotElected where a write must not be sent now; `call` says which."""
+        if not self.may_act:
+            why = f"the process that acts is {self.text}"
+            raise NotElected(f"cannot {call}: {why}", call=call)
+
+    async def run(self) -> None:
+        """Take part until cancelled."""
+        while self._standing in {Standing.FOLLOWING, Standing.LEADING}:
+            try:
+                async with asyncio.timeout(RENEW_DEADLINE.total_seconds()):
+                    pause = await (self._follow() if self._held is None else self._renew())
+                self._error = None
+            except Denied as error:
+                pause = self._note_denial(error)
+            except (ApiError, InvalidInput, TimeoutError) as error:
+                pause = self._note_error(error)
+            self._log_lapse()
+            await self._clock.sleep(pause)
+        await asyncio.Event().wait()  # there is nothing left to decide
+
+    async def wait_elected(self) -> None:
+        """Wait until this process has been elected once, or is alone."""
+        await self._elected.wait()
+
+    async def wait_superseded(self) -> None:
+        """Wait until another process has taken the Lease that this one had."""
+        await self._superseded.wait()
+
+    async def release(self) -> None:
+        """End the part of this process: the others may take the Lease at once."""
+        held, was_leading = self._held, self._standing is Standing.LEADING
+        self._stand(Standing.RELEASED)
+        if held is None or not was_leading:
+            return
+        try:
+            async with asyncio.timeout(RELEASE_LIMIT.total_seconds()):
+                await self._write(held, holder="", duration=timedelta(seconds=1))
+        except (ApiError, InvalidInput, TimeoutError) as error:
+            log.warn("Lease was not released", lease=self._name, err=error)
+        else:
+            log.info("Released the lease", lease=self._name)
+
+    async def _follow(self) -> timedelta:
+        """Take the Lease where that may be; return after what time to look again."""
+        lease = await self._read()
+        is_first = self._seen_at is None
+        unchanged_for = self._note_seen(lease)
+        if lease is None:
+            # The holder of one that was deleted may still act, until it notices.
+            is_free = is_first or unchanged_for >= LEASE_DURATION
+        else:
+            is_free = lease.may_be_taken(self._me, unchanged_for)
+        if not is_free:
+            return READ_EVERY
+        return await self._take(lease)
+
+    async def _take(self, lease: Lease | None) -> timedelta:
+        sent = self._clock.elapsed()
+        try:
+            written = await self._write(lease, is_taken=True)
+        except Conflict:
+            return AGAIN
+        self._hold(written, sent)
+        self._stand(Standing.LEADING)
+        before = "" if lease is None else lease.holder
+        log.info(
+            "Elected: this process acts", lease=self._name, holder=written.holder, before=before
+        )
+        return RENEW_EVERY
+
+    async def _renew(self) -> timedelta:
+        sent = self._clock.elapsed()
+        try:
+            self._hold(await self._write(self._held), sent)
+            return RENEW_EVERY
+        except (Conflict, NotFound):
+            lease = await self._read()
+        if lease is None:  # deleted while we have it: the others wait before they make a new one
+            self._hold(await self._write(None, is_taken=True), sent)
+            return RENEW_EVERY
+        if lease.holder == self._me.holder:  # edited, or written by a call that had no answer
+            self._held = lease
+            return AGAIN
+        log.warn("Another process leads; this one ends", lease=self._name, holder=lease.holder)
+        self._held, self._seen = None, lease
+        self._stand(Standing.SUPERSEDED)
+        return AGAIN
+
+    def _hold(self, written: Lease, sent: timedelta) -> None:
+        if self._logged_at is not None:
+            log.info("Lease renewed: this process acts again", lease=self._name)
+        self._held, self._until = written, sent + RENEW_DEADLINE
+        self._logged_at = None
+        self._gauge.set(1)
+
+    def _note_seen(self, lease: Lease | None) -> timedelta:
+        """Note what was read; return for how long it has been so."""
+        now, before = self._clock.elapsed(), self._seen
+        is_same = (lease and lease.term) == (before and before.term)
+        if self._seen_at is None or not is_same:
+            self._seen_at = now
+        if lease is not None and lease.holder and lease.holder != (before and before.holder):
+            log.info("Another process leads", lease=self._name, holder=lease.holder)
+        self._seen = lease
+        return now - self._seen_at
+
+    def _note_denial(self, error: Denied) -> timedelta:
+        """Work alone where no other process can be elected either."""
+        if self._held is not None or self.leader is not None:
+            return self._note_error(error)
+        log.warn(
+            "The role permits no election: only one process may run", lease=self._name, err=error
+        )
+        self._stand(Standing.ALONE)
+        return AGAIN
+
+    def _note_error(self, error: Exception) -> timedelta:
+        self._error = error
+        log.debug("Lease was not read or written", lease=self._name, err=error)
+        return RENEW_EVERY
+
+    def _log_lapse(self) -> None:
+        now = self._clock.elapsed()
+        if self._held is None or self.may_act:
+            return
+        if self._logged_at is None or now - self._logged_at >= LOG_EVERY:
+            self._logged_at = now
+            log.warn("Nothing is written until the lease is renewed", why=self._describe_lapse())
+        self._gauge.set(0)
+
+    def _describe_lapse(self) -> str:
+        since = (self._clock.elapsed() - self._until + RENEW_DEADLINE).total_seconds()
+        cause = f": {self._error}" if self._error is not None else ""
+        return f"lease {self._name} was renewed {since:.0f} s ago{cause}"
+
+    def _stand(self, standing: Standing) -> None:
+        self._standing = standing
+        is_leading = standing in {Standing.LEADING, Standing.ALONE}
+        self._gauge.set(is_leading)
+        if is_leading:
+            self._elected.set()
+        if standing is Standing.SUPERSEDED:
+            self._superseded.set()
+
+    async def _read(self) -> Lease | None:
+        try:
+            return decode_lease(await self._client.fetch(LEASES, self._namespace, self._name))
+        except NotFound:
+            return None
+
+    async def _write(
+        self,
+        lease: Lease | None,
+        *,
+        holder: str | None = None,
+        duration: timedelta = LEASE_DURATION,
+        is_taken: bool = False,
+    ) -> Lease:
+        """Write who holds the Lease, this process unless said otherwise; return it as written.
+
+        Raises Conflict where it is not the one that was read.
+        """
+        holder = self._me.holder if holder is None else holder
+        now = f"{self._clock.now():%Y-%m-%dT%H:%M:%S.%fZ}"
+        spec: JsonObject = {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": int(duration.total_seconds()),
+            "renewTime": now,
+        }
+        if is_taken:
+            is_new = lease is None or lease.holder == holder
+            spec["acquireTime"] = now
+            spec["leaseTransitions"] = 0 if lease is None else lease.transitions + (not is_new)
+        metadata: JsonObject = {"annotations": {LEADER_ADDRESS: self._me.address}}
+        body: JsonObject = {"metadata": metadata, "spec": spec}
+        if lease is None:
+            metadata |= {"name": self._name, "namespace": self._namespace}
+            body |= {"apiVersion": "coordination.k8s.io/v1", "kind": LEASES.kind}
+            return decode_lease(await self._client.create(LEASES, self._namespace, body))
+        metadata["resourceVersion"] = lease.version
+        return decode_lease(await self._client.patch(LEASES, self._namespace, self._name, body))

@@ -1,0 +1,50 @@
+"""JSON of a Lease → `model.lease.Lease`. What is absent is empty: others may have made it."""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from rollout_operator.model.decode.objects import JsonBytes, read_as
+from rollout_operator.model.decode.wire import Required, Wire
+from rollout_operator.model.lease import Lease
+from rollout_operator.model.names import LEADER_ADDRESS
+
+
+class _Annotations(msgspec.Struct, gc=False):
+    address: str | None = msgspec.field(default=None, name=LEADER_ADDRESS)
+
+
+class _Head(Wire):
+    name: Required
+    namespace: Required
+    resource_version: Required
+    annotations: _Annotations | None = None
+
+
+class _Spec(Wire):
+    holder_identity: str | None = None
+    lease_transitions: Annotated[int, Meta(ge=0)] | None = None
+    renew_time: str | None = None
+
+
+class _Lease(Wire):
+    metadata: _Head
+    spec: _Spec | None = None
+    kind: str | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Lease)
+
+
+def decode_lease(raw: JsonBytes) -> Lease:
+    """Return the view of a Lease. Raises DecodeError naming the Lease, field and value."""
+    wire = read_as("Lease", raw, _DECODER)
+    spec, annotations = wire.spec or _Spec(), wire.metadata.annotations or _Annotations()
+    return Lease(
+        version=wire.metadata.resource_version,
+        holder=spec.holder_identity or "",
+        address=annotations.address or "",
+        transitions=spec.lease_transitions or 0,
+        renewed=spec.renew_time or "",
+    )

@@ -1,0 +1,65 @@
+"""Which replica acts: what a Lease says, and when another replica may take it.
+
+The protocol is that of client-go (`tools/leaderelection`): whoever may take a Lease has seen it
+unchanged for `LEASE_DURATION` on its own clock, and its holder acts for `RENEW_DEADLINE` after it
+sent the last renewal that was answered. No two clocks are compared; the times in a Lease are for
+people. What lies between both spans is for clocks that run at different rates, and for writes that
+are on their way.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+LEASE_DURATION: Final = timedelta(seconds=15)
+RENEW_DEADLINE: Final = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """A process among the replicas."""
+
+    name: str
+    """Of its pod, or of the machine that it runs on."""
+    life: str
+    """Different in each process, also of the same pod."""
+    address: str = ""
+    """Host and port at which other replicas reach it; empty where it serves nothing."""
+    is_pod: bool = False
+    """Whether the name is a pod's: then no two processes have it at the same time."""
+
+    @property
+    def holder(self) -> str:
+        """Return what a Lease says where this process holds it."""
+        return f"{self.name}_{self.life}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A Lease as the API server has it."""
+
+    version: str
+    """`metadata.resourceVersion`"""
+    holder: str = ""
+    """Empty where it was released."""
+    address: str = ""
+    transitions: int = 0
+    renewed: str = ""
+    """When, on the holder's clock: only that it changes counts."""
+
+    @property
+    def term(self) -> tuple[str, str, int]:
+        """Return what changes with each renewal and each holder, and with nothing else."""
+        return self.holder, self.renewed, self.transitions
+
+    def may_be_taken(self, by: Identity, unchanged_for: timedelta) -> bool:
+        """Tell whether a process that has seen it unchanged for so long may take it.
+
+        At once where it was released, and where an earlier process of the same pod held it: its
+        container has ended before another one is started.
+        """
+        if not self.holder or self.holder == by.holder:
+            return True
+        if by.is_pod and self.holder.startswith(f"{by.name}_"):
+            return True
+        return unchanged_for >= LEASE_DURATION

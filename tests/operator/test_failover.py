@@ -1,0 +1,160 @@
+"""Several replicas on a simulated cluster: exactly one acts, and another one soon after its end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from rollout_operator.kube.api import LEASES, PODS, STATEFULSETS, JsonObject
+from rollout_operator.lab.model.history import Called
+from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
+from rollout_operator.lab.process import SimulatedProcess
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.zones import ZoneSpec, statefulset
+from tests.virtual_time import elapsed, in_virtual_time
+
+LEASE = "rollout-operator"
+CHANGED = frozenset({"create", "update", "patch", "delete"})
+
+
+@in_virtual_time
+async def test_one_of_two_acts_and_the_other_one_soon_after_a_crash() -> None:
+    """LI-08, SI-22, D-70: within 20 s of a crash, and nothing is written by the other before."""
+    async with replicas(2) as (sandbox, processes):
+        leader, other = sort_by_leading(processes)
+        await change(sandbox, "v2")
+        await asyncio.sleep(1)
+        assert {writer for _, writer in list_writes(sandbox)} == {leader.name}
+        leader.crash()
+        crashed_at = sandbox.elapsed()
+        await asyncio.sleep(120)
+        first = next(at for at, writer in list_writes(sandbox) if writer == other.name)
+        assert first - crashed_at < timedelta(seconds=20)
+        assert all(at <= crashed_at for at, writer in list_writes(sandbox) if writer == leader.name)
+        assert await is_rolled_out(sandbox)
+
+
+@in_virtual_time
+async def test_the_lease_is_released_at_the_end_and_taken_at_once() -> None:
+    """LI-08, DEP-94: within two seconds after a process was asked to stop."""
+    async with replicas(2) as (sandbox, processes):
+        leader, other = sort_by_leading(processes)
+        began = elapsed()
+        await leader.stop()
+        while not acts(other):
+            await asyncio.sleep(0.01)
+        assert elapsed() - began < timedelta(seconds=2)
+        assert (await read_lease(sandbox))["leaseTransitions"] == 1
+
+
+@in_virtual_time
+async def test_a_process_that_is_cut_off_writes_nothing_after_another_one_acts() -> None:
+    """SI-22, FP-18: and begins anew once it learns of the other one."""
+    async with replicas(2) as (sandbox, processes):
+        leader, other = sort_by_leading(processes)
+        leader.link.is_cut = True
+        await asyncio.sleep(11)
+        assert not acts(leader)
+        assert not acts(other)
+        await asyncio.sleep(9)
+        assert acts(other)
+        lives = leader.lives
+        leader.link.is_cut = False
+        await change(sandbox, "v2")
+        await asyncio.sleep(120)
+        assert leader.lives == lives + 1
+        assert {writer for _, writer in list_writes(sandbox)} == {other.name}
+        assert await is_rolled_out(sandbox)
+
+
+@in_virtual_time
+async def test_a_process_that_was_cut_off_goes_on_where_no_other_one_acts() -> None:
+    """LI-01: nobody else has acted, so that all that it remembers is right."""
+    async with replicas(1) as (sandbox, (process,)):
+        process.link.is_cut = True
+        await asyncio.sleep(60)
+        assert not acts(process)
+        process.link.is_cut = False
+        await change(sandbox, "v2")
+        await asyncio.sleep(60)
+        assert process.lives == 1
+        assert await is_rolled_out(sandbox)
+
+
+@asynccontextmanager
+async def replicas(
+    count: int,
+) -> AsyncIterator[tuple[Sandbox, Sequence[SimulatedProcess]]]:
+    """Run a group of two zones, and so many processes until one of them acts."""
+    async with Sandbox() as sandbox:
+        for letter in "ab":
+            body = statefulset(ZoneSpec(name=f"zone-{letter}", replicas=2), sandbox.namespace)
+            await call(sandbox, "create", body=body)
+        await asyncio.sleep(30)
+        processes = [
+            sandbox.process(f"operator-{number}", elects=True) for number in range(1, count + 1)
+        ]
+        for process in processes:
+            process.start()
+        async with asyncio.timeout(30):
+            while not any(map(acts, processes)):
+                await asyncio.sleep(0.1)
+        yield sandbox, processes
+
+
+def acts(process: SimulatedProcess) -> bool:
+    """Tell whether a process may act by its own knowledge."""
+    return process.is_running and process.acts
+
+
+def sort_by_leading(processes: Sequence[SimulatedProcess]) -> Sequence[SimulatedProcess]:
+    """Return the processes, the one that acts first."""
+    assert sum(map(acts, processes)) == 1
+    return sorted(processes, key=acts, reverse=True)
+
+
+async def change(sandbox: Sandbox, image: str) -> None:
+    """Change the templates of both zones."""
+    template = {"spec": {"containers": [{"name": "app", "image": image}]}}
+    for name in ("zone-a", "zone-b"):
+        await call(sandbox, "patch", name, {"spec": {"template": template}})
+
+
+async def is_rolled_out(sandbox: Sandbox) -> bool:
+    """Tell whether all pods run the newest template."""
+    pods = sandbox.api.list(PODS, sandbox.namespace)
+    images = [pod["spec"]["containers"][0]["image"] for pod in pods]  # type: ignore[index]
+    return images == ["v2"] * 4
+
+
+async def read_lease(sandbox: Sandbox) -> JsonObject:
+    """Return what the Lease says."""
+    (lease,) = sandbox.api.list(LEASES, sandbox.namespace)
+    spec = lease["spec"]
+    assert isinstance(spec, dict)
+    return spec
+
+
+def list_writes(sandbox: Sandbox) -> Sequence[tuple[timedelta, str]]:
+    """Return when which process changed anything but the Lease."""
+    return [
+        (called.at, called.actor)
+        for called in sandbox.history.list_all(Called)
+        if called.actor.startswith("operator-")
+        and called.request.verb in CHANGED
+        and called.request.resource != LEASES
+    ]
+
+
+async def call(sandbox: Sandbox, verb: str, name: str = "", body: JsonObject | None = None) -> None:
+    """Create or change a StatefulSet as people do."""
+    await sandbox.call(
+        ApiRequest(
+            verb=verb,  # type: ignore[arg-type]
+            resource=STATEFULSETS,
+            namespace=sandbox.namespace,
+            name=name,
+            content_type=STRATEGIC_PATCH if verb == "patch" else "application/json",
+            body=body,
+        )
+    )
