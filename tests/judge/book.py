@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.kube.api import CONFIG_MAPS, PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject
+from rollout_operator.kube.api import (
+    CONFIG_MAPS,
+    LEASES,
+    PODS,
+    STATEFULSETS,
+    ZONE_BUDGETS,
+    JsonObject,
+)
 from rollout_operator.lab.model.history import (
     Called,
     Commit,
@@ -138,7 +145,7 @@ class Book:
     calls: dict[int, Called] = field(default_factory=dict)
     """By number, of whomever."""
     own_calls: list[Called] = field(default_factory=list)
-    """Of the operator, in the order of their answers."""
+    """Of the operator, in the order of their answers; those of Leases stand in `leases` alone."""
     reviews: list[Reviewed] = field(default_factory=list)
     pod_calls: list[PodCalled] = field(default_factory=list)
     """Of the operator, in the order in which they ended: pods are prepared, or told that they stay.
@@ -154,6 +161,8 @@ class Book:
     """Writes of ConfigMaps: of the zone tracker, there is no other."""
     budgets: list[Commit] = field(default_factory=list)
     """Writes of zone-aware disruption budgets."""
+    leases: list[Commit] = field(default_factory=list)
+    """Writes of Leases: of the election, there is no other."""
     evictions: dict[int, Called] = field(default_factory=dict)
     """Those that were carried out, by number of the delete that each has led to."""
     ended_at: timedelta = timedelta(0)
@@ -194,7 +203,7 @@ def _take(book: Book, record: Record, seen: dict[tuple[str, str], View]) -> None
         case Called():
             book.calls[record.number] = record
             _take_eviction(book, record)
-            if book.is_operator(record.actor):
+            if book.is_operator(record.actor) and record.request.resource != LEASES:
                 book.own_calls.append(record)
         case Reviewed():
             book.reviews.append(record)
@@ -232,6 +241,8 @@ def _take_commit(book: Book, commit: Commit, seen: dict[tuple[str, str], View]) 
         book.budgets.append(commit)
     if plural == CONFIG_MAPS.plural and commit.namespace == book.promises.namespace:
         book.maps.append(commit)
+    if plural == LEASES.plural:
+        book.leases.append(commit)
     if plural == REPLICA_TEMPLATES.plural:
         book.templates.append(commit)
     if commit.namespace != book.promises.namespace or plural not in _READ:

@@ -7,6 +7,7 @@ from rollout_operator.lab.model.history import History
 from tests.judge import (
     invariants_budgets,
     invariants_downscales,
+    invariants_election,
     invariants_requests,
     invariants_reviews,
     invariants_rollouts,
@@ -50,7 +51,7 @@ COVERAGE: Final[Mapping[str, str]] = {
     "SI-19": "not here: no certificates in this world",
     "SI-20": "not here: no certificates in this world",
     "SI-21": "judged per call of a pod: whose it is, and its path; its port shows in no record",
-    "SI-22": "not yet: there is no election",
+    "SI-22": "judged per write, where processes elect one: who held the lease when it was sent",
     "SI-23": "not here: outputs are scanned elsewhere",
     "SI-24": "judged per request",
     "LI-01": "judged: rest in time after the last fault and change, then quiet for an hour; counts"
@@ -62,7 +63,7 @@ COVERAGE: Final[Mapping[str, str]] = {
     " was told so",
     "LI-06": "not yet",
     "LI-07": "judged: records on untouched pods, once all is well; drains as LI-01",
-    "LI-08": "not yet: there is no election",
+    "LI-08": "seen by LI-01 only; how soon another process acts is shown by tests of failovers",
     "LI-09": "seen by LI-01 only: each group is judged by itself",
     "LI-10": "judged as LI-01, where a pod that waits to be replaced is not ready",
     "LI-11": "judged: reads in each minute at rest, requests in any minute by the rate limits,"
@@ -95,6 +96,7 @@ def find_violations(history: History, promises: Promises = DEFAULT) -> Verdict:
         *invariants_requests.find_misrecorded(book),
         *invariants_scaling.find_broken(book),
         *invariants_requests.find_contested(book),
+        *invariants_election.find_broken(book),
     ]
     liveness = judge_liveness(book)
     found += liveness.violations

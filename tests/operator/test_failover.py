@@ -41,7 +41,7 @@ async def test_the_lease_is_released_at_the_end_and_taken_at_once() -> None:
         leader, other = sort_by_leading(processes)
         began = elapsed()
         await leader.stop()
-        while not acts(other):
+        while not acts(other):  # noqa: ASYNC110 (a state, no event)
             await asyncio.sleep(0.01)
         assert elapsed() - began < timedelta(seconds=2)
         assert (await read_lease(sandbox))["leaseTransitions"] == 1
@@ -97,7 +97,7 @@ async def replicas(
         for process in processes:
             process.start()
         async with asyncio.timeout(30):
-            while not any(map(acts, processes)):
+            while not any(map(acts, processes)):  # noqa: ASYNC110 (a state, no event)
                 await asyncio.sleep(0.1)
         yield sandbox, processes
 

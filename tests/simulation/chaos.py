@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 import msgspec
 
@@ -26,7 +26,7 @@ from rollout_operator.lab.world import Sandbox
 from tests.forgeries import forge
 from tests.judge.downscales import FORGED, tell_asked
 from tests.simulation.fault_rates import Blows, HookFaults
-from tests.simulation.runtime import now
+from tests.simulation.runtime import Patient, now
 
 # The faults of calls and events are numbered from 1 as they strike.
 FIRST_BLOW: Final = 100_001
@@ -48,23 +48,6 @@ class Blow:
     lasts: timedelta
     size: float
     """From 0 to 1: how hard, or which of several, as the kind means it."""
-
-
-class Patient(Protocol):
-    """The operator whose process is struck and comes back."""
-
-    @property
-    def process(self) -> SimulatedProcess:
-        """Return its present life."""
-        ...
-
-    def crash(self, back_after: timedelta) -> None:
-        """End it without any clean-up."""
-        ...
-
-    def terminate(self, back_after: timedelta) -> None:
-        """Tell it to stop, as a drained node does."""
-        ...
 
 
 def draw_blows(blows: Blows, rng: random.Random, within: timedelta) -> list[Blow]:

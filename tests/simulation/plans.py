@@ -29,7 +29,7 @@ from rollout_operator.lab.network.planned_faults import (
 )
 from rollout_operator.lab.world import Sandbox
 from tests.simulation.runs import Outcome, play
-from tests.simulation.runtime import NAME, Supervisor, now
+from tests.simulation.runtime import BACK_AFTER, NAME, Patient, now
 from tests.simulation.scenarios import Scenario
 
 LATE: Final = timedelta(seconds=10)
@@ -174,7 +174,7 @@ class PlannedCourse:
     async def begin(self, sandbox: Sandbox) -> None:
         self.faults.look_at(sandbox)
 
-    async def strike(self, sandbox: Sandbox, supervisor: Supervisor) -> bool:
+    async def strike(self, sandbox: Sandbox, patient: Patient) -> bool:
         """Wait for the fault, restart where that belongs to it, and call it healed soon after."""
         plan = self._plan
         if plan is None:
@@ -184,7 +184,7 @@ class PlannedCourse:
                 await self.faults.struck.wait()
         if plan.trouble is Trouble.FREEZE:
             await asyncio.sleep(BLIND.total_seconds())
-            supervisor.crash()
+            patient.crash(BACK_AFTER)
         await asyncio.sleep((LATE if plan.trouble is Trouble.DELAY else SETTLE).total_seconds())
         self.faults.heal()
         return True

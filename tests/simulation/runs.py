@@ -18,7 +18,14 @@ from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.lab.world import Sandbox
 from tests.judge.promises import QUIET, Promises, Verdict, Violation
 from tests.judge.verdict import find_violations
-from tests.simulation.runtime import LogRecorder, Supervisor, now, split
+from tests.simulation.runtime import (
+    ActingReplica,
+    LogRecorder,
+    Patient,
+    Supervisor,
+    now,
+    split,
+)
 from tests.simulation.scenarios import Scenario, find_unready
 from tests.simulation.scenarios_people import People
 
@@ -46,7 +53,7 @@ class Course(Protocol):
         """Add what the world needs for it; called once all pods are ready."""
         ...
 
-    async def strike(self, sandbox: Sandbox, supervisor: Supervisor) -> bool:
+    async def strike(self, sandbox: Sandbox, patient: Patient) -> bool:
         """Let things go wrong, and return when that is over: whether all is healed then."""
         ...
 
@@ -161,8 +168,8 @@ class _Run:
 
     async def play(self, quiet: timedelta, tell: Callable[[End], None]) -> None:
         # Told and not returned: the runner prints its task for nobody, with all of the history.
-        self._quiet = quiet
         scenario, seed = self._scenario, self._seed
+        self._quiet = min(quiet, scenario.quiet)
         sandbox = Sandbox(
             seed=seed,
             choose=scenario.make_choice(split(seed, "pods")),
@@ -187,6 +194,7 @@ class _Run:
                     sandbox,
                     scenario.args,
                     has_webhooks=scenario.has_webhooks,
+                    elects=scenario.elects,
                     name=f"{OPERATORS}-{number}",
                 )
                 for number in range(1, scenario.replicas + 1)
@@ -196,7 +204,8 @@ class _Run:
     async def _operate(self, people: People, supervisors: Sequence[Supervisor]) -> End:
         """Let the operator live, people act, and things go wrong and right again.
 
-        Blows strike the first process only; calls and events go wrong for all of them.
+        Blows strike one process, the one that acts where they elect one; calls and events go wrong
+        for all of them.
         """
         sandbox, healed_at, missing = people.sandbox, None, ""
         async with asyncio.TaskGroup() as tasks:
@@ -205,11 +214,14 @@ class _Run:
                 tasks.create_task(one.run(), name=f"supervisor of {one.process.name}")
                 for one in supervisors
             ]
-            if await self._course.strike(sandbox, supervisors[0]):
+            elects = self._scenario.elects
+            patient: Patient = ActingReplica(supervisors) if elects else supervisors[0]
+            if await self._course.strike(sandbox, patient):
                 healed_at = now()
                 for one in supervisors:
                     if one.process.is_running:
                         one.process.link.heal()
+                        one.process.clock.rate = 1.0
                     one.hurry()
                 missing = await self._wait_rest(sandbox, script)
             ended_at = now()

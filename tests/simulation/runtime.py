@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from rollout_operator.lab.model.history import History, Lived, Record, Said
+from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.telemetry import logs
 from tests.judge.promises import Violation
@@ -61,6 +62,47 @@ class LogRecorder:
             self.history.add(Said(at=now(), actor="operator-1", text=said))
 
 
+class Patient(Protocol):
+    """The operator whose process is struck and comes back."""
+
+    @property
+    def process(self) -> SimulatedProcess:
+        """Return its present life."""
+        ...
+
+    def crash(self, back_after: timedelta) -> None:
+        """End it without any clean-up."""
+        ...
+
+    def terminate(self, back_after: timedelta) -> None:
+        """Tell it to stop, as a drained node does."""
+        ...
+
+
+class ActingReplica:
+    """Of several replicas the one that acts, to be struck; the first one while none does."""
+
+    def __init__(self, replicas: Sequence["Supervisor"]) -> None:
+        self._replicas = replicas
+
+    @property
+    def process(self) -> SimulatedProcess:
+        """Return its process."""
+        return self._find().process
+
+    def crash(self, back_after: timedelta) -> None:
+        """End its present life without any clean-up."""
+        self._find().crash(back_after)
+
+    def terminate(self, back_after: timedelta) -> None:
+        """Tell its present life to stop in order."""
+        self._find().terminate(back_after)
+
+    def _find(self) -> "Supervisor":
+        acting = [one for one in self._replicas if one.process.acts]
+        return acting[0] if acting else self._replicas[0]
+
+
 NAME: Final = "operator-1"
 BACK_AFTER: Final = timedelta(seconds=1)
 
@@ -74,9 +116,10 @@ class Supervisor:
         args: Sequence[str] = (),
         *,
         has_webhooks: bool = False,
+        elects: bool = False,
         name: str = NAME,
     ) -> None:
-        self.process = sandbox.process(name, args=args, webhooks=has_webhooks)
+        self.process = sandbox.process(name, args=args, webhooks=has_webhooks, elects=elects)
         self.has_to_stop = False
         self._back_after = BACK_AFTER
         self._is_hasty = False

@@ -15,6 +15,7 @@ from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Response, St
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import REVISION_LABEL
+from tests.judge.promises import QUIET
 from tests.simulation.scenarios_people import People
 
 Script = Callable[[People], Coroutine[Any, Any, None]]
@@ -59,6 +60,10 @@ class Scenario:
     """Whether the operator is asked about evictions, too."""
     replicas: int = 1
     """Processes of the operator that live at a time."""
+    elects: bool = False
+    """Whether they elect one that acts; else each acts as if it were alone."""
+    quiet: timedelta = QUIET
+    """For how long nothing more may happen in the end."""
     templates: Mapping[str, int] = field(default_factory=dict)
     """ReplicaTemplates by name, and how many replicas they want."""
     watched_for: timedelta = timedelta(0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final
 
 from tests.simulation.scenarios import FULL, SMALL, Scenario, Script, Size
@@ -38,6 +39,8 @@ Maker = Callable[[Size], Scenario]
 
 TRACKED: Final = ("-use-zone-tracker",)
 PAGE: Final = 5
+# Each second of it has a renewal, or a read.
+QUIET_OF_ELECTED: Final = timedelta(minutes=5)
 
 
 def track(make: Maker) -> Maker:
@@ -72,6 +75,17 @@ def watch(make: Maker) -> Maker:
         return replace(scenario, name=f"{scenario.name}-watched", watched_for=WATCHED)
 
     return make_watched
+
+
+def elect(make: Maker) -> Maker:
+    """Return the same scenario with two processes, of which one is elected to act."""
+
+    def make_elected(size: Size) -> Scenario:
+        scenario = make(size)
+        name = f"{scenario.name}-elected"
+        return replace(scenario, name=name, replicas=2, elects=True, quiet=QUIET_OF_ELECTED)
+
+    return make_elected
 
 
 def _offer_streams(prepare: Script | None) -> Script:
@@ -113,6 +127,10 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s14-watched": (watch(returned), FULL),
     "walk": (walked, FULL),
     "both": (rolled_and_downscaled, Size(3, 2)),
+    "s1-elected": (elect(plain), FULL),
+    "s5-elected": (elect(followed), Size(3, 2)),
+    "s7-elected": (elect(downscaled), FULL),
+    "s8-elected": (elect(drained), FULL),
     "s1-small": (plain, SMALL),
     "s2-small": (rolled_back, SMALL),
     "s5-small": (followed, SMALL),

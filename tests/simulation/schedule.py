@@ -28,7 +28,7 @@ from rollout_operator.lab.world import Sandbox
 from tests.simulation.chaos import LATER_NAME, Chaos, FaultyHooks, draw_blows, later_webhook
 from tests.simulation.fault_rates import FaultProfile, choose_profile, find_profile
 from tests.simulation.runs import Outcome, play
-from tests.simulation.runtime import Supervisor, split
+from tests.simulation.runtime import Patient, split
 from tests.simulation.scenarios import Scenario
 
 HEALING_SHARE: Final = 0.6
@@ -111,12 +111,12 @@ class RandomCourse:
             name = f"{LATER_NAME}-evictions"
             await sandbox.call(later_webhook(sandbox.namespace, name=name, evictions=True))
 
-    async def strike(self, sandbox: Sandbox, supervisor: Supervisor) -> bool:
+    async def strike(self, sandbox: Sandbox, patient: Patient) -> bool:
         """Strike for the active time, then heal everything if this is a schedule that heals."""
         if self._faults.is_held:
             await asyncio.sleep(self._scenario.watched_for.total_seconds())
             self._faults.is_held = False
-        chaos = Chaos(sandbox, supervisor, self._blows)
+        chaos = Chaos(sandbox, patient, self._blows)
         with suppress(TimeoutError):
             async with (
                 asyncio.timeout(self._active.total_seconds()),
