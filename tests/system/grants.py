@@ -16,11 +16,16 @@ from tests.world.scene import World
 REVIEWS: Final = Resource("authorization.k8s.io/v1", "subjectaccessreviews", is_namespaced=False)
 GROUPS: Final = {
     "statefulsets": "apps",
+    "leases": "coordination.k8s.io",
     "zoneawarepoddisruptionbudgets": "rollout-operator.grafana.com",
     **dict.fromkeys(HOOKS, "admissionregistration.k8s.io"),
 }
 # Those that are granted for one object only; a create names none.
-NAMES: Final = {"secrets": SECRET, "configmaps": "rollout-operator-zone-tracker"}
+NAMES: Final = {
+    "secrets": SECRET,
+    "configmaps": "rollout-operator-zone-tracker",
+    "leases": "rollout-operator",
+}
 
 Grant = tuple[str, str]
 """A verb and a resource, with its subresource: `("update", "statefulsets/status")`."""

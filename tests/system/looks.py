@@ -71,7 +71,7 @@ async def wait_page(
     return seen[1]
 
 
-async def read_metric(operator: OperatorProcess, name: str, **labels: str) -> float | None:
+async def read_metric(operator: OperatorProcess, name: str, /, **labels: str) -> float | None:
     """Return the value of the first series with these labels, None where there is none."""
     for line in (await operator.metrics()).splitlines():
         series, _, value = line.rpartition(" ")

@@ -89,8 +89,12 @@ class OperatorProcess:
         ]
         self.started_at = time.monotonic()
         self._child = Child(
-            self.name, [*launch.command, *flags], self.log, {**os.environ, **launch.env}
+            self.name, [*launch.command, *flags], self.log, self._make_environment()
         )
+
+    def _make_environment(self) -> dict[str, str]:
+        """As the shipped Deployment: after its end it begins again in the same pod."""
+        return {**os.environ, "POD_NAME": f"{self.name}-{self.port}", **self.launch.env}
 
     async def wait_ready(self, limit: timedelta = READY_LIMIT) -> timedelta:
         """Wait until `/ready` says yes and return the time since the start."""
