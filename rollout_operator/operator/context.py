@@ -149,11 +149,6 @@ class Context:
         self.arrivals = self._watch_arrivals()
 
     @property
-    def may_act(self) -> bool:
-        """Tell whether this process may begin to change something."""
-        return self.is_leading and not self.is_stopping
-
-    @property
     def is_leading(self) -> bool:
         """Tell whether this process decides, and knows what there is to know for that."""
         return self.has_begun and self.election.may_act

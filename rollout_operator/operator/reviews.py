@@ -158,7 +158,7 @@ class Reviews:
             server_time=self._tell_server_time,
             namespace=context.namespace,
             cluster_domain=config.cluster_domain,
-            may_act=lambda: context.may_act,
+            is_stopping=lambda: context.is_stopping,
         )
         checked = self._make_parents(self._checking)
         eviction = EvictionContext(

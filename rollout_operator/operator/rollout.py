@@ -92,7 +92,7 @@ class Rollouts:
                     # No delete rests on it: it waits for all live reads.
                     recording=context.open("recording", Priority.RECORD),
                     most_looks=choose_most_looks(context.settings.client_qps),
-                    may_act=lambda: context.may_act,
+                    is_stopping=lambda: context.is_stopping,
                 ),
                 deletes=context.deletes,
                 attempts=Attempts(context.clock, longest=longest, rng=context.rng),

@@ -74,7 +74,7 @@ class Scaling:
             clock=context.clock,
             metrics=context.metrics,
             intents=IntentWriter(client, context.downscales, context.clock, process),
-            may_act=lambda: context.may_act,
+            is_stopping=lambda: context.is_stopping,
         )
         self._contests = Contests(client, context.clock)
         self._controller = self._build_controller(observer)

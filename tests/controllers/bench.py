@@ -113,7 +113,7 @@ def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
         clock=clock,
         metrics=metrics,
         arbiter=OpenArbiter(),
-        may_act=lambda: not stop.is_set(),
+        is_stopping=stop.is_set,
     )
     refreshed: list[str] = []
     parts = RolloutContext(

@@ -114,7 +114,7 @@ class Bench:
             self.client, observer, AnnotationTimes(self.client, downscales), locks=locks,
             downscales=downscales, clock=self.clock, metrics=metrics,
             intents=IntentWriter(self.client, downscales, self.clock, f"{next(self.processes)}"),
-            may_act=lambda: not self.is_stopping,
+            is_stopping=lambda: self.is_stopping,
         )  # fmt: skip
         calls = PodClient(self.stores, timeout=5 * SECOND, metrics=metrics, clock=self.clock)
         talks = Talks(calls, now=self.now, on_heard=self._wake, late_calls=10 * SECOND)

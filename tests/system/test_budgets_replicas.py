@@ -22,6 +22,7 @@ GROUPS: Final = 20
 ROUNDS: Final = 100
 LANES: Final = 4
 """Rounds at a time, each of another group."""
+NO_ELECTION: Final = "-leader-election.enabled=false"
 WITHIN: Final = 0.010
 """Seconds between the two questions of a round, at most."""
 
@@ -40,7 +41,7 @@ async def test_fp20_never_both(world: World) -> None:
     zones = [zone for group in groups for zone in grouped_zones(group, letters="ab", replicas=1)]
     await world.create(*zones)
     # The limiter would keep the two apart.
-    flags = (*TLS_FLAGS, "-log.level=info", "-kubernetes.client-qps=0")
+    flags = (*TLS_FLAGS, "-log.level=info", "-kubernetes.client-qps=0", NO_ELECTION)
     operators = [await world.operator(*flags) for _ in range(2)]
     counts = Counter[int]()
     async with (

@@ -9,7 +9,8 @@ from typing import Final
 import pytest
 
 from rollout_operator.lab.zones import three_zones
-from tests.system.looks import read_metric
+from tests.system.grants import without
+from tests.system.looks import read_metric, wait_line, wait_reason
 from tests.world.api import Resource
 from tests.world.operatorproc import OperatorProcess
 from tests.world.scene import World
@@ -54,6 +55,30 @@ async def test_si22_one_that_was_frozen_writes_nothing_and_begins_anew(world: Wo
     first.resume()
     assert await first.wait_end() == 1
     assert "another process acts" in first.child.tail()
+    await wait_adopted(world.api, world.namespace, names)
+    await world.judge.assert_clean()
+
+
+async def test_d70_without_the_right_one_works_alone(world: World) -> None:
+    """D-70: as under the role of grafana/rollout-operator's chart: one warning, and it acts."""
+    names = await world.create(*three_zones(replicas=1))
+    async with without(world, ("get", "leases"), ("create", "leases")):
+        operator = await world.operator()
+        await wait_line(operator, "The role permits no election", "level=warn")
+        await world.roll(names, "v2")
+    assert sum("permits no election" in line for line in operator.log_lines()) == 1
+    await world.judge.assert_clean()
+
+
+async def test_si22_a_lease_that_may_not_be_renewed_holds_everything(world: World) -> None:
+    """SI-22, LI-01: another one may be elected by now; told with the cause; mended by itself."""
+    names = await world.create(*three_zones(replicas=1))
+    operator = await world.operator()
+    async with without(world, ("patch", "leases")):
+        await wait_line(operator, "Nothing is written until the lease is renewed", "level=warn")
+        await set_image(world.api, world.namespace, names, "v2")
+        await wait_reason(operator, "ingester", "was renewed")
+        assert not [call for call in await world.judge.calls() if call.verb == "delete"]
     await wait_adopted(world.api, world.namespace, names)
     await world.judge.assert_clean()
 

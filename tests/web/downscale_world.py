@@ -113,7 +113,7 @@ class World:
                 notes=PodRecords(self.client, name), records=self._make_records(downscales),
                 pods=self.calls, clock=self.clock, server_time=self.clock.now,
                 namespace="test", cluster_domain="cluster.local.",
-                may_act=lambda: not self.is_stopping,
+                is_stopping=lambda: self.is_stopping,
             )
         )  # fmt: skip
         controller = DownscaleController(

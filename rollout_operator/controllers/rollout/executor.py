@@ -82,7 +82,7 @@ class Executor:
         locks: Locks | None = None,
         most_looks: int = MOST_LOOKS,
         recording: RolloutClient | None = None,
-        may_act: Callable[[], bool] = lambda: True,
+        is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._client = client
         self._observer = observer
@@ -91,7 +91,7 @@ class Executor:
         self._metrics = metrics
         self._arbiter = arbiter
         self._locks = locks or Locks()
-        self._may_act = may_act
+        self._is_stopping = is_stopping
         self._revisions = Revisions(recording or client, observer, clock)
         self._looks = asyncio.Semaphore(most_looks)
         self._refused_at: dict[Uid, timedelta] = {}
@@ -173,7 +173,7 @@ class Executor:
         for share in planned.shares:
             room, pods = share.room, sorted(share.pods, key=self._last_refusal)
             candidates = Candidates(self._arbiter, planned.zone, pods, found.held)
-            while room > 0 and self._may_act() and (one := await candidates.next()):
+            while room > 0 and not self._is_stopping() and (one := await candidates.next()):
                 until = self._clock.elapsed() + LOOK_LASTS
                 answer = await self._arbiter.reserve(ask_for(one, planned.zone), until)
                 if isinstance(answer, Refusal):
@@ -231,7 +231,7 @@ class Executor:
         room, outcome = share.room, None
         reserved, others = read.reservations.split(sorted(share.pods, key=self._last_refusal))
         candidates = Candidates(self._arbiter, zone, others, report.held, reserved)
-        while room > 0 and self._may_act() and (one := await candidates.next()):
+        while room > 0 and not self._is_stopping() and (one := await candidates.next()):
             outcome = await self._try(one, zone, report, read)
             if outcome in _END_THE_ROUND:
                 break

@@ -81,7 +81,7 @@ class Counts:
         clock: Clock,
         metrics: Metrics,
         intents: IntentWriter,
-        may_act: Callable[[], bool] = lambda: True,
+        is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._client = client
         self._observer = observer
@@ -91,7 +91,7 @@ class Counts:
         self._clock = clock
         self._metrics = metrics
         self._intents = intents
-        self._may_act = may_act
+        self._is_stopping = is_stopping
         self._pending: dict[Uid, _UnseenWrite] = {}
         self._unrecorded: set[Uid] = set()
 
@@ -280,7 +280,7 @@ class Counts:
             self._downscales.withdraw(sts.uid)
 
     def _check_stopping(self, sts: StatefulSet) -> None:
-        if not self._may_act():
+        if self._is_stopping():
             raise Conflict(f"{sts.name} is left to the next process: this one stops")
 
     async def _write(

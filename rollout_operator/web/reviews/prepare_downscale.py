@@ -103,7 +103,7 @@ class PrepareDownscale:
         if ask.decrease.namespace != parts.namespace:
             why = f"namespace {ask.decrease.namespace} is not looked after by this operator"
             return ask.refuse(Code.OTHER_NAMESPACE, why)
-        if not parts.may_act():
+        if parts.is_stopping():
             return ask.refuse(Code.STOPPING, "the operator is stopping", status=RETRY)
         return None
 

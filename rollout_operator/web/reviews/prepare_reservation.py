@@ -76,7 +76,7 @@ class PrepareContext:
     """The API server's clock, at most a second behind the truth."""
     namespace: str
     cluster_domain: str
-    may_act: Callable[[], bool] = lambda: True
+    is_stopping: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
