@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from rollout_operator import __version__
-from rollout_operator.aio.clock import Clock, LoopClock
+from rollout_operator.aio.clock import Clock, MachineClock
 from rollout_operator.config.flags import Config
 from rollout_operator.kube.api import Fence
 from rollout_operator.kube.call import Timeouts
@@ -72,7 +72,7 @@ def _choose_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def _serve(config: Config, limits: LifeLimits) -> None:
     stop = _listen_to_signals()
-    clock = LoopClock()
+    clock = MachineClock()
     telemetry = Telemetry.begin(clock)
     heartbeat = Heartbeat(clock, telemetry.metrics)
     async with AsyncExitStack() as stack:
