@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
+from rollout_operator.model.names import DOWNSCALE_INTENT
 from tests.system.delayed import DELAY, URL
 from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, Guarded, guard
 from tests.system.looks import read_metric, wait_line, wait_page, wait_true
@@ -203,3 +204,19 @@ async def _count_failures(guarded: Guarded, case: Case) -> float:
 def _find_lines(guarded: Guarded, case: Case) -> list[str]:
     wanted = re.compile(rf"zone={case.zone} .*reason={case.code} ")
     return [line for line in guarded.operator.log_lines() if wanted.search(line)]
+
+
+# As the API server's JSON patch compares texts, it takes none of the last four for what it is.
+MARKS: Final = {"plain": "x", "less": "<", "and": "a&b", "delete": "\x7f", "letter": "é😀"}
+
+
+async def test_si02_a_mark_that_somebody_writes_is_removed_whatever_it_says(world: World) -> None:
+    """SI-02, LI-01: it holds its group for moments, and no longer."""
+    groups = {name: [_zone(f"{name}-{letter}") for letter in "ab"] for name in MARKS}
+    names = await world.create(*(zone for zones in groups.values() for zone in zones))
+    await world.grant_webhooks()
+    await world.operator()
+    for name, text in MARKS.items():
+        await world.annotate(f"{name}-a", **{DOWNSCALE_INTENT: text})
+    await world.roll(names, "v2")
+    await world.judge.assert_clean()

@@ -6,7 +6,7 @@ Whoever finds the mark of another reckons with the downscale until he has remove
 that a review of ours announces need none: the review is asked again when they come late.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -16,14 +16,17 @@ from rollout_operator.model.names import DOWNSCALE_INTENT, PREPARE_DOWNSCALE
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.planning.downscales.request import is_labelled
 
+# `spec.replicas` is an int32.
+MOST_REPLICAS: Final = 2**31 - 1
+
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a mark says. Its text has none of the characters that JSON of Go writes otherwise."""
 
     id: str
     """Of the attempt: no two of any processes are equal."""
-    replicas_from: int
-    replicas_to: int
+    replicas_from: Annotated[int, msgspec.Meta(gt=0, le=MOST_REPLICAS)]
+    replicas_to: Annotated[int, msgspec.Meta(ge=0, le=MOST_REPLICAS)]
 
 
 _INTENT: Final = msgspec.json.Decoder(Intent)
@@ -45,10 +48,13 @@ def find_intent(sts: StatefulSet) -> Underway | None:
     text = sts.annotations.get(DOWNSCALE_INTENT)
     if text is None:
         return None
+    unreadable = Underway(zone=sts.name, replicas_from=sts.replicas, replicas_to=0, is_marked=True)
     try:
         intent = _INTENT.decode(text)
     except (msgspec.MsgspecError, RecursionError):
-        return Underway(zone=sts.name, replicas_from=sts.replicas, replicas_to=0, is_marked=True)
+        return unreadable
+    if intent.replicas_to >= intent.replicas_from:
+        return unreadable
     return Underway(
         zone=sts.name,
         replicas_from=intent.replicas_from,
