@@ -136,6 +136,8 @@ class Context:
             clock=self.clock,
             metrics=self.metrics,
         )
+        if settings.lease:
+            self.health.part("election", describe=lambda: f"acts: {self.election.text}")
         self.sets = StatefulSetStore()
         self.pods = PodStore()
         self.locks = Locks()

@@ -40,6 +40,7 @@ async def test_li08_another_one_acts_after_a_kill_and_after_an_end(world: World)
     await first.wait_ready()
     await second.terminate()
     assert await measure(lambda: acts(first)) < HAND_OVER_LIMIT
+    assert "acts: this process" in (await first.fetch("/status"))[1]
     lease = await world.api.get(LEASES, world.namespace, LEASE)
     assert lease["spec"]["leaseTransitions"] == 2
     await world.judge.assert_clean()
