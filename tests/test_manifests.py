@@ -90,10 +90,8 @@ FIELDS = {
             f"{CONTAINER}.command": None,
             f"{CONTAINER}.args": ["-kubernetes.namespace=$(POD_NAMESPACE)"],
             f"{CONTAINER}.env": [
-                {
-                    "name": "POD_NAMESPACE",
-                    "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
-                }
+                {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.{field}"}}}
+                for name, field in (("POD_NAMESPACE", "namespace"), ("POD_NAME", "name"))
             ],
         },
     ),
@@ -181,6 +179,8 @@ def test_the_role_is_exactly_what_the_operator_does() -> None:
         *(("statefulsets", verb, "") for verb in ("list", "watch", "get")),
         ("statefulsets/status", "update", ""),
         *(("zoneawarepoddisruptionbudgets", verb, "") for verb in ("list", "watch")),
+        *(("leases", verb, "rollout-operator") for verb in ("get", "patch")),
+        ("leases", "create", ""),
     }
     assert {
         resource: rule["apiGroups"] for rule in role["rules"] for resource in rule["resources"]
@@ -189,8 +189,10 @@ def test_the_role_is_exactly_what_the_operator_does() -> None:
         "statefulsets": ["apps"],
         "statefulsets/status": ["apps"],
         "zoneawarepoddisruptionbudgets": ["rollout-operator.grafana.com"],
+        "leases": ["coordination.k8s.io"],
     }
-    assert all(set(rule) == {"apiGroups", "resources", "verbs"} for rule in role["rules"])
+    fields = {"apiGroups", "resources", "verbs"}
+    assert all(set(rule) - {"resourceNames"} == fields for rule in role["rules"])
 
 
 def test_selectors_lead_to_the_pod_which_keeps_the_old_label() -> None:

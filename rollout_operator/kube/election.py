@@ -52,7 +52,7 @@ class LeaseApi(Patcher, Protocol):
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes: ...
 
 
-class Standing(Enum):
+class ElectionState(Enum):
     """What this process is among the replicas."""
 
     FOLLOWING = auto()
@@ -97,22 +97,22 @@ class Election:
         """Since when the Lease, or that there is none, is known; None before the first answer."""
         self._logged_at: timedelta | None = None
         self._error: Exception | None = None
-        self._standing = Standing.FOLLOWING
+        self._state = ElectionState.FOLLOWING
         self._gauge.set(0)
         if not name:
-            self._stand(Standing.ALONE)
+            self._turn(ElectionState.ALONE)
 
     @property
-    def standing(self) -> Standing:
+    def state(self) -> ElectionState:
         """Return what this process is among the replicas."""
-        return self._standing
+        return self._state
 
     @property
     def may_act(self) -> bool:
         """Tell whether a write may be sent now."""
-        if self._standing is Standing.LEADING:
+        if self._state is ElectionState.LEADING:
             return self._clock.elapsed() < self._until
-        return self._standing is Standing.ALONE
+        return self._state is ElectionState.ALONE
 
     @property
     def leader(self) -> Lease | None:
@@ -123,7 +123,7 @@ class Election:
     @property
     def text(self) -> str:
         """Say which process leads."""
-        if self._standing is Standing.ALONE:
+        if self._state is ElectionState.ALONE:
             return _ALONE
         if self._held is not None:
             return "this process" if self.may_act else f"no process: {self._describe_lapse()}"
@@ -137,7 +137,7 @@ class Election:
 
     async def run(self) -> None:
         """Take part until cancelled."""
-        while self._standing in {Standing.FOLLOWING, Standing.LEADING}:
+        while self._state in {ElectionState.FOLLOWING, ElectionState.LEADING}:
             try:
                 async with asyncio.timeout(RENEW_DEADLINE.total_seconds()):
                     pause = await (self._follow() if self._held is None else self._renew())
@@ -160,8 +160,8 @@ class Election:
 
     async def release(self) -> None:
         """End the part of this process: the others may take the Lease at once."""
-        held, was_leading = self._held, self._standing is Standing.LEADING
-        self._stand(Standing.RELEASED)
+        held, was_leading = self._held, self._state is ElectionState.LEADING
+        self._turn(ElectionState.RELEASED)
         if held is None or not was_leading:
             return
         try:
@@ -193,7 +193,7 @@ class Election:
         except Conflict:
             return AGAIN
         self._hold(written, sent)
-        self._stand(Standing.LEADING)
+        self._turn(ElectionState.LEADING)
         before = "" if lease is None else lease.holder
         log.info(
             "Elected: this process acts", lease=self._name, holder=written.holder, before=before
@@ -215,7 +215,7 @@ class Election:
             return AGAIN
         log.warn("Another process leads; this one ends", lease=self._name, holder=lease.holder)
         self._held, self._seen = None, lease
-        self._stand(Standing.SUPERSEDED)
+        self._turn(ElectionState.SUPERSEDED)
         return AGAIN
 
     def _hold(self, written: Lease, sent: timedelta) -> None:
@@ -243,7 +243,7 @@ class Election:
         log.warn(
             "The role permits no election: only one process may run", lease=self._name, err=error
         )
-        self._stand(Standing.ALONE)
+        self._turn(ElectionState.ALONE)
         return AGAIN
 
     def _note_error(self, error: Exception) -> timedelta:
@@ -265,13 +265,13 @@ class Election:
         cause = f": {self._error}" if self._error is not None else ""
         return f"lease {self._name} was renewed {since:.0f} s ago{cause}"
 
-    def _stand(self, standing: Standing) -> None:
-        self._standing = standing
-        is_leading = standing in {Standing.LEADING, Standing.ALONE}
+    def _turn(self, state: ElectionState) -> None:
+        self._state = state
+        is_leading = state in {ElectionState.LEADING, ElectionState.ALONE}
         self._gauge.set(is_leading)
         if is_leading:
             self._elected.set()
-        if standing is Standing.SUPERSEDED:
+        if state is ElectionState.SUPERSEDED:
             self._superseded.set()
 
     async def _read(self) -> Lease | None:

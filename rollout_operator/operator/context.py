@@ -170,8 +170,8 @@ class Context:
 
     def on_stale(self, callback: Callable[[], None]) -> None:
         """Call back when the caches of sets or pods turn too old to decide by."""
-        self.set_informer.on_stale(VIEW_LIMIT, callback)
-        self.pod_informer.on_stale(VIEW_LIMIT, callback)
+        self.set_informer.staleness.add(VIEW_LIMIT, callback)
+        self.pod_informer.staleness.add(VIEW_LIMIT, callback)
 
     def refresh(self, cause: str) -> None:
         """List sets and pods anew."""

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Final, Protocol
 
 from rollout_operator.aio.tasks import TaskStack, race
-from rollout_operator.kube.election import Standing
+from rollout_operator.kube.election import ElectionState
 from rollout_operator.model.errors import OperatorError
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Clients, Context, EngineSettings, Telemetry
@@ -116,7 +116,7 @@ class Engine:
     async def _take_part(self, stop: asyncio.Event, tasks: TaskStack) -> str:
         """Follow until this process is elected, then act; return what put an end to that."""
         election, died = self._context.election, tasks.watch
-        if election.standing is not Standing.ALONE:
+        if election.state is not ElectionState.ALONE:
             tasks.start("election", election.run())
             first = await race(stop=stop.wait(), died=died(), elected=election.wait_elected())
             if first != "elected":

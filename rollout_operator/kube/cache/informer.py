@@ -25,7 +25,7 @@ from rollout_operator.kube.cache.collection import (
     WatchMeters,
 )
 from rollout_operator.kube.cache.lists import ListTurn, StateStream
-from rollout_operator.kube.cache.retries import Failures, Rereads, RetryCause, WentBack
+from rollout_operator.kube.cache.retries import Failures, Rereads, RetryCause, Staleness, WentBack
 from rollout_operator.kube.cache.store import Change, is_older
 from rollout_operator.model.decode.objects import decode_version
 from rollout_operator.model.errors import ApiError, DecodeError, Unreachable
@@ -79,9 +79,8 @@ class Informer(Generic[Viewed]):
         self._turn = ListTurn(lambda: api.wait_turn(of.resource, of.namespace), self._drop_stream)
         self._is_listing = False
         self._callbacks: list[Callable[[Viewed | None, Viewed | None], None]] = []
-        self._stale_callbacks: list[tuple[timedelta, Callable[[], None]]] = []
-        # The proof of life since which the view has been stale; None where it is not.
-        self._stale_since: timedelta | None = None
+        self.staleness = Staleness()
+        """Calls back where a call has failed and the view is too old."""
         self._synced = asyncio.Event()
         # The newest version of the collection that was seen, by list, event or bookmark.
         self._version = ""
@@ -131,13 +130,6 @@ class Informer(Generic[Viewed]):
         Must not block; what it raises ends `run`.
         """
         self._callbacks.append(callback)
-
-    def on_stale(self, limit: timedelta, callback: Callable[[], None]) -> None:
-        """Call back once when a call has failed and the view is older than `limit`.
-
-        Again after each new proof of life. Must not block.
-        """
-        self._stale_callbacks.append((limit, callback))
 
     async def wait_synced(self) -> None:
         """Wait until the first list is in and a watch follows it."""
@@ -393,7 +385,7 @@ class Informer(Generic[Viewed]):
         self._last_error = error
         if self._broken_since is None:
             self._broken_since = self._clock.elapsed()
-        self._tell_stale()
+        self.staleness.check(self._proven_at, self.age)
         if retry.is_news:
             log.at(retry.severity)(
                 "Watch interrupted",
@@ -403,15 +395,6 @@ class Informer(Generic[Viewed]):
                 err=error,
             )
         await self._clock.sleep(retry.delay)
-
-    def _tell_stale(self) -> None:
-        if self._proven_at is None or self._proven_at == self._stale_since:
-            return
-        due = [callback for limit, callback in self._stale_callbacks if self.age > limit]
-        if due:
-            self._stale_since = self._proven_at
-        for callback in due:
-            callback()
 
     def _age_seconds(self) -> float:
         return float("inf") if self._proven_at is None else self.age.total_seconds()

@@ -215,3 +215,26 @@ class Rereads(Generic[Viewed]):
             self._due[key] = _Due(self._clock.elapsed() + after, after)
         else:
             del self._due[key]
+
+
+class Staleness:
+    """Calls back once where a view is older than it may be; again after each proof of life."""
+
+    def __init__(self) -> None:
+        self._callbacks: list[tuple[timedelta, Callable[[], None]]] = []
+        self._told_of: timedelta | None = None
+        """The proof of life since which the view was found to be too old."""
+
+    def add(self, limit: timedelta, callback: Callable[[], None]) -> None:
+        """Call back where the view is older than `limit`. Must not block."""
+        self._callbacks.append((limit, callback))
+
+    def check(self, proven_at: timedelta | None, age: timedelta) -> None:
+        """Call back where that is due, for a view that proved to be right then."""
+        if proven_at is None or proven_at == self._told_of:
+            return
+        due = [callback for limit, callback in self._callbacks if age > limit]
+        if due:
+            self._told_of = proven_at
+        for callback in due:
+            callback()

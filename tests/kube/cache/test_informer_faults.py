@@ -1,6 +1,5 @@
 """What goes wrong with lists and watches, on virtual time (LI-02..04, LI-11, FP-05..13, W-22)."""
 
-from collections.abc import Sequence
 from datetime import timedelta
 
 import msgspec
@@ -233,7 +232,7 @@ async def test_a_view_that_turns_stale_is_told_once_after_each_proof_of_life() -
     """LI-03: whoever rests on it shows within seconds that it cannot."""
     told: list[float] = []
     rig = make([[page(10)], *[[DOWN]] * 40, [page(11)]], [[CUT], [CUT], [CUT], *[[Wait(40)]] * 9])
-    rig.informer.on_stale(timedelta(seconds=60), lambda: told.append(rig.age))
+    rig.informer.staleness.add(timedelta(seconds=60), lambda: told.append(rig.age))
     async with running(rig):
         await after(160)
         assert len(told) == 1
@@ -364,41 +363,3 @@ async def test_fp13_a_list_without_a_version_is_not_taken() -> None:
     rig = await played(5, [[page("", pod("a-0", 1))], [page(10, pod("a-1", 2))]])
     assert rig.names == {"a-1"}
     assert ">a-0@1" not in rig.told
-
-
-# Going back
-
-
-def back(*versions: int) -> Sequence[Listing]:
-    """Return lists of these versions; up to 50, the pod `a-0` is another one."""
-    return [[page(v, pod("a-0", 80 if v > 50 else 7))] for v in versions]
-
-
-@in_virtual_time
-async def test_fp05_a_lagging_server_is_asked_again(lines: list[str]) -> None:
-    rig = await played(8, back(90, 50, 95), [[GONE]])
-    assert rig.stored() == "Pod@80", "the old list was not taken"
-    assert rig.restarts("went_back") == 1
-    assert rig.asked[-1] == "watch 95"
-    assert any("metadata.resourceVersion 50 < 90" in line for line in lines)
-
-
-@in_virtual_time
-async def test_fp05_a_restored_server_is_believed_in_the_end(lines: list[str]) -> None:
-    rig = await played(30, back(90, 50, 50, 50, 50), [[GONE]])
-    assert rig.stored() == "Pod@7"
-    assert [one for one in rig.asked if "watch" in one][1] == "watch 50"
-    assert 4 < rig.api.lists[-1].at < 15
-    assert sum("Accepting an older list" in line for line in lines) == 1
-
-
-@in_virtual_time
-async def test_fp05_lagging_now_and_then_is_not_a_restore() -> None:
-    rig = await played(30, back(90, 50, 50, 95, 60, 60, 99), [[GONE], [GONE]])
-    assert [call.version for call in rig.api.watches] == ["90", "95", "99"]
-
-
-@in_virtual_time
-async def test_a_bookmark_counts_as_seen_when_a_list_goes_back() -> None:
-    rig = await played(10, back(10, 20, 41), [[Wait(2), bookmark(40), GONE]])
-    assert [call.version for call in rig.api.watches] == ["10", "41"]
