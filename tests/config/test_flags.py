@@ -57,6 +57,8 @@ OURS: Final = {
 ALL: Final = REPLACED | OURS
 # For each flag a word, and the field and value that it becomes.
 GIVEN: Final[dict[str, tuple[str, object]]] = {
+    "leader-election.enabled=false": ("election_enabled", False),
+    "leader-election.lease-name=other": ("lease_name", "other"),
     "kubernetes.api-url=https://127.0.0.1:6443": ("api_url", "https://127.0.0.1:6443"),
     "kubernetes.config-file=kubeconfig": ("config_file", "kubeconfig"),
     "kubernetes.client-timeout=1m": ("client_timeout", timedelta(minutes=1)),
