@@ -50,7 +50,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             url=self.url,
             kubeconfig=Path(self.kubeconfig),
             namespace=self.namespace,
-            flags=flags,
+            flags=(NO_ELECTION, *flags),
         )
 
     async def fetch_counts(self) -> Counter[str]:
@@ -146,6 +146,10 @@ def forget_peak(pid: int) -> None:
 def _environment() -> Mapping[str, str]:
     # This folder is no installed package: children find it from wherever we were started.
     return os.environ | {"PYTHONPATH": str(ROOT)}
+
+
+# This server keeps no Lease.
+NO_ELECTION: Final = "-leader-election.enabled=false"
 
 
 @dataclass(frozen=True, slots=True)

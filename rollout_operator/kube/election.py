@@ -142,7 +142,7 @@ class Election:
                 async with asyncio.timeout(RENEW_DEADLINE.total_seconds()):
                     pause = await (self._follow() if self._held is None else self._renew())
                 self._error = None
-            except Denied as error:
+            except (Denied, NotFound) as error:
                 pause = self._note_denial(error)
             except (ApiError, InvalidInput, TimeoutError) as error:
                 pause = self._note_error(error)
@@ -192,6 +192,10 @@ class Election:
             written = await self._write(lease, is_taken=True)
         except Conflict:
             return AGAIN
+        except NotFound:
+            if lease is not None:  # it was deleted just now
+                return AGAIN
+            raise
         self._hold(written, sent)
         self._turn(ElectionState.LEADING)
         before = "" if lease is None else lease.holder
@@ -236,13 +240,11 @@ class Election:
         self._seen = lease
         return now - self._seen_at
 
-    def _note_denial(self, error: Denied) -> timedelta:
-        """Work alone where no other process can be elected either."""
+    def _note_denial(self, error: Denied | NotFound) -> timedelta:
+        """Work alone where no other process can be elected either: no right, or no such kind."""
         if self._held is not None or self.leader is not None:
             return self._note_error(error)
-        log.warn(
-            "The role permits no election: only one process may run", lease=self._name, err=error
-        )
+        log.warn("No election is possible: only one process may run", lease=self._name, err=error)
         self._turn(ElectionState.ALONE)
         return AGAIN
 

@@ -86,6 +86,9 @@ API_PATHS: Final = frozenset(
         ("DELETE", "core/v1/pods object"),
         ("GET", "apps/v1/statefulsets collection"),
         ("GET", "rollout-operator.grafana.com/v1/zoneawarepoddisruptionbudgets collection"),
+        ("GET", "coordination.k8s.io/v1/leases object"),
+        ("POST", "coordination.k8s.io/v1/leases collection"),
+        ("PATCH", "coordination.k8s.io/v1/leases object"),
         ("GET", "apps/v1/statefulsets object"),
         ("PUT", "apps/v1/statefulsets object status subresource"),
     }
