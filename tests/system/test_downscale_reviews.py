@@ -87,7 +87,7 @@ async def test_si16_the_same_asked_again_gets_the_same_answer(world: World) -> N
         assert sorted(calls) == [(f"{name}-1", "POST"), (f"{name}-2", "POST")]
 
     pods.behave_well("")
-    pods.behave("refused-2", Respond(status=500, after=timedelta(seconds=2)), method="POST")
+    pods.behave("refused-2", Respond(status=500, after=timedelta(seconds=0.5)), method="POST")
     review = await fetch_review(guarded, "refused", 2)
     replies = await asyncio.gather(*(ask(guarded, review) for _ in range(5)))
     assert len(set(replies)) == 1
