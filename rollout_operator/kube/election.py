@@ -27,7 +27,6 @@ from rollout_operator.model.errors import (
     NotFound,
 )
 from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE, Identity, Lease
-from rollout_operator.model.names import LEADER_ADDRESS
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
@@ -86,6 +85,8 @@ class Election:
         self._me = me
         self._clock = clock
         self._gauge = metrics.leader_status.labels(name)
+        # Of the one call that is underway: what ends the election goes by its answer.
+        self._lock = asyncio.Lock()
         self._elected = asyncio.Event()
         self._superseded = asyncio.Event()
         self._held: Lease | None = None
@@ -115,31 +116,24 @@ class Election:
         return self._state is ElectionState.ALONE
 
     @property
-    def leader(self) -> Lease | None:
-        """Return the Lease of the process that leads as far as is known: this one or another."""
-        lease = self._held or self._seen
-        return lease if lease is not None and lease.holder else None
-
-    @property
     def text(self) -> str:
-        """Say which process leads."""
+        """Say which process acts, as far as is known."""
         if self._state is ElectionState.ALONE:
             return _ALONE
         if self._held is not None:
             return "this process" if self.may_act else f"no process: {self._describe_lapse()}"
-        return self.leader.holder if self.leader is not None else "no process"
+        return (self._seen.holder if self._seen is not None else "") or "no process"
 
     def check(self, call: str) -> None:
         """Raise NotElected where a write must not be sent now; `call` says which."""
         if not self.may_act:
-            why = f"the process that acts is {self.text}"
-            raise NotElected(f"cannot {call}: {why}", call=call)
+            raise NotElected(f"cannot {call}: it is not for this process: {self.text}", call=call)
 
     async def run(self) -> None:
         """Take part until cancelled."""
         while self._state in {ElectionState.FOLLOWING, ElectionState.LEADING}:
             try:
-                async with asyncio.timeout(RENEW_DEADLINE.total_seconds()):
+                async with asyncio.timeout(RENEW_DEADLINE.total_seconds()), self._lock:
                     pause = await (self._follow() if self._held is None else self._renew())
                 self._error = None
             except (Denied, NotFound) as error:
@@ -160,17 +154,14 @@ class Election:
 
     async def release(self) -> None:
         """End the part of this process: the others may take the Lease at once."""
-        held, was_leading = self._held, self._state is ElectionState.LEADING
         self._turn(ElectionState.RELEASED)
-        if held is None or not was_leading:
-            return
         try:
-            async with asyncio.timeout(RELEASE_LIMIT.total_seconds()):
-                await self._write(held, holder="", duration=timedelta(seconds=1))
+            async with asyncio.timeout(RELEASE_LIMIT.total_seconds()), self._lock:
+                if self._held is not None:
+                    await self._write(self._held, holder="", duration=timedelta(seconds=1))
+                    log.info("Released the lease", lease=self._name)
         except (ApiError, InvalidInput, TimeoutError) as error:
             log.warn("Lease was not released", lease=self._name, err=error)
-        else:
-            log.info("Released the lease", lease=self._name)
 
     async def _follow(self) -> timedelta:
         """Take the Lease where that may be; return after what time to look again."""
@@ -227,7 +218,7 @@ class Election:
             log.info("Lease renewed: this process acts again", lease=self._name)
         self._held, self._until = written, sent + RENEW_DEADLINE
         self._logged_at = None
-        self._gauge.set(1)
+        self._gauge.set(self.may_act)
 
     def _note_seen(self, lease: Lease | None) -> timedelta:
         """Note what was read; return for how long it has been so."""
@@ -242,7 +233,7 @@ class Election:
 
     def _note_denial(self, error: Denied | NotFound) -> timedelta:
         """Work alone where no other process can be elected either: no right, or no such kind."""
-        if self._held is not None or self.leader is not None:
+        if self._held is not None or (self._seen is not None and self._seen.holder):
             return self._note_error(error)
         log.warn("No election is possible: only one process may run", lease=self._name, err=error)
         self._turn(ElectionState.ALONE)
@@ -268,6 +259,9 @@ class Election:
         return f"lease {self._name} was renewed {since:.0f} s ago{cause}"
 
     def _turn(self, state: ElectionState) -> None:
+        """Become that, unless this process ends already."""
+        if self._state is ElectionState.RELEASED:
+            return
         self._state = state
         is_leading = state in {ElectionState.LEADING, ElectionState.ALONE}
         self._gauge.set(is_leading)
@@ -302,14 +296,14 @@ class Election:
             "renewTime": now,
         }
         if is_taken:
-            is_new = lease is None or lease.holder == holder
             spec["acquireTime"] = now
-            spec["leaseTransitions"] = 0 if lease is None else lease.transitions + (not is_new)
-        metadata: JsonObject = {"annotations": {LEADER_ADDRESS: self._me.address}}
-        body: JsonObject = {"metadata": metadata, "spec": spec}
+            spec["leaseTransitions"] = 0 if lease is None else lease.count_transitions(holder)
         if lease is None:
-            metadata |= {"name": self._name, "namespace": self._namespace}
-            body |= {"apiVersion": "coordination.k8s.io/v1", "kind": LEASES.kind}
-            return decode_lease(await self._client.create(LEASES, self._namespace, body))
-        metadata["resourceVersion"] = lease.version
-        return decode_lease(await self._client.patch(LEASES, self._namespace, self._name, body))
+            metadata = {"name": self._name, "namespace": self._namespace}
+            kind = {"apiVersion": "coordination.k8s.io/v1", "kind": LEASES.kind}
+            made = await self._client.create(
+                LEASES, self._namespace, {**kind, "metadata": metadata, "spec": spec}
+            )
+            return decode_lease(made)
+        patch: JsonObject = {"metadata": {"resourceVersion": lease.version}, "spec": spec}
+        return decode_lease(await self._client.patch(LEASES, self._namespace, self._name, patch))

@@ -23,8 +23,6 @@ class Identity:
     """Of its pod, or of the machine that it runs on."""
     life: str
     """Different in each process, also of the same pod."""
-    address: str = ""
-    """Host and port at which other replicas reach it; empty where it serves nothing."""
     is_pod: bool = False
     """Whether the name is a pod's: then no two processes have it at the same time."""
 
@@ -42,7 +40,6 @@ class Lease:
     """`metadata.resourceVersion`"""
     holder: str = ""
     """Empty where it was released."""
-    address: str = ""
     transitions: int = 0
     renewed: str = ""
     """When, on the holder's clock: only that it changes counts."""
@@ -51,6 +48,10 @@ class Lease:
     def term(self) -> tuple[str, str, int]:
         """Return what changes with each renewal and each holder, and with nothing else."""
         return self.holder, self.renewed, self.transitions
+
+    def count_transitions(self, holder: str) -> int:
+        """Return how often it will have changed hands once that one holds it."""
+        return self.transitions + (self.holder != holder)
 
     def may_be_taken(self, by: Identity, unchanged_for: timedelta) -> bool:
         """Tell whether a process that has seen it unchanged for so long may take it.

@@ -61,8 +61,6 @@ SCALING_ANNOTATIONS: Final = frozenset(
 # On pods: which downscale is underway. See `model.downscale.Note`.
 DOWNSCALE_NOTE: Final = "grafana.com/rollout-operator-downscale"
 
-# On the Lease: host and port at which the other replicas reach the one that leads.
-LEADER_ADDRESS: Final = "grafana.com/rollout-operator-address"
 # On pods: that they may go, and who said so when. See `model.budget.Record`.
 DISRUPTION_RECORD: Final = "grafana.com/rollout-operator-disruption"
 # On pods, written by earlier releases: since when they are ready. Only read.

@@ -109,7 +109,7 @@ def _build_engine(
         open_pods=lambda: HttpSender(config.namespace),
         clock=clock,
         rng=random.random,
-        identity=find_identity(os.environ, config),
+        identity=find_identity(os.environ),
     )
     engine = Engine(config, clients, telemetry)
     if config.webhooks_enabled:
@@ -121,19 +121,14 @@ def _build_engine(
     return engine
 
 
-def find_identity(environment: Mapping[str, str], config: Config) -> Identity:
+def find_identity(environment: Mapping[str, str]) -> Identity:
     """Return what this process is among the replicas.
 
-    The Deployment names pod and address (`POD_NAME`, `POD_IP`, by the downward API); elsewhere it
-    is the machine, and two processes of one machine are told apart by their lives.
+    The Deployment names the pod (`POD_NAME`, by the downward API); elsewhere it is the machine, and
+    two processes of one machine are told apart by their lives.
     """
-    pod, host = environment.get("POD_NAME", ""), environment.get("POD_IP", "")
-    return Identity(
-        name=pod or socket.gethostname(),
-        life=secrets.token_hex(4),
-        address=f"{host}:{config.webhooks_port}" if host and config.webhooks_enabled else "",
-        is_pod=bool(pod),
-    )
+    pod = environment.get("POD_NAME", "")
+    return Identity(name=pod or socket.gethostname(), life=secrets.token_hex(4), is_pod=bool(pod))
 
 
 def _listen_to_signals() -> asyncio.Event:

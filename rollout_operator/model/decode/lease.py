@@ -8,18 +8,12 @@ from msgspec import Meta
 from rollout_operator.model.decode.objects import JsonBytes, read_as
 from rollout_operator.model.decode.wire import Required, Wire
 from rollout_operator.model.lease import Lease
-from rollout_operator.model.names import LEADER_ADDRESS
-
-
-class _Annotations(msgspec.Struct, gc=False):
-    address: str | None = msgspec.field(default=None, name=LEADER_ADDRESS)
 
 
 class _Head(Wire):
     name: Required
     namespace: Required
     resource_version: Required
-    annotations: _Annotations | None = None
 
 
 class _Spec(Wire):
@@ -40,11 +34,10 @@ _DECODER: Final = msgspec.json.Decoder(_Lease)
 def decode_lease(raw: JsonBytes) -> Lease:
     """Return the view of a Lease. Raises DecodeError naming the Lease, field and value."""
     wire = read_as("Lease", raw, _DECODER)
-    spec, annotations = wire.spec or _Spec(), wire.metadata.annotations or _Annotations()
+    spec = wire.spec or _Spec()
     return Lease(
         version=wire.metadata.resource_version,
         holder=spec.holder_identity or "",
-        address=annotations.address or "",
         transitions=spec.lease_transitions or 0,
         renewed=spec.renew_time or "",
     )

@@ -6,18 +6,16 @@ Whoever finds the mark of another reckons with the downscale until he has remove
 that a review of ours announces need none: the review is asked again when they come late.
 """
 
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
+from rollout_operator.model.decode.wire import Int32
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import DOWNSCALE_INTENT, PREPARE_DOWNSCALE
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.planning.downscales.request import is_labelled
-
-# `spec.replicas` is an int32.
-MOST_REPLICAS: Final = 2**31 - 1
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -25,8 +23,8 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     id: str
     """Of the attempt: no two of any processes are equal."""
-    replicas_from: Annotated[int, msgspec.Meta(gt=0, le=MOST_REPLICAS)]
-    replicas_to: Annotated[int, msgspec.Meta(ge=0, le=MOST_REPLICAS)]
+    replicas_from: Int32
+    replicas_to: Int32
 
 
 _INTENT: Final = msgspec.json.Decoder(Intent)
