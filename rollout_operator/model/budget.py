@@ -94,8 +94,3 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     engine: DisruptionSource = DisruptionSource.EVICTION
     lasts: timedelta = timedelta(0)
     """How long after `at` the answer may still be acted upon."""
-
-
-def selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    """Tell whether an object with these labels is selected; an empty selector selects all."""
-    return selector.items() <= labels.items()

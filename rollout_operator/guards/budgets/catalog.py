@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rollout_operator.kube.cache.store import AnyBudget
-from rollout_operator.model.budget import Budget, BudgetState, FlawedBudget, selects
+from rollout_operator.model.budget import Budget, BudgetState, FlawedBudget
+from rollout_operator.model.labels import selects
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable, decides
 from rollout_operator.telemetry.logs import log

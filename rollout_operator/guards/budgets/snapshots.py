@@ -12,9 +12,10 @@ from rollout_operator.guards.budgets.pod_records import Recorder
 from rollout_operator.guards.budgets.refusals import refuse
 from rollout_operator.guards.budgets.request import DisruptionRequest, Reservation
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
-from rollout_operator.model.budget import Budget, DisruptionSource, selects
+from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Group, Newcomers, Zone
+from rollout_operator.model.labels import selects
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code
@@ -81,7 +82,7 @@ class Snapshots:
         lack = self._context.find_lack(ask.engine)
         if lack is not None:
             return refuse(Code.BUDGETS_NOT_READ, f"the budgets are not known yet: {lack}")
-        choice = choose_budget(self._context.budgets.find(ask.pod.labels), ask.pod.name)
+        choice = choose_budget(self._context.budgets.find(ask.pod.labels), ask.pod)
         # A pod that no budget selects as far as we know is let go only where we know enough.
         if choice is None and self._context.age() > VIEW_LIMIT:
             return refuse_stale_view()

@@ -15,6 +15,7 @@ from typing import Annotated, Final, Protocol, TypeVar
 import msgspec
 from msgspec import Meta
 
+from rollout_operator.model.decode.excerpt import LONGEST_VALUE
 from rollout_operator.model.decode.nesting import cut_deep, decode_shallow
 from rollout_operator.model.decode.not_ready import find_trouble, one_line
 from rollout_operator.model.decode.wire import (
@@ -22,6 +23,7 @@ from rollout_operator.model.decode.wire import (
     Owner,
     PodAnnotations,
     PodStatus,
+    Selector,
     SetStatus,
     WireBookmark,
     WirePod,
@@ -29,6 +31,7 @@ from rollout_operator.model.decode.wire import (
     WireStatefulSet,
 )
 from rollout_operator.model.errors import DecodeError
+from rollout_operator.model.labels import LEFT_OUT, MOST_LABELS, bound_labels
 from rollout_operator.model.names import (
     PARALLEL,
     REVISION_LABEL,
@@ -42,6 +45,9 @@ JsonBytes = bytes | msgspec.Raw
 
 _VALUE_LIMIT: Final = 80
 
+# Of what the operator writes on pods: a record of a downscale may name the targets of earlier ones.
+LONGEST_RECORD: Final = 8 << 10
+
 # A kubelet stamps the start and the first conditions of a pod one after the other.
 _SAME_REPORT: Final = timedelta(seconds=2)
 
@@ -51,6 +57,7 @@ _Instant = Annotated[datetime, Meta(tz=True)]
 _LARGE: Final = 64 * 1024
 
 _PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_LABELS: Final = msgspec.json.Decoder(dict[str, str])
 _BOOKMARK: Final = msgspec.json.Decoder(WireBookmark)
 _POD: Final = msgspec.json.Decoder(WirePod)
 _PORTS: Final = msgspec.json.Decoder(WirePorts)
@@ -75,7 +82,7 @@ def decode_pod(raw: JsonBytes) -> Pod:
     owner = _controller(head.owner_references)
     terminating = head.deletion_timestamp is not None
     trouble, is_starting = find_trouble(status, terminating=terminating)
-    labels, annotations = _intern(head.labels), head.annotations or PodAnnotations()
+    labels, annotations = _keep_labels(head.labels), head.annotations or PodAnnotations()
     revision = labels.get(REVISION_LABEL)
     been_ready = _been_ready(status) if trouble else None
     # What repeats from pod to pod is kept once: that is nearly half of what pods would cost.
@@ -84,20 +91,20 @@ def decode_pod(raw: JsonBytes) -> Pod:
         name=head.name,
         uid=Uid(head.uid),
         resource_version=head.resource_version,
-        owner_uid=Uid(sys.intern(owner.uid)) if owner else None,
+        owner_uid=Uid(sys.intern(_bound(owner.uid))) if owner else None,
         created=head.creation_timestamp,
         revision=Revision(revision) if revision is not None else None,
-        phase=sys.intern(status.phase),
+        phase=sys.intern(_bound(status.phase)),
         is_terminating=terminating,
         is_ready=not trouble,
         ready_since=None if trouble else _ready_since(wire, annotations),
         was_ready=been_ready is True,
         never_ready=been_ready is False,
-        ip=status.pod_ip or "",
+        ip=_bound(status.pod_ip or ""),
         labels=labels,
-        downscale_note=annotations.note or "",
+        downscale_note=_bound(annotations.note or "", LONGEST_RECORD),
         ports=_decode_ports(raw) if annotations.note else (),
-        disruption=annotations.disruption or "",
+        disruption=_bound(annotations.disruption or "", LONGEST_RECORD),
         trouble=sys.intern(trouble),
         is_starting=is_starting,
     )
@@ -125,13 +132,13 @@ def decode_statefulset(raw: JsonBytes) -> StatefulSet:
         resource_version=head.resource_version,
         generation=head.generation,
         is_terminating=head.deletion_timestamp is not None,
-        labels=_intern(head.labels),
-        annotations=only(STATEFULSET_ANNOTATIONS, head.annotations),
-        selector=(spec.selector.match_labels if spec.selector is not None else None) or {},
-        strategy=sys.intern(strategy or "RollingUpdate"),
+        labels=_keep_labels(head.labels),
+        annotations=_keep_annotations(head.annotations),
+        selector=_keep_selector(spec.selector),
+        strategy=sys.intern(_bound(strategy or "RollingUpdate")),
         replicas=1 if spec.replicas is None else spec.replicas,
         first_ordinal=spec.ordinals.start if spec.ordinals is not None else 0,
-        service_name=spec.service_name or "",
+        service_name=_bound(spec.service_name or ""),
         is_ordered=spec.pod_management_policy != PARALLEL,
         min_ready_seconds=spec.min_ready_seconds,
         observed_generation=status.observed_generation,
@@ -139,8 +146,8 @@ def decode_statefulset(raw: JsonBytes) -> StatefulSet:
         updated_replicas=status.updated_replicas,
         ready_replicas=status.ready_replicas,
         available_replicas=status.available_replicas,
-        current_revision=Revision(sys.intern(status.current_revision)),
-        update_revision=Revision(sys.intern(status.update_revision)),
+        current_revision=Revision(sys.intern(_bound(status.current_revision))),
+        update_revision=Revision(sys.intern(_bound(status.update_revision))),
     )
 
 
@@ -192,11 +199,13 @@ def salvage(kind: str, raw: JsonBytes, error: DecodeError) -> Unreadable:
         uid=Uid(_text(metadata.get("uid"))),
         resource_version=_text(metadata.get("resourceVersion")),
         owner_uid=_salvaged_owner(metadata.get("ownerReferences")),
-        labels={
-            _text(key): _text(value)
-            for key, value in sorted(labels.items())
-            if isinstance(value, str)
-        },
+        labels=bound_labels(
+            {
+                _text(key): _text(value)
+                for key, value in sorted(labels.items())
+                if isinstance(value, str)
+            }
+        ),
         error=str(error),
     )
 
@@ -265,9 +274,26 @@ def _controller(owners: list[Owner] | None) -> Owner | None:
     return next((owner for owner in owners or () if owner.controller and owner.uid), None)
 
 
-def _intern(labels: Mapping[str, str] | None) -> Mapping[str, str]:
+def _keep_labels(labels: Mapping[str, str] | None) -> Mapping[str, str]:
     """Return labels whose words are kept once: nearly all repeat from object to object."""
-    return {sys.intern(key): sys.intern(value) for key, value in (labels or {}).items()}
+    kept = bound_labels(labels or {})
+    return {sys.intern(key): sys.intern(value) for key, value in kept.items()}
+
+
+def _keep_selector(selector: Selector | None) -> Mapping[str, str]:
+    """Return the labels by which pods are looked for: with fewer of them no pod is missed."""
+    labels = (selector.match_labels if selector is not None else None) or {}
+    return dict(sorted(labels.items())[:MOST_LABELS])
+
+
+def _keep_annotations(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
+    kept = only(STATEFULSET_ANNOTATIONS, annotations)
+    return {key: _bound(value) for key, value in kept.items()}
+
+
+def _bound(text: str, most: int = LONGEST_VALUE) -> str:
+    """Return a text that anybody may write; one that is too long for what it is stays invalid."""
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def only(keys: frozenset[str], values: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -332,9 +358,19 @@ def _shed(body: bytes) -> bytes:
     try:
         parts = _PARTS.decode(body)
         head = _PARTS.decode(parts.pop("metadata", b"{}"))
-        return msgspec.json.encode({**_drop_large(parts), "metadata": _drop_large(head)})
+        metadata: dict[str, object] = {**_drop_large(head)}
+        if "labels" in head.keys() - metadata.keys():
+            metadata["labels"] = _shed_labels(head["labels"])
+        return msgspec.json.encode({**_drop_large(parts), "metadata": metadata})
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return body  # no JSON, or none of an object: it is read as far as it goes
+
+
+def _shed_labels(raw: msgspec.Raw) -> Mapping[str, str]:
+    try:
+        return bound_labels(_LABELS.decode(raw))
+    except msgspec.ValidationError:
+        return {LEFT_OUT: ""}
 
 
 def _drop_large(parts: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
@@ -362,5 +398,5 @@ def _salvaged_owner(owners: object) -> Uid | None:
     for owner in owners if isinstance(owners, list) else ():
         fields = as_fields(owner)
         if fields.get("controller") is True and _text(fields.get("uid")):
-            return Uid(_text(fields["uid"]))
+            return Uid(_bound(_text(fields["uid"])))
     return None

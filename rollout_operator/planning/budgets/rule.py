@@ -15,6 +15,7 @@ from rollout_operator.model.budget import Budget, BudgetState, DisruptionSource
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.group import Deletion, Zone
+from rollout_operator.model.labels import LEFT_OUT, MOST_LABELS
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.model.outcome import Code, Reason, Severity
@@ -93,20 +94,26 @@ class Refusal:
     """What a call to the API server came to, where nothing else is why."""
 
 
-def choose_budget(entries: Sequence[BudgetState], pod_name: str) -> Budget | Refusal | None:
+def choose_budget(entries: Sequence[BudgetState], pod: Pod) -> Budget | Refusal | None:
     """Return the budget that rules over a pod, None where none does (ZPDB-35, 55, 56).
 
     `entries` are all that select it. A budget that cannot be obeyed is never taken for none (W-52).
     """
     if not entries:
         return None
+    names = join_names(sorted(one.name for one in entries), shown=len(entries))
+    if LEFT_OUT in pod.labels:
+        text = (
+            f"pod {pod.name} has more than {MOST_LABELS} labels, too many to keep: it may be under"
+            f" each of these budgets: {names}; remove labels from it"
+        )
+        return _refuse(Code.BUDGETS_OVERLAP, _MISCONFIGURED, text, Severity.ERROR)
     if len(entries) > 1:
-        names = join_names(sorted(one.name for one in entries), shown=len(entries))
-        text = f"multiple zoned pod disruption budgets found for pod {pod_name}: {names}"
+        text = f"multiple zoned pod disruption budgets found for pod {pod.name}: {names}"
         return _refuse(Code.BUDGETS_OVERLAP, _MISCONFIGURED, text, Severity.ERROR)
     (entry,) = entries
     if entry.budget is None:
-        text = f"budget {entry.name} selects pod {pod_name} and is not valid: {entry.problem}"
+        text = f"budget {entry.name} selects pod {pod.name} and is not valid: {entry.problem}"
         return _refuse(Code.BUDGET_INVALID, _FORBIDDEN, text, Severity.ERROR)
     return entry.budget
 

@@ -14,9 +14,10 @@ import msgspec
 
 from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.kube.cache.store import PodStore
-from rollout_operator.model.budget import Budget, selects
+from rollout_operator.model.budget import Budget
 from rollout_operator.model.decode.budget import parse_budget
 from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.labels import selects
 from rollout_operator.model.names import ABSENT_PEERS
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code, Verdict

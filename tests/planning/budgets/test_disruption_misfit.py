@@ -7,9 +7,18 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.model.budget import Budget, BudgetState, DisruptionSource
+from rollout_operator.model.labels import bound_labels
 from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.planning.budgets.rule import Refusal, Scene, assess_disruption, choose_budget
-from tests.planning.disruptions import answer, budget, by_partition, ingesters, read_scene, scene
+from tests.planning.disruptions import (
+    answer,
+    budget,
+    by_partition,
+    ingesters,
+    member,
+    read_scene,
+    scene,
+)
 from tests.planning.tables import read_table, shorten
 
 
@@ -168,7 +177,7 @@ def state(name: str, rule: Budget | None, problem: str = "") -> BudgetState:
     ],
 )
 def test_which_budget_rules(entries: Sequence[BudgetState], expected: object) -> None:
-    chosen = choose_budget(entries, "ingester-zone-a-0")
+    chosen = choose_budget(entries, member("a", 0))
 
     if isinstance(chosen, Refusal):
         reason = chosen.reason
@@ -176,3 +185,17 @@ def test_which_budget_rules(entries: Sequence[BudgetState], expected: object) ->
         assert (reason.severity, chosen.look_again) == (Severity.ERROR, None)
     else:
         assert chosen == expected
+
+
+def test_d68_a_pod_with_too_many_labels_names_each_budget_that_it_may_be_under() -> None:
+    lengthy = member("a", 0, labels=bound_labels({f"l{n}": "" for n in range(200)}))
+
+    chosen = choose_budget([state("store", budget())], lengthy)
+
+    assert isinstance(chosen, Refusal)
+    assert (chosen.status, chosen.reason.code) == (400, Code.BUDGETS_OVERLAP)
+    assert chosen.reason.text == (
+        "pod ingester-zone-a-0 has more than 128 labels, too many to keep: it may be under each"
+        " of these budgets: store; remove labels from it"
+    )
+    assert choose_budget([], lengthy) is None
