@@ -108,6 +108,7 @@ def _check_validation(config: Config) -> Iterator[str]:
 
 def _check_webhooks(config: Config) -> Iterator[str]:
     yield from _check_port("server-tls.port", config.webhooks_port)
+    yield from _check_port("server-tls.peer-port", config.peer_port)
     if config.client_name and not config.client_ca_file:
         yield "-server-tls.client-name needs -server-tls.client-ca-file"
     for name in config.bundle_names:

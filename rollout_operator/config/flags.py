@@ -222,6 +222,13 @@ class Config:
         "Name of that Lease, in the namespace of -kubernetes.namespace: the same in all"
         " operators that look after it.",
     )
+    peer_port: int = flag(
+        "server-tls.peer-port", INT, 8444, _REPLICAS,
+        "TCP port on which the replica that holds the Lease answers reviews that others pass on"
+        " to it, on all addresses. Only replicas with a certificate of our own CA are served."
+        " Needs POD_IP in the environment. 0: none are passed on, and the others refuse them, to"
+        " be tried again.",
+    )
     leftovers: tuple[str, ...] = ()
     """Words after the flags, which mean nothing."""
     without_effect: tuple[str, ...] = ()
@@ -236,6 +243,15 @@ class Config:
     def lease(self) -> str:
         """Return the name of the Lease that is held to act; empty: none is needed."""
         return self.lease_name if self.election_enabled else ""
+
+    @property
+    def forwarding_port(self) -> int:
+        """Return the port for reviews of other replicas; 0: none are passed on.
+
+        Certificates from files are not ours: nothing tells their CA, nor whether it signs others.
+        """
+        is_possible = self.webhooks_enabled and self.self_signed and self.election_enabled
+        return self.peer_port if is_possible else 0
 
     @property
     def service_name(self) -> str:

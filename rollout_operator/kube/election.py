@@ -27,6 +27,7 @@ from rollout_operator.model.errors import (
     NotFound,
 )
 from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE, Identity, Lease
+from rollout_operator.model.names import ADDRESS
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
@@ -96,6 +97,8 @@ class Election:
         self._seen: Lease | None = None
         self._seen_at: timedelta | None = None
         """Since when the Lease, or that there is none, is known; None before the first answer."""
+        self._unchanged_for = timedelta(0)
+        """How long it was known when it was read last."""
         self._logged_at: timedelta | None = None
         self._error: Exception | None = None
         self._state = ElectionState.FOLLOWING
@@ -123,6 +126,14 @@ class Election:
         if self._held is not None:
             return "this process" if self.may_act else f"no process: {self._describe_lapse()}"
         return (self._seen.holder if self._seen is not None else "") or "no process"
+
+    @property
+    def leader(self) -> Lease | None:
+        """Return the Lease by which another process acts, as far as is known."""
+        lease = self._seen
+        if lease is None or self._held is not None or self._unchanged_for >= RENEW_DEADLINE:
+            return None
+        return None if lease.holder in {"", self._me.holder} else lease
 
     def check(self, call: str) -> None:
         """Raise NotElected where a write must not be sent now; `call` says which."""
@@ -228,8 +239,8 @@ class Election:
             self._seen_at = now
         if lease is not None and lease.holder and lease.holder != (before and before.holder):
             log.info("Another process leads", lease=self._name, holder=lease.holder)
-        self._seen = lease
-        return now - self._seen_at
+        self._seen, self._unchanged_for = lease, now - self._seen_at
+        return self._unchanged_for
 
     def _note_denial(self, error: Denied | NotFound) -> timedelta:
         """Work alone where no other process can be elected either: no right, or no such kind."""
@@ -289,6 +300,7 @@ class Election:
         Raises Conflict where it is not the one that was read.
         """
         holder = self._me.holder if holder is None else holder
+        address = self._me.address if holder else ""
         now = f"{self._clock.now():%Y-%m-%dT%H:%M:%S.%fZ}"
         spec: JsonObject = {
             "holderIdentity": holder,
@@ -299,11 +311,16 @@ class Election:
             spec["acquireTime"] = now
             spec["leaseTransitions"] = 0 if lease is None else lease.count_transitions(holder)
         if lease is None:
-            metadata = {"name": self._name, "namespace": self._namespace}
+            metadata: JsonObject = {"name": self._name, "namespace": self._namespace}
+            if address:
+                metadata["annotations"] = {ADDRESS: address}
             kind = {"apiVersion": "coordination.k8s.io/v1", "kind": LEASES.kind}
             made = await self._client.create(
                 LEASES, self._namespace, {**kind, "metadata": metadata, "spec": spec}
             )
             return decode_lease(made)
-        patch: JsonObject = {"metadata": {"resourceVersion": lease.version}, "spec": spec}
+        metadata = {"resourceVersion": lease.version}
+        if address or lease.address:  # that of another holder, or as somebody else wrote it
+            metadata["annotations"] = {ADDRESS: address or None}
+        patch: JsonObject = {"metadata": metadata, "spec": spec}
         return decode_lease(await self._client.patch(LEASES, self._namespace, self._name, patch))

@@ -7,12 +7,38 @@ people. What lies between both spans is for clocks that run at different rates, 
 are on their way.
 """
 
+import ipaddress
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 LEASE_DURATION: Final = timedelta(seconds=15)
 RENEW_DEADLINE: Final = timedelta(seconds=10)
+
+_ADDRESS: Final = re.compile(r"([0-9.]+|\[[0-9a-f:]+\]):([1-9][0-9]{0,4})", re.ASCII)
+_HIGHEST_PORT: Final = 65535
+
+
+def render_address(ip: str, port: int) -> str:
+    """Return `IP:port`, or `[IP]:port` for IPv6; empty where it is no address of one machine."""
+    try:
+        found = ipaddress.ip_address(ip)
+    except ValueError:
+        return ""
+    if found.is_unspecified or found.is_multicast or not 0 < port <= _HIGHEST_PORT:
+        return ""
+    # Not the zone of an IPv6 address: it means something on one machine only.
+    text = f"[{found}]:{port}" if found.version == 6 else f"{found}:{port}"
+    return text if _ADDRESS.fullmatch(text) else ""
+
+
+def read_address(text: str) -> str:
+    """Return an address as `render_address` writes it, and empty for any other text."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None:
+        return ""
+    return text if render_address(found[1].strip("[]"), int(found[2])) == text else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +51,8 @@ class Identity:
     """Different in each process, also of the same pod."""
     is_pod: bool = False
     """Whether the name is a pod's: then no two processes have it at the same time."""
+    address: str = ""
+    """Where it answers other replicas, as `render_address` writes it; empty: nowhere."""
 
     @property
     def holder(self) -> str:
@@ -43,6 +71,8 @@ class Lease:
     transitions: int = 0
     renewed: str = ""
     """When, on the holder's clock: only that it changes counts."""
+    address: str = ""
+    """Where its holder answers other replicas. Others may have written it: it proves nothing."""
 
     @property
     def term(self) -> tuple[str, str, int]:

@@ -73,6 +73,9 @@ ABSENT_PEERS: Final = "grafana.com/rollout-operator-absent-peers"
 INJECT_CA_LABEL: Final = "grafana.com/inject-rollout-operator-ca"
 NAMESPACE_LABEL: Final = "grafana.com/namespace"
 
+# On the Lease: where the process that holds it answers other replicas, as IP:port.
+ADDRESS: Final = "grafana.com/rollout-operator-address"
+
 # On the Secret of the certificate, with the value `true`: that the operator made it.
 CERTIFICATE_LABEL: Final = "grafana.com/rollout-operator-certificate"
 

@@ -122,6 +122,8 @@ class Context:
         self.metrics = telemetry.metrics
         self.health = telemetry.health
         self.group_states = telemetry.group_states
+        self.address = clients.identity.address
+        """Where this process answers other replicas, `IP:port`; empty: nowhere."""
         self.late_calls = settings.pods_timeout * LATE_TIMEOUTS
         """After what time no call reaches a pod any more whose caller has given up."""
         self.is_stopping = False

@@ -25,7 +25,7 @@ from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.client.rate_limit import RateLimiter as RateLimits
 from rollout_operator.kube.connection.connect import Access, connect
 from rollout_operator.kube.connection.transport import Transport
-from rollout_operator.model.lease import Identity
+from rollout_operator.model.lease import Identity, render_address
 from rollout_operator.operator.context import Clients, Telemetry
 from rollout_operator.operator.engine import Engine
 from rollout_operator.pods.sender import HttpSender
@@ -109,7 +109,7 @@ def _build_engine(
         open_pods=lambda: HttpSender(config.namespace),
         clock=clock,
         rng=random.random,
-        identity=find_identity(os.environ),
+        identity=find_identity(os.environ, config.forwarding_port),
     )
     engine = Engine(config, clients, telemetry)
     if config.webhooks_enabled:
@@ -121,14 +121,20 @@ def _build_engine(
     return engine
 
 
-def find_identity(environment: Mapping[str, str]) -> Identity:
+def find_identity(environment: Mapping[str, str], port: int) -> Identity:
     """Return what this process is among the replicas.
 
     The Deployment names the pod (`POD_NAME`, by the downward API); elsewhere it is the machine, and
-    two processes of one machine are told apart by their lives.
+    two processes of one machine are told apart by their lives. It also says the pod's address
+    (`POD_IP`), where other replicas are answered on `port`.
     """
     pod = environment.get("POD_NAME", "")
-    return Identity(name=pod or socket.gethostname(), life=secrets.token_hex(4), is_pod=bool(pod))
+    return Identity(
+        name=pod or socket.gethostname(),
+        life=secrets.token_hex(4),
+        is_pod=bool(pod),
+        address=render_address(environment.get("POD_IP", ""), port),
+    )
 
 
 def _listen_to_signals() -> asyncio.Event:

@@ -8,6 +8,7 @@ new downscale is begun, those whose pods are being called are waited for.
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -42,6 +43,7 @@ from rollout_operator.web.http.metrics import name_route
 from rollout_operator.web.reviews.budget_validation import ZpdbValidation
 from rollout_operator.web.reviews.dispatch import Reviewer, ReviewHook
 from rollout_operator.web.reviews.eviction import EvictionContext, PodEviction
+from rollout_operator.web.reviews.forward import Forwarder
 from rollout_operator.web.reviews.leader_only import LeaderOnly
 from rollout_operator.web.reviews.no_downscale import NoDownscale
 from rollout_operator.web.reviews.prepare_downscale import PrepareDownscale
@@ -53,6 +55,8 @@ NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
 PREPARE_PATH: Final = "/admission/prepare-downscale"
 EVICTION_PATH: Final = "/admission/pod-eviction"
 BUDGETS_PATH: Final = "/admission/zpdb-validation"
+LED_PATHS: Final = (PREPARE_PATH, EVICTION_PATH)
+"""Of what only the replica that leads decides."""
 
 # Sets whose downscales are looked after at a time; each mostly waits for pods.
 WORKERS: Final = 8
@@ -65,7 +69,14 @@ OnConfiguration = Callable[[Configuration | None, Configuration | None], None]
 class Reviews:
     """The hooks of one operator, what they work with and what comes after them."""
 
-    def __init__(self, config: Config, context: Context, budgets: Budgets) -> None:
+    def __init__(
+        self,
+        config: Config,
+        context: Context,
+        budgets: Budgets,
+        forwarder: Forwarder | None = None,
+    ) -> None:
+        """Build all hooks; reviews for the replica that leads go there by `forwarder`."""
         self._config = config
         self._context = context
         self._configurations: list[ConfigurationStore] = []
@@ -80,7 +91,16 @@ class Reviews:
         self._queue: WorkQueue[Uid] = WorkQueue()
         self._workers: Workers[Uid] | None = None
         self._calls = context.make_pod_client()
+        self._forwarder = forwarder
+        self._led = {
+            PREPARE_PATH: self._for_leader(PREPARE_PATH, PrepareDownscale(self._join_prepare())),
+            EVICTION_PATH: self._for_leader(
+                EVICTION_PATH, PodEviction(self._join_eviction(budgets))
+            ),
+        }
         self.reviewer = self._build_reviewer(budgets)
+        self.peer_reviewer = self._build_peer_reviewer()
+        """Answers what other replicas pass on: it is not passed on again."""
         for path in self.reviewer.paths:
             context.metrics.denials.begin(name_route(path))
         context.set_informer.on_change(self._on_set)
@@ -143,9 +163,9 @@ class Reviews:
         except TimeoutError:
             log.debug("Stopping with downscales that are not settled", stage=stage)
 
-    def _build_reviewer(self, budgets: Budgets) -> Reviewer:
+    def _join_prepare(self) -> PrepareContext:
         context, config = self._context, self._config
-        prepare = PrepareContext(
+        return PrepareContext(
             parents=self._make_parents(self._reviewing),
             observer=context.make_observer(self._reviewing),
             repeated=RepeatedReads(config.client_qps, context.clock),
@@ -160,8 +180,10 @@ class Reviews:
             cluster_domain=config.cluster_domain,
             is_stopping=lambda: context.is_stopping,
         )
-        checked = self._make_parents(self._checking)
-        eviction = EvictionContext(
+
+    def _join_eviction(self, budgets: Budgets) -> EvictionContext:
+        context = self._context
+        return EvictionContext(
             arbiter=budgets.arbiter,
             pods=context.pods,
             sets=context.sets,
@@ -172,25 +194,37 @@ class Reviews:
             clock=context.clock,
             namespace=context.namespace,
         )
+
+    def _build_reviewer(self, budgets: Budgets) -> Reviewer:
+        context, config = self._context, self._config
+        checked = self._make_parents(self._checking)
         return Reviewer(
             hooks={
                 NO_DOWNSCALE_PATH: NoDownscale(checked, fails_closed=config.fails_closed),
-                PREPARE_PATH: self._led(PrepareDownscale(prepare)),
-                EVICTION_PATH: self._led(PodEviction(eviction)),
+                **self._led,
                 BUDGETS_PATH: ZpdbValidation(
                     budgets.catalog, context.pods, namespace=context.namespace
                 ),
             },
             request_timeout=config.request_timeout,
             clock=context.clock,
+            keeps=lambda path: path in self._led and self._led[path].forwards,
             may_patch=self._may_patch,
             on_verdict=self._count_verdict,
         )
 
-    def _led(self, hook: ReviewHook) -> LeaderOnly:
+    def _build_peer_reviewer(self) -> Reviewer:
+        hooks = {path: replace(led, forwarder=None) for path, led in self._led.items()}
+        return replace(self.reviewer, hooks=hooks, keeps=lambda path: False)
+
+    def _for_leader(self, path: str, hook: ReviewHook) -> LeaderOnly:
         context = self._context
         return LeaderOnly(
-            hook, is_leading=lambda: context.is_leading, describe=lambda: context.election.text
+            path=path,
+            hook=hook,
+            is_leading=lambda: context.is_leading,
+            describe=lambda: context.election.text,
+            forwarder=self._forwarder,
         )
 
     def _make_parents(self, client: ApiClient) -> Parents:

@@ -1,21 +1,24 @@
-"""Composition of the webhook server: certificate, CA bundle, and the reviews of `operator.reviews`.
+"""Composition of the webhook servers: certificate, CA bundle, the reviews of `operator.reviews`.
 
-Start: what answers reviews, certificate served, server, CA bundle injected. Stop: no new downscale
-is begun, reviews in flight get their answer.
+Start: what answers reviews, certificate served, CA bundle injected, the server for other replicas,
+the server for the API server. Stop: no new downscale is begun, reviews in flight get their answer.
 """
 
+import ssl
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Final
 
-from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.aio.tasks import TaskStack, gather_all
 from rollout_operator.config.flags import Config
 from rollout_operator.kube.cache.store import Configuration
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.errors import ConfigError, InvalidInput
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Context
-from rollout_operator.operator.reviews import Reviews
+from rollout_operator.operator.reviews import LED_PATHS, Reviews
 from rollout_operator.pki.bundle import BundleInjector, Injection
 from rollout_operator.pki.manager import CertificateCallbacks, CertificateKeeper
 from rollout_operator.pki.serving import CertificateFiles, CertificatePaths, ServingCertificate
@@ -23,7 +26,13 @@ from rollout_operator.pki.store import SecretStore
 from rollout_operator.planning.certificate import Wanted, choose_ca_life, choose_names
 from rollout_operator.telemetry.logs import log
 from rollout_operator.web.http.cluster import ClusterRules
+from rollout_operator.web.http.metrics import name_route
+from rollout_operator.web.reviews.dispatch import Reviewer
+from rollout_operator.web.reviews.forward import Forwarder, ForwardOutcome, Peers
 from rollout_operator.web.webhooks import ServerOptions, WebhookServer
+
+PEER_FLAG: Final = "-server-tls.peer-port"
+SELF_SIGNED_FLAG: Final = "-server-tls.self-signed-cert.enabled"
 
 
 class Webhooks:
@@ -39,11 +48,13 @@ class Webhooks:
         self._names = choose_names(config.service_name, config.cluster_domain)
         self._serving = make_serving(config.client_ca_file)
         self._keeper: CertificateKeeper | None = None
-        self._reviews = Reviews(config, context, budgets)
+        self._forwarder = self._build_forwarder()
+        self._reviews = Reviews(config, context, budgets, self._forwarder)
         self._injector = (
             self._build_injector() if config.updates_bundle and config.self_signed else None
         )
         self._server: WebhookServer | None = None
+        self._peer_server: WebhookServer | None = None
         context.health.part("webhooks", is_ready=self._find_lack, is_alive=self._find_fault)
 
     async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:
@@ -53,19 +64,30 @@ class Webhooks:
             await self._start_own_certificate(tasks)
         else:
             self._start_given_certificate(tasks)
-        server = WebhookServer(
+        if self._forwarder is not None:
+            stack.push_async_callback(self._forwarder.close)
+            if self._serving.peers.calling is None:
+                why = "the certificate is not meant for clients: its renewal mends that"
+                log.info("This replica passes no reviews on", why=why)
+        if self._context.address:
+            self._peer_server = await self._serve(
+                stack,
+                self._config.peer_port,
+                self._reviews.peer_reviewer,
+                lambda: self._serving.peers.accepting,
+                ServerOptions(client_host=self._names[0], flag=PEER_FLAG),
+            )
+            log.info("Answering other replicas", address=self._context.address)
+        elif self._config.lease:
+            log.info("No reviews are passed on to this replica", why=self._explain_no_address())
+        self._server = await self._serve(
+            stack,
             self._config.webhooks_port,
-            reviewer=self._reviews.reviewer,
-            certificate=lambda: self._serving.current,
-            metrics=self._context.metrics,
-            cluster=self._cluster,
-            clock=self._context.clock,
-            options=ServerOptions(client_name=self._config.client_name),
+            self._reviews.reviewer,
+            lambda: self._serving.current,
+            ServerOptions(client_name=self._config.client_name),
         )
-        await server.start()
-        stack.push_async_callback(server.stop)
-        self._server = server
-        log.info("Serving webhooks", port=server.port)
+        log.info("Serving webhooks", port=self._server.port)
 
     def lead(self, tasks: TaskStack) -> None:
         """Look after the downscales that were allowed, by an earlier process too."""
@@ -79,8 +101,29 @@ class Webhooks:
 
     async def drain(self, limit: timedelta) -> None:
         """Answer the reviews in flight, at most for `limit`; accept no connection after that."""
-        if self._server is not None:
-            await self._server.drain(limit)
+        servers = [one for one in (self._server, self._peer_server) if one is not None]
+        await gather_all([server.drain(limit) for server in servers])
+
+    async def _serve(
+        self,
+        stack: AsyncExitStack,
+        port: int,
+        reviewer: Reviewer,
+        certificate: Callable[[], ssl.SSLContext],
+        options: ServerOptions,
+    ) -> WebhookServer:
+        server = WebhookServer(
+            port,
+            reviewer=reviewer,
+            certificate=certificate,
+            metrics=self._context.metrics,
+            cluster=self._cluster,
+            clock=self._context.clock,
+            options=options,
+        )
+        await server.start()
+        stack.push_async_callback(server.stop)
+        return server
 
     def _on_configuration(self, old: Configuration | None, new: Configuration | None) -> None:
         if self._injector is not None:
@@ -94,8 +137,34 @@ class Webhooks:
 
     def _find_fault(self) -> str | None:
         is_ending = self._context.is_stopping
-        is_fine = is_ending or self._server is None or self._server.is_serving
+        servers = [one for one in (self._server, self._peer_server) if one is not None]
+        is_fine = is_ending or all(server.is_serving for server in servers)
         return None if is_fine else "not accepting connections"
+
+    def _explain_no_address(self) -> str:
+        if not self._config.self_signed:
+            return f"the certificate is not of a CA of ours: {SELF_SIGNED_FLAG} is false"
+        if not self._config.peer_port:
+            return f"{PEER_FLAG} is 0"
+        return "POD_IP in the environment is not the address of a pod"
+
+    def _build_forwarder(self) -> Forwarder | None:
+        context = self._context
+        if not self._config.forwarding_port:
+            return None
+        peers = Peers(
+            find_leader=lambda: context.election.leader,
+            trust=lambda: self._serving.peers.calling,
+            host=self._names[0],
+            namespace=context.namespace,
+        )
+        for path in LED_PATHS:
+            for outcome in ForwardOutcome:
+                context.metrics.forwarded_reviews.labels(name_route(path), outcome)
+        return Forwarder(peers, context.clock, self._count_forwarded)
+
+    def _count_forwarded(self, path: str, outcome: ForwardOutcome) -> None:
+        self._context.metrics.forwarded_reviews.labels(name_route(path), outcome).inc()
 
     def _build_injector(self) -> BundleInjector:
         context = self._context

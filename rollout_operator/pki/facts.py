@@ -116,10 +116,16 @@ def read_leaf_name(pem: bytes) -> str:
     return str(names[0].value) if len(names) == 1 else ""
 
 
+def is_for_clients(pem: bytes) -> bool:
+    """Tell whether the first certificate in a PEM text may be shown to a server."""
+    return _may_serve_as(load_chain(pem, "cert")[0], ExtendedKeyUsageOID.CLIENT_AUTH)
+
+
 def _assess(material: Material) -> Held:
     validity = assess_served(material)
     chain = load_chain(material.cert, "cert")
-    _check_purpose(chain[0])
+    if not _may_serve_as(chain[0], ExtendedKeyUsageOID.SERVER_AUTH):
+        raise InvalidInput("cert: not meant for servers")
     root = _find_root(chain, load_chain(material.ca, "ca"))
     if root is None:
         raise InvalidInput("cert: not signed by the certificate in ca")
@@ -172,16 +178,14 @@ def _is_ca(cert: x509.Certificate) -> bool:
         return False
 
 
-def _check_purpose(leaf: x509.Certificate) -> None:
+def _may_serve_as(leaf: x509.Certificate, purpose: x509.ObjectIdentifier) -> bool:
     try:
         usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:
-        return
+        return True
     except (ValueError, x509.DuplicateExtension) as error:
         raise InvalidInput("cert: extensions cannot be read") from error
-    servers = {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
-    if servers.isdisjoint(usages):
-        raise InvalidInput("cert: not meant for servers")
+    return not {purpose, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}.isdisjoint(usages)
 
 
 def _names(leaf: x509.Certificate) -> tuple[str, ...]:

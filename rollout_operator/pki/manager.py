@@ -227,8 +227,8 @@ class CertificateKeeper:
         before = self._material
         if material == before:
             return
+        self._serving.swap(material)
         if before is None or material.served != before.served:
-            self._serving.swap(material)
             log.info("Serving certificate", secret=self._store, until=facts.leaf.end)
         self._material = material
         self._callbacks.note_expiry("ca", facts.ca.end)

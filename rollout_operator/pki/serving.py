@@ -19,7 +19,13 @@ from typing import Final, NoReturn
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.errors import ConfigError, InvalidInput
-from rollout_operator.pki.facts import assess_served, load_chain, load_key
+from rollout_operator.pki.facts import (
+    assess_served,
+    is_for_clients,
+    load_chain,
+    load_key,
+    trusted_bundle,
+)
 from rollout_operator.pki.key_pair import Material, Pair
 from rollout_operator.telemetry.logs import log
 
@@ -32,6 +38,15 @@ CERT_FLAG: Final = "-server-tls.cert-file"
 KEY_FLAG: Final = "-server-tls.key-file"
 
 
+@dataclass(frozen=True, slots=True)
+class PeerContexts:
+    """Both ends of a connection between replicas: each shows ours, and trusts our CAs alone."""
+
+    accepting: ssl.SSLContext
+    calling: ssl.SSLContext | None
+    """None where ours may not be shown to a server, as those of earlier operators."""
+
+
 class ServingCertificate:
     """The context of the moment. With `client_ca`, callers must show a certificate of theirs."""
 
@@ -41,6 +56,7 @@ class ServingCertificate:
             _require_clients(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), client_ca)
         self._client_ca = client_ca
         self._current: ssl.SSLContext | None = None
+        self._peers: PeerContexts | None = None
 
     @property
     def current(self) -> ssl.SSLContext:
@@ -48,13 +64,45 @@ class ServingCertificate:
         assert self._current is not None, "nothing is served yet"
         return self._current
 
+    @property
+    def peers(self) -> PeerContexts:
+        """Return the contexts for other replicas; only after a `swap` with a CA of our own."""
+        assert self._peers is not None, "nothing is known of a CA"
+        return self._peers
+
     def check(self, material: Material) -> None:
         """Raise InvalidInput where TLS does not take the material."""
         server_context(material.served, self._client_ca)
+        _make_peers(material)
 
     def swap(self, material: Material) -> None:
         """Serve this from the next connection on. Raises InvalidInput; the old one stays then."""
-        self._current = server_context(material.served, self._client_ca)
+        current = server_context(material.served, self._client_ca)
+        self._peers = _make_peers(material)
+        self._current = current
+
+
+def _make_peers(material: Material) -> PeerContexts | None:
+    """Return the contexts for other replicas, None where no CA is known.
+
+    All CAs that callers trust are trusted: another replica may have the next certificate already,
+    or that of before still.
+    """
+    bundle = trusted_bundle(material)
+    if not bundle:
+        return None
+    accepting = server_context(material.served, bundle)
+    accepting.minimum_version = ssl.TLSVersion.TLSv1_3
+    is_shown = is_for_clients(material.cert)
+    return PeerContexts(accepting, _client_context(material.served, bundle) if is_shown else None)
+
+
+def _client_context(pair: Pair, ca: bytes) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    _trust(context, ca, "ca")
+    _load(context, pair)
+    return context
 
 
 def server_context(pair: Pair, client_ca: bytes | None = None) -> ssl.SSLContext:
@@ -83,13 +131,17 @@ def _load(context: ssl.SSLContext, pair: Pair) -> None:
 
 
 def _require_clients(context: ssl.SSLContext, client_ca: bytes) -> None:
-    try:
-        context.load_verify_locations(cadata=client_ca.decode("ascii"))
-        if not context.cert_store_stats()["x509"]:
-            raise InvalidInput("client ca: not a certificate in PEM")
-    except (ssl.SSLError, ValueError) as error:
-        raise InvalidInput("client ca: not a certificate in PEM") from error
+    _trust(context, client_ca, "client ca")
     context.verify_mode = ssl.CERT_REQUIRED
+
+
+def _trust(context: ssl.SSLContext, ca: bytes, what: str) -> None:
+    try:
+        context.load_verify_locations(cadata=ca.decode("ascii"))
+        if not context.cert_store_stats()["x509"]:
+            raise InvalidInput(f"{what}: not a certificate in PEM")
+    except (ssl.SSLError, ValueError) as error:
+        raise InvalidInput(f"{what}: not a certificate in PEM") from error
 
 
 @contextmanager

@@ -121,7 +121,7 @@ def open_session(namespace: str, trust: ssl.SSLContext | None = None) -> aiohttp
     `trust` judges the certificates of pods; None: the CAs of the system do.
     """
     connector = aiohttp.TCPConnector(
-        resolver=_NoResolver(),
+        resolver=NoResolver(),
         use_dns_cache=False,
         force_close=True,
         limit=0,
@@ -147,7 +147,7 @@ def open_session(namespace: str, trust: ssl.SSLContext | None = None) -> aiohttp
     )
 
 
-class _NoResolver(AbstractResolver):
+class NoResolver(AbstractResolver):
     """Looks nothing up: addresses need it not, and a name has slipped past all checks."""
 
     async def resolve(self, host: str, port: int = 0, family: int = 0) -> NoReturn:

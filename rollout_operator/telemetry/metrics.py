@@ -288,6 +288,12 @@ class Metrics:
             "Admission reviews answered, by verdict (allowed, refused) and reason.",
             "hook", "verdict", "reason",
         )  # fmt: skip
+        self.forwarded_reviews = self._counter(
+            "forwarded_reviews_total",
+            "Admission reviews that were to be passed on to the replica that leads: answered, "
+            "unreachable, late, unusable (no answer to the review), too_many (in flight).",
+            "hook", "outcome",
+        )  # fmt: skip
         self.downscales = self._gauge(
             "downscales", "Downscales that are underway, or being undone.", "state"
         )

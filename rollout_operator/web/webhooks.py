@@ -24,7 +24,7 @@ from rollout_operator.web.http.connection import (
     Connections,
     ReviewConnection,
 )
-from rollout_operator.web.http.listener import ConnectionLimits, ConnectionListener
+from rollout_operator.web.http.listener import FLAG, ConnectionLimits, ConnectionListener
 from rollout_operator.web.http.metrics import UNMATCHED, Meter, name_method, name_route
 from rollout_operator.web.reviews.dispatch import Deadline, Reviewer
 
@@ -43,6 +43,10 @@ class ServerOptions:
 
     client_name: str = ""
     """Common name that a client's certificate must have; empty: any, or none at all."""
+    client_host: str = ""
+    """DNS name that a client's certificate must be for; empty: any, or none at all."""
+    flag: str = FLAG
+    """What the port is set by."""
     write_limit: timedelta = WRITE_LIMIT
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
 
@@ -94,7 +98,7 @@ class WebhookServer:
     async def start(self) -> None:
         """Listen; when this returns, reviews are answered. Raises ConfigError for a bad port."""
         self._server = web.Server(self._answer, handler_cancellation=True)
-        await self._listener.start(self._wanted_port)
+        await self._listener.start(self._wanted_port, flag=self._options.flag)
 
     async def drain(self, limit: timedelta) -> None:
         """Accept nothing more, answer what has been asked, and close each connection after that.
@@ -121,6 +125,7 @@ class WebhookServer:
             idle_limit=limits.idle,
             head_limit=limits.head,
             client_name=self._options.client_name,
+            client_host=self._options.client_host,
         )
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -162,7 +167,8 @@ class WebhookServer:
             return _reject(404, "no such path")
         try:
             _check(request)
-            review = await self._bodies.read(request, deadline.until)
+            keeps = self._reviewer.keeps(path)
+            review = await self._bodies.read(request, deadline.until, keeps=keeps)
         except Rejected as error:
             log.debug(
                 "Rejecting request", hook=path, status=error.status, peer=request.remote,

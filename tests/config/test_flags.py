@@ -59,6 +59,7 @@ ALL: Final = REPLACED | OURS
 GIVEN: Final[dict[str, tuple[str, object]]] = {
     "leader-election.enabled=false": ("election_enabled", False),
     "leader-election.lease-name=other": ("lease_name", "other"),
+    "server-tls.peer-port=9444": ("peer_port", 9444),
     "kubernetes.api-url=https://127.0.0.1:6443": ("api_url", "https://127.0.0.1:6443"),
     "kubernetes.config-file=kubeconfig": ("config_file", "kubeconfig"),
     "kubernetes.client-timeout=1m": ("client_timeout", timedelta(minutes=1)),

@@ -21,6 +21,7 @@ from tests.world.scene import World
 EVICTION_PATH: Final = "/admission/pod-eviction"
 BUDGET_PATH: Final = "/admission/zpdb-validation"
 CALL_LIMIT: Final = timedelta(seconds=15)
+ASKED: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +77,17 @@ def budget_review(namespace: str, budget: object, /, **request: object) -> Json:
 class Caller:
     """Posts reviews to one operator over connections that stay open."""
 
-    def __init__(self, operator: OperatorProcess, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, operator: OperatorProcess, session: aiohttp.ClientSession, limit: timedelta
+    ) -> None:
         self.operator = operator
+        self._timeout = f"{limit.total_seconds():g}s"
         self._session = session
 
     async def post(self, path: str, review: object) -> tuple[int, bytes]:
         """Return status and body. Raises aiohttp.ClientError and TimeoutError."""
         async with self._session.post(
-            f"https://localhost:{self.operator.tls_port}{path}?timeout=10s",
+            f"https://localhost:{self.operator.tls_port}{path}?timeout={self._timeout}",
             data=json.dumps(review),
             headers={"Content-Type": "application/json"},
         ) as answer:
@@ -110,11 +114,13 @@ class Caller:
 
 
 @asynccontextmanager
-async def calling(world: World, operator: OperatorProcess) -> AsyncIterator[Caller]:
-    """Yield a caller that trusts the operator's own CA."""
+async def calling(
+    world: World, operator: OperatorProcess, limit: timedelta = ASKED
+) -> AsyncIterator[Caller]:
+    """Yield a caller that trusts the operator's own CA, and asks for answers within `limit`."""
     context: ssl.SSLContext = trusting((await fetch_secret(world))["ca"])
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=context),
         timeout=aiohttp.ClientTimeout(total=CALL_LIMIT.total_seconds()),
     ) as session:
-        yield Caller(operator, session)
+        yield Caller(operator, session, limit)

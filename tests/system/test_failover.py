@@ -26,7 +26,7 @@ HAND_OVER_LIMIT: Final = timedelta(seconds=3)
 
 
 async def test_li08_another_one_acts_after_a_kill_and_after_an_end(world: World) -> None:
-    """LI-08, SI-22, DEP-94: within 20 s of SIGKILL, within 3 s of SIGTERM; a rollout goes on."""
+    """LI-08, SI-22, DEP-93, DEP-94: within 20 s of SIGKILL, 3 s of SIGTERM; a rollout goes on."""
     names = await world.create(*three_zones())
     first, second = [await world.operator() for _ in range(2)]
     assert await acts(first)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,7 +18,7 @@ from rollout_operator.model.review import Review
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.http.cluster import ClusterRules
 from rollout_operator.web.http.listener import ConnectionLimits
-from rollout_operator.web.reviews.dispatch import Reviewer
+from rollout_operator.web.reviews.dispatch import Reviewer, ReviewHook
 from rollout_operator.web.webhooks import ServerOptions, WebhookServer
 from tests.model.review_trees import review_tree
 from tests.web.admin_world import check_anonymous
@@ -145,6 +145,9 @@ class Setting:
     options: ServerOptions = field(default_factory=ServerOptions)
     may_patch: Callable[[str], bool] = lambda path: False
     on_verdict: Callable[[str, Review, Verdict], None] = lambda path, review, verdict: None
+    hooks: Mapping[str, ReviewHook] = field(default_factory=dict)
+    """Beside the scripted one."""
+    keeps: Callable[[str], bool] = lambda path: False
 
 
 class WebhookWorld:
@@ -159,9 +162,10 @@ class WebhookWorld:
         self.server = WebhookServer(
             setting.port,
             reviewer=Reviewer(
-                hooks={PATH: self.hook},
+                hooks={PATH: self.hook, **setting.hooks},
                 request_timeout=setting.request_timeout,
                 clock=self.clock,
+                keeps=setting.keeps,
                 may_patch=setting.may_patch,
                 on_verdict=setting.on_verdict,
             ),

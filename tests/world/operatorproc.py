@@ -47,7 +47,7 @@ class OperatorProcess:
     def __init__(self, launch: Launch, name: str = "operator") -> None:
         self.launch = launch
         self.name = name
-        self.port, self._tls_port = free_ports(2)
+        self.port, self._tls_port, self.peer_port = free_ports(3)
         self.log = launch.folder / f"{name}-{self.port}.log"
         self.started_at = 0.0
         self._child: Child | None = None
@@ -84,7 +84,7 @@ class OperatorProcess:
             f"-kubernetes.config-file={launch.kubeconfig}",
             f"-kubernetes.namespace={launch.namespace}",
             f"-server.port={self.port}",
-            *([f"-server-tls.port={self._tls_port}"] if self._serves_tls else []),
+            *(self._tls_flags if self._serves_tls else ()),
             *launch.flags,
         ]
         self.started_at = time.monotonic()
@@ -94,7 +94,8 @@ class OperatorProcess:
 
     def _make_environment(self) -> dict[str, str]:
         """As the shipped Deployment: after its end it begins again in the same pod."""
-        return {**os.environ, "POD_NAME": f"{self.name}-{self.port}", **self.launch.env}
+        pod = {"POD_NAME": f"{self.name}-{self.port}", "POD_IP": "127.0.0.1"}
+        return {**os.environ, **pod, **self.launch.env}
 
     async def wait_ready(self, limit: timedelta = READY_LIMIT) -> timedelta:
         """Wait until `/ready` says yes and return the time since the start."""
@@ -141,6 +142,10 @@ class OperatorProcess:
         if not self._serves_tls:
             raise RuntimeError(f"{self.name} was launched without {TLS_FLAG}")
         return self._tls_port
+
+    @property
+    def _tls_flags(self) -> tuple[str, ...]:
+        return f"-server-tls.port={self._tls_port}", f"-server-tls.peer-port={self.peer_port}"
 
     @property
     def _serves_tls(self) -> bool:

@@ -6,14 +6,16 @@ import msgspec
 from msgspec import Meta
 
 from rollout_operator.model.decode.objects import JsonBytes, read_as
-from rollout_operator.model.decode.wire import Required, Wire
-from rollout_operator.model.lease import Lease
+from rollout_operator.model.decode.wire import Required, Strings, Wire
+from rollout_operator.model.lease import Lease, read_address
+from rollout_operator.model.names import ADDRESS
 
 
 class _Head(Wire):
     name: Required
     namespace: Required
     resource_version: Required
+    annotations: Strings = None
 
 
 class _Spec(Wire):
@@ -40,4 +42,5 @@ def decode_lease(raw: JsonBytes) -> Lease:
         holder=spec.holder_identity or "",
         transitions=spec.lease_transitions or 0,
         renewed=spec.renew_time or "",
+        address=read_address((wire.metadata.annotations or {}).get(ADDRESS, "")),
     )

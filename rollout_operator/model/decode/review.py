@@ -120,8 +120,10 @@ _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BROKEN: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def decode_review(body: Buffer) -> Review:
+def decode_review(body: Buffer, *, keeps: bool = False) -> Review:
     """Return the question that `body` holds; nothing of it refers to `body`.
+
+    With `keeps` it holds what was decoded, from which another replica decodes the same.
 
     Raises DecodeError, with the text for the asker, where it is no review with a UID.
     """
@@ -130,7 +132,8 @@ def decode_review(body: Buffer) -> Review:
         small = bytes(body) if size <= SMALL else REVIEW.excerpt(body)
     except _BROKEN as error:
         raise _undecodable(_describe(b"", str(error))) from error
-    return _decode(small)
+    review = _decode(small)
+    return msgspec.structs.replace(review, sent=small) if keeps else review
 
 
 def is_dry_run(eviction: bytes) -> bool:

@@ -62,19 +62,21 @@ class Bodies:
         """End the thread after what it decodes."""
         self._thread.shutdown(wait=False)
 
-    async def read(self, request: web.BaseRequest, until: timedelta) -> Review:
+    async def read(
+        self, request: web.BaseRequest, until: timedelta, *, keeps: bool = False
+    ) -> Review:
         """Return the review in the body, which must be there `until`, on `clock.elapsed()`.
 
-        Raises Rejected.
+        With `keeps` it can be passed on. Raises Rejected.
         """
         share = RoomShare(self.room, _size(request))
         body = _Body(share.announced)
         try:
             await self._collect(request, body, share, until)
             if body.size > MAX_ON_LOOP:
-                found = await self._decode_beside(body, share)
+                found = await self._decode_beside(body, share, keeps=keeps)
             else:
-                found = _decode(body.take())
+                found = _decode(body.take(), keeps=keeps)
         finally:
             # Not left to the garbage collector: a task that was cancelled is part of a cycle.
             body.take()
@@ -83,8 +85,10 @@ class Bodies:
             raise Rejected(400, found)
         return found
 
-    async def _decode_beside(self, body: "_Body", share: "RoomShare") -> Review | str:
-        decoding = asyncio.wrap_future(self._thread.submit(_decode, body.take()))
+    async def _decode_beside(
+        self, body: "_Body", share: "RoomShare", *, keeps: bool
+    ) -> Review | str:
+        decoding = asyncio.wrap_future(self._thread.submit(_decode, body.take(), keeps=keeps))
         # A thread goes on where the task that waits for it is cancelled.
         decoding.add_done_callback(share.hold())
         return await asyncio.shield(decoding)
@@ -217,10 +221,10 @@ def _size(request: web.BaseRequest) -> int:
     return size
 
 
-def _decode(body: bytes | memoryview) -> Review | str:
+def _decode(body: bytes | memoryview, *, keeps: bool) -> Review | str:
     """Return the review, or why it is none: an exception would keep the body by its traceback."""
     try:
-        return decode_review(body)
+        return decode_review(body, keeps=keeps)
     except DecodeError as error:
         return str(error)
 

@@ -110,6 +110,7 @@ class ReviewConnection(Connection):
 
     __slots__ = (
         "_ahead",
+        "_client_host",
         "_client_name",
         "_connections",
         "_content",
@@ -126,9 +127,15 @@ class ReviewConnection(Connection):
         idle_limit: timedelta = SILENCE_LIMIT,
         head_limit: timedelta = HEAD_LIMIT,
         client_name: str = "",
+        client_host: str = "",
     ) -> None:
-        """Make a connection; with `client_name` only for clients whose certificate has it."""
+        """Make a connection.
+
+        With `client_name` or `client_host` only for clients whose certificate has that common name,
+        or that DNS name.
+        """
         super().__init__(server, read_limit=idle_limit)
+        self._client_host = client_host
         self._client_name = client_name
         self._connections = connections
         self._head_limit = head_limit.total_seconds()
@@ -158,7 +165,9 @@ class ReviewConnection(Connection):
         self._tls = tls
         super().connection_made(tls)
         self._connections.add(self)
-        if self._client_name and self._client_name not in _list_names(tls):
+        is_named = not self._client_name or self._client_name in _list_names(tls)
+        is_of_host = not self._client_host or self._client_host in _list_hosts(tls)
+        if not is_named or not is_of_host:
             log.info("Closing connection of a client of another name", peer=_name(tls))
             self.cut()
 
@@ -314,6 +323,12 @@ def _list_names(tls: asyncio.Transport) -> list[str]:
         for key, value in part
         if key == "commonName"
     ]
+
+
+def _list_hosts(tls: asyncio.Transport) -> list[str]:
+    """Return the DNS names in that certificate."""
+    certificate = tls.get_extra_info("peercert") or {}
+    return [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
 
 
 def _name(tls: asyncio.Transport) -> str:

@@ -112,9 +112,9 @@ class ConnectionListener:
         """Tell whether new connections are accepted."""
         return self._tasks is not None and not self._tasks.list_dead()
 
-    async def start(self, port: int) -> None:
+    async def start(self, port: int, *, flag: str = FLAG) -> None:
         """Listen; when this returns, connections are accepted. Raises ConfigError."""
-        self._socket = bind(port, flag=FLAG)
+        self._socket = bind(port, flag=flag)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
         self._socket.setblocking(False)
         self._socket.listen(BACKLOG)

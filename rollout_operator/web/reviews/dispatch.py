@@ -32,11 +32,11 @@ _BUG: Final = "the review failed by a bug; see the operator's log"
 class ReviewHook(Protocol):
     """Answers the reviews of one path."""
 
-    async def review(self, review: Review, until: timedelta) -> Verdict:
-        """Return the verdict before `until`, on `clock.elapsed()`.
+    async def review(self, review: Review, until: timedelta) -> Verdict | bytes:
+        """Return the verdict, or the body of another replica's answer, before `until`.
 
-        Cancelled at that time, and where the asker has gone: in both cases what was asked for does
-        not happen by this review.
+        That is on `clock.elapsed()`. Cancelled then, and where the asker has gone: in both cases
+        what was asked for does not happen by this review.
         """
         ...
 
@@ -58,6 +58,8 @@ class Reviewer:
     request_timeout: timedelta
     """How long the answer to any request may take at most."""
     clock: Clock
+    keeps: Callable[[str], bool] = lambda path: False
+    """Tells whether reviews on a path hold what was sent, to be passed on."""
     may_patch: Callable[[str], bool] = lambda path: False
     """Tells whether who asks on a path takes patches: a mutating webhook does."""
     on_verdict: Callable[[str, Review, Verdict], None] = lambda path, review, verdict: None
@@ -78,13 +80,15 @@ class Reviewer:
     async def answer(self, path: str, review: Review, deadline: Deadline) -> bytes:
         """Return the body of the answer, in time."""
         verdict = await self._ask(path, review, deadline)
+        if isinstance(verdict, bytes):
+            return verdict  # logged and counted by the replica that has decided
         _log_verdict(path, review, verdict)
         self.on_verdict(path, review, verdict)
         # Only where there is something to patch: it looks through all configurations.
         may_patch = bool(verdict.annotations) and self.may_patch(path)
         return render_answer(review, verdict, may_patch=may_patch)
 
-    async def _ask(self, path: str, review: Review, deadline: Deadline) -> Verdict:
+    async def _ask(self, path: str, review: Review, deadline: Deadline) -> Verdict | bytes:
         left = deadline.until - self.clock.elapsed()
         try:
             async with asyncio.timeout(left.total_seconds()):
@@ -93,7 +97,7 @@ class Reviewer:
             text = f"no answer within {format_duration(deadline.span)}"
             return refuse(Code.REVIEW_TIMED_OUT, text, status=RETRY)
 
-    async def _ask_guarded(self, path: str, review: Review, until: timedelta) -> Verdict:
+    async def _ask_guarded(self, path: str, review: Review, until: timedelta) -> Verdict | bytes:
         try:
             return await self.hooks[path].review(review, until)
         except Exception as error:

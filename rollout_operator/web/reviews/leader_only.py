@@ -1,28 +1,43 @@
 """Hooks whose answer rests on what one process remembers: only the one that leads gives it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review
 from rollout_operator.planning.downscales.request import RETRY, refuse
 from rollout_operator.web.reviews.dispatch import ReviewHook
+from rollout_operator.web.reviews.forward import Forwarder
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderOnly:
-    """Answers by a hook where this process leads, and has the request repeated elsewhere."""
+    """Answers by a hook where this process leads; elsewhere the review is passed on, or refused."""
 
-    def __init__(
-        self, hook: ReviewHook, *, is_leading: Callable[[], bool], describe: Callable[[], str]
-    ) -> None:
-        """`describe` says which process leads."""
-        self._hook = hook
-        self._is_leading = is_leading
-        self._describe = describe
+    path: str
+    hook: ReviewHook
+    is_leading: Callable[[], bool]
+    describe: Callable[[], str]
+    """Says which process leads."""
+    forwarder: Forwarder | None = None
+    """The way to the process that leads, None where reviews are not passed on."""
 
-    async def review(self, review: Review, until: timedelta) -> Verdict:
-        """Return the verdict; `until`, on the clock's `elapsed`, is when it must be out."""
-        if self._is_leading():
-            return await self._hook.review(review, until)
-        text = f"this replica does not decide that; try again (who does: {self._describe()})"
+    @property
+    def forwards(self) -> bool:
+        """Tell whether a review would be passed on now."""
+        return (
+            not self.is_leading()
+            and self.forwarder is not None
+            and self.forwarder.find_leader() is not None
+        )
+
+    async def review(self, review: Review, until: timedelta) -> Verdict | bytes:
+        """Return the verdict or the answer; it must be out `until`, on the clock's `elapsed`."""
+        if self.is_leading():
+            return await self.hook.review(review, until)
+        leader = None if self.forwarder is None else self.forwarder.find_leader()
+        if self.forwarder is not None and leader is not None and review.sent:
+            return await self.forwarder.ask(leader, self.path, review, until)
+        text = f"this replica does not decide that; try again (who does: {self.describe()})"
         return refuse(Code.NOT_ELECTED, text, status=RETRY)

@@ -1,0 +1,236 @@
+"""The way of a review to the replica that decides it, over TLS that proves both sides.
+
+Decides how long that replica is waited for, how many reviews are on their way at a time, and what
+is taken for an answer: that is passed back as it is. What cannot be passed on is refused, to be
+tried again. Which replica leads is read from the Lease, which others may edit: nothing is sent
+before the other side has shown a certificate of our CA for the name of our Service.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum, unique
+from http import HTTPStatus
+from typing import Final
+
+import aiohttp
+from yarl import URL
+
+from rollout_operator import __version__
+from rollout_operator.aio.clock import Clock
+from rollout_operator.model.decode.answer import decode_allowed
+from rollout_operator.model.errors import DecodeError, OperatorError
+from rollout_operator.model.lease import Lease
+from rollout_operator.model.names import CLUSTER_HEADER
+from rollout_operator.model.outcome import Code, Verdict
+from rollout_operator.model.review import Review
+from rollout_operator.model.units import format_duration
+from rollout_operator.planning.downscales.request import RETRY, refuse
+from rollout_operator.pods.sender import NoResolver
+from rollout_operator.telemetry.logs import log
+from rollout_operator.web.reviews.dispatch import SHARE
+
+# More would take more connections and, with 128 KiB of each review, more memory; a drain of a
+# thousand pods asks one after another.
+MOST: Final = 32
+# A message of 4 KiB, ten warnings and a patch, each character escaped.
+MOST_ANSWER: Final = 64 << 10
+# A pod that is gone answers nothing at all, and a handshake takes milliseconds.
+CONNECT_LIMIT: Final = timedelta(seconds=2)
+# Before the answer must be out: for ours, where none has come; and by how much earlier the other
+# replica has to give its own.
+RETURN: Final = timedelta(milliseconds=100)
+HEAD_START: Final = timedelta(milliseconds=150)
+# Idle connections are closed by this side first: a server closes them after three minutes.
+KEEP_WARM: Final = timedelta(minutes=1)
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+@unique
+class ForwardOutcome(StrEnum):
+    """What became of a review that was to be passed on."""
+
+    ANSWERED = "answered"
+    UNREACHABLE = "unreachable"
+    """No connection, a certificate that is not ours, or a connection that broke."""
+    LATE = "late"
+    UNUSABLE = "unusable"
+    """What came back is no answer to the review."""
+    TOO_MANY = "too_many"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peers:
+    """The other replicas, as far as they are known."""
+
+    find_leader: Callable[[], Lease | None]
+    """Returns the Lease of the one that leads; its address may be empty."""
+    trust: Callable[[], ssl.SSLContext | None]
+    """Returns what judges the certificate of another replica, and shows ours; None: ours cannot be
+    shown."""
+    host: str
+    """Name that such a certificate is for."""
+    namespace: str
+
+
+class _NotPassedOnError(OperatorError):
+    """There is no answer; the message says why."""
+
+    def __init__(self, outcome: ForwardOutcome, why: str) -> None:
+        super().__init__(why)
+        self.outcome = outcome
+
+
+class Forwarder:
+    """Passes reviews on. The first one opens what all of them share."""
+
+    def __init__(
+        self, peers: Peers, clock: Clock, count: Callable[[str, ForwardOutcome], None]
+    ) -> None:
+        """`count` is called with path and outcome of each review."""
+        self._peers = peers
+        self._clock = clock
+        self._count = count
+        self._in_flight = 0
+        self._failing = ""
+        """Holder of the lease that could not be asked last, until one answers."""
+        self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
+
+    def find_leader(self) -> Lease | None:
+        """Return the Lease of the replica to ask, None where none is known by an address."""
+        lease = self._peers.find_leader()
+        is_known = lease is not None and lease.address and self._peers.trust() is not None
+        return lease if is_known else None
+
+    async def ask(
+        self, leader: Lease, path: str, review: Review, until: timedelta
+    ) -> Verdict | bytes:
+        """Return the body of that replica's answer, or a refusal, before `until`."""
+        log.debug("Passing review on", hook=path, uid=review.uid, leader=leader.holder)
+        try:
+            with self._count_in_flight():
+                answer = await self._send(leader, path, review, until)
+        except _NotPassedOnError as error:
+            self._count(path, error.outcome)
+            self._note_failure(leader, error)
+            text = f"this replica does not decide that, and {leader.holder}, which does,"
+            return refuse(Code.NOT_ELECTED, f"{text} {error}; try again", status=RETRY)
+        self._count(path, ForwardOutcome.ANSWERED)
+        self._note_answer(leader)
+        return answer
+
+    async def close(self) -> None:
+        """Close all connections; nothing is passed on after that."""
+        self._is_closed = True
+        if self._session is not None:
+            await self._session.close()
+
+    async def _send(self, leader: Lease, path: str, review: Review, until: timedelta) -> bytes:
+        left = until - RETURN - self._clock.elapsed()
+        wanted = (left - HEAD_START) / SHARE
+        if wanted <= timedelta(0):
+            raise _NotPassedOnError(ForwardOutcome.LATE, "cannot be asked in the time that is left")
+        query = f"timeout={wanted // _MILLISECOND}ms"
+        try:
+            async with asyncio.timeout(left.total_seconds()):
+                status, body = await self._post(f"{leader.address}{path}?{query}", review.sent)
+        except (aiohttp.ClientError, OSError) as error:
+            if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
+                why = f"did not answer within {format_duration(left)}"
+                raise _NotPassedOnError(ForwardOutcome.LATE, why) from error
+            raise _NotPassedOnError(ForwardOutcome.UNREACHABLE, _word(error)) from error
+        if status != HTTPStatus.OK:
+            raise _NotPassedOnError(ForwardOutcome.UNUSABLE, f"answered with status {status}")
+        try:
+            decode_allowed(body, review)
+        except DecodeError as error:
+            raise _NotPassedOnError(ForwardOutcome.UNUSABLE, "gave no answer to it") from error
+        return body
+
+    async def _post(self, where: str, content: bytes) -> tuple[int, bytes]:
+        """Return status and body, of a body that is too long nothing."""
+        trust = self._peers.trust()
+        if trust is None or self._is_closed:
+            raise aiohttp.ClientConnectionError("no certificate to show, or stopping")
+        if self._session is None:
+            self._session = _open_session(self._peers.namespace)
+        async with self._session.post(
+            URL(f"https://{where}", encoded=True),
+            data=content,
+            ssl=trust,
+            server_hostname=self._peers.host,
+            allow_redirects=False,
+        ) as response:
+            body = bytearray()
+            while piece := await response.content.read(MOST_ANSWER + 1 - len(body)):
+                body += piece
+            if len(body) > MOST_ANSWER:
+                response.close()
+                body.clear()
+            return response.status, bytes(body)
+
+    @contextmanager
+    def _count_in_flight(self) -> Iterator[None]:
+        if self._in_flight >= MOST:
+            why = f"is asked {MOST} reviews already"
+            raise _NotPassedOnError(ForwardOutcome.TOO_MANY, why)
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+
+    def _note_answer(self, leader: Lease) -> None:
+        if self._failing:
+            self._failing = ""
+            log.info("Reviews are answered by the replica that leads again", leader=leader.holder)
+
+    def _note_failure(self, leader: Lease, error: _NotPassedOnError) -> None:
+        """Log it, as a warning once for each replica until one answers."""
+        is_new = self._failing != leader.holder and error.outcome is not ForwardOutcome.TOO_MANY
+        if is_new:
+            self._failing = leader.holder
+        write = log.warn if is_new else log.debug
+        write(
+            "Replica that leads does not answer reviews", leader=leader.holder,
+            address=leader.address, why=str(error), err=error.__cause__,
+        )  # fmt: skip
+
+
+def _open_session(namespace: str) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(
+        resolver=NoResolver(),
+        use_dns_cache=False,
+        limit=MOST,
+        keepalive_timeout=KEEP_WARM.total_seconds(),
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        headers={
+            "User-Agent": f"rollout-operator/{__version__}",
+            "Content-Type": "application/json",
+            "Accept-Encoding": "identity",
+            CLUSTER_HEADER: namespace,
+        },
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_LIMIT.total_seconds()),
+        trust_env=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        read_bufsize=MOST_ANSWER,
+    )
+
+
+def _word(error: Exception) -> str:
+    """Return what kept a review from being passed on, for whoever sent the request."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
+            return "did not prove to be one of ours"
+        case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError():
+            return "could not be reached"
+        case _:
+            return "ended the connection"

@@ -1,0 +1,161 @@
+"""Where the process that leads is to be reached: written with the Lease, and read from it."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.kube.election import Election
+from rollout_operator.model.errors import NotFound
+from rollout_operator.model.lease import Identity
+from rollout_operator.model.names import ADDRESS
+from rollout_operator.telemetry.metrics import Metrics
+from tests.virtual_time import VirtualClock, in_virtual_time
+
+SECOND = timedelta(seconds=1)
+HERE = "10.0.0.1:8444"
+THERE = "10.0.0.2:8444"
+
+
+class StoredLease:
+    """One Lease, merged as an API server does it; implements `LeaseApi`."""
+
+    def __init__(self) -> None:
+        self.body: dict[str, Any] = {}
+        self._version = 0
+
+    def put(self, holder: str, address: str | None = THERE) -> None:
+        """Have another process hold it."""
+        metadata = {"name": "lease", "namespace": "prod", "annotations": {ADDRESS: address}}
+        self._store({"metadata": metadata, "spec": {"holderIdentity": holder}})
+
+    @property
+    def address(self) -> object:
+        return self.body["metadata"].get("annotations", {}).get(ADDRESS)
+
+    async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes:
+        if not self.body:
+            raise NotFound("no lease")
+        return json.dumps(self.body).encode()
+
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
+        return self._store(body)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: JsonObject | Sequence[JsonObject],
+        subresource: str = "",
+        *,
+        has_turn: bool = False,
+    ) -> bytes:
+        assert isinstance(patch, dict)
+        return self._store(patch)
+
+    def _store(self, patch: Mapping[str, object]) -> bytes:
+        self._version += 1
+        self.body = _merge(self.body, patch)
+        self.body["metadata"]["resourceVersion"] = str(self._version)
+        return json.dumps(self.body).encode()
+
+
+def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(old)
+    for key, value in new.items():
+        if isinstance(value, Mapping):
+            merged[key] = _merge(merged.get(key) or {}, value)
+        elif value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = value
+    return merged
+
+
+class Rig:
+    """One process that takes part."""
+
+    def __init__(self, address: str = HERE) -> None:
+        self.lease = StoredLease()
+        self.clock = VirtualClock()
+        self.election = Election(
+            self.lease,
+            namespace="prod",
+            name="lease",
+            me=Identity(name="me", life="1", address=address),
+            clock=self.clock,
+            metrics=Metrics(),
+        )
+
+    def find_leader(self) -> tuple[str, str] | None:
+        """Return holder and address of the process that acts, as far as this one knows."""
+        lease = self.election.leader
+        return None if lease is None else (lease.holder, lease.address)
+
+    async def run_for(self, span: timedelta) -> None:
+        try:
+            async with asyncio.timeout(span.total_seconds()):
+                await self.election.run()
+        except TimeoutError:
+            return
+
+
+@in_virtual_time
+async def test_dep92_who_takes_the_lease_writes_where_it_answers() -> None:
+    """DEP-92, D-71: and mends it where somebody else has edited it."""
+    rig = Rig()
+    await rig.run_for(SECOND)
+    assert rig.lease.address == HERE
+    rig.lease.put("me_1", "6.6.6.6:666")
+    await rig.run_for(5 * SECOND)
+    assert rig.lease.address == HERE
+    assert rig.find_leader() is None
+
+
+@in_virtual_time
+async def test_dep92_the_address_goes_with_the_lease() -> None:
+    """DEP-92: of a process that ended, and of an earlier one where the next has none."""
+    rig = Rig()
+    await rig.run_for(SECOND)
+    await rig.election.release()
+    assert rig.lease.address is None
+
+    silent = Rig(address="")
+    silent.lease.put("")
+    await silent.run_for(SECOND)
+    assert silent.lease.body["spec"]["holderIdentity"] == "me_1"
+    assert silent.lease.address is None
+
+
+@in_virtual_time
+async def test_dep92_a_follower_knows_the_leader_as_long_as_it_renews() -> None:
+    """DEP-92: none before it has read the Lease, none that may not act any more."""
+    rig = Rig()
+    assert rig.find_leader() is None
+    rig.lease.put("other_1")
+    await rig.run_for(SECOND)
+    assert rig.find_leader() == ("other_1", THERE)
+    await rig.run_for(12 * SECOND)
+    assert rig.find_leader() is None, "it has not been renewed for so long that it may not act"
+
+
+@in_virtual_time
+async def test_dep92_an_odd_address_is_none() -> None:
+    rig = Rig()
+    rig.lease.put("other_1", "https://evil.example:8444")
+    await rig.run_for(SECOND)
+    assert rig.find_leader() == ("other_1", "")
+
+
+@in_virtual_time
+async def test_dep92_nobody_leads_by_a_lease_that_was_released() -> None:
+    rig = Rig()
+    rig.lease.put("other_1")
+    await rig.run_for(SECOND)
+    rig.lease.put("")
+    await rig.run_for(3 * SECOND)
+    assert rig.find_leader() is None
+    assert rig.election.may_act

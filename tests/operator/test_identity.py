@@ -1,0 +1,56 @@
+"""What a process is among the replicas, by its environment and its flags."""
+
+import pytest
+
+from rollout_operator.config.checks import read_config
+from rollout_operator.operator.main import find_identity
+
+POD = {"POD_NAME": "rollout-operator-7c5-x2k", "POD_IP": "10.0.0.1"}
+
+
+def test_dep92_a_pod_is_reached_at_its_address() -> None:
+    """DEP-92, D-70."""
+    found = find_identity(POD, 8444)
+    assert (found.name, found.is_pod, found.address) == (POD["POD_NAME"], True, "10.0.0.1:8444")
+
+
+@pytest.mark.parametrize("ip", ["", "pod", "0.0.0.0/0"])
+def test_dep92_without_an_address_it_is_not_reached(ip: str) -> None:
+    assert find_identity({**POD, "POD_IP": ip}, 8444).address == ""
+
+
+def test_each_process_of_a_machine_has_a_life_of_its_own() -> None:
+    """D-70."""
+    one, other = find_identity({}, 0), find_identity({}, 0)
+    assert one.name == other.name
+    assert not one.is_pod
+    assert one.holder != other.holder
+
+
+@pytest.mark.parametrize(
+    ("words", "port"),
+    [
+        pytest.param(("-server-tls.enabled",), 8444, id="by default"),
+        pytest.param(("-server-tls.enabled", "-server-tls.peer-port=9"), 9, id="another port"),
+        pytest.param(("-server-tls.enabled", "-server-tls.peer-port=0"), 0, id="turned off"),
+        pytest.param((), 0, id="no webhooks"),
+        pytest.param(
+            ("-server-tls.enabled", "-leader-election.enabled=false"), 0, id="no election"
+        ),
+        pytest.param(
+            (
+                "-server-tls.enabled",
+                "-server-tls.self-signed-cert.enabled=false",
+                "-server-tls.cert-file=cert",
+                "-server-tls.key-file=key",
+                "-webhooks.update-ca-bundle=false",
+            ),
+            0,
+            id="a certificate from files, whose CA is not ours",
+        ),
+    ],
+)
+def test_dep92_where_reviews_are_passed_on(words: tuple[str, ...], port: int) -> None:
+    """DEP-92, DEP-91."""
+    config = read_config(["-kubernetes.namespace=prod", *words])
+    assert config.forwarding_port == port
