@@ -44,11 +44,14 @@ FIELDS = {
             f"{SPEC}.enableServiceLinks": False,
         },
     ),
-    "W-02 one replica; only Recreate waits for the old pod to end before the next starts": (
+    "W-02, DEP-91, DEP-94 one replica, and another one that is ready before it ends": (
         "Deployment",
         {
             "spec.replicas": 1,
-            "spec.strategy": {"type": "Recreate"},
+            "spec.strategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+            },
             "spec.minReadySeconds": 10,
             "spec.revisionHistoryLimit": 10,
             f"{SPEC}.terminationGracePeriodSeconds": 30,
@@ -90,8 +93,12 @@ FIELDS = {
             f"{CONTAINER}.command": None,
             f"{CONTAINER}.args": ["-kubernetes.namespace=$(POD_NAMESPACE)"],
             f"{CONTAINER}.env": [
-                {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.{field}"}}}
-                for name, field in (("POD_NAMESPACE", "namespace"), ("POD_NAME", "name"))
+                {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}}
+                for name, field in (
+                    ("POD_NAMESPACE", "metadata.namespace"),
+                    ("POD_NAME", "metadata.name"),
+                    ("POD_IP", "status.podIP"),
+                )
             ],
         },
     ),

@@ -245,7 +245,9 @@ def test_the_way_from_the_configuration_to_the_container(plain: Rendered) -> Non
     served = {port["port"]: port["targetPort"] for port in service["ports"]}
 
     assert ports[served[443]] == default("server-tls.port")
-    assert ports == {"http-metrics": 8001, "https": 8443}
+    assert ports == {"http-metrics": 8001, "https": 8443, "https-peers": 8444}
+    assert ports["https-peers"] == default("server-tls.peer-port"), "DEP-92"
+    assert "https-peers" not in served.values()
     assert "publishNotReadyAddresses" not in service
     assert default("server-tls.self-signed-cert.dns-name") == ""
     assert not [word for word in container_of(plain)["args"] if "dns-name" in word]
