@@ -21,6 +21,7 @@ from rollout_operator.controllers.scaling.controller import (
 )
 from rollout_operator.controllers.scaling.intents import IntentWriter
 from rollout_operator.controllers.scaling.pod_calls import Talks
+from rollout_operator.controllers.scaling.removals import Removals
 from rollout_operator.controllers.scaling.replicas import Counts
 from rollout_operator.controllers.scaling.writes import ScalingWrites
 from rollout_operator.controllers.worker import Waker, Workers
@@ -65,6 +66,9 @@ class Scaling:
         self._references.on_change(self._queue.add)
         self._waker = Waker(context.sets, self._wake)
         observer = context.make_observer(client)
+        self._removals = Removals(
+            context.downscales.intents, context.clock, context.settings.client_qps
+        )
         self._counts = Counts(
             client,
             observer,
@@ -73,7 +77,14 @@ class Scaling:
             downscales=context.downscales,
             clock=context.clock,
             metrics=context.metrics,
-            intents=IntentWriter(client, context.downscales, context.clock, process),
+            intents=IntentWriter(
+                client,
+                context.open("revoking", Priority.TAKE_BACK),
+                self._removals,
+                context.downscales,
+                process,
+            ),
+            removals=self._removals,
             is_stopping=lambda: context.is_stopping,
         )
         self._contests = Contests(client, context.clock)
@@ -162,6 +173,7 @@ class Scaling:
                 attempts=attempts,
                 writes=ScalingWrites(attempts),
                 contests=self._contests,
+                removals=self._removals,
                 group_states=context.group_states,
                 metrics=context.metrics,
                 clock=context.clock,

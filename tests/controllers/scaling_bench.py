@@ -23,6 +23,7 @@ from rollout_operator.controllers.scaling.contests import Contests
 from rollout_operator.controllers.scaling.controller import ScalingContext, ScalingController
 from rollout_operator.controllers.scaling.intents import IntentWriter
 from rollout_operator.controllers.scaling.pod_calls import Talks
+from rollout_operator.controllers.scaling.removals import Removals
 from rollout_operator.controllers.scaling.replicas import Counts
 from rollout_operator.controllers.scaling.writes import ScalingWrites
 from rollout_operator.controllers.worker import Result, Workers
@@ -110,11 +111,14 @@ class Bench:
             watches=(), pending=InFlight(self.pods, deletes, self.clock), now=self.now,
             find_downscale=downscales.find_underway,
         )  # fmt: skip
+        removals = Removals(downscales.intents, self.clock, qps=5)
         counts = Counts(
             self.client, observer, AnnotationTimes(self.client, downscales), locks=locks,
             downscales=downscales, clock=self.clock, metrics=metrics,
-            intents=IntentWriter(self.client, downscales, self.clock, f"{next(self.processes)}"),
-            is_stopping=lambda: self.is_stopping,
+            intents=IntentWriter(
+                self.client, self.client, removals, downscales, f"{next(self.processes)}"
+            ),
+            removals=removals, is_stopping=lambda: self.is_stopping,
         )  # fmt: skip
         calls = PodClient(self.stores, timeout=5 * SECOND, metrics=metrics, clock=self.clock)
         talks = Talks(calls, now=self.now, on_heard=self._wake, late_calls=10 * SECOND)
@@ -123,7 +127,7 @@ class Bench:
         parts = ScalingContext(
             observer=observer, counts=counts, talks=talks, references=self.references,
             attempts=attempts, writes=ScalingWrites(attempts),
-            contests=contests, group_states=group_states, metrics=metrics,
+            contests=contests, removals=removals, group_states=group_states, metrics=metrics,
             clock=self.clock, cluster_domain="cluster.local.", late_calls=10 * SECOND,
         )  # fmt: skip
         executor = Executor(

@@ -17,6 +17,7 @@ from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import Attempt, Attempts
 from rollout_operator.controllers.scaling.contests import Contests, describe_mark
 from rollout_operator.controllers.scaling.pod_calls import Talks
+from rollout_operator.controllers.scaling.removals import Removals
 from rollout_operator.controllers.scaling.replicas import Counts
 from rollout_operator.controllers.scaling.writes import (
     CATCH_UP,
@@ -77,6 +78,7 @@ class ScalingContext:
     attempts: Attempts
     writes: ScalingWrites
     contests: Contests
+    removals: Removals
     group_states: GroupStates
     metrics: Metrics
     clock: Clock
@@ -151,9 +153,13 @@ class ScalingController:
         """Revoke what sets are marked with, and return the group as it is then (SI-02)."""
         counts, done = self._parts.counts, False
         for sts in marked:
-            wait = counts.wait_before_revoke(sts)
+            wait = self._parts.removals.wait_before(sts)
             if wait:
                 look.fail(describe_mark(sts), wait)
+                continue
+            wait = self._parts.removals.wait_in_line(sts)
+            if wait:
+                look.again = min(look.again, wait + CATCH_UP)
                 continue
             what, send = f"revoked downscale of {sts.name}", partial(counts.revoke, sts)
             one = Write(attempt=("revoke", sts.uid), what=what, zone=sts.name, send=send)

@@ -3,14 +3,13 @@
 A mark is written and answered before the live read that the downscale rests on, and that shows it;
 the write that holds by it comes last. It stays where that gets no answer, and whoever finds it
 removes it: this process at its next look, or the one after it. Where that write was answered, or
-not sent at all, the next attempt of the same holds by the mark that stands.
+not sent at all, the next attempt of the same holds by the mark that stands. When one is removed is
+decided in `removals`.
 """
 
-from datetime import timedelta
 from typing import Final, Protocol
 
-from rollout_operator.aio.backoff import Rewrites
-from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.scaling.removals import Removals
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Patcher, Reader
 from rollout_operator.model.decode.objects import decode_statefulset
@@ -37,14 +36,23 @@ class IntentWriter:
     """Writes and removes the marks of one process."""
 
     def __init__(
-        self, client: IntentClient, downscales: Downscales, clock: Clock, process: str
+        self,
+        client: Patcher,
+        removing: IntentClient,
+        removals: Removals,
+        downscales: Downscales,
+        process: str,
     ) -> None:
-        """`process`: no two of one namespace may have the same name."""
+        """Write by `client`, and remove by `removing`.
+
+        `process`: no two of one namespace may have the same name.
+        """
         self._client = client
+        self._removing = removing
+        self._removals = removals
         self._downscales = downscales
         self._process = process
         self._attempts = 0
-        self._revoked: Rewrites[Uid, str] = Rewrites(clock)
 
     def begin(self, sts: StatefulSet, replicas: int) -> str:
         """Return the mark of an attempt: that of the last one where it stands and says the same."""
@@ -68,20 +76,9 @@ class IntentWriter:
         spec: JsonObject = {"op": "test", "path": "/metadata/generation", "value": sts.generation}
         add: JsonObject = {"op": "add", "path": _PATH, "value": text}
         try:
-            await self._patch(sts, [_test_uid(sts.uid), spec, add])
+            await _patch(self._client, sts, [_test_uid(sts.uid), spec, add])
         except UnknownOutcome as error:
             raise Unreachable(f"{error}", call=error.call) from error
-
-    def wait_before_revoke(self, sts: StatefulSet) -> timedelta:
-        """Return how long a mark must wait that comes back when it is removed; zero for go.
-
-        A copy of the set, as GitOps may hold one, would else be fought at the speed of both.
-        """
-        return self._revoked.wait_before(sts.uid, sts.annotations[DOWNSCALE_INTENT])
-
-    def forget(self, set_uid: Uid) -> None:
-        """Forget a set that is gone."""
-        self._revoked.forget(set_uid)
 
     async def revoke(self, sts: StatefulSet) -> bool:
         """Remove the mark of a set; tell whether it was there still.
@@ -92,7 +89,7 @@ class IntentWriter:
         text = sts.annotations[DOWNSCALE_INTENT]
         underway = self._downscales.intents.find([sts])
         if underway is not None:
-            was_removed = self._revoked.count(sts.uid, text) > 0
+            was_removed = self._removals.count(sts) > 0
             log.info(
                 "Removing mark of a downscale that was removed before and is back"
                 if was_removed
@@ -101,18 +98,22 @@ class IntentWriter:
                 replicas_from=underway.replicas_from,
                 replicas_to=underway.replicas_to,
             )
+        with self._removals.turn(sts):
+            return await self._take_off(sts, text)
+
+    async def _take_off(self, sts: StatefulSet, text: str) -> bool:
+        client = self._removing
         try:
-            now = await self._patch(sts, [_test_uid(sts.uid), *render_steps(text)])
+            now = await _patch(client, sts, [_test_uid(sts.uid), *render_steps(text)])
         except NotFound as error:
             raise Conflict(f"{error}", call=error.call) from error
         except Conflict:
-            now = await self._fetch(sts)
+            now = _decode(await client.fetch(STATEFULSETS, sts.namespace, sts.name))
             if now.uid != sts.uid or now.annotations.get(DOWNSCALE_INTENT) != text:
                 self._downscales.note_revoked(sts, text, now.resource_version)
                 return False
             now = await self._remove(now)
         self._downscales.note_revoked(sts, text, now.resource_version)
-        self._revoked.note(sts.uid, text)
         return True
 
     async def _remove(self, sts: StatefulSet) -> StatefulSet:
@@ -123,14 +124,7 @@ class IntentWriter:
         """
         head: JsonObject = {"uid": sts.uid, "resourceVersion": sts.resource_version}
         patch: JsonObject = {"metadata": {**head, "annotations": {DOWNSCALE_INTENT: None}}}
-        return _decode(await self._client.patch(STATEFULSETS, sts.namespace, sts.name, patch))
-
-    async def _patch(self, sts: StatefulSet, steps: list[JsonObject]) -> StatefulSet:
-        body = await self._client.patch(STATEFULSETS, sts.namespace, sts.name, steps)
-        return _decode(body)
-
-    async def _fetch(self, sts: StatefulSet) -> StatefulSet:
-        return _decode(await self._client.fetch(STATEFULSETS, sts.namespace, sts.name))
+        return _decode(await self._removing.patch(STATEFULSETS, sts.namespace, sts.name, patch))
 
 
 def render_steps(text: str) -> list[JsonObject]:
@@ -139,6 +133,10 @@ def render_steps(text: str) -> list[JsonObject]:
         {"op": "test", "path": _PATH, "value": text},
         {"op": "remove", "path": _PATH},
     ]
+
+
+async def _patch(client: Patcher, sts: StatefulSet, steps: list[JsonObject]) -> StatefulSet:
+    return _decode(await client.patch(STATEFULSETS, sts.namespace, sts.name, steps))
 
 
 def _test_uid(uid: Uid) -> JsonObject:

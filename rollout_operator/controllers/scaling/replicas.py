@@ -18,6 +18,7 @@ from rollout_operator.controllers.live_reads import LOOK_LASTS, describe_slow_ca
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.scaling.intents import IntentWriter
 from rollout_operator.controllers.scaling.patches import name_outcome, render_patch
+from rollout_operator.controllers.scaling.removals import Removals
 from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, Downscales
 from rollout_operator.guards.downscales.times import Times, is_annotated
 from rollout_operator.guards.downscales.zone_tracker import READ_AGAIN
@@ -81,6 +82,7 @@ class Counts:
         clock: Clock,
         metrics: Metrics,
         intents: IntentWriter,
+        removals: Removals,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._client = client
@@ -91,6 +93,7 @@ class Counts:
         self._clock = clock
         self._metrics = metrics
         self._intents = intents
+        self._removals = removals
         self._is_stopping = is_stopping
         self._pending: dict[Uid, _UnseenWrite] = {}
         self._unrecorded: set[Uid] = set()
@@ -138,7 +141,7 @@ class Counts:
         """Forget a set that is gone."""
         self._downscales.last.forget(set_uid)
         self._downscales.intents.forget(set_uid)
-        self._intents.forget(set_uid)
+        self._removals.forget(set_uid)
         self._unrecorded.discard(set_uid)
         self._pending.pop(set_uid, None)
         self._downscales.withdraw(set_uid)
@@ -263,10 +266,6 @@ class Counts:
         idle = [sts for sts in sets if self._downscales.intents.is_idle(sts)]
         return [sts for sts in idle if not announces(sts, wanted.get(sts.uid, sts.replicas))]
 
-    def wait_before_revoke(self, sts: StatefulSet) -> timedelta:
-        """Return how long a mark must wait that comes back when it is removed; zero for go."""
-        return self._intents.wait_before_revoke(sts)
-
     async def revoke(self, sts: StatefulSet) -> None:
         """Have a downscale fail, however late it comes, that a set is marked with. Raises ApiError.
 
@@ -321,6 +320,7 @@ class Counts:
             raise Conflict(str(error), call=f"patch statefulset {zone.name}") from error
         if mark is not None:
             self._downscales.intents.note_gone(zone.uid, mark, written.resource_version)
+            self._removals.note_answered(zone.uid)
         self._pending[zone.uid] = _UnseenWrite(
             replicas=written.replicas,
             generation=written.generation,

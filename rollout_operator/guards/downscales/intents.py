@@ -18,6 +18,8 @@ from rollout_operator.planning.downscales.intents import differ_in_intent, find_
 @dataclass(frozen=True, slots=True)
 class _KnownMark:
     text: str
+    is_ours: bool = True
+    """Whether this process wrote it, or a write to hold by it."""
     is_void: bool = False
     """Whether no write holds by it any more, or ever will."""
     gone_from: str = ""
@@ -42,7 +44,8 @@ class Intents:
 
     def note_gone(self, set_uid: Uid, text: str, version: str) -> None:
         """A mark is not on its set any more, from that version on."""
-        self._marks[set_uid] = _KnownMark(text, gone_from=version)
+        is_ours = self.is_ours(set_uid, text)
+        self._marks[set_uid] = _KnownMark(text, is_ours=is_ours, gone_from=version)
 
     def forget(self, set_uid: Uid) -> None:
         """Forget a set that is gone."""
@@ -57,6 +60,11 @@ class Intents:
         """Return the sets that carry a mark, as far as is known, which is to be removed."""
         return [sts for sts in sets if self._is_there(sts)]
 
+    def is_ours(self, set_uid: Uid, text: str | None) -> bool:
+        """Tell whether a mark is the last one of this process on a set, or a copy of that."""
+        mark = self._marks.get(set_uid)
+        return mark is not None and mark.text == text and mark.is_ours
+
     def is_idle(self, sts: StatefulSet) -> bool:
         """Tell whether a set carries a mark of this process by which no write holds any more."""
         mark = self._marks.get(sts.uid)
@@ -67,8 +75,7 @@ class Intents:
     def concerns_us_only(self, old: StatefulSet, new: StatefulSet) -> bool:
         """Tell whether all that has changed of a set is a mark that this process deals with."""
         texts = {one.annotations.get(DOWNSCALE_INTENT) for one in (old, new)} - {None}
-        mark = self._marks.get(new.uid)
-        is_ours = mark is not None and texts == {mark.text}
+        is_ours = len(texts) == 1 and self.is_ours(new.uid, texts.pop())
         return is_ours and differ_in_intent(old, new)
 
     def _is_there(self, sts: StatefulSet) -> bool:

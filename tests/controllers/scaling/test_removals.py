@@ -1,0 +1,128 @@
+"""Whose mark is removed next: those of others have a line and a share, ours go at once (LI-09)."""
+
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import Final
+
+import pytest
+from msgspec.structs import replace
+
+from rollout_operator.controllers.scaling.removals import Removals
+from rollout_operator.guards.downscales.intents import Intents
+from rollout_operator.model.names import DOWNSCALE_INTENT, Uid
+from rollout_operator.model.objects import StatefulSet
+from tests.builders import sts
+from tests.virtual_time import VirtualClock, in_virtual_time
+
+CLOCK: Final = VirtualClock()
+QPS: Final = 5.0
+SECOND: Final = timedelta(seconds=1)
+NOTHING: Final = timedelta(0)
+AT_ONCE: Final = 10
+"""Marks that are removed one after the other before each has to wait for its share."""
+
+
+def marked(number: int, text: str = "x") -> StatefulSet:
+    """Return a set with a mark."""
+    one = sts("a", replicas=3)
+    return replace(one, uid=Uid(f"{number}"), annotations={DOWNSCALE_INTENT: text})
+
+
+def make(qps: float = QPS) -> tuple[Removals, Intents]:
+    """Return what paces removals, and what is known of marks."""
+    intents = Intents()
+    return Removals(intents, CLOCK, qps), intents
+
+
+def try_to_remove(removals: Removals, one: StatefulSet) -> bool:
+    """Remove a mark where it may go; tell whether it might."""
+    if removals.wait_before(one) or removals.wait_in_line(one):
+        return False
+    with removals.turn(one):
+        return True
+
+
+@in_virtual_time
+async def test_li11_ever_new_marks_of_one_set_are_removed_ever_more_seldom() -> None:
+    """LI-09: whatever they say; and a copy of one that was removed is no mark of ours."""
+    removals, intents = make()
+    times = 0
+    for second in range(300):
+        one = marked(1, f"{second}")
+        if try_to_remove(removals, one):
+            intents.note_gone(one.uid, f"{second}", f"{second}")
+            times += 1
+        await CLOCK.sleep(SECOND)
+    assert 3 < times <= 3 + 6
+
+
+@in_virtual_time
+async def test_a_downscale_of_ours_that_was_answered_begins_anew() -> None:
+    removals, _ = make()
+    for _ in range(3):
+        assert try_to_remove(removals, marked(1))
+    assert not try_to_remove(removals, marked(1))
+    removals.note_answered(Uid("1"))
+    assert try_to_remove(removals, marked(1))
+
+
+@in_virtual_time
+async def test_si18_marks_of_ours_wait_for_none_of_others() -> None:
+    """SI-18: what got no answer is revoked at the next look."""
+    removals, intents = make()
+    for number in range(AT_ONCE):
+        assert try_to_remove(removals, marked(number))
+    assert not try_to_remove(removals, marked(AT_ONCE))
+    for number in range(100, 140):
+        intents.begin(Uid(f"{number}"), "ours")
+        assert try_to_remove(removals, marked(number, "ours"))
+
+
+@in_virtual_time
+async def test_li09_four_marks_of_others_are_removed_at_a_time() -> None:
+    """LI-09: each has a worker, of which other groups need some; one that fails makes room, too."""
+    removals, _ = make()
+    with ExitStack() as stack:
+        for number in range(4):
+            assert removals.wait_in_line(marked(number)) == NOTHING
+            stack.enter_context(removals.turn(marked(number)))
+        assert removals.wait_in_line(marked(4)) > NOTHING
+    assert removals.wait_in_line(marked(4)) == NOTHING
+    with pytest.raises(ValueError, match="refused"), removals.turn(marked(4)):
+        raise ValueError("refused")
+    for number in range(5, 9):
+        assert removals.wait_in_line(marked(number)) == NOTHING
+
+
+@pytest.mark.parametrize("qps", [0.0, 1.0, QPS, 100.0])
+@in_virtual_time
+async def test_li09_marks_of_new_sets_come_in_their_turn_within_their_share(qps: float) -> None:
+    """LI-09: ten sets a second for a minute, which ask again when they are told to.
+
+    Without rate limits only so many at a time. Every fifth is gone before its turn.
+    """
+    removals, _ = make(qps)
+    due = {number: number / 10 for number in range(600)}
+    removed: list[int] = []
+    for moment in range(1200):
+        for number, at in list(due.items()):
+            if at > moment / 10:
+                break
+            one = marked(number)
+            wait = removals.wait_in_line(one)
+            if wait == NOTHING:
+                with removals.turn(one):
+                    removed.append(number)
+            if wait == NOTHING or number % 5 == 0:
+                del due[number]
+            else:
+                due[number] = moment / 10 + wait.total_seconds()
+                due = dict(sorted(due.items(), key=lambda pair: pair[1]))
+        await CLOCK.sleep(0.1 * SECOND)
+    share = 120 * qps * 0.2 if qps else 600
+    assert min(0.5 * share, 480) <= len(removed) <= AT_ONCE + share
+    assert (
+        removed == sorted(removed)
+        or max(later - earlier for later, earlier in zip(removed, sorted(removed), strict=True))
+        <= 4
+    )

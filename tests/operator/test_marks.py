@@ -1,0 +1,130 @@
+"""Marks of downscales that a tenant writes, before the whole operator on a simulated cluster."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
+
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.lab.model.fields import name_of
+from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
+from rollout_operator.lab.nodes.behaviour import Behaviour, image_of
+from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.zones import ZoneSpec, statefulset, three_zones
+from rollout_operator.model.names import DOWNSCALE_INTENT
+from tests.virtual_time import VirtualClock, in_virtual_time
+
+SETS: Final = 40
+GOOD: Final = tuple(three_zones("good", replicas=4, max_unavailable="4"))
+PODS_OF_GOOD: Final = 12
+SECOND: Final = timedelta(seconds=1)
+PATIENCE: Final = timedelta(minutes=10)
+# Pods of a second: what a rollout takes is what the operator lets it wait.
+QUICK: Final = Behaviour(
+    starts_after=timedelta(milliseconds=100),
+    ready_after=timedelta(milliseconds=900),
+    terminates_after=timedelta(milliseconds=100),
+)
+
+Flood = Callable[[Sandbox], Coroutine[Any, Any, None]]
+
+
+async def _create(sandbox: Sandbox, zone: ZoneSpec) -> None:
+    body = statefulset(zone, sandbox.namespace)
+    await _call(sandbox, verb="create", body=body)
+
+
+async def _patch(sandbox: Sandbox, name: str, kind: str, body: JsonObject) -> None:
+    await _call(sandbox, verb="patch", name=name, content_type=kind, body=body)
+
+
+async def _call(sandbox: Sandbox, **how: object) -> None:
+    request = ApiRequest(resource=STATEFULSETS, namespace=sandbox.namespace, **how)  # type: ignore[arg-type]  # fields of a Request
+    await sandbox.call(request)
+
+
+async def _set_image(sandbox: Sandbox, name: str, image: str) -> None:
+    containers: list[JsonObject] = [{"name": "app", "image": image}]
+    body: JsonObject = {"spec": {"template": {"spec": {"containers": containers}}}}
+    await _patch(sandbox, name, STRATEGIC_PATCH, body)
+
+
+async def rewrite(sandbox: Sandbox) -> None:
+    """Write a new mark every second to each of forty sets, of as many groups."""
+    names = [f"evil-{number}" for number in range(SETS)]
+    for name in names:
+        await _create(sandbox, ZoneSpec(name=name, group=name, replicas=0))
+    for at in itertools.count():
+        for name in names:
+            notes: JsonObject = {DOWNSCALE_INTENT: f"{at}"}
+            await _patch(sandbox, name, MERGE_PATCH, {"metadata": {"annotations": notes}})
+            await asyncio.sleep(1 / SETS)
+
+
+async def create(sandbox: Sandbox) -> None:
+    """Create ten sets a second, of as many groups, each with a mark."""
+    for at in itertools.count():
+        name, notes = f"evil-{at}", {DOWNSCALE_INTENT: "x"}
+        await _create(sandbox, ZoneSpec(name=name, group=name, replicas=0, annotations=notes))
+        await asyncio.sleep(0.1)
+
+
+async def nothing(sandbox: Sandbox) -> None:
+    """Write no mark."""
+    await asyncio.Event().wait()
+
+
+async def _roll(sandbox: Sandbox, image: str) -> timedelta:
+    """Return how long it takes until all pods of the good group are new."""
+    begin = sandbox.elapsed()
+    for zone in GOOD:
+        await _set_image(sandbox, zone.name, image)
+    while _count_new(sandbox, image) < PODS_OF_GOOD:
+        assert sandbox.elapsed() - begin < PATIENCE
+        await asyncio.sleep(0.1)
+    return sandbox.elapsed() - begin
+
+
+def _count_new(sandbox: Sandbox, image: str) -> int:
+    pods = sandbox.api.list(PODS, sandbox.namespace)
+    return sum(image_of(one) == image and name_of(one).startswith("good") for one in pods)
+
+
+@asynccontextmanager
+async def _world() -> AsyncIterator[Sandbox]:
+    """Give a cluster with the good group, and the operator at work there."""
+    async with Sandbox(choose=lambda pod: QUICK) as sandbox:
+        for zone in GOOD:
+            await _create(sandbox, zone)
+        await VirtualClock().sleep(30 * SECOND)
+        process = sandbox.process()
+        process.start()
+        await process.wait_ready()
+        yield sandbox
+
+
+async def _measure(flood: Flood, *waits: timedelta) -> list[timedelta]:
+    """Return how long the rollouts of a group take that begin after each of these."""
+    spans: list[timedelta] = []
+    async with _world() as sandbox, AsyncExitStack() as stack:
+        task = asyncio.create_task(flood(sandbox), name="flood")
+        stack.callback(task.cancel)
+        for number, wait in enumerate(waits):
+            await VirtualClock().sleep(wait)
+            spans.append(await _roll(sandbox, f"v{number + 2}"))
+    return spans
+
+
+@pytest.mark.parametrize("flood", [rewrite, create])
+@in_virtual_time
+async def test_li09_marks_of_a_tenant_do_not_slow_the_rollout_of_another_group(
+    flood: Flood,
+) -> None:
+    """LI-09, SI-02: forty new marks a second took each token of the default limits, for good."""
+    (quiet,) = await _measure(nothing, 5 * SECOND)
+    spans = await _measure(flood, 5 * SECOND, 30 * SECOND)
+    assert max(spans) <= 2 * quiet
