@@ -17,7 +17,8 @@ import msgspec
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import both
 from rollout_operator.kube.api import PODS, STATEFULSETS, LiveReader, Resource
-from rollout_operator.model.decode.objects import decode_pod, decode_statefulset, salvage
+from rollout_operator.model.decode.broken import salvage
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.errors import ApiError, DecodeError, Unreachable
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName, Uid

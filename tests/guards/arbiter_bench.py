@@ -25,7 +25,8 @@ from rollout_operator.guards.budgets.snapshots import ArbiterContext
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget, DisruptionSource
-from rollout_operator.model.decode.objects import decode_pod, decode_statefulset, salvage
+from rollout_operator.model.decode.broken import salvage
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import ApiError, DecodeError, UnknownOutcome
 from rollout_operator.model.names import DISRUPTION_RECORD, Uid

@@ -11,9 +11,10 @@ from typing import Final
 import msgspec
 
 from rollout_operator.model.budget import Budget, FlawedBudget
+from rollout_operator.model.decode.broken import as_fields, cut_value
 from rollout_operator.model.decode.excerpt import BUDGET, LARGEST_BUDGET, SMALL
-from rollout_operator.model.decode.objects import JsonBytes, as_fields, cut_value, read_as
-from rollout_operator.model.decode.wire import Generation, ObjectHead, Wire
+from rollout_operator.model.decode.objects import read_as
+from rollout_operator.model.decode.wire import Generation, JsonBytes, ObjectHead, Wire
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import ABSENT_PEERS, Uid
 from rollout_operator.model.pattern import compile_pattern

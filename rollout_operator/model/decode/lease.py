@@ -5,8 +5,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from rollout_operator.model.decode.objects import JsonBytes, read_as
-from rollout_operator.model.decode.wire import Required, Strings, Wire
+from rollout_operator.model.decode.objects import read_as
+from rollout_operator.model.decode.wire import JsonBytes, Required, Strings, Wire
 from rollout_operator.model.lease import Lease, read_address
 from rollout_operator.model.names import ADDRESS
 

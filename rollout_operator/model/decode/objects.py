@@ -5,7 +5,6 @@ read is written in `wire`, when a pod is ready in `not_ready`. Which objects mat
 caches, what follows from them to the planner.
 """
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,11 +14,16 @@ from typing import Annotated, Final, Protocol, TypeVar
 import msgspec
 from msgspec import Meta
 
-from rollout_operator.model.decode.excerpt import LONGEST_VALUE
-from rollout_operator.model.decode.nesting import cut_deep, decode_shallow
+from rollout_operator.model.decode.broken import (
+    bound_text,
+    explain,
+    show_value,
+)
+from rollout_operator.model.decode.nesting import decode_shallow
 from rollout_operator.model.decode.not_ready import find_trouble, one_line
 from rollout_operator.model.decode.wire import (
     BookmarkHead,
+    JsonBytes,
     Owner,
     PodAnnotations,
     PodStatus,
@@ -31,7 +35,7 @@ from rollout_operator.model.decode.wire import (
     WireStatefulSet,
 )
 from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.labels import LEFT_OUT, MOST_LABELS, bound_labels
+from rollout_operator.model.labels import MOST_LABELS, bound_labels
 from rollout_operator.model.names import (
     PARALLEL,
     REVISION_LABEL,
@@ -39,11 +43,7 @@ from rollout_operator.model.names import (
     Revision,
     Uid,
 )
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
-
-JsonBytes = bytes | msgspec.Raw
-
-_VALUE_LIMIT: Final = 80
+from rollout_operator.model.objects import Pod, StatefulSet
 
 # Of what the operator writes on pods: a record of a downscale may name the targets of earlier ones.
 LONGEST_RECORD: Final = 8 << 10
@@ -53,19 +53,11 @@ _SAME_REPORT: Final = timedelta(seconds=2)
 
 _Instant = Annotated[datetime, Meta(tz=True)]
 
-# What is built as a whole takes milliseconds up to this size.
-_LARGE: Final = 64 * 1024
 
-_PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_LABELS: Final = msgspec.json.Decoder(dict[str, str])
 _BOOKMARK: Final = msgspec.json.Decoder(WireBookmark)
 _POD: Final = msgspec.json.Decoder(WirePod)
 _PORTS: Final = msgspec.json.Decoder(WirePorts)
 _STATEFULSET: Final = msgspec.json.Decoder(WireStatefulSet)
-# Objects of these kinds belong to the cluster: there is no namespace to name.
-_CLUSTER_KINDS: Final = frozenset(
-    {"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
-)
 
 
 class _Kinded(Protocol):
@@ -91,20 +83,20 @@ def decode_pod(raw: JsonBytes) -> Pod:
         name=head.name,
         uid=Uid(head.uid),
         resource_version=head.resource_version,
-        owner_uid=Uid(sys.intern(_bound(owner.uid))) if owner else None,
+        owner_uid=Uid(sys.intern(bound_text(owner.uid))) if owner else None,
         created=head.creation_timestamp,
         revision=Revision(revision) if revision is not None else None,
-        phase=sys.intern(_bound(status.phase)),
+        phase=sys.intern(bound_text(status.phase)),
         is_terminating=terminating,
         is_ready=not trouble,
         ready_since=None if trouble else _ready_since(wire, annotations),
         was_ready=been_ready is True,
         never_ready=been_ready is False,
-        ip=_bound(status.pod_ip or ""),
+        ip=bound_text(status.pod_ip or ""),
         labels=labels,
-        downscale_note=_bound(annotations.note or "", LONGEST_RECORD),
+        downscale_note=bound_text(annotations.note or "", LONGEST_RECORD),
         ports=_decode_ports(raw) if annotations.note else (),
-        disruption=_bound(annotations.disruption or "", LONGEST_RECORD),
+        disruption=bound_text(annotations.disruption or "", LONGEST_RECORD),
         trouble=sys.intern(trouble),
         is_starting=is_starting,
     )
@@ -135,10 +127,10 @@ def decode_statefulset(raw: JsonBytes) -> StatefulSet:
         labels=_keep_labels(head.labels),
         annotations=_keep_annotations(head.annotations),
         selector=_keep_selector(spec.selector),
-        strategy=sys.intern(_bound(strategy or "RollingUpdate")),
+        strategy=sys.intern(bound_text(strategy or "RollingUpdate")),
         replicas=1 if spec.replicas is None else spec.replicas,
         first_ordinal=spec.ordinals.start if spec.ordinals is not None else 0,
-        service_name=_bound(spec.service_name or ""),
+        service_name=bound_text(spec.service_name or ""),
         is_ordered=spec.pod_management_policy != PARALLEL,
         min_ready_seconds=spec.min_ready_seconds,
         observed_generation=status.observed_generation,
@@ -146,8 +138,8 @@ def decode_statefulset(raw: JsonBytes) -> StatefulSet:
         updated_replicas=status.updated_replicas,
         ready_replicas=status.ready_replicas,
         available_replicas=status.available_replicas,
-        current_revision=Revision(sys.intern(_bound(status.current_revision))),
-        update_revision=Revision(sys.intern(_bound(status.update_revision))),
+        current_revision=Revision(sys.intern(bound_text(status.current_revision))),
+        update_revision=Revision(sys.intern(bound_text(status.update_revision))),
     )
 
 
@@ -182,32 +174,7 @@ def _read_bookmark(kind: str, raw: JsonBytes) -> BookmarkHead:
     try:
         return decode_shallow(_BOOKMARK, raw).metadata
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _decode_error(kind, raw, str(error)) from error
-
-
-def salvage(kind: str, raw: JsonBytes, error: DecodeError) -> Unreadable:
-    """Return what `raw` still says about its identity; text that cannot be read is empty.
-
-    Never raises, whatever `raw` is.
-    """
-    metadata = as_fields(as_fields(_loads(raw)).get("metadata"))
-    labels = as_fields(metadata.get("labels"))
-    return Unreadable(
-        kind=kind,
-        namespace=_text(metadata.get("namespace")),
-        name=_text(metadata.get("name")),
-        uid=Uid(_text(metadata.get("uid"))),
-        resource_version=_text(metadata.get("resourceVersion")),
-        owner_uid=_salvaged_owner(metadata.get("ownerReferences")),
-        labels=bound_labels(
-            {
-                _text(key): _text(value)
-                for key, value in sorted(labels.items())
-                if isinstance(value, str)
-            }
-        ),
-        error=str(error),
-    )
+        raise explain(kind, raw, str(error)) from error
 
 
 def read_as(kind: str, raw: JsonBytes, decoder: "msgspec.json.Decoder[_Wired]") -> _Wired:
@@ -218,11 +185,11 @@ def read_as(kind: str, raw: JsonBytes, decoder: "msgspec.json.Decoder[_Wired]") 
     try:
         wire = decode_shallow(decoder, raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _decode_error(kind, raw, str(error)) from error
+        raise explain(kind, raw, str(error)) from error
     # Items of a list carry no kind; a single object does, and a wrong one is a caller's mistake
     # that the missing fields would explain badly.
     if wire.kind is not None and wire.kind != kind:
-        raise _decode_error(kind, raw, f"Expected `{kind}` - at `$.kind`")
+        raise explain(kind, raw, f"Expected `{kind}` - at `$.kind`")
     return wire
 
 
@@ -288,115 +255,9 @@ def _keep_selector(selector: Selector | None) -> Mapping[str, str]:
 
 def _keep_annotations(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
     kept = only(STATEFULSET_ANNOTATIONS, annotations)
-    return {key: _bound(value) for key, value in kept.items()}
-
-
-def _bound(text: str, most: int = LONGEST_VALUE) -> str:
-    """Return a text that anybody may write; one that is too long for what it is stays invalid."""
-    return text if len(text) <= most else f"{text[:most]}..."
+    return {key: bound_text(value) for key, value in kept.items()}
 
 
 def only(keys: frozenset[str], values: Mapping[str, str] | None) -> Mapping[str, str]:
     """Return the part of `values` that has one of these keys."""
     return {key: values[key] for key in sorted(keys) if key in values} if values else {}
-
-
-def show_value(value: object) -> str:
-    """Return a value as JSON, cut where it is long."""
-    return cut_value(json.dumps(value))
-
-
-def cut_value(text: str) -> str:
-    """Return as much of an offending value as a person needs to recognise it."""
-    return text if len(text) <= _VALUE_LIMIT else f"{text[:_VALUE_LIMIT]}..."
-
-
-def _decode_error(kind: str, raw: JsonBytes, problem: str) -> DecodeError:
-    """Return an error that names object, field and value; slow, but objects rarely break."""
-    tree = _loads(raw)
-    metadata = as_fields(as_fields(tree).get("metadata"))
-    keys = ("name",) if kind in _CLUSTER_KINDS else ("namespace", "name")
-    who = "/".join(one_line(_text(metadata.get(key))) or "?" for key in keys)
-    what, _, where = problem.partition(" - at `$")
-    text = what[:1].lower() + what[1:].replace("`", "")
-    path = where.rstrip("`").lstrip(".")
-    found = _at(tree, path) if path else None
-    field = f"{one_line(path)}: " if path else ""
-    value = f": {show_value(found)}" if isinstance(found, str | int | float) else ""
-    return DecodeError(f"{kind} {who}: {field}{text}{value}")
-
-
-def _at(tree: object, path: str) -> object:
-    """Return the value at a path such as `spec.replicas`; anything but a scalar where in doubt."""
-    for step in path.replace("[", ".[").split("."):
-        index = step[1:-1]
-        if isinstance(tree, list) and index.isdigit() and int(index) < len(tree):
-            tree = tree[int(index)]
-        elif isinstance(tree, dict) and step in tree:
-            tree = tree[step]
-        else:
-            return ()
-    return tree
-
-
-def _loads(raw: JsonBytes) -> object:
-    """Read JSON as leniently as can be: NaN, lone surrogates and broken UTF-8 pass."""
-    body = _shed(bytes(raw))
-    try:
-        return _read_leniently(body)
-    except RecursionError:
-        return _read_leniently(cut_deep(body))
-
-
-def _shed(body: bytes) -> bytes:
-    """Return a large object without its large parts, which need not be built to tell its name.
-
-    `managedFields` of 1.2 MB take a third of a second, and nothing else has a turn meanwhile.
-    """
-    if len(body) <= _LARGE:
-        return body
-    try:
-        parts = _PARTS.decode(body)
-        head = _PARTS.decode(parts.pop("metadata", b"{}"))
-        metadata: dict[str, object] = {**_drop_large(head)}
-        if "labels" in head.keys() - metadata.keys():
-            metadata["labels"] = _shed_labels(head["labels"])
-        return msgspec.json.encode({**_drop_large(parts), "metadata": metadata})
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return body  # no JSON, or none of an object: it is read as far as it goes
-
-
-def _shed_labels(raw: msgspec.Raw) -> Mapping[str, str]:
-    try:
-        return bound_labels(_LABELS.decode(raw))
-    except msgspec.ValidationError:
-        return {LEFT_OUT: ""}
-
-
-def _drop_large(parts: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
-    return {key: part for key, part in parts.items() if memoryview(part).nbytes <= _LARGE}
-
-
-def _read_leniently(body: bytes) -> object:
-    try:
-        loaded: object = json.loads(body.decode("utf-8", "replace"))
-    except ValueError:
-        return None
-    return loaded
-
-
-def as_fields(value: object) -> dict[str, object]:
-    """Return the fields of an object, none of anything else."""
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str:
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
-
-
-def _salvaged_owner(owners: object) -> Uid | None:
-    for owner in owners if isinstance(owners, list) else ():
-        fields = as_fields(owner)
-        if fields.get("controller") is True and _text(fields.get("uid")):
-            return Uid(_bound(_text(fields["uid"])))
-    return None

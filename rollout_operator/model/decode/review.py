@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from rollout_operator.model.decode.broken import show_value
 from rollout_operator.model.decode.excerpt import (
     ANNOTATIONS,
     EVICTION,
@@ -20,7 +21,7 @@ from rollout_operator.model.decode.excerpt import (
     Buffer,
 )
 from rollout_operator.model.decode.not_ready import clip, one_line
-from rollout_operator.model.decode.objects import only, show_value
+from rollout_operator.model.decode.objects import only
 from rollout_operator.model.decode.wire import Int32, Ordinals, Owner, Required, Strings, Wire
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.names import Uid

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from rollout_operator.model.decode.objects import JsonBytes, only, read_as
-from rollout_operator.model.decode.wire import Required, Strings, Wire
+from rollout_operator.model.decode.objects import only, read_as
+from rollout_operator.model.decode.wire import JsonBytes, Required, Strings, Wire
 from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL, Uid
 from rollout_operator.model.objects import Webhook, WebhookConfiguration
 

@@ -12,6 +12,8 @@ from msgspec import Meta, Struct
 
 from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_NOTE, READY_TIME
 
+JsonBytes = bytes | msgspec.Raw
+
 Required = Annotated[str, Meta(min_length=1)]
 Int32 = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Generation = Annotated[int, Meta(ge=0, le=2**63 - 1)]

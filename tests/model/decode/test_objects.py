@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rollout_operator.model.decode.broken import salvage
 from rollout_operator.model.decode.objects import (
     decode_pod,
     decode_statefulset,
     decode_version,
-    salvage,
 )
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.names import Revision, Uid

@@ -1,0 +1,160 @@
+"""Objects that cannot be decoded: what is wrong with them, and what they still say.
+
+Slow, but objects rarely break; whatever they hold, neither the loop nor the memory suffers for it.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from rollout_operator.model.decode.excerpt import LONGEST_VALUE
+from rollout_operator.model.decode.nesting import cut_deep
+from rollout_operator.model.decode.not_ready import one_line
+from rollout_operator.model.decode.wire import JsonBytes
+from rollout_operator.model.errors import DecodeError
+from rollout_operator.model.labels import LEFT_OUT, bound_labels
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Unreadable
+
+_VALUE_LIMIT: Final = 80
+# What is built as a whole takes milliseconds up to this size.
+_LARGE: Final = 64 * 1024
+_PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_LABELS: Final = msgspec.json.Decoder(dict[str, str])
+# Objects of these kinds belong to the cluster: there is no namespace to name.
+_CLUSTER_KINDS: Final = frozenset(
+    {"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
+)
+
+
+def salvage(kind: str, raw: JsonBytes, error: DecodeError) -> Unreadable:
+    """Return what `raw` still says about its identity; text that cannot be read is empty.
+
+    Never raises, whatever `raw` is.
+    """
+    metadata = as_fields(as_fields(_loads(raw)).get("metadata"))
+    labels = as_fields(metadata.get("labels"))
+    return Unreadable(
+        kind=kind,
+        namespace=_text(metadata.get("namespace")),
+        name=_text(metadata.get("name")),
+        uid=Uid(_text(metadata.get("uid"))),
+        resource_version=_text(metadata.get("resourceVersion")),
+        owner_uid=_salvaged_owner(metadata.get("ownerReferences")),
+        labels=bound_labels(
+            {
+                _text(key): _text(value)
+                for key, value in sorted(labels.items())
+                if isinstance(value, str)
+            }
+        ),
+        error=str(error),
+    )
+
+
+def bound_text(text: str, most: int = LONGEST_VALUE) -> str:
+    """Return a text that anybody may write; one that is too long for what it is stays invalid."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def show_value(value: object) -> str:
+    """Return a value as JSON, cut where it is long."""
+    return cut_value(json.dumps(value))
+
+
+def cut_value(text: str) -> str:
+    """Return as much of an offending value as a person needs to recognise it."""
+    return text if len(text) <= _VALUE_LIMIT else f"{text[:_VALUE_LIMIT]}..."
+
+
+def explain(kind: str, raw: JsonBytes, problem: str) -> DecodeError:
+    """Return an error that names object, field and value; slow, but objects rarely break."""
+    tree = _loads(raw)
+    metadata = as_fields(as_fields(tree).get("metadata"))
+    keys = ("name",) if kind in _CLUSTER_KINDS else ("namespace", "name")
+    who = "/".join(one_line(_text(metadata.get(key))) or "?" for key in keys)
+    what, _, where = problem.partition(" - at `$")
+    text = what[:1].lower() + what[1:].replace("`", "")
+    path = where.rstrip("`").lstrip(".")
+    found = _at(tree, path) if path else None
+    field = f"{one_line(path)}: " if path else ""
+    value = f": {show_value(found)}" if isinstance(found, str | int | float) else ""
+    return DecodeError(f"{kind} {who}: {field}{text}{value}")
+
+
+def _at(tree: object, path: str) -> object:
+    """Return the value at a path such as `spec.replicas`; anything but a scalar where in doubt."""
+    for step in path.replace("[", ".[").split("."):
+        index = step[1:-1]
+        if isinstance(tree, list) and index.isdigit() and int(index) < len(tree):
+            tree = tree[int(index)]
+        elif isinstance(tree, dict) and step in tree:
+            tree = tree[step]
+        else:
+            return ()
+    return tree
+
+
+def _loads(raw: JsonBytes) -> object:
+    """Read JSON as leniently as can be: NaN, lone surrogates and broken UTF-8 pass."""
+    body = _shed(bytes(raw))
+    try:
+        return _read_leniently(body)
+    except RecursionError:
+        return _read_leniently(cut_deep(body))
+
+
+def _shed(body: bytes) -> bytes:
+    """Return a large object without its large parts, which need not be built to tell its name.
+
+    `managedFields` of 1.2 MB take a third of a second, and nothing else has a turn meanwhile.
+    """
+    if len(body) <= _LARGE:
+        return body
+    try:
+        parts = _PARTS.decode(body)
+        head = _PARTS.decode(parts.pop("metadata", b"{}"))
+        metadata: dict[str, object] = {**_drop_large(head)}
+        if "labels" in head.keys() - metadata.keys():
+            metadata["labels"] = _shed_labels(head["labels"])
+        return msgspec.json.encode({**_drop_large(parts), "metadata": metadata})
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return body  # no JSON, or none of an object: it is read as far as it goes
+
+
+def _shed_labels(raw: msgspec.Raw) -> Mapping[str, str]:
+    try:
+        return bound_labels(_LABELS.decode(raw))
+    except msgspec.ValidationError:
+        return {LEFT_OUT: ""}
+
+
+def _drop_large(parts: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    return {key: part for key, part in parts.items() if memoryview(part).nbytes <= _LARGE}
+
+
+def _read_leniently(body: bytes) -> object:
+    try:
+        loaded: object = json.loads(body.decode("utf-8", "replace"))
+    except ValueError:
+        return None
+    return loaded
+
+
+def as_fields(value: object) -> dict[str, object]:
+    """Return the fields of an object, none of anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
+def _salvaged_owner(owners: object) -> Uid | None:
+    for owner in owners if isinstance(owners, list) else ():
+        fields = as_fields(owner)
+        if fields.get("controller") is True and _text(fields.get("uid")):
+            return Uid(bound_text(_text(fields["uid"])))
+    return None
